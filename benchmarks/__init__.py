@@ -1,1 +1,3 @@
-"""Benchmarks, run by ``python -m benchmarks``. One module for each part; a new module that registers itself is found."""
+"""Benchmarks, run by ``python -m benchmarks``. One module for each part; a new module that
+registers itself is found.
+"""

@@ -1,7 +1,8 @@
-"""What every part shares: the registry of parts, timing by repetition, the machine's description, tables and JSON files.
+"""What every part shares: the registry of parts, timing by repetition, the machine's description,
+tables and JSON files.
 
-A part is a function of :class:`Settings` that returns a :class:`Report`; ``@part`` makes it known. Times are medians with
-quartiles, never best cases.
+A part is a function of :class:`Settings` that returns a :class:`Report`; ``@part`` makes it known.
+Times are medians with quartiles, never best cases.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from encryptedstats.storage.files import write_atomic
 
 @dataclass(frozen=True)
 class Settings:
-    """How thorough to be: each timing repeats for about ``seconds``, between ``least`` and ``most`` times."""
+    """How thorough to be: each timing repeats for about ``seconds``, between ``least`` and ``most``
+    times.
+    """
 
     quick: bool = False
     seconds: float = 0.5
@@ -61,7 +64,9 @@ class Timing:
 
 @dataclass(frozen=True)
 class Report:
-    """What a part found: tables for people, results for the JSON file, and remarks that belong under the tables."""
+    """What a part found: tables for people, results for the JSON file, and remarks that belong
+    under the tables.
+    """
 
     results: Any
     tables: list[Table] = field(default_factory=list)
@@ -85,15 +90,20 @@ def part(name: str) -> Callable[[Part], Part]:
 
 
 def measure(operation: Callable[[], object], settings: Settings) -> Timing:
-    """Time an operation: once to warm up, then again and again. Results are dropped before the clock runs again."""
+    """Time an operation: once to warm up, then again and again. Results are dropped before the
+    clock runs again.
+    """
     operation()
     times: list[float] = []
-    # The collector's pauses belong to whoever made the garbage, not to the operation that happens to be running.
+    # The collector's pauses belong to whoever made the garbage, not to the operation that happens
+    # to be running.
     collecting = gc.isenabled()
     gc.disable()
     try:
         end = time.perf_counter() + settings.seconds
-        while len(times) < settings.least or (len(times) < settings.most and time.perf_counter() < end):
+        while len(times) < settings.least or (
+            len(times) < settings.most and time.perf_counter() < end
+        ):
             started = time.perf_counter()
             result = operation()
             times.append(time.perf_counter() - started)
@@ -123,10 +133,15 @@ def milliseconds(timing: Timing) -> str:
 
 def run(names: list[str], settings: Settings, out: Path, console: Console) -> None:
     """Run parts one after the other; print and write each as soon as it is done."""
-    machine = {**describe_machine(), "packages": package_versions(), "load_average": os.getloadavg()[0]}
+    machine = {
+        **describe_machine(),
+        "packages": package_versions(),
+        "load_average": os.getloadavg()[0],
+    }
     console.print(
         f"{machine['cpu']}, {machine['usable_cores']} of {machine['cores']} cores, "
-        f"{(machine['memory_bytes'] or 0) / 2**30:.1f} GiB; {machine['python']}, seal-python {machine['packages']['seal-python']}",
+        f"{(machine['memory_bytes'] or 0) / 2**30:.1f} GiB; {machine['python']}, seal-python "
+        f"{machine['packages']['seal-python']}",
         highlight=False,
     )
     out.mkdir(parents=True, exist_ok=True)

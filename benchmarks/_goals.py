@@ -1,4 +1,6 @@
-"""What the library wants to reach on two cores, and what the last results say: read from their JSON files, whoever made them."""
+"""What the library wants to reach on two cores, and what the last results say: read from their JSON
+files, whoever made them.
+"""
 
 from __future__ import annotations
 
@@ -76,14 +78,50 @@ GOALS = (
         3,
         "s",
     ),
-    Goal("the same: bytes to download", "fit", lambda r: r["case_study"]["download_bytes"] / 1e6, 1, "MB"),
+    Goal(
+        "the same: bytes to download",
+        "fit",
+        lambda r: r["case_study"]["download_bytes"] / 1e6,
+        1,
+        "MB",
+    ),
     Goal("adult, 45,222 rows, 100 trees", "streaming", lambda r: r["adult"]["seconds"], 4, "s"),
     Goal("adult: memory", "streaming", lambda r: r["adult"]["peak_bytes"] / 1e9, 4, "GB"),
-    Goal("1,000,000 rows from disk, 100 trees", "streaming", lambda r: _of_rows(r, 1_000_000)["seconds"], 60, "s"),
-    Goal("1,000,000 rows: memory", "streaming", lambda r: _of_rows(r, 1_000_000)["peak_bytes"] / 1e9, 4, "GB"),
-    Goal("1,000,000 rows in the clear, 100 trees", "clear", lambda r: _in_the_clear(r, "seconds"), 2, "s"),
-    Goal("1,000,000 rows in the clear: memory", "clear", lambda r: _in_the_clear(r, "peak_bytes") / 1e9, 2, "GB"),
-    Goal("seconds a row, 8 thousand to 1 million rows: spread", "fit", lambda r: 100 * _flatness(r), 20, "%"),
+    Goal(
+        "1,000,000 rows from disk, 100 trees",
+        "streaming",
+        lambda r: _of_rows(r, 1_000_000)["seconds"],
+        60,
+        "s",
+    ),
+    Goal(
+        "1,000,000 rows: memory",
+        "streaming",
+        lambda r: _of_rows(r, 1_000_000)["peak_bytes"] / 1e9,
+        4,
+        "GB",
+    ),
+    Goal(
+        "1,000,000 rows in the clear, 100 trees",
+        "clear",
+        lambda r: _in_the_clear(r, "seconds"),
+        2,
+        "s",
+    ),
+    Goal(
+        "1,000,000 rows in the clear: memory",
+        "clear",
+        lambda r: _in_the_clear(r, "peak_bytes") / 1e9,
+        2,
+        "GB",
+    ),
+    Goal(
+        "seconds a row, 8 thousand to 1 million rows: spread",
+        "fit",
+        lambda r: 100 * _flatness(r),
+        20,
+        "%",
+    ),
     Goal(
         "class-conditional bin counts, of copy speed",
         "fit",
@@ -92,9 +130,19 @@ GOALS = (
         "%",
         True,
     ),
-    Goal("encrypted model and rows, 136 rows, M=0", "predict", lambda r: _whole(r, "forest"), 20, "s"),
-    Goal("encrypted model and rows, 136 rows, M=8", "predict", lambda r: _whole(r, "drawn"), 180, "s"),
-    Goal("SNB paired, 100 rows and predictor: fit", "bayes", lambda r: r["fit_ms_per_100_rows_and_predictor"], 1, "ms"),
+    Goal(
+        "encrypted model and rows, 136 rows, M=0", "predict", lambda r: _whole(r, "forest"), 20, "s"
+    ),
+    Goal(
+        "encrypted model and rows, 136 rows, M=8", "predict", lambda r: _whole(r, "drawn"), 180, "s"
+    ),
+    Goal(
+        "SNB paired, 100 rows and predictor: fit",
+        "bayes",
+        lambda r: r["fit_ms_per_100_rows_and_predictor"],
+        1,
+        "ms",
+    ),
     Goal(
         "SNB paired, 100 rows and predictor: predict",
         "bayes",
@@ -106,7 +154,9 @@ GOALS = (
 
 
 def reached(folder: Path) -> list[dict[str, Any]]:
-    """Every goal for which there are results, with what was reached; results of quick runs are none."""
+    """Every goal for which there are results, with what was reached; results of quick runs are
+    none.
+    """
     rows = []
     for goal in GOALS:
         path = folder / f"{goal.part}.json"
@@ -131,10 +181,20 @@ def reached(folder: Path) -> list[dict[str, Any]]:
 
 
 def goals_table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(title="What is to be reached on two cores", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title="What is to be reached on two cores",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
     for heading in ("what", "goal", "measured", ""):
         table.add_column(heading, justify="left" if heading == "what" else "right")
     for row in rows:
         sign, mark = ("≥" if row["least"] else "≤"), ("yes" if row["reached"] else "no")
-        table.add_row(row["what"], f"{sign} {row['limit']:g} {row['unit']}", f"{row['value']:.3g} {row['unit']}", mark)
+        table.add_row(
+            row["what"],
+            f"{sign} {row['limit']:g} {row['unit']}",
+            f"{row['value']:.3g} {row['unit']}",
+            mark,
+        )
     return table

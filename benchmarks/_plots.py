@@ -1,4 +1,6 @@
-"""Pictures of the results, drawn from their JSON files where matplotlib is installed: goals, cost a row, and how cost grows."""
+"""Pictures of the results, drawn from their JSON files where matplotlib is installed: goals, cost a
+row, and how cost grows.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,13 @@ def draw_all(folder: Path) -> list[Path]:
         return []
     matplotlib.use("Agg")
     drawn = []
-    for name, draw in (("goals", _goals), ("rows", _rows), ("growth", _growth), ("gpu", _gpu), ("privacy", _privacy)):
+    for name, draw in (
+        ("goals", _goals),
+        ("rows", _rows),
+        ("growth", _growth),
+        ("gpu", _gpu),
+        ("privacy", _privacy),
+    ):
         figure = draw(folder)
         if figure is not None:
             path = folder / f"{name}.png"
@@ -40,13 +48,17 @@ def _figure(height: float, columns: int = 1) -> tuple[Any, Any]:
 
 
 def _goals(folder: Path) -> Any:
-    """How far each figure is from its goal, on a scale of factors: to the right of the line it is better."""
+    """How far each figure is from its goal, on a scale of factors: to the right of the line it is
+    better.
+    """
     rows = reached(folder)
     if not rows:
         return None
     figure, axes = _figure(0.6 + 0.32 * len(rows))
     names = [row["what"] for row in rows][::-1]
-    factors = [row["value"] / row["limit"] if row["least"] else row["limit"] / row["value"] for row in rows][::-1]
+    factors = [
+        row["value"] / row["limit"] if row["least"] else row["limit"] / row["value"] for row in rows
+    ][::-1]
     colours = ["tab:green" if row["reached"] else "tab:red" for row in rows][::-1]
     axes.barh(names, [factor - 1 for factor in factors], left=1, color=colours)
     axes.axvline(1, color="black", linewidth=1)
@@ -56,18 +68,28 @@ def _goals(folder: Path) -> Any:
 
 
 def _rows(folder: Path) -> Any:
-    """Microseconds a row, from one chunk to a million rows: the sums alone, in memory; and whole fits from disk."""
+    """Microseconds a row, from one chunk to a million rows: the sums alone, in memory; and whole
+    fits from disk.
+    """
     fit, streaming = _results(folder, "fit"), _results(folder, "streaming")
     if fit is None:
         return None
     figure, axes = _figure(3.5)
     scaling = fit["scaling"]
     axes.plot(
-        [r["rows"] for r in scaling], [r["ns_per_row"] / 1e3 for r in scaling], "o-", label="sums over rows, in memory"
+        [r["rows"] for r in scaling],
+        [r["ns_per_row"] / 1e3 for r in scaling],
+        "o-",
+        label="sums over rows, in memory",
     )
     if streaming is not None:
         made = streaming["made_up"]
-        axes.plot([r["rows"] for r in made], [r["us_per_row"] for r in made], "s-", label="from disk, packed")
+        axes.plot(
+            [r["rows"] for r in made],
+            [r["us_per_row"] for r in made],
+            "s-",
+            label="from disk, packed",
+        )
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("rows")
@@ -86,7 +108,9 @@ def _growth(folder: Path) -> Any:
     axes = figure.axes
     for axis, (name, points) in zip(axes, sweeps.items(), strict=True):
         axis.plot([p["value"] for p in points], [p["sums_s"] for p in points], "o-", label="sums")
-        axis.plot([p["value"] for p in points], [p["total_s"] for p in points], "s-", label="packed")
+        axis.plot(
+            [p["value"] for p in points], [p["total_s"] for p in points], "s-", label="packed"
+        )
         axis.set_title(name, fontsize=9)
         axis.set_ylim(bottom=0)
     axes[0].set_ylabel("seconds")
@@ -96,7 +120,9 @@ def _growth(folder: Path) -> Any:
 
 
 def _privacy(folder: Path) -> Any:
-    """AUC against epsilon, a panel for each data set: released forests, the exact one, and diffprivlib's."""
+    """AUC against epsilon, a panel for each data set: released forests, the exact one, and
+    diffprivlib's.
+    """
     results = _results(folder, "privacy")
     if results is None:
         return None
@@ -105,7 +131,9 @@ def _privacy(folder: Path) -> Any:
     sets = results["sets"]
     columns = min(4, len(sets))
     figure = Figure(figsize=(2.6 * columns, 2.1 * -(-len(sets) // columns)), layout="constrained")
-    panels = figure.subplots(-(-len(sets) // columns), columns, squeeze=False, sharex=True, sharey=True).flat
+    panels = figure.subplots(
+        -(-len(sets) // columns), columns, squeeze=False, sharex=True, sharey=True
+    ).flat
     for axes, found in zip(panels, sets, strict=False):
         for name, colour, label in (
             ("released", "tab:blue", "released here"),
@@ -114,9 +142,20 @@ def _privacy(folder: Path) -> Any:
             if found[name]:
                 x = [float(epsilon) for epsilon in found[name]]
                 lines = list(found[name].values())
-                axes.plot(x, [sum(line) / len(line) for line in lines], "o-", color=colour, ms=3, label=label)
+                axes.plot(
+                    x,
+                    [sum(line) / len(line) for line in lines],
+                    "o-",
+                    color=colour,
+                    ms=3,
+                    label=label,
+                )
                 axes.fill_between(
-                    x, [min(line) for line in lines], [max(line) for line in lines], color=colour, alpha=0.2
+                    x,
+                    [min(line) for line in lines],
+                    [max(line) for line in lines],
+                    color=colour,
+                    alpha=0.2,
                 )
         axes.axhline(found["exact"], color="black", lw=0.8, ls="--", label="exact")
         axes.set_title(f"{found['name']}, {found['rows']:,} rows", fontsize="small")
@@ -132,19 +171,33 @@ def _privacy(folder: Path) -> Any:
 
 
 def _gpu(folder: Path) -> Any:
-    """Milliseconds from a table to packed totals: on a card, which has the table, and on the cores of the same machine."""
+    """Milliseconds from a table to packed totals: on a card, which has the table, and on the cores
+    of the same machine.
+    """
     results = _results(folder, "gpu")
     if results is None or "card" not in results:
         return None
-    names = [name for name in ("products", "million", "adult", "bcw_o") if "packed" in results.get(name, {})]
+    names = [
+        name
+        for name in ("products", "million", "adult", "bcw_o")
+        if "packed" in results.get(name, {})
+    ]
     card, cores = results["card"]["name"], results["card"]["cores"]
     figure, axes = _figure(1.0 + 0.7 * len(names))
     bars = {card: ([results[name]["packed"]["median_ms"] for name in names], 0.2, "tab:blue")}
-    bars[f"{cores} cores, native, first run"] = ([results[name]["native_ms"] for name in names], -0.2, "tab:grey")
+    bars[f"{cores} cores, native, first run"] = (
+        [results[name]["native_ms"] for name in names],
+        -0.2,
+        "tab:grey",
+    )
     for label, (values, shift, colour) in bars.items():
-        drawn = axes.barh([place + shift for place in range(len(names))], values, 0.38, color=colour, label=label)
+        drawn = axes.barh(
+            [place + shift for place in range(len(names))], values, 0.38, color=colour, label=label
+        )
         axes.bar_label(drawn, [f"{value:,.0f} ms" for value in values], padding=3, fontsize="small")
-    axes.set_yticks(range(len(names)), [f"{name}, {results[name]['rows']:,} rows" for name in names])
+    axes.set_yticks(
+        range(len(names)), [f"{name}, {results[name]['rows']:,} rows" for name in names]
+    )
     axes.set_xscale("log")
     axes.set_xlim(1, 10_000)
     axes.set_xlabel("milliseconds")

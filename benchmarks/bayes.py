@@ -1,4 +1,6 @@
-"""Semi-parametric naive Bayes, paired, on full chunks of rows: milliseconds per 100 rows and predictor, as the paper counts."""
+"""Semi-parametric naive Bayes, paired, on full chunks of rows: milliseconds per 100 rows and
+predictor, as the paper counts.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,18 @@ def bayes(settings: Settings) -> Report:
         },
         tables=[_table({"fit": fitted, "predict": predicted})],
         remarks=[
-            f"One full chunk of rows, {n_variables} predictors of 5 bins, {cores()} cores; packed. Keys as the plan chooses them: "
-            "to be opened after the fit; and to predict without opening anything. Answers are compared with those in the clear."
+            f"One full chunk of rows, {n_variables} predictors of 5 bins, {cores()} cores; "
+            "packed. Keys as the plan chooses them: "
+            "to be opened after the fit; and to predict without opening anything. Answers are "
+            "compared with those in the clear."
         ],
     )
 
 
 def _timed(n_variables: int, settings: Settings, *, predicts: bool) -> dict[str, Any]:
-    """A fit with keys for a fit; or the prediction by a model that stays encrypted, with keys for that."""
+    """A fit with keys for a fit; or the prediction by a model that stays encrypted, with keys for
+    that.
+    """
     rng, model = np.random.default_rng(1), es.SemiparametricNB(paired=True)
     schema = es.Schema.infer(_frame(rng, 2000, n_variables), target="y", bins=5)
 
@@ -58,13 +64,20 @@ def _timed(n_variables: int, settings: Settings, *, predicts: bool) -> dict[str,
         rows = schema.table(frame.drop(columns="y"))
         new = owner.encrypt(rows, encodings=("ordinal",))
         timing = measure(lambda: model.predict_votes(new, progress=False), settings)
-        found: Any = owner.decrypt(model.predict_votes(new, progress=False), schema=schema).to_numpy()
+        found: Any = owner.decrypt(
+            model.predict_votes(new, progress=False), schema=schema
+        ).to_numpy()
         expected: Any = es.SemiparametricNB(paired=True).fit(table).predict_votes(rows).to_numpy()
     else:
         timing = measure(lambda: model.fit(sealed, progress=False), settings)
-        found, expected = owner.decrypt(model).totals_, es.SemiparametricNB(paired=True).fit(table).totals_
+        found, expected = (
+            owner.decrypt(model).totals_,
+            es.SemiparametricNB(paired=True).fit(table).totals_,
+        )
     if not np.array_equal(found, expected):
-        raise RuntimeError("the encrypted answers are not the plain ones: there is nothing to measure")
+        raise RuntimeError(
+            "the encrypted answers are not the plain ones: there is nothing to measure"
+        )
     return {
         "rows": slots,
         "scheme": plan.parameters.scheme,
@@ -81,9 +94,19 @@ def _frame(rng: np.random.Generator, n_rows: int, n_variables: int) -> pd.DataFr
 
 def _table(steps: dict[str, dict[str, Any]]) -> Table:
     table = Table(
-        title="Semi-parametric naive Bayes, paired", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+        title="Semi-parametric naive Bayes, paired",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
     )
-    for heading in ("step", "rows", "scheme", "seconds", "ms per 100 rows\nand predictor", "paper, ms"):
+    for heading in (
+        "step",
+        "rows",
+        "scheme",
+        "seconds",
+        "ms per 100 rows\nand predictor",
+        "paper, ms",
+    ):
         table.add_column(heading, justify="left" if heading == "step" else "right")
     for step, found in steps.items():
         paper = 1e3 * float(str(PAPER[f"{step}_s"]))

@@ -1,4 +1,5 @@
-"""The plain twin: what a fit in the clear takes, up to a million rows, in seconds and memory, beside scikit-learn's forest.
+"""The plain twin: what a fit in the clear takes, up to a million rows, in seconds and memory,
+beside scikit-learn's forest.
 
 Every fit runs in a process of its own, so that its peak memory is that of its rows and of the fit.
 """
@@ -35,9 +36,12 @@ def clear(settings: Settings) -> Report:
         results={"rows": rows, "trees": trees, "depth": DEPTH, "cores": cores()},
         tables=[_table(rows)],
         remarks=[
-            f"{trees} trees of depth {DEPTH}; 10 variables of 5 bins, 2 classes. Ours computes on one core, scikit-learn's "
-            f"RandomForestClassifier({trees}, max_depth={DEPTH}) with n_jobs={cores()}, on the same bins; one run each.",
-            "Memory is that of the whole process, before the fit and at its peak, with the interpreter, libraries and rows.",
+            f"{trees} trees of depth {DEPTH}; 10 variables of 5 bins, 2 classes. Ours computes on "
+            "one core, scikit-learn's "
+            f"RandomForestClassifier({trees}, max_depth={DEPTH}) with n_jobs={cores()}, on the "
+            "same bins; one run each.",
+            "Memory is that of the whole process, before the fit and at its peak, with the "
+            "interpreter, libraries and rows.",
         ],
     )
 
@@ -62,7 +66,9 @@ def _fit(which: str, n_rows: int, trees: int) -> dict[str, Any]:
     """The fit, and nothing else but its rows, in this process."""
     schema = es.Schema.infer(_sample(SAMPLE_ROWS, seed=0), target="y")
     starts = range(0, n_rows, SAMPLE_ROWS)
-    tables = [schema.table(_sample(min(SAMPLE_ROWS, n_rows - start), seed=start)) for start in starts]
+    tables = [
+        schema.table(_sample(min(SAMPLE_ROWS, n_rows - start), seed=start)) for start in starts
+    ]
     table = es.Table.concat(tables)
     if which == "ours":
         return _timed(lambda: es.CompletelyRandomForest(trees, DEPTH, random_state=1).fit(table))
@@ -84,7 +90,9 @@ def _timed(fit: Any) -> dict[str, Any]:
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(title="Fits in the clear", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title="Fits in the clear", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+    )
     for heading in ("rows", "what", "seconds", "CPU s", "MB before", "peak MB", "times faster"):
         table.add_column(heading, justify="left" if heading == "what" else "right")
     for row in rows:

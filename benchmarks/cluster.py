@@ -1,7 +1,9 @@
-"""Many machines: a fit on 1 and 2 workers here, what a shard is made of, and from that a simulation of up to 1,000 workers.
+"""Many machines: a fit on 1 and 2 workers here, what a shard is made of, and from that a simulation
+of up to 1,000 workers.
 
-The simulation deals shards to workers as they become free. A shard takes the measured time of its chunks and of bringing its totals
-down, the time to fetch its bytes at an assumed bandwidth, and what handing it out was measured to cost. Then results are added up.
+The simulation deals shards to workers as they become free. A shard takes the measured time of its
+chunks and of bringing its totals down, the time to fetch its bytes at an assumed bandwidth, and
+what handing it out was measured to cost. Then results are added up.
 """
 
 from __future__ import annotations
@@ -36,18 +38,24 @@ CHUNKS, QUICK_CHUNKS = 8, 2
 ROWS = (10**6, 10**7, 10**8, 10**9)
 WORKERS = (1, 2, 10, 100, 1000)
 PLANNED_WORKERS = {10**6: 16, 10**7: 1000, 10**9: 1000}
-# Keys for how many rows a shard is measured with, and with which share of the trees: the large ones take ten times as long.
+# Keys for how many rows a shard is measured with, and with which share of the trees: the large ones
+# take ten times as long.
 MEASURED = {10**6: 1.0, 10**7: 1.0, 10**9: 0.1}
-# The largest table once more, as so many smaller ones whose models the owner adds up when they are opened.
+# The largest table once more, as so many smaller ones whose models the owner adds up when they are
+# opened.
 IN_TABLES = 1000
-WORKER_BANDWIDTH = 100e6  # bytes a second from an object store to one worker: assumed, and on the cautious side
+WORKER_BANDWIDTH = (
+    100e6  # bytes a second from an object store to one worker: assumed, and on the cautious side
+)
 STORE_BANDWIDTH = 20e9  # and to all of them together
 LATENCY = 0.05  # seconds to the first byte of an object
 
 
 @dataclass(frozen=True)
 class Shard:
-    """What a shard was measured to take: seconds for each of its chunks, and once for itself; bytes; and to add up results."""
+    """What a shard was measured to take: seconds for each of its chunks, and once for itself;
+    bytes; and to add up results.
+    """
 
     ring_degree: int
     chunk_seconds: float
@@ -86,7 +94,9 @@ def cluster(settings: Settings) -> Report:
         for workers in WORKERS
     ]
     smallest = shards[min(shards)]
-    simulated += [_simulate(smallest, ROWS[-1], workers, overhead, IN_TABLES) for workers in WORKERS]
+    simulated += [
+        _simulate(smallest, ROWS[-1], workers, overhead, IN_TABLES) for workers in WORKERS
+    ]
     return Report(
         results={
             "measured": measured,
@@ -96,10 +106,13 @@ def cluster(settings: Settings) -> Report:
         },
         tables=[_measured_table(measured), _shard_table(shards), _simulated_table(simulated)],
         remarks=[
-            f"{N_VARIABLES} variables of 5 bins, 2 classes, {trees} trees of depth {DEPTH}. Workers are processes of one core; "
+            f"{N_VARIABLES} variables of 5 bins, 2 classes, {trees} trees of depth {DEPTH}. "
+            "Workers are processes of one core; "
             "starting them is not counted.",
-            f"Simulated with {WORKER_BANDWIDTH / 1e6:.0f} MB/s to a worker, {STORE_BANDWIDTH / 1e9:.0f} GB/s from the store, "
-            f"{LATENCY * 1e3:.0f} ms to the first byte (assumed), and {overhead * 1e3:.0f} ms to hand out an item (measured).",
+            f"Simulated with {WORKER_BANDWIDTH / 1e6:.0f} MB/s to a worker, "
+            f"{STORE_BANDWIDTH / 1e9:.0f} GB/s from the store, "
+            f"{LATENCY * 1e3:.0f} ms to the first byte (assumed), and {overhead * 1e3:.0f} ms to "
+            "hand out an item (measured).",
         ],
     )
 
@@ -124,7 +137,8 @@ def _schema() -> es.Schema:
     return es.Schema.infer(_frame(2000), target="y")
 
 
-# -- measured ----------------------------------------------------------------------------------------------------------------
+# -- measured
+# ------------------------------------------------------------------------------------------------
 
 
 def _measured(folder: Path, trees: int, settings: Settings) -> list[dict[str, Any]]:
@@ -147,10 +161,14 @@ def _measured(folder: Path, trees: int, settings: Settings) -> list[dict[str, An
         warm = {**real, "trees": 1, "forests": [[2, f"{out}-warm"]]}
         asked = {"workers": workers, "rounds": [warm, real]}
         command = [sys.executable, str(casestudy_cluster.__file__)]
-        done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            command, input=json.dumps(asked), capture_output=True, text=True, check=True
+        )
         _, told = json.loads(done.stdout)["rounds"]
         rows = chunks * plan.layout.slots
-        found.append({"workers": workers, "rows": rows, "rows_per_second": rows / told["seconds"], **told})
+        found.append(
+            {"workers": workers, "rows": rows, "rows_per_second": rows / told["seconds"], **told}
+        )
     return found
 
 
@@ -162,7 +180,9 @@ def _shard(place: Path, trees: int, n_rows: int) -> Shard:
     _stored(plan, schema, 3, place / "train")
     slots = plan.layout.slots
     job = es.cluster.submit(_forest(trees), place / "train", place / "one", rows_per_shard=slots)
-    whole = es.cluster.submit(_forest(trees), place / "train", place / "three", rows_per_shard=3 * slots)
+    whole = es.cluster.submit(
+        _forest(trees), place / "train", place / "three", rows_per_shard=3 * slots
+    )
     store = open_store(job.queue)
     first = next(iter(job.items.values()))
     _ = job.keys, job.outputs
@@ -193,7 +213,8 @@ def _seconds(action: Callable[[], object], runs: int = 2) -> float:
     return min(times)
 
 
-# -- simulated -----------------------------------------------------------------------------------------------------------------
+# -- simulated
+# ------------------------------------------------------------------------------------------------
 
 
 def _simulate(shard: Shard, rows: int, workers: int, overhead: float, tables: int = 1) -> Simulated:
@@ -205,7 +226,13 @@ def _simulate(shard: Shard, rows: int, workers: int, overhead: float, tables: in
 
     def duration(n_chunks: int) -> float:
         fetch = LATENCY * n_chunks + n_chunks * shard.block_bytes / bandwidth
-        return fetch + n_chunks * shard.chunk_seconds + shard.finish_seconds + shard.result_bytes / bandwidth + LATENCY
+        return (
+            fetch
+            + n_chunks * shard.chunk_seconds
+            + shard.finish_seconds
+            + shard.result_bytes / bandwidth
+            + LATENCY
+        )
 
     start = shard.keys_bytes / bandwidth + LATENCY  # every worker reads the keys once
     free = [start] * min(workers, len(sizes))
@@ -223,12 +250,18 @@ def _simulate(shard: Shard, rows: int, workers: int, overhead: float, tables: in
         adding = FAN_IN * (shard.add_seconds + LATENCY + shard.result_bytes / bandwidth)
         seconds += math.ceil(sums / workers) * adding + sums * overhead
         results = sums
-    alone = chunks * (duration(1) - shard.finish_seconds) + math.ceil(chunks / 64) * shard.finish_seconds
+    alone = (
+        chunks * (duration(1) - shard.finish_seconds)
+        + math.ceil(chunks / 64) * shard.finish_seconds
+    )
     read = chunks * shard.block_bytes + workers * shard.keys_bytes
-    return Simulated(rows, tables, workers, len(sizes), seconds, min(1.0, alone / (workers * seconds)), read)
+    return Simulated(
+        rows, tables, workers, len(sizes), seconds, min(1.0, alone / (workers * seconds)), read
+    )
 
 
-# -- tables ----------------------------------------------------------------------------------------------------------------------
+# -- tables
+# ------------------------------------------------------------------------------------------------
 
 
 def _table(title: str, columns: tuple[str, ...]) -> Table:
@@ -239,7 +272,9 @@ def _table(title: str, columns: tuple[str, ...]) -> Table:
 
 
 def _measured_table(measured: list[dict[str, Any]]) -> Table:
-    table = _table("A fit on a local cluster, measured", ("workers", "rows", "shards", "seconds", "rows/s"))
+    table = _table(
+        "A fit on a local cluster, measured", ("workers", "rows", "shards", "seconds", "rows/s")
+    )
     for one in measured:
         cells = (one["workers"], f"{one['rows']:,}", one["shard_results"])
         table.add_row(*map(str, cells), f"{one['seconds']:.1f}", f"{one['rows_per_second']:,.0f}")
@@ -247,19 +282,38 @@ def _measured_table(measured: list[dict[str, Any]]) -> Table:
 
 
 def _shard_table(shards: dict[int, Shard]) -> Table:
-    columns = ("keys for rows", "N", "s a chunk", "s a shard", "MB a chunk", "MB a result", "MB keys", "ms to add")
+    columns = (
+        "keys for rows",
+        "N",
+        "s a chunk",
+        "s a shard",
+        "MB a chunk",
+        "MB a result",
+        "MB keys",
+        "ms to add",
+    )
     table = _table("What a shard is made of, measured, one core", columns)
     for rows, one in shards.items():
         sizes = (one.block_bytes, one.result_bytes, one.keys_bytes)
         times = (f"{one.chunk_seconds:.2f}", f"{one.finish_seconds:.2f}")
         megabytes = (f"{size / 1e6:.1f}" for size in sizes)
-        table.add_row(f"{rows:,}", f"{one.ring_degree}", *times, *megabytes, f"{one.add_seconds * 1e3:.0f}")
+        table.add_row(
+            f"{rows:,}", f"{one.ring_degree}", *times, *megabytes, f"{one.add_seconds * 1e3:.0f}"
+        )
     return table
 
 
 def _simulated_table(simulated: list[Simulated]) -> Table:
-    table = _table("Simulated", ("rows", "tables", "workers", "shards", "seconds", "efficiency", "GB read"))
+    table = _table(
+        "Simulated", ("rows", "tables", "workers", "shards", "seconds", "efficiency", "GB read")
+    )
     for one in simulated:
-        cells = (f"{one.rows:,}", f"{one.tables}", f"{one.workers:,}", f"{one.shards:,}", f"{one.seconds:,.0f}")
+        cells = (
+            f"{one.rows:,}",
+            f"{one.tables}",
+            f"{one.workers:,}",
+            f"{one.shards:,}",
+            f"{one.seconds:,.0f}",
+        )
         table.add_row(*cells, f"{one.efficiency:.0%}", f"{one.bytes_read / 1e9:,.1f}")
     return table

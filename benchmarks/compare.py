@@ -1,8 +1,10 @@
-"""Two versions of this library side by side: ``python -m benchmarks.compare OTHER_TREE [CASE ...]``.
+"""Two versions of this library side by side: ``python -m benchmarks.compare OTHER_TREE [CASE
+...]``.
 
-Every case runs in fresh processes, of this tree and of the other in turn, so that both meet the same machine at about the same
-time; what is compared is the best of all rounds, in seconds of processor time and of the clock. A case uses only calls that both
-versions have. The other tree needs its kernels built (``python setup.py build_ext --inplace``).
+Every case runs in fresh processes, of this tree and of the other in turn, so that both meet the
+same machine at about the same time; what is compared is the best of all rounds, in seconds of
+processor time and of the clock. A case uses only calls that both versions have. The other tree
+needs its kernels built (``python setup.py build_ext --inplace``).
 """
 
 from __future__ import annotations
@@ -27,9 +29,9 @@ def _frame(n_rows: int, n_columns: int = 9) -> Any:
     import pandas as pd
 
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame(rng.integers(0, 5, (n_rows, n_columns)), columns=[f"x{i}" for i in range(n_columns)]).astype(
-        str
-    )
+    frame = pd.DataFrame(
+        rng.integers(0, 5, (n_rows, n_columns)), columns=[f"x{i}" for i in range(n_columns)]
+    ).astype(str)
     frame["y"] = np.where(rng.random(n_rows) < 0.3, "ill", "well")
     return frame
 
@@ -187,9 +189,17 @@ def _measured(name: str) -> dict[str, float]:
 
 def _of_tree(tree: Path, name: str) -> dict[str, float]:
     environment = {**os.environ, "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{HERE}"}
-    code = f"import json; from benchmarks.compare import _measured; print(json.dumps(_measured({name!r})))"
+    code = (
+        "import json; from benchmarks.compare import _measured; "
+        f"print(json.dumps(_measured({name!r})))"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, cwd="/"
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd="/",
     )
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -197,12 +207,17 @@ def _of_tree(tree: Path, name: str) -> dict[str, float]:
 
 def main() -> None:
     """Print a line for every case."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.compare", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("other", type=Path, help="the tree of another version")
     parser.add_argument("cases", nargs="*", help=f"all by default: {', '.join(CASES)}")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     options = parser.parse_intermixed_args()
-    print(f"{'case':18}{'other':>10}{'this':>10}{'ratio':>8}   {'processor':>10}{'this':>10}{'ratio':>8}")
+    print(
+        f"{'case':18}{'other':>10}{'this':>10}{'ratio':>8}   "
+        f"{'processor':>10}{'this':>10}{'ratio':>8}"
+    )
     for name in options.cases or CASES:
         found: dict[str, list[dict[str, float]]] = {"other": [], "this": []}
         for _ in range(options.rounds):

@@ -1,7 +1,8 @@
-"""Fitting a forest under encryption: what a tree costs the kernels and SEAL, how it grows with rows, beside scikit-learn.
+"""Fitting a forest under encryption: what a tree costs the kernels and SEAL, how it grows with
+rows, beside scikit-learn.
 
-Everything is measured up to the sums over rows, before they are switched down, relinearised and packed (see the part "packing"),
-unless it says "packed".
+Everything is measured up to the sums over rows, before they are switched down, relinearised and
+packed (see the part "packing"), unless it says "packed".
 """
 
 from __future__ import annotations
@@ -25,7 +26,13 @@ import encryptedstats as es
 from benchmarks._common import Report, Settings, Timing, measure, milliseconds, part
 from encryptedstats.circuits import Expression, Layout, column
 from encryptedstats.circuits.bounds import ColumnRange
-from encryptedstats.circuits.devices.native.sums import Evaluator, Loads, _fused, arithmetic, sums_in_batches
+from encryptedstats.circuits.devices.native.sums import (
+    Evaluator,
+    Loads,
+    _fused,
+    arithmetic,
+    sums_in_batches,
+)
 from encryptedstats.circuits.devices.seal import SealExecution
 from encryptedstats.circuits.devices.steps import StepByStep
 from encryptedstats.circuits.lowering import FLAT, Way, lower
@@ -45,7 +52,9 @@ QUICK_CHUNKS = (1, 3)
 
 
 class Repeated(Source):
-    """A table of many chunks that holds one of them: encrypting a million rows is not what is measured here."""
+    """A table of many chunks that holds one of them: encrypting a million rows is not what is
+    measured here.
+    """
 
     def __init__(self, table: es.EncryptedTable, chunks: int) -> None:
         self.table, self.chunks = table, chunks
@@ -78,12 +87,16 @@ class Repeated(Source):
 
 
 class Copied(Repeated):
-    """The same with memory of its own for every chunk: no chunk is found in the cache because another was there."""
+    """The same with memory of its own for every chunk: no chunk is found in the cache because
+    another was there.
+    """
 
     def __init__(self, table: es.EncryptedTable, chunks: int) -> None:
         super().__init__(table, chunks)
         names = [str(column) for column in table.facts.columns]
-        self._copies = [{name: table.residues(name, 0).copy() for name in names} for _ in range(chunks)]
+        self._copies = [
+            {name: table.residues(name, 0).copy() for name in names} for _ in range(chunks)
+        ]
 
     def residues(self, name: str, chunk: int) -> Any:
         return self._copies[chunk][name]
@@ -99,13 +112,26 @@ def fit(settings: Settings) -> Report:
     counts = _bin_counts(sealed, settings)
     study = _case_study(owner, forest, settings)
     return Report(
-        results={"full_chunk": chunk, "scaling": scaling, "bin_counts": counts, "case_study": study},
-        tables=[_chunk_table(chunk), _scaling_table(scaling), *([_study_table(study)] if study else [])],
+        results={
+            "full_chunk": chunk,
+            "scaling": scaling,
+            "bin_counts": counts,
+            "case_study": study,
+        },
+        tables=[
+            _chunk_table(chunk),
+            _scaling_table(scaling),
+            *([_study_table(study)] if study else []),
+        ],
         remarks=[
-            f"BGV, N=8192, data primes of 43 and 44 bits; {N_VARIABLES} variables of 5 bins, 2 classes; {forest.n_trees} trees of "
-            f"depth {DEPTH}. Up to the sums over rows; SEAL without relinearising, {SEAL_TREES} of the trees.",
-            f"Class-conditional bin counts read {counts['gigabytes_per_second']:.1f} GB/s of ciphertexts, "
-            f"{counts['share_of_copy']:.0%} of the {counts['copy_gigabytes_per_second']:.1f} GB/s that memory is copied at.",
+            f"BGV, N=8192, data primes of 43 and 44 bits; {N_VARIABLES} variables of 5 bins, 2 "
+            f"classes; {forest.n_trees} trees of "
+            f"depth {DEPTH}. Up to the sums over rows; SEAL without relinearising, {SEAL_TREES} "
+            "of the trees.",
+            f"Class-conditional bin counts read {counts['gigabytes_per_second']:.1f} GB/s of "
+            "ciphertexts, "
+            f"{counts['share_of_copy']:.0%} of the {counts['copy_gigabytes_per_second']:.1f} GB/s "
+            "that memory is copied at.",
         ],
     )
 
@@ -118,7 +144,9 @@ def _table_of(n_rows: int) -> es.Table:
 
 
 def sums_program(outputs: Sequence[Expression], source: Source) -> Program:
-    """The sums over rows of some totals, without relinearising; nothing is proven of what comes after."""
+    """The sums over rows of some totals, without relinearising; nothing is proven of what comes
+    after.
+    """
     rules = NoiseRules(source.parameters, with_secret_key=source.with_secret_key)
     return lower(outputs, rules, source.parameters, source.layout, SLOTS, Way(FLAT))
 
@@ -142,7 +170,9 @@ def _capped(level: str) -> Iterator[None]:
             os.environ[CPU_VARIABLE] = before
 
 
-def _full_chunk(sealed: es.EncryptedTable, forest: es.CompletelyRandomForest, settings: Settings) -> dict[str, Any]:
+def _full_chunk(
+    sealed: es.EncryptedTable, forest: es.CompletelyRandomForest, settings: Settings
+) -> dict[str, Any]:
     """One core against one core, for every kind of arithmetic; and all cores."""
     program = sums_program(sealed.facts.circuit(forest, sealed.layout)[0], sealed)
     few = es.CompletelyRandomForest(min(SEAL_TREES, forest.n_trees), DEPTH, random_state=1)
@@ -187,19 +217,25 @@ class Lap:
 
 
 def _rounds(ways: dict[str, tuple[Callable[[], object], int]], rounds: int) -> dict[str, list[Lap]]:
-    """Every way once a round, so that what else the machine does hits all of them alike. The first round only warms up."""
+    """Every way once a round, so that what else the machine does hits all of them alike. The first
+    round only warms up.
+    """
     laps: dict[str, list[Lap]] = {name: [] for name in ways}
     for _ in range(rounds + 1):
         for name, (action, trees) in ways.items():
             started, cpu = time.perf_counter(), time.process_time()
             action()
-            laps[name].append(Lap((time.perf_counter() - started) / trees, (time.process_time() - cpu) / trees))
+            laps[name].append(
+                Lap((time.perf_counter() - started) / trees, (time.process_time() - cpu) / trees)
+            )
     return {name: some[1:] for name, some in laps.items()}
 
 
 def _median_ratio(slow: list[Lap], fast: list[Lap], what: str) -> float:
     """The median over rounds of how many times faster, each within its round."""
-    return float(np.median([getattr(a, what) / getattr(b, what) for a, b in zip(slow, fast, strict=True)]))
+    return float(
+        np.median([getattr(a, what) / getattr(b, what) for a, b in zip(slow, fast, strict=True)])
+    )
 
 
 def _timing(seconds: list[float]) -> Timing:
@@ -207,14 +243,20 @@ def _timing(seconds: list[float]) -> Timing:
     return Timing(median, lower, upper, len(seconds))
 
 
-def _scaling(sealed: es.EncryptedTable, forest: es.CompletelyRandomForest, settings: Settings) -> list[dict[str, Any]]:
-    """Seconds for 1 to 122 full chunks: the best of several runs for few chunks, one run for many."""
+def _scaling(
+    sealed: es.EncryptedTable, forest: es.CompletelyRandomForest, settings: Settings
+) -> list[dict[str, Any]]:
+    """Seconds for 1 to 122 full chunks: the best of several runs for few chunks, one
+    run for many.
+    """
     outputs = sealed.facts.circuit(forest, sealed.layout)[0]
     rows = []
     for chunks in QUICK_CHUNKS if settings.quick else CHUNKS:
         source, n_rows = Repeated(sealed, chunks), chunks * sealed.layout.slots
         program = sums_program(outputs, source)
-        laps = _rounds({"fit": (partial(add_up, program, source, cores()), 1)}, 5 if chunks < 32 else 1)["fit"]
+        laps = _rounds(
+            {"fit": (partial(add_up, program, source, cores()), 1)}, 5 if chunks < 32 else 1
+        )["fit"]
         seconds, cpu = min(lap.seconds for lap in laps), min(lap.cpu_seconds for lap in laps)
         each = {"ns_per_row": 1e9 * seconds / n_rows, "cpu_ns_per_row": 1e9 * cpu / n_rows}
         rows.append({"rows": n_rows, "seconds": seconds, "cpu_seconds": cpu, **each})
@@ -222,7 +264,9 @@ def _scaling(sealed: es.EncryptedTable, forest: es.CompletelyRandomForest, setti
 
 
 def _bin_counts(sealed: es.EncryptedTable, settings: Settings) -> dict[str, Any]:
-    """What naive Bayes and forests of depth 1 need: every bin times every class. Bound by memory, so compared with copying."""
+    """What naive Bayes and forests of depth 1 need: every bin times every class. Bound by memory,
+    so compared with copying.
+    """
     names = [str(c) for c in sealed.facts.columns]
     classes = [name for name in names if name.startswith("class")]
     outputs = [(column(x) * column(y)).total() for x in names if x not in classes for y in classes]
@@ -244,7 +288,9 @@ def _bin_counts(sealed: es.EncryptedTable, settings: Settings) -> dict[str, Any]
 
 
 def study_schema() -> tuple[es.Schema, pd.DataFrame]:
-    """bcw_o with five bins for each of its ten-point scales, as the paper counts them: quintiles would tie."""
+    """bcw_o with five bins for each of its ten-point scales, as the paper counts them: quintiles
+    would tie.
+    """
     data = datasets.load("bcw_o", download=False)
     frame = data.table_frame()
     schema = es.Schema.infer(frame, target="target", kinds=data.kinds)
@@ -253,7 +299,9 @@ def study_schema() -> tuple[es.Schema, pd.DataFrame]:
     return schema, frame
 
 
-def _case_study(owner: es.Owner, forest: es.CompletelyRandomForest, settings: Settings) -> dict[str, Any] | None:
+def _case_study(
+    owner: es.Owner, forest: es.CompletelyRandomForest, settings: Settings
+) -> dict[str, Any] | None:
     """bcw_o, 547 rows as in the paper, beside scikit-learn's plain random forest."""
     try:
         schema, frame = study_schema()
@@ -269,7 +317,9 @@ def _case_study(owner: es.Owner, forest: es.CompletelyRandomForest, settings: Se
     plain = RandomForestClassifier(forest.n_trees, max_depth=DEPTH, random_state=0)
 
     def sums() -> None:
-        add_up(sums_program(sealed.facts.circuit(forest, sealed.layout)[0], sealed), sealed, cores())
+        add_up(
+            sums_program(sealed.facts.circuit(forest, sealed.layout)[0], sealed), sealed, cores()
+        )
 
     few = Settings(settings.quick, 0.0, 2 if settings.quick else 3, 3)
     return {
@@ -283,20 +333,30 @@ def _case_study(owner: es.Owner, forest: es.CompletelyRandomForest, settings: Se
 
 
 def _chunk_table(chunk: dict[str, Any]) -> Table:
-    table = Table(title="One chunk of 8192 rows: milliseconds a tree", title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(
+        title="One chunk of 8192 rows: milliseconds a tree",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
     for title in ("device", "cores", "ms a tree", "times faster\nthan SEAL"):
         table.add_column(title, justify="left" if title == "device" else "right")
     table.add_row("SEAL", "1", _shown(chunk["seal_per_tree"]), "1.0")
     for level, timing in chunk["native_per_tree"].items():
-        table.add_row(f"native, {level}", "1", _shown(timing), f"{chunk['times_faster_than_seal'][level]:.1f}")
+        table.add_row(
+            f"native, {level}", "1", _shown(timing), f"{chunk['times_faster_than_seal'][level]:.1f}"
+        )
     every = chunk["native_all_cores_per_tree"]
     faster = chunk["seal_per_tree"]["median_s"] / every["median_s"]
-    table.add_row(f"native, {chunk['arithmetic']}", str(chunk["cores"]), _shown(every), f"{faster:.1f}")
+    table.add_row(
+        f"native, {chunk['arithmetic']}", str(chunk["cores"]), _shown(every), f"{faster:.1f}"
+    )
     return table
 
 
 def _scaling_table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(title="More rows, all trees, all cores", title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(
+        title="More rows, all trees, all cores", title_justify="left", box=box.SIMPLE_HEAD
+    )
     for title in ("rows", "seconds", "ns a row", "CPU ns a row"):
         table.add_column(title, justify="right")
     for row in rows:
@@ -307,7 +367,9 @@ def _scaling_table(rows: list[dict[str, Any]]) -> Table:
 
 def _study_table(study: dict[str, Any]) -> Table:
     table = Table(
-        title=f"bcw_o, {study['rows']} rows, {study['trees']} trees", title_justify="left", box=box.SIMPLE_HEAD
+        title=f"bcw_o, {study['rows']} rows, {study['trees']} trees",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
     )
     for title in ("what", "ms"):
         table.add_column(title, justify="left" if title == "what" else "right")
@@ -319,5 +381,10 @@ def _study_table(study: dict[str, Any]) -> Table:
 
 def _shown(timing: dict[str, Any]) -> str:
     return milliseconds(
-        Timing(timing["median_s"], timing["lower_quartile_s"], timing["upper_quartile_s"], timing["runs"])
+        Timing(
+            timing["median_s"],
+            timing["lower_quartile_s"],
+            timing["upper_quartile_s"],
+            timing["runs"],
+        )
     )

@@ -1,4 +1,5 @@
-"""The CUDA device on the card of this machine: fits, predictions and transforms, warm, beside the native device and scikit-learn.
+"""The CUDA device on the card of this machine: fits, predictions and transforms, warm, beside the
+native device and scikit-learn.
 
 Every part is compared with the native device, residue for residue, before it is timed.
 A part that fails says so, and the others go on.
@@ -56,7 +57,9 @@ class Pinned(Numbered):
         card, names = cards.card(), [str(one) for one in table.facts.columns]
         assert card is not None
         first = np.stack([table.residues(name, 0) for name in names])
-        self._memory = card.pinned(chunks * first.nbytes).view(np.uint64).reshape(chunks, *first.shape)
+        self._memory = (
+            card.pinned(chunks * first.nbytes).view(np.uint64).reshape(chunks, *first.shape)
+        )
         self._memory[:] = first
         self._places = {name: number for number, name in enumerate(names)}
 
@@ -91,7 +94,10 @@ def gpu(settings: Settings) -> Report:
         try:
             results[name] = measured()
         except Exception as error:  # one part that fails does not take the others with it
-            results[name] = {"failed": f"{type(error).__name__}: {error}", "where": traceback.format_exc()[-1500:]}
+            results[name] = {
+                "failed": f"{type(error).__name__}: {error}",
+                "where": traceback.format_exc()[-1500:],
+            }
         print(name, results[name], flush=True)
         device().session.forget()
     return Report(results, tables=[_table(results)])
@@ -133,11 +139,17 @@ def laps(action: Callable[[], Any], most: int = 7, seconds: float = 3.0) -> dict
         action()
         card.wait()
         found.append(time.perf_counter() - started)
-    return {"median_ms": 1e3 * float(np.median(found)), "best_ms": 1e3 * min(found), "runs": len(found)}
+    return {
+        "median_ms": 1e3 * float(np.median(found)),
+        "best_ms": 1e3 * min(found),
+        "runs": len(found),
+    }
 
 
 def _transforms() -> dict[str, Any]:
-    """A batch of transforms of 8192 coefficients under one prime of 43 bits, both ways, by both arithmetics."""
+    """A batch of transforms of 8192 coefficients under one prime of 43 bits, both ways, by both
+    arithmetics.
+    """
     parameters = es.Parameters.from_bits("bgv", 8192, 4000, (43,) * 4)
     keys = es.Owner(parameters).public_keys()
     card, batch = cards.card(), 16384
@@ -159,7 +171,11 @@ def _transforms() -> dict[str, Any]:
             timing = laps(lambda run=run, a=a, b=b: run(a, b, batch, 1))  # type: ignore[misc]  # bound here
             name = f"{arithmetic} {'inverse' if inverse else 'forward'}"
             rate = batch / timing["median_ms"] * 1e3
-            found[name] = {"exact": bool(same), "per_second": rate, "bytes_per_second": rate * 2 * 8 * 8192}
+            found[name] = {
+                "exact": bool(same),
+                "per_second": rate,
+                "bytes_per_second": rate * 2 * 8 * 8192,
+            }
     return found
 
 
@@ -176,7 +192,9 @@ def _sealed(name: str, forest: Any, **plan: Any) -> tuple[es.Owner, Any, Any]:
 def _fitted(name: str, times: int) -> dict[str, Any]:
     forest = es.CompletelyRandomForest(TREES, DEPTH, random_state=1)
     slots = 8192
-    owner, _, (frame, table) = _sealed(name, forest, **({"rows": times * slots} if times > 1 else {}))
+    owner, _, (frame, table) = _sealed(
+        name, forest, **({"rows": times * slots} if times > 1 else {})
+    )
     sealed = owner.encrypt(table)
     source: Source = sealed if times == 1 else Numbered(sealed, times)
     outputs = sealed.facts.circuit(forest, source.layout)[0]
@@ -253,13 +271,17 @@ def _from_pinned_memory() -> dict[str, Any]:
     sealed, ours = owner.encrypt(table), device()
     found = {}
     for name, source in (("pinned", Pinned(sealed, MILLION)), ("copied", Copied(sealed, MILLION))):
-        program = compile_for(sealed.facts.circuit(forest, source.layout)[0], source, beside=1).program
+        program = compile_for(
+            sealed.facts.circuit(forest, source.layout)[0], source, beside=1
+        ).program
         found[name] = laps(lambda: _afresh(ours, program, source), 5)  # noqa: B023  # run at once
     return found
 
 
 def _from_disk() -> dict[str, Any]:
-    """A million rows that are stored, each chunk with a seed for every column: read, checked, expanded, and brought to the card."""
+    """A million rows that are stored, each chunk with a seed for every column: read, checked,
+    expanded, and brought to the card.
+    """
     forest = es.CompletelyRandomForest(TREES, DEPTH, random_state=1)
     owner, schema, (frame, _) = _sealed("bcw_o", forest, rows=MILLION * 8192)
     rows = frame.iloc[np.resize(np.arange(len(frame)), MILLION * 8192)]
@@ -268,7 +290,9 @@ def _from_disk() -> dict[str, Any]:
         started = time.perf_counter()
         owner.encrypt(schema.table(rows)).save(folder + "/table")
         found["encrypt_and_save_s"] = time.perf_counter() - started
-        found["bytes"] = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+        found["bytes"] = sum(
+            path.stat().st_size for path in Path(folder).rglob("*") if path.is_file()
+        )
         stored = es.load(folder + "/table")
         outputs = stored.facts.circuit(forest, stored.layout)[0]
         program = compile_for(outputs, stored, beside=1).program
@@ -307,8 +331,12 @@ def _products() -> dict[str, Any]:
 
 
 def _predicted(fraction: int, rows: int) -> dict[str, Any]:
-    """An encrypted forest, drawn from a fraction of the rows or from all, and votes of encrypted rows; against the clear."""
-    forest = es.CompletelyRandomForest(TREES if not fraction else 20, 2, fraction=fraction, random_state=1)
+    """An encrypted forest, drawn from a fraction of the rows or from all, and votes of encrypted
+    rows; against the clear.
+    """
+    forest = es.CompletelyRandomForest(
+        TREES if not fraction else 20, 2, fraction=fraction, random_state=1
+    )
     data = datasets.load("bcw_o", download=False)
     frame = data.table_frame()
     schema = es.Schema.infer(frame, target="target", kinds=data.kinds)
@@ -326,19 +354,26 @@ def _predicted(fraction: int, rows: int) -> dict[str, Any]:
             forest.fit(sealed, device=name, progress=False)
             between = time.perf_counter()
             votes = forest.predict_votes(sealed_new, device=name, progress=False)
-            seconds[f"lap {lap}"] = [1e3 * (between - started), 1e3 * (time.perf_counter() - between)]
+            seconds[f"lap {lap}"] = [
+                1e3 * (between - started),
+                1e3 * (time.perf_counter() - between),
+            ]
         found[name] = {"fit_predict_ms": seconds}
         opened.append(
             owner.decrypt(votes, schema=schema).to_numpy()
         )  # residues differ: a card puts no totals side by side
     found["exact"] = bool((opened[0] == opened[1]).all())
-    expected = es.CompletelyRandomForest(forest.n_trees, 2, fraction=fraction, random_state=1).fit(train)
+    expected = es.CompletelyRandomForest(forest.n_trees, 2, fraction=fraction, random_state=1).fit(
+        train
+    )
     found["votes"] = bool((opened[0] == expected.predict_votes(table).to_numpy()).all())
     return found
 
 
 def _table(results: dict[str, Any]) -> Table:
-    table = Table(title=f"On one {results['card']['name']}, warm", title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(
+        title=f"On one {results['card']['name']}, warm", title_justify="left", box=box.SIMPLE_HEAD
+    )
     for heading in ("what", "rows", "exact", "ms on the card", "ms native, all cores"):
         table.add_column(heading, justify="right")
     for name in ("bcw_o", "adult", "million", "products"):

@@ -1,4 +1,6 @@
-"""How the cost of a fit grows with trees, depth, variables and classes, and what the plan says to it: one chunk of 8192 rows."""
+"""How the cost of a fit grows with trees, depth, variables and classes, and what the plan says to
+it: one chunk of 8192 rows.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +50,10 @@ def growth(settings: Settings) -> Report:
         results={"base": vars(base), "sweeps": sweeps},
         tables=[_table(sweeps)],
         remarks=[
-            f"Each from {base.rows} rows, {base.variables} variables of 5 bins, {base.trees} trees of depth {base.depth}, "
-            f"{base.classes} classes, with the parameters that the plan chooses for it; {cores()} cores. Best of three."
+            f"Each from {base.rows} rows, {base.variables} variables of 5 bins, {base.trees} "
+            f"trees of depth {base.depth}, "
+            f"{base.classes} classes, with the parameters that the plan chooses for it; {cores()} "
+            "cores. Best of three."
         ],
     )
 
@@ -85,8 +89,20 @@ def _best(action: Any) -> float:
 
 
 def _table(sweeps: dict[str, list[dict[str, Any]]]) -> Table:
-    table = Table(title="How a fit grows", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("what", "", "ring", "primes", "products", "totals", "sums s", "packed s", "planned s"):
+    table = Table(
+        title="How a fit grows", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+    )
+    for heading in (
+        "what",
+        "",
+        "ring",
+        "primes",
+        "products",
+        "totals",
+        "sums s",
+        "packed s",
+        "planned s",
+    ):
         table.add_column(heading, justify="left" if heading == "what" else "right")
     for name, points in sweeps.items():
         for point in points:

@@ -1,4 +1,6 @@
-"""Single encrypted integers: what keys, encryption, decryption, a sum and a product cost, in time, memory and on disk."""
+"""Single encrypted integers: what keys, encryption, decryption, a sum and a product cost, in time,
+memory and on disk.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,11 @@ TITLES = {
     "multiply": "multiply +\nrelinearise",
 }
 
-# The R package HomomorphicEncryption on one core of a comparable machine: given by the project's issue 2, NOT measured here.
-# Its parameters promise 6 products in a row and carry 3.
+# The R package HomomorphicEncryption on one core of a comparable machine: given by the project's
+# issue 2, NOT measured here. Its parameters promise 6 products in a row and carry 3.
 R_PACKAGE: dict[str, Any] = {
-    "source": "R package HomomorphicEncryption, N=8192, 224-bit q, one core of a comparable machine; measured elsewhere",
+    "source": "R package HomomorphicEncryption, N=8192, 224-bit q, one core of a comparable machine; "
+    "measured elsewhere",
     "milliseconds": {
         "encrypt_secret": None,
         "encrypt_public": [43, 55],
@@ -55,7 +58,9 @@ class Row:
     file_bytes: int
 
     def ratios(self) -> dict[str, list[float]]:
-        """How many times the R package's range of each operation takes our median. It encrypts with the public key only."""
+        """How many times the R package's range of each operation takes our median. It encrypts with
+        the public key only.
+        """
         found = {}
         for operation, timing in self.timings.items():
             ends = R_PACKAGE["milliseconds"].get(operation)
@@ -87,11 +92,14 @@ def integers(settings: Settings) -> Report:
         results={"rows": [row.to_dict() for row in rows], "r_package": R_PACKAGE},
         tables=[_table(rows), _ratio_table(rows)],
         remarks=[
-            "One value a ciphertext, one core, 128-bit security, max_value 65536, sums of 64 terms. Median and half the "
+            "One value a ciphertext, one core, 128-bit security, max_value 65536, sums of 64 "
+            "terms. Median and half the "
             "interquartile range.",
-            "keygen: secret, public and relinearisation keys, the context being there already. multiply: two fresh ciphertexts, "
+            "keygen: secret, public and relinearisation keys, the context being there already. "
+            "multiply: two fresh ciphertexts, "
             "modulus switching and relinearisation included.",
-            f"Compared with: {R_PACKAGE['source']}. It carries 3 products in a row, at less than 128-bit security by the table "
+            f"Compared with: {R_PACKAGE['source']}. It carries 3 products in a row, at less than "
+            "128-bit security by the table "
             "used here.",
         ],
     )
@@ -104,8 +112,9 @@ def _row(scheme: Any, depth: int, settings: Settings) -> Row:
     a, b = owner.encrypt(12), owner.encrypt(-11)
 
     def multiply() -> object:
-        # The library is lazy: a product stays three polynomials wide until it is multiplied again or saved. The
-        # relinearisation that is owed then belongs to the price of a product, so it is called for here.
+        # The library is lazy: a product stays three polynomials wide until it is multiplied again
+        # or saved. The relinearisation that is owed then belongs to the price of a product, so it
+        # is called for here.
         product = a * b
         product.relinearise()
         return product
@@ -121,11 +130,15 @@ def _row(scheme: Any, depth: int, settings: Settings) -> Row:
     if owner.decrypt(multiply()) != 12 * -11 or owner.decrypt(a + b) != 1:
         raise RuntimeError(f"{parameters!r} computes wrongly: there is nothing to measure")
     timings = {name: measure(operations[name], settings) for name in OPERATIONS}
-    return Row(parameters, depth, timings, a.nbytes, _resident_afresh(parameters, settings), _file_bytes(a))
+    return Row(
+        parameters, depth, timings, a.nbytes, _resident_afresh(parameters, settings), _file_bytes(a)
+    )
 
 
 def _resident(parameters: es.Parameters, count: int) -> int | None:
-    """What one more ciphertext takes of the machine's memory, by holding many. To be run in a fresh process: see below."""
+    """What one more ciphertext takes of the machine's memory, by holding many. To be run in a fresh
+    process: see below.
+    """
     owner = es.Owner(parameters)
     held = [owner.encrypt(1) for _ in range(2)]
     before = resident_bytes()
@@ -135,7 +148,8 @@ def _resident(parameters: es.Parameters, count: int) -> int | None:
 
 
 def _resident_afresh(parameters: es.Parameters, settings: Settings) -> int | None:
-    # SEAL's pools keep what was freed and would hand it out again: only a process without a past shows what memory is taken.
+    # SEAL's pools keep what was freed and would hand it out again: only a process without a past
+    # shows what memory is taken.
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(_resident, parameters, 8 if settings.quick else 64).result()
 
@@ -149,7 +163,10 @@ def _file_bytes(value: es.EncryptedInteger) -> int:
 
 def _table(rows: list[Row]) -> Table:
     table = Table(
-        title="Single encrypted integers: milliseconds", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+        title="Single encrypted integers: milliseconds",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
     )
     table.add_column("scheme,\ndepth")
     table.add_column("N,\nlog2 q", no_wrap=True)

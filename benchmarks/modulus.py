@@ -1,4 +1,6 @@
-"""How many bits of modulus fits of depth 3 take, and what that leaves of a ring: no times, so any machine gives the same."""
+"""How many bits of modulus fits of depth 3 take, and what that leaves of a ring: no times, so any
+machine gives the same.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def modulus(settings: Settings) -> Report:
 def _row(name: str, by_others: bool) -> dict[str, Any]:
     n_rows, n_variables = TABLES[name]
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({f"x{i}": rng.normal(size=200) for i in range(n_variables)} | {"y": rng.integers(0, 2, 200)})
+    frame = pd.DataFrame(
+        {f"x{i}": rng.normal(size=200) for i in range(n_variables)} | {"y": rng.integers(0, 2, 200)}
+    )
     forest = es.CompletelyRandomForest(n_trees=TREES, depth=DEPTH, random_state=1)
     plan = es.plan(forest, es.Schema.infer(frame, target="y"), n_rows, by_others=by_others)
     parameters = plan.parameters
@@ -48,7 +52,9 @@ def _row(name: str, by_others: bool) -> dict[str, Any]:
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
-    title = f"Bits of modulus: {TREES} trees of depth {DEPTH}, results cleared, 128 bits of security"
+    title = (
+        f"Bits of modulus: {TREES} trees of depth {DEPTH}, results cleared, 128 bits of security"
+    )
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("table", "rows of"):
         table.add_column(heading)
@@ -58,7 +64,10 @@ def _table(rows: list[dict[str, Any]]) -> Table:
         table.add_row(
             row["table"],
             "others, flooded" if row["by_others"] else "the owner",
-            *(str(row[name]) for name in ("ring_degree", "data_primes", "packing_primes", "bits", "allowed_bits")),
+            *(
+                str(row[name])
+                for name in ("ring_degree", "data_primes", "packing_primes", "bits", "allowed_bits")
+            ),
             f"{row['bytes_up'] / 1e6:.1f}",
             f"{row['bytes_down'] / 1e6:.2f}",
         )

@@ -1,4 +1,6 @@
-"""Bringing totals down: switched, relinearised and packed, by SEAL and by the kernels on residues, in one run."""
+"""Bringing totals down: switched, relinearised and packed, by SEAL and by the kernels on residues,
+in one run.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ class Case:
         return self.owner.public_keys()
 
     def levels(self) -> list[int]:
-        """Where to relinearise; as low as it goes where the noise is not proven, for there is a time to be had all the same."""
+        """Where to relinearise; as low as it goes where the noise is not proven, for there is a
+        time to be had all the same.
+        """
         last = len(self.parameters.data_moduli) - packing_primes(self.parameters)
         plans = [plan_descent(self.parameters, part.noise) for part in self.totals]
         return [last if plan is None else plan.relinearise_at for plan in plans]
@@ -74,7 +78,10 @@ def make_case(bits: tuple[int, ...]) -> Case:
             product, noise = encrypt_slots(columns[0], owner._encryptor)
             for column in columns[1:]:
                 factor, more = encrypt_slots(column, owner._encryptor)
-                product, noise = engine.evaluator.multiply(product, factor), account.multiply(noise, more)
+                product, noise = (
+                    engine.evaluator.multiply(product, factor),
+                    account.multiply(noise, more),
+                )
             totals.append(Part(residues_of(engine, product), noise))
             expected.append(int(np.prod(columns, axis=0).sum()))
     return Case(owner, totals, expected)
@@ -87,12 +94,17 @@ def packing(settings: Settings) -> Report:
         results={"rows": rows},
         tables=[_table(rows)],
         remarks=[
-            f"BGV, N={RING}, sums of {', '.join(map(str, SIZES))} polynomials in turn, milliseconds a total. Every round times "
-            "SEAL and all kernels one after the other; medians, and medians of the ratios to SEAL in the same round. One thread "
+            f"BGV, N={RING}, sums of {', '.join(map(str, SIZES))} polynomials in turn, "
+            "milliseconds a total. Every round times "
+            "SEAL and all kernels one after the other; medians, and medians of the ratios to SEAL "
+            "in the same round. One thread "
             "but where it says otherwise.",
-            "lower: switched to the primes of packing and relinearised. pack: merged into one ciphertext, "
-            f"{PACKED} in the compared packs. The last lines lower and pack {rows[0]['all_totals']} totals on all cores, and pack "
-            "them again on one, in turns; they are decrypted and compared with the plain sums (decryption_checked in the JSON "
+            "lower: switched to the primes of packing and relinearised. pack: merged into one "
+            "ciphertext, "
+            f"{PACKED} in the compared packs. The last lines lower and pack "
+            f"{rows[0]['all_totals']} totals on all cores, and pack "
+            "them again on one, in turns; they are decrypted and compared with the plain sums "
+            "(decryption_checked in the JSON "
             "file).",
         ],
     )
@@ -101,7 +113,8 @@ def packing(settings: Settings) -> Report:
 def _compared(name: str, case: Case, settings: Settings) -> dict[str, Any]:
     p, keys = case.parameters, case.keys
     ways = {
-        cpu: Kernels(p, keys.evaluator.keys.relinearisation, keys.evaluator.keys.packing, cpu) for cpu in CPU_LEVELS
+        cpu: Kernels(p, keys.evaluator.keys.relinearisation, keys.evaluator.keys.packing, cpu)
+        for cpu in CPU_LEVELS
     }
     levels = case.levels()
     residues = [part.residues for part in case.totals]
@@ -128,7 +141,11 @@ def _compared(name: str, case: Case, settings: Settings) -> dict[str, Any]:
         "lower": _rounds(lowering, len(residues), rounds),
         "pack": _rounds(merging, PACKED, rounds),
         **_everything(
-            case, fastest, levels, QUICK_TOTALS if settings.quick else ALL_TOTALS, 1 if settings.quick else 5
+            case,
+            fastest,
+            levels,
+            QUICK_TOTALS if settings.quick else ALL_TOTALS,
+            1 if settings.quick else 5,
         ),
     }
 
@@ -138,24 +155,36 @@ def _seal_lower(case: Case, levels: Sequence[int]) -> list[Residues]:
     last = engine.level_ids[len(case.parameters.data_moduli) - packing_primes(case.parameters)]
     found = []
     for total, level in zip(case.totals, levels, strict=True):
-        switched = engine.evaluator.mod_switch_to(ciphertext_of(engine, total.residues), engine.level_ids[level])
-        found.append(residues_of(engine, engine.evaluator.mod_switch_to(relinearise_any(keys, switched), last)))
+        switched = engine.evaluator.mod_switch_to(
+            ciphertext_of(engine, total.residues), engine.level_ids[level]
+        )
+        found.append(
+            residues_of(
+                engine, engine.evaluator.mod_switch_to(relinearise_any(keys, switched), last)
+            )
+        )
     return found
 
 
 def _seal_pack(case: Case, totals: Sequence[Residues]) -> Residues:
     small = engine_for(packing_parameters(case.parameters))
-    return residues_of(small, case.keys.evaluator.pack([ciphertext_of(small, total) for total in totals]))
+    return residues_of(
+        small, case.keys.evaluator.pack([ciphertext_of(small, total) for total in totals])
+    )
 
 
 def _check_equal(ways: dict[str, Callable[[], Any]]) -> None:
     expected = np.asarray(ways["seal"]())
     for name, way in ways.items():
         if not np.array_equal(np.asarray(way()), expected):
-            raise RuntimeError(f"{name} gives other residues than SEAL: there is nothing to measure")
+            raise RuntimeError(
+                f"{name} gives other residues than SEAL: there is nothing to measure"
+            )
 
 
-def _rounds(ways: dict[str, Callable[[], Any]], count: int, rounds: int) -> dict[str, dict[str, float]]:
+def _rounds(
+    ways: dict[str, Callable[[], Any]], count: int, rounds: int
+) -> dict[str, dict[str, float]]:
     """Seconds a total of every way, and how many times faster than SEAL in the same round."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
@@ -163,14 +192,23 @@ def _rounds(ways: dict[str, Callable[[], Any]], count: int, rounds: int) -> dict
             started = time.perf_counter()
             way()
             seconds[name].append((time.perf_counter() - started) / count)
-    ratios = {name: [s / t for s, t in zip(seconds["seal"], times, strict=True)] for name, times in seconds.items()}
+    ratios = {
+        name: [s / t for s, t in zip(seconds["seal"], times, strict=True)]
+        for name, times in seconds.items()
+    }
     return {
-        name: {"median_s": statistics.median(times), "best_s": min(times), "ratio": statistics.median(ratios[name])}
+        name: {
+            "median_s": statistics.median(times),
+            "best_s": min(times),
+            "ratio": statistics.median(ratios[name]),
+        }
         for name, times in seconds.items()
     }
 
 
-def _everything(case: Case, kernels: Kernels, levels: Sequence[int], count: int, rounds: int) -> dict[str, Any]:
+def _everything(
+    case: Case, kernels: Kernels, levels: Sequence[int], count: int, rounds: int
+) -> dict[str, Any]:
     """As many totals as a forest has, on all cores."""
     chosen = [i % len(case.totals) for i in range(count)]
     lower_times, pack_times, one_times = [], [], []
@@ -199,7 +237,9 @@ def _everything(case: Case, kernels: Kernels, levels: Sequence[int], count: int,
 
 
 def _decrypts(case: Case, chosen: Sequence[int], pack: Residues) -> bool:
-    """Whether the pack was compared with the plain sums; it is an error if they differ. Not done where the noise is not proven."""
+    """Whether the pack was compared with the plain sums; it is an error if they differ. Not done
+    where the noise is not proven.
+    """
     width, limit = 1 << packing_levels(len(chosen)), case.parameters.max_value
     plans = [plan_descent(case.parameters, total.noise) for total in case.totals]
     noises = [plan.noise for plan in plans if plan is not None]
@@ -216,7 +256,10 @@ def _decrypts(case: Case, chosen: Sequence[int], pack: Residues) -> bool:
 
 def _table(rows: list[dict[str, Any]]) -> Table:
     table = Table(
-        title="Totals brought down: milliseconds a total", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+        title="Totals brought down: milliseconds a total",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
     )
     for heading in ("primes", "by", "computes with"):
         table.add_column(heading)

@@ -1,4 +1,6 @@
-"""Encrypted fits beside plain ones: the same rows in scikit-learn's random forest, in the same run, with planned keys."""
+"""Encrypted fits beside plain ones: the same rows in scikit-learn's random forest, in the same run,
+with planned keys.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +34,22 @@ AGAIN = 5  # fits of what takes less than a second or two; the best of them coun
 @part("plain")
 def plain(settings: Settings) -> Report:
     trees = 2 if settings.quick else N_TREES
-    rows = [row for row in (_study(trees), *([] if settings.quick else [_adult(trees), _made_up(trees)])) if row]
+    rows = [
+        row
+        for row in (_study(trees), *([] if settings.quick else [_adult(trees), _made_up(trees)]))
+        if row
+    ]
     return Report(
         results={"trees": trees, "depth": DEPTH, "cores": cores(), "tables": rows},
         tables=[_table(rows)] if rows else [],
         remarks=[
-            f"{trees} trees of depth {DEPTH}, packed for download, against RandomForestClassifier({trees}, max_depth={DEPTH}) on "
-            "the same rows in turns, on one core or on all, whichever is faster; all but bcw_o from disk. The first fit of a "
+            f"{trees} trees of depth {DEPTH}, packed for download, against "
+            f"RandomForestClassifier({trees}, max_depth={DEPTH}) on "
+            "the same rows in turns, on one core or on all, whichever is faster; all but bcw_o "
+            "from disk. The first fit of a "
             "process prepares keys and programs.",
-            "CPU seconds are of all threads together: on a busy machine they say more than the clock.",
+            "CPU seconds are of all threads together: on a busy machine they say more than the "
+            "clock.",
         ],
     )
 
@@ -62,20 +71,32 @@ def _adult(trees: int) -> dict[str, Any] | None:
 
 
 def _made_up(trees: int) -> dict[str, Any]:
-    parts = [_sample(min(SAMPLE_ROWS, MANY_ROWS - at), seed=at) for at in range(0, MANY_ROWS, SAMPLE_ROWS)]
+    parts = [
+        _sample(min(SAMPLE_ROWS, MANY_ROWS - at), seed=at)
+        for at in range(0, MANY_ROWS, SAMPLE_ROWS)
+    ]
     schema = es.Schema.infer(_sample(SAMPLE_ROWS, seed=0), target="y")
     return _measured("made up", schema, pd.concat(parts), "y", trees, 1, stored=True)
 
 
 def _measured(
-    what: str, schema: es.Schema, frame: pd.DataFrame, target: str, trees: int, again: int, *, stored: bool = False
+    what: str,
+    schema: es.Schema,
+    frame: pd.DataFrame,
+    target: str,
+    trees: int,
+    again: int,
+    *,
+    stored: bool = False,
 ) -> dict[str, Any]:
     table, forest = schema.table(frame), es.CompletelyRandomForest(trees, DEPTH, random_state=1)
     plan, planning = _timed(lambda: es.plan(forest, table))
     owner = es.Owner(plan)
     with tempfile.TemporaryDirectory(prefix="encryptedstats-bench-") as folder:
         place = Path(folder) / "table"
-        sealed, encrypting = _timed(lambda: owner.encrypt(table, **({"out": place} if stored else {})))
+        sealed, encrypting = _timed(
+            lambda: owner.encrypt(table, **({"out": place} if stored else {}))
+        )
         sealed = es.load(place) if stored else sealed
         x, y = pd.get_dummies(frame.drop(columns=target)).to_numpy(), frame[target].to_numpy()
         # One core is the fastest for few rows, and takes minutes for many.
@@ -84,13 +105,17 @@ def _measured(
         }
         ours = []
         for _ in range(again + 1):  # the first prepares
-            model, seconds = _timed(lambda: es.CompletelyRandomForest(trees, DEPTH, random_state=1).fit(sealed))
+            model, seconds = _timed(
+                lambda: es.CompletelyRandomForest(trees, DEPTH, random_state=1).fit(sealed)
+            )
             ours.append(seconds)
             for jobs, times in theirs.items():
                 plain = RandomForestClassifier(trees, max_depth=DEPTH, random_state=0, n_jobs=jobs)
                 times.append(_timed(partial(plain.fit, x, y))[1])
         if not np.array_equal(owner.decrypt(model).leaf_counts_, forest.fit(table).leaf_counts_):
-            raise RuntimeError("the encrypted forest is not the plain one: there is nothing to measure")
+            raise RuntimeError(
+                "the encrypted forest is not the plain one: there is nothing to measure"
+            )
     best, plain_best = min(ours[1:]), min(min(times[1:]) for times in theirs.values())
     return {
         "what": what,
@@ -111,7 +136,9 @@ def _measured(
 
 
 def _timed(action: Callable[[], Any]) -> tuple[Any, tuple[float, float]]:
-    """What it gives, with the seconds it takes on a clock and of the processor, those of children included."""
+    """What it gives, with the seconds it takes on a clock and of the processor, those of children
+    included.
+    """
     started, cpu = time.perf_counter(), _cpu()
     found = action()
     return found, (time.perf_counter() - started, _cpu() - cpu)
@@ -125,12 +152,26 @@ def _cpu() -> float:
 def _table(rows: list[dict[str, Any]]) -> Table:
     title = "Encrypted and plain: seconds on a clock (of the processor)"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("table", "rows", "plan", "encrypt", "first fit", "fit", "planned", "scikit-learn", "times plain"):
+    for heading in (
+        "table",
+        "rows",
+        "plan",
+        "encrypt",
+        "first fit",
+        "fit",
+        "planned",
+        "scikit-learn",
+        "times plain",
+    ):
         table.add_column(heading, justify="left" if heading == "table" else "right")
     for row in rows:
         times = [_both(row[name]) for name in ("plan", "encrypt", "first", "fit")]
         wall, cpu = row["times_plain"]
-        ends = (f"{row['planned_seconds']:.2f}", _both(row["scikit_learn"]), f"{wall:.2f} ({cpu:.2f})")
+        ends = (
+            f"{row['planned_seconds']:.2f}",
+            _both(row["scikit_learn"]),
+            f"{wall:.2f} ({cpu:.2f})",
+        )
         table.add_row(row["what"], f"{row['rows']:,}", *times, *ends)
     return table
 

@@ -1,4 +1,6 @@
-"""Predicting without opening anything: encrypted models and rows of ``bcw_o``, forests without and with a drawn fraction."""
+"""Predicting without opening anything: encrypted models and rows of ``bcw_o``, forests without and
+with a drawn fraction.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def predict(settings: Settings) -> Report:
     try:
         datasets.load("bcw_o", download=False)
     except datasets.DatasetUnavailableError:
-        return Report(results=None, remarks=["the data set bcw_o is not here: nothing was measured"])
+        return Report(
+            results=None, remarks=["the data set bcw_o is not here: nothing was measured"]
+        )
     rows = []
     for name, _, new_rows in CASES[:1] if settings.quick else CASES:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
@@ -46,8 +50,10 @@ def predict(settings: Settings) -> Report:
         results=rows,
         tables=[_table(rows)],
         remarks=[
-            f"bcw_o, {TRAINING_ROWS} rows to fit to, {rows[0]['new_rows']} others to predict, {trees} trees of depth {DEPTH}; "
-            f"answers are compared with those in the clear. {cores()} cores. M is the stochastic fraction, 0: none; drawing it "
+            f"bcw_o, {TRAINING_ROWS} rows to fit to, {rows[0]['new_rows']} others to predict, "
+            f"{trees} trees of depth {DEPTH}; "
+            f"answers are compared with those in the clear. {cores()} cores. M is the stochastic "
+            "fraction, 0: none; drawing it "
             "is part of the fit."
         ],
     )
@@ -58,7 +64,9 @@ def _model(name: str, trees: int) -> Any:
         return es.SemiparametricNB()
     if name == "mnb":
         return es.MultinomialNB()
-    return es.CompletelyRandomForest(trees, DEPTH, fraction=8 if name == "drawn" else 0, random_state=1)
+    return es.CompletelyRandomForest(
+        trees, DEPTH, fraction=8 if name == "drawn" else 0, random_state=1
+    )
 
 
 def _predict(name: str, trees: int, new_rows: int | None) -> dict[str, Any]:
@@ -80,8 +88,12 @@ def _predict(name: str, trees: int, new_rows: int | None) -> dict[str, Any]:
     laps.append(time.perf_counter())
     opened = owner.decrypt(votes, schema=schema)
     laps.append(time.perf_counter())
-    if not np.array_equal(opened.to_numpy(), clone(forest).fit(train).predict_votes(new).to_numpy()):
-        raise RuntimeError("the encrypted votes are not the plain ones: there is nothing to measure")
+    if not np.array_equal(
+        opened.to_numpy(), clone(forest).fit(train).predict_votes(new).to_numpy()
+    ):
+        raise RuntimeError(
+            "the encrypted votes are not the plain ones: there is nothing to measure"
+        )
     seconds = dict(zip(("encrypt", "fit", "predict", "open"), np.diff(laps).tolist(), strict=True))
     return {
         "case": name,
@@ -98,9 +110,22 @@ def _predict(name: str, trees: int, new_rows: int | None) -> dict[str, Any]:
 
 def _table(rows: list[dict[str, Any]]) -> Table:
     table = Table(
-        title="Encrypted model, encrypted rows: seconds", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+        title="Encrypted model, encrypted rows: seconds",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
     )
-    for heading in ("what", "rows", "ring", "primes", "encrypt", "fit", "predict", "open", "peak MB"):
+    for heading in (
+        "what",
+        "rows",
+        "ring",
+        "primes",
+        "encrypt",
+        "fit",
+        "predict",
+        "open",
+        "peak MB",
+    ):
         table.add_column(heading, justify="right")
     for row in rows:
         table.add_row(

@@ -1,7 +1,9 @@
-"""How good a released forest is: AUC against epsilon on the paper's data sets, beside diffprivlib's forest.
+"""How good a released forest is: AUC against epsilon on the paper's data sets, beside diffprivlib's
+forest.
 
-Totals are the same numbers whether they were encrypted or not, so this takes clear ones. diffprivlib needs an older scikit-learn:
-it runs in an environment of its own, which is made below ``out/``, or is the interpreter that DIFFPRIVLIB_PYTHON names.
+Totals are the same numbers whether they were encrypted or not, so this takes clear ones.
+diffprivlib needs an older scikit-learn: it runs in an environment of its own, which is made below
+``out/``, or is the interpreter that DIFFPRIVLIB_PYTHON names.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ TREES, DEPTH = 100, 3
 VARIABLE = "DIFFPRIVLIB_PYTHON"
 ENVIRONMENT = Path("out/diffprivlib")
 REQUIREMENTS = ("diffprivlib==0.6.5", "scikit-learn<1.5", "numpy<2", "pandas")
-#: Run by the other interpreter: reads rows, prints AUCs. It is given the bounds of the training rows for free.
+#: Run by the other interpreter: reads rows, prints AUCs. It is given the bounds of the training
+#: rows for free.
 SCRIPT = """
 import json, sys, warnings
 warnings.simplefilter("ignore")
@@ -61,18 +64,23 @@ def privacy(settings: Settings) -> Report:
     names = ["bcw_o", "haber"] if settings.quick else datasets.names()
     repeats = 1 if settings.quick else 5
     python, why = (
-        _interpreter() if not settings.quick else (os.environ.get(VARIABLE), "a quick run makes no environment")
+        _interpreter()
+        if not settings.quick
+        else (os.environ.get(VARIABLE), "a quick run makes no environment")
     )
     rows = [_of(name, repeats, python) for name in names]
     remarks = [
-        f"Forests of {TREES} trees, depth {DEPTH}, votes; delta {DELTA:g}; a row for another, the number of rows public; mean AUC "
-        f"of {repeats} releases on a fifth of the rows. Bins are quintiles of all rows, which epsilon does not cover."
+        f"Forests of {TREES} trees, depth {DEPTH}, votes; delta {DELTA:g}; a row for another, the "
+        "number of rows public; mean AUC "
+        f"of {repeats} releases on a fifth of the rows. Bins are quintiles of all rows, which "
+        "epsilon does not cover."
     ]
     if python is None:
         remarks.append(f"Without diffprivlib: {why}.")
     else:
         remarks.append(
-            "diffprivlib: its forest with its defaults (10 trees, depth 5), with the bounds of the training rows for free."
+            "diffprivlib: its forest with its defaults (10 trees, depth 5), with the bounds of "
+            "the training rows for free."
         )
     return Report({"epsilons": EPSILONS, "delta": DELTA, "sets": rows}, [_table(rows)], remarks)
 
@@ -86,7 +94,10 @@ def _of(name: str, repeats: int, python: str | None) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         schema = es.Schema.infer(frame, target=target, kinds=dict(data.kinds))
-        table, new = schema.table(train.reset_index(drop=True)), schema.table(test.reset_index(drop=True))
+        table, new = (
+            schema.table(train.reset_index(drop=True)),
+            schema.table(test.reset_index(drop=True)),
+        )
     wanted = (test[target] == schema.classes[1]).to_numpy()
     forest = es.CompletelyRandomForest(n_trees=TREES, depth=DEPTH, random_state=0)
     exact = [int(total) for total in table.totals(forest)]
@@ -95,9 +106,17 @@ def _of(name: str, repeats: int, python: str | None) -> dict[str, Any]:
     for epsilon in EPSILONS:
         plan = planned(forest, schema.public(), epsilon=epsilon, delta=DELTA)
         made = [plan.noisy(exact, len(table)) for _ in range(repeats)]
-        released[epsilon] = [_auc(forest.opened(totals, schema, n), new, wanted) for totals, n in made]
+        released[epsilon] = [
+            _auc(forest.opened(totals, schema, n), new, wanted) for totals, n in made
+        ]
     beside = None if python is None else _beside(python, train, test, target, wanted, repeats)
-    return {"name": name, "rows": len(table), "exact": auc, "released": released, "diffprivlib": beside}
+    return {
+        "name": name,
+        "rows": len(table),
+        "exact": auc,
+        "released": released,
+        "diffprivlib": beside,
+    }
 
 
 def _auc(forest: es.CompletelyRandomForest, rows: es.Table, wanted: Any) -> float:
@@ -134,13 +153,22 @@ def _interpreter() -> tuple[str | None, str]:
     except (OSError, subprocess.TimeoutExpired) as error:
         return None, str(error)
     return (
-        (str(python), "") if done.returncode == 0 else (None, (done.stderr.strip().splitlines() or [sys.platform])[-1])
+        (str(python), "")
+        if done.returncode == 0
+        else (None, (done.stderr.strip().splitlines() or [sys.platform])[-1])
     )
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
     table = Table(title="AUC of released forests", box=box.SIMPLE_HEAD)
-    for name in ("set", "rows", "exact", *(f"epsilon {epsilon:g}" for epsilon in EPSILONS), "diffprivlib, 1", "0.1"):
+    for name in (
+        "set",
+        "rows",
+        "exact",
+        *(f"epsilon {epsilon:g}" for epsilon in EPSILONS),
+        "diffprivlib, 1",
+        "0.1",
+    ):
         table.add_column(name, justify="left" if name == "set" else "right")
     for row in rows:
         beside = row["diffprivlib"]

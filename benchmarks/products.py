@@ -1,4 +1,6 @@
-"""Sums of products of numbers: all of X'X, encrypted, beside NumPy's in the same run, checked number by number."""
+"""Sums of products of numbers: all of X'X, encrypted, beside NumPy's in the same run, checked
+number by number.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from benchmarks._common import Report, Settings, part
 from encryptedstats.parallel import cores
 from encryptedstats.tables.summaries import Moments
 
-#: Rows, columns, and bits of the numbers: a regression, a covariance matrix, and numbers that have to be stored in digits.
+#: Rows, columns, and bits of the numbers: a regression, a covariance matrix, and numbers that have
+#: to be stored in digits.
 CASES = ((1_000_000, 20, 8), (60_000, 256, 8), (100_000, 20, 12), (100_000, 20, 24))
 QUICK_CASES = ((9000, 4, 8), (9000, 3, 24))
 
@@ -28,8 +31,10 @@ def products(settings: Settings) -> Report:
         results={"cases": rows, "cores": cores()},
         tables=[_table(rows)],
         remarks=[
-            "Sums of all columns and of all products of two, from encrypted rows in memory to packed totals, with parameters that "
-            f"the plan chooses; {cores()} cores, one run each. Plain: NumPy's X'X on 64-bit integers (on Python's own where 64 "
+            "Sums of all columns and of all products of two, from encrypted rows in memory to "
+            "packed totals, with parameters that "
+            f"the plan chooses; {cores()} cores, one run each. Plain: NumPy's X'X on 64-bit "
+            "integers (on Python's own where 64 "
             "bits do not hold it). All totals are compared with the plain ones.",
         ],
     )
@@ -52,7 +57,10 @@ def _case(n_rows: int, n_columns: int, bits: int) -> dict[str, Any]:
     opening, found = _timed(lambda: owner.decrypt(totals))
     fits = n_rows * 4**bits < 1 << 63
     plain, gram = _timed(lambda: x.T @ x if fits else x.T.astype(object) @ x.astype(object))
-    expected = [*x.sum(axis=0).tolist(), *(int(gram[i, j]) for i in range(n_columns) for j in range(i, n_columns))]
+    expected = [
+        *x.sum(axis=0).tolist(),
+        *(int(gram[i, j]) for i in range(n_columns) for j in range(i, n_columns)),
+    ]
     if found != expected:
         raise AssertionError("encrypted totals differ from the plain ones")
     return {
@@ -78,8 +86,24 @@ def _timed(action: Any) -> tuple[float, Any]:
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(title="Sums of products of numbers", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("rows", "columns", "bits", "digits", "products", "encrypt", "compute", "planned", "open", "NumPy"):
+    table = Table(
+        title="Sums of products of numbers",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    for name in (
+        "rows",
+        "columns",
+        "bits",
+        "digits",
+        "products",
+        "encrypt",
+        "compute",
+        "planned",
+        "open",
+        "NumPy",
+    ):
         table.add_column(name, justify="right")
     for row in rows:
         table.add_row(
@@ -88,6 +112,9 @@ def _table(rows: list[dict[str, Any]]) -> Table:
             str(row["bits"]),
             "whole" if row["digit_bits"] is None else f"{row['digit_bits']} bits",
             f"{row['products']:,}",
-            *(f"{row[name]:.2f} s" for name in ("encrypt_s", "seconds", "planned_s", "open_s", "numpy_s")),
+            *(
+                f"{row[name]:.2f} s"
+                for name in ("encrypt_s", "seconds", "planned_s", "open_s", "numpy_s")
+            ),
         )
     return table

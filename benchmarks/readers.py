@@ -1,4 +1,6 @@
-"""Opened totals of large tables, read by their owner: seconds for each result, beside the same call of R on the rows."""
+"""Opened totals of large tables, read by their owner: seconds for each result, beside the same call
+of R on the rows.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +38,18 @@ class Case:
 
 @part("readers")
 def readers(settings: Settings) -> Report:
-    cases = [*_of_a_regression(12 if settings.quick else 60), *_of_groups(settings.quick), *_of_counts(settings.quick)]
+    cases = [
+        *_of_a_regression(12 if settings.quick else 60),
+        *_of_groups(settings.quick),
+        *_of_counts(settings.quick),
+    ]
     rows = [_timed(case, settings) for case in cases]
     return Report(
         results={"rows": rows},
         tables=[_table(rows)],
         remarks=[
-            "The owner's side only: totals are opened already. R reads the rows, of which it has the same result.",
+            "The owner's side only: totals are opened already. R reads the rows, of which it has "
+            "the same result.",
         ],
     )
 
@@ -77,7 +84,12 @@ def _of_a_regression(n_columns: int) -> list[Case]:
     return [
         Case(f"{name}: summary", lambda: _opened(model, table).summary(), frame, f"summary({fit})"),
         Case(f"{name}: anova", lambda: _opened(model, table).anova(), frame, f"anova({fit})"),
-        Case(f"{name}: anova of type 2", lambda: _opened(model, table).anova(2), frame, f"drop1({fit})"),
+        Case(
+            f"{name}: anova of type 2",
+            lambda: _opened(model, table).anova(2),
+            frame,
+            f"drop1({fit})",
+        ),
     ]
 
 
@@ -88,7 +100,9 @@ def _opened(model: es.LinearRegression, table: es.Table) -> es.LinearRegression:
 def _of_groups(quick: bool) -> list[Case]:
     rng, n = np.random.default_rng(2), 500 if quick else 5000
     levels = (3, 4) if quick else (15, 10)
-    frame = pd.DataFrame({name: rng.integers(0, k, n).astype(str) for name, k in zip("ab", levels, strict=True)})
+    frame = pd.DataFrame(
+        {name: rng.integers(0, k, n).astype(str) for name, k in zip("ab", levels, strict=True)}
+    )
     frame["a"], frame["b"] = "a" + frame["a"], "b" + frame["b"]
     frame["y"] = rng.normal(size=n).round(3)
     table = es.Schema.infer(frame).with_kind("y", "number", digits=3).table(frame)
@@ -112,7 +126,9 @@ def _of_counts(quick: bool) -> list[Case]:
     frame = pd.DataFrame({"a": rng.integers(0, 2, n), "b": rng.integers(0, 2, n)}).astype(str)
     table = es.Schema.infer(frame).table(frame)
     name = f"Fisher's exact test of {n:,} rows"
-    return [Case(name, _reader(es.FisherExact("a", "b"), table), frame, "fisher.test(table(d$a, d$b))")]
+    return [
+        Case(name, _reader(es.FisherExact("a", "b"), table), frame, "fisher.test(table(d$a, d$b))")
+    ]
 
 
 def _reader(question: es.Question, table: es.Table) -> Callable[[], object]:
@@ -123,12 +139,15 @@ def _reader(question: es.Question, table: es.Table) -> Callable[[], object]:
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(title="Results read by the owner", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title="Results read by the owner", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+    )
     for heading in ("result", "ours, s", "R, s", "times R"):
         table.add_column(heading, justify="left" if heading == "result" else "right")
     for row in rows:
         theirs = [
-            "" if row[name] is None else f"{row[name]:.{digits}f}" for name, digits in (("r_s", 3), ("times_r", 1))
+            "" if row[name] is None else f"{row[name]:.{digits}f}"
+            for name, digits in (("r_s", 3), ("times_r", 1))
         ]
         table.add_row(row["result"], f"{row['median_s']:.3f}", *theirs)
     return table

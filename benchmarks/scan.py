@@ -1,4 +1,6 @@
-"""A genome-wide scan beside plain NumPy: 5,000 people and 10,000 SNPs, every step from the frame to the table of tests."""
+"""A genome-wide scan beside plain NumPy: 5,000 people and 10,000 SNPs, every step from the frame to
+the table of tests.
+"""
 
 from __future__ import annotations
 
@@ -59,9 +61,11 @@ def scan(settings: Settings) -> Report:
         },
         tables=[_table(seconds)],
         remarks=[
-            f"{people:,} people, {snps:,} SNPs as numbers from 0 to 2, {cores()} cores, each step once. {plan.products:,} "
+            f"{people:,} people, {snps:,} SNPs as numbers from 0 to 2, {cores()} cores, each step "
+            f"once. {plan.products:,} "
             f"products, {plan.n_totals:,} totals; {plan.bytes_up / 1e6:,.0f} MB go up, "
-            f"{answer.nbytes / 1e6:.1f} MB come down. The trend test of every SNP is compared with the plain one."
+            f"{answer.nbytes / 1e6:.1f} MB come down. The trend test of every SNP is compared "
+            "with the plain one."
         ],
     )
 
@@ -75,7 +79,9 @@ def _plain(genotypes: NDArray[np.int8], sick: NDArray[Any]) -> NDArray[np.float6
 
 
 def _table(seconds: dict[str, float]) -> Table:
-    table = Table(title="Genome-wide scan", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title="Genome-wide scan", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+    )
     table.add_column("step")
     table.add_column("seconds", justify="right")
     for step, taken in seconds.items():

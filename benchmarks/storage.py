@@ -1,4 +1,5 @@
-"""Storing half of a ciphertext: functions that could expand seeds, what encrypting costs beside SEAL, and reading, in one run.
+"""Storing half of a ciphertext: functions that could expand seeds, what encrypting costs beside
+SEAL, and reading, in one run.
 
 All times are CPU time of one core, so that they can be compared on a machine that is busy.
 """
@@ -22,7 +23,13 @@ from benchmarks._common import Report, Settings, part
 from encryptedstats.crypto.encryption import encode_slots
 from encryptedstats.storage import pieces
 from encryptedstats.storage.objects import open_store
-from encryptedstats.tables.blocks import BlockShape, block_bytes, block_name, read_block, store_block
+from encryptedstats.tables.blocks import (
+    BlockShape,
+    block_bytes,
+    block_name,
+    read_block,
+    store_block,
+)
 
 COLUMNS = 52  # 10 variables of 5 bins, two classes
 BITS = (42, 43, 43, 43, 43)
@@ -33,26 +40,36 @@ ID = "0" * 32
 def storage(settings: Settings) -> Report:
     """The part's entry point."""
     results = run(settings)
-    return Report(results, [_functions_table(results), _steps_table(results)], ["CPU time of one core."])
+    return Report(
+        results, [_functions_table(results), _steps_table(results)], ["CPU time of one core."]
+    )
 
 
 def run(settings: Settings) -> dict[str, Any]:
-    """Gigabytes a second of each function; milliseconds a ciphertext of each step of encrypting and reading."""
+    """Gigabytes a second of each function; milliseconds a ciphertext of each step of encrypting and
+    reading.
+    """
     owner = es.Owner(es.Parameters.from_bits("bgv", 8192, 4000, BITS))
     with _capped("ifma"):
         return {"functions": _functions(settings), "steps": _steps(owner, settings)}
 
 
 def _functions(settings: Settings) -> dict[str, float]:
-    """Bytes of a whole ciphertext, run by run: one seed expanded to 32 runs of 1024 numbers of 43 bits."""
+    """Bytes of a whole ciphertext, run by run: one seed expanded to 32 runs of 1024 numbers of 43
+    bits.
+    """
     modulus, size, key = (1 << 43) - 1, 1024 * 43 // 8, os.urandom(32)
     out, zeros = np.empty((COLUMNS, 1, 1, 8192), dtype=np.uint64), bytes(size)
     seeds, runs = key * COLUMNS, 8 * COLUMNS
     ways: dict[str, Callable[[], object]] = {
         "SHAKE-128, hashlib": lambda: [hashlib.shake_128(key).digest(size) for _ in range(runs)],
         "SHAKE-256, hashlib": lambda: [hashlib.shake_256(key).digest(size) for _ in range(runs)],
-        "AES-256-CTR, cryptography": lambda: [_encrypted(algorithms.AES(key), zeros) for _ in range(runs)],
-        "ChaCha20, cryptography": lambda: [_encrypted(algorithms.ChaCha20(key, bytes(16)), zeros) for _ in range(runs)],
+        "AES-256-CTR, cryptography": lambda: [
+            _encrypted(algorithms.AES(key), zeros) for _ in range(runs)
+        ],
+        "ChaCha20, cryptography": lambda: [
+            _encrypted(algorithms.ChaCha20(key, bytes(16)), zeros) for _ in range(runs)
+        ],
     }
     try:
         from blake3 import blake3
@@ -80,7 +97,10 @@ def _steps(owner: es.Owner, settings: Settings) -> dict[str, float]:
     plain, store = encode_slots(values, encryptor), open_store("memory://benchmarks-storage")
     seeded = [encryptor.seeded.encrypt(plain) for _ in range(COLUMNS)]
     half, whole = BlockShape(parameters, COLUMNS, seeded=True), BlockShape(parameters, COLUMNS)
-    seeds, first = b"".join(seed for seed, _ in seeded), np.stack([polynomial for _, polynomial in seeded])[:, None]
+    seeds, first = (
+        b"".join(seed for seed, _ in seeded),
+        np.stack([polynomial for _, polynomial in seeded])[:, None],
+    )
     facts = {"block_id": ID, "rows": 8192, "key_id": ID}
     data = block_bytes(first, half, seeds=seeds, **facts)
     entry = store_block(store, data, block_name(0, ID), half, 8192)
@@ -93,7 +113,9 @@ def _steps(owner: es.Owner, settings: Settings) -> dict[str, float]:
         "pack, hash, make an object": 1e3
         * _cpu(lambda: block_bytes(first, half, seeds=seeds, **facts), settings)
         / COLUMNS,
-        "read, with seeds": 1e3 * _cpu(lambda: read_block(store, entry, whole, ID), settings) / COLUMNS,
+        "read, with seeds": 1e3
+        * _cpu(lambda: read_block(store, entry, whole, ID), settings)
+        / COLUMNS,
         "read, whole": 1e3 * _cpu(lambda: read_block(store, other, whole, ID), settings) / COLUMNS,
         "bytes a value, with seeds": entry.bytes / (8192 * COLUMNS),
         "bytes a value, whole": other.bytes / (8192 * COLUMNS),

@@ -1,7 +1,9 @@
-"""Fits of tables that lie on disk: ``adult``, and up to a million rows, in seconds, memory and seconds a row, beside the plan.
+"""Fits of tables that lie on disk: ``adult``, and up to a million rows, in seconds, memory and
+seconds a row, beside the plan.
 
-Every fit runs in a process of its own, which reads the table, fits and packs, so that its peak memory is that of the fit alone. The
-encrypted tables of made-up rows are kept under the temporary folder, and used again by the next run.
+Every fit runs in a process of its own, which reads the table, fits and packs, so that its peak
+memory is that of the fit alone. The encrypted tables of made-up rows are kept under the temporary
+folder, and used again by the next run.
 """
 
 from __future__ import annotations
@@ -30,20 +32,26 @@ from reproduction import datasets
 N_TREES, DEPTH = 100, 3
 ROWS = (8192, 32_768, 131_072, 1_000_000)
 QUICK_ROWS = (4000,)
-PLACE = Path(os.environ.get("ENCRYPTEDSTATS_BENCH", Path(tempfile.gettempdir()) / "encryptedstats-bench"))
+PLACE = Path(
+    os.environ.get("ENCRYPTEDSTATS_BENCH", Path(tempfile.gettempdir()) / "encryptedstats-bench")
+)
 
 
 @part("streaming")
 def streaming(settings: Settings) -> Report:
     trees = 2 if settings.quick else N_TREES
-    rows = [_fit_afresh(_made_up(n, trees), n, trees) for n in (QUICK_ROWS if settings.quick else ROWS)]
+    rows = [
+        _fit_afresh(_made_up(n, trees), n, trees) for n in (QUICK_ROWS if settings.quick else ROWS)
+    ]
     adult = None if settings.quick else _adult(trees)
     return Report(
         results={"made_up": rows, "adult": adult, "trees": trees, "depth": DEPTH},
         tables=[_table([*rows, *([adult] if adult else [])])],
         remarks=[
-            f"{trees} trees of depth {DEPTH}, read from a local folder, fitted and packed; checked against the same fit in the "
-            "clear. Made-up rows: 10 variables of 5 bins, 2 classes, 52 columns. Parameters are those that the plan chooses.",
+            f"{trees} trees of depth {DEPTH}, read from a local folder, fitted and packed; "
+            "checked against the same fit in the "
+            "clear. Made-up rows: 10 variables of 5 bins, 2 classes, 52 columns. Parameters are "
+            "those that the plan chooses.",
             "Peak memory is that of the process that fits, with the interpreter and its libraries.",
         ],
     )
@@ -54,14 +62,19 @@ def _forest(trees: int) -> es.CompletelyRandomForest:
 
 
 def _made_up(n_rows: int, trees: int) -> Path:
-    """A stored table of made-up rows, encrypted now unless a run before this has done it (with this version of tables)."""
+    """A stored table of made-up rows, encrypted now unless a run before this has done it (with this
+    version of tables).
+    """
     place = PLACE / f"{n_rows}-rows-{TABLE_VERSION}"
     if (place / "table" / "table.manifest").exists():
         return place
     schema = es.Schema.infer(_sample(SAMPLE_ROWS, seed=0), target="y")
     place.mkdir(parents=True, exist_ok=True)
     frame = pd.concat(
-        [_sample(min(SAMPLE_ROWS, n_rows - start), seed=start) for start in range(0, n_rows, SAMPLE_ROWS)]
+        [
+            _sample(min(SAMPLE_ROWS, n_rows - start), seed=start)
+            for start in range(0, n_rows, SAMPLE_ROWS)
+        ]
     )
     _encrypt(place, schema, frame, trees)
     return place
@@ -134,19 +147,25 @@ def _fit(place: str, trees: int) -> dict[str, Any]:
 
 
 def _checked(place: Path, trees: int) -> dict[str, Any]:
-    """What the plan says, and that the result is the right one; not in the process that is measured."""
+    """What the plan says, and that the result is the right one; not in the process that is
+    measured.
+    """
     owner = es.Owner.load(place / "owner.key")
     sealed = es.load(place / "table")
     forest = es.CompletelyRandomForest.load(place / "forest.enc", keys=sealed.keys)
     opened = owner.decrypt(forest)
-    if not np.array_equal(np.asarray(opened.totals_), np.load(place / "expected.npy", allow_pickle=False)):
+    if not np.array_equal(
+        np.asarray(opened.totals_), np.load(place / "expected.npy", allow_pickle=False)
+    ):
         raise RuntimeError("the encrypted forest is not the plain one: there is nothing to measure")
     plan = es.plan(_forest(trees), sealed.schema, sealed.n_rows)
     return {"planned_seconds": plan.seconds, "planned_memory": plan.memory}
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(title="Fits of stored tables", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title="Fits of stored tables", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+    )
     headings = (
         "what",
         "rows",

@@ -1,4 +1,6 @@
-"""Encrypted tables: the paper's case study in time and bytes, and a file of a million rows in rows a second and memory."""
+"""Encrypted tables: the paper's case study in time and bytes, and a file of a million rows in rows
+a second and memory.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +38,14 @@ def tables(settings: Settings) -> Report:
         results={"rows": rows, "paper": PAPER},
         tables=[_table(rows)],
         remarks=[
-            "BGV, N=8192, data primes of 43 and 44 bits, secret-key encryption, all but one of bins and classes, into a local "
-            "folder with every object flushed to disk. Bytes are those of the encrypted data, public keys apart.",
-            "Files: CSV, 10 variables of 5 bins, 2 classes, 41 columns. Peak memory is that of the process and, for each of its "
-            "workers, of the largest: pages that they share count several times, so it is an upper bound.",
+            "BGV, N=8192, data primes of 43 and 44 bits, secret-key encryption, all but one of "
+            "bins and classes, into a local "
+            "folder with every object flushed to disk. Bytes are those of the encrypted data, "
+            "public keys apart.",
+            "Files: CSV, 10 variables of 5 bins, 2 classes, 41 columns. Peak memory is that of "
+            "the process and, for each of its "
+            "workers, of the largest: pages that they share count several times, so it is an "
+            "upper bound.",
         ],
     )
 
@@ -68,7 +74,9 @@ def _case_study(settings: Settings) -> dict[str, Any] | None:
         return None
     frame = data.table_frame()
     schema = es.Schema.infer(frame, target="target", kinds=data.kinds)
-    for name in schema.names:  # quintiles of these ten-point scales tie; the paper counts five bins for each
+    for name in (
+        schema.names
+    ):  # quintiles of these ten-point scales tie; the paper counts five bins for each
         schema = schema.with_bins(name, edges=(2, 4, 6, 8))
     owner, table = es.Owner(parameters()), schema.table(frame)
     with tempfile.TemporaryDirectory() as folder:
@@ -105,7 +113,9 @@ def _write_rows(path: Path, n_rows: int) -> None:
 
 def _sample(n_rows: int, seed: int) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
-    columns: dict[str, Any] = {f"x{j}": rng.normal(0, 1, n_rows).round(6) for j in range(N_VARIABLES)}
+    columns: dict[str, Any] = {
+        f"x{j}": rng.normal(0, 1, n_rows).round(6) for j in range(N_VARIABLES)
+    }
     return pd.DataFrame({**columns, "y": rng.integers(0, 2, n_rows)})
 
 
@@ -118,8 +128,13 @@ def _encrypt_file(path: str, n_rows: int, workers: int) -> dict[str, Any]:
         seconds = time.perf_counter() - started
         stored = _stored_bytes(Path(out))
     if len(sealed) != n_rows:
-        raise RuntimeError(f"{len(sealed)} of {n_rows} rows were encrypted: there is nothing to measure")
-    own, child = (resource.getrusage(who).ru_maxrss * 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        raise RuntimeError(
+            f"{len(sealed)} of {n_rows} rows were encrypted: there is nothing to measure"
+        )
+    own, child = (
+        resource.getrusage(who).ru_maxrss * 1024
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
     return {
         "what": "CSV",
         "rows": n_rows,
@@ -135,12 +150,26 @@ def _encrypt_file(path: str, n_rows: int, workers: int) -> dict[str, Any]:
 
 
 def _stored_bytes(folder: Path) -> int:
-    return sum(p.stat().st_size for p in folder.rglob("*") if p.is_file() and not p.match(PUBLIC_KEYS))
+    return sum(
+        p.stat().st_size for p in folder.rglob("*") if p.is_file() and not p.match(PUBLIC_KEYS)
+    )
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(title="Encrypting tables", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in ("what", "rows", "columns", "workers", "seconds", "rows/s", "MB", "bytes\na value", "peak memory\nMB"):
+    table = Table(
+        title="Encrypting tables", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+    )
+    for title in (
+        "what",
+        "rows",
+        "columns",
+        "workers",
+        "seconds",
+        "rows/s",
+        "MB",
+        "bytes\na value",
+        "peak memory\nMB",
+    ):
         table.add_column(title, justify="left" if title == "what" else "right", no_wrap=True)
     for row in rows:
         peak = row.get("peak_bytes_at_most")

@@ -1,4 +1,6 @@
-"""Number theoretic transforms, one at a time on one core: by SEAL and by the kernels at every arithmetic level, in one run."""
+"""Number theoretic transforms, one at a time on one core: by SEAL and by the kernels at every
+arithmetic level, in one run.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,13 @@ from encryptedstats.crypto.residues import Residues, ciphertext_of
 from encryptedstats.processor import CPU_LEVELS
 
 RING = 8192
-BITS = (44, 47, 49, 50, 55)  # on every side of where the kernels reduce more often, or compute with 64-bit integers
+BITS = (
+    44,
+    47,
+    49,
+    50,
+    55,
+)  # on every side of where the kernels reduce more often, or compute with 64-bit integers
 POLYNOMIALS = 8  # in the cache together with their tables
 ROUNDS = 60
 
@@ -33,9 +41,12 @@ def transforms(settings: Settings) -> Report:
         results={"rows": rows},
         tables=[_table(rows)],
         remarks=[
-            f"{RING} points, microseconds of CPU time a transform with reading and writing its polynomial, one core. Every "
-            "round times SEAL and all levels one after the other; the best of all rounds (others may use the machine), and the "
-            "median of the ratios to SEAL in the same round. All give the same residues, which is checked first.",
+            f"{RING} points, microseconds of CPU time a transform with reading and writing its "
+            "polynomial, one core. Every "
+            "round times SEAL and all levels one after the other; the best of all rounds (others "
+            "may use the machine), and the "
+            "median of the ratios to SEAL in the same round. All give the same residues, which is "
+            "checked first.",
         ],
     )
 
@@ -92,11 +103,20 @@ def _rounds(ways: Ways, rounds: int) -> dict[str, dict[str, float]]:
 
 def _table(rows: list[dict[str, Any]]) -> Table:
     table = Table(
-        title="Transforms: microseconds of CPU time", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+        title="Transforms: microseconds of CPU time",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
     )
     for heading in ("prime", "level", "computes with"):
         table.add_column(heading)
-    for heading in ("forward", "inverse", "a second\nand core", "forward:\nSEAL / it", "inverse:\nSEAL / it"):
+    for heading in (
+        "forward",
+        "inverse",
+        "a second\nand core",
+        "forward:\nSEAL / it",
+        "inverse:\nSEAL / it",
+    ):
         table.add_column(heading, justify="right")
     for row in rows:
         for name, forward in row["forward"].items():

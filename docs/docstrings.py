@@ -1,6 +1,8 @@
-"""Docstrings for the reference page: the little reStructuredText that is in them becomes Markdown, and formulas MathML.
+"""Docstrings for the reference page: the little reStructuredText that is in them becomes Markdown,
+and formulas MathML.
 
-``:math:`x``` and ``.. math::`` are what editors and other tools know. Browsers show MathML without any script.
+``:math:`x``` and ``.. math::`` are what editors and other tools know. Browsers show MathML without
+any script.
 """
 
 from __future__ import annotations

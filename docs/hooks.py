@@ -1,7 +1,9 @@
-"""What mkdocs does beside rendering: pages from files outside docs/, and links that work in the repository and on the site alike.
+"""What mkdocs does beside rendering: pages from files outside docs/, and links that work in the
+repository and on the site alike.
 
-In the repository, pages link to ``../SECURITY.md`` or ``../notebooks/x.ipynb``. On the site these are pages too, made here from
-the very files, so that nothing is written twice. ``<!-- include: FILE -->`` brings in a file of the repository without its title.
+In the repository, pages link to ``../SECURITY.md`` or ``../notebooks/x.ipynb``. On the site these
+are pages too, made here from the very files, so that nothing is written twice. ``<!-- include: FILE
+-->`` brings in a file of the repository without its title.
 """
 
 from __future__ import annotations
@@ -24,9 +26,15 @@ def on_files(files: Any, config: Any) -> Any:
     from mkdocs.structure.files import File
 
     for name, page in PAGES.items():
-        files.append(File.generated(config, page, content=linked((ROOT / name).read_text(encoding="utf-8"), "")))
+        files.append(
+            File.generated(
+                config, page, content=linked((ROOT / name).read_text(encoding="utf-8"), "")
+            )
+        )
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        files.append(File.generated(config, f"notebooks/{path.stem}.md", content=notebook_page(path)))
+        files.append(
+            File.generated(config, f"notebooks/{path.stem}.md", content=notebook_page(path))
+        )
     return files
 
 
@@ -48,7 +56,9 @@ def included(markdown: str) -> str:
 
 
 def linked(markdown: str, folder: str, up: str = "") -> str:
-    """Links of a file in a folder of the repository, as links between pages of the site; ``up`` leads from the page to its root."""
+    """Links of a file in a folder of the repository, as links between pages of the site; ``up``
+    leads from the page to its root.
+    """
 
     def link(match: re.Match[str]) -> str:
         target = (ROOT / folder / match[1]).resolve()

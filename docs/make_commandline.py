@@ -1,4 +1,6 @@
-"""Writes docs/commandline.md from the help of the program: ``python docs/make_commandline.py``. A test holds the page to it."""
+"""Writes docs/commandline.md from the help of the program: ``python docs/make_commandline.py``. A
+test holds the page to it.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def page() -> str:
         for name in commands:
             command = _help.loaded(name)
             if hasattr(command, "commands"):
-                parts.append(f"### {name}\n\n{command.help}\n\n```text\n{_help._examples[name]}\n```\n")
+                parts.append(
+                    f"### {name}\n\n{command.help}\n\n```text\n{_help._examples[name]}\n```\n"
+                )
                 parts += [_command(part, f"{name} ") for part in command.commands.values()]
             else:
                 parts.append(_command(command))
@@ -64,7 +68,11 @@ def page() -> str:
 
 def _command(command: Any, before: str = "") -> str:
     more = _models.model_options(_own_models()) if command._more else []
-    shown = [parameter for parameter in [*command.params, *more] if not getattr(parameter, "hidden", False)]
+    shown = [
+        parameter
+        for parameter in [*command.params, *more]
+        if not getattr(parameter, "hidden", False)
+    ]
     arguments = [one for one in shown if one.param_type_name == "argument"]
     name = before + command.name
     usage = " ".join([name, *(one.metavar for one in arguments), "[OPTIONS]"])
@@ -72,7 +80,8 @@ def _command(command: Any, before: str = "") -> str:
     function = command.function
     hints = get_type_hints(function)
     lines += [
-        f"- {_spelled(one, _choices(hints.get(one.name)))}: {' '.join(_said(one, function).split())}{_default(one)}"
+        f"- {_spelled(one, _choices(hints.get(one.name)))}: "
+        f"{' '.join(_said(one, function).split())}{_default(one)}"
         for one in shown
     ]
     examples = command.examples
@@ -81,7 +90,11 @@ def _command(command: Any, before: str = "") -> str:
 
 def _own_models() -> list[str]:
     """Those of this library: whoever makes this page may have more."""
-    return [name for name, model in _models.models().items() if model.__module__.startswith("encryptedstats.")]
+    return [
+        name
+        for name, model in _models.models().items()
+        if model.__module__.startswith("encryptedstats.")
+    ]
 
 
 def _said(parameter: Any, function: Any) -> str:
@@ -103,7 +116,11 @@ def _spelled(parameter: Any, choices: str) -> str:
 
 def _choices(hint: Any) -> str:
     """What an option may be where it is one of a few words."""
-    kinds = [kind for kind in (hint, *get_args(hint)) if isinstance(kind, type) and issubclass(kind, Enum)]
+    kinds = [
+        kind
+        for kind in (hint, *get_args(hint))
+        if isinstance(kind, type) and issubclass(kind, Enum)
+    ]
     return "|".join(str(one.value) for kind in kinds for one in kind)
 
 

@@ -1,7 +1,9 @@
-"""Draws the pictures of the documentation, as SVG: ``python docs/make_pictures.py`` writes docs/img.
+"""Draws the pictures of the documentation, as SVG: ``python docs/make_pictures.py`` writes
+docs/img.
 
-Every picture brings its own light paper, so that it is read alike on light and dark pages. Drawn from plain strings: the same
-input gives the same bytes, and a test holds the files to what is drawn here.
+Every picture brings its own light paper, so that it is read alike on light and dark pages. Drawn
+from plain strings: the same input gives the same bytes, and a test holds the files to what is drawn
+here.
 """
 
 from __future__ import annotations
@@ -25,10 +27,20 @@ class Drawing:
         self.width, self.height, self.title = width, height, title
         self.shapes: list[str] = []
 
-    def box(self, x: float, y: float, w: float, h: float, fill: str = ZERO, stroke: str = LINE, r: float = 6) -> None:
+    def box(
+        self,
+        x: float,
+        y: float,
+        w: float,
+        h: float,
+        fill: str = ZERO,
+        stroke: str = LINE,
+        r: float = 6,
+    ) -> None:
         """A rectangle."""
         self.shapes.append(
-            f'<rect x="{x:g}" y="{y:g}" width="{w:g}" height="{h:g}" rx="{r:g}" fill="{fill}" stroke="{stroke}"/>'
+            f'<rect x="{x:g}" y="{y:g}" width="{w:g}" height="{h:g}" rx="{r:g}" fill="{fill}" '
+            f'stroke="{stroke}"/>'
         )
 
     def text(
@@ -38,11 +50,20 @@ class Drawing:
         """A line of text; y is its base line."""
         family, weight = (MONO if mono else SANS), ' font-weight="600"' if bold else ""
         self.shapes.append(
-            f'<text x="{x:g}" y="{y:g}" font-family="{family}" font-size="{size:g}" fill="{colour}" '
+            f'<text x="{x:g}" y="{y:g}" font-family="{family}" font-size="{size:g}" '
+            f'fill="{colour}" '
             f'text-anchor="{anchor}"{weight} xml:space="preserve">{escape(words)}</text>'
         )
 
-    def lines(self, x: float, y: float, words: list[str], size: float = 13, step: float = 20, **more: object) -> None:
+    def lines(
+        self,
+        x: float,
+        y: float,
+        words: list[str],
+        size: float = 13,
+        step: float = 20,
+        **more: object,
+    ) -> None:
         """Several lines of text."""
         for i, line in enumerate(words):
             self.text(x, y + i * step, line, size, **more)  # type: ignore[arg-type]  # the options of text
@@ -50,16 +71,26 @@ class Drawing:
     def arrow(self, x1: float, y1: float, x2: float, y2: float, colour: str = SOFT) -> None:
         """A line with a head."""
         self.shapes.append(
-            f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" stroke="{colour}" stroke-width="1.6" marker-end="url(#head)"/>'
+            f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" stroke="{colour}" '
+            'stroke-width="1.6" marker-end="url(#head)"/>'
         )
 
     def line(self, x1: float, y1: float, x2: float, y2: float, colour: str = SOFT) -> None:
         """A line."""
         self.shapes.append(
-            f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" stroke="{colour}" stroke-width="1.4"/>'
+            f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" stroke="{colour}" '
+            'stroke-width="1.4"/>'
         )
 
-    def cells(self, x: float, y: float, values: list[str], w: float = 30, h: float = 26, sealed: bool = False) -> None:
+    def cells(
+        self,
+        x: float,
+        y: float,
+        values: list[str],
+        w: float = 30,
+        h: float = 26,
+        sealed: bool = False,
+    ) -> None:
         """A row of cells: 0 and 1, or what cannot be read."""
         for i, value in enumerate(values):
             fill = SEALED if sealed else ONE if value == "1" else ZERO
@@ -70,9 +101,12 @@ class Drawing:
         """The picture as a file."""
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" '
-            f'width="{self.width}" height="{self.height}" role="img">\n<title>{escape(self.title)}</title>\n'
-            '<defs><marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" markerHeight="8" '
-            f'orient="auto-start-reverse"><path d="M0 0L10 5L0 10z" fill="{SOFT}"/></marker></defs>\n'
+            f'width="{self.width}" height="{self.height}" '
+            f'role="img">\n<title>{escape(self.title)}</title>\n'
+            '<defs><marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" '
+            'markerHeight="8" '
+            'orient="auto-start-reverse"><path d="M0 0L10 5L0 10z" '
+            f'fill="{SOFT}"/></marker></defs>\n'
         )
         paper = Drawing(0, 0, "")
         paper.box(0.5, 0.5, self.width - 1, self.height - 1, PAPER, LINE, 10)
@@ -172,7 +206,9 @@ def slots() -> Drawing:
     return d
 
 
-def _node(d: Drawing, x: float, y: float, w: float, name: str, formula: str, fill: str = ZERO) -> None:
+def _node(
+    d: Drawing, x: float, y: float, w: float, name: str, formula: str, fill: str = ZERO
+) -> None:
     d.box(x - w / 2, y, w, 48, fill, "#93a1ad")
     d.text(x, y + 20, name, 13, INK, "middle", bold=True)
     d.text(x, y + 38, formula, 12.5, OWNER, "middle", mono=True)
@@ -182,7 +218,9 @@ def tree() -> Drawing:
     """A tree of depth two as three products."""
     d = Drawing(860, 410, "A decision tree as products of columns")
     d.text(430, 34, "How many of the sick are in each leaf?", 16, INK, "middle", bold=True)
-    d.text(430, 54, "y = 1 for the sick;  a = 1 for age ≤ 59;  s = 1 for smokers", 13, SOFT, "middle")
+    d.text(
+        430, 54, "y = 1 for the sick;  a = 1 for age ≤ 59;  s = 1 for smokers", 13, SOFT, "middle"
+    )
     _node(d, 430, 72, 190, "everybody", "y")
     _node(d, 220, 170, 230, "age ≤ 59", "l = y·a")
     _node(d, 640, 170, 230, "age > 59", "r = y − l")
@@ -205,7 +243,8 @@ def tree() -> Drawing:
         d.arrow(x, 316, x, 340)
         d.text(x, 356, "Σ rows", 13, INK, "middle")
     d.text(
-        430, 388, "“And” is a product. The right child is the rest, and costs none: four leaves take three products, two in a row.",
+        430, 388, "“And” is a product. The right child is the rest, and costs none: four leaves take "
+            "three products, two in a row.",
         13, SOFT, "middle",
     )  # fmt: skip
     return d
@@ -217,7 +256,13 @@ def worker_view() -> Drawing:
     d.text(24, 36, "What the owner has", 16, OWNER, bold=True)
     d.text(450, 36, "What the worker has", 16, WORKER, bold=True)
     header = ["age", "smoker", "sick"]
-    rows = [["34", "no", "no"], ["51", "yes", "yes"], ["62", "yes", "yes"], ["47", "no", "no"], ["70", "no", "yes"]]
+    rows = [
+        ["34", "no", "no"],
+        ["51", "yes", "yes"],
+        ["62", "yes", "yes"],
+        ["47", "no", "no"],
+        ["70", "no", "yes"],
+    ]
     for j, name in enumerate(header):
         d.box(24 + 110 * j, 52, 110, 28, OWNER_FILL, OWNER, 0)
         d.text(79 + 110 * j, 71, name, 13, INK, "middle", bold=True)
@@ -253,7 +298,14 @@ def pooling() -> Drawing:
     for y, site in ((24, "Site A"), (134, "Site B")):
         d.box(20, y, 210, 84, OWNER_FILL, OWNER, 10)
         d.text(36, y + 28, site, 15, OWNER, bold=True)
-        d.lines(36, y + 50, ["own rows, a shared schema,", "the public key: it encrypts"], 12.5, 18, colour=SOFT)
+        d.lines(
+            36,
+            y + 50,
+            ["own rows, a shared schema,", "the public key: it encrypts"],
+            12.5,
+            18,
+            colour=SOFT,
+        )
         d.arrow(230, y + 42, 338, y + 42)
         d.text(284, y + 32, "ciphertexts", 12.5, SOFT, "middle")
         d.box(340, y + 20, 150, 44, WORKER_FILL, WORKER)

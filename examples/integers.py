@@ -1,8 +1,10 @@
-"""A trial whose two halves nobody puts together in the clear: ``python examples/integers.py``, a few seconds.
+"""A trial whose two halves nobody puts together in the clear: ``python examples/integers.py``, a
+few seconds.
 
-The owner knows who was treated, the clinic what was measured, and a worker computes sums and products of both. Each has a folder.
-Clinic and worker are processes of their own, which never hold the secret key. Every result is held against NumPy's. The first
-formula is that of the appendix of the paper.
+The owner knows who was treated, the clinic what was measured, and a worker computes sums and
+products of both. Each has a folder. Clinic and worker are processes of their own, which never hold
+the secret key. Every result is held against NumPy's. The first formula is that of the appendix of
+the paper.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ def clinic(folder: Path) -> None:
 def worker(folder: Path) -> None:
     """Compute on what nobody here can read, and leave encrypted results."""
     keys = es.PublicKeys.load(folder / "public.keys")
-    numbers = {name: es.EncryptedArray.load(folder / f"{name}.enc", keys) for name in (*SECRET, "pressure")}
+    numbers = {
+        name: es.EncryptedArray.load(folder / f"{name}.enc", keys) for name in (*SECRET, "pressure")
+    }
     for number, result in enumerate(formulas(**numbers).values()):
         result.save(folder / f"{number}.result")
 
@@ -68,13 +72,17 @@ def owner(folder: Path, scheme: Any) -> bool:
         keys.encrypt(value).save(home / f"{name}.enc")
         send(home, work, f"{name}.enc")
     print(
-        f"OWNER   makes keys and encrypts {', '.join(SECRET)}: {parameters.scheme.upper()}, {parameters.security} bits"
+        f"OWNER   makes keys and encrypts {', '.join(SECRET)}: {parameters.scheme.upper()}, "
+        f"{parameters.security} bits"
     )
 
     (ward / "readings.csv").write_text("".join(f"{value}\n" for value in PRESSURE))
     send(home, ward, "public.keys")
     run("clinic", ward)
-    print(f"CLINIC  encrypts {len(PRESSURE)} pressures with the public keys; it cannot open them again")
+    print(
+        f"CLINIC  encrypts {len(PRESSURE)} pressures with the public keys; it cannot open them "
+        "again"
+    )
 
     send(home, work, "public.keys")
     send(ward, work, "pressure.enc")
@@ -82,20 +90,29 @@ def owner(folder: Path, scheme: Any) -> bool:
     size = size_text(sum(path.stat().st_size for path in work.iterdir()))
     print(f"WORKER  computes on {size} that it cannot read\n")
 
-    plain = formulas(**{name: np.array(value) for name, value in {**SECRET, "pressure": PRESSURE}.items()})
+    plain = formulas(
+        **{name: np.array(value) for name, value in {**SECRET, "pressure": PRESSURE}.items()}
+    )
     found, exact = {}, True
     for number, (formula, expected) in enumerate(plain.items()):
         send(work, home, f"{number}.result")
-        found[formula] = keys.decrypt(es.EncryptedArray.load(home / f"{number}.result", keys.public_keys()))
+        found[formula] = keys.decrypt(
+            es.EncryptedArray.load(home / f"{number}.result", keys.public_keys())
+        )
         same = bool(np.array_equal(found[formula], expected))
         exact &= same
-        print(f"{formula:<25} {found[formula]!s:<16} NumPy: {expected!s:<16} {'exact' if same else 'DIFFERS'}")
+        print(
+            f"{formula:<25} {found[formula]!s:<16} NumPy: {expected!s:<16} "
+            f"{'exact' if same else 'DIFFERS'}"
+        )
     if exact:
         print(f"\nSo: {finding(*map(int, list(found.values())[1:]))}")
     print("\nTwo treated patients, both a 1 before encryption, as the worker saw them:")
     data = container.read(work / "treated.enc").section("ciphertexts")
     for patient in (0, 2):
-        start = patient * len(data) // len(SECRET["treated"]) + 128  # behind the header of a ciphertext
+        start = (
+            patient * len(data) // len(SECRET["treated"]) + 128
+        )  # behind the header of a ciphertext
         print(f"  {data[start : start + 24].hex(' ', 2)} ...")
     return exact
 
@@ -105,7 +122,10 @@ def finding(total: int, squares: int, treated: int, count: int) -> str:
     n = len(PRESSURE)
     deviation = ((n * squares - total**2) / (n * (n - 1))) ** 0.5
     effect = treated / count - (total - treated) / (n - count)
-    return f"mean {total / n:.1f} mmHg, standard deviation {deviation:.1f}, treated minus control {effect:+.1f}."
+    return (
+        f"mean {total / n:.1f} mmHg, standard deviation {deviation:.1f}, treated minus control "
+        f"{effect:+.1f}."
+    )
 
 
 def send(source: Path, target: Path, name: str) -> None:
@@ -115,17 +135,26 @@ def send(source: Path, target: Path, name: str) -> None:
 
 def run(party: str, folder: Path) -> None:
     """Let a party work, in a process that is told its folder and nothing else."""
-    done = subprocess.run([sys.executable, __file__, party, str(folder)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, __file__, party, str(folder)], capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
-        sys.exit(f"the {party} failed: {(done.stderr.strip().splitlines() or ['it said nothing'])[-1]}")
+        sys.exit(
+            f"the {party} failed: {(done.stderr.strip().splitlines() or ['it said nothing'])[-1]}"
+        )
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Be the owner, or the party that was named; 0 if all went well."""
-    parser = argparse.ArgumentParser(description="Sums and products of the numbers of an owner and of a clinic.")
+    parser = argparse.ArgumentParser(
+        description="Sums and products of the numbers of an owner and of a clinic."
+    )
     parser.add_argument("party", nargs="?", choices=["owner", "clinic", "worker"], default="owner")
     parser.add_argument(
-        "folder", nargs="?", type=Path, help="of the party; the owner's is kept there, with all of them"
+        "folder",
+        nargs="?",
+        type=Path,
+        help="of the party; the owner's is kept there, with all of them",
     )
     parser.add_argument("--scheme", choices=["bgv", "bfv"], default="bgv")
     options = parser.parse_args(arguments)

@@ -1,6 +1,8 @@
-"""What must work wherever the package was installed: a forest from keys to predictions, with the kernels if they came along.
+"""What must work wherever the package was installed: a forest from keys to predictions, with the
+kernels if they came along.
 
-Runs in a folder of its own, without the checkout: ``python packaging/smoke.py`` in an environment that has the package alone.
+Runs in a folder of its own, without the checkout: ``python packaging/smoke.py`` in an environment
+that has the package alone.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ def main() -> None:
         "processes": parallel.start_method(),
     }
     print(
-        f"encryptedstats {es.__version__}, Python {platform.python_version()}, {sys.platform} {platform.machine()}: {found}"
+        f"encryptedstats {es.__version__}, Python {platform.python_version()}, {sys.platform} "
+        f"{platform.machine()}: {found}"
     )
     print(f"NumPy {np.__version__}, pandas {pd.__version__}: encrypted equals clear")
 

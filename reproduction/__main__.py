@@ -1,4 +1,6 @@
-"""``python -m reproduction``: the commands, with errors and help as those of the program ``encryptedstats``."""
+"""``python -m reproduction``: the commands, with errors and help as those of the program
+``encryptedstats``.
+"""
 
 from __future__ import annotations
 

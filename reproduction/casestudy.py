@@ -1,7 +1,8 @@
-"""``casestudy``: the case study of the paper (section 5.4), done again on a local cluster, and then as it should be done today.
+"""``casestudy``: the case study of the paper (section 5.4), done again on a local cluster, and then
+as it should be done today.
 
-The owner is this process: it encrypts, waits, and opens. The cluster is another process with workers of its own, which has the
-folder of the encrypted table and nothing else.
+The owner is this process: it encrypts, waits, and opens. The cluster is another process with
+workers of its own, which has the folder of the encrypted table and nothing else.
 """
 
 from __future__ import annotations
@@ -50,10 +51,14 @@ PAPER: Final = {
     "price": "US$ 23.86",
 }
 DIFFERENCE: Final = (
-    "What makes the difference: a ciphertext has room for {slots:,} rows, and a product takes as long whether it holds three rows "
-    "or all of them. The paper kept one number in a ciphertext, so that cutting the table into shards of 32 rows cost nothing and "
-    "gave every machine its share. With rows in the slots, 18 shards are 18 times the data, the work and the results of one. A "
-    "shard today is whole chunks of {slots:,} rows; a table of {rows} rows is a part of one, and what is left to share out are the "
+    "What makes the difference: a ciphertext has room for {slots:,} rows, and a product takes as "
+    "long whether it holds three rows "
+    "or all of them. The paper kept one number in a ciphertext, so that cutting the table into "
+    "shards of 32 rows cost nothing and "
+    "gave every machine its share. With rows in the slots, 18 shards are 18 times the data, the "
+    "work and the results of one. A "
+    "shard today is whole chunks of {slots:,} rows; a table of {rows} rows is a part of one, and "
+    "what is left to share out are the "
     "trees."
 )
 
@@ -87,29 +92,48 @@ class Round:
 
 def casestudy(
     workers: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Processes of the cluster.", show_default="all cores, 2 at least")
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Processes of the cluster.",
+            show_default="all cores, 2 at least",
+        ),
     ] = max(2, cores()),
-    trees: Annotated[int, typer.Option(min=1, metavar="N", help="Trees of each of the two sets.")] = TREES,
+    trees: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Trees of each of the two sets.")
+    ] = TREES,
     as_json: AsJson = False,
 ) -> None:
-    """Do the paper's case study again: Wisconsin original, in shards, on a local cluster; then with full chunks.
+    """Do the paper's case study again: Wisconsin original, in shards, on a local cluster; then with
+    full chunks.
 
-    547 rows for training, in shards of at most 32 rows; two sets of 50 trees from two seeds, every shard handed out for
-    both; opened and compared with the plain fit from the same seeds. It needs the data set bcw_o (see datasets) and Dask.
+    547 rows for training, in shards of at most 32 rows; two sets of 50 trees from two seeds, every
+    shard handed out for both; opened and compared with the plain fit from the same seeds. It needs
+    the data set bcw_o (see datasets) and Dask.
 
     Examples:
       python -m reproduction casestudy
       python -m reproduction casestudy --workers 8 --json
     """
-    with tempfile.TemporaryDirectory(prefix="encryptedstats-") as folder, progress("the case study"):
+    with (
+        tempfile.TemporaryDirectory(prefix="encryptedstats-") as folder,
+        progress("the case study"),
+    ):
         rounds, start = run(Path(folder), workers, trees)
-    facts = {"rounds": [{**asdict(one), "price": one.price} for one in rounds], "start_seconds": start, "paper": PAPER}
+    facts = {
+        "rounds": [{**asdict(one), "price": one.price} for one in rounds],
+        "start_seconds": start,
+        "paper": PAPER,
+    }
     if as_json:
         print_json(facts)
     else:
         show(rounds, start, trees)
     if not all(one.exact for one in rounds):
-        typer.echo("A forest differs from the plain fit: this must not happen, please report it.", err=True)
+        typer.echo(
+            "A forest differs from the plain fit: this must not happen, please report it.", err=True
+        )
         raise typer.Exit(1)
 
 
@@ -141,7 +165,11 @@ def run(folder: Path, workers: int, trees: int) -> tuple[list[Round], float]:
         sizes = [path.stat().st_size for path in (folder / name / "blocks").iterdir()]
         models = sum(path.stat().st_size for path in outs)
         results = (one["shard_results"], one["shard_bytes"], models)
-        rounds.append(Round(name, len(sizes), sum(sizes), seconds, one["seconds"], workers, *results, exact, auc))
+        rounds.append(
+            Round(
+                name, len(sizes), sum(sizes), seconds, one["seconds"], workers, *results, exact, auc
+            )
+        )
         shutil.rmtree(folder / name)
     return rounds, told["start_seconds"]
 
@@ -152,7 +180,9 @@ def split() -> tuple[Any, Any, es.Schema]:
 
     data = datasets.load("bcw_o")
     target = str(data.target.name)
-    train, test = train_test_split(data.table_frame(), train_size=ROWS, stratify=data.target, random_state=0)
+    train, test = train_test_split(
+        data.table_frame(), train_size=ROWS, stratify=data.target, random_state=0
+    )
     return (
         train,
         test,
@@ -175,7 +205,12 @@ def _on_cluster(asked: dict[str, Any]) -> Any:
     command = [sys.executable, str(Path(__file__).with_name("casestudy_cluster.py"))]
     try:
         done = subprocess.run(
-            command, input=json.dumps(asked), capture_output=True, text=True, timeout=TIMEOUT, check=False
+            command,
+            input=json.dumps(asked),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise es.EncryptedStatsError(
@@ -191,7 +226,9 @@ def _on_cluster(asked: dict[str, Any]) -> Any:
 def _opened(
     owner: es.Owner, schema: es.Schema, outs: list[Path], rows: es.Table, test: Any, trees: int
 ) -> tuple[bool, float]:
-    """Whether both forests are what the plain fits from their seeds are, and how well they predict together."""
+    """Whether both forests are what the plain fits from their seeds are, and how well they predict
+    together.
+    """
     from sklearn.metrics import roc_auc_score
 
     exact, votes = True, np.zeros((len(test), len(schema.classes)))
@@ -204,7 +241,8 @@ def _opened(
     return exact, float(roc_auc_score(test[schema.target] == schema.classes[1], score))
 
 
-# -- showing ---------------------------------------------------------------------------------------------------------------
+# -- showing
+# ------------------------------------------------------------------------------------------------
 
 
 def show(rounds: list[Round], start: float, trees: int) -> None:
@@ -221,13 +259,21 @@ def show(rounds: list[Round], start: float, trees: int) -> None:
     console.print(table)
     both = f"two sets of {plural(trees, 'tree')} from two seeds, {ROWS} rows"
     verdict = all(one.exact for one in rounds)
-    console.print(Text("exact agreement" if verdict else "NO AGREEMENT", style="bold green" if verdict else "bold red"))
-    console.print(f"with the plain fits from the same seeds, to the last count: {both}.", highlight=False)
+    console.print(
+        Text(
+            "exact agreement" if verdict else "NO AGREEMENT",
+            style="bold green" if verdict else "bold red",
+        )
+    )
+    console.print(
+        f"with the plain fits from the same seeds, to the last count: {both}.", highlight=False
+    )
     slots = es.plan(es.CompletelyRandomForest(1, DEPTH), split()[2], ROWS).layout.slots
     console.print(Padding(Text(DIFFERENCE.format(slots=slots, rows=ROWS)), (1, 0)))
     console.print(
         Text(
-            f"Starting the cluster took {time_text(start)}, which is not counted. Prices are at the paper's price of a core.",
+            f"Starting the cluster took {time_text(start)}, which is not counted. Prices are at "
+            "the paper's price of a core.",
             "dim",
         )
     )
@@ -238,12 +284,16 @@ def _rows(rounds: list[Round]) -> dict[str, list[str]]:
         return [PAPER.get(name, ""), *cells]
 
     cells = {
-        "table": [f"{size_text(one.table_bytes)} in {plural(one.blocks, 'block')}" for one in rounds],
+        "table": [
+            f"{size_text(one.table_bytes)} in {plural(one.blocks, 'block')}" for one in rounds
+        ],
         "encrypt": [time_text(one.encrypt_seconds) for one in rounds],
         "fit": [time_text(one.fit_seconds) for one in rounds],
         "cores": [f"{one.workers}" for one in rounds],
         "core time": [time_text(one.core_seconds) for one in rounds],
-        "results of shards": [f"{one.shard_results}, {size_text(one.shard_bytes)}" for one in rounds],
+        "results of shards": [
+            f"{one.shard_results}, {size_text(one.shard_bytes)}" for one in rounds
+        ],
         "both forests": [size_text(one.model_bytes) for one in rounds],
         "price": [f"US$ {one.price:.6f}" for one in rounds],
         "as the plain fit": ["yes" if one.exact else "NO" for one in rounds],

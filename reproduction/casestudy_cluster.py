@@ -1,4 +1,5 @@
-"""The untrusted side of the case study, a process of its own: a local Dask cluster that fits forests to a stored table.
+"""The untrusted side of the case study, a process of its own: a local Dask cluster that fits
+forests to a stored table.
 
 Run by its path; it reads what to do as JSON from its input, and prints how it went as JSON.
 """
@@ -33,12 +34,20 @@ def _round(asked: dict[str, Any], client: Any) -> dict[str, Any]:
 
     def fit(forest: tuple[int, str]) -> None:
         seed, out = forest
-        model = es.CompletelyRandomForest(n_trees=asked["trees"], depth=asked["depth"], random_state=seed)
-        options = {"scheduler": client, "rows_per_shard": asked["rows_per_shard"], "told": told.append}
+        model = es.CompletelyRandomForest(
+            n_trees=asked["trees"], depth=asked["depth"], random_state=seed
+        )
+        options = {
+            "scheduler": client,
+            "rows_per_shard": asked["rows_per_shard"],
+            "told": told.append,
+        }
         es.cluster.fit(model, asked["table"], out, **options)
 
     started = time.perf_counter()
-    with ThreadPoolExecutor(len(asked["forests"])) as pool:  # all forests at once: they share the workers
+    with ThreadPoolExecutor(
+        len(asked["forests"])
+    ) as pool:  # all forests at once: they share the workers
         list(pool.map(fit, asked["forests"]))
     seconds = time.perf_counter() - started
     places = [Path(f"{out}.work", "shards") for _, out in asked["forests"]]

@@ -1,4 +1,6 @@
-"""``datasets``: the data sets of the paper, listed, described, and written as CSV to try things out on."""
+"""``datasets``: the data sets of the paper, listed, described, and written as CSV to try things out
+on.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 import encryptedstats as es
-from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, progress, size_text
+from encryptedstats.cli._console import (
+    command_line,
+    fact_table,
+    plural,
+    print_json,
+    printable,
+    progress,
+    size_text,
+)
 from encryptedstats.cli._files import Writes, write_text
 from encryptedstats.cli._frames import plain_table
 from encryptedstats.cli._options import AsJson, Force, file_option, output
@@ -34,17 +44,23 @@ def datasets(
     ] = None,
     out: Annotated[Path | None, Writes(), output("Write its CSV there.")] = None,
     schema: Annotated[
-        Path | None, Writes(LOSS), file_option(help="Write a schema with the kinds of the paper there.")
+        Path | None,
+        Writes(LOSS),
+        file_option(help="Write a schema with the kinds of the paper there."),
     ] = None,
     bins: Annotated[int, typer.Option(metavar="N", help="Bins of that schema.")] = 5,
     all_rows: Annotated[
-        bool, typer.Option("--all-rows", help="Also the rows with missing values, which the paper leaves out.")
+        bool,
+        typer.Option(
+            "--all-rows", help="Also the rows with missing values, which the paper leaves out."
+        ),
     ] = False,
     data_home: Annotated[
         Path | None,
         file_option(
             metavar="FOLDER",
-            help="Folder with the files; by default ENCRYPTEDSTATS_DATA, then a cache, then UCI's server.",
+            help="Folder with the files; by default ENCRYPTEDSTATS_DATA, then a cache, then UCI's "
+            "server.",
         ),
     ] = None,
     force: Force = False,
@@ -87,7 +103,9 @@ def _write(
         data = sets.load(info.name, data_home=data_home, complete=not all_rows)
         frame = data.table_frame()
     if out is not None:
-        write_text(out, frame.to_csv(index=False, lineterminator="\n"), force=force, private=False)  # UCI publishes it
+        write_text(
+            out, frame.to_csv(index=False, lineterminator="\n"), force=force, private=False
+        )  # UCI publishes it
     if schema is not None:
         missing = "bin" if all_rows else "error"
         found = es.Schema.infer(frame, target=_TARGET, bins=bins, kinds=data.kinds, missing=missing)
@@ -120,7 +138,13 @@ def _list(as_json: bool) -> None:
         kinds = _kinds(info)
         counts = [str(kinds.get(kind) or "-") for kind in ("continuous", "ordinal", "categorical")]
         share = f"{100 * info.n_positive / info.n_rows:.0f} %"
-        numbers = (f"{info.n_rows:,}", f"{info.n_rows_complete:,}", str(info.n_predictors), *counts, share)
+        numbers = (
+            f"{info.n_rows:,}",
+            f"{info.n_rows_complete:,}",
+            str(info.n_predictors),
+            *counts,
+            share,
+        )
         table.add_row(info.name, info.full_name, *numbers)
     console = Console()
     console.print(table)
@@ -128,23 +152,38 @@ def _list(as_json: bool) -> None:
     console.print(fact_table([("next", _again("bcw_o", "-o", "bcw_o.csv"))]))
 
 
-def _show(info: DatasetInfo, out: Path | None, schema: Path | None, written: dict[str, Any]) -> None:
+def _show(
+    info: DatasetInfo, out: Path | None, schema: Path | None, written: dict[str, Any]
+) -> None:
     kinds = ", ".join(f"{count} {kind}" for kind, count in _kinds(info).items())
-    complete = "" if info.n_rows == info.n_rows_complete else f", {info.n_rows_complete:,} without missing values"
+    complete = (
+        ""
+        if info.n_rows == info.n_rows_complete
+        else f", {info.n_rows_complete:,} without missing values"
+    )
     columns = list(info.columns)
-    shown = ", ".join(columns[:12]) + (f", ... ({len(columns)} in all)" if len(columns) > 12 else "")
+    shown = ", ".join(columns[:12]) + (
+        f", ... ({len(columns)} in all)" if len(columns) > 12 else ""
+    )
     rows: list[tuple[str, RenderableType]] = [
         ("name", Text.assemble((info.name, "bold cyan"), f"  {info.full_name}")),
         ("rows", f"{info.n_rows:,}{complete}"),
         ("columns", f"{plural(info.n_predictors, 'predictor')}: {kinds}"),
         ("", shown),
-        ("target", f"{_TARGET} = 1 for {info.positive_class}: {info.n_positive:,} rows, against {info.n_negative:,}"),
+        (
+            "target",
+            f"{_TARGET} = 1 for {info.positive_class}: {info.n_positive:,} rows, against "
+            f"{info.n_negative:,}",
+        ),
         ("cite", info.citation),
         ("licence", info.licence),
     ]
     if info.note:
         rows.append(("note", info.note))
-    for path, content in ((out, f"{plural(written.get('rows', 0), 'row')} of CSV"), (schema, "its schema")):
+    for path, content in (
+        (out, f"{plural(written.get('rows', 0), 'row')} of CSV"),
+        (schema, "its schema"),
+    ):
         if path is not None:
             file = (printable(str(path)), "bold"), f"  {size_text(path.stat().st_size)}, {content}"
             rows.append(("wrote", Text.assemble(*file)))
@@ -156,10 +195,14 @@ def _again(*words: str) -> Text:
     return Text(f"python -m reproduction datasets {' '.join(words)}", style="cyan")
 
 
-def _next(info: DatasetInfo, out: Path | None, schema: Path | None, written: dict[str, Any]) -> Text:
+def _next(
+    info: DatasetInfo, out: Path | None, schema: Path | None, written: dict[str, Any]
+) -> Text:
     if out is None:
         return _again(info.name, "-o", f"{info.name}.csv", "--schema", "schema.json")
     if schema is None:
         return command_line("schema", out, "--target", _TARGET, "-o", "schema.json")
     question = ("--counts", "v0,class")
-    return command_line("plan", "--schema", schema, "--rows", written["rows"], *question, "-o", "plan.json")
+    return command_line(
+        "plan", "--schema", schema, "--rows", written["rows"], *question, "-o", "plan.json"
+    )

@@ -22,9 +22,15 @@ def _check_output(folder: Path, *, force: bool) -> None:
     """Refuse a folder that holds anything but an earlier run, which is gone on with."""
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"{folder} is no folder: give the name of a folder to write to")
-    if not force and folder.is_dir() and any(folder.iterdir()) and not (folder / "results").is_dir():
+    if (
+        not force
+        and folder.is_dir()
+        and any(folder.iterdir())
+        and not (folder / "results").is_dir()
+    ):
         raise FileExistsError(
-            f"{folder} exists already and was not touched: give another name, or --force to replace files of the same names"
+            f"{folder} exists already and was not touched: give another name, or --force to "
+            "replace files of the same names"
         )
 
 
@@ -33,17 +39,23 @@ def evaluation(
         list[str] | None,
         typer.Argument(
             metavar="[PART...]",
-            help="datasets, shrinkage, encrypted, times, convergence, fraction, performance, trees; all by default.",
+            help="datasets, shrinkage, encrypted, times, convergence, fraction, performance, "
+            "trees; all by default.",
             show_default=False,
         ),
     ] = None,
     out: Annotated[
         Path,
         file_option(
-            "--output", "-o", metavar="FOLDER", help="Where results and report go; out/reproduction by default."
+            "--output",
+            "-o",
+            metavar="FOLDER",
+            help="Where results and report go; out/reproduction by default.",
         ),
     ] = _OUT,
-    splits: Annotated[int, typer.Option(min=1, metavar="N", help="Random splits of every data set.")] = 100,
+    splits: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Random splits of every data set.")
+    ] = 100,
     dataset: Annotated[
         list[str],
         typer.Option(
@@ -52,22 +64,27 @@ def evaluation(
             show_default=False,
         ),
     ] = _EVERY,
-    seed: Annotated[int, typer.Option(metavar="N", help="Where splits, forests and draws start from.")] = 2015,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Where splits, forests and draws start from.")
+    ] = 2015,
     data_home: Annotated[
         Path | None,
         file_option(
             metavar="FOLDER",
-            help="Folder with the data sets; by default ENCRYPTEDSTATS_DATA, then a cache, then UCI's server.",
+            help="Folder with the data sets; by default ENCRYPTEDSTATS_DATA, then a cache, then "
+            "UCI's server.",
         ),
     ] = None,
     workers: Workers = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run the paper's evaluation again: results as CSV, pictures, and a report that holds each statement against ours.
+    """Run the paper's evaluation again: results as CSV, pictures, and a report that holds each
+    statement against ours.
 
-    It may be interrupted, and goes on where it was when it is run again with the same folder. More splits are added to those
-    that are there. With all data sets and 100 splits it takes an hour or so on two cores.
+    It may be interrupted, and goes on where it was when it is run again with the same folder. More
+    splits are added to those that are there. With all data sets and 100 splits it takes an hour or
+    so on two cores.
 
     Examples:
       python -m reproduction evaluation
@@ -85,14 +102,21 @@ def evaluation(
         datasets.info(name)  # refuses a name that it does not know
     names = tuple(name for name in datasets.names() if name in dataset or not dataset)
     done: dict[str, int] = {}
-    report = reproduce(Settings(out, splits, names, seed, data_home, workers), parts or PARTS, after=done.__setitem__)
+    report = reproduce(
+        Settings(out, splits, names, seed, data_home, workers),
+        parts or PARTS,
+        after=done.__setitem__,
+    )
     verdicts = Counter(finding.verdict for finding in findings(Evidence(out)))
     if as_json:
         print_json({"report": str(report), "computed": done, "statements": dict(verdicts)})
         return
     rows: list[tuple[str, RenderableType]] = [
-        (part, f"{count:,} computed" if count else "was there already") for part, count in done.items()
+        (part, f"{count:,} computed" if count else "was there already")
+        for part, count in done.items()
     ]
-    rows.append(("statements", ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())))
+    rows.append(
+        ("statements", ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common()))
+    )
     rows.append(("report", Text(printable(str(report)), style="bold")))
     Console().print(fact_table(rows))

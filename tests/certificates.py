@@ -26,7 +26,10 @@ def new_certificate(folder: Path) -> Path:
         .serial_number(1)
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
+            critical=False,
+        )
         .sign(key, hashes.SHA256())
     )
     plain = serialization.NoEncryption()
@@ -38,5 +41,7 @@ def new_certificate(folder: Path) -> Path:
 
 def pin_of(certificate: Path) -> str:
     """What pins a certificate."""
-    der = x509.load_pem_x509_certificate(certificate.read_bytes()).public_bytes(serialization.Encoding.DER)
+    der = x509.load_pem_x509_certificate(certificate.read_bytes()).public_bytes(
+        serialization.Encoding.DER
+    )
     return f"sha256:{hashlib.sha256(der).hexdigest()}"

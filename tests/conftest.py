@@ -1,4 +1,6 @@
-"""Keys that many tests share, made once a session: real ones for what is shown, small insecure ones for what is tried often."""
+"""Keys that many tests share, made once a session: real ones for what is shown, small insecure ones
+for what is tried often.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _LIBC = ctypes.CDLL(None)
 
 @pytest.fixture(scope="module", autouse=True)
 def caches_end_with_their_module(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Those of the kernels take 1.5 GB, and every process that is forked later is the slower for it."""
+    """Those of the kernels take 1.5 GB, and every process that is forked later is the slower for
+    it.
+    """
     yield
     own = [value for value in vars(request.module).values() if hasattr(value, "cache_clear")]
     for value in own:
@@ -36,19 +40,32 @@ def caches_end_with_their_module(request: pytest.FixtureRequest) -> Iterator[Non
 def made_up_times(parameters: es.Parameters) -> Times:
     """Those of a usual machine, about: they grow with the ring and its primes."""
     size = parameters.ring_degree / 8192 * len(parameters.data_moduli) / 3
-    multiply, primes = (0.36e-3 if parameters.scheme == "bgv" else 8.7e-3), len(parameters.data_moduli) / 3
-    one = {"load": 6e-5, "add": 6e-5, "scale": 0.4e-3, "mask": 0.5e-3, "multiply": multiply, "switch": 0.8e-3}
+    multiply, primes = (
+        (0.36e-3 if parameters.scheme == "bgv" else 8.7e-3),
+        len(parameters.data_moduli) / 3,
+    )
+    one = {
+        "load": 6e-5,
+        "add": 6e-5,
+        "scale": 0.4e-3,
+        "mask": 0.5e-3,
+        "multiply": multiply,
+        "switch": 0.8e-3,
+    }
     one |= {"key_switch": 2.5e-3 * primes, "encrypt": 3e-3, "unpack": 1e-3}
     ratios = (0.08, 0.13) if parameters.scheme == "bgv" else (1.1, 1.4)
     return Times(
-        **{name: size * seconds for name, seconds in one.items()}, rows_ratio=ratios[0], finish_ratio=ratios[1]
+        **{name: size * seconds for name, seconds in one.items()},
+        rows_ratio=ratios[0],
+        finish_ratio=ratios[1],
     )
 
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_is_measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Plans price work by a made-up machine: to measure this one takes seconds for each set of parameters, and finds other times
-    each time. Nothing of this machine's cache is read or written. Tests of the measuring itself import what measures.
+    """Plans price work by a made-up machine: to measure this one takes seconds for each set of
+    parameters, and finds other times each time. Nothing of this machine's cache is read or written.
+    Tests of the measuring itself import what measures.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path_factory.mktemp("cache")))
@@ -58,7 +75,9 @@ def nothing_is_measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
 
 @pytest.fixture(scope="session", autouse=True)
 def one_process() -> Iterator[None]:
-    """Who does not say how many gets one: a fork takes longer than what most tests compute. Tests of processes say how many."""
+    """Who does not say how many gets one: a fork takes longer than what most tests compute. Tests
+    of processes say how many.
+    """
     with pytest.MonkeyPatch.context() as patch:
         for module in (parallel, base):
             patch.setattr(module, "cores", lambda: 1)
@@ -74,7 +93,9 @@ def cheap_passphrases() -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Modules and thousands of collected tests stay to the end: nobody looks through them again, and forks do not copy them."""
+    """Modules and thousands of collected tests stay to the end: nobody looks through them again,
+    and forks do not copy them.
+    """
     gc.collect()
     gc.freeze()
 
@@ -98,7 +119,9 @@ def stranger(owner: es.Owner) -> es.Owner:
 
 @pytest.fixture(scope="session")
 def toy(scheme: str) -> es.Owner:
-    """A small insecure ring, exact up to a million and four products deep: an operation takes a fraction of a millisecond."""
+    """A small insecure ring, exact up to a million and four products deep: an operation takes a
+    fraction of a millisecond.
+    """
     return es.Owner(insecure_parameters(scheme, 1 << 20, (50,) * 6))
 
 

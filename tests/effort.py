@@ -1,7 +1,8 @@
-"""How hard the tests try: little in ``make test``, more in ``make test-full``, which sets HYPOTHESIS_PROFILE=full.
+"""How hard the tests try: little in ``make test``, more in ``make test-full``, which sets
+HYPOTHESIS_PROFILE=full.
 
-The quick numbers are weighed by what an example costs, and the examples are the same in every run: who changes one thing sees what
-that thing breaks. The full profile draws others each time.
+The quick numbers are weighed by what an example costs, and the examples are the same in every run:
+who changes one thing sees what that thing breaks. The full profile draws others each time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "quick")
 settings.load_profile(PROFILE)
 
 # For what is the same code whatever the scheme; in place of the session's fixture ``scheme``.
-one_scheme = pytest.mark.parametrize("scheme", ["bgv", pytest.param("bfv", marks=pytest.mark.slow)], indirect=True)
+one_scheme = pytest.mark.parametrize(
+    "scheme", ["bgv", pytest.param("bfv", marks=pytest.mark.slow)], indirect=True
+)
 
 
 def examples(quick: int) -> int:

@@ -1,8 +1,10 @@
-"""Calls of the C extensions, written down by the tests that make them on one processor and made again on another.
+"""Calls of the C extensions, written down by the tests that make them on one processor and made
+again on another.
 
-As a plugin of pytest (``-p kernel_calls``) it writes calls with what they gave into the folder ENCRYPTEDSTATS_CALLS; as a program
-it makes them again with the extensions of this folder and compares every residue. It needs NumPy alone, so that it runs where
-neither SEAL nor this library is: on an emulated processor.
+As a plugin of pytest (``-p kernel_calls``) it writes calls with what they gave into the folder
+ENCRYPTEDSTATS_CALLS; as a program it makes them again with the extensions of this folder and
+compares every residue. It needs NumPy alone, so that it runs where neither SEAL nor this library
+is: on an emulated processor.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from typing import Any
 import numpy as np
 
 EXTENSIONS = ("_residues", "_fused", "_storage")
-#: What the levels of the one processor are on the other: vectors of doubles, words or integers in the same form.
+#: What the levels of the one processor are on the other: vectors of doubles, words or integers in
+#: the same form.
 SAME_LEVEL = {"baseline": "baseline", "avx2": "neon"}
 MADE = ("ring", "key")  # what they return is known by a number, not by its bytes
 MOST_CALLS = 2  # of one function on one level in one test
@@ -52,8 +55,12 @@ class Recorder:
 
         setattr(module, name, recorded)
 
-    def call(self, module: str, name: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        """Make a call and write it down, if it is of a kind of which there are not enough yet. Refusals are for the tests."""
+    def call(
+        self, module: str, name: str, function: Callable[..., Any], arguments: tuple[Any, ...]
+    ) -> Any:
+        """Make a call and write it down, if it is of a kind of which there are not enough yet.
+        Refusals are for the tests.
+        """
         level = self.level_of(module, name, arguments)
         if level not in SAME_LEVEL or size_of(arguments) > MOST_BYTES or not self.knows(arguments):
             return function(*arguments)
@@ -68,7 +75,9 @@ class Recorder:
         before = copied(arguments)
         result = function(*arguments)
         self.seen[kind] += 1
-        self.write(module, name, level, before, {"result": result}, results_of(module, name, arguments))
+        self.write(
+            module, name, level, before, {"result": result}, results_of(module, name, arguments)
+        )
         return result
 
     def level_of(self, module: str, name: str, arguments: tuple[Any, ...]) -> str:
@@ -85,7 +94,15 @@ class Recorder:
             return all(map(self.knows, value))
         return type(value).__name__ != "PyCapsule" or id(value) in self.made
 
-    def write(self, module: str, name: str, level: str, given: Any, more: Call, results: tuple[Any, ...] = ()) -> int:
+    def write(
+        self,
+        module: str,
+        name: str,
+        level: str,
+        given: Any,
+        more: Call,
+        results: tuple[Any, ...] = (),
+    ) -> int:
         """One call into two files, behind those of the rings and keys that it needs; its number."""
         arrays: list[np.ndarray] = []
         call = {"module": module, "name": name, "level": level, **more}
@@ -101,7 +118,9 @@ class Recorder:
             return {"tuple": [self.described(one, arrays) for one in value]}
         if isinstance(value, (np.ndarray, bytes, bytearray, memoryview)):
             arrays.append(
-                np.array(value) if isinstance(value, np.ndarray) else np.frombuffer(bytes(value), dtype=np.uint8)
+                np.array(value)
+                if isinstance(value, np.ndarray)
+                else np.frombuffer(bytes(value), dtype=np.uint8)
             )
             return {"array": len(arrays) - 1, "bytes": not isinstance(value, np.ndarray)}
         if id(value) in self.made:
@@ -114,7 +133,9 @@ class Recorder:
 
 @dataclass
 class Made:
-    """A ring or a key: kept, so that nothing else has its address, and written down when a call first needs it."""
+    """A ring or a key: kept, so that nothing else has its address, and written down when a call
+    first needs it.
+    """
 
     itself: Any
     level: str
@@ -158,7 +179,9 @@ def pytest_configure(config: Any) -> None:
 
 
 def results_of(module: str, name: str, arguments: Sequence[Any]) -> tuple[Any, ...]:
-    """The arguments into which a call writes what it computes; scratch memory is each processor's own."""
+    """The arguments into which a call writes what it computes; scratch memory is each processor's
+    own.
+    """
     places = {
         "_residues": {"lower": 7, "pack": 6, "expand": 7, "automorphism": 4, "transform": 4},
         "_fused": {"run": 11},
@@ -170,7 +193,9 @@ def results_of(module: str, name: str, arguments: Sequence[Any]) -> tuple[Any, .
 def aligned(array: np.ndarray) -> np.ndarray:
     """The same numbers at the beginning of a cache line, where some memory has to be."""
     memory = np.empty(array.nbytes + 64, dtype=np.uint8)
-    found = memory[-memory.ctypes.data % 64 :][: array.nbytes].view(array.dtype).reshape(array.shape)
+    found = (
+        memory[-memory.ctypes.data % 64 :][: array.nbytes].view(array.dtype).reshape(array.shape)
+    )
     found[...] = array
     return found
 
@@ -195,7 +220,9 @@ def replay(folder: Path) -> int:
 
         arguments = [value_of(one) for one in call["given"]["tuple"]]
         level = SAME_LEVEL[call["level"]]
-        arguments = [level if isinstance(one, str) and one == call["level"] else one for one in arguments]
+        arguments = [
+            level if isinstance(one, str) and one == call["level"] else one for one in arguments
+        ]
         module = importlib.import_module(call["module"])
         result = getattr(module, call["name"])(*arguments)
         counted[f"{call['module']}.{call['name']} {level}"] += 1
@@ -206,10 +233,17 @@ def replay(folder: Path) -> int:
             continue
         found = results_of(call["module"], call["name"], arguments)
         expected = value_of(call["results"])
-        same = all(np.array_equal(np.asarray(x), np.asarray(y)) for x, y in zip(found, expected, strict=True))
+        same = all(
+            np.array_equal(np.asarray(x), np.asarray(y))
+            for x, y in zip(found, expected, strict=True)
+        )
         if not same or result != call["result"]:
             wrong += 1
-            print(f"call {path.stem}: {call['module']}.{call['name']} on {level} gives something else", flush=True)
+            print(
+                f"call {path.stem}: {call['module']}.{call['name']} on {level} gives something "
+                "else",
+                flush=True,
+            )
     print(json.dumps({"processor": os.uname().machine, "wrong": wrong, "calls": counted}, indent=1))
     return wrong
 

@@ -1,7 +1,9 @@
-"""What fuzzing of the C extensions shares: random runs that can be repeated after a crash, and arguments that are strange.
+"""What fuzzing of the C extensions shares: random runs that can be repeated after a crash, and
+arguments that are strange.
 
-A crash takes the process with it, so every run follows from a seed that is known beforehand: ``make test-sanitize`` says which, and
-ENCRYPTEDSTATS_FUZZ_SEED repeats it. ENCRYPTEDSTATS_FUZZ_RUNS says how many runs there are.
+A crash takes the process with it, so every run follows from a seed that is known beforehand: ``make
+test-sanitize`` says which, and ENCRYPTEDSTATS_FUZZ_SEED repeats it. ENCRYPTEDSTATS_FUZZ_RUNS says
+how many runs there are.
 """
 
 from __future__ import annotations
@@ -19,7 +21,12 @@ RUNS = int(os.environ.get("ENCRYPTEDSTATS_FUZZ_RUNS") or 300)
 REFUSALS = (ValueError, TypeError, OverflowError, BufferError)
 STRANGE_INTEGERS = [
     *range(-3, 20),
-    *(sign * (1 << bits) + more for bits in (10, 31, 32, 62, 63) for sign in (1, -1) for more in (-1, 0, 1)),
+    *(
+        sign * (1 << bits) + more
+        for bits in (10, 31, 32, 62, 63)
+        for sign in (1, -1)
+        for more in (-1, 0, 1)
+    ),
 ]
 
 
@@ -37,20 +44,30 @@ def strange(random: np.random.Generator, value: Any, others: list[Any]) -> Any:
     """Something else in place of an argument: of the same kind most of the time."""
     if random.random() < 0.1 or not isinstance(value, (int, tuple, np.ndarray)):
         other = one_of(random, others)
-        return other.copy() if isinstance(other, np.ndarray) else other  # results may be written to it
+        return (
+            other.copy() if isinstance(other, np.ndarray) else other
+        )  # results may be written to it
     if isinstance(value, tuple):
         return strange_tuple(random, value, others)
-    return strange_array(random, value) if isinstance(value, np.ndarray) else one_of(random, STRANGE_INTEGERS)
+    return (
+        strange_array(random, value)
+        if isinstance(value, np.ndarray)
+        else one_of(random, STRANGE_INTEGERS)
+    )
 
 
-def strange_tuple(random: np.random.Generator, values: tuple[Any, ...], others: list[Any]) -> tuple[Any, ...]:
+def strange_tuple(
+    random: np.random.Generator, values: tuple[Any, ...], others: list[Any]
+) -> tuple[Any, ...]:
     what = int(random.integers(4))
     if what == 0:
         return values[: int(random.integers(len(values) + 1))]
     if what == 1 and values:
         return (*values, values[0])
     at = int(random.integers(max(1, len(values))))
-    return tuple(strange(random, value, others) if i == at else value for i, value in enumerate(values))
+    return tuple(
+        strange(random, value, others) if i == at else value for i, value in enumerate(values)
+    )
 
 
 def strange_array(random: np.random.Generator, array: np.ndarray) -> np.ndarray:

@@ -1,8 +1,10 @@
-"""Compiles the C extensions for ARM, and makes the calls of their tests again on an emulated processor (qemu-user).
+"""Compiles the C extensions for ARM, and makes the calls of their tests again on an emulated
+processor (qemu-user).
 
-The tests run here and write down what they call and what they get (``kernel_calls``), on the levels that have an equal on ARM;
-there every call must give the same residues. Needs Debian's packages gcc-aarch64-linux-gnu, libc6-dev-arm64-cross and qemu-user;
-Python and NumPy for ARM are fetched into the folder: nothing of this system is changed.
+The tests run here and write down what they call and what they get (``kernel_calls``), on the levels
+that have an equal on ARM; there every call must give the same residues. Needs Debian's packages
+gcc-aarch64-linux-gnu, libc6-dev-arm64-cross and qemu-user; Python and NumPy for ARM are fetched
+into the folder: nothing of this system is changed.
 """
 
 from __future__ import annotations
@@ -25,7 +27,17 @@ COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
 # Python of the same Debian as the cross compiler, with the libraries that it and NumPy load.
 PACKAGES = (
     *("python3.11-minimal", "libpython3.11-minimal", "libpython3.11-stdlib", "libpython3.11-dev"),
-    *("libc6", "libstdc++6", "libgcc-s1", "libexpat1", "zlib1g", "libssl3", "libffi8", "libbz2-1.0", "liblzma5"),
+    *(
+        "libc6",
+        "libstdc++6",
+        "libgcc-s1",
+        "libexpat1",
+        "zlib1g",
+        "libssl3",
+        "libffi8",
+        "libbz2-1.0",
+        "liblzma5",
+    ),
 )
 # It counts references to what the recorder keeps.
 NOT_RECORDED = "tests/crypto/test_kernels.py::test_a_key_keeps_its_ring"
@@ -34,12 +46,19 @@ NOT_RECORDED = "tests/crypto/test_kernels.py::test_a_key_keeps_its_ring"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fetch, compile, record and replay; returns the exit status of the comparison."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "arm", help="where Python for ARM is kept")
+    parser.add_argument(
+        "--folder", type=Path, default=ROOT / "build" / "arm", help="where Python for ARM is kept"
+    )
     folder = parser.parse_args(arguments).folder.resolve()
-    missing = [program for program in (COMPILER, EMULATOR, "dpkg", "apt-get") if shutil.which(program) is None]
+    missing = [
+        program
+        for program in (COMPILER, EMULATOR, "dpkg", "apt-get")
+        if shutil.which(program) is None
+    ]
     if missing:
         raise SystemExit(
-            f"{', '.join(missing)}: not here. apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
+            f"{', '.join(missing)}: not here. apt-get install gcc-aarch64-linux-gnu "
+            "libc6-dev-arm64-cross qemu-user"
         )
     fetch(folder)
     compile_extensions(folder)
@@ -94,7 +113,20 @@ def compile_extensions(folder: Path) -> None:
         target = folder / "site" / f"_{source.stem}.so"
         warnings = ["-Wall", "-Wextra", "-Werror"]
         include = [f"-I{headers / 'python3.11'}", f"-I{headers}"]
-        run([COMPILER, "-shared", "-fPIC", *flags(), *warnings, *include, str(source), "-o", str(target), "-lm"])
+        run(
+            [
+                COMPILER,
+                "-shared",
+                "-fPIC",
+                *flags(),
+                *warnings,
+                *include,
+                str(source),
+                "-o",
+                str(target),
+                "-lm",
+            ]
+        )
 
 
 def record(calls: Path) -> None:
@@ -121,7 +153,14 @@ def record(calls: Path) -> None:
 def replay(folder: Path, calls: Path) -> int:
     """The same calls there; returns the exit status."""
     python = str(folder / "root" / "usr" / "bin" / "python3.11")
-    command = [EMULATOR, "-L", str(folder / "root"), python, str(ROOT / "tests" / "kernel_calls.py"), str(calls)]
+    command = [
+        EMULATOR,
+        "-L",
+        str(folder / "root"),
+        python,
+        str(ROOT / "tests" / "kernel_calls.py"),
+        str(calls),
+    ]
     environment = {"PYTHONPATH": str(folder / "site"), "PATH": os.environ["PATH"]}
     return subprocess.run(command, env=environment, check=False).returncode
 

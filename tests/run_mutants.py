@@ -23,10 +23,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [mutant for mutant in ALL_MUTANTS if options.only in mutant.name]
     for mutant in chosen:
         mutant.source()  # a list that has rotted is noticed before anything is run
-    _check_that_tests_pass_without_mutants(sorted({test for mutant in chosen for test in mutant.tests}))
+    _check_that_tests_pass_without_mutants(
+        sorted({test for mutant in chosen for test in mutant.tests})
+    )
     with ThreadPoolExecutor(options.jobs) as pool:
         killers = list(pool.map(_tried, chosen))
-    survivors = [mutant.name for mutant, killer in zip(chosen, killers, strict=True) if killer is None]
+    survivors = [
+        mutant.name for mutant, killer in zip(chosen, killers, strict=True) if killer is None
+    ]
     print(f"{len(chosen) - len(survivors)} of {len(chosen)} mutants were killed")
     if survivors:
         print(f"survived: {'; '.join(survivors)}")
@@ -57,10 +61,15 @@ def _tried(mutant: Mutant) -> str | None:
         place.write_text(mutant.source())
         done = _run_tests(Path(folder), mutant.tests)
     if done.returncode not in (PASSED, FAILED):
-        raise SystemExit(f"mutant {mutant.name!r}: the tests did not run\n{done.stdout}{done.stderr}")
+        raise SystemExit(
+            f"mutant {mutant.name!r}: the tests did not run\n{done.stdout}{done.stderr}"
+        )
     failures = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
     killer = failures[0].split("::")[1].split(" - ")[0] if failures else None
-    print(f"killed    {mutant.name}, by {killer}" if killer else f"SURVIVED  {mutant.name}", flush=True)
+    print(
+        f"killed    {mutant.name}, by {killer}" if killer else f"SURVIVED  {mutant.name}",
+        flush=True,
+    )
     return killer
 
 

@@ -1,4 +1,5 @@
-"""Builds the C extensions with the address and undefined-behaviour sanitizers of gcc, and runs their tests and fuzzers on them.
+"""Builds the C extensions with the address and undefined-behaviour sanitizers of gcc, and runs
+their tests and fuzzers on them.
 
 The fuzzers are random: what is printed first repeats a run (``--seed``).
 """
@@ -26,8 +27,15 @@ TESTS = (
     "tests/storage/test_pieces.py",
     "tests/crypto/test_seeded.py",
 )
-SANITIZED = ("-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-SUFFIX: str = sysconfig.get_config_var("EXT_SUFFIX")  # asked for once: threads that ask together may be told None
+SANITIZED = (
+    "-g",
+    "-fno-omit-frame-pointer",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+)
+SUFFIX: str = sysconfig.get_config_var(
+    "EXT_SUFFIX"
+)  # asked for once: threads that ask together may be told None
 INCLUDE = sysconfig.get_paths()["include"]
 # gcc, whatever compiler Python itself was built with: its run-time libraries are asked for by name.
 GCC = "gcc"
@@ -41,28 +49,54 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = Path(name)
         package = link_package(folder, "*.so")
         with ThreadPoolExecutor(options.jobs) as pool:
-            modules = list(pool.map(lambda source: _build(source, package), sorted((PACKAGE / "_native").glob("*.c"))))
+            modules = list(
+                pool.map(
+                    lambda source: _build(source, package),
+                    sorted((PACKAGE / "_native").glob("*.c")),
+                )
+            )
         environment = _environment(options)
         check_imported(folder, *modules, **environment)
-        # Not captured (-s): a process that dies takes what was captured with it, and that is what the sanitizers say.
-        pytest = ["-m", "pytest", "-q", "-x", "-s", "-p", "no:cacheprovider", "-n", str(options.jobs)]
+        # Not captured (-s): a process that dies takes what was captured with it, and that is what
+        # the sanitizers say.
+        pytest = [
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "-s",
+            "-p",
+            "no:cacheprovider",
+            "-n",
+            str(options.jobs),
+        ]
         done = run_python(folder, *pytest, *options.tests, **environment)
-        print("\n".join((done.stdout + done.stderr).splitlines()[-200 if done.returncode else -3 :]))
+        print(
+            "\n".join((done.stdout + done.stderr).splitlines()[-200 if done.returncode else -3 :])
+        )
     return done.returncode
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=20_000, help="made-up tapes and sets of arguments for each fuzzer")
+    parser.add_argument(
+        "--runs",
+        type=int,
+        default=20_000,
+        help="made-up tapes and sets of arguments for each fuzzer",
+    )
     parser.add_argument("--seed", type=int, default=secrets.randbits(32), help="of the fuzzers")
     parser.add_argument("--jobs", type=int, default=1, help="tests at a time")
-    parser.add_argument("tests", nargs="*", default=TESTS, help="other tests than those of the extensions")
+    parser.add_argument(
+        "tests", nargs="*", default=TESTS, help="other tests than those of the extensions"
+    )
     return parser.parse_args(arguments)
 
 
 def _environment(options: argparse.Namespace) -> dict[str, str]:
     return {
-        "LD_PRELOAD": f"{_library('libasan.so')} {_library('libstdc++.so.6')}",  # the latter for the exceptions of SEAL
+        # the latter for the exceptions of SEAL
+        "LD_PRELOAD": f"{_library('libasan.so')} {_library('libstdc++.so.6')}",
         "ASAN_OPTIONS": "detect_leaks=0",
         "UBSAN_OPTIONS": "print_stacktrace=1",
         "ENCRYPTEDSTATS_FUZZ_SEED": str(options.seed),
@@ -73,7 +107,18 @@ def _environment(options: argparse.Namespace) -> dict[str, str]:
 def _build(source: Path, package: Path) -> str:
     """The name of the extension."""
     target = package / f"_{source.stem}{SUFFIX}"
-    command = [GCC, "-shared", "-fPIC", *flags(), *SANITIZED, f"-I{INCLUDE}", str(source), "-o", str(target), "-lm"]
+    command = [
+        GCC,
+        "-shared",
+        "-fPIC",
+        *flags(),
+        *SANITIZED,
+        f"-I{INCLUDE}",
+        str(source),
+        "-o",
+        str(target),
+        "-lm",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{shlex.join(command)}\n{done.stderr}")
@@ -93,9 +138,14 @@ def flags() -> list[str]:
 
 def _library(name: str) -> str:
     """Where gcc has a library of its own."""
-    found = subprocess.run([GCC, f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
+    found = subprocess.run(
+        [GCC, f"-print-file-name={name}"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     if not Path(found).is_absolute():
-        raise SystemExit(f"gcc has no {name} here: install its sanitizers (Debian: libgcc-12-dev, or that of your gcc)")
+        raise SystemExit(
+            f"gcc has no {name} here: install its sanitizers (Debian: libgcc-12-dev, or that of "
+            "your gcc)"
+        )
     return found
 
 

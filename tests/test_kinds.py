@@ -1,4 +1,6 @@
-"""The one registry of file kinds: whatever is stored is in it, with what reads it and what it consists of."""
+"""The one registry of file kinds: whatever is stored is in it, with what reads it and what it
+consists of.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class Rows(es.Question):
 
 
 def named_kinds() -> set[str]:
-    """What modules call a kind of file, ``..._KIND = "..."``; those of a cluster's queue are nobody's to open."""
+    """What modules call a kind of file, ``..._KIND = "..."``; those of a cluster's queue are
+    nobody's to open.
+    """
     found = set()
     for path in SOURCES.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -81,7 +85,9 @@ def test_what_is_stored_consists_of_what_the_registry_says(scheme: str, tmp_path
                 es.load(tmp_path / kind)
         if KINDS[kind].opens:
             owner.open(tmp_path / kind)
-        if isinstance(thing, es.EncryptedAnswer):  # of so many blocks that their ids have a section of their own
+        if isinstance(
+            thing, es.EncryptedAnswer
+        ):  # of so many blocks that their ids have a section of their own
             thing = replace(thing, block_ids=tuple(f"{number:032x}" for number in range(5000)))
             assert set(thing.to_container().sections) <= KINDS[kind].sections
     owner.save(tmp_path / "secret key")
@@ -90,6 +96,8 @@ def test_what_is_stored_consists_of_what_the_registry_says(scheme: str, tmp_path
 
 def test_a_kind_that_is_not_known(tmp_path: Path) -> None:
     container.write(container.Container("encrypted votes", "", "", {}, {}), tmp_path / "old")
-    with pytest.raises(es.FileFormatError, match="holds 'encrypted votes', which this version does not know"):
+    with pytest.raises(
+        es.FileFormatError, match="holds 'encrypted votes', which this version does not know"
+    ):
         es.load(tmp_path / "old")
     assert "encrypted votes" not in kinds.KINDS

@@ -1,4 +1,6 @@
-"""The layer rule: imports point downwards only, SEAL is spoken to in two packages, and nothing can unpickle."""
+"""The layer rule: imports point downwards only, SEAL is spoken to in two packages, and nothing can
+unpickle.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,10 @@ import encryptedstats
 
 ROOT = Path(encryptedstats.__file__).parent
 NATIVE = ROOT / "_native"
-# Top to bottom: each may import itself and what comes after it. The package itself imports them all, so it stands on top
-# of everything but the command line, which is its user.
-# `loading` opens all that can be stored; `parallel`, `progress`, `memory`, `processor`, `recent`, `checks` and `words` are tools
-# that know nothing of this library.
+# Top to bottom: each may import itself and what comes after it. The package itself imports them
+# all, so it stands on top of everything but the command line, which is its user. `loading` opens
+# all that can be stored; `parallel`, `progress`, `memory`, `processor`, `recent`, `checks` and
+# `words` are tools that know nothing of this library.
 ORDER = (
     "cli", "app", "", "studies", "questions", "devices", "moving", "loading", "service", "pages", "cluster", "publishing", "kinds",
     "statistics", "plots", "models", "metrics", "tables", "circuits", "arrays", "joint", "crypto", "storage", "parallel",
@@ -29,7 +31,8 @@ UNSAFE = {"pickle", "_pickle", "cPickle", "marshal", "shelve", "joblib", "dill",
 UNSAFE_CALLS = {"read_pickle", "to_pickle"}
 
 
-#: Words that a layer must not know: what it computes for is the business of those above. Prose may speak of it, code may not.
+#: Words that a layer must not know: what it computes for is the business of those above. Prose may
+#: speak of it, code may not.
 FOREIGN = {
     "circuits": {
         "forest",
@@ -43,17 +46,29 @@ FOREIGN = {
         "onehot",
         "schema_",
     },
-    "crypto": {"forest", "vote", "predict", "fold", "cross_validate", "classes", "onehot", "publicschema"},
+    "crypto": {
+        "forest",
+        "vote",
+        "predict",
+        "fold",
+        "cross_validate",
+        "classes",
+        "onehot",
+        "publicschema",
+    },
     "arrays": {"forest", "vote", "predict", "fold", "classes", "onehot", "schema_"},
     "joint": {"forest", "vote", "predict", "fold", "classes", "onehot", "schema_"},
     "storage": {"ciphertext", "schema", "forest", "noise"},
 }
-#: What passes through unread: a digest by which owners know a schema again, and the name under which it is stored.
+#: What passes through unread: a digest by which owners know a schema again, and the name under
+#: which it is stored.
 OPAQUE = {"schema_digest", "joined_digest"}
 
 
 def code_words(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Line and text of everything that is named or said in code, without its prose: docstrings and what is shown to people."""
+    """Line and text of everything that is named or said in code, without its prose: docstrings and
+    what is shown to people.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             yield node.lineno, node.id
@@ -63,7 +78,9 @@ def code_words(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.name
         elif isinstance(node, ast.arg):
             yield node.lineno, node.arg
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " not in node.value:
+        elif (
+            isinstance(node, ast.Constant) and isinstance(node.value, str) and " " not in node.value
+        ):
             yield node.lineno, node.value
 
 
@@ -81,7 +98,9 @@ def foreign_words(source: str, layer: str) -> list[str]:
 
 
 def imported_modules(tree: ast.AST, module: str, *, is_package: bool) -> Iterator[tuple[int, str]]:
-    """Line and dotted name of everything imported, at any depth, however spelled; ``from a import b`` gives a.b."""
+    """Line and dotted name of everything imported, at any depth, however spelled; ``from a import
+    b`` gives a.b.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
@@ -94,7 +113,9 @@ def imported_modules(tree: ast.AST, module: str, *, is_package: bool) -> Iterato
             yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
         elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
             name = ast.unparse(node.func)
-            if name.split(".")[-1] in {"import_module", "__import__"} and isinstance(node.args[0].value, str):
+            if name.split(".")[-1] in {"import_module", "__import__"} and isinstance(
+                node.args[0].value, str
+            ):
                 yield node.lineno, node.args[0].value
 
 
@@ -102,17 +123,29 @@ def unsafe_calls(tree: ast.AST) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in UNSAFE_CALLS:
             yield node.lineno, node.attr
-        if isinstance(node, ast.keyword) and node.arg == "allow_pickle" and ast.unparse(node.value) != "False":
+        if (
+            isinstance(node, ast.keyword)
+            and node.arg == "allow_pickle"
+            and ast.unparse(node.value) != "False"
+        ):
             yield node.value.lineno, "allow_pickle"
 
 
 def layer_of(dotted: str) -> str | None:
-    """The layer that a dotted name of this package belongs to; None for other packages, and for kernels in C, which import none."""
+    """The layer that a dotted name of this package belongs to; None for other packages, and for
+    kernels in C, which import none.
+    """
     parts = dotted.split(".")
     below = parts[1] if len(parts) > 1 else ""
-    if parts[0] != "encryptedstats" or (below.startswith("_") and (NATIVE / f"{below[1:]}.c").is_file()):
+    if parts[0] != "encryptedstats" or (
+        below.startswith("_") and (NATIVE / f"{below[1:]}.c").is_file()
+    ):
         return None
-    return below if below in ORDER or (ROOT / below).is_dir() or (ROOT / f"{below}.py").is_file() else ""
+    return (
+        below
+        if below in ORDER or (ROOT / below).is_dir() or (ROOT / f"{below}.py").is_file()
+        else ""
+    )
 
 
 def violations(source: str, module: str, *, is_package: bool = False) -> list[str]:
@@ -145,13 +178,17 @@ def modules() -> list[tuple[Path, str]]:
     return named
 
 
-@pytest.mark.parametrize(("path", "module"), modules(), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("path", "module"), modules(), ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_imports_point_downwards_and_pickle_is_nowhere(path: Path, module: str) -> None:
     assert violations(path.read_text(), module, is_package=path.name == "__init__.py") == []
 
 
 @pytest.mark.parametrize(
-    ("path", "module"), [one for one in modules() if layer_of(one[1]) in FOREIGN], ids=lambda value: str(value)[-40:]
+    ("path", "module"),
+    [one for one in modules() if layer_of(one[1]) in FOREIGN],
+    ids=lambda value: str(value)[-40:],
 )
 def test_no_layer_knows_the_words_of_those_above(path: Path, module: str) -> None:
     layer = layer_of(module)
@@ -188,7 +225,9 @@ def test_only_crypto_and_joint_speak_to_seal_and_they_do() -> None:
     users = {
         layer_of(module)
         for path, module in modules()
-        for _, name in imported_modules(ast.parse(path.read_text()), module, is_package=path.name == "__init__.py")
+        for _, name in imported_modules(
+            ast.parse(path.read_text()), module, is_package=path.name == "__init__.py"
+        )
         if name.split(".")[0] == "seal"
     }
     assert users == SPEAK_TO_SEAL
@@ -228,18 +267,36 @@ def test_the_checker_sees_a_violation(
 ) -> None:
     (tmp_path / "gadgets").mkdir()
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
-    assert any(complaint in found for found in violations(source, module)), violations(source, module)
+    assert any(complaint in found for found in violations(source, module)), violations(
+        source, module
+    )
 
 
 @pytest.mark.parametrize(
     ("module", "source", "is_package"),
     [
-        ("encryptedstats.crypto.keys", "from encryptedstats.storage import container\nimport seal", False),
-        ("encryptedstats.crypto", "from .keys import Owner\nfrom encryptedstats.errors import NoiseError", True),
+        (
+            "encryptedstats.crypto.keys",
+            "from encryptedstats.storage import container\nimport seal",
+            False,
+        ),
+        (
+            "encryptedstats.crypto",
+            "from .keys import Owner\nfrom encryptedstats.errors import NoiseError",
+            True,
+        ),
         ("encryptedstats.crypto.keys", "from . import engine\nfrom ..storage import files", False),
-        ("encryptedstats.cli.main", "import encryptedstats as es\nfrom encryptedstats.models import x", False),
+        (
+            "encryptedstats.cli.main",
+            "import encryptedstats as es\nfrom encryptedstats.models import x",
+            False,
+        ),
         ("encryptedstats", "from encryptedstats.cli import main", True),
-        ("encryptedstats.tables.table", "np.load(path, allow_pickle=False)\nimport numpy, json", False),
+        (
+            "encryptedstats.tables.table",
+            "np.load(path, allow_pickle=False)\nimport numpy, json",
+            False,
+        ),
     ],
 )
 def test_the_checker_lets_good_imports_pass(module: str, source: str, is_package: bool) -> None:

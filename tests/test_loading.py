@@ -59,7 +59,9 @@ def test_everything_that_is_stored_opens(owner: es.Owner, schema: es.Schema, pla
     assert es.load(f"{place}/keys").key_id == owner.key_id
 
 
-def test_nothing_is_written_over_what_is_there_unless_told(owner: es.Owner, schema: es.Schema, place: str) -> None:
+def test_nothing_is_written_over_what_is_there_unless_told(
+    owner: es.Owner, schema: es.Schema, place: str
+) -> None:
     """The same for everything that has a save, on every kind of storage."""
     keys = owner.public_keys()
     sealed = owner.encrypt(schema.table(FRAME, folds=2))
@@ -78,7 +80,10 @@ def test_nothing_is_written_over_what_is_there_unless_told(owner: es.Owner, sche
         url = f"{place}/thing{number}"
         thing.save(url)
         before = read_object(url)
-        with pytest.raises(FileExistsError, match=rf"thing{number} exists already; .* \(overwrite=True replaces it\)"):
+        with pytest.raises(
+            FileExistsError,
+            match=rf"thing{number} exists already; .* \(overwrite=True replaces it\)",
+        ):
             thing.save(url)
         assert read_object(url) == before
         write_object(url, b"something else")
@@ -108,8 +113,12 @@ def test_what_cannot_be_opened_says_why(owner: es.Owner, tmp_path: Path) -> None
     assert np.array_equal(owner.decrypt(es.load(tmp_path / "number", keys=owner.public_keys())), 3)
 
 
-def test_no_loader_takes_an_owner_for_public_keys(owner: es.Owner, schema: es.Schema, tmp_path: Path) -> None:
-    """Whoever computes holds public keys and nothing more; an Owner would bring the secret key along."""
+def test_no_loader_takes_an_owner_for_public_keys(
+    owner: es.Owner, schema: es.Schema, tmp_path: Path
+) -> None:
+    """Whoever computes holds public keys and nothing more; an Owner would bring the secret key
+    along.
+    """
     sealed = owner.encrypt(schema.table(FRAME))
     sealed.save(tmp_path / "table")
     model = es.MultinomialNB().fit(sealed)
@@ -131,7 +140,11 @@ def test_a_statistic_that_claims_endless_bins_is_refused_at_once(
     data = container.read(tmp_path / "counts")
     public = data.fields["schema"]
     for changes in (
-        {"schema": public.replace('"n_bins": 4', '"n_bins": 1000000000').replace('"n_bins":4', '"n_bins":1000000000')},
+        {
+            "schema": public.replace('"n_bins": 4', '"n_bins": 1000000000').replace(
+                '"n_bins":4', '"n_bins":1000000000'
+            )
+        },
         {"params": {"variables": []}},
         {"params": {"variables": [0, 0, 0]}},
         {"params": {"variables": 7}},
@@ -144,14 +157,19 @@ def test_a_statistic_that_claims_endless_bins_is_refused_at_once(
     ):
         forged = replace(data, fields={**data.fields, **changes})
         container.write(forged, tmp_path / "forged")
-        with pytest.raises(es.FileFormatError, match=r"question|totals|schema|bins|parameters|rows"):
+        with pytest.raises(
+            es.FileFormatError, match=r"question|totals|schema|bins|parameters|rows"
+        ):
             es.load(tmp_path / "forged", keys=owner.public_keys())
 
 
-# -- owner.open -------------------------------------------------------------------------------------------------------
+# -- owner.open
+# ------------------------------------------------------------------------------------------------
 
 
-def test_the_owner_opens_everything_by_its_path(owner: es.Owner, schema: es.Schema, place: str, tmp_path: Path) -> None:
+def test_the_owner_opens_everything_by_its_path(
+    owner: es.Owner, schema: es.Schema, place: str, tmp_path: Path
+) -> None:
     """From a path or URL, with the schema or the path of its file."""
     table = schema.table(FRAME, folds=2)
     sealed = owner.encrypt(table)
@@ -165,9 +183,16 @@ def test_the_owner_opens_everything_by_its_path(owner: es.Owner, schema: es.Sche
     schema.save(tmp_path / "schema.json")
     clear = es.MultinomialNB().fit(table)
     for by in (schema, tmp_path / "schema.json", str(tmp_path / "schema.json")):
-        assert owner.open(f"{place}/model", by).predict(FRAME).tolist() == clear.predict(FRAME).tolist()
-        pd.testing.assert_frame_equal(owner.open(f"{place}/counts", by), table.counts("age", by="sick"))
-        assert [one.feature_names_in_.tolist() for one in owner.open(f"{place}/folds", by)] == [["age"]] * 2
+        assert (
+            owner.open(f"{place}/model", by).predict(FRAME).tolist()
+            == clear.predict(FRAME).tolist()
+        )
+        pd.testing.assert_frame_equal(
+            owner.open(f"{place}/counts", by), table.counts("age", by="sick")
+        )
+        assert [one.feature_names_in_.tolist() for one in owner.open(f"{place}/folds", by)] == [
+            ["age"]
+        ] * 2
         assert owner.open(f"{place}/votes", by).predict().tolist() == clear.predict(FRAME).tolist()
         assert owner.open(f"{place}/totals", by) == clear.totals_
         assert owner.open(f"{place}/array", by).tolist() == [1, 2]
@@ -182,26 +207,38 @@ def test_the_owner_opens_what_is_loaded_and_paths_of_all_kinds(
     schema.save(tmp_path / "schema.json")
     wanted = owner.decrypt(model, schema=schema).totals_
     assert owner.open(tmp_path / "model.enc", schema).totals_ == wanted
-    assert owner.open(model, schema).totals_ == owner.open(model, str(tmp_path / "schema.json")).totals_ == wanted
+    assert (
+        owner.open(model, schema).totals_
+        == owner.open(model, str(tmp_path / "schema.json")).totals_
+        == wanted
+    )
     assert owner.decrypt(model, schema=tmp_path / "schema.json").totals_ == wanted
     assert owner.open(owner.encrypt(7)) == 7
 
 
-def test_what_the_owner_cannot_open_says_why(owner: es.Owner, schema: es.Schema, tmp_path: Path) -> None:
+def test_what_the_owner_cannot_open_says_why(
+    owner: es.Owner, schema: es.Schema, tmp_path: Path
+) -> None:
     sealed = owner.encrypt(schema.table(FRAME))
     sealed.save(tmp_path / "table")
     model = es.MultinomialNB().fit(sealed)
     model.save(tmp_path / "model.enc")
     for path in (str(tmp_path / "model.enc"), tmp_path / "model.enc"):
-        with pytest.raises(TypeError, match=r"owner\.open\('.*model\.enc', schema\) loads the file and opens it"):
+        with pytest.raises(
+            TypeError, match=r"owner\.open\('.*model\.enc', schema\) loads the file and opens it"
+        ):
             owner.decrypt(path)
-    with pytest.raises(FileNotFoundError, match=r"nowhere is not there: give the path or URL of a stored result"):
+    with pytest.raises(
+        FileNotFoundError, match=r"nowhere is not there: give the path or URL of a stored result"
+    ):
         owner.open(tmp_path / "nowhere")
     with pytest.raises(TypeError, match="a table is not opened as a whole"):
         owner.open(tmp_path / "table")
     with pytest.raises(es.KeyMismatchError, match=f"only the secret key {owner.key_id} opens it"):
         es.Owner(owner.parameters).open(tmp_path / "model.enc")
-    with pytest.raises(TypeError, match=r"schema= is a Schema or the path of its file, not a DataFrame"):
+    with pytest.raises(
+        TypeError, match=r"schema= is a Schema or the path of its file, not a DataFrame"
+    ):
         owner.open(model, FRAME)
     owner.decrypt(model, schema=schema).save(tmp_path / "opened")
     with pytest.raises(TypeError, match=r"open already.*es\.load\(path\) reads an opened model"):

@@ -1,4 +1,6 @@
-"""What a computation may hold by default follows the memory of the machine, or of the container it runs in."""
+"""What a computation may hold by default follows the memory of the machine, or of the container it
+runs in.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def machine(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
-MEMINFO = f"MemTotal:       {32 * MIB} kB\nMemAvailable:   {20 * MIB} kB\nHugePages_Total:       0\n"
+MEMINFO = (
+    f"MemTotal:       {32 * MIB} kB\nMemAvailable:   {20 * MIB} kB\nHugePages_Total:       0\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +94,9 @@ def test_other_systems_tell_what_they_have(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_fit_and_a_prediction_take_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless they are told what to take: the limit that the evaluator works with is the one of the machine."""
+    """Unless they are told what to take: the limit that the evaluator works with is the one of the
+    machine.
+    """
     pytest.importorskip("encryptedstats._fused")
     limits: list[int] = []
 
@@ -112,7 +118,9 @@ def test_a_fit_and_a_prediction_take_what_there_is(monkeypatch: pytest.MonkeyPat
     assert set(limits) == {3 * GIB}
     limits.clear()
     forest.predict_votes(sealed)
-    assert set(limits) == {3 * GIB // 2}  # the other half is for columns that are switched once and kept
+    assert set(limits) == {
+        3 * GIB // 2
+    }  # the other half is for columns that are switched once and kept
     limits.clear()
     forest.fit(sealed, memory_limit=GIB)
     forest.predict_votes(sealed, memory_limit=2 * GIB)

@@ -26,7 +26,9 @@ import encryptedstats as es
 from encryptedstats import metrics
 
 
-def rows(n: int = 200, seed: int = 0, classes: tuple[Any, ...] = ("no", "yes")) -> tuple[pd.DataFrame, pd.Series[Any]]:
+def rows(
+    n: int = 200, seed: int = 0, classes: tuple[Any, ...] = ("no", "yes")
+) -> tuple[pd.DataFrame, pd.Series[Any]]:
     rng = np.random.default_rng(seed)
     codes = rng.integers(0, len(classes), n)
     frame = pd.DataFrame({"a": rng.normal(size=n) + codes, "b": rng.normal(size=n).round(1)})
@@ -37,7 +39,8 @@ def test_examples() -> None:
     assert doctest.testmod(metrics).failed == 0
 
 
-# -- intervals -----------------------------------------------------------------------------------------------------------
+# -- intervals
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -67,7 +70,9 @@ def brute_force(truth: Any, scores: Any) -> tuple[float, float]:
     """AUC and DeLong's variance, pair by pair."""
     one, other = scores[truth], scores[~truth]
     order = np.array([[float(a > b) + 0.5 * float(a == b) for b in other] for a in one])
-    return order.mean(), order.mean(axis=1).var(ddof=1) / len(one) + order.mean(axis=0).var(ddof=1) / len(other)
+    return order.mean(), order.mean(axis=1).var(ddof=1) / len(one) + order.mean(axis=0).var(
+        ddof=1
+    ) / len(other)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -76,12 +81,18 @@ def test_auc_and_delong_pair_by_pair(seed: int) -> None:
     truth = rng.random(60) < 0.4
     scores = (rng.normal(size=60) + truth).round(1)  # with ties
     value, variance = brute_force(truth, scores)
-    assert metrics.auc(truth, scores) == pytest.approx(value, abs=1e-14) == roc_auc_score(truth, scores)
+    assert (
+        metrics.auc(truth, scores)
+        == pytest.approx(value, abs=1e-14)
+        == roc_auc_score(truth, scores)
+    )
     assert metrics.delong_variance(truth, scores, np.ones(60)) == pytest.approx(variance)
     low, high = metrics.auc_interval(truth, scores)
     half = 1.959964 * np.sqrt(variance) / (value * (1 - value))
     odds = np.log(value / (1 - value))
-    assert [low, high] == pytest.approx([1 / (1 + np.exp(half - odds)), 1 / (1 + np.exp(-half - odds))])
+    assert [low, high] == pytest.approx(
+        [1 / (1 + np.exp(half - odds)), 1 / (1 + np.exp(-half - odds))]
+    )
     assert 0 < low < value < high < 1
 
 
@@ -111,12 +122,20 @@ def test_intervals_cover() -> None:
 
 def test_weights() -> None:
     rng = np.random.default_rng(3)
-    truth, scores, weights = rng.random(80) < 0.5, rng.normal(size=80).round(1), rng.integers(1, 5, 80)
+    truth, scores, weights = (
+        rng.random(80) < 0.5,
+        rng.normal(size=80).round(1),
+        rng.integers(1, 5, 80),
+    )
     expected = roc_auc_score(truth, scores, sample_weight=weights)
     assert metrics.auc(truth, scores, weights) == pytest.approx(expected)
     plain = metrics.auc_interval(truth, scores)
-    assert metrics.auc_interval(truth, scores, np.full(80, 7)) == pytest.approx(plain)  # weights are no copies
-    with pytest.raises(ValueError, match="80 classes, 80 scores and 3 weights: one of each for every row is needed"):
+    assert metrics.auc_interval(truth, scores, np.full(80, 7)) == pytest.approx(
+        plain
+    )  # weights are no copies
+    with pytest.raises(
+        ValueError, match="80 classes, 80 scores and 3 weights: one of each for every row is needed"
+    ):
         metrics.auc(truth, scores, [1, 2, 3])
     with pytest.raises(ValueError, match="weights are at least 0, and one of them is more"):
         metrics.auc(truth, scores, np.zeros(80))
@@ -124,7 +143,8 @@ def test_weights() -> None:
         metrics.auc([0, 1], [np.nan, 1])
 
 
-# -- curves --------------------------------------------------------------------------------------------------------------
+# -- curves
+# ------------------------------------------------------------------------------------------------
 
 
 def test_roc_points_and_band() -> None:
@@ -155,7 +175,9 @@ def test_calibration_table() -> None:
     np.testing.assert_allclose(table["predicted"], p[order].reshape(5, 40).mean(axis=1))
     np.testing.assert_allclose(table["observed"], truth[order].reshape(5, 40).mean(axis=1))
     for _, line in table.iterrows():
-        assert metrics.wilson_interval(line["positives"], line["rows"]) == pytest.approx((line["low"], line["high"]))
+        assert metrics.wilson_interval(line["positives"], line["rows"]) == pytest.approx(
+            (line["low"], line["high"])
+        )
     same = metrics.calibration_table(truth, np.full(200, 0.4))
     assert same["rows"].tolist() == [200]  # equal predictions stay together
     with pytest.raises(ValueError, match="n_bins=0: at least one group is needed"):
@@ -165,7 +187,9 @@ def test_calibration_table() -> None:
 
 
 def test_slope_and_intercept_of_calibration() -> None:
-    """Probabilities that are too timid have a slope above 1, and their logistic fit is scikit-learn's."""
+    """Probabilities that are too timid have a slope above 1, and their logistic fit is
+    scikit-learn's.
+    """
     rng = np.random.default_rng(6)
     odds = rng.normal(size=4000)
     truth = rng.random(4000) < 1 / (1 + np.exp(-(2 * odds + 0.5)))
@@ -175,13 +199,18 @@ def test_slope_and_intercept_of_calibration() -> None:
     assert line.intercept == pytest.approx(fit.intercept_[0], rel=1e-3)
     p = fit.predict_proba(odds[:, None])[:, 1]
     design = np.column_stack([np.ones(4000), odds])
-    np.testing.assert_allclose(line.covariance, np.linalg.inv((design.T * (p * (1 - p))) @ design), rtol=1e-3)
+    np.testing.assert_allclose(
+        line.covariance, np.linalg.inv((design.T * (p * (1 - p))) @ design), rtol=1e-3
+    )
     level = metrics.logistic_line(odds, truth.astype(float), np.ones(4000), slope=1.0)
     assert (1 / (1 + np.exp(-(odds + level.intercept)))).mean() == pytest.approx(truth.mean())
-    assert np.isnan(metrics.logistic_line(odds, (odds > 0).astype(float), np.ones(4000)).slope)  # separated
+    assert np.isnan(
+        metrics.logistic_line(odds, (odds > 0).astype(float), np.ones(4000)).slope
+    )  # separated
 
 
-# -- all of it -----------------------------------------------------------------------------------------------------------
+# -- all of it
+# ------------------------------------------------------------------------------------------------
 
 
 def test_scores_are_those_of_scikit_learn() -> None:
@@ -237,8 +266,12 @@ def test_a_threshold_moves_sensitivity_and_specificity() -> None:
     p = model.predict_proba(X)[:, 1]
     found = metrics.evaluate(model, X, y, threshold=0.2)
     called = np.where(p >= 0.2, "yes", "no")
-    assert found.scores["sensitivity"].value == pytest.approx(recall_score(y, called, pos_label="yes"))
-    assert found.scores["specificity"].value == pytest.approx(recall_score(y, called, pos_label="no"))
+    assert found.scores["sensitivity"].value == pytest.approx(
+        recall_score(y, called, pos_label="yes")
+    )
+    assert found.scores["specificity"].value == pytest.approx(
+        recall_score(y, called, pos_label="no")
+    )
     assert found.scores["accuracy"].value == pytest.approx(accuracy_score(y, called))
     assert found.scores["auc"] == metrics.evaluate(model, X, y).scores["auc"]
 
@@ -256,9 +289,13 @@ def test_several_classes() -> None:
     model = LogisticRegression().fit(X, y)
     found, p = metrics.evaluate(model, X, y), model.predict_proba(X)
     assert found.positive is None
-    assert found.scores["auc"].value == pytest.approx(roc_auc_score(y, p, multi_class="ovr", average="macro"))
+    assert found.scores["auc"].value == pytest.approx(
+        roc_auc_score(y, p, multi_class="ovr", average="macro")
+    )
     assert found.scores["auc"].method == "mean over classes"
-    assert found.scores["sensitivity"].value == pytest.approx(recall_score(y, model.predict(X), average="macro"))
+    assert found.scores["sensitivity"].value == pytest.approx(
+        recall_score(y, model.predict(X), average="macro")
+    )
     assert found.scores["log_loss"].value == pytest.approx(log_loss(y, p))
     truth = pd.get_dummies(y).to_numpy()
     assert found.scores["brier"].value == pytest.approx(((p - truth) ** 2).sum(axis=1).mean())
@@ -268,7 +305,8 @@ def test_several_classes() -> None:
     assert one.scores == found.by_class["b"]
     assert one.notes == ("b against all other classes",)
     with pytest.raises(
-        ValueError, match="there are 3 classes, and a threshold is for one of them: name it with pos_label="
+        ValueError,
+        match="there are 3 classes, and a threshold is for one of them: name it with pos_label=",
     ):
         metrics.evaluate(model, X, y, threshold=0.3)
 
@@ -282,24 +320,33 @@ def test_scores_without_probabilities() -> None:
         assert found.scores["auc"].value == pytest.approx(expected)
         assert np.isnan(found.scores["brier"].value)
         assert found.calibration is None
-        assert found.notes == ("the model has scores and no probabilities: no log loss, Brier score or calibration",)
+        assert found.notes == (
+            "the model has scores and no probabilities: no log loss, Brier score or calibration",
+        )
 
 
 def test_one_class_and_tiny_inputs() -> None:
     X, y = rows()
     model = LogisticRegression().fit(X, y)
     only = metrics.evaluate(model, X[y == "no"], y[y == "no"])
-    assert np.isnan([only.scores[name].value for name in ("auc", "sensitivity", "calibration_slope")]).all()
+    assert np.isnan(
+        [only.scores[name].value for name in ("auc", "sensitivity", "calibration_slope")]
+    ).all()
     assert 0 < only.scores["specificity"].value <= 1
-    assert only.notes[0].startswith(f"none of the {(y == 'no').sum()} rows is of the positive class yes: AUC")
+    assert only.notes[0].startswith(
+        f"none of the {(y == 'no').sum()} rows is of the positive class yes: AUC"
+    )
     assert "n/a" in str(only)
     single = metrics.evaluate(model, X[:1], y[:1])
     assert single.scores["accuracy"].n == 1
     assert np.isnan(single.scores["brier"].low)
-    with pytest.raises(ValueError, match="true classes are needed: give y=, or a table that has them"):
+    with pytest.raises(
+        ValueError, match="true classes are needed: give y=, or a table that has them"
+    ):
         metrics.evaluate(model, X)
     with pytest.raises(
-        ValueError, match="y has classes beyond those of the model, no, yes: 'perhaps' in 200 of 200 rows"
+        ValueError,
+        match="y has classes beyond those of the model, no, yes: 'perhaps' in 200 of 200 rows",
     ):
         metrics.evaluate(model, X, ["perhaps"] * 200)
     with pytest.raises(ValueError, match="the class is missing in all 200 rows"):
@@ -332,7 +379,9 @@ def test_weights_of_a_table() -> None:
     p, said = model.predict_proba(X), model.predict(X)
     assert found["accuracy"].value == pytest.approx(accuracy_score(y, said, sample_weight=weights))
     assert found["log_loss"].value == pytest.approx(log_loss(y, p, sample_weight=weights))
-    assert found["auc"].value == pytest.approx(roc_auc_score(y == "yes", p[:, 1], sample_weight=weights))
+    assert found["auc"].value == pytest.approx(
+        roc_auc_score(y == "yes", p[:, 1], sample_weight=weights)
+    )
     expected = recall_score(y, said, pos_label="yes", sample_weight=weights)
     assert found["sensitivity"].value == pytest.approx(expected)
     assert found["accuracy"].n == np.count_nonzero(weights)
@@ -353,7 +402,9 @@ def test_weights_are_no_copies_of_rows_in_intervals_of_calibration() -> None:
 def test_everything_is_ready_for_json() -> None:
     X, y = rows(60)
     document = metrics.evaluate(DummyClassifier().fit(X, y), X, y).to_dict()
-    leaves = list(itertools.chain.from_iterable(one.values() for one in document["scores"].values()))
+    leaves = list(
+        itertools.chain.from_iterable(one.values() for one in document["scores"].values())
+    )
     assert all(type(leaf) in (float, int, str) for leaf in leaves)
     assert (document["rows_left_out"], document["rows_without_class"]) == (0, 0)
     assert document["calibration"][0]["rows"] == 60

@@ -1,4 +1,6 @@
-"""Keys are rotated: what is stored moves to a new key and stays what it was; the old one is retired in writing."""
+"""Keys are rotated: what is stored moves to a new key and stays what it was; the old one is retired
+in writing.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParamete
 def frame(n: int = 30) -> pd.DataFrame:
     rng = np.random.default_rng(n)
     return pd.DataFrame(
-        {"age": rng.normal(50, 9, n), "dose": rng.integers(-5, 9, n) / 10, "sick": rng.choice(["no", "yes"], n)}
+        {
+            "age": rng.normal(50, 9, n),
+            "dose": rng.integers(-5, 9, n) / 10,
+            "sick": rng.choice(["no", "yes"], n),
+        }
     )
 
 
@@ -42,14 +48,18 @@ def test_a_table_moves_to_a_new_key(owners: tuple[es.Owner, es.Owner], tmp_path:
     moved = es.load(tmp_path / "new")
     assert (moved.key_id, moved.n_rows, moved.by_others) == (new.key_id, 30, False)
     assert new.open(moved.counts("v0", by="class"), SCHEMA).equals(rows.counts("age", by="class"))
-    assert new.open(moved.moments(["v1"]), SCHEMA).equals(rows.moments(["dose"]))  # numbers below 0 too
+    assert new.open(moved.moments(["v1"]), SCHEMA).equals(
+        rows.moments(["dose"])
+    )  # numbers below 0 too
     with pytest.raises(es.KeyMismatchError, match="these belong to different keys"):
         old.open(moved.counts("v0"), SCHEMA)
     with pytest.raises(es.KeyMismatchError, match=f"this table belongs to key {old.key_id}"):
         new.move(tmp_path / "old", old, tmp_path / "again", SCHEMA)
 
 
-def test_rows_of_others_are_the_owner_s_once_they_are_moved(owners: tuple[es.Owner, es.Owner], tmp_path: Path) -> None:
+def test_rows_of_others_are_the_owner_s_once_they_are_moved(
+    owners: tuple[es.Owner, es.Owner], tmp_path: Path
+) -> None:
     """Opened and encrypted anew: what somebody may have forged is gone with the old ciphertexts."""
     old, new = owners
     old.public_keys().encrypt(SCHEMA.table(frame())).save(tmp_path / "old")
@@ -64,7 +74,10 @@ def test_a_model_moves_to_a_new_key(owners: tuple[es.Owner, es.Owner], tmp_path:
     model = es.MultinomialNB().fit(old.encrypt(binned.table(frame())))
     model.save(tmp_path / "old.enc")
     old.move(tmp_path / "old.enc", new, tmp_path / "new.enc")
-    opened, clear = new.open(tmp_path / "new.enc", binned), es.MultinomialNB().fit(binned.table(frame()))
+    opened, clear = (
+        new.open(tmp_path / "new.enc", binned),
+        es.MultinomialNB().fit(binned.table(frame())),
+    )
     assert list(opened.totals_) == list(clear.totals_)
     with pytest.raises(FileExistsError):
         old.move(tmp_path / "old.enc", new, tmp_path / "new.enc")
@@ -82,25 +95,37 @@ def test_a_model_moves_to_a_new_key(owners: tuple[es.Owner, es.Owner], tmp_path:
         old.move(model, new, tmp_path / "other.enc")
 
 
-def test_blocks_of_another_size_are_refused(owners: tuple[es.Owner, es.Owner], tmp_path: Path) -> None:
+def test_blocks_of_another_size_are_refused(
+    owners: tuple[es.Owner, es.Owner], tmp_path: Path
+) -> None:
     old, _ = owners
     old.encrypt(SCHEMA.table(frame())).save(tmp_path / "old")
     larger = es.Owner(insecure_parameters("bgv", 1 << 16, (40,) * 4, 2048))
-    with pytest.raises(es.KeyMismatchError, match="1024 rows, and under the new keys they would have 2048"):
+    with pytest.raises(
+        es.KeyMismatchError, match="1024 rows, and under the new keys they would have 2048"
+    ):
         old.move(tmp_path / "old", larger, tmp_path / "new", SCHEMA)
 
 
-def test_retired_keys_encrypt_nothing_and_still_compute(owners: tuple[es.Owner, es.Owner], tmp_path: Path) -> None:
+def test_retired_keys_encrypt_nothing_and_still_compute(
+    owners: tuple[es.Owner, es.Owner], tmp_path: Path
+) -> None:
     old, new = owners
     sealed = old.encrypt([1, 2])
     old.public_keys().save(tmp_path / "public.keys")
-    old.retire("a laptop was lost", new.public_keys()).save(tmp_path / "public.keys", overwrite=True)
+    old.retire("a laptop was lost", new.public_keys()).save(
+        tmp_path / "public.keys", overwrite=True
+    )
     keys = es.PublicKeys.load(tmp_path / "public.keys")
     assert (keys.key_id, keys.packs) == (old.key_id, True)
-    for attempt in (lambda: keys.encrypt(3), lambda: keys.encrypt_file("x.csv", SCHEMA, tmp_path / "t")):
+    for attempt in (
+        lambda: keys.encrypt(3),
+        lambda: keys.encrypt_file("x.csv", SCHEMA, tmp_path / "t"),
+    ):
         with pytest.raises(
             es.KeyMismatchError,
-            match=f"the owner has retired key {old.key_id} .a laptop was lost.: encrypt for key {new.key_id}",
+            match=f"the owner has retired key {old.key_id} .a laptop was lost.: encrypt for key "
+            f"{new.key_id}",
         ):
             attempt()
     assert old.decrypt(sealed).tolist() == [1, 2]

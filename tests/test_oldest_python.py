@@ -1,6 +1,8 @@
-"""The oldest Python that is promised can run the library: neither its grammar nor its standard library lacks anything used here.
+"""The oldest Python that is promised can run the library: neither its grammar nor its standard
+library lacks anything used here.
 
-``make test PYTHON=python3.10 VENV=.venv-3.10`` is the whole proof; this is what can be seen with any interpreter.
+``make test PYTHON=python3.10 VENV=.venv-3.10`` is the whole proof; this is what can be seen with
+any interpreter.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("src", "reproduction", "examples")
 PROMISED = (3, 10)
-# What the standard library has had since then, of the modules that a library like this one may want.
+# What the standard library has had since then, of the modules that a library like this one may
+# want.
 NEWER = {
     "asyncio": "Runner TaskGroup timeout",
     "collections.abc": "Buffer",
@@ -28,14 +31,18 @@ NEWER = {
     "os": "process_cpu_count",
     "queue": "ShutDown",
     "types": "get_original_bases CapsuleType",
-    "typing": "LiteralString Never NoDefault NotRequired ReadOnly Required Self TypeAliasType TypeIs TypeVarTuple Unpack "
-    "assert_never assert_type clear_overloads dataclass_transform get_overloads get_protocol_members is_protocol override "
+    "typing": "LiteralString Never NoDefault NotRequired ReadOnly Required Self TypeAliasType TypeIs "
+    "TypeVarTuple Unpack "
+    "assert_never assert_type clear_overloads dataclass_transform get_overloads "
+    "get_protocol_members is_protocol override "
     "reveal_type",
     "warnings": "deprecated",
 }
 NEWER_MODULES = {"tomllib", "compression", "annotationlib"}
 NEWER_BUILTINS = {"BaseExceptionGroup", "ExceptionGroup", "PythonFinalizationError"}
-DEVELOPERS = {"reproduction/datasets/_build_index.py"}  # scripts that say that they want a newer one
+DEVELOPERS = {
+    "reproduction/datasets/_build_index.py"
+}  # scripts that say that they want a newer one
 
 
 def at_run_time(tree: ast.AST) -> list[ast.AST]:
@@ -66,8 +73,12 @@ def too_new(source: str) -> list[str]:
             found += [f"{whole}.{node.attr}"] if node.attr in NEWER.get(whole, "").split() else []
         elif isinstance(node, ast.Name) and node.id in NEWER_BUILTINS:
             found.append(node.id)
-        elif isinstance(node, ast.Call) and {keyword.arg for keyword in node.keywords} >= {"include_extras"}:
-            found.append("include_extras")  # they are lost where the default is None; hints_of of the cli keeps them
+        elif isinstance(node, ast.Call) and {keyword.arg for keyword in node.keywords} >= {
+            "include_extras"
+        }:
+            found.append(
+                "include_extras"
+            )  # they are lost where the default is None; hints_of of the cli keeps them
     return found
 
 
@@ -77,7 +88,9 @@ def test_the_library_asks_for_nothing_newer() -> None:
     everything = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
     paths = [path for path in everything if path.relative_to(ROOT).as_posix() not in DEVELOPERS]
     assert len(paths) > 100
-    assert {str(path): found for path in paths if (found := too_new(path.read_text(encoding="utf-8")))} == {}
+    assert {
+        str(path): found for path in paths if (found := too_new(path.read_text(encoding="utf-8")))
+    } == {}
 
 
 @pytest.mark.parametrize(

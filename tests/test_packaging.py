@@ -1,4 +1,6 @@
-"""What is said of the package in several places is said alike: pyproject.toml, the conda recipe, the container, R, workflows."""
+"""What is said of the package in several places is said alike: pyproject.toml, the conda recipe,
+the container, R, workflows.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +44,19 @@ def test_the_recipe_is_of_this_version(about: dict[str, Any]) -> None:
     ((command, function),) = project["scripts"].items()
     assert section("entry_points") == {f"{command}={function}"}
     assert f'ENTRYPOINT ["{command}"]' in CONTAINER
-    assert f"Version: {project['version']}\n" in (ROOT / "r" / "DESCRIPTION").read_text(encoding="utf-8")
+    assert f"Version: {project['version']}\n" in (ROOT / "r" / "DESCRIPTION").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_the_container_has_extras_that_there_are(about: dict[str, Any]) -> None:
     (extras,) = re.findall(r"\*\.whl\)\[([a-z,]+)\]", CONTAINER)
     assert set(extras.split(",")) <= set(about["project"]["optional-dependencies"])
-    copied = {name for line in re.findall(r"^COPY ([^-].*) \S+$", CONTAINER, re.MULTILINE) for name in line.split()}
+    copied = {
+        name
+        for line in re.findall(r"^COPY ([^-].*) \S+$", CONTAINER, re.MULTILINE)
+        for name in line.split()
+    }
     assert copied == {
         "pyproject.toml",
         "setup.py",
@@ -60,11 +68,18 @@ def test_the_container_has_extras_that_there_are(about: dict[str, Any]) -> None:
 
 def test_the_same_versions_of_python_everywhere(about: dict[str, Any]) -> None:
     kinds = about["project"]["classifiers"]
-    said = {found[1] for kind in kinds if (found := re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", kind))}
-    built = {f"3.{minor}" for minor in re.findall(r"cp3(\d+)-", about["tool"]["cibuildwheel"]["build"])}
+    said = {
+        found[1]
+        for kind in kinds
+        if (found := re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", kind))
+    }
+    built = {
+        f"3.{minor}" for minor in re.findall(r"cp3(\d+)-", about["tool"]["cibuildwheel"]["build"])
+    }
     tried = set(
         re.findall(
-            r'"(3\.\d+)"', (ROOT / "packaging" / "try_wheel.py").read_text().split("PYTHONS =")[1].split("\n")[0]
+            r'"(3\.\d+)"',
+            (ROOT / "packaging" / "try_wheel.py").read_text().split("PYTHONS =")[1].split("\n")[0],
         )
     )
     workflow = (ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8")

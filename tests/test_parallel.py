@@ -1,4 +1,6 @@
-"""Work over processes: in order, lazily, with exceptions, nothing pickled but items and results, and no shared randomness."""
+"""Work over processes: in order, lazily, with exceptions, nothing pickled but items and results,
+and no shared randomness.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from encryptedstats.crypto.keys import read_encryptor
 from encryptedstats.crypto.residues import residues_of
 from encryptedstats.parallel import Portable, cores, ordered_map, start_method
 
-needs_fork = pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="processes are forked")
+needs_fork = pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="processes are forked"
+)
 WORKERS = [1, 2, 4]
 
 
@@ -120,7 +124,10 @@ def test_maps_within_and_beside_each_other_keep_their_functions():
         yield from ordered_map(lambda n: 10 * n, range(3), 2)
 
     assert list(ordered_map(lambda n: n + 1, items(), 2)) == [1, 11, 21]
-    one, other = ordered_map(lambda n: ("one", n), range(20), 2), ordered_map(lambda n: ("other", n), range(20), 2)
+    one, other = (
+        ordered_map(lambda n: ("one", n), range(20), 2),
+        ordered_map(lambda n: ("other", n), range(20), 2),
+    )
     assert list(zip(one, other, strict=True)) == [(("one", n), ("other", n)) for n in range(20)]
 
     found: dict[str, list[tuple[str, int]]] = {}
@@ -171,11 +178,15 @@ def _alive(pid: int) -> bool:
 
 
 @needs_fork
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="/proc tells which processes are alive")
+@pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="/proc tells which processes are alive"
+)
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
 def test_workers_end_with_their_parent(blow):
     """A worker holds the secret key in memory: it must not outlive a parent that was killed."""
-    process = subprocess.Popen([sys.executable, "-c", SLOW_MAP], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW_MAP], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == b"x\n"
@@ -192,13 +203,17 @@ def test_workers_end_with_their_parent(blow):
         time.sleep(0.02)
     assert not any(map(_alive, workers))
     if blow == signal.SIGINT:
-        assert errors.count(b"KeyboardInterrupt") == 1  # the parent's, and no tracebacks of the workers
+        assert (
+            errors.count(b"KeyboardInterrupt") == 1
+        )  # the parent's, and no tracebacks of the workers
 
 
 @needs_fork
 @pytest.mark.parametrize("with_secret_key", [True, False])
 def test_forked_processes_share_no_randomness(with_secret_key):
-    """Encryptions of the same rows, made first thing in processes forked from one parent, have nothing in common."""
+    """Encryptions of the same rows, made first thing in processes forked from one parent, have
+    nothing in common.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", es.InsecureParametersWarning)
         owner = es.Owner(es.Parameters.from_bits("bgv", 1024, 4000, (40,) * 4, allow_insecure=True))
@@ -227,7 +242,8 @@ def test_a_helper_that_is_killed_is_named_with_cause_and_cure():
         return n
 
     with pytest.raises(
-        es.HelperError, match=r"one of 2 helper processes was ended from outside.*memory.*workers=1 for none"
+        es.HelperError,
+        match=r"one of 2 helper processes was ended from outside.*memory.*workers=1 for none",
     ):
         list(ordered_map(dies, range(9), 2))
 
@@ -242,17 +258,26 @@ def test_processes_that_begin_afresh_make_the_function_from_bytes(monkeypatch):
     found = list(ordered_map(portable, range(5), 2))
     assert [value for value, _ in found] == [3, 4, 5, 6, 7]
     assert os.getpid() not in {pid for _, pid in found}
-    assert set(ordered_map(lambda _: os.getpid(), range(3), 2)) == {os.getpid()}  # what cannot be made again stays here
+    assert set(ordered_map(lambda _: os.getpid(), range(3), 2)) == {
+        os.getpid()
+    }  # what cannot be made again stays here
 
 
 def test_the_environment_says_how_processes_begin(monkeypatch):
     monkeypatch.setenv("ENCRYPTEDSTATS_PROCESSES", "none")
-    assert set(ordered_map(Portable(_adding(b""), _adding, bytes), [1, 2], 2)) == {(1, os.getpid()), (2, os.getpid())}
+    assert set(ordered_map(Portable(_adding(b""), _adding, bytes), [1, 2], 2)) == {
+        (1, os.getpid()),
+        (2, os.getpid()),
+    }
     monkeypatch.setenv("ENCRYPTEDSTATS_PROCESSES", "vfork")
-    with pytest.raises(ValueError, match="ENCRYPTEDSTATS_PROCESSES='vfork': it can be fork, spawn, none"):
+    with pytest.raises(
+        ValueError, match="ENCRYPTEDSTATS_PROCESSES='vfork': it can be fork, spawn, none"
+    ):
         list(ordered_map(abs, [1], 2))
     monkeypatch.delenv("ENCRYPTEDSTATS_PROCESSES")
-    monkeypatch.setattr(sys, "platform", "darwin")  # where a forked process may not use the system's libraries
+    monkeypatch.setattr(
+        sys, "platform", "darwin"
+    )  # where a forked process may not use the system's libraries
     assert start_method() == "spawn"
 
 
@@ -276,13 +301,20 @@ print(sorted(schema.table(rows).counts(0, by="class").to_numpy().ravel().tolist(
 
 
 def test_encryption_in_processes_that_begin_afresh(tmp_path):
-    """The same rows come out, the secret key lies in no file, and a program without a main guard is not run again."""
+    """The same rows come out, the secret key lies in no file, and a program without a main guard is
+    not run again.
+    """
     (tmp_path / "program.py").write_text(PROGRAM)
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     environment = {**os.environ, "ENCRYPTEDSTATS_PROCESSES": "spawn", "TMPDIR": str(temporary)}
     done = subprocess.run(
-        [sys.executable, "program.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "program.py"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     began, first, second, clear = done.stdout.splitlines()
     assert began == "the program runs"

@@ -1,4 +1,6 @@
-"""What importing the package brings in: nothing that takes long. (How long it takes is a matter of machines, and not tested.)"""
+"""What importing the package brings in: nothing that takes long. (How long it takes is a matter of
+machines, and not tested.)
+"""
 
 from __future__ import annotations
 
@@ -25,21 +27,30 @@ HEAVY = (
 
 
 def imported_by(code: str) -> set[str]:
-    report = f"import os, sys; {code}\nprint(' '.join(name for name in {HEAVY!r} if name in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", report], capture_output=True, text=True, check=True)
+    report = (
+        f"import os, sys; {code}\nprint(' '.join(name for name in {HEAVY!r} if name in "
+        "sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", report], capture_output=True, text=True, check=True
+    )
     return set(done.stdout.split())
 
 
 def test_the_package_itself_imports_nothing_that_takes_long():
     assert imported_by("import encryptedstats") == set()
-    assert imported_by("import encryptedstats; encryptedstats.DataError, encryptedstats.__version__") == set()
+    assert (
+        imported_by("import encryptedstats; encryptedstats.DataError, encryptedstats.__version__")
+        == set()
+    )
 
 
 def test_the_help_imports_nothing_that_takes_long():
     told = "from encryptedstats.cli import main; sys.argv[1:] = ['--help']"
     assert (
         imported_by(
-            f"{told}; sys.stdout = open(os.devnull, 'w')\ntry: main()\nexcept SystemExit: sys.stdout = sys.__stdout__\n"
+            f"{told}; sys.stdout = open(os.devnull, 'w')\ntry: main()\nexcept SystemExit: "
+            "sys.stdout = sys.__stdout__\n"
         )
         == set()
     )

@@ -1,7 +1,8 @@
-"""Write ``index.json`` from the ``datasets.toml`` that lies beside the data; for developers, Python 3.11+.
+"""Write ``index.json`` from the ``datasets.toml`` that lies beside the data; for developers, Python
+3.11+.
 
-Run ``python -m reproduction.datasets._build_index FOLDER/datasets.toml``. Only facts are taken over, not
-the provenance notes; columns and kinds become one mapping.
+Run ``python -m reproduction.datasets._build_index FOLDER/datasets.toml``. Only facts are taken
+over, not the provenance notes; columns and kinds become one mapping.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def main(path: str) -> None:
     """Rewrite ``index.json`` from the TOML file at ``path``."""
     import tomllib  # 3.11+, while the library itself runs on 3.10: hence an index in JSON
 
-    INDEX.write_text(index_text(tomllib.loads(Path(path).read_text(encoding="utf-8"))), encoding="utf-8")
+    INDEX.write_text(
+        index_text(tomllib.loads(Path(path).read_text(encoding="utf-8"))), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""What can go wrong besides an altered file (which is a :class:`~encryptedstats.errors.FileFormatError`)."""
+"""What can go wrong besides an altered file (which is a
+:class:`~encryptedstats.errors.FileFormatError`).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Where a data set's CSV comes from: a local folder, the cache, or UCI, in this order.
 
-Whatever the place, :func:`csv_bytes` returns bytes with the checksum of the index, or raises. It reads the
-environment at each call: ``ENCRYPTEDSTATS_DATA``, ``ENCRYPTEDSTATS_CACHE``, ``ENCRYPTEDSTATS_UCI``.
+Whatever the place, :func:`csv_bytes` returns bytes with the checksum of the index, or raises. It
+reads the environment at each call: ``ENCRYPTEDSTATS_DATA``, ``ENCRYPTEDSTATS_CACHE``,
+``ENCRYPTEDSTATS_UCI``.
 """
 
 from __future__ import annotations
@@ -24,13 +25,21 @@ from reproduction.datasets._index import DatasetInfo
 from reproduction.datasets._recipes import RECIPES, csv_from_archive
 
 UCI = "https://archive.ics.uci.edu/static/public"
-MAX_ARCHIVE_BYTES = 32 * 2**20  # the packed CSVs have 1.2 MB at most; UCI's archives hold little else
-MAX_CSV_BYTES = 64 * 2**20  # the largest CSV has 5 MB; bounds what a damaged or hostile .gz can unpack to
+MAX_ARCHIVE_BYTES = (
+    32 * 2**20
+)  # the packed CSVs have 1.2 MB at most; UCI's archives hold little else
+MAX_CSV_BYTES = (
+    64 * 2**20
+)  # the largest CSV has 5 MB; bounds what a damaged or hostile .gz can unpack to
 STALL_SECONDS = 30.0  # without a byte
-TOTAL_SECONDS = 300.0  # for one archive: a server that drips bytes must not hold the caller for ever
+TOTAL_SECONDS = (
+    300.0  # for one archive: a server that drips bytes must not hold the caller for ever
+)
 
 
-def csv_bytes(info: DatasetInfo, *, data_home: str | os.PathLike[str] | None = None, download: bool = True) -> bytes:
+def csv_bytes(
+    info: DatasetInfo, *, data_home: str | os.PathLike[str] | None = None, download: bool = True
+) -> bytes:
     """The verified CSV of a data set.
 
     Raises
@@ -46,7 +55,9 @@ def csv_bytes(info: DatasetInfo, *, data_home: str | os.PathLike[str] | None = N
         if path.is_file():
             return _verified(info, path)
     if not download:
-        looked = ", ".join(f"{folder}{'' if folder.is_dir() else ' (no such folder)'}" for folder in folders)
+        looked = ", ".join(
+            f"{folder}{'' if folder.is_dir() else ' (no such folder)'}" for folder in folders
+        )
         raise DatasetUnavailableError(
             f"data set {info.name!r}: no {info.file} in {looked}, and download=False. "
             "Set ENCRYPTEDSTATS_DATA to a folder that holds it, or allow the download."
@@ -65,7 +76,9 @@ def csv_bytes(info: DatasetInfo, *, data_home: str | os.PathLike[str] | None = N
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept: ``datasets`` in ``ENCRYPTEDSTATS_CACHE`` or in the user's own cache."""
+    """Where downloads are kept: ``datasets`` in ``ENCRYPTEDSTATS_CACHE`` or in the user's own
+    cache.
+    """
     chosen = os.environ.get("ENCRYPTEDSTATS_CACHE")
     if chosen:
         return Path(chosen).expanduser() / "datasets"
@@ -79,12 +92,16 @@ def archive_url(info: DatasetInfo) -> str:
     """Address of the raw archive, at UCI or at the mirror that ``ENCRYPTEDSTATS_UCI`` names."""
     base = os.environ.get("ENCRYPTEDSTATS_UCI") or UCI
     if not base.startswith(("https://", "http://")):
-        raise DatasetUnavailableError(f"ENCRYPTEDSTATS_UCI is {base!r}; it must be an http(s):// address.")
+        raise DatasetUnavailableError(
+            f"ENCRYPTEDSTATS_UCI is {base!r}; it must be an http(s):// address."
+        )
     return f"{base.rstrip('/')}/{info.uci_id}/{RECIPES[info.name].slug}.zip"
 
 
 def fetch(url: str) -> bytes:
-    """The body at ``url``, whole and of bounded size and time, or :class:`DatasetUnavailableError`."""
+    """The body at ``url``, whole and of bounded size and time, or
+    :class:`DatasetUnavailableError`.
+    """
     request = urllib.request.Request(url, headers={"User-Agent": "encryptedstats"})
     deadline = time.monotonic() + TOTAL_SECONDS
     body = bytearray()
@@ -104,7 +121,11 @@ def fetch(url: str) -> bytes:
         raise _undownloadable(url, f"the server answered {error.code} {error.reason}") from error
     except (OSError, http.client.HTTPException) as error:
         cause = error.reason if isinstance(error, urllib.error.URLError) else error
-        why = f"no answer for {STALL_SECONDS:g} s" if isinstance(cause, TimeoutError) else f"{cause!r}"
+        why = (
+            f"no answer for {STALL_SECONDS:g} s"
+            if isinstance(cause, TimeoutError)
+            else f"{cause!r}"
+        )
         raise _undownloadable(url, f"{why}, after {len(body)} bytes") from error
     # read1 takes an early end of the connection for the end of the body.
     if announced is not None and announced.isdigit() and len(body) != int(announced):
@@ -125,7 +146,8 @@ def _verified(info: DatasetInfo, path: Path) -> bytes:
     found = _sha256(csv) if csv is not None else "no CSV that unpacks"
     if csv is None or (_sha256(packed) != info.sha256 and found != info.csv_sha256):
         raise FileFormatError(
-            f"data set {info.name!r}: {path} is not the file of the index. Expected SHA-256 {info.sha256}, "
+            f"data set {info.name!r}: {path} is not the file of the index. Expected SHA-256 "
+            f"{info.sha256}, "
             f"or {info.csv_sha256} of the CSV in it; found {_sha256(packed)} and {found}. "
             f"Delete or replace it."
         )
@@ -153,13 +175,15 @@ def _store(path: Path, content: bytes) -> None:
             partial.unlink(missing_ok=True)
     except OSError as error:
         raise DatasetUnavailableError(
-            f"cannot store {path} ({error.strerror}). Set ENCRYPTEDSTATS_CACHE to a folder you can write to."
+            f"cannot store {path} ({error.strerror}). Set ENCRYPTEDSTATS_CACHE to a folder you "
+            "can write to."
         ) from error
 
 
 def _undownloadable(url: str, why: str) -> DatasetUnavailableError:
     return DatasetUnavailableError(
-        f"cannot download {url}: {why}. Try again later, or set ENCRYPTEDSTATS_DATA to a folder that holds the data sets."
+        f"cannot download {url}: {why}. Try again later, or set ENCRYPTEDSTATS_DATA to a folder "
+        "that holds the data sets."
     )
 
 

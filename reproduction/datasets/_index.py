@@ -1,6 +1,7 @@
 """What is known of each data set without having it: checksums, counts, columns and kinds.
 
-The facts lie in ``index.json``, in the order of the paper's table; ``_build_index.py`` writes that file.
+The facts lie in ``index.json``, in the order of the paper's table; ``_build_index.py`` writes that
+file.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from reproduction.datasets._errors import UnknownDatasetError
 class DatasetInfo:
     """The index entry of one data set.
 
-    Counts named ``n_*`` are those of the CSV; ``paper_*`` are the figures printed in the paper's table. The
-    two differ only where ``rows_missing_only_in_dropped_columns`` (0-based rows of the CSV) is not empty.
+    Counts named ``n_*`` are those of the CSV; ``paper_*`` are the figures printed in the paper's
+    table. The two differ only where ``rows_missing_only_in_dropped_columns`` (0-based rows of the
+    CSV) is not empty.
     """
 
     name: str
@@ -86,14 +88,18 @@ def info(name: str) -> DatasetInfo:
     if not isinstance(name, str) or name not in entries:
         raise UnknownDatasetError(_unknown(name))
     entry = dict(entries[name])
-    entry["rows_missing_only_in_dropped_columns"] = tuple(entry["rows_missing_only_in_dropped_columns"])
+    entry["rows_missing_only_in_dropped_columns"] = tuple(
+        entry["rows_missing_only_in_dropped_columns"]
+    )
     entry["kinds"] = dict(entry["kinds"])
     return DatasetInfo(name=name, **entry)
 
 
 @lru_cache(maxsize=1)
 def _entries() -> dict[str, dict[str, Any]]:
-    entries: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("index.json").read_text(encoding="utf-8"))
+    entries: dict[str, dict[str, Any]] = json.loads(
+        Path(__file__).with_name("index.json").read_text(encoding="utf-8")
+    )
     return entries
 
 

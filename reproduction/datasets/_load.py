@@ -1,4 +1,6 @@
-"""From the verified CSV to a :class:`Dataset`: columns typed by their kinds, rows complete or all."""
+"""From the verified CSV to a :class:`Dataset`: columns typed by their kinds, rows
+complete or all.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,10 @@ class Dataset:
     name, full_name
         Short name, as given to :func:`load`, and UCI's.
     frame
-        The predictors: ``float64`` for continuous columns, ``int64`` for ordinal ones (``float64`` where
-        values are missing), ``category`` for categorical ones. Levels are those of *all* rows, as the paper
-        counts them, also where dropping incomplete rows leaves none with a level.
+        The predictors: ``float64`` for continuous columns, ``int64`` for ordinal ones (``float64``
+        where values are missing), ``category`` for categorical ones. Levels are those of *all*
+        rows, as the paper counts them, also where dropping incomplete rows leaves none with a
+        level.
     target
         The response, named ``target``: 1 for ``positive_class``, else 0.
     kinds
@@ -33,7 +36,8 @@ class Dataset:
     positive_class
         What ``target == 1`` means.
     citation, doi, licence, note
-        How to cite the set (``doi`` is empty where the index has none), its terms, what was changed.
+        How to cite the set (``doi`` is empty where the index has none), its terms, what was
+        changed.
     """
 
     name: str
@@ -70,11 +74,12 @@ def load(
     name
         One of :func:`names`.
     data_home
-        Folder with the ``NAME.csv.gz`` files; ``ENCRYPTEDSTATS_DATA`` by default. What is not there is looked
-        for in the cache (``ENCRYPTEDSTATS_CACHE``, by default ``~/.cache/encryptedstats``), then at UCI.
+        Folder with the ``NAME.csv.gz`` files; ``ENCRYPTEDSTATS_DATA`` by default. What is not there
+        is looked for in the cache (``ENCRYPTEDSTATS_CACHE``, by default
+        ``~/.cache/encryptedstats``), then at UCI.
     complete
-        Only the rows without missing values, the paper's obs_2 (a value missing in a UCI column that is not a
-        predictor counts, too). With ``False`` all rows, its obs_1.
+        Only the rows without missing values, the paper's obs_2 (a value missing in a UCI column
+        that is not a predictor counts, too). With ``False`` all rows, its obs_1.
     download
         Whether UCI may be asked.
 
@@ -104,7 +109,9 @@ def load(
     return Dataset(
         name=facts.name,
         full_name=facts.full_name,
-        frame=table[list(facts.columns)].copy(),  # joins the columns; pandas warns of a fragmented frame else
+        frame=table[
+            list(facts.columns)
+        ].copy(),  # joins the columns; pandas warns of a fragmented frame else
         target=table["target"],
         kinds=dict(facts.kinds),
         positive_class=facts.positive_class,
@@ -116,8 +123,11 @@ def load(
 
 
 def _table(facts: DatasetInfo, csv: bytes) -> pd.DataFrame:
-    """All rows, predictors and target; numbers as ``float64``, categories with their levels in order."""
-    # As text first: only the empty field is a missing value, and each number is the float64 nearest to it.
+    """All rows, predictors and target; numbers as ``float64``, categories with their levels in
+    order.
+    """
+    # As text first: only the empty field is a missing value, and each number is the float64 nearest
+    # to it.
     text = pd.read_csv(io.BytesIO(csv), dtype=str, keep_default_na=False, na_values=[""])
     columns = {column: _typed(text[column], kind) for column, kind in facts.kinds.items()}
     return pd.DataFrame({**columns, "target": text["target"].astype(np.int64)})

@@ -1,7 +1,9 @@
-"""How UCI's raw archives become the CSVs of the index: one declaration per set, and the code that follows it.
+"""How UCI's raw archives become the CSVs of the index: one declaration per set, and the code that
+follows it.
 
-A recipe need not be trusted: what it makes must have the CSV's checksum before it is used (``_files.py``),
-so a wrong recipe, or a file that UCI has changed, gives an error and never other data.
+A recipe need not be trusted: what it makes must have the CSV's checksum before it is used
+(``_files.py``), so a wrong recipe, or a file that UCI has changed, gives an error and never other
+data.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from encryptedstats.errors import EncryptedStatsError, FileFormatError
 from reproduction.datasets._errors import DatasetUnavailableError
 from reproduction.datasets._index import DatasetInfo
 
-MAX_MEMBER_BYTES = 64 * 2**20  # the largest file in use has 5 MB: more than this is a mistake or a zip bomb
+MAX_MEMBER_BYTES = (
+    64 * 2**20
+)  # the largest file in use has 5 MB: more than this is a mistake or a zip bomb
 
 
 @dataclass(frozen=True)
@@ -29,9 +33,11 @@ class Recipe:
     slug
         Name of the archive at UCI, without ``.zip``.
     members
-        Files whose rows follow one another, found by base name; ``inner.zip/file`` lies in an archive inside.
+        Files whose rows follow one another, found by base name; ``inner.zip/file`` lies in an
+        archive inside.
     layout
-        The raw fields in order: a column's name, ``*`` for all columns, ``target``, ``-`` for a dropped one.
+        The raw fields in order: a column's name, ``*`` for all columns, ``target``, ``-`` for a
+        dropped one.
     positive, negative
         Labels of the target that become 1 and 0. Any other label is an error.
     separator
@@ -104,18 +110,39 @@ RECIPES: dict[str, Recipe] = {
         ("0",),
         skip=1,
     ),
-    "bcw_d": Recipe("breast+cancer+wisconsin+diagnostic", ("wdbc.data",), "- target *", ("M",), ("B",)),
-    "bcw_o": Recipe(
-        "breast+cancer+wisconsin+original", ("breast-cancer-wisconsin.data",), "- * target", ("4",), ("2",)
+    "bcw_d": Recipe(
+        "breast+cancer+wisconsin+diagnostic", ("wdbc.data",), "- target *", ("M",), ("B",)
     ),
-    "bcw_p": Recipe("breast+cancer+wisconsin+prognostic", ("wpbc.data",), "- target - *", ("R",), ("N",)),
-    "chess": Recipe("chess+king+rook+vs+king+pawn", ("kr-vs-kp.data",), "* target", ("won",), ("nowin",)),
+    "bcw_o": Recipe(
+        "breast+cancer+wisconsin+original",
+        ("breast-cancer-wisconsin.data",),
+        "- * target",
+        ("4",),
+        ("2",),
+    ),
+    "bcw_p": Recipe(
+        "breast+cancer+wisconsin+prognostic", ("wpbc.data",), "- target - *", ("R",), ("N",)
+    ),
+    "chess": Recipe(
+        "chess+king+rook+vs+king+pawn", ("kr-vs-kp.data",), "* target", ("won",), ("nowin",)
+    ),
     "haber": Recipe("haberman+s+survival", ("haberman.data",), "* target", ("2",), ("1",)),
-    "heart": Recipe("heart+disease", ("processed.cleveland.data",), "* target", ("1", "2", "3", "4"), ("0",)),
+    "heart": Recipe(
+        "heart+disease", ("processed.cleveland.data",), "* target", ("1", "2", "3", "4"), ("0",)
+    ),
     "iono": Recipe("ionosphere", ("ionosphere.data",), "- - * target", ("g",), ("b",)),
     "magic": Recipe("magic+gamma+telescope", ("magic04.data",), "* target", ("g",), ("h",)),
-    "mammo": Recipe("mammographic+mass", ("mammographic_masses.data",), "- * target", ("1",), ("0",)),
-    "monks3": Recipe("monk+s+problems", ("monks-3.train", "monks-3.test"), "target * -", ("1",), ("0",), separator=""),
+    "mammo": Recipe(
+        "mammographic+mass", ("mammographic_masses.data",), "- * target", ("1",), ("0",)
+    ),
+    "monks3": Recipe(
+        "monk+s+problems",
+        ("monks-3.train", "monks-3.test"),
+        "target * -",
+        ("1",),
+        ("0",),
+        separator="",
+    ),
     "musk1": Recipe("musk+version+1", ("clean1.data",), "- - * target", ("1.",), ("0.",)),
     "musk2": Recipe("musk+version+2", ("clean2.data",), "- - * target", ("1.",), ("0.",)),
     "ozone": Recipe("ozone+level+detection", ("onehr.data",), "- * target", ("1.",), ("0.",)),
@@ -141,7 +168,9 @@ def csv_from_archive(info: DatasetInfo, archive: bytes) -> bytes:
         for number, line in _data_lines(text, recipe):
             row = _split(line, recipe)
             if len(row) != len(fields):
-                raise _misfit(info, recipe, f"{member}, line {number}: {len(row)} fields, not {len(fields)}")
+                raise _misfit(
+                    info, recipe, f"{member}, line {number}: {len(row)} fields, not {len(fields)}"
+                )
             lines.append(_csv_line(row, fields, f"{member}, line {number}", recipe, info))
     return ("\n".join(lines) + "\n").encode()
 
@@ -167,12 +196,16 @@ def _split(line: str, recipe: Recipe) -> list[str]:
         return line.split()
     try:
         row = next(csv.reader([line], delimiter=recipe.separator))
-    except csv.Error:  # binary rubbish; as one field it is refused like any other row that does not fit
+    except (
+        csv.Error
+    ):  # binary rubbish; as one field it is refused like any other row that does not fit
         row = [line]
     return [field.strip() for field in row]
 
 
-def _csv_line(row: list[str], fields: list[str], where: str, recipe: Recipe, info: DatasetInfo) -> str:
+def _csv_line(
+    row: list[str], fields: list[str], where: str, recipe: Recipe, info: DatasetInfo
+) -> str:
     raw = dict(zip(fields, row, strict=True))
     label = raw["target"]
     known = recipe.positive + recipe.negative
@@ -185,7 +218,9 @@ def _csv_line(row: list[str], fields: list[str], where: str, recipe: Recipe, inf
 
 
 def _member(archive: bytes, member: str, recipe: Recipe, info: DatasetInfo) -> bytes:
-    """One file of the archive, of bounded size; ``inner.zip/file`` is looked for in the inner archive."""
+    """One file of the archive, of bounded size; ``inner.zip/file`` is looked for in the inner
+    archive.
+    """
     base, _, inner = member.partition("/")
     try:
         with zipfile.ZipFile(io.BytesIO(archive)) as opened:
@@ -207,10 +242,14 @@ def _member(archive: bytes, member: str, recipe: Recipe, info: DatasetInfo) -> b
 def _absent(member: str, found: set[str], recipe: Recipe, info: DatasetInfo) -> EncryptedStatsError:
     if f"{member}.Z" in found:
         return DatasetUnavailableError(
-            f"data set {info.name!r}: UCI packs {member} by Unix compress ({member}.Z), which Python's "
-            f"standard library cannot unpack. Put {info.file} into a folder and set ENCRYPTEDSTATS_DATA to it."
+            f"data set {info.name!r}: UCI packs {member} by Unix compress ({member}.Z), which "
+            "Python's "
+            f"standard library cannot unpack. Put {info.file} into a folder and set "
+            "ENCRYPTEDSTATS_DATA to it."
         )
-    return _misfit(info, recipe, f"no file {member} in it (it has {', '.join(sorted(found)) or 'none'})")
+    return _misfit(
+        info, recipe, f"no file {member} in it (it has {', '.join(sorted(found)) or 'none'})"
+    )
 
 
 def _decoded(content: bytes, member: str, recipe: Recipe, info: DatasetInfo) -> str:
@@ -221,4 +260,6 @@ def _decoded(content: bytes, member: str, recipe: Recipe, info: DatasetInfo) -> 
 
 
 def _misfit(info: DatasetInfo, recipe: Recipe, what: str) -> FileFormatError:
-    return FileFormatError(f"data set {info.name!r}: {recipe.slug}.zip is not UCI's archive as known: {what}")
+    return FileFormatError(
+        f"data set {info.name!r}: {recipe.slug}.zip is not UCI's archive as known: {what}"
+    )

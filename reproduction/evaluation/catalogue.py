@@ -1,4 +1,6 @@
-"""The table of data sets, counted again from the data: rows, complete rows, and predictors in the three ways of counting."""
+"""The table of data sets, counted again from the data: rows, complete rows, and predictors in the
+three ways of counting.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,14 @@ COUNTS = ("obs1", "obs2", "vars1", "vars2", "vars3")
 
 
 def count_dataset(settings: Settings, name: str) -> dict[str, Any]:
-    """The paper's five numbers of a data set, ours beside them, and how many bins quintiles really give."""
+    """The paper's five numbers of a data set, ours beside them, and how many bins quintiles really
+    give.
+    """
     info, data = datasets.info(name), load(name, settings.data_home)
     everything = datasets.load(name, data_home=settings.data_home, complete=False)
     levels = [
-        len(data.frame[column].cat.categories) if kind == "categorical" else None for column, kind in data.kinds.items()
+        len(data.frame[column].cat.categories) if kind == "categorical" else None
+        for column, kind in data.kinds.items()
     ]
     ours = {
         "obs1": len(everything.frame),

@@ -1,7 +1,9 @@
-"""Semi-parametric naive Bayes with iteratively reweighted least squares run to its end: only in the clear.
+"""Semi-parametric naive Bayes with iteratively reweighted least squares run to its end: only in the
+clear.
 
-The weights of the second step are no polynomial of the data, so that nobody can compute it encrypted. Rows with the same value of a
-predictor are alike, so that a step needs no more than the counts of every value.
+The weights of the second step are no polynomial of the data, so that nobody can compute it
+encrypted. Rows with the same value of a predictor are alike, so that a step needs no more than the
+counts of every value.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from encryptedstats.metrics import auc
 from encryptedstats.models import SemiparametricNB
 from reproduction.evaluation.samples import Sample
 
-# R's glm has the same two: at most 25 steps, or until the deviance changes by a hundred millionth of itself.
+# R's glm has the same two: at most 25 steps, or until the deviance changes by a hundred millionth
+# of itself.
 MOST_STEPS: Final = 25
 _SMALL_CHANGE: Final = 1e-8
 _SINGULAR: Final = 1e-10
@@ -35,8 +38,9 @@ class Logistic:
     intercept, slope : arrays
         One for each predictor.
     converged : boolean array
-        Whether the deviance settled within the steps. Where a value of a predictor occurs in one class only, there is no
-        maximum, and slopes grow until the steps are used up or the weights vanish.
+        Whether the deviance settled within the steps. Where a value of a predictor occurs in one
+        class only, there is no maximum, and slopes grow until the steps are used up or the weights
+        vanish.
     """
 
     intercept: Numbers
@@ -44,7 +48,9 @@ class Logistic:
     converged: NDArray[np.bool_]
 
 
-def fit_irls(x: NDArray[np.int64], y: NDArray[Any], *, paired: bool = True, steps: int = MOST_STEPS) -> Logistic:
+def fit_irls(
+    x: NDArray[np.int64], y: NDArray[Any], *, paired: bool = True, steps: int = MOST_STEPS
+) -> Logistic:
     """One logistic regression for each column of ``x``, all from zero, by so many steps at most.
 
     Parameters
@@ -82,11 +88,16 @@ def fit_irls(x: NDArray[np.int64], y: NDArray[Any], *, paired: bool = True, step
 
 
 def _grouped(x: NDArray[np.int64], y: NDArray[Any]) -> tuple[Numbers, Numbers, Numbers]:
-    """The values of the predictors, and for each predictor how many rows have them, and how many of class 1."""
+    """The values of the predictors, and for each predictor how many rows have them, and how many of
+    class 1.
+    """
     low = int(x.min())
     values = np.arange(low, int(x.max()) + 1)
     cells = (x - low) + len(values) * np.arange(x.shape[1])
-    counts = [np.bincount(part.ravel(), minlength=len(values) * x.shape[1]) for part in (cells, cells[y == 1])]
+    counts = [
+        np.bincount(part.ravel(), minlength=len(values) * x.shape[1])
+        for part in (cells, cells[y == 1])
+    ]
     n, n1 = (count.reshape(x.shape[1], len(values)).astype(float) for count in counts)
     return values.astype(float), n, n1
 

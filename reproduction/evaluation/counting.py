@@ -1,8 +1,10 @@
-"""Forests in the clear, a thousand trees at once: the counts that the circuit gives, found by sending rows down the trees.
+"""Forests in the clear, a thousand trees at once: the counts that the circuit gives, found by
+sending rows down the trees.
 
-Trees are grown by the library, node by node from the root, so that the first levels of a deep tree are the shallow tree of the same
-seed, and the first trees of a large forest the small one. One pass over the rows thus gives the counts of every depth and number of
-trees. ``tests/evaluation`` holds the counts against those of ``CompletelyRandomForest``, and the part "encrypted" does it again.
+Trees are grown by the library, node by node from the root, so that the first levels of a deep tree
+are the shallow tree of the same seed, and the first trees of a large forest the small one. One pass
+over the rows thus gives the counts of every depth and number of trees. ``tests/evaluation`` holds
+the counts against those of ``CompletelyRandomForest``, and the part "encrypted" does it again.
 """
 
 from __future__ import annotations
@@ -19,11 +21,15 @@ from encryptedstats.tables import PublicSchema, Table
 Integers = NDArray[np.int64]
 
 
-def drawn_fraction(leaf_sizes: Integers, n_rows: int, fraction: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """The paper's stochastic fraction, drawn: 1 and the number of leading draws that are outside the leaf, of ``fraction`` draws.
+def drawn_fraction(
+    leaf_sizes: Integers, n_rows: int, fraction: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """The paper's stochastic fraction, drawn: 1 and the number of leading draws that are outside
+    the leaf, of ``fraction`` draws.
 
-    Rows are drawn with replacement, so that the first draw inside a leaf with the share p of all rows comes after a geometric
-    waiting time: f = min(Geometric(p), M + 1). The same generator gives the same waiting times for every M.
+    Rows are drawn with replacement, so that the first draw inside a leaf with the share p of all
+    rows comes after a geometric waiting time: f = min(Geometric(p), M + 1). The same generator
+    gives the same waiting times for every M.
 
     Parameters
     ----------
@@ -57,7 +63,8 @@ class FastForest:
     width : int
         Bins of the widest variable: a node's row in ``step`` has so many places.
     variable : array of shape (n_trees, (2**depth - 1) * width)
-        The variable of each node, repeated for each bin, so that it is found by a node's first place.
+        The variable of each node, repeated for each bin, so that it is found by a node's first
+        place.
     step : array of the same shape
         The first place of the next node for a row in this node and bin.
     """
@@ -69,7 +76,9 @@ class FastForest:
 
     @classmethod
     def grow(cls, schema: PublicSchema, n_trees: int, depth: int, seed: int) -> FastForest:
-        """Grow the trees of ``CompletelyRandomForest(n_trees, depth, random_state=seed, repeats=True)``."""
+        """Grow the trees of ``CompletelyRandomForest(n_trees, depth, random_state=seed,
+        repeats=True)``.
+        """
         trees = grow(schema, n_trees, depth, None, seed, repeats=True)
         width = max(variable.n_bins for variable in schema.variables)
         tables = [_tables(tree, width) for tree in trees]
@@ -97,7 +106,10 @@ class FastForest:
         if table.class_codes is None:
             raise ValueError("these rows have no classes: there is nothing to count")
         classes = table.class_codes.astype(np.int32)
-        counted = [np.bincount(2 * leaf + classes, minlength=2 ** (self.depth + 1)) for leaf in self.leaves(table)]
+        counted = [
+            np.bincount(2 * leaf + classes, minlength=2 ** (self.depth + 1))
+            for leaf in self.leaves(table)
+        ]
         return np.stack(counted).reshape(len(self.step), 2**self.depth, 2).astype(np.int64)
 
 
@@ -111,9 +123,13 @@ def _tables(tree: Tree, width: int) -> tuple[NDArray[np.int32], NDArray[np.int32
 
 
 def shallower(counts: Integers, levels: int = 1) -> Integers:
-    """Leaf counts of the same trees that end some levels earlier: two leaves of one node are one leaf."""
+    """Leaf counts of the same trees that end some levels earlier: two leaves of one node are one
+    leaf.
+    """
     n_trees, n_leaves, n_classes = counts.shape
-    joined: Integers = counts.reshape(n_trees, n_leaves >> levels, 1 << levels, n_classes).sum(axis=2)
+    joined: Integers = counts.reshape(n_trees, n_leaves >> levels, 1 << levels, n_classes).sum(
+        axis=2
+    )
     return joined
 
 

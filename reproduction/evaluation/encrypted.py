@@ -1,6 +1,8 @@
-"""The check on a sample: models are fitted to encrypted rows, opened, and held against their clear twins to the last count.
+"""The check on a sample: models are fitted to encrypted rows, opened, and held against their clear
+twins to the last count.
 
-The figures come from clear fits, as in the paper. This is what entitles them to speak for encrypted ones.
+The figures come from clear fits, as in the paper. This is what entitles them to speak for encrypted
+ones.
 """
 
 from __future__ import annotations
@@ -19,7 +21,12 @@ from encryptedstats.progress import progress_bar
 from encryptedstats.tables import EncryptedTable, plan
 from reproduction import datasets
 from reproduction.evaluation.counting import FastForest
-from reproduction.evaluation.methods import forest_scores, forest_seed, forest_weights, fraction_generator
+from reproduction.evaluation.methods import (
+    forest_scores,
+    forest_seed,
+    forest_weights,
+    fraction_generator,
+)
 from reproduction.evaluation.results import ResultFolder
 from reproduction.evaluation.samples import Sample, sample, store_splits
 from reproduction.evaluation.settings import BINS, DEPTH, FRACTION, N_TREES, TEST_SHARE, Settings
@@ -32,7 +39,9 @@ _SPLIT: Final = 0
 def models(sample: Sample, seed: int) -> dict[str, Any]:
     """The models of the paper, as the figures use them."""
     return {
-        "CRF": CompletelyRandomForest(N_TREES, DEPTH, random_state=forest_seed(sample, seed), repeats=True),
+        "CRF": CompletelyRandomForest(
+            N_TREES, DEPTH, random_state=forest_seed(sample, seed), repeats=True
+        ),
         "SNB-paired": SemiparametricNB(paired=True),
         "SNB-unpaired": SemiparametricNB(paired=False),
         "MNB": MultinomialNB(),
@@ -44,11 +53,19 @@ def check_sample(sample: Sample, seed: int, workers: int | None = None) -> list[
     wanted = models(sample, seed)
     owner = Owner(plan(list(wanted.values()), sample.schema, len(sample.train)))
     table = owner.encrypt(sample.train.with_layout(owner.parameters.slots))
-    return [_compare(sample, owner, table, name, model, seed, workers) for name, model in wanted.items()]
+    return [
+        _compare(sample, owner, table, name, model, seed, workers) for name, model in wanted.items()
+    ]
 
 
 def _compare(
-    sample: Sample, owner: Owner, table: EncryptedTable, name: str, model: Any, seed: int, workers: int | None
+    sample: Sample,
+    owner: Owner,
+    table: EncryptedTable,
+    name: str,
+    model: Any,
+    seed: int,
+    workers: int | None,
 ) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="constant predictors")
@@ -92,15 +109,25 @@ def _scores(model: Any, sample: Sample, seed: int) -> Any:
 
 
 def checked_names(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Which data sets are checked: the small ones among those asked for, or the smallest of them."""
+    """Which data sets are checked: the small ones among those asked for, or the
+    smallest of them.
+    """
     chosen = tuple(name for name in CHECKED if name in names)
     return chosen or (min(names, key=lambda name: datasets.info(name).n_rows_complete),)
 
 
 def run_encrypted(settings: Settings, show: bool | None = None) -> int:
     """Check what was not checked yet; returns how many data sets were."""
-    constants = {"trees": N_TREES, "depth": DEPTH, "bins": BINS, "test_share": TEST_SHARE, "seed": settings.seed}
-    file = ResultFolder(settings.output, "encrypted", constants).file("encrypted", ("dataset", "method"))
+    constants = {
+        "trees": N_TREES,
+        "depth": DEPTH,
+        "bins": BINS,
+        "test_share": TEST_SHARE,
+        "seed": settings.seed,
+    }
+    file = ResultFolder(settings.output, "encrypted", constants).file(
+        "encrypted", ("dataset", "method")
+    )
     missing = [name for name in checked_names(settings.names) if not file.has(name, "MNB")]
     with progress_bar("encrypted", len(missing), "data sets", show) as advance:
         for name in missing:

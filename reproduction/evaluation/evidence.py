@@ -1,4 +1,6 @@
-"""All results of a run in one place, as tables: what pictures, statements and the report are made from."""
+"""All results of a run in one place, as tables: what pictures, statements and the report are made
+from.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from reproduction import datasets
 from reproduction.evaluation.results import read_part, read_settings
 from reproduction.evaluation.settings import PARTS
 
-# A DataFrame. The stubs of pandas cannot follow arithmetic with columns of numbers that they do not know to be numbers.
+# A DataFrame. The stubs of pandas cannot follow arithmetic with columns of numbers that they do not
+# know to be numbers.
 Frame: TypeAlias = Any
 
 
@@ -120,11 +123,17 @@ class Evidence:
         if rows.empty:
             return "0"
         counts = rows.groupby("dataset")["split"].nunique()
-        return str(counts.min()) if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
+        return (
+            str(counts.min())
+            if counts.min() == counts.max()
+            else f"{counts.min()} to {counts.max()}"
+        )
 
 
 def _pivot(rows: Frame, by: str | list[str]) -> Frame:
     if rows.empty:
         return rows
     order = [name for name in datasets.names() if name in set(rows["dataset"])]
-    return rows.pivot_table(index="dataset", columns=by, values="auc", aggfunc="mean").reindex(order)
+    return rows.pivot_table(index="dataset", columns=by, values="auc", aggfunc="mean").reindex(
+        order
+    )

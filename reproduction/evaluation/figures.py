@@ -1,7 +1,7 @@
 """The pictures, as PNG and SVG. Needs matplotlib (extra ``plots``).
 
-Each function draws one figure of the paper from the results of a run. Points are drawn as a bitmap inside the SVG: ten thousand of
-them as shapes would make a browser stumble.
+Each function draws one figure of the paper from the results of a run. Points are drawn as a bitmap
+inside the SVG: ten thousand of them as shapes would make a browser stumble.
 """
 
 from __future__ import annotations
@@ -21,9 +21,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours for the methods that can be computed encrypted, greys for those that cannot.
+# Okabe and Ito's colours for the methods that can be computed encrypted, greys for those that
+# cannot.
 _COLOURS: Final = dict(
-    zip(METHODS, ("#0072B2", "#009E73", "#D55E00", "#CC79A7", "#4d4d4d", "#808080", "#000000"), strict=True)
+    zip(
+        METHODS,
+        ("#0072B2", "#009E73", "#D55E00", "#CC79A7", "#4d4d4d", "#808080", "#000000"),
+        strict=True,
+    )
 )
 _INK: Final = "#222222"
 _LIGHT: Final = "#9a9a9a"
@@ -52,7 +57,9 @@ def require_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401  # only whether it is there
     except ImportError as error:
-        raise ImportError("pictures need matplotlib: pip install 'encryptedstats[plots]'") from error
+        raise ImportError(
+            "pictures need matplotlib: pip install 'encryptedstats[plots]'"
+        ) from error
 
 
 def draw_all(evidence: Evidence) -> dict[str, Path]:
@@ -72,17 +79,23 @@ def draw_all(evidence: Evidence) -> dict[str, Path]:
 
 
 def _save(figure: Figure, folder: Path, name: str) -> Path:
-    for kind, options in (("png", {"dpi": _DPI}), ("svg", {"dpi": _DPI, "metadata": {"Date": None}})):
+    for kind, options in (
+        ("png", {"dpi": _DPI}),
+        ("svg", {"dpi": _DPI, "metadata": {"Date": None}}),
+    ):
         content = io.BytesIO()
         figure.savefig(content, format=kind, facecolor="white", **options)
         write_atomic(folder / f"{name}.{kind}", [content.getvalue()])
     return folder / f"{name}.svg"
 
 
-# -- many panels, one a data set -----------------------------------------------------------------------------------------
+# -- many panels, one a data set
+# -----------------------------------------------------------------------------------------
 
 
-def _panels(names: list[str], height: float, **options: Any) -> tuple[Figure, list[Axes], list[Axes]]:
+def _panels(
+    names: list[str], height: float, **options: Any
+) -> tuple[Figure, list[Axes], list[Axes]]:
     """A figure with a panel for each name, and those that are left over."""
     from matplotlib.figure import Figure
 
@@ -102,20 +115,38 @@ def _names(rows: Frame) -> list[str]:
 
 
 def performance(evidence: Evidence) -> Figure | None:
-    """A point for each split, method and data set; a bar at the mean (the figure on performance)."""
+    """A point for each split, method and data set; a bar at the mean (the figure on
+    performance).
+    """
     rows = evidence.performance
     if rows.empty:
         return None
     figure, axes, rest = _panels(_names(rows), 2.0, sharey=True)
     rng = np.random.default_rng(0)  # only where points lie beside each other
-    shares = evidence.catalogue.set_index("name")["share_of_class_1"] if len(evidence.catalogue) else {}
+    shares = (
+        evidence.catalogue.set_index("name")["share_of_class_1"] if len(evidence.catalogue) else {}
+    )
     for ax, (name, part) in zip(axes, rows.groupby("dataset", sort=False), strict=True):
         for place, method in enumerate(METHODS):
             values = part.loc[part["method"] == method, "auc"].to_numpy()
             spread = place + rng.uniform(-0.28, 0.28, len(values))
-            ax.scatter(spread, values, s=3, color=_COLOURS[method], alpha=0.45, linewidths=0, rasterized=True)
+            ax.scatter(
+                spread,
+                values,
+                s=3,
+                color=_COLOURS[method],
+                alpha=0.45,
+                linewidths=0,
+                rasterized=True,
+            )
             if len(values):
-                ax.plot([place - 0.38, place + 0.38], [values.mean()] * 2, color=_INK, linewidth=1.6, zorder=3)
+                ax.plot(
+                    [place - 0.38, place + 0.38],
+                    [values.mean()] * 2,
+                    color=_INK,
+                    linewidth=1.6,
+                    zorder=3,
+                )
         if name in shares:
             ax.axhline(float(shares[name]), color=_LIGHT, linewidth=0.8, linestyle=(0, (4, 3)))
         ax.set_xticks([])
@@ -131,10 +162,22 @@ def performance(evidence: Evidence) -> Figure | None:
 def _method_legend(ax: Axes) -> None:
     from matplotlib.lines import Line2D
 
-    dots = [Line2D([], [], marker="o", linestyle="", markersize=5, color=colour) for colour in _COLOURS.values()]
+    dots = [
+        Line2D([], [], marker="o", linestyle="", markersize=5, color=colour)
+        for colour in _COLOURS.values()
+    ]
     names = [f"{name} *" if name in ENCRYPTABLE else name for name in METHODS]
-    dots += [Line2D([], [], color=_INK, linewidth=1.6), Line2D([], [], color=_LIGHT, linestyle=(0, (4, 3)))]
-    ax.legend(dots, [*names, "mean", "share of class 1"], loc="center left", fontsize=8.5, title="left to right")
+    dots += [
+        Line2D([], [], color=_INK, linewidth=1.6),
+        Line2D([], [], color=_LIGHT, linestyle=(0, (4, 3))),
+    ]
+    ax.legend(
+        dots,
+        [*names, "mean", "share of class 1"],
+        loc="center left",
+        fontsize=8.5,
+        title="left to right",
+    )
 
 
 def trees(evidence: Evidence) -> Figure | None:
@@ -147,22 +190,37 @@ def trees(evidence: Evidence) -> Figure | None:
     figure, axes, rest = _panels(_names(rows), 1.9)
     depths = sorted(rows["depth"].unique())
     colours = {
-        depth: colormaps["viridis_r"](0.12 + 0.83 * i / max(1, len(depths) - 1)) for i, depth in enumerate(depths)
+        depth: colormaps["viridis_r"](0.12 + 0.83 * i / max(1, len(depths) - 1))
+        for i, depth in enumerate(depths)
     }
     for ax, (_, part) in zip(axes, rows.groupby("dataset", sort=False), strict=True):
         mean = part.groupby(["depth", "trees"])["auc"].mean()
         for depth in depths:
             line = mean.loc[depth]
-            ax.plot(line.index, line.to_numpy(), color=colours[depth], marker="o", markersize=2.5, linewidth=1.3)
+            ax.plot(
+                line.index,
+                line.to_numpy(),
+                color=colours[depth],
+                marker="o",
+                markersize=2.5,
+                linewidth=1.3,
+            )
         ax.set_xscale("log")
         ax.set_xticks([10, 100, 1000], ["10", "100", "1000"])
         low, high = mean.min(), mean.max()
-        pad = max(0.05 * (high - low), (0.02 - (high - low)) / 2)  # where nothing varies, noise should not look large
+        pad = max(
+            0.05 * (high - low), (0.02 - (high - low)) / 2
+        )  # where nothing varies, noise should not look large
         ax.set_ylim(low - pad, high + pad)
         ax.locator_params(axis="y", nbins=5)
         ax.minorticks_off()
     handles = [ax_line(colours[depth]) for depth in depths]
-    rest[0].legend(handles, [f"{d} level{'' if d == 1 else 's'}" for d in depths], loc="center left", title="depth")
+    rest[0].legend(
+        handles,
+        [f"{d} level{'' if d == 1 else 's'}" for d in depths],
+        loc="center left",
+        title="depth",
+    )
     figure.supxlabel("number of trees", fontsize=9)
     figure.supylabel("mean AUC", fontsize=9)
     return figure
@@ -175,7 +233,8 @@ def ax_line(colour: Any) -> Any:
     return Line2D([], [], color=colour, marker="o", markersize=3, linewidth=1.5)
 
 
-# -- the stochastic fraction -----------------------------------------------------------------------------------------------
+# -- the stochastic fraction
+# -----------------------------------------------------------------------------------------------
 
 
 def _fraction_of(name: str) -> Callable[[Evidence], Figure | None]:
@@ -197,7 +256,9 @@ def _fraction_panels(rows: Frame) -> Figure:
     figure = Figure(figsize=(2.0 * len(others) + 0.4, 2.5), layout="constrained")
     low, high = by_split.to_numpy().min(), by_split.to_numpy().max()
     pad = 0.04 * (high - low) + 1e-3
-    for ax, m in zip(figure.subplots(1, len(others), sharey=True, squeeze=False)[0], others, strict=True):
+    for ax, m in zip(
+        figure.subplots(1, len(others), sharey=True, squeeze=False)[0], others, strict=True
+    ):
         ax.plot([low, high], [low, high], color=_LIGHT, linewidth=1)
         ax.scatter(by_split[0], by_split[m], s=9, color="#0072B2", alpha=0.55, linewidths=0)
         change = (by_split[m] - by_split[0]).mean()
@@ -222,11 +283,19 @@ def fraction_everywhere(evidence: Evidence) -> Figure | None:
     places = range(len(change.columns))
     last = change[change.columns[-1]].sort_values()
     named = {*last.index[:1], *last.index[-4:], *last.index[last.index == "bcw_p"]}
-    ends = _apart([float(last[name]) for name in last.index if name in named], 0.045 * (float(np.ptp(change)) or 1))
+    ends = _apart(
+        [float(last[name]) for name in last.index if name in named],
+        0.045 * (float(np.ptp(change)) or 1),
+    )
     labels = dict(zip([name for name in last.index if name in named], ends, strict=True))
     for name, line in change.iterrows():
         strong = name in named
-        ax.plot(places, line.to_numpy(), color="#0072B2" if strong else _LIGHT, linewidth=1.6 if strong else 0.9)
+        ax.plot(
+            places,
+            line.to_numpy(),
+            color="#0072B2" if strong else _LIGHT,
+            linewidth=1.6 if strong else 0.9,
+        )
         if strong:
             ax.annotate(
                 str(name),
@@ -250,7 +319,8 @@ def _apart(values: Iterable[float], gap: float) -> list[float]:
     return placed
 
 
-# -- one step of reweighted least squares ------------------------------------------------------------------------------------
+# -- one step of reweighted least squares
+# ------------------------------------------------------------------------------------
 
 
 def shrinkage(evidence: Evidence) -> Figure | None:
@@ -269,7 +339,12 @@ def shrinkage(evidence: Evidence) -> Figure | None:
     right.plot(rows["beta"], rows["theory"] + rows["beta"], color="#0072B2")
     right.scatter(rows["beta"], rows["simulated"] + rows["beta"], s=10, color=_INK, zorder=3)
     right.plot(
-        rows["beta"], rows["beta"].clip(-2, 2), color="#D55E00", linestyle="--", linewidth=1, label="β, cut at ±2"
+        rows["beta"],
+        rows["beta"].clip(-2, 2),
+        color="#D55E00",
+        linestyle="--",
+        linewidth=1,
+        label="β, cut at ±2",
     )
     right.set(xlabel="β", ylabel="E[slope]")
     right.legend()
@@ -277,7 +352,9 @@ def shrinkage(evidence: Evidence) -> Figure | None:
 
 
 def generalisation(evidence: Evidence) -> Figure | None:
-    """Generalisation error by p and n, and how fast it settles (the figure on generalisation error)."""
+    """Generalisation error by p and n, and how fast it settles (the figure on generalisation
+    error).
+    """
     rows = evidence.generalisation
     if rows.empty:
         return None
@@ -294,8 +371,21 @@ def generalisation(evidence: Evidence) -> Figure | None:
         if n in (3, 20):
             left.scatter(part["p"], part["simulated"], s=8, color=colour, zorder=3)
     part = rows[rows["n"] == rows["n"].max()]
-    left.plot(part["p"], part["approximate_limit"], color="#009E73", linewidth=2, label="limit of the cubic")
-    left.plot(part["p"], part["exact_limit"], color="#D55E00", linewidth=1.4, linestyle="--", label="exact limit")
+    left.plot(
+        part["p"],
+        part["approximate_limit"],
+        color="#009E73",
+        linewidth=2,
+        label="limit of the cubic",
+    )
+    left.plot(
+        part["p"],
+        part["exact_limit"],
+        color="#D55E00",
+        linewidth=1.4,
+        linestyle="--",
+        label="exact limit",
+    )
     left.set(xlabel="p", ylabel="generalisation error")
     left.legend(fontsize=7.5, ncols=2)
     shares = (0.55, 0.65, 0.75, 0.85, 0.95)

@@ -1,7 +1,7 @@
 """Adding votes or averaging leaf shares: what an opened forest had better do, on all data sets.
 
-``python -m reproduction.evaluation.leaf_shares`` prints the table of ``docs/models.md``. The counts of the leaves
-are the same for both, so one fit of every split serves all of them.
+``python -m reproduction.evaluation.leaf_shares`` prints the table of ``docs/models.md``. The counts
+of the leaves are the same for both, so one fit of every split serves all of them.
 """
 
 from __future__ import annotations
@@ -22,21 +22,34 @@ SCORES: Final = ("auc", "accuracy", "log_loss")
 
 
 def compare(settings: Settings) -> pd.DataFrame:
-    """Means over the splits: a row for each data set, columns by score, depth and how leaves are weighed."""
+    """Means over the splits: a row for each data set, columns by score, depth and how leaves are
+    weighed.
+    """
     rows: list[dict[str, Any]] = []
     for name in settings.names:
         store_splits(settings, name)
         for split in range(settings.splits):
             one = sample(settings, name, split)
-            rows += [{"name": name, **found} for depth in DEPTHS for found in _scores(one, depth, settings.seed)]
+            rows += [
+                {"name": name, **found}
+                for depth in DEPTHS
+                for found in _scores(one, depth, settings.seed)
+            ]
     frame = pd.DataFrame(rows)
     means = frame.pivot_table(index="name", columns=["depth", "fraction"], values=list(SCORES))
-    columns = [(score, depth, str(fraction)) for score in SCORES for depth in DEPTHS for fraction in WEIGHED]
+    columns = [
+        (score, depth, str(fraction))
+        for score in SCORES
+        for depth in DEPTHS
+        for fraction in WEIGHED
+    ]
     return means[columns].loc[list(settings.names)]
 
 
 def _scores(one: Sample, depth: int, seed: int) -> list[dict[str, Any]]:
-    forest = CompletelyRandomForest(N_TREES, depth, random_state=forest_seed(one, seed), repeats=True).fit(one.train)
+    forest = CompletelyRandomForest(
+        N_TREES, depth, random_state=forest_seed(one, seed), repeats=True
+    ).fit(one.train)
     found = []
     for fraction in WEIGHED:
         shares = forest.set_params(fraction=fraction).predict_proba(one.test)
@@ -57,7 +70,10 @@ def main() -> None:
     means = compare(Settings(splits=5))
     for score in SCORES:
         table = pd.DataFrame(means.xs(score, axis=1))
-        print(f"\n{score}\n{table.round(3).to_string()}\nmean {[round(float(x), 4) for x in table.mean()]}")
+        print(
+            f"\n{score}\n{table.round(3).to_string()}\nmean "
+            f"{[round(float(x), 4) for x in table.mean()]}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""The seven methods of the figure on performance: each takes a split and gives a score to every test row, higher for class 1.
+"""The seven methods of the figure on performance: each takes a split and gives a score to every
+test row, higher for class 1.
 
-Ours are the library's own classifiers, fitted to clear tables by the circuits that encrypted ones are fitted by. The others are
-scikit-learn's. Scores are log-odds where a method has them: probabilities of many predictors round to exactly 0 and 1, and ties
-would cost AUC that the classifier is not to blame for.
+Ours are the library's own classifiers, fitted to clear tables by the circuits that encrypted ones
+are fitted by. The others are scikit-learn's. Scores are log-odds where a method has them:
+probabilities of many predictors round to exactly 0 and 1, and ties would cost AUC that the
+classifier is not to blame for.
 """
 
 from __future__ import annotations
@@ -34,14 +36,16 @@ def fraction_generator(sample: Sample, seed: int) -> np.random.Generator:
 
 def completely_random_forest(sample: Sample, seed: int) -> Scores:
     """100 trees of 3 levels, votes weighed by the drawn fraction with M = 8."""
-    forest = CompletelyRandomForest(N_TREES, DEPTH, random_state=forest_seed(sample, seed), repeats=True).fit(
-        sample.train
-    )
+    forest = CompletelyRandomForest(
+        N_TREES, DEPTH, random_state=forest_seed(sample, seed), repeats=True
+    ).fit(sample.train)
     weighted = forest_weights(forest, FRACTION, fraction_generator(sample, seed))
     return forest_scores(weighted, forest.apply(sample.test))
 
 
-def forest_weights(forest: CompletelyRandomForest, fraction: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def forest_weights(
+    forest: CompletelyRandomForest, fraction: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
     """Leaf counts of a fitted forest, weighed by the drawn fraction."""
     counts = forest.leaf_counts_
     drawn = drawn_fraction(counts.sum(axis=2), int(forest.class_counts_.sum()), fraction, rng)
@@ -50,7 +54,9 @@ def forest_weights(forest: CompletelyRandomForest, fraction: int, rng: np.random
 
 
 def forest_scores(weighted: NDArray[np.float64], leaves: NDArray[np.int64]) -> Scores:
-    """The share of the votes for class 1, from weighted leaf counts and the leaf of each row in each tree."""
+    """The share of the votes for class 1, from weighted leaf counts and the leaf of each row in
+    each tree.
+    """
     votes = np.zeros((len(leaves), 2))
     for t, counts in enumerate(weighted):
         votes += counts[leaves[:, t]]
@@ -63,13 +69,17 @@ def snb_paired(sample: Sample, seed: int) -> Scores:
 
 
 def snb_unpaired(sample: Sample, seed: int) -> Scores:
-    """Semi-parametric naive Bayes, intercept and slope by themselves, codes 1..m as in the paper's figure."""
+    """Semi-parametric naive Bayes, intercept and slope by themselves, codes 1..m as in the paper's
+    figure.
+    """
     return _snb(sample, paired=False)
 
 
 def _snb(sample: Sample, *, paired: bool) -> Scores:
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="constant predictors")  # a rare level that no training row has
+        warnings.filterwarnings(
+            "ignore", message="constant predictors"
+        )  # a rare level that no training row has
         model = SemiparametricNB(paired=paired).fit(sample.train)
     scores: Scores = model.predict_log_odds(sample.test)
     return scores
@@ -87,7 +97,9 @@ def logistic_regression(sample: Sample, seed: int) -> Scores:
 
     train, test = sample.plain
     scores: Scores = (
-        LogisticRegression(C=1e4, solver="newton-cholesky").fit(train, sample.y_train).decision_function(test)
+        LogisticRegression(C=1e4, solver="newton-cholesky")
+        .fit(train, sample.y_train)
+        .decision_function(test)
     )
     return scores
 
@@ -107,7 +119,9 @@ def random_forest(sample: Sample, seed: int) -> Scores:
 
     train, test = sample.plain
     state = derived_seed(seed, "random forest", sample.data.name, sample.split) % (1 << 32)
-    forest = RandomForestClassifier(100, n_jobs=1, random_state=state).fit(train.astype(np.float32), sample.y_train)
+    forest = RandomForestClassifier(100, n_jobs=1, random_state=state).fit(
+        train.astype(np.float32), sample.y_train
+    )
     scores: Scores = forest.predict_proba(test.astype(np.float32))[:, 1]
     return scores
 

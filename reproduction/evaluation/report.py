@@ -1,4 +1,5 @@
-"""The report: one HTML file that reads like the results section of a paper, pictures inside, made from what results there are.
+"""The report: one HTML file that reads like the results section of a paper, pictures inside, made
+from what results there are.
 
 Here are the tables; ``report.html.j2`` says the rest.
 """
@@ -49,7 +50,10 @@ def write_report(output: Path) -> Path:
 def _content(evidence: Evidence) -> dict[str, Any]:
     found = findings(evidence)
     counts = Counter(finding.verdict for finding in found)
-    pictures = {name: base64.b64encode(path.read_bytes()).decode() for name, path in draw_all(evidence).items()}
+    pictures = {
+        name: base64.b64encode(path.read_bytes()).decode()
+        for name, path in draw_all(evidence).items()
+    }
     return {
         "found": found,
         "verdicts": [(verdict, counts[verdict]) for verdict in VERDICTS if counts[verdict]],
@@ -71,7 +75,9 @@ def _content(evidence: Evidence) -> dict[str, Any]:
         "equal": EQUAL,
         "clear": CLEAR,
         "not_computed": NOT_COMPUTED,
-        "statements": [(f.where, f.says, f.ours, (f.verdict, _css(f.verdict)), f.why) for f in found],
+        "statements": [
+            (f.where, f.says, f.ours, (f.verdict, _css(f.verdict)), f.why) for f in found
+        ],
         "settings": [
             (part, ", ".join(f"{name} = {value}" for name, value in settings.items()))
             for part, settings in evidence.parts().items()
@@ -86,7 +92,8 @@ def _css(verdict: str) -> str:
     return "verdict " + verdict.replace(" ", "-")
 
 
-# -- tables ------------------------------------------------------------------------------------------------------------------
+# -- tables
+# ------------------------------------------------------------------------------------------------
 
 
 def _means(evidence: Evidence) -> dict[str, Any] | None:
@@ -94,18 +101,29 @@ def _means(evidence: Evidence) -> dict[str, Any] | None:
     if not len(means):
         return None
     of = {"CRF": "CRF", "SNB": "SNB-paired", "MNB": "MNB", "RF": "RF"}
-    return {"sets": len(means), **{name: f"{means[method].mean():.3f}" for name, method in of.items()}}
+    return {
+        "sets": len(means),
+        **{name: f"{means[method].mean():.3f}" for name, method in of.items()},
+    }
 
 
 def _data(evidence: Evidence) -> Rows:
     rows: Rows = []
     for _, row in evidence.catalogue.iterrows():
         cells = [
-            f"{int(row[c]):,}" if row[c] == row[f"paper_{c}"] else f"{int(row[c]):,} ({int(row[f'paper_{c}']):,})"
+            f"{int(row[c]):,}"
+            if row[c] == row[f"paper_{c}"]
+            else f"{int(row[c]):,} ({int(row[f'paper_{c}']):,})"
             for c in COUNTS
         ]
         rows.append(
-            (row["name"], row["full_name"], *cells, str(int(row["bins"])), f"{100 * row['share_of_class_1']:.0f} %")
+            (
+                row["name"],
+                row["full_name"],
+                *cells,
+                str(int(row["bins"])),
+                f"{100 * row['share_of_class_1']:.0f} %",
+            )
         )
     return rows
 
@@ -135,12 +153,21 @@ def _encrypted(evidence: Evidence) -> Rows:
 def _performance(evidence: Evidence) -> Rows:
     if evidence.performance.empty:
         return []
-    spread = evidence.performance.pivot_table(index="dataset", columns="method", values="auc", aggfunc="std")
+    spread = evidence.performance.pivot_table(
+        index="dataset", columns="method", values="auc", aggfunc="std"
+    )
     rows: Rows = []
     for name, means in evidence.mean_auc.iterrows():
-        texts = [f"{means[m]:.3f} ± {np.nan_to_num(spread.loc[name].get(m, 0)):.3f}" for m in METHODS]
+        texts = [
+            f"{means[m]:.3f} ± {np.nan_to_num(spread.loc[name].get(m, 0)):.3f}" for m in METHODS
+        ]
         best = [means[m] > means.max() - 5e-4 for m in METHODS]
-        rows.append((name, *((text, "best" if first else "") for text, first in zip(texts, best, strict=True))))
+        rows.append(
+            (
+                name,
+                *((text, "best" if first else "") for text, first in zip(texts, best, strict=True)),
+            )
+        )
     return [*rows, ("mean", *(f"{evidence.mean_auc[m].mean():.3f}" for m in METHODS))]
 
 
@@ -148,10 +175,19 @@ def _convergence(evidence: Evidence) -> dict[str, Any]:
     table = evidence.convergence
     if table.empty:
         return {"variants": (), "convergence": []}
-    means = table.pivot_table(index="dataset", columns="variant", values=["one_step", "converged", "ratio"], sort=False)
+    means = table.pivot_table(
+        index="dataset", columns="variant", values=["one_step", "converged", "ratio"], sort=False
+    )
     variants = [v for v in ("paired", "unpaired", "centred") if ("ratio", v) in means.columns]
     rows = [
-        (name, *(f"{row[value, v]:.3f}" for v in variants for value in ("one_step", "converged", "ratio")))
+        (
+            name,
+            *(
+                f"{row[value, v]:.3f}"
+                for v in variants
+                for value in ("one_step", "converged", "ratio")
+            ),
+        )
         for name, row in means.iterrows()
     ]
     headers = ("", *(text for v in variants for text in (f"{v}, one step", "converged", "ratio")))
@@ -186,7 +222,10 @@ def _seconds(evidence: Evidence) -> Rows:
             row["model"],
             f"{int(row['rows']):,}",
             f"{int(row['ring'])}, {int(row['modulus_bits'])} bits",
-            *(f"{row[f'{what}_seconds']:.3f}" for what in ("plan", "key", "encrypt", "fit", "open", "predict")),
+            *(
+                f"{row[f'{what}_seconds']:.3f}"
+                for what in ("plan", "key", "encrypt", "fit", "open", "predict")
+            ),
         )
         for _, row in evidence.fits.iterrows()
     ]
@@ -208,9 +247,16 @@ def _trees(evidence: Evidence) -> dict[str, Any]:
     if means.empty:
         return {"corners": (), "trees": []}
     sizes, depths = sorted({n for _, n in means.columns}), sorted({d for d, _ in means.columns})
-    corners = [(d, n) for n in (sizes[0], sizes[-1]) for d in (depths[0], depths[len(depths) // 2], depths[-1])]
+    corners = [
+        (d, n)
+        for n in (sizes[0], sizes[-1])
+        for d in (depths[0], depths[len(depths) // 2], depths[-1])
+    ]
     rows = [(name, *(f"{row[corner]:.3f}" for corner in corners)) for name, row in means.iterrows()]
-    return {"corners": ("", *(f"{n} × {d} level{'' if d == 1 else 's'}" for d, n in corners)), "trees": rows}
+    return {
+        "corners": ("", *(f"{n} × {d} level{'' if d == 1 else 's'}" for d, n in corners)),
+        "trees": rows,
+    }
 
 
 def _fraction(evidence: Evidence) -> dict[str, Any]:
@@ -233,8 +279,16 @@ def _study(evidence: Evidence) -> dict[str, Any]:
         ("fit", "1 h 36 min", time_text(study["fit_seconds"])),
         ("encrypted table", "13.8 GB", size_text(int(study["table_bytes"]))),
         ("encrypted forest", "868 MB", size_text(int(study["model_bytes"]))),
-        ("ring, modulus", "8192, 224 bits", f"{int(study['ring'])}, {int(study['modulus_bits'])} bits"),
-        ("security", "158 bits, by bounds of 2011", f"{int(study['security'])} bits, by the guidelines of 2024"),
+        (
+            "ring, modulus",
+            "8192, 224 bits",
+            f"{int(study['ring'])}, {int(study['modulus_bits'])} bits",
+        ),
+        (
+            "security",
+            "158 bits, by bounds of 2011",
+            f"{int(study['security'])} bits, by the guidelines of 2024",
+        ),
         ("encrypt", "", time_text(study["encrypt_seconds"])),
         ("open", "", time_text(study["open_seconds"])),
         ("equal to the clear fit", "yes", "yes" if study["exact"] else "no"),

@@ -1,7 +1,8 @@
-"""The parts that repeat something over all splits of all data sets: performance, fraction, trees, convergence.
+"""The parts that repeat something over all splits of all data sets: performance, fraction, trees,
+convergence.
 
-Each is a function from a split to rows of results. What is there already is left out before the work is dealt to processes, and
-rows are stored as they come.
+Each is a function from a split to rows of results. What is there already is left out before the
+work is dealt to processes, and rows are stored as they come.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ from encryptedstats.parallel import ordered_map
 from encryptedstats.progress import progress_bar
 from reproduction.evaluation.convergence import VARIANTS, compare_convergence
 from reproduction.evaluation.counting import FastForest, drawn_fraction, shallower, share_of_votes
-from reproduction.evaluation.methods import METHODS, forest_scores, forest_seed, forest_weights, fraction_generator
+from reproduction.evaluation.methods import (
+    METHODS,
+    forest_scores,
+    forest_seed,
+    forest_weights,
+    fraction_generator,
+)
 from reproduction.evaluation.results import ResultFile, ResultFolder
 from reproduction.evaluation.samples import Sample, sample, store_splits
 from reproduction.evaluation.settings import (
@@ -57,7 +64,8 @@ class Part:
     compute : callable
         From a split, the wanted values that are missing, and the seed, to rows.
     last : tuple
-        Values of further keys: rows that belong together are stored together, so that the last of them stands for all.
+        Values of further keys: rows that belong together are stored together, so that the last of
+        them stands for all.
     """
 
     name: str
@@ -69,24 +77,35 @@ class Part:
 
 
 def performance(sample: Sample, methods: Sequence[str], seed: int) -> list[Row]:
-    """AUC of the methods on a split (the figure on performance), and seconds of fit and prediction."""
-    _ = sample.train, sample.test, sample.plain  # made when first asked for, and no method is to pay for the others
+    """AUC of the methods on a split (the figure on performance), and seconds of fit and
+    prediction.
+    """
+    _ = (
+        sample.train,
+        sample.test,
+        sample.plain,
+    )  # made when first asked for, and no method is to pay for the others
     rows = []
     for method in methods:
         started = time.perf_counter()
         scores = METHODS[method](sample, seed)
         seconds = time.perf_counter() - started
         rows.append(
-            {"split": sample.split, "method": method, "auc": auc(sample.y_test, scores), "seconds": round(seconds, 4)}
+            {
+                "split": sample.split,
+                "method": method,
+                "auc": auc(sample.y_test, scores),
+                "seconds": round(seconds, 4),
+            }
         )
     return rows
 
 
 def fraction(sample: Sample, fractions: Sequence[int], seed: int) -> list[Row]:
     """AUC of one forest with drawn fractions of different M (the figures on the fraction)."""
-    forest = CompletelyRandomForest(N_TREES, DEPTH, random_state=forest_seed(sample, seed), repeats=True).fit(
-        sample.train
-    )
+    forest = CompletelyRandomForest(
+        N_TREES, DEPTH, random_state=forest_seed(sample, seed), repeats=True
+    ).fit(sample.train)
     leaves = forest.apply(sample.test)
     rows = []
     for m in fractions:
@@ -96,10 +115,18 @@ def fraction(sample: Sample, fractions: Sequence[int], seed: int) -> list[Row]:
 
 
 def trees(sample: Sample, depths: Sequence[int], seed: int) -> list[Row]:
-    """AUC of forests of every size and depth (the appendix on trees and depth); all are cut out of the largest."""
+    """AUC of forests of every size and depth (the appendix on trees and depth); all are cut out of
+    the largest.
+    """
     deepest = max(DEPTHS)
-    forest = FastForest.grow(sample.schema.public(), max(TREE_COUNTS), deepest, forest_seed(sample, seed))
-    counts, rng, n_rows = forest.counts(sample.train), fraction_generator(sample, seed), len(sample.train)
+    forest = FastForest.grow(
+        sample.schema.public(), max(TREE_COUNTS), deepest, forest_seed(sample, seed)
+    )
+    counts, rng, n_rows = (
+        forest.counts(sample.train),
+        fraction_generator(sample, seed),
+        len(sample.train),
+    )
     weighted = {}
     for depth in DEPTHS:
         at_depth = shallower(counts, deepest - depth)
@@ -134,7 +161,13 @@ RESAMPLED: Final = {
             "performance",
             ("split", "method"),
             tuple(METHODS),
-            {**_SPLITTING, **_FOREST, "fraction": FRACTION, "random_forest_trees": 100, "logistic_ridge": 1e-4},
+            {
+                **_SPLITTING,
+                **_FOREST,
+                "fraction": FRACTION,
+                "random_forest_trees": 100,
+                "logistic_ridge": 1e-4,
+            },
             performance,
         ),
         Part("fraction", ("split", "fraction"), FRACTIONS, {**_SPLITTING, **_FOREST}, fraction),
@@ -173,11 +206,15 @@ def run_resampled(part: Part, settings: Settings, show: bool | None = None) -> i
     return len(missing)
 
 
-def _missing(part: Part, settings: Settings, files: dict[str, ResultFile]) -> dict[Split, list[Any]]:
+def _missing(
+    part: Part, settings: Settings, files: dict[str, ResultFile]
+) -> dict[Split, list[Any]]:
     """What is absent of each split that is not complete."""
     jobs = [(name, split) for name in settings.names for split in range(settings.splits)]
     absent = {
-        (name, split): [value for value in part.wanted if not files[name].has(split, value, *part.last)]
+        (name, split): [
+            value for value in part.wanted if not files[name].has(split, value, *part.last)
+        ]
         for name, split in jobs
     }
     return {job: values for job, values in absent.items() if values}

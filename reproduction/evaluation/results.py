@@ -1,7 +1,8 @@
-"""Results as CSV files that are always whole: what is there is never computed again, and belongs to the settings beside it.
+"""Results as CSV files that are always whole: what is there is never computed again, and belongs to
+the settings beside it.
 
-A part has a folder with ``settings.json`` and one file for each data set. Rows are added by writing the file anew under a temporary
-name and renaming it, so that a run may be killed at any moment.
+A part has a folder with ``settings.json`` and one file for each data set. Rows are added by writing
+the file anew under a temporary name and renaming it, so that a run may be killed at any moment.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ class ResultFile:
         self._read()
 
     def _read(self) -> None:
-        self._rows = list(csv.DictReader(self.path.read_text().splitlines())) if self.path.exists() else []
+        self._rows = (
+            list(csv.DictReader(self.path.read_text().splitlines())) if self.path.exists() else []
+        )
         self._known = {self._key(row) for row in self._rows}
 
     def _key(self, row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -107,14 +110,17 @@ def check_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     if changed:
         name = changed[0]
         raise ValueError(
-            f"{folder} has results of other settings ({name} was {stored.get(name)!r} and is {known.get(name)!r}): "
+            f"{folder} has results of other settings ({name} was {stored.get(name)!r} and is "
+            f"{known.get(name)!r}): "
             "give another --output, or delete that folder"
         )
 
 
 def read_part(output: Path, part: str) -> dict[str, pd.DataFrame]:
     """All results of a part that are there, by the names of their files."""
-    return {path.stem: pd.read_csv(path) for path in sorted((output / RESULTS / part).glob("*.csv"))}
+    return {
+        path.stem: pd.read_csv(path) for path in sorted((output / RESULTS / part).glob("*.csv"))
+    }
 
 
 def read_settings(output: Path, part: str) -> dict[str, Any]:

@@ -36,7 +36,8 @@ def reproduce(
     ----------
     settings : Settings
     parts : sequence of str
-        Some of :data:`PARTS`; all by default. The report shows whatever there is, also of other parts.
+        Some of :data:`PARTS`; all by default. The report shows whatever there is, also of other
+        parts.
     show : bool, optional
         Whether to draw progress bars; by default on a terminal.
     after : callable, optional
@@ -59,7 +60,11 @@ def reproduce(
     require_matplotlib()
     settings.output.mkdir(parents=True, exist_ok=True)
     for part in [part for part in PARTS if part in parts]:
-        done = run_resampled(RESAMPLED[part], settings, show) if part in RESAMPLED else _OTHERS[part](settings, show)
+        done = (
+            run_resampled(RESAMPLED[part], settings, show)
+            if part in RESAMPLED
+            else _OTHERS[part](settings, show)
+        )
         if after is not None:
             after(part, done)
     return write_report(settings.output)

@@ -1,7 +1,8 @@
-"""A data set and one of its random splits, as every method wants it: bins for ours, standardised numbers for the others.
+"""A data set and one of its random splits, as every method wants it: bins for ours, standardised
+numbers for the others.
 
-Cut points of bins, and means and scales, come from the training rows alone. Levels of categories are those of the whole data set,
-which the owner of a table knows.
+Cut points of bins, and means and scales, come from the training rows alone. Levels of categories
+are those of the whole data set, which the owner of a table knows.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from reproduction.evaluation.results import check_settings, write_csv
 from reproduction.evaluation.settings import BINS, TEST_SHARE, Settings, derived_seed
 
 Rows = NDArray[np.intp]
-# A clear table is laid out like an encrypted one, in slots: as few as hold the rows, or small sets would be mostly padding.
+# A clear table is laid out like an encrypted one, in slots: as few as hold the rows, or small sets
+# would be mostly padding.
 _SLOTS: Final = (256, 1024, 4096, 8192)
 
 
@@ -78,11 +80,15 @@ class Sample:
 
     def _table(self, rows: Rows, y: NDArray[np.int64] | None) -> Table:
         table = self.schema.table(self.data.frame.iloc[rows], y)
-        return table.with_layout(next((slots for slots in _SLOTS if len(rows) <= slots), _SLOTS[-1]))
+        return table.with_layout(
+            next((slots for slots in _SLOTS if len(rows) <= slots), _SLOTS[-1])
+        )
 
     @cached_property
     def plain(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Training and test rows as numbers: categories as 0/1 columns, every column standardised by the training rows."""
+        """Training and test rows as numbers: categories as 0/1 columns, every column standardised
+        by the training rows.
+        """
         numbers = numeric(self.data)
         train, test = numbers[self.train_rows], numbers[self.test_rows]
         mean, scale = train.mean(axis=0), train.std(axis=0)
@@ -112,16 +118,21 @@ def stratified_test_rows(classes: NDArray[Any], seed: int, share: float = TEST_S
 
 
 def store_splits(settings: Settings, name: str) -> Path:
-    """The CSV file with the test rows of every split of a data set; made, or made longer, where it is not there."""
+    """The CSV file with the test rows of every split of a data set; made, or made longer, where it
+    is not there.
+    """
     path = settings.output / "splits" / f"{name}.csv"
     check_settings(path.parent, {"seed": settings.seed, "test_share": TEST_SHARE})
     stored = _stored_splits(path)
     if len(stored) < settings.splits:
         classes = load(name, settings.data_home).target.to_numpy()
         for split in range(len(stored), settings.splits):
-            stored.append(stratified_test_rows(classes, derived_seed(settings.seed, "split", name, split)))
+            stored.append(
+                stratified_test_rows(classes, derived_seed(settings.seed, "split", name, split))
+            )
         rows = [
-            {"split": s, "n_test": len(test), "test_rows": " ".join(map(str, test))} for s, test in enumerate(stored)
+            {"split": s, "n_test": len(test), "test_rows": " ".join(map(str, test))}
+            for s, test in enumerate(stored)
         ]
         write_csv(path, rows)
     return path

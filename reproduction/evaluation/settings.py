@@ -1,6 +1,8 @@
-"""What a run of the evaluation is asked for, and the constants of the paper that it does not ask for.
+"""What a run of the evaluation is asked for, and the constants of the paper that it does not ask
+for.
 
-Everything random starts from one seed through :func:`derived_seed`, so that a split or a forest is the same whatever else is run.
+Everything random starts from one seed through :func:`derived_seed`, so that a split or a forest is
+the same whatever else is run.
 """
 
 from __future__ import annotations
@@ -13,7 +15,16 @@ from typing import Final
 from reproduction import datasets
 
 #: What can be run, in the order in which it is run: cheap things first, the long ones last.
-PARTS: Final = ("datasets", "shrinkage", "encrypted", "times", "convergence", "fraction", "performance", "trees")
+PARTS: Final = (
+    "datasets",
+    "shrinkage",
+    "encrypted",
+    "times",
+    "convergence",
+    "fraction",
+    "performance",
+    "trees",
+)
 
 TEST_SHARE: Final = 0.2
 BINS: Final = 5
@@ -57,7 +68,8 @@ class Settings:
             raise ValueError(f"splits={self.splits}: at least 1 is needed")
         if not self.names:
             raise ValueError(
-                "no data set is left to run: name some of python -m reproduction datasets, or none for all"
+                "no data set is left to run: name some of python -m reproduction datasets, or "
+                "none for all"
             )
         for name in self.names:
             datasets.info(name)  # refuses a name that it does not know, and says which there are
@@ -69,5 +81,7 @@ def derived_seed(seed: int, *purpose: object) -> int:
     >>> derived_seed(1, "iono", 0) == derived_seed(1, "iono", 0) != derived_seed(1, "iono", 1)
     True
     """
-    digest = hashlib.sha256(" ".join(map(str, ("encryptedstats evaluation", seed, *purpose))).encode()).digest()
+    digest = hashlib.sha256(
+        " ".join(map(str, ("encryptedstats evaluation", seed, *purpose))).encode()
+    ).digest()
     return int.from_bytes(digest[:8], "big") >> 1

@@ -1,6 +1,8 @@
-"""What one step of reweighted least squares does to a binary predictor: shrinkage and generalisation error (paper, section 4.2.3).
+"""What one step of reweighted least squares does to a binary predictor: shrinkage and
+generalisation error (paper, section 4.2.3).
 
-Three ways to the same numbers: the paper's formulas, the exact expectation over a binomial count, and a simulation.
+Three ways to the same numbers: the paper's formulas, the exact expectation over a binomial count,
+and a simulation.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ Numbers = NDArray[np.float64]
 
 
 def one_step_slope(n1: NDArray[Any], n: int) -> Numbers:
-    """The one-step slope of a binary predictor that is 1 in n rows, n1 of them of class 1 (section Logistic Regression)."""
+    """The one-step slope of a binary predictor that is 1 in n rows, n1 of them of class 1 (section
+    Logistic Regression).
+    """
     return np.asarray(2 * (2 * n1 - n) / n, dtype=float)
 
 
@@ -68,13 +72,20 @@ def simulate_shrinkage(seed: int) -> list[dict[str, float]]:
         error = slopes.std(ddof=1) / np.sqrt(_REPEATS)
         theory = float(expected_shrinkage(np.array(beta)))
         rows.append(
-            {"beta": beta, "theory": theory, "simulated": float(slopes.mean() - beta), "standard_error": float(error)}
+            {
+                "beta": beta,
+                "theory": theory,
+                "simulated": float(slopes.mean() - beta),
+                "standard_error": float(error),
+            }
         )
     return rows
 
 
 def simulate_error(seed: int) -> list[dict[str, float]]:
-    """Mean difference of predicted and true probability over many simulated tables, beside the formulas."""
+    """Mean difference of predicted and true probability over many simulated tables, beside the
+    formulas.
+    """
     rng = np.random.default_rng(derived_seed(seed, "generalisation"))
     p = np.array(_SHARES)
     rows = []
@@ -89,17 +100,23 @@ def simulate_error(seed: int) -> list[dict[str, float]]:
             "approximate_limit": approximate_limit(p),
             "exact_limit": exact_limit(p),
         }
-        rows += [{"n": n, **{name: float(v[i]) for name, v in columns.items()}} for i in range(len(p))]
+        rows += [
+            {"n": n, **{name: float(v[i]) for name, v in columns.items()}} for i in range(len(p))
+        ]
     return rows
 
 
 def run_shrinkage(settings: Settings) -> int:
     """Simulate both; returns how many of them were not there."""
-    folder = ResultFolder(settings.output, "shrinkage", {"seed": settings.seed, "repeats": _REPEATS})
+    folder = ResultFolder(
+        settings.output, "shrinkage", {"seed": settings.seed, "repeats": _REPEATS}
+    )
     done = 0
     for name, simulate in (("shrinkage", simulate_shrinkage), ("generalisation", simulate_error)):
         path: Path = folder.path / f"{name}.csv"
         if not path.exists():
-            write_csv(path, [{k: f"{v:.6g}" for k, v in row.items()} for row in simulate(settings.seed)])
+            write_csv(
+                path, [{k: f"{v:.6g}" for k, v in row.items()} for row in simulate(settings.seed)]
+            )
             done += 1
     return done

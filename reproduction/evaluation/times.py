@@ -1,8 +1,9 @@
-"""The table of times and the case study, measured here: seconds to fit and predict encrypted, and bytes of an encrypted value.
+"""The table of times and the case study, measured here: seconds to fit and predict encrypted, and
+bytes of an encrypted value.
 
-The paper's unit is 100 rows and one tree or predictor, because its cost grows with the rows. Here up to 8192 rows share a
-ciphertext and cost the same, so two figures are given: for a table of just 100 rows, and for a full ciphertext shared out over
-its rows.
+The paper's unit is 100 rows and one tree or predictor, because its cost grows with the rows. Here
+up to 8192 rows share a ciphertext and cost the same, so two figures are given: for a table of just
+100 rows, and for a full ciphertext shared out over its rows.
 """
 
 from __future__ import annotations
@@ -81,14 +82,19 @@ def made_up(n_rows: int, seed: int) -> pd.DataFrame:
 
 
 def time_fit(timed: Timed, n_rows: int, seed: int, workers: int | None) -> dict[str, Any]:
-    """Seconds to plan, to make keys, to encrypt, to fit (the median of some) and to predict with the opened model."""
+    """Seconds to plan, to make keys, to encrypt, to fit (the median of some) and to predict with
+    the opened model.
+    """
     frame = made_up(n_rows, seed)
     schema = Schema.infer(frame, target="target", bins=BINS)
     rows = schema.table(frame)
     keys_plan, plan_seconds = _timed(lambda: plan(timed.model(), schema, n_rows))
     owner, key_seconds = _timed(lambda: Owner(keys_plan))
     table, encrypt_seconds = _timed(lambda: owner.encrypt(rows))
-    fits = [_timed(lambda: timed.model().fit(table, workers=workers, progress=False)) for _ in range(_REPEATS)]
+    fits = [
+        _timed(lambda: timed.model().fit(table, workers=workers, progress=False))
+        for _ in range(_REPEATS)
+    ]
     fit_seconds = statistics.median(seconds for _, seconds in fits)
     opened, open_seconds = _timed(lambda: owner.decrypt(fits[0][0], schema=schema))
     _, predict_seconds = _timed(lambda: opened.predict_proba(rows))
@@ -116,7 +122,9 @@ def time_fit(timed: Timed, n_rows: int, seed: int, workers: int | None) -> dict[
 
 
 def time_prediction(timed: Timed, n_rows: int, seed: int, workers: int | None) -> dict[str, Any]:
-    """Seconds to predict rows that stay encrypted with a model of 100 rows that stays encrypted too."""
+    """Seconds to predict rows that stay encrypted with a model of 100 rows that stays encrypted
+    too.
+    """
     frame, new = made_up(100, seed), made_up(n_rows, seed + 1).drop(columns="target")
     schema = Schema.infer(frame, target="target", bins=BINS)
     model = timed.model()
@@ -135,7 +143,9 @@ def time_prediction(timed: Timed, n_rows: int, seed: int, workers: int | None) -
         "security": owner.parameters.security,
         "predict_seconds": seconds,
         "predict_per_100": seconds * 100 / n_rows / timed.units,
-        "exact": bool(np.array_equal(owner.decrypt(votes, schema=schema).to_numpy(), clear.to_numpy())),
+        "exact": bool(
+            np.array_equal(owner.decrypt(votes, schema=schema).to_numpy(), clear.to_numpy())
+        ),
     }
 
 
@@ -146,7 +156,9 @@ def _timed(function: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def case_study(settings: Settings) -> dict[str, Any]:
-    """The paper's section 5.4 on this machine: 100 trees of 3 levels over 547 rows of the original Wisconsin data."""
+    """The paper's section 5.4 on this machine: 100 trees of 3 levels over 547 rows of the original
+    Wisconsin data.
+    """
     data = load("bcw_o", settings.data_home)
     rng = np.random.default_rng(derived_seed(settings.seed, "case study"))
     frame = data.table_frame().iloc[np.sort(rng.permutation(len(data.target))[:CASE_STUDY_ROWS])]
@@ -159,13 +171,18 @@ def case_study(settings: Settings) -> dict[str, Any]:
         table.save(stored)
         table_bytes = sum(file.stat().st_size for file in stored.rglob("*") if file.is_file())
         worker_table = EncryptedTable.load(stored)
-        fit, fit_seconds = _timed(lambda: model.fit(worker_table, workers=settings.workers, progress=False))
+        fit, fit_seconds = _timed(
+            lambda: model.fit(worker_table, workers=settings.workers, progress=False)
+        )
         fit.save(Path(folder) / "forest")
         model_bytes = (Path(folder) / "forest").stat().st_size
     opened, open_seconds = _timed(lambda: owner.decrypt(fit, schema=schema))
     rows = schema.table(frame)
     clear = CompletelyRandomForest(N_TREES, DEPTH).fit(rows)
-    shards = [rows[start : start + _SHARD_ROWS].with_layout(256) for start in range(0, len(rows), _SHARD_ROWS)]
+    shards = [
+        rows[start : start + _SHARD_ROWS].with_layout(256)
+        for start in range(0, len(rows), _SHARD_ROWS)
+    ]
     added = reduce(add, [CompletelyRandomForest(N_TREES, DEPTH).fit(shard) for shard in shards])
     return {
         "rows": len(frame),
@@ -195,7 +212,11 @@ def run_times(settings: Settings, show: bool | None = None) -> int:
     study = folder.file("case_study", ("rows",))
     wanted = [(fits, time_fit, timed, n) for timed in MODELS for n in ROWS]
     wanted += [(predictions, time_prediction, timed, n) for timed in PREDICTING for n in PREDICTED]
-    missing = [(file, measure, timed, n) for file, measure, timed, n in wanted if not file.has(timed.name, n)]
+    missing = [
+        (file, measure, timed, n)
+        for file, measure, timed, n in wanted
+        if not file.has(timed.name, n)
+    ]
     with progress_bar("times", len(missing) + 1, "measurements", show) as advance:
         for file, measure, timed, n_rows in missing:
             file.add([measure(timed, n_rows, settings.seed, settings.workers)])

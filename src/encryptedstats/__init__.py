@@ -1,6 +1,7 @@
 """encryptedstats: statistical machine learning on encrypted data.
 
-Somebody encrypts a table, a computer that is never trusted with it computes, and only the owner opens the result.
+Somebody encrypts a table, a computer that is never trusted with it computes, and only the owner
+opens the result.
 """
 
 from __future__ import annotations
@@ -103,7 +104,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-# Nothing is imported before it is first asked for, NumPy, pandas and SEAL among it: `import encryptedstats` itself takes no time.
+# Nothing is imported before it is first asked for, NumPy, pandas and SEAL among it: `import
+# encryptedstats` itself takes no time.
 _LATE = {
     "cluster": "encryptedstats",
     "column": "encryptedstats.circuits",
@@ -112,9 +114,20 @@ _LATE = {
     **dict.fromkeys(("EncryptedArray", "EncryptedInteger"), "encryptedstats.arrays"),
     **dict.fromkeys(("Owner", "Parameters", "PublicKeys"), "encryptedstats.crypto"),
     **dict.fromkeys(("JointKey", "Member"), "encryptedstats.joint"),
-    **dict.fromkeys(("Ledger", "Published", "Release", "Rules", "write_report"), "encryptedstats.publishing"),
     **dict.fromkeys(
-        ("EncryptedAnswer", "EncryptedTable", "PublicSchema", "Question", "Schema", "Table", "plan", "verify"),
+        ("Ledger", "Published", "Release", "Rules", "write_report"), "encryptedstats.publishing"
+    ),
+    **dict.fromkeys(
+        (
+            "EncryptedAnswer",
+            "EncryptedTable",
+            "PublicSchema",
+            "Question",
+            "Schema",
+            "Table",
+            "plan",
+            "verify",
+        ),
         "encryptedstats.tables",
     ),
     **dict.fromkeys(
@@ -166,7 +179,9 @@ _LATE = {
         "encryptedstats.statistics",
     ),
     "Study": "encryptedstats.studies",
-    **dict.fromkeys(("FixedPoint", "QuantileOneHot", "QuantileOrdinal"), "encryptedstats.tables.transformers"),
+    **dict.fromkeys(
+        ("FixedPoint", "QuantileOneHot", "QuantileOrdinal"), "encryptedstats.tables.transformers"
+    ),
     **dict.fromkeys(("Worker", "connect"), "encryptedstats.service.client"),
 }
 

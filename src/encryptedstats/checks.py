@@ -1,4 +1,6 @@
-"""Integers that callers give: Python's and NumPy's alike, and never a truth value. Knows nothing of this library."""
+"""Integers that callers give: Python's and NumPy's alike, and never a truth value. Knows nothing of
+this library.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ from typing import Any
 
 
 def as_integer(value: Any) -> int | None:
-    """The Python integer that a value is; None for what is none: fractions, text, and True and False.
+    """The Python integer that a value is; None for what is none: fractions, text, and True and
+    False.
 
     >>> import numpy as np
     >>> as_integer(np.int64(569)), as_integer(True), as_integer(2.0)

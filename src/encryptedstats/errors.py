@@ -1,9 +1,11 @@
 """The errors and warnings of the library, so that callers can catch them by name.
 
-Lowest module of all: imports nothing of this library. Each error also is the built-in exception a Python user would expect
-(``ValueError``, ``ArithmeticError``), so that generic handlers keep working.
+Lowest module of all: imports nothing of this library. Each error also is the built-in exception a
+Python user would expect (``ValueError``, ``ArithmeticError``), so that generic handlers keep
+working.
 
-Where the way out is spelled in Python's words, these are a :class:`Cure`: the command line has words of its own for it.
+Where the way out is spelled in Python's words, these are a :class:`Cure`: the command line has
+words of its own for it.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Cure:
-    """What to do about an error, as data, so that whoever shows the error can say it in other words.
+    """What to do about an error, as data, so that whoever shows the error can say it in other
+    words.
 
     Attributes
     ----------
@@ -40,7 +43,8 @@ REPLACE: Final = Cure("replace", "overwrite=True")
 
 
 class Curable(Exception):
-    """An error or warning whose message may be given in parts, some of them a :class:`Cure`; ``cures`` has these.
+    """An error or warning whose message may be given in parts, some of them a :class:`Cure`;
+    ``cures`` has these.
 
     Another error as a part brings its message and its cures.
     """
@@ -78,7 +82,9 @@ class EncryptedStatsError(Curable):
 
 
 class DataError(EncryptedStatsError, ValueError):
-    """Rows that a statistic cannot be computed from: empty groups, constant columns, nothing but censored rows, too few of them."""
+    """Rows that a statistic cannot be computed from: empty groups, constant columns, nothing but
+    censored rows, too few of them.
+    """
 
 
 class ParameterError(EncryptedStatsError, ValueError):
@@ -94,15 +100,21 @@ class KeyMismatchError(EncryptedStatsError, ValueError):
 
 
 class MemberError(EncryptedStatsError, ValueError):
-    """A message of a member of a joint key that is missing, altered, doubled, of another round, or asks for what is done once."""
+    """A message of a member of a joint key that is missing, altered, doubled, of another round, or
+    asks for what is done once.
+    """
 
 
 class VerificationError(EncryptedStatsError, ValueError):
-    """A result that is not what its question gives over the rows it names: it was computed anew, and something else came out."""
+    """A result that is not what its question gives over the rows it names: it was computed anew,
+    and something else came out.
+    """
 
 
 class RowsByOthersError(EncryptedStatsError, ValueError):
-    """Rows that others have encrypted with the public keys, where nobody has asked for such rows, or they must not be."""
+    """Rows that others have encrypted with the public keys, where nobody has asked for such rows,
+    or they must not be.
+    """
 
 
 class FileFormatError(EncryptedStatsError, ValueError):
@@ -110,7 +122,9 @@ class FileFormatError(EncryptedStatsError, ValueError):
 
 
 class StorageError(EncryptedStatsError, OSError):
-    """Storage that cannot be reached or does not answer: what lies there is not known, so nothing is concluded from it."""
+    """Storage that cannot be reached or does not answer: what lies there is not known, so nothing
+    is concluded from it.
+    """
 
 
 class BusyError(EncryptedStatsError, RuntimeError):
@@ -130,7 +144,9 @@ class BudgetError(EncryptedStatsError, ValueError):
 
 
 class DisclosureError(EncryptedStatsError, ValueError):
-    """A result that must not be published: with what was published before it would give single rows away."""
+    """A result that must not be published: with what was published before it would give single rows
+    away.
+    """
 
 
 class PassphraseError(EncryptedStatsError, ValueError):
@@ -154,7 +170,9 @@ class StillEncryptedError(EncryptedStatsError, NotImplementedError):
 
 
 class ClusterError(EncryptedStatsError, RuntimeError):
-    """A cluster that could not do its work: what is missing, who is gone, and how to go on from what is done."""
+    """A cluster that could not do its work: what is missing, who is gone, and how to go on from
+    what is done.
+    """
 
 
 class StudyError(EncryptedStatsError, RuntimeError):
@@ -162,7 +180,8 @@ class StudyError(EncryptedStatsError, RuntimeError):
 
 
 class WorkerError(EncryptedStatsError, RuntimeError):
-    """A worker that cannot be reached, refused something, or could not do it; ``status`` is that of HTTP, 0 where none came.
+    """A worker that cannot be reached, refused something, or could not do it; ``status`` is that of
+    HTTP, 0 where none came.
 
     ``untrusted``: it was there, and its certificate was not one to send a token to.
     """
@@ -182,7 +201,9 @@ class InsecureKeyFileWarning(UserWarning):
 
 
 class SchemaWarning(Curable, UserWarning):
-    """A schema that is probably not meant so, rows that are left out or count as another level, or keys too small for a table."""
+    """A schema that is probably not meant so, rows that are left out or count as another level, or
+    keys too small for a table.
+    """
 
 
 class DisclosureWarning(UserWarning):

@@ -1,6 +1,8 @@
-"""The one registry of what files of this library can hold: what it is in words, what reads it, and what it consists of.
+"""The one registry of what files of this library can hold: what it is in words, what reads it, and
+what it consists of.
 
-``es.load``, ``info``, ``decrypt`` and the other commands all read it; a new kind of file is one more entry.
+``es.load``, ``info``, ``decrypt`` and the other commands all read it; a new kind of file is one
+more entry.
 """
 
 from __future__ import annotations
@@ -30,7 +32,13 @@ from encryptedstats.tables.answers import MODEL_CUT, PREDICTION_KIND
 from encryptedstats.tables.blocks import BLOCK_KIND
 from encryptedstats.tables.encrypted import TABLE_KIND
 from encryptedstats.tables.encrypting import DRAFT_KIND
-from encryptedstats.tables.questions import FOLDS_KIND, MODEL_KIND, OPEN_MODEL_KIND, OPEN_RESULT_KIND, RESULT_KIND
+from encryptedstats.tables.questions import (
+    FOLDS_KIND,
+    MODEL_KIND,
+    OPEN_MODEL_KIND,
+    OPEN_RESULT_KIND,
+    RESULT_KIND,
+)
 from encryptedstats.words import plural
 
 Facts = dict[str, Any]
@@ -70,16 +78,19 @@ class FileKind:
     told: Callable[[Facts, str], str] = lambda facts, question: str(facts["kind"])
 
 
-# -- reading ---------------------------------------------------------------------------------------------------------------
+# -- reading
+# ------------------------------------------------------------------------------------------------
 
 
 def _of_members(file: Container, keys: PublicKeys | None) -> Any:
     raise FileFormatError(
-        f"this is a {file.kind}: es.Member and es.JointKey take such bytes, there is nothing else to be made of it"
+        f"this is a {file.kind}: es.Member and es.JointKey take such bytes, there is nothing else "
+        "to be made of it"
     )
 
 
-# -- what files tell -------------------------------------------------------------------------------------------------------
+# -- what files tell
+# ------------------------------------------------------------------------------------------------
 
 
 def _totals_facts(file: Container) -> Facts:
@@ -88,7 +99,9 @@ def _totals_facts(file: Container) -> Facts:
 
 
 def _head_facts(file: Container, schema: Schema | PublicSchema) -> Facts:
-    """What all answers say, without making the question; so neither scikit-learn nor the code of others is imported."""
+    """What all answers say, without making the question; so neither scikit-learn nor the code of
+    others is imported.
+    """
     return {
         "question": file.expect("question", str),
         "params": file.expect("params", dict),
@@ -136,8 +149,12 @@ def _released(file: Container) -> Facts | None:
     if said is None:
         return None
     kinds = {"epsilon": (int, float), "delta": (int, float), "unit": (str,), "relation": (str,)}
-    if not isinstance(said, dict) or not all(isinstance(said.get(name), kind) for name, kind in kinds.items()):
-        raise FileFormatError("the file says that it was released with noise, and not with how much")
+    if not isinstance(said, dict) or not all(
+        isinstance(said.get(name), kind) for name, kind in kinds.items()
+    ):
+        raise FileFormatError(
+            "the file says that it was released with noise, and not with how much"
+        )
     return said
 
 
@@ -147,17 +164,24 @@ def _draft_facts(file: Container) -> Facts:
 
 
 def _public_facts(file: Container) -> Facts:
-    """Whether the keys are retired is the owner's signed word, which is checked where the keys are loaded."""
+    """Whether the keys are retired is the owner's signed word, which is checked where the keys are
+    loaded.
+    """
     said = file.fields.get("retired")
     retired = None if said is None else {name: said[name] for name in ("why", "successor")}
-    return {"rotations": file.fields["rotations"], "packing": "packing" in file.sections, "retired": retired}
+    return {
+        "rotations": file.fields["rotations"],
+        "packing": "packing" in file.sections,
+        "retired": retired,
+    }
 
 
 def _member_facts(file: Container) -> Facts:
     return {"member": file.expect("member", str)}
 
 
-# -- in words --------------------------------------------------------------------------------------------------------------
+# -- in words
+# ------------------------------------------------------------------------------------------------
 
 
 def _array_told(facts: Facts, question: str) -> str:
@@ -166,7 +190,10 @@ def _array_told(facts: Facts, question: str) -> str:
 
 
 def _block_told(facts: Facts, question: str) -> str:
-    return f"block of an encrypted table: {plural(facts['rows'], 'row')}, {plural(facts['columns'], 'column')}"
+    return (
+        f"block of an encrypted table: {plural(facts['rows'], 'row')}, "
+        f"{plural(facts['columns'], 'column')}"
+    )
 
 
 def _totals_told(facts: Facts, question: str) -> str:
@@ -174,14 +201,23 @@ def _totals_told(facts: Facts, question: str) -> str:
 
 
 def _answer_told(facts: Facts, question: str) -> str:
-    size = f"{plural(facts['rows'], 'row')}, {plural(facts['variables'], 'variable')}, {facts['classes']} classes"
+    size = (
+        f"{plural(facts['rows'], 'row')}, {plural(facts['variables'], 'variable')}, "
+        f"{facts['classes']} classes"
+    )
     inside = f"; {_ciphertexts(facts)}" if facts["encrypted"] else ""
     drawn = "; its stochastic fraction is drawn" * facts["drawn"]
-    return f"{facts['kind']}: {question}\n{size}{inside}{drawn}{'; calibrated' * facts.get('calibrated', False)}"
+    return (
+        f"{facts['kind']}: "
+        f"{question}\n{size}{inside}{drawn}{'; calibrated' * facts.get('calibrated', False)}"
+    )
 
 
 def _prediction_told(facts: Facts, question: str) -> str:
-    answers = f"{plural(facts['answers'], 'number')} for each, in {plural(facts['ciphertexts'], 'ciphertext')}"
+    answers = (
+        f"{plural(facts['answers'], 'number')} for each, in "
+        f"{plural(facts['ciphertexts'], 'ciphertext')}"
+    )
     which = f" as {facts['output']}" if facts["output"] else ""
     return f"{facts['kind']}{which} of {question}\n{plural(facts['rows'], 'row')}, {answers}"
 
@@ -194,7 +230,8 @@ def _ciphertexts(facts: Facts) -> str:
     return f"{plural(facts['totals'], 'total')} in {plural(facts['ciphertexts'], 'ciphertext')}"
 
 
-# -- the registry ------------------------------------------------------------------------------------------------------------
+# -- the registry
+# ------------------------------------------------------------------------------------------------
 
 _TOTALS: Final = frozenset({"numbers", "chunks", "places", "noise", "residues", CUT})
 _DECRYPT: Final = "its owner opens it with decrypt"
@@ -202,7 +239,9 @@ _DECRYPT: Final = "its owner opens it with decrypt"
 #: By the kind that a file says it is.
 KINDS: Final[dict[str, FileKind]] = {
     OWNER_KIND: FileKind(
-        "a secret key", "give it with --key, on the owner's own machine and nowhere else", frozenset({"secret_key"})
+        "a secret key",
+        "give it with --key, on the owner's own machine and nowhere else",
+        frozenset({"secret_key"}),
     ),
     PUBLIC_KIND: FileKind(
         "public keys",
@@ -211,7 +250,9 @@ KINDS: Final[dict[str, FileKind]] = {
         lambda file, keys: PublicKeys.from_container(file),
         facts=_public_facts,
         told=lambda facts, question: (
-            "public keys, retired: nothing is encrypted for them" if facts["retired"] else PUBLIC_KIND
+            "public keys, retired: nothing is encrypted for them"
+            if facts["retired"]
+            else PUBLIC_KIND
         ),
     ),
     JOINT_KIND: FileKind(
@@ -224,13 +265,22 @@ KINDS: Final[dict[str, FileKind]] = {
     ),
     **{
         kind: FileKind(
-            f"a {kind} of a joint key", use, frozenset(sections), _of_members, facts=_member_facts, told=_member_told
+            f"a {kind} of a joint key",
+            use,
+            frozenset(sections),
+            _of_members,
+            facts=_member_facts,
+            told=_member_told,
         )
         for kind, use, sections in (
             (MEMBER_KIND, "it stays where it is, with the member alone", {"secret_key"}),
             (SEEN_KIND, "it stays where it is, with the member alone", ()),
             (COMMITMENT_KIND, "all members need it", ()),
-            (CONTRIBUTION_KIND, "all members need it", {"public", "first", "second", "packing", "rotation"}),
+            (
+                CONTRIBUTION_KIND,
+                "all members need it",
+                {"public", "first", "second", "packing", "rotation"},
+            ),
             (RELINEARISATION_KIND, "all members need it", {"both"}),
             (SHARE_KIND, "whoever puts shares together needs it", {"packs"}),
             (SHARES_KIND, "the receiver of a study needs it", ()),
@@ -241,14 +291,18 @@ KINDS: Final[dict[str, FileKind]] = {
         "counts, crosstab, moments, ask and fit compute on it",
         frozenset({"schema", "columns", "blocks"}),
         facts=_draft_facts,
-        told=lambda facts, question: "manifest of an encrypted table: give its folder to see the table",
+        told=lambda facts, question: (
+            "manifest of an encrypted table: give its folder to see the table"
+        ),
     ),
     DRAFT_KIND: FileKind(
         "a table that is not finished",
         "run the same encrypt again to finish it",
         frozenset({"schema", "columns"}),
         facts=_draft_facts,
-        told=lambda facts, question: "draft of a table that is not finished: run the same encrypt again",
+        told=lambda facts, question: (
+            "draft of a table that is not finished: run the same encrypt again"
+        ),
     ),
     BLOCK_KIND: FileKind(
         "a block of an encrypted table",
@@ -339,11 +393,15 @@ def read_file(file: Container, keys: PublicKeys | None = None, url: object = "th
     """What a file holds, as an object."""
     kind = KINDS.get(file.kind)
     if file.kind == OWNER_KIND:
-        raise FileFormatError(f"{url} holds a secret key: open it with Owner.load, on the owner's own machine")
+        raise FileFormatError(
+            f"{url} holds a secret key: open it with Owner.load, on the owner's own machine"
+        )
     if kind is None:
         raise FileFormatError(f"{url} holds {file.kind!r}, which this version does not know")
     if kind.read is None:
-        raise FileFormatError(f"{url} holds {kind.words}: open the folder of the table it belongs to")
+        raise FileFormatError(
+            f"{url} holds {kind.words}: open the folder of the table it belongs to"
+        )
     if kind.needs_keys and keys is None:
         raise TypeError(f"{url} holds {kind.words}: give the public keys= it belongs to")
     return kind.read(file, keys)

@@ -1,4 +1,6 @@
-"""One call that opens whatever was stored, by what the file itself says it is. Sits above all that it can open."""
+"""One call that opens whatever was stored, by what the file itself says it is. Sits above all that
+it can open.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from encryptedstats.tables import EncryptedTable
 from encryptedstats.tables.encrypted import MANIFEST
 
 
-def load(url: str | os.PathLike[str], keys: PublicKeys | None = None, *, by_others: bool = False) -> Any:
+def load(
+    url: str | os.PathLike[str], keys: PublicKeys | None = None, *, by_others: bool = False
+) -> Any:
     """Open a stored table, model, encrypted answer, encrypted array or public keys.
 
     Parameters
@@ -22,11 +26,12 @@ def load(url: str | os.PathLike[str], keys: PublicKeys | None = None, *, by_othe
     url : path or fsspec URL
         A table's folder, or a file.
     keys : PublicKeys, optional
-        Keys to compute with. Encrypted arrays, answers and models need them; a table brings its own, unless others
-        are wanted (with rotations, say).
+        Keys to compute with. Encrypted arrays, answers and models need them; a table brings its
+        own, unless others are wanted (with rotations, say).
     by_others : bool
-        Of a table: compute on it although rows of it were encrypted with the public keys, by others than the owner. Whoever
-        forges such rows and sees a result can recover the secret key: see :meth:`EncryptedTable.accept_others`.
+        Of a table: compute on it although rows of it were encrypted with the public keys, by others
+        than the owner. Whoever forges such rows and sees a result can recover the secret key: see
+        :meth:`EncryptedTable.accept_others`.
 
     Returns
     -------
@@ -44,5 +49,7 @@ def _open_file(url: str | os.PathLike[str], decryptor: Decryptor, schema: Any = 
     try:
         found = load(url, decryptor.keys)
     except FileNotFoundError as error:
-        raise FileNotFoundError(f"{url} is not there: give the path or URL of a stored result") from error
+        raise FileNotFoundError(
+            f"{url} is not there: give the path or URL of a stored result"
+        ) from error
     return open_value(found, decryptor, schema)

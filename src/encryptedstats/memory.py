@@ -32,13 +32,17 @@ def paused_collection() -> Iterator[None]:
 
 
 def default_limit(processes: int = 1) -> int:
-    """Bytes for each of so many processes: together a quarter of the available memory, each from 256 MiB to 8 GiB."""
+    """Bytes for each of so many processes: together a quarter of the available memory, each from
+    256 MiB to 8 GiB.
+    """
     available = available_memory()
     return UNKNOWN if available is None else min(max(available // 4 // processes, LEAST), MOST)
 
 
 def available_memory(root: Path = _ROOT) -> int | None:
-    """Bytes that can be had without swapping: what the system has, or what is left to the control group of this process."""
+    """Bytes that can be had without swapping: what the system has, or what is left to the control
+    group of this process.
+    """
     system = _meminfo(root).get("MemAvailable") or total_memory(root)
     known = [limit for limit in (system, *_left_to_groups(root)) if limit is not None]
     return min(known, default=None)
@@ -47,7 +51,9 @@ def available_memory(root: Path = _ROOT) -> int | None:
 def total_memory(root: Path = _ROOT) -> int | None:
     """Bytes that the machine has."""
     try:
-        return _meminfo(root).get("MemTotal") or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return _meminfo(root).get("MemTotal") or os.sysconf("SC_PAGE_SIZE") * os.sysconf(
+            "SC_PHYS_PAGES"
+        )
     except (AttributeError, OSError, ValueError):
         return None
 
@@ -59,9 +65,11 @@ def _meminfo(root: Path) -> dict[str, int]:
 
 
 def _left_to_groups(root: Path) -> Iterator[int]:
-    """What is left to the control group of this process, and to all that it lies in; both versions of these groups.
+    """What is left to the control group of this process, and to all that it lies in; both versions
+    of these groups.
 
-    A container may see its own group as the root of all: groups that are not to be seen are passed over.
+    A container may see its own group as the root of all: groups that are not to be seen are passed
+    over.
     """
     for line in read_system(root / "proc/self/cgroup").splitlines():
         number, controllers, path = line.split(":", 2)
@@ -74,14 +82,18 @@ def _left_to_groups(root: Path) -> Iterator[int]:
             continue
         group = Path(path.lstrip("/"))
         for folder in (base / one for one in (group, *group.parents)):
-            limit, used, cache = (read_system(folder / name) for name in (*names[:2], "memory.stat"))
+            limit, used, cache = (
+                read_system(folder / name) for name in (*names[:2], "memory.stat")
+            )
             if limit.strip().isdigit():  # "max" is no limit
                 taken = int(used) if used.strip().isdigit() else 0
                 yield max(0, int(limit) - max(0, taken - _named(cache, names[2])))
 
 
 def _named(stat: str, name: str) -> int:
-    """A number of a file of names and numbers, 0 if it is not there. Pages of files that nobody uses can be had at once."""
+    """A number of a file of names and numbers, 0 if it is not there. Pages of files that nobody
+    uses can be had at once.
+    """
     found = [line.split()[1] for line in stat.splitlines() if line.startswith(f"{name} ")]
     return int(found[0]) if found else 0
 

@@ -1,8 +1,10 @@
-"""How good a classifier is, with an interval beside every figure: accuracy, AUC, log loss, Brier score, sensitivity and the like.
+"""How good a classifier is, with an interval beside every figure: accuracy, AUC, log loss, Brier
+score, sensitivity and the like.
 
-Plain statistics of clear predictions; imports tables and nothing above. One class is the positive one, and every table names it.
-Intervals are Wilson's for shares, DeLong's for the AUC, normal for means and coefficients. Weights are those of rows, not numbers
-of copies: intervals use Kish's effective number of rows.
+Plain statistics of clear predictions; imports tables and nothing above. One class is the positive
+one, and every table names it. Intervals are Wilson's for shares, DeLong's for the AUC, normal for
+means and coefficients. Weights are those of rows, not numbers of copies: intervals use Kish's
+effective number of rows.
 """
 
 from __future__ import annotations
@@ -20,7 +22,15 @@ from scipy.stats import norm
 
 from encryptedstats.tables import Table
 
-__all__ = ["Estimate", "Evaluation", "auc", "auc_interval", "calibration_table", "evaluate", "wilson_interval"]
+__all__ = [
+    "Estimate",
+    "Evaluation",
+    "auc",
+    "auc_interval",
+    "calibration_table",
+    "evaluate",
+    "wilson_interval",
+]
 
 Floats = NDArray[np.float64]
 #: The scores of an :class:`Evaluation`, in the order they are shown.
@@ -66,10 +76,15 @@ class Estimate:
     def __str__(self) -> str:
         if np.isnan(self.value):
             return "n/a"
-        return f"{self.value:.3f}" if np.isnan(self.low) else f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
+        return (
+            f"{self.value:.3f}"
+            if np.isnan(self.low)
+            else f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
+        )
 
 
-# -- intervals -----------------------------------------------------------------------------------------------------------
+# -- intervals
+# ------------------------------------------------------------------------------------------------
 
 
 def wilson_interval(successes: float, n: float, level: float = 0.95) -> tuple[float, float]:
@@ -98,12 +113,15 @@ def wilson_interval(successes: float, n: float, level: float = 0.95) -> tuple[fl
     z, p = _normal_quantile(level), successes / n
     centre = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    low = 0.0 if successes == 0 else max(0.0, centre - half)  # rounding must not leave them beside 0 and 1
+    low = (
+        0.0 if successes == 0 else max(0.0, centre - half)
+    )  # rounding must not leave them beside 0 and 1
     return float(low), 1.0 if successes == n else float(min(1.0, centre + half))
 
 
 def auc(truth: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """Area under the ROC curve: the share of pairs of both classes that are in order, ties counting half.
+    """Area under the ROC curve: the share of pairs of both classes that are in order, ties counting
+    half.
 
     Examples
     --------
@@ -123,13 +141,14 @@ def auc_interval(
 ) -> tuple[float, float]:
     """DeLong's interval of the AUC, on the scale of log-odds so that it stays between 0 and 1.
 
-    Where DeLong has no variance, because every pair is in order or a class has a single row, it is Newcombe's (method 5).
+    Where DeLong has no variance, because every pair is in order or a class has a single row, it is
+    Newcombe's (method 5).
 
     References
     ----------
-    DeLong, DeLong and Clarke-Pearson (1988), Comparing the areas under two or more correlated receiver operating characteristic
-    curves.
-    Newcombe (2006), Confidence intervals for an effect size measure based on the Mann-Whitney statistic, part 2.
+    DeLong, DeLong and Clarke-Pearson (1988), Comparing the areas under two or more correlated
+    receiver operating characteristic curves. Newcombe (2006), Confidence intervals for an effect
+    size measure based on the Mann-Whitney statistic, part 2.
     """
     found = _auc_estimate(*_arrays(truth, scores, weights), level)
     return found.low, found.high
@@ -143,7 +162,9 @@ def delong_variance(positive: NDArray[np.bool_], scores: Floats, weights: Floats
     return _variance_of_mean(of_one, one) + _variance_of_mean(of_other, other)
 
 
-def _auc_estimate(positive: NDArray[np.bool_], scores: Floats, weights: Floats, level: float) -> Estimate:
+def _auc_estimate(
+    positive: NDArray[np.bool_], scores: Floats, weights: Floats, level: float
+) -> Estimate:
     value, n = auc(positive, scores, weights), len(positive)
     if np.isnan(value):
         return Estimate(value, n=n)
@@ -160,10 +181,16 @@ def _newcombe(value: float, n1: float, n0: float, z: float) -> tuple[float, floa
     more = (n1 + n0) / 2 - 1
 
     def beyond(theta: float) -> float:
-        variance = theta * (1 - theta) * (1 + more * ((1 - theta) / (2 - theta) + theta / (1 + theta))) / (n1 * n0)
+        variance = (
+            theta
+            * (1 - theta)
+            * (1 + more * ((1 - theta) / (2 - theta) + theta / (1 + theta)))
+            / (n1 * n0)
+        )
         return float((theta - value) ** 2 - z * z * variance)
 
-    # Within a hair of 0 and 1 the variance vanishes, and nothing but the value itself would be inside.
+    # Within a hair of 0 and 1 the variance vanishes, and nothing but the value itself would be
+    # inside.
     low = 0.0 if value == 0 else float(brentq(beyond, 1e-12, value - 1e-9))
     return low, 1.0 if value == 1 else float(brentq(beyond, value + 1e-9, 1 - 1e-12))
 
@@ -172,7 +199,9 @@ def _share_below(values: Floats, others: Floats, weights: Floats) -> Floats:
     """For each value the weight of the others below it, ties counting half."""
     order = np.argsort(others, kind="stable")
     ordered, summed = others[order], np.concatenate([[0.0], np.cumsum(weights[order])])
-    below, upto = (summed[np.searchsorted(ordered, values, side=side)] for side in ("left", "right"))
+    below, upto = (
+        summed[np.searchsorted(ordered, values, side=side)] for side in ("left", "right")
+    )
     share: Floats = (below + upto) / 2
     return share
 
@@ -198,7 +227,9 @@ def _normal_quantile(level: float) -> float:
     return float(norm.ppf((1 + level) / 2))
 
 
-def _share(hits: NDArray[np.bool_], among: NDArray[np.bool_], weights: Floats, level: float) -> Estimate:
+def _share(
+    hits: NDArray[np.bool_], among: NDArray[np.bool_], weights: Floats, level: float
+) -> Estimate:
     """The share of hits among some rows."""
     inside, n = weights[among], int(among.sum())
     if not inside.sum():
@@ -215,18 +246,26 @@ def _mean(values: Floats, weights: Floats, level: float) -> Estimate:
     return Estimate(value, max(0.0, value - half), value + half, len(values), _NORMAL)
 
 
-# -- curves --------------------------------------------------------------------------------------------------------------
+# -- curves
+# ------------------------------------------------------------------------------------------------
 
 
 def roc_points(
-    positive: NDArray[np.bool_], scores: Floats, weights: Floats, resampled: NDArray[Any] | None = None
+    positive: NDArray[np.bool_],
+    scores: Floats,
+    weights: Floats,
+    resampled: NDArray[Any] | None = None,
 ) -> tuple[Floats, Floats]:
-    """Shares of others and of positives that lie at or above each score, from the highest score on; both from 0 to 1."""
+    """Shares of others and of positives that lie at or above each score, from the highest score on;
+    both from 0 to 1.
+    """
     _, level = np.unique(-scores, return_inverse=True)
     weight = weights if resampled is None else weights * resampled
     shares = []
     for rows in (~positive, positive):
-        summed = np.cumsum(np.bincount(level.ravel()[rows], weight[rows], minlength=int(level.max()) + 1))
+        summed = np.cumsum(
+            np.bincount(level.ravel()[rows], weight[rows], minlength=int(level.max()) + 1)
+        )
         shares.append(np.concatenate([[0.0], summed / summed[-1]]))
     return shares[0], shares[1]
 
@@ -239,7 +278,9 @@ def roc_band(
     level: float = 0.95,
     n_resamples: int = 200,
 ) -> tuple[Floats, Floats]:
-    """Between which sensitivities the curve lies at each share of false positives, by drawing the rows of each class again."""
+    """Between which sensitivities the curve lies at each share of false positives, by drawing the
+    rows of each class again.
+    """
     rng = np.random.default_rng(0)
     curves = np.empty((n_resamples, len(grid)))
     for curve in curves:
@@ -259,13 +300,15 @@ def calibration_table(
     n_bins: int = _N_BINS,
     level: float = 0.95,
 ) -> pd.DataFrame:
-    """What was predicted and what occurred, in groups of about equally many rows with ever higher predictions.
+    """What was predicted and what occurred, in groups of about equally many rows with ever higher
+    predictions.
 
     Returns
     -------
     DataFrame
-        A line for each group: ``rows`` and ``positives`` in it, the mean ``predicted`` probability, the ``observed`` share of
-        positives with its Wilson interval, ``low`` to ``high``. Rows with equal predictions stay together, so there may be fewer.
+        A line for each group: ``rows`` and ``positives`` in it, the mean ``predicted`` probability,
+        the ``observed`` share of positives with its Wilson interval, ``low`` to ``high``. Rows with
+        equal predictions stay together, so there may be fewer.
     """
     if n_bins < 1:
         raise ValueError(f"n_bins={n_bins}: at least one group is needed")
@@ -297,15 +340,21 @@ def calibration_table(
 
 @dataclass(frozen=True)
 class Line:
-    """Log-odds as a line, with the covariance of (intercept, slope); nan where the rows do not determine it."""
+    """Log-odds as a line, with the covariance of (intercept, slope); nan where the rows do not
+    determine it.
+    """
 
     intercept: float
     slope: float
     covariance: Floats
 
 
-def logistic_line(x: Floats, targets: Floats, weights: Floats, *, slope: float | None = None) -> Line:
-    """The line of log-odds that makes the targets (0 to 1) most likely, by Newton's method; of a given slope, its intercept."""
+def logistic_line(
+    x: Floats, targets: Floats, weights: Floats, *, slope: float | None = None
+) -> Line:
+    """The line of log-odds that makes the targets (0 to 1) most likely, by Newton's method; of a
+    given slope, its intercept.
+    """
     centre, spread = float(np.average(x, weights=weights)), float(x.std()) or 1.0
     z = (x - centre) / spread
     design = np.ones((len(x), 1)) if slope is not None else np.column_stack([np.ones(len(x)), z])
@@ -327,8 +376,14 @@ def logistic_line(x: Floats, targets: Floats, weights: Floats, *, slope: float |
     else:
         return nothing
     found = slope if slope is not None else beta[1] / spread
-    back = np.array([[1.0], [0.0]]) if slope is not None else np.array([[1.0, -centre / spread], [0.0, 1 / spread]])
-    return Line(float(beta[0] - found * centre), float(found), back @ np.linalg.inv(information) @ back.T)
+    back = (
+        np.array([[1.0], [0.0]])
+        if slope is not None
+        else np.array([[1.0, -centre / spread], [0.0, 1 / spread]])
+    )
+    return Line(
+        float(beta[0] - found * centre), float(found), back @ np.linalg.inv(information) @ back.T
+    )
 
 
 def log_odds(p: Floats) -> Floats:
@@ -337,7 +392,8 @@ def log_odds(p: Floats) -> Floats:
     return odds
 
 
-# -- predictions ---------------------------------------------------------------------------------------------------------
+# -- predictions
+# ------------------------------------------------------------------------------------------------
 
 
 def class_codes(classes: NDArray[Any], X: Any, y: Any) -> NDArray[np.intp]:
@@ -389,24 +445,34 @@ class Predictions:
 
         Rows whose ``y`` is missing are left out and counted, rows of weight 0 left out.
         """
-        missing = np.zeros(0, dtype=bool) if y is None else pd.isna(pd.Series(np.asarray(y))).to_numpy()
+        missing = (
+            np.zeros(0, dtype=bool) if y is None else pd.isna(pd.Series(np.asarray(y))).to_numpy()
+        )
         if missing.all() and len(missing):
             raise ValueError(
-                f"the class is missing in all {len(missing)} rows: there is nothing to compare predictions with"
+                f"the class is missing in all {len(missing)} rows: there is nothing to compare "
+                "predictions with"
             )
         if missing.any():
             X = X.take(np.flatnonzero(~missing)) if isinstance(X, Table) else X[~missing]
             y = np.asarray(y)[~missing]
         if isinstance(X, Table) and X.weights is not None:
             counted = np.flatnonzero(X.weights)
-            X, y = replace(X.take(counted), n_dropped=X.n_dropped), y if y is None else np.asarray(y)[counted]
+            X, y = (
+                replace(X.take(counted), n_dropped=X.n_dropped),
+                y if y is None else np.asarray(y)[counted],
+            )
         classes = np.asarray(model.classes_)
         codes = class_codes(classes, X, y)
         has = hasattr(model, "predict_proba")
-        scores = np.asarray(model.predict_proba(X) if has else model.decision_function(X), dtype=np.float64)
+        scores = np.asarray(
+            model.predict_proba(X) if has else model.decision_function(X), dtype=np.float64
+        )
         if scores.ndim == 1:  # of two classes, the score of the second
             scores = np.column_stack([-scores, scores])
-        weights = None if not isinstance(X, Table) or X.weights is None else X.weights.astype(np.float64)
+        weights = (
+            None if not isinstance(X, Table) or X.weights is None else X.weights.astype(np.float64)
+        )
         dropped = X.n_dropped if isinstance(X, Table) else 0
         predicted = class_codes(classes, None, model.predict(X))
         return cls(classes, codes, predicted, scores, has, weights, dropped, int(missing.sum()))
@@ -417,9 +483,12 @@ class Predictions:
         first = parts[0]
         weights = None if first.weights is None else np.concatenate([one.weights for one in parts])
         codes, predicted, scores = (
-            np.concatenate([getattr(one, name) for one in parts]) for name in ("codes", "predicted", "scores")
+            np.concatenate([getattr(one, name) for one in parts])
+            for name in ("codes", "predicted", "scores")
         )
-        dropped, unlabelled = (sum(getattr(one, name) for one in parts) for name in ("n_dropped", "n_unlabelled"))
+        dropped, unlabelled = (
+            sum(getattr(one, name) for one in parts) for name in ("n_dropped", "n_unlabelled")
+        )
         return replace(
             first, codes=codes, predicted=predicted, scores=scores, weights=weights, n_dropped=dropped, n_unlabelled=unlabelled
         )  # fmt: skip
@@ -433,11 +502,21 @@ class Predictions:
         return np.ones(len(self)) if self.weights is None else self.weights
 
     def against(self, position: int, threshold: float | None = None) -> Binary:
-        """A class against all others: called where the model predicts it, or where its score reaches a threshold."""
+        """A class against all others: called where the model predicts it, or where its score
+        reaches a threshold.
+        """
         scores = self.scores[:, position]
         called = self.predicted == position if threshold is None else scores >= threshold
         label, weighted = self.classes.tolist()[position], self.weights is not None
-        return Binary(label, self.codes == position, scores, called, self.weight, self.are_probabilities, weighted)
+        return Binary(
+            label,
+            self.codes == position,
+            scores,
+            called,
+            self.weight,
+            self.are_probabilities,
+            weighted,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -481,7 +560,10 @@ class Binary:
         if positive.all() or not positive.any():
             return found
         odds, truth = log_odds(p), positive.astype(np.float64)
-        steep, level_line = logistic_line(odds, truth, weight), logistic_line(odds, truth, weight, slope=1.0)
+        steep, level_line = (
+            logistic_line(odds, truth, weight),
+            logistic_line(odds, truth, weight, slope=1.0),
+        )
         scale = _effective(weight) / weight.sum()  # weights are no copies of rows
         z, n = _normal_quantile(level), len(p)
         for name, value, variance in (
@@ -499,18 +581,23 @@ class Binary:
 
 
 def _loss(p: Floats) -> Floats:
-    """Minus the logarithm of what was given to the true class; as scikit-learn, no less than the smallest step above 0."""
+    """Minus the logarithm of what was given to the true class; as scikit-learn, no less than the
+    smallest step above 0.
+    """
     least = np.finfo(np.float64).eps
     loss: Floats = -np.log(np.clip(p, least, 1 - least))
     return loss
 
 
-def _arrays(truth: ArrayLike, scores: ArrayLike, weights: ArrayLike | None) -> tuple[NDArray[np.bool_], Floats, Floats]:
+def _arrays(
+    truth: ArrayLike, scores: ArrayLike, weights: ArrayLike | None
+) -> tuple[NDArray[np.bool_], Floats, Floats]:
     positive, values = np.asarray(truth).astype(bool), np.asarray(scores, dtype=np.float64)
     weight = np.ones(len(positive)) if weights is None else np.asarray(weights, dtype=np.float64)
     if not len(positive) or not len(positive) == len(values) == len(weight):
         raise ValueError(
-            f"{len(positive)} classes, {len(values)} scores and {len(weight)} weights: one of each for every row is needed"
+            f"{len(positive)} classes, {len(values)} scores and {len(weight)} weights: one of "
+            "each for every row is needed"
         )
     if np.isnan(values).any():
         raise ValueError("some scores are nan: there is no order among them")
@@ -519,7 +606,8 @@ def _arrays(truth: ArrayLike, scores: ArrayLike, weights: ArrayLike | None) -> t
     return positive, values, weight
 
 
-# -- all of it -----------------------------------------------------------------------------------------------------------
+# -- all of it
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -529,11 +617,11 @@ class Evaluation:
     Attributes
     ----------
     scores : dict of str to Estimate
-        ``accuracy``, ``auc``, ``log_loss``, ``brier``, ``sensitivity``, ``specificity``, ``ppv``, ``npv``, ``calibration_error``,
-        ``calibration_slope``, ``calibration_intercept``.
+        ``accuracy``, ``auc``, ``log_loss``, ``brier``, ``sensitivity``, ``specificity``, ``ppv``,
+        ``npv``, ``calibration_error``, ``calibration_slope``, ``calibration_intercept``.
     positive : label or None
-        The positive class. None of more than two classes: then sensitivity and the like are means over classes, each of them
-        against all others.
+        The positive class. None of more than two classes: then sensitivity and the like are means
+        over classes, each of them against all others.
     by_class : dict
         Of more than two classes: the scores of each against all others.
     calibration : DataFrame or None
@@ -541,7 +629,8 @@ class Evaluation:
     class_counts : dict
         Rows of each class.
     n_rows, n_dropped, n_unlabelled : int
-        Rows that were scored, that were left out because values are missing, and because their class is.
+        Rows that were scored, that were left out because values are missing, and because their
+        class is.
     threshold : float or None
         From which score on a row is called positive; None for what the model itself predicts.
     level : float
@@ -568,7 +657,9 @@ class Evaluation:
 
     @property
     def table(self) -> pd.DataFrame:
-        """A line for each score: value, interval, how many rows it is about, and whose interval it is."""
+        """A line for each score: value, interval, how many rows it is about, and whose interval it
+        is.
+        """
         return _score_table(self.scores)
 
     def to_dict(self) -> dict[str, Any]:
@@ -583,7 +674,9 @@ class Evaluation:
             "level": self.level,
             "scores": _documents(self.scores),
             "by_class": {str(label): _documents(scores) for label, scores in self.by_class.items()},
-            "calibration": None if self.calibration is None else self.calibration.reset_index().to_dict("records"),
+            "calibration": None
+            if self.calibration is None
+            else self.calibration.reset_index().to_dict("records"),
             "notes": list(self.notes),
         }
 
@@ -604,7 +697,11 @@ class Evaluation:
     def left_out(self) -> list[str]:
         """Rows that were not scored, in words."""
         counts = {"with missing values": self.n_dropped, "without a class": self.n_unlabelled}
-        return [f"{count:,} row{'' if count == 1 else 's'} {why}" for why, count in counts.items() if count]
+        return [
+            f"{count:,} row{'' if count == 1 else 's'} {why}"
+            for why, count in counts.items()
+            if count
+        ]
 
 
 def evaluate(
@@ -625,12 +722,14 @@ def evaluate(
         An opened model, or any other of scikit-learn's kind.
     X : DataFrame, array or Table
     y : array, optional
-        True classes; those of ``X`` where it is a table. Rows where it is missing are left out and counted.
+        True classes; those of ``X`` where it is a table. Rows where it is missing are left out and
+        counted.
     pos_label : label, optional
-        The positive class. By default the second of two classes; of more, each in turn is held against all others.
+        The positive class. By default the second of two classes; of more, each in turn is held
+        against all others.
     threshold : float, optional
-        Call a row positive from this probability (or score) on. By default what the model predicts is taken: of two classes the
-        one with a probability above 0.5.
+        Call a row positive from this probability (or score) on. By default what the model predicts
+        is taken: of two classes the one with a probability above 0.5.
     level : float
         Of the intervals.
     n_bins : int
@@ -646,7 +745,11 @@ def evaluate(
     0.627 (0.587 to 0.666) 0
     """
     return evaluate_predictions(
-        Predictions.of(model, X, y), pos_label=pos_label, threshold=threshold, level=level, n_bins=n_bins
+        Predictions.of(model, X, y),
+        pos_label=pos_label,
+        threshold=threshold,
+        level=level,
+        n_bins=n_bins,
     )
 
 
@@ -662,7 +765,8 @@ def evaluate_predictions(
     position = positive_position(made.classes, pos_label)
     if position is None and threshold is not None:
         raise ValueError(
-            f"threshold={threshold}: there are {len(made.classes)} classes, and a threshold is for one of them: name it with "
+            f"threshold={threshold}: there are {len(made.classes)} classes, and a threshold is "
+            "for one of them: name it with "
             "pos_label="
         )
     labels = made.classes.tolist()
@@ -674,7 +778,9 @@ def evaluate_predictions(
     else:
         binary = made.against(position, threshold)
         scores = binary.estimates(level, n_bins)
-        calibration = binary.calibration(n_bins=n_bins, level=level) if made.are_probabilities else None
+        calibration = (
+            binary.calibration(n_bins=n_bins, level=level) if made.are_probabilities else None
+        )
     return Evaluation(
         scores=scores,
         positive=None if position is None else labels[position],
@@ -699,12 +805,18 @@ def positive_position(classes: NDArray[Any], pos_label: Any = None) -> int | Non
     return known.index(pos_label)
 
 
-def _macro(made: Predictions, single: Mapping[Any, dict[str, Estimate]], level: float) -> dict[str, Estimate]:
-    """Of more than two classes: accuracy and losses of all together, and means over classes of everything else."""
+def _macro(
+    made: Predictions, single: Mapping[Any, dict[str, Estimate]], level: float
+) -> dict[str, Estimate]:
+    """Of more than two classes: accuracy and losses of all together, and means over classes of
+    everything else.
+    """
     found, rows = {}, len(made)
     for name in SCORES:
         values = [scores[name].value for scores in single.values()]
-        found[name] = Estimate(float(np.mean(values)), n=rows, method=_MACRO)  # nan if one of them is
+        found[name] = Estimate(
+            float(np.mean(values)), n=rows, method=_MACRO
+        )  # nan if one of them is
     everybody = np.ones(rows, dtype=bool)
     found["accuracy"] = _share(made.predicted == made.codes, everybody, made.weight, level)
     if made.are_probabilities:
@@ -722,25 +834,42 @@ def _notes(made: Predictions, counts: Mapping[Any, int], position: int | None) -
         notes.append(f"{made.classes.tolist()[position]} against all other classes")
     positive = made.codes == position
     if position is not None and (positive.all() or not positive.any()):
-        which = f"all {len(made):,} rows are" if positive.all() else f"none of the {len(made):,} rows is"
+        which = (
+            f"all {len(made):,} rows are"
+            if positive.all()
+            else f"none of the {len(made):,} rows is"
+        )
         notes.append(
-            f"{which} of the positive class {made.classes.tolist()[position]}: AUC and calibration slope need rows of both kinds"
+            f"{which} of the positive class {made.classes.tolist()[position]}: AUC and "
+            "calibration slope need rows of both kinds"
         )
     elif position is None and absent:
-        notes.append(f"no rows of class {', '.join(map(str, absent))}: means over classes need rows of each")
+        notes.append(
+            f"no rows of class {', '.join(map(str, absent))}: means over classes need rows of each"
+        )
     if not made.are_probabilities:
-        notes.append("the model has scores and no probabilities: no log loss, Brier score or calibration")
+        notes.append(
+            "the model has scores and no probabilities: no log loss, Brier score or calibration"
+        )
     return notes
 
 
 def _score_table(scores: Mapping[str, Estimate]) -> pd.DataFrame:
     lines = [(one.value, one.low, one.high, one.n, one.method) for one in scores.values()]
-    return pd.DataFrame(lines, pd.Index(list(scores), name="score"), ["value", "low", "high", "n", "interval"])
+    return pd.DataFrame(
+        lines, pd.Index(list(scores), name="score"), ["value", "low", "high", "n", "interval"]
+    )
 
 
 def _documents(scores: Mapping[str, Estimate]) -> dict[str, Any]:
     return {
-        name: {"value": one.value, "low": one.low, "high": one.high, "n": one.n, "interval": one.method}
+        name: {
+            "value": one.value,
+            "low": one.low,
+            "high": one.high,
+            "n": one.n,
+            "interval": one.method,
+        }
         for name, one in scores.items()
     }
 

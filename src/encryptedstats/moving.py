@@ -53,32 +53,50 @@ def move(
         Replace what is at ``out``.
     """
     if encryptor.keys.key_id == decryptor.keys.key_id:
-        raise KeyMismatchError(f"the old and the new key are both {decryptor.keys.key_id}: nothing would be moved")
+        raise KeyMismatchError(
+            f"the old and the new key are both {decryptor.keys.key_id}: nothing would be moved"
+        )
     if open_store(url).exists(MANIFEST):
         table = EncryptedTable.load(url, decryptor.keys, by_others=True)
         moved_table(table, decryptor, encryptor, schema).save(out, overwrite=overwrite)
     else:
         answer = read_answer(load_file(url), decryptor.keys)
-        save_file(moved_answer(answer, decryptor, encryptor, schema).to_container(), out, overwrite=overwrite)
+        save_file(
+            moved_answer(answer, decryptor, encryptor, schema).to_container(),
+            out,
+            overwrite=overwrite,
+        )
 
 
-def moved_answer(answer: Answer, decryptor: Decryptor, encryptor: Encryptor, schema: Schema | None) -> Answer:
-    """Encrypt totals for another key. Draws stored beside them are dropped and can be made again."""
+def moved_answer(
+    answer: Answer, decryptor: Decryptor, encryptor: Encryptor, schema: Schema | None
+) -> Answer:
+    """Encrypt totals for another key. Draws stored beside them are dropped and can be
+    made again.
+    """
     numbers = answer.ciphertexts
-    digest = None if schema is None else _marked_again(numbers.schema_digest, decryptor, encryptor, schema)
+    digest = (
+        None
+        if schema is None
+        else _marked_again(numbers.schema_digest, decryptor, encryptor, schema)
+    )
     if numbers.form != PACKED:
         raise KeyMismatchError(
-            "numbers of single rows are not moved to another key: open them, or predict again under it"
+            "numbers of single rows are not moved to another key: open them, or predict again "
+            "under it"
         )
     if any(facts.stored.shift for facts in numbers.facts) and (
         numbers.keys.parameters.digit_bits != encryptor.keys.parameters.digit_bits
     ):
         raise KeyMismatchError(
-            "these totals are stored in digits, and the new keys have others: make keys by the same plan"
+            "these totals are stored in digits, and the new keys have others: make keys by the "
+            "same plan"
         )
     # As they are stored: each part of a total that is in digits by itself.
     apart = [replace(facts, stored=WHOLE) for facts in numbers.facts]
-    whole = EncryptedNumbers(numbers.keys, numbers.form, apart, numbers.parts, numbers.width, places=numbers.places)
+    whole = EncryptedNumbers(
+        numbers.keys, numbers.form, apart, numbers.parts, numbers.width, places=numbers.places
+    )
     values = decrypt_value(whole, decryptor)
     facts = [replace(one, offset=0, factor=1) for one in numbers.facts]
     moved = encrypted_numbers(encryptor.keys, values, facts, numbers.places)
@@ -93,13 +111,18 @@ def moved_table(
     old, new = table.parameters, encryptor.keys.parameters
     if (old.slots, old.digit_bits) != (new.slots, new.digit_bits):
         raise KeyMismatchError(
-            f"the blocks of this table have {old.slots} rows, and under the new keys they would have {new.slots}, or numbers in "
+            f"the blocks of this table have {old.slots} rows, and under the new keys they would "
+            f"have {new.slots}, or numbers in "
             "other digits: make keys by the same plan, or encrypt the rows themselves"
         )
-    largest = max(column_bound(table.schema, column, table.facts.weight_bound) for column in table.facts.columns)
+    largest = max(
+        column_bound(table.schema, column, table.facts.weight_bound)
+        for column in table.facts.columns
+    )
     if largest > new.max_value:
         raise KeyMismatchError(
-            f"this table has values up to {largest:,}, and the new keys are exact up to ±{new.max_value:,}"
+            f"this table has values up to {largest:,}, and the new keys are exact up to "
+            f"±{new.max_value:,}"
         )
     digest = _marked_again(table.facts.schema_digest, decryptor, encryptor, schema)
     facts = replace(
@@ -113,11 +136,16 @@ def moved_table(
     return EncryptedTable(facts, blocks, encryptor.keys, schema)
 
 
-def _marked_again(known: str | None, decryptor: Decryptor, encryptor: Encryptor, schema: Schema | None) -> str | None:
+def _marked_again(
+    known: str | None, decryptor: Decryptor, encryptor: Encryptor, schema: Schema | None
+) -> str | None:
     """The mark of the rows' schema by the new key, if it is the one that the old key has marked."""
-    if known is not None and (schema is None or decryptor.schema_digest(schema.digest_json()) != known):
+    if known is not None and (
+        schema is None or decryptor.schema_digest(schema.digest_json()) != known
+    ):
         raise SchemaError(
-            "what is moved is marked with the schema that its rows were encrypted with, and the new key has to mark it again: ",
+            "what is moved is marked with the schema that its rows were encrypted with, and the "
+            "new key has to mark it again: ",
             Cure("schema of the rows", "give that schema, schema="),
         )
     return None if schema is None else encryptor.schema_digest(schema.digest_json())
@@ -153,13 +181,18 @@ class _MovedBlocks:
         plain = self.decryptor.decrypt(ciphertext_of(engine, self.old.column(index, column)))
         slots = engine.encoder.decode(plain).astype(np.int64)[: self.rows[index]]
         values = np.where(slots > t // 2, slots - t, slots)
-        return residues_of(self.encryptor.keys.engine, self.encryptor.encrypt(encode_slots(values, self.encryptor))[0])
+        return residues_of(
+            self.encryptor.keys.engine,
+            self.encryptor.encrypt(encode_slots(values, self.encryptor))[0],
+        )
 
     def columns(self, index: int, columns: Sequence[int]) -> Sequence[Residues]:
         """Some columns of a block."""
         return [self.column(index, column) for column in columns]
 
-    def pieces(self, index: int, columns: Sequence[int], prime: int, start: int, stop: int) -> Residues:
+    def pieces(
+        self, index: int, columns: Sequence[int], prime: int, start: int, stop: int
+    ) -> Residues:
         """Some coefficients of some columns."""
         return np.stack([self.column(index, column)[:, prime, start:stop] for column in columns])
 

@@ -1,10 +1,11 @@
 """Running a function over items in several processes, in order, with a bounded number under way.
 
-SEAL's Python binding holds the interpreter's lock, so threads would not help. On Linux processes are forked: they inherit the
-function and all it refers to, keys included. Elsewhere forking is unsafe or not to be had, and processes are begun afresh
-("spawned"): a function that can be made again from bytes (``Portable``) is made there, and the bytes, secrets among them, travel
-through a pipe of the operating system, never through a file. Any other function then runs in this process alone.
-``ENCRYPTEDSTATS_PROCESSES`` chooses: fork, spawn, or none.
+SEAL's Python binding holds the interpreter's lock, so threads would not help. On Linux processes
+are forked: they inherit the function and all it refers to, keys included. Elsewhere forking is
+unsafe or not to be had, and processes are begun afresh ("spawned"): a function that can be made
+again from bytes (``Portable``) is made there, and the bytes, secrets among them, travel through a
+pipe of the operating system, never through a file. Any other function then runs in this process
+alone. ``ENCRYPTEDSTATS_PROCESSES`` chooses: fork, spawn, or none.
 """
 
 from __future__ import annotations
@@ -33,12 +34,16 @@ Result = TypeVar("Result")
 PROCESSES_VARIABLE: Final = "ENCRYPTEDSTATS_PROCESSES"
 _START_METHODS: Final = ("fork", "spawn", "none")
 
-_inherited: Callable[[Any], Any] | None = None  # set in worker processes only, each of which serves one map
+_inherited: Callable[[Any], Any] | None = (
+    None  # set in worker processes only, each of which serves one map
+)
 
 
 @dataclass(frozen=True)
 class Portable(Generic[Item, Result]):
-    """A function that a new process can make again: ``make(pack())``, where ``make`` is found by its name."""
+    """A function that a new process can make again: ``make(pack())``, where ``make`` is found by
+    its name.
+    """
 
     function: Callable[[Item], Result]
     make: Callable[[bytes], Callable[[Item], Result]]
@@ -70,9 +75,11 @@ def checked_workers(workers: int | None) -> int | None:
 def ordered_map(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int | None = None
 ) -> Generator[Result, None, None]:
-    """``map(function, items)`` over processes. ``items`` may be endless: only a few are taken ahead.
+    """``map(function, items)`` over processes. ``items`` may be endless: only a few are taken
+    ahead.
 
-    Close it (``contextlib.closing``) when it may not be run to its end: that is what ends the processes.
+    Close it (``contextlib.closing``) when it may not be run to its end: that is what ends the
+    processes.
     """
     workers = cores() if workers is None else workers
     method = start_method() if workers > 1 else "none"
@@ -90,8 +97,10 @@ def ordered_map(
                 yield under_way.popleft().result()
         except BrokenProcessPool as error:
             raise HelperError(
-                f"one of {workers} helper processes was ended from outside, most often because memory ran out (the system's log "
-                "says): take fewer, workers=1 for none, or free memory, and run it again. What was stored is kept"
+                f"one of {workers} helper processes was ended from outside, most often because "
+                "memory ran out (the system's log "
+                "says): take fewer, workers=1 for none, or free memory, and run it again. What "
+                "was stored is kept"
             ) from error
         finally:
             pool.shutdown(cancel_futures=True)
@@ -100,21 +109,27 @@ def ordered_map(
 def _processes(method: str, function: Callable[[Any], Any], workers: int) -> ProcessPoolExecutor:
     context = multiprocessing.get_context(method)
     if method == "spawn" and isinstance(function, Portable):
-        return ProcessPoolExecutor(workers, context, initializer=_make, initargs=(function.make, function.pack()))
-    # The function travels as an argument of the initialiser, which forked processes inherit as it is, unpickled.
+        return ProcessPoolExecutor(
+            workers, context, initializer=_make, initargs=(function.make, function.pack())
+        )
+    # The function travels as an argument of the initialiser, which forked processes inherit as it
+    # is, unpickled.
     return ProcessPoolExecutor(workers, context, initializer=_inherit, initargs=(function,))
 
 
 def _submit(pool: ProcessPoolExecutor, item: Any) -> Future[Any]:
     with warnings.catch_warnings(), _nameless_main():
-        # Python 3.12 warns of forking beside other threads; the children only compute, and take no lock of the parent.
+        # Python 3.12 warns of forking beside other threads; the children only compute, and take no
+        # lock of the parent.
         warnings.simplefilter("ignore", DeprecationWarning)
         return pool.submit(_call, item)
 
 
 @contextmanager
 def _nameless_main() -> Iterator[None]:
-    """Processes that begin here do not run the user's program again, as spawned ones else do: ours need nothing of it."""
+    """Processes that begin here do not run the user's program again, as spawned ones else do: ours
+    need nothing of it.
+    """
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
@@ -137,7 +152,9 @@ def _inherit(function: Callable[[Any], Any]) -> None:
 
 
 def _end_with_parent() -> None:
-    """Without this, workers of a parent that was killed would wait for work for ever, with the secret key in memory."""
+    """Without this, workers of a parent that was killed would wait for work for ever, with the
+    secret key in memory.
+    """
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

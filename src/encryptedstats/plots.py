@@ -1,6 +1,8 @@
-"""Pictures of opened models: a tree with its counts, votes, ROC and calibration curves. Needs matplotlib (extra ``plots``).
+"""Pictures of opened models: a tree with its counts, votes, ROC and calibration curves. Needs
+matplotlib (extra ``plots``).
 
-Every function draws into ``ax``, or into a new figure, and returns the axes. Curves name the positive class and show intervals.
+Every function draws into ``ax``, or into a new figure, and returns the axes. Curves name the
+positive class and show intervals.
 """
 
 from __future__ import annotations
@@ -12,7 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from encryptedstats.metrics import Binary, Predictions, class_codes, positive_position, roc_band, roc_points
+from encryptedstats.metrics import (
+    Binary,
+    Predictions,
+    class_codes,
+    positive_position,
+    roc_band,
+    roc_points,
+)
 from encryptedstats.models.forest import CompletelyRandomForest
 from encryptedstats.models.growth import Split
 from encryptedstats.tables import PublicSchema, Schema
@@ -23,7 +32,16 @@ if TYPE_CHECKING:
 __all__ = ["plot_calibration", "plot_roc", "plot_tree", "plot_votes"]
 
 # Okabe and Ito's colours: told apart by everybody, also in print.
-_COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
+_COLOURS: Final = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#D55E00",
+    "#F0E442",
+    "#000000",
+)
 _GREY: Final = "#8a8a8a"
 _LINES: Final = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)))
 _MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -36,7 +54,8 @@ _LONGEST: Final = 26  # characters of a line in a label
 
 
 def plot_tree(forest: CompletelyRandomForest, t: int = 0, ax: Axes | None = None) -> Axes:
-    """Tree ``t`` of an opened forest: rows that satisfy a split go left, thicker branches carry more rows.
+    """Tree ``t`` of an opened forest: rows that satisfy a split go left, thicker branches carry
+    more rows.
 
     Under every leaf a bar for each class shows its count.
 
@@ -59,29 +78,52 @@ def plot_tree(forest: CompletelyRandomForest, t: int = 0, ax: Axes | None = None
     for child in range(1, len(counts)):
         parent = (child - 1) // 2
         (x0, y0), (x1, y1) = places[parent], places[child]
-        ax.plot([x0, x1], [y0, y1], color=_GREY, linewidth=0.5 + 6 * sizes[child], solid_capstyle="round", zorder=1)
+        ax.plot(
+            [x0, x1],
+            [y0, y1],
+            color=_GREY,
+            linewidth=0.5 + 6 * sizes[child],
+            solid_capstyle="round",
+            zorder=1,
+        )
     font = 9.0 if depth < 5 else 6.0
     box = {"boxstyle": "round,pad=0.35", "facecolor": "white", "edgecolor": _GREY}
     for node, split in enumerate(tree):
         ax.text(
-            *places[node], _rule(split, forest.schema_), ha="center", va="center", fontsize=font, bbox=box, zorder=3
+            *places[node],
+            _rule(split, forest.schema_),
+            ha="center",
+            va="center",
+            fontsize=font,
+            bbox=box,
+            zorder=3,
         )
     _leaf_bars(ax, forest.leaf_counts_[t], font)
     _yes_no(ax, places, font)
     handles = [_patch(c) for c in range(len(forest.classes_))]
-    ax.legend(handles, [str(label) for label in forest.classes_], title="class", loc="upper right", frameon=False)
+    ax.legend(
+        handles,
+        [str(label) for label in forest.classes_],
+        title="class",
+        loc="upper right",
+        frameon=False,
+    )
     ax.set_xlim(0, 2**depth)
     ax.set_ylim(-1.15, depth + 0.45)
     ax.set_axis_off()
-    ax.set_title(f"Tree {t} of {len(forest.trees_)}: {int(counts[0].sum()):,} rows", loc="left", fontsize=11)
+    ax.set_title(
+        f"Tree {t} of {len(forest.trees_)}: {int(counts[0].sum()):,} rows", loc="left", fontsize=11
+    )
     return ax
 
 
-def plot_votes(forest: CompletelyRandomForest, X: Any, y: Any = None, ax: Axes | None = None) -> Axes:
+def plot_votes(
+    forest: CompletelyRandomForest, X: Any, y: Any = None, ax: Axes | None = None
+) -> Axes:
     """Shares of the votes of all classes, a narrow column for each row, grouped by true class.
 
-    The votes for the true class stand at the bottom, and rows are sorted by them: of two classes, rows below one half are
-    predicted wrongly.
+    The votes for the true class stand at the bottom, and rows are sorted by them: of two classes,
+    rows below one half are predicted wrongly.
 
     Parameters
     ----------
@@ -112,25 +154,38 @@ def plot_votes(forest: CompletelyRandomForest, X: Any, y: Any = None, ax: Axes |
         ax.axhline(0.5, color="black", linewidth=0.8, linestyle=":")
     present = [c for c in range(n_classes) if starts[c + 1] > starts[c]]
     ax.set_xticks([(starts[c] + starts[c + 1]) / 2 for c in present])
-    ax.set_xticklabels([f"{forest.classes_[c]}\n{starts[c + 1] - starts[c]:,} rows" for c in present])
+    ax.set_xticklabels(
+        [f"{forest.classes_[c]}\n{starts[c + 1] - starts[c]:,} rows" for c in present]
+    )
     ax.tick_params(axis="x", length=0)
     ax.set_xlim(0, len(order))
     ax.set_ylim(0, 1)
     ax.set_xlabel("true class")
     ax.set_ylabel("share of votes")
-    handles, names = [_patch(c) for c in range(n_classes)], [str(label) for label in forest.classes_]
-    ax.legend(handles, names, title="votes for", bbox_to_anchor=(1.01, 1), loc="upper left", frameon=False)
+    handles, names = (
+        [_patch(c) for c in range(n_classes)],
+        [str(label) for label in forest.classes_],
+    )
+    ax.legend(
+        handles, names, title="votes for", bbox_to_anchor=(1.01, 1), loc="upper left", frameon=False
+    )
     without_frame(ax)
     return ax
 
 
 def plot_roc(
-    models: Any, X: Any, y: Any = None, ax: Axes | None = None, *, pos_label: Any = None, band: bool = True
+    models: Any,
+    X: Any,
+    y: Any = None,
+    ax: Axes | None = None,
+    *,
+    pos_label: Any = None,
+    band: bool = True,
 ) -> Axes:
     """ROC curves of one or several opened models, or of any other classifiers, on the same rows.
 
-    The legend has each AUC with DeLong's 95 % interval. Shaded is where 95 % of the curves lie when rows of each class are drawn
-    again. A marker shows what the model itself predicts.
+    The legend has each AUC with DeLong's 95 % interval. Shaded is where 95 % of the curves lie when
+    rows of each class are drawn again. A marker shows what the model itself predicts.
 
     Parameters
     ----------
@@ -140,7 +195,8 @@ def plot_roc(
         True classes; those of ``X`` where it is a table.
     ax : matplotlib axes, optional
     pos_label : label, optional
-        The positive class; by default the second of two. Of more classes it is held against all others.
+        The positive class; by default the second of two. Of more classes it is held against all
+        others.
     band : bool
         Whether to shade intervals.
     """
@@ -148,13 +204,20 @@ def plot_roc(
 
 
 def plot_calibration(
-    models: Any, X: Any, y: Any = None, ax: Axes | None = None, *, n_bins: int = 10, pos_label: Any = None
+    models: Any,
+    X: Any,
+    y: Any = None,
+    ax: Axes | None = None,
+    *,
+    n_bins: int = 10,
+    pos_label: Any = None,
 ) -> Axes:
-    """How often the positive class occurs among rows that are given a probability: on the diagonal, it is to be trusted.
+    """How often the positive class occurs among rows that are given a probability: on the diagonal,
+    it is to be trusted.
 
-    Each point is a group of about equally many rows, with Wilson's 95 % interval. Strips below count the rows at every probability,
-    those of the positive class upwards. Forests and naive Bayes are not calibrated (paper, section 3.3.1): look before a threshold
-    is chosen.
+    Each point is a group of about equally many rows, with Wilson's 95 % interval. Strips below
+    count the rows at every probability, those of the positive class upwards. Forests and naive
+    Bayes are not calibrated (paper, section 3.3.1): look before a threshold is chosen.
 
     Parameters
     ----------
@@ -167,17 +230,26 @@ def plot_calibration(
     n_bins : int
         Groups of equally many rows.
     pos_label : label, optional
-        The positive class; by default the second of two. Of more classes it is held against all others.
+        The positive class; by default the second of two. Of more classes it is held against all
+        others.
     """
-    return _calibration(_curves(_predictions(models, X, y), pos_label, "a calibration curve"), ax, n_bins)
+    return _calibration(
+        _curves(_predictions(models, X, y), pos_label, "a calibration curve"), ax, n_bins
+    )
 
 
-def draw_predictions(made: Mapping[str, Predictions], pos_label: Any, threshold: float | None = None) -> Any:
-    """A figure of predictions that are there: ROC, and calibration beside it where there are probabilities."""
+def draw_predictions(
+    made: Mapping[str, Predictions], pos_label: Any, threshold: float | None = None
+) -> Any:
+    """A figure of predictions that are there: ROC, and calibration beside it where there are
+    probabilities.
+    """
     both = all(one.are_probabilities for one in made.values())
     with _needing_matplotlib():
         from matplotlib.figure import Figure  # not pyplot: nobody is to see a window
-    figure = Figure(figsize=(9.2 if both else _SQUARE[0], 5.4 if both else _SQUARE[1]), layout="constrained")
+    figure = Figure(
+        figsize=(9.2 if both else _SQUARE[0], 5.4 if both else _SQUARE[1]), layout="constrained"
+    )
     axes = figure.subplots(1, 2 if both else 1, squeeze=False)[0]
     curves = _curves(made, pos_label, "a ROC curve", threshold)
     _roc(
@@ -191,11 +263,15 @@ def draw_predictions(made: Mapping[str, Predictions], pos_label: Any, threshold:
     return figure
 
 
-# -- curves --------------------------------------------------------------------------------------------------------------
+# -- curves
+# ------------------------------------------------------------------------------------------------
 
 
 def _roc(
-    curves: Mapping[str, Binary], ax: Axes | None, band: bool, marked: str = "marker: as the model predicts"
+    curves: Mapping[str, Binary],
+    ax: Axes | None,
+    band: bool,
+    marked: str = "marker: as the model predicts",
 ) -> Axes:
     ax = new_axes(ax, _SQUARE)
     grid = np.linspace(0, 1, 201)
@@ -211,7 +287,10 @@ def _roc(
             ax.fill_between(grid, low, high, color=colour(i), alpha=0.15, linewidth=0, zorder=2)
         ax.plot(fpr, tpr, **_line(i, len(curves)))
         negative, weight = ~curve.positive, curve.weight
-        own = [np.average(curve.called[among], weights=weight[among]) for among in (negative, curve.positive)]
+        own = [
+            np.average(curve.called[among], weights=weight[among])
+            for among in (negative, curve.positive)
+        ]
         ax.plot(*own, **_marker(i, 7), zorder=5)
         labels.append(f"{name}: AUC {curve.estimates()['auc']}{note}")
     one = _class_text(curves)
@@ -223,7 +302,9 @@ def _roc(
 def _calibration(curves: Mapping[str, Binary], ax: Axes | None, n_bins: int) -> Axes:
     for name, curve in curves.items():
         if not curve.are_probabilities:
-            raise ValueError(f"{name} has scores and no probabilities: there is nothing to calibrate")
+            raise ValueError(
+                f"{name} has scores and no probabilities: there is nothing to calibrate"
+            )
     ax = new_axes(ax, (_SQUARE[0], _SQUARE[1] + 1 + 0.5 * len(curves)))
     drawn, labels = {}, []
     for i, (name, curve) in enumerate(curves.items()):
@@ -243,13 +324,18 @@ def _calibration(curves: Mapping[str, Binary], ax: Axes | None, n_bins: int) -> 
     lowest.tick_params(labelbottom=True)
     lowest.set_xlabel(f"predicted probability of {one}")
     _finish(
-        ax, curves, labels, ["points: groups of rows, with 95 % intervals", f"below: rows, {one} upwards"], **_ABOVE
+        ax,
+        curves,
+        labels,
+        ["points: groups of rows, with 95 % intervals", f"below: rows, {one} upwards"],
+        **_ABOVE,
     )
     _settle(ax)
     return ax
 
 
-# -- pieces --------------------------------------------------------------------------------------------------------------
+# -- pieces
+# ------------------------------------------------------------------------------------------------
 
 
 def new_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
@@ -286,29 +372,39 @@ def _predictions(models: Any, X: Any, y: Any) -> dict[str, Predictions]:
 
 
 def _curves(
-    predictions: Mapping[str, Predictions], pos_label: Any, what: str, threshold: float | None = None
+    predictions: Mapping[str, Predictions],
+    pos_label: Any,
+    what: str,
+    threshold: float | None = None,
 ) -> dict[str, Binary]:
     """Of each model the positive class against the others, on the same rows."""
     found = {}
     for name, made in predictions.items():
         position = positive_position(made.classes, pos_label)
         if position is None:
-            raise ValueError(f"{name} has {len(made.classes)} classes: name the positive one with pos_label=")
+            raise ValueError(
+                f"{name} has {len(made.classes)} classes: name the positive one with pos_label="
+            )
         curve = made.against(position, threshold)
         if len(np.unique(curve.positive)) < 2:
             raise ValueError(
-                f"{what} needs rows of class {curve.label} and others: these {len(made)} rows are all of one kind"
+                f"{what} needs rows of class {curve.label} and others: these {len(made)} rows are "
+                "all of one kind"
             )
         found[name] = curve
     if len({curve.label for curve in found.values()}) > 1:
-        raise ValueError("the models differ in which class is the second: name the positive one with pos_label=")
+        raise ValueError(
+            "the models differ in which class is the second: name the positive one with pos_label="
+        )
     return found
 
 
 def _class_text(curves: Mapping[str, Binary]) -> str:
     """The positive class; a dollar in its name is no formula."""
     label = str(next(iter(curves.values())).label)
-    return "class " + (label if len(label) <= _LONGEST else label[: _LONGEST - 1] + "…").replace("$", r"\$")
+    return "class " + (label if len(label) <= _LONGEST else label[: _LONGEST - 1] + "…").replace(
+        "$", r"\$"
+    )
 
 
 def _overlap(name: str, drawn: Mapping[str, NDArray[np.float64]]) -> str:
@@ -322,7 +418,9 @@ def _overlap(name: str, drawn: Mapping[str, NDArray[np.float64]]) -> str:
 
 
 def _line(index: int, count: int) -> dict[str, Any]:
-    """Colour and line of a curve: a later one is thinner and broken, so that it does not hide those below."""
+    """Colour and line of a curve: a later one is thinner and broken, so that it does not hide those
+    below.
+    """
     width = 1.5 + 0.6 * min(3, count - 1 - index)
     style = {"linestyle": _LINES[index % len(_LINES)], "linewidth": width, "dash_capstyle": "butt"}
     return {"color": colour(index), "zorder": 3 + index / count, **style}
@@ -341,7 +439,15 @@ def _strip(ax: Axes, curve: Binary, index: int) -> None:
     for rows, sign, alpha in ((curve.positive, 1, 1.0), (~curve.positive, -1, 0.5)):
         counts = np.histogram(np.clip(curve.scores[rows], 0, 1), edges)[0]
         tallest = max(tallest, int(counts.max()))
-        strip.bar(edges[:-1], sign * counts, edges[1], align="edge", color=colour(index), alpha=alpha, linewidth=0)
+        strip.bar(
+            edges[:-1],
+            sign * counts,
+            edges[1],
+            align="edge",
+            color=colour(index),
+            alpha=alpha,
+            linewidth=0,
+        )
     strip.axhline(0, color=_GREY, linewidth=0.6)
     strip.set(xlim=_UNIT, ylim=(-1.1 * tallest, 1.1 * tallest))
     strip.set_yticks([0, tallest], ["0", f"{tallest:,}"])
@@ -350,7 +456,9 @@ def _strip(ax: Axes, curve: Binary, index: int) -> None:
 
 
 def _settle(ax: Axes) -> None:
-    """Let matplotlib lay out the figure until what hangs below the axes has its room: its size follows that of the axes."""
+    """Let matplotlib lay out the figure until what hangs below the axes has its room: its size
+    follows that of the axes.
+    """
     figure: Any = ax.get_figure()
     engine = figure.get_layout_engine()
     for _ in range(0 if engine is None else 3):
@@ -358,7 +466,11 @@ def _settle(ax: Axes) -> None:
 
 
 def _finish(
-    ax: Axes, curves: Mapping[str, Binary], labels: Sequence[str], remarks: Sequence[str], **place: Any
+    ax: Axes,
+    curves: Mapping[str, Binary],
+    labels: Sequence[str],
+    remarks: Sequence[str],
+    **place: Any,
 ) -> None:
     """Diagonal, limits, and a legend that says of how many rows the picture is."""
     from matplotlib.lines import Line2D
@@ -367,7 +479,9 @@ def _finish(
     ax.set(xlim=_UNIT, ylim=_UNIT)
     handles = [Line2D([], [], **_line(i, len(labels)), **_marker(i, 6)) for i in range(len(labels))]
     rows = next(iter(curves.values()))
-    title = "\n".join([f"{len(rows.positive):,} rows, {rows.positive.sum():,} of {_class_text(curves)}", *remarks])
+    title = "\n".join(
+        [f"{len(rows.positive):,} rows, {rows.positive.sum():,} of {_class_text(curves)}", *remarks]
+    )
     legend = ax.legend(
         handles, labels, title=title, **place, frameon=True, framealpha=0.85, edgecolor="none", fontsize="small",
         title_fontsize="small", alignment="left", handlelength=2.6, borderpad=0.2,
@@ -394,7 +508,8 @@ def without_frame(ax: Axes) -> None:
         ax.spines[side].set_visible(False)
 
 
-# -- trees ---------------------------------------------------------------------------------------------------------------
+# -- trees
+# ------------------------------------------------------------------------------------------------
 
 
 def _place(node: int, depth: int) -> tuple[float, float]:
@@ -412,7 +527,14 @@ def _leaf_bars(ax: Axes, counts: NDArray[np.int64], font: float) -> None:
             x = leaf + 0.5 + (c - (n_classes - 1) / 2) * width
             height = 0.75 * counts[leaf, c] / tallest
             ax.bar(x, height, 0.92 * width, bottom=-1.0, color=colour(c), zorder=2)
-            ax.text(x, -0.98 + height, f"{counts[leaf, c]:,}", ha="center", va="bottom", fontsize=0.8 * font)
+            ax.text(
+                x,
+                -0.98 + height,
+                f"{counts[leaf, c]:,}",
+                ha="center",
+                va="bottom",
+                fontsize=0.8 * font,
+            )
         ax.plot([leaf + 0.12, leaf + 0.88], [-1.0, -1.0], color=_GREY, linewidth=0.8)
 
 
@@ -420,7 +542,16 @@ def _yes_no(ax: Axes, places: list[tuple[float, float]], font: float) -> None:
     for child, word, side in ((1, "yes", "right"), (2, "no", "left")):
         x, y = ((a + b) / 2 for a, b in zip(places[0], places[child], strict=True))
         shift = -0.12 if child == 1 else 0.12
-        ax.text(x + shift, y + 0.12, word, ha=side, va="bottom", fontsize=font, color=_GREY, style="italic")
+        ax.text(
+            x + shift,
+            y + 0.12,
+            word,
+            ha=side,
+            va="bottom",
+            fontsize=font,
+            color=_GREY,
+            style="italic",
+        )
 
 
 def _rule(split: Split, schema: Schema | PublicSchema) -> str:
@@ -439,4 +570,6 @@ def _rule(split: Split, schema: Schema | PublicSchema) -> str:
 
 
 def _lines(name: str, condition: str) -> str:
-    return "\n".join(part if len(part) <= _LONGEST else part[: _LONGEST - 1] + "…" for part in (name, condition))
+    return "\n".join(
+        part if len(part) <= _LONGEST else part[: _LONGEST - 1] + "…" for part in (name, condition)
+    )

@@ -1,4 +1,6 @@
-"""How much of the processor the kernels may use: all that it has, or what ``ENCRYPTEDSTATS_CPU`` allows."""
+"""How much of the processor the kernels may use: all that it has, or what ``ENCRYPTEDSTATS_CPU``
+allows.
+"""
 
 from __future__ import annotations
 
@@ -25,5 +27,7 @@ def cpu_level() -> str:
 
 
 def best_level(here: Sequence[str]) -> str:
-    """The best of the levels that a kernel has on this processor, the slowest first, that it may use."""
+    """The best of the levels that a kernel has on this processor, the slowest first, that it may
+    use.
+    """
     return str(here[min(CPU_LEVELS.index(cpu_level()), len(here) - 1)])

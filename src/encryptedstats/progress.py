@@ -1,4 +1,6 @@
-"""A progress bar on anything that lasts: drawn by Rich where it is installed and somebody watches, silent otherwise."""
+"""A progress bar on anything that lasts: drawn by Rich where it is installed and somebody watches,
+silent otherwise.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ BYTES: Final = "bytes"
 def progress_bar(
     label: str, total: int | None, unit: str, show: bool | None = None, done: int = 0
 ) -> Iterator[Callable[[float], None]]:
-    """Yields a function to call with how much was done, beside what was ``done`` before. ``show=None``: only on a terminal."""
+    """Yields a function to call with how much was done, beside what was ``done`` before.
+    ``show=None``: only on a terminal.
+    """
     if show is None:
         show = sys.stderr.isatty()
     bar = _rich_bar() if show else None
@@ -53,7 +57,9 @@ def amount_text(done: float, total: float | None, unit: str) -> str:
         return size_text(round(done))
     number, _, scale = size_text(round(total)).partition(" ")
     so_far, _, same = size_text(round(done)).partition(" ")
-    return f"{so_far} of {number} {scale}" if same == scale else f"{so_far} {same} of {number} {scale}"
+    return (
+        f"{so_far} of {number} {scale}" if same == scale else f"{so_far} {same} of {number} {scale}"
+    )
 
 
 def _rich_bar() -> Any:
@@ -75,13 +81,19 @@ def _rich_bar() -> Any:
         """Done per second, of late."""
 
         def render(self, task: Task) -> Text:
-            return Text(rate_text(task.finished_speed or task.speed, task.fields["unit"]), style="progress.data.speed")
+            return Text(
+                rate_text(task.finished_speed or task.speed, task.fields["unit"]),
+                style="progress.data.speed",
+            )
 
     class Amount(ProgressColumn):
         """Done, of all."""
 
         def render(self, task: Task) -> Text:
-            return Text(amount_text(task.completed, task.total, task.fields["unit"]), style="progress.download")
+            return Text(
+                amount_text(task.completed, task.total, task.fields["unit"]),
+                style="progress.download",
+            )
 
     return Progress(
         TextColumn("{task.description}"),

@@ -1,6 +1,7 @@
 """What questions of your own are written with: ``docs/extending.md`` shows them at work.
 
-Those that are for classifiers need scikit-learn, which takes a second to import: they are imported when first asked for.
+Those that are for classifiers need scikit-learn, which takes a second to import: they are imported
+when first asked for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The last few things that were made, for who asks for the same again: circuits, which take Python long to write."""
+"""The last few things that were made, for who asks for the same again: circuits, which take Python
+long to write.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ Made = TypeVar("Made")
 
 
 class Recent(Generic[Made]):
-    """Things by what they are made from, the last ``most`` of them. Unlike ``lru_cache`` it does not keep what they are made by."""
+    """Things by what they are made from, the last ``most`` of them. Unlike ``lru_cache`` it does
+    not keep what they are made by.
+    """
 
     def __init__(self, most: int) -> None:
         self._most, self._made, self._lock = most, dict[Hashable, Made](), Lock()

@@ -1,4 +1,6 @@
-"""Numbers in words: sizes, times, counts of things. One way for plans, commands and reports. Imports nothing."""
+"""Numbers in words: sizes, times, counts of things. One way for plans, commands and reports.
+Imports nothing.
+"""
 
 from __future__ import annotations
 

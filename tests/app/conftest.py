@@ -1,4 +1,6 @@
-"""One table for all tests of the page, and pages that are at a given step: made once, and copied for each test."""
+"""One table for all tests of the page, and pages that are at a given step: made once, and copied
+for each test.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def page(tmp_path: Path, rows: Path) -> Page:
 
 @pytest.fixture(scope="session")
 def at_step(tmp_path_factory: pytest.TempPathFactory, rows: Path) -> Callable[[str, Path], Page]:
-    """A page whose project is planned, has a key, is encrypted, or has its result, in a folder of its own."""
+    """A page whose project is planned, has a key, is encrypted, or has its result, in a folder of
+    its own.
+    """
     folder = tmp_path_factory.mktemp("steps")
     made = Page(folder / "home", rows.parent)
     made.begin()

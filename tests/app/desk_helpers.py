@@ -1,4 +1,6 @@
-"""An owner's page for tests: a client that has come in by its address, and a table that is encrypted quickly."""
+"""An owner's page for tests: a client that has come in by its address, and a table that is
+encrypted quickly.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class Page:
     def __init__(self, home: Path, files: Path, connect: Any = None) -> None:
         self.desk = Desk(home, connect)
         app, self.url = guarded(self.desk, PORT, files)
-        self.client = TestClient(app, base_url=BASE, headers={"Origin": BASE}, follow_redirects=True)
+        self.client = TestClient(
+            app, base_url=BASE, headers={"Origin": BASE}, follow_redirects=True
+        )
         assert self.client.get(self.url).status_code == 200
         self.project = ""
 

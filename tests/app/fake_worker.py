@@ -1,4 +1,6 @@
-"""A worker that says yes to everything, writes down every request, and gives the answers that it was told to give."""
+"""A worker that says yes to everything, writes down every request, and gives the answers that it
+was told to give.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,13 @@ TOKEN = "est_the_token"
 
 
 class FakeWorker:
-    """Its address, and what it was asked; ``answer`` makes the bytes of a result, from the question that was asked."""
+    """Its address, and what it was asked; ``answer`` makes the bytes of a result, from the question
+    that was asked.
+    """
 
-    def __init__(self, answer: Callable[[dict[str, Any]], bytes], certificate: Path | None = None) -> None:
+    def __init__(
+        self, answer: Callable[[dict[str, Any]], bytes], certificate: Path | None = None
+    ) -> None:
         self.requests: list[tuple[str, str, int]] = []
         self.jobs: dict[str, bytes] = {}
         worker = self
@@ -28,7 +34,11 @@ class FakeWorker:
                 body = self.rfile.read(int(self.headers.get("content-length", 0)))
                 worker.requests.append((self.command, self.path, len(body)))
                 if self.headers.get("authorization") != f"Bearer {TOKEN}":
-                    refusal = {"what": "the token", "why": "it is not known here", "cure": "Ask whoever runs this"}
+                    refusal = {
+                        "what": "the token",
+                        "why": "it is not known here",
+                        "cure": "Ask whoever runs this",
+                    }
                     self.say(refusal, 401)
                 elif self.path == "/v1/objects/missing":
                     self.say({"sha256": []})
@@ -44,7 +54,12 @@ class FakeWorker:
 
             def status(self) -> dict[str, Any]:
                 counts = dict.fromkeys(("shards", "shards_done", "rows", "rows_done", "workers"), 1)
-                done = {"id": "job1", "kind": "ask", "state": "done", "result_bytes": len(worker.jobs["job1"])}
+                done = {
+                    "id": "job1",
+                    "kind": "ask",
+                    "state": "done",
+                    "result_bytes": len(worker.jobs["job1"]),
+                }
                 return {**counts, **done, "core_seconds": 0.0, "failures": []}
 
             def say(self, what: Any, status: int = 200) -> None:
@@ -65,7 +80,9 @@ class FakeWorker:
             context.load_cert_chain(certificate)
             self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-        self.url = f"http{'' if certificate is None else 's'}://127.0.0.1:{self._server.server_address[1]}"
+        self.url = (
+            f"http{'' if certificate is None else 's'}://127.0.0.1:{self._server.server_address[1]}"
+        )
 
     def close(self) -> None:
         self._server.shutdown()

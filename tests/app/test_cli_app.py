@@ -1,4 +1,6 @@
-"""The command that opens the page: its address, one program for a folder, and a browser that is opened in private."""
+"""The command that opens the page: its address, one program for a folder, and a browser that is
+opened in private.
+"""
 
 from __future__ import annotations
 

@@ -40,17 +40,24 @@ def result(path: Path, key_id: str = "k") -> bytes:
     return content
 
 
-def test_passphrases_are_typed_twice_and_long_enough(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passphrases_are_typed_twice_and_long_enough(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     open_one = desk.projects.new("No key yet")
     monkeypatch.setattr(desk, "plan", no_worker)  # what comes next
-    for passphrase, again in (("correct horse battery", "correct horse batteries"), ("x" * 9, "x" * 9)):
+    for passphrase, again in (
+        ("correct horse battery", "correct horse batteries"),
+        ("x" * 9, "x" * 9),
+    ):
         with pytest.raises(Refused):
             desk.make_key(open_one, passphrase, again)
     with pytest.raises(AssertionError):
         desk.make_key(open_one, "x" * 10, "x" * 10)
 
 
-def test_a_key_that_nobody_uses_is_locked(desk: Desk, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_nobody_uses_is_locked(
+    desk: Desk, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = [time.monotonic()]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     desk._unlocked[project.id] = Unlocked(None, "correct horse battery", clock[0])  # type: ignore[arg-type]  # unused
@@ -69,7 +76,9 @@ def test_questions_do_not_change_after_the_key(desk: Desk, project: Project) -> 
     assert len(project.state.asked) == 1
 
 
-def test_only_a_whole_result_of_the_key_is_taken(desk: Desk, project: Project, tmp_path: Path) -> None:
+def test_only_a_whole_result_of_the_key_is_taken(
+    desk: Desk, project: Project, tmp_path: Path
+) -> None:
     (asked,), path = project.state.asked, tmp_path / "result.enc"
     content = result(path, "other")
     with pytest.raises(es.KeyMismatchError):
@@ -87,7 +96,9 @@ def test_only_a_whole_result_of_the_key_is_taken(desk: Desk, project: Project, t
     assert project.result_file(asked).read_bytes() == content
 
 
-def test_results_are_waited_for_while_they_are_copied(desk: Desk, project: Project, tmp_path: Path) -> None:
+def test_results_are_waited_for_while_they_are_copied(
+    desk: Desk, project: Project, tmp_path: Path
+) -> None:
     """A result that is not whole is read again when it has changed, and not before."""
     path, looks = tmp_path / "drive" / "a1.enc", []
 

@@ -105,7 +105,9 @@ def test_a_finished_table_of_another_key_is_made_anew(sealed: Page, rows: Path) 
     assert es.load(again.folder / "table.enc").key_id == again.state.key.key_id
 
 
-def test_a_finished_table_of_other_rows_is_made_anew(sealed: Page, rows: Path, tmp_path: Path) -> None:
+def test_a_finished_table_of_other_rows_is_made_anew(
+    sealed: Page, rows: Path, tmp_path: Path
+) -> None:
     owner = es.Owner.load(sealed.folder / "secret.key", PASSPHRASE)
     schema = es.Schema.load(sealed.folder / "schema.json")
     fewer = tmp_path / "fewer.csv"
@@ -128,7 +130,8 @@ def test_a_draft_is_gone_on_with(keyed: Page, rows: Path) -> None:
     assert not (again.folder / "table.enc" / DRAFT).exists()
 
 
-# -- results that are still being copied ---------------------------------------------------------------------------------
+# -- results that are still being copied
+# ---------------------------------------------------------------------------------
 
 
 def answer_of(page: Page, drive: Path) -> bytes:
@@ -137,7 +140,9 @@ def answer_of(page: Page, drive: Path) -> bytes:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.999])
-def test_half_a_result_waits_in_the_folder_until_it_is_whole(sealed: Page, tmp_path: Path, share: float) -> None:
+def test_half_a_result_waits_in_the_folder_until_it_is_whole(
+    sealed: Page, tmp_path: Path, share: float
+) -> None:
     content = answer_of(sealed, tmp_path / "drive")
     asked = sealed.state.asked[0]
     file = tmp_path / "drive" / f"{asked.id}.enc"
@@ -173,7 +178,10 @@ def test_a_result_of_another_key_is_not_taken(sealed: Page, rows: Path, tmp_path
     es.Owner(es.load(sealed.folder / "table.enc").parameters).encrypt_file(rows, schema, table)
     file = tmp_path / "foreign.enc"
     file.write_bytes(
-        answered(tmp_path / "drive", {"question": "Histogram", "params": {"variable": "v0", "by": "class"}})
+        answered(
+            tmp_path / "drive",
+            {"question": "Histogram", "params": {"variable": "v0", "by": "class"}},
+        )
     )
     project = sealed.desk.projects.get(sealed.project)
     with pytest.raises(es.KeyMismatchError):

@@ -1,4 +1,6 @@
-"""Who may speak to the owner's page. Each of these fails where its check is taken out of the guard."""
+"""Who may speak to the owner's page. Each of these fails where its check is taken out
+of the guard.
+"""
 
 from __future__ import annotations
 
@@ -50,23 +52,35 @@ def test_a_cookie_that_was_made_up_is_refused(door: tuple[TestClient, str]) -> N
     assert client.get("/").status_code == 403
 
 
-@pytest.mark.parametrize("host", ["evil.example", f"evil.example:{PORT}", "127.0.0.1", f"127.0.0.1:{PORT + 1}", ""])
+@pytest.mark.parametrize(
+    "host", ["evil.example", f"evil.example:{PORT}", "127.0.0.1", f"127.0.0.1:{PORT + 1}", ""]
+)
 def test_another_name_for_this_machine_is_refused(page: Page, host: str) -> None:
-    """DNS rebinding: the owner's browser is led here under the name of another page, and sends that name."""
+    """DNS rebinding: the owner's browser is led here under the name of another page, and sends that
+    name.
+    """
     assert page.client.get("/", headers={"Host": host}).status_code == 421
     assert page.client.get("/static/style.css", headers={"Host": host}).status_code == 421
     assert page.client.get("/", headers={"Host": f"localhost:{PORT}"}).status_code == 200
 
 
 @pytest.mark.parametrize(
-    "origin", ["https://evil.example", "null", f"http://127.0.0.1:{PORT + 1}", "http://127.0.0.1", ""]
+    "origin",
+    ["https://evil.example", "null", f"http://127.0.0.1:{PORT + 1}", "http://127.0.0.1", ""],
 )
 def test_a_form_of_another_page_is_refused(page: Page, origin: str) -> None:
-    """CSRF: the cookie would come along, also from another port of this machine, which browsers count as the same site."""
+    """CSRF: the cookie would come along, also from another port of this machine, which browsers
+    count as the same site.
+    """
     before = len(page.desk.projects.all()[0])
-    assert page.client.post("/projects", data={"title": "x"}, headers={"Origin": origin}).status_code == 403
+    assert (
+        page.client.post("/projects", data={"title": "x"}, headers={"Origin": origin}).status_code
+        == 403
+    )
     for method in ("PUT", "PATCH", "DELETE", "OPTIONS"):
-        assert page.client.request(method, "/projects", headers={"Origin": origin}).status_code == 403
+        assert (
+            page.client.request(method, "/projects", headers={"Origin": origin}).status_code == 403
+        )
     assert len(page.desk.projects.all()[0]) == before
 
 
@@ -77,7 +91,9 @@ def test_a_form_that_does_not_say_where_it_is_from_is_refused(page: Page) -> Non
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 def test_another_page_cannot_load_anything(page: Page, site: str) -> None:
-    """An image, a frame or a script of this page in another one, or a link from there: browsers say so."""
+    """An image, a frame or a script of this page in another one, or a link from there: browsers say
+    so.
+    """
     assert page.client.get("/", headers={"Sec-Fetch-Site": site}).status_code == 403
     assert page.client.get("/", headers={"Sec-Fetch-Site": "same-origin"}).status_code == 200
 

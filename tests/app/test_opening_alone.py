@@ -1,4 +1,6 @@
-"""Sending, fetching and opening: what a worker sees is the same whether a result opens or not, and nothing comes after it."""
+"""Sending, fetching and opening: what a worker sees is the same whether a result opens or not, and
+nothing comes after it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from encryptedstats.storage import container
 
 
 def damaged(content: bytes) -> bytes:
-    """The same with other ciphertexts in it, and with a hash that fits: only who opens it can tell."""
+    """The same with other ciphertexts in it, and with a hash that fits: only who opens
+    it can tell.
+    """
     file = container.from_bytes(content)
     name = max(file.sections, key=lambda one: len(file.sections[one]))
     section = bytearray(file.sections[name])
@@ -54,7 +58,14 @@ def look_around(page: Page) -> str:
     text = page.get("results")
     asked = page.state.asked[0].id
     page.client.post(f"/p/{page.project}/results/{asked}/publish", data={"rules": "five"})
-    for path in (f"results/{asked}.csv", f"results/{asked}.svg", "report", "board", "send", "results"):
+    for path in (
+        f"results/{asked}.csv",
+        f"results/{asked}.svg",
+        "report",
+        "board",
+        "send",
+        "results",
+    ):
         page.client.get(f"/p/{page.project}/{path}")
     page.post("key/lock")
     return text
@@ -69,10 +80,14 @@ def test_a_worker_never_learns_how_an_opening_went(sealed: Page, serve: Serve) -
         waited(sealed, "send")
         fetched = len(worker.requests)
         said.append(look_around(sealed))
-        again = Page(sealed.desk.projects.home, sealed.folder, es.connect)  # the program, started anew
+        again = Page(
+            sealed.desk.projects.home, sealed.folder, es.connect
+        )  # the program, started anew
         again.desk.resume()
         time.sleep(0.3)
-        assert len(worker.requests) == fetched, "something was asked of the worker after the result had come"
+        assert len(worker.requests) == fetched, (
+            "something was asked of the worker after the result had come"
+        )
         seen.append([(method, path) for method, path, _ in worker.requests])
         (sealed.folder / "results" / f"{sealed.state.asked[0].id}.enc").unlink()
         (sealed.folder / "project.json").write_bytes(before)
@@ -119,8 +134,12 @@ def test_a_refused_token_is_said_on_the_page(sealed: Page, serve: Serve) -> None
     assert "All results are here" in sealed.get("send")
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused_or_pinned(sealed: Page, tmp_path: Path) -> None:
-    """It is not asked again and again, as one that does not answer is: no token went to it, and none will."""
+def test_a_certificate_that_nobody_vouches_for_is_refused_or_pinned(
+    sealed: Page, tmp_path: Path
+) -> None:
+    """It is not asked again and again, as one that does not answer is: no token went to it, and
+    none will.
+    """
     certificate = new_certificate(tmp_path)
     worker = FakeWorker(lambda asked: answered(sealed.folder, asked), certificate)
     sealed.desk.connect = es.connect
@@ -131,7 +150,9 @@ def test_a_certificate_that_nobody_vouches_for_is_refused_or_pinned(sealed: Page
             assert work is not None
             assert work.finished.wait(30)
             assert "cannot be reached safely" in work.error
-            assert "the SHA-256 of its certificate, and give it below the address" in sealed.get("send")
+            assert "the SHA-256 of its certificate, and give it below the address" in sealed.get(
+                "send"
+            )
         assert worker.requests == []
         sealed.post("send", to="worker", url=worker.url, token="", pin=pin_of(certificate))
         waited(sealed, "send")
@@ -164,10 +185,15 @@ def test_a_folder_gets_the_table_and_nothing_else(sealed: Page, tmp_path: Path) 
     assert [path.name for path in folder.iterdir()] == ["table.enc"]
     files = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
     assert files == {
-        path.relative_to(sealed.folder) for path in (sealed.folder / "table.enc").rglob("*") if path.is_file()
+        path.relative_to(sealed.folder)
+        for path in (sealed.folder / "table.enc").rglob("*")
+        if path.is_file()
     }
     asked = sealed.state.asked[0]
-    assert f"encryptedstats ask table.enc Histogram variable=v0 by=class -o {asked.id}.enc" in sealed.get("send")
+    assert (
+        f"encryptedstats ask table.enc Histogram variable=v0 by=class -o {asked.id}.enc"
+        in sealed.get("send")
+    )
     assert "is there already" in sealed.post("send", 422, to="folder", folder=str(folder))
     params = {"question": "Histogram", "params": {"variable": "v0", "by": "class"}}
     (folder / f"{asked.id}.enc").write_bytes(answered(folder, params))
@@ -179,9 +205,16 @@ def test_a_folder_gets_the_table_and_nothing_else(sealed: Page, tmp_path: Path) 
     assert found.result is not None
     assert int(found.result.to_frame().to_numpy().sum()) == len(truth)
     assert (
-        "attachment" in sealed.client.get(f"/p/{sealed.project}/results/{asked.id}.csv").headers["content-disposition"]
+        "attachment"
+        in sealed.client.get(f"/p/{sealed.project}/results/{asked.id}.csv").headers[
+            "content-disposition"
+        ]
     )
-    assert sealed.client.get(f"/p/{sealed.project}/results/{asked.id}.svg").content.lstrip().startswith(b"<?xml")
+    assert (
+        sealed.client.get(f"/p/{sealed.project}/results/{asked.id}.svg")
+        .content.lstrip()
+        .startswith(b"<?xml")
+    )
     assert "Print, or save as PDF" in sealed.get("report")
 
 

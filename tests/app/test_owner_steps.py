@@ -1,4 +1,6 @@
-"""The steps of the owner's page, without a browser: what each does, what it refuses, and what is kept."""
+"""The steps of the owner's page, without a browser: what each does, what it refuses, and what is
+kept.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ def everything_below(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-# -- data and columns --------------------------------------------------------------------------------------------------
+# -- data and columns
+# ------------------------------------------------------------------------------------------------
 
 
 def test_files_are_listed_and_one_is_chosen(page: Page, rows: Path) -> None:
@@ -50,7 +53,9 @@ def test_a_dropped_file_is_copied_for_its_user_only(page: Page, rows: Path) -> N
         (b"\x00\x01\x02", "bytes that are no text"),
     ],
 )
-def test_what_is_no_table_is_said_to_be_none(page: Page, tmp_path: Path, content: bytes | None, said: str) -> None:
+def test_what_is_no_table_is_said_to_be_none(
+    page: Page, tmp_path: Path, content: bytes | None, said: str
+) -> None:
     file = tmp_path / "other.csv"
     if content is not None:
         file.write_bytes(content)
@@ -64,7 +69,12 @@ def test_columns_are_what_the_owner_says(page: Page, rows: Path) -> None:
     schema = es.Schema.load(page.folder / "schema.json")
     assert schema.names == ("age", "bmi")
     assert schema["age"].edges == (40.0, 60.0)
-    assert (schema.target, schema.classes, schema.id, schema["bmi"].kind) == ("ill", ("no", "yes"), "patient", "number")
+    assert (schema.target, schema.classes, schema.id, schema["bmi"].kind) == (
+        "ill",
+        ("no", "yes"),
+        "patient",
+        "number",
+    )
 
 
 def test_the_schema_is_that_of_the_command_line(page: Page, rows: Path) -> None:
@@ -81,10 +91,15 @@ def test_the_schema_is_that_of_the_command_line(page: Page, rows: Path) -> None:
         ({"use-1": "target", "use-4": "target"}, "Two columns are the target"),
         ({"use-4": "target", "cuts-1": "40, old"}, "not all numbers"),
         ({"use-4": "target", "bins": "many"}, "is no whole number"),
-        ({"use-0": "out", "use-1": "out", "use-2": "out", "use-3": "out", "use-4": "target"}, "at least one variable"),
+        (
+            {"use-0": "out", "use-1": "out", "use-2": "out", "use-3": "out", "use-4": "target"},
+            "at least one variable",
+        ),
     ],
 )
-def test_impossible_columns_are_refused_on_the_page(page: Page, rows: Path, form: dict[str, str], said: str) -> None:
+def test_impossible_columns_are_refused_on_the_page(
+    page: Page, rows: Path, form: dict[str, str], said: str
+) -> None:
     page.choose(rows)
     text = page.post("columns", 422, **form, go="on")
     assert said in text
@@ -118,13 +133,18 @@ def test_a_file_that_changes_is_noticed(page: Page, tmp_path: Path) -> None:
     columns.check_unchanged(page.state.data)
 
 
-# -- questions -------------------------------------------------------------------------------------------------------------
+# -- questions
+# ------------------------------------------------------------------------------------------------
 
 
 def test_every_known_question_has_a_form_but_those_of_positions(page: Page) -> None:
     offered = {form.name for forms in asking.catalogue().values() for form in forms}
     # Pages of the documents, run by the same process, define questions of their own.
-    own = {name for name, question in known_questions().items() if question.__module__.startswith("encryptedstats.")}
+    own = {
+        name
+        for name, question in known_questions().items()
+        if question.__module__.startswith("encryptedstats.")
+    }
     assert own - offered == {"counts", "crosstab", "moments", "folds"}
 
 
@@ -134,28 +154,51 @@ def test_every_form_can_be_shown(planned: Page) -> None:
 
 
 def test_what_a_form_says_is_the_question(planned: Page) -> None:
-    planned.post("questions", question="TTest", variable="bmi", by="smoker", confidence="0.9", alternative="less")
+    planned.post(
+        "questions",
+        question="TTest",
+        variable="bmi",
+        by="smoker",
+        confidence="0.9",
+        alternative="less",
+    )
     asked = planned.state.asked[-1]
     found = planned.desk.questions(planned.desk.projects.get(planned.project))[-1]
     assert isinstance(found, es.TTest)
-    assert (found.variable, found.by, found.confidence, found.alternative) == ("v2", "v1", 0.9, "less")
+    assert (found.variable, found.by, found.confidence, found.alternative) == (
+        "v2",
+        "v1",
+        0.9,
+        "less",
+    )
     assert (
         asking.described(asked.name, asked.parameters)
         == "variable: bmi; by: smoker; alternative: less; confidence: 0.9"
     )
-    assert asking.asking_words(found) == ["TTest", "variable=v2", "by=v1", "alternative=less", "confidence=0.9"]
+    assert asking.asking_words(found) == [
+        "TTest",
+        "variable=v2",
+        "by=v1",
+        "alternative=less",
+        "confidence=0.9",
+    ]
 
 
 @pytest.mark.parametrize(
     ("form", "said"),
     [
-        ({"question": "TTest", "variable": "age", "by": "smoker"}, "let the column be a number, in the step Columns"),
+        (
+            {"question": "TTest", "variable": "age", "by": "smoker"},
+            "let the column be a number, in the step Columns",
+        ),
         ({"question": "TTest"}, "needs variable"),
         ({"question": "Nonsense"}, "nobody here knows the question"),
         ({"question": "CompletelyRandomForest", "depth": "70"}, "depth"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_on_the_page(planned: Page, form: dict[str, str], said: str) -> None:
+def test_what_cannot_be_asked_is_refused_on_the_page(
+    planned: Page, form: dict[str, str], said: str
+) -> None:
     text = planned.post("questions", 422, **form)
     assert said.lower() in text.lower()
     assert len(planned.state.asked) == 1
@@ -182,14 +225,17 @@ def test_another_question_makes_another_plan(planned: Page) -> None:
     assert planned.state.plan["totals"] > before
 
 
-# -- the key ---------------------------------------------------------------------------------------------------------------
+# -- the key
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("one", "two", "said"),
     [(PASSPHRASE, "other", "differ"), ("short", "short", "at least 10"), ("", "", "at least 10")],
 )
-def test_passphrases_have_to_be_the_same_and_long(planned: Page, one: str, two: str, said: str) -> None:
+def test_passphrases_have_to_be_the_same_and_long(
+    planned: Page, one: str, two: str, said: str
+) -> None:
     assert said in planned.post("key", 422, passphrase=one, again=two)
     assert planned.state.key is None
     assert not (planned.folder / "secret.key").exists()
@@ -234,7 +280,9 @@ def test_a_wrong_passphrase_loses_nothing(keyed: Page) -> None:
     keyed.post("key/lock")
     assert "unlock the key first" in keyed.post("encrypt", 422).lower()
     before = {path: path.read_bytes() for path in everything_below(keyed.folder)}
-    assert "does not open this key file" in keyed.post("key/unlock", 422, passphrase="wrong", step="encrypt")
+    assert "does not open this key file" in keyed.post(
+        "key/unlock", 422, passphrase="wrong", step="encrypt"
+    )
     assert {path: path.read_bytes() for path in everything_below(keyed.folder)} == before
     keyed.post("key/unlock", passphrase=PASSPHRASE, step="encrypt")
     assert keyed.desk.is_unlocked(keyed.desk.projects.get(keyed.project))
@@ -256,7 +304,8 @@ def test_another_key_in_its_place_is_refused(keyed: Page) -> None:
     assert "put the file of that key back" in keyed.post("key/unlock", 422, passphrase=PASSPHRASE)
 
 
-# -- a key that is there already -------------------------------------------------------------------------------------------
+# -- a key that is there already
+# -------------------------------------------------------------------------------------------
 
 
 def copied(page: Page) -> str:
@@ -271,7 +320,9 @@ def test_a_project_uses_the_key_of_another(keyed: Page) -> None:
     before = copied(keyed)
     first = keyed.desk.projects.get(before)
     assert f"Readmissions: key {first.state.key.key_id[:8]}" in keyed.get("key")
-    assert "does not open this key file" in keyed.post("key/use", 422, project=before, passphrase="wrong")
+    assert "does not open this key file" in keyed.post(
+        "key/use", 422, project=before, passphrase="wrong"
+    )
     assert "Type the passphrase" in keyed.post("key/use", 422, project=before, passphrase="")
     assert keyed.state.key is None
     assert not (keyed.folder / "secret.key").exists()
@@ -284,7 +335,9 @@ def test_a_project_uses_the_key_of_another(keyed: Page) -> None:
     assert es.load(keyed.folder / "table.enc").key_id == first.state.key.key_id
     keyed.post("key/lock")
     keyed.post("key/unlock", passphrase=PASSPHRASE)
-    assert "cannot change any more" in keyed.post("key/use", 422, project=before, passphrase=PASSPHRASE)
+    assert "cannot change any more" in keyed.post(
+        "key/use", 422, project=before, passphrase=PASSPHRASE
+    )
 
 
 def test_a_key_that_was_made_for_less_is_refused(keyed: Page) -> None:
@@ -302,11 +355,17 @@ def test_a_key_that_was_made_for_less_is_refused(keyed: Page) -> None:
 
 def test_a_key_file_is_used(planned: Page, tmp_path: Path) -> None:
     project = planned.desk.projects.get(planned.project)
-    generous = es.plan(es.CompletelyRandomForest(n_trees=10, depth=3), planned.desk.schema(project), 60)
+    generous = es.plan(
+        es.CompletelyRandomForest(n_trees=10, depth=3), planned.desk.schema(project), 60
+    )
     owner, file = es.Owner(generous), tmp_path / "mine.key"
     owner.save(tmp_path / "open.key")
-    assert "is not locked" in planned.post("key/use", 422, path=str(tmp_path / "open.key"), passphrase=PASSPHRASE)
-    assert "is no file" in planned.post("key/use", 422, path=str(tmp_path / "none.key"), passphrase=PASSPHRASE)
+    assert "is not locked" in planned.post(
+        "key/use", 422, path=str(tmp_path / "open.key"), passphrase=PASSPHRASE
+    )
+    assert "is no file" in planned.post(
+        "key/use", 422, path=str(tmp_path / "none.key"), passphrase=PASSPHRASE
+    )
     assert "is no file" in planned.post("key/use", 422, path=str(tmp_path), passphrase=PASSPHRASE)
     owner.save(file, PASSPHRASE)
     assert str(file) in planned.post("key/use", path=str(file), passphrase=PASSPHRASE)
@@ -324,7 +383,8 @@ def test_a_copy_of_the_key_is_locked_too(keyed: Page, tmp_path: Path) -> None:
     assert es.Owner.load(tmp_path / "copy.key", PASSPHRASE).key_id == keyed.state.key.key_id
 
 
-# -- state -----------------------------------------------------------------------------------------------------------------
+# -- state
+# ------------------------------------------------------------------------------------------------
 
 
 def test_a_restart_finds_everything_again(keyed: Page, rows: Path) -> None:
@@ -360,7 +420,9 @@ def test_an_error_in_the_middle_changes_no_state(tmp_path: Path) -> None:
     assert (made.folder / "project.json").read_bytes() == before
 
 
-@pytest.mark.parametrize("path", ["/p/nothing/data", "/p/..%2f..%2fetc/data", "/p/" + "a" * 300 + "/key", "/nothing"])
+@pytest.mark.parametrize(
+    "path", ["/p/nothing/data", "/p/..%2f..%2fetc/data", "/p/" + "a" * 300 + "/key", "/nothing"]
+)
 def test_what_is_not_there_is_not_found(page: Page, path: str) -> None:
     assert page.client.get(path).status_code == 404
 

@@ -1,4 +1,6 @@
-"""What may be published, on the owner's page: by rules, with noise, from a ledger beside the key, and the report for a board."""
+"""What may be published, on the owner's page: by rules, with noise, from a ledger beside the key,
+and the report for a board.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ HIDDEN = '<td class="number">hidden</td>'
 
 
 def ledger_of(page: Page) -> es.Ledger:
-    return es.Ledger(page.folder / "project.ledger", es.PublicKeys.load(page.folder / "public.keys"))
+    return es.Ledger(
+        page.folder / "project.ledger", es.PublicKeys.load(page.folder / "public.keys")
+    )
 
 
 def written(page: Page) -> list[str]:
@@ -53,25 +57,35 @@ def test_others_see_what_the_rules_leave_and_why_not_more(here: Page) -> None:
     assert text.startswith("Histogram: variable: age; by: ill")
     assert "published by the rules pcornet" in text
     assert written(here) == ["begin", "opened", "published"]
-    assert re.search(r">time \(UTC\)<.*>20\d\d-\d\d-\d\d \d\d:\d\d<.*>published<", here.get("results"), re.DOTALL)
+    assert re.search(
+        r">time \(UTC\)<.*>20\d\d-\d\d-\d\d \d\d:\d\d<.*>published<", here.get("results"), re.DOTALL
+    )
     assert "As text" in before
-    assert 'class="no-print"><summary>As text' in here.get("report")  # on paper it would be the table again
+    assert 'class="no-print"><summary>As text' in here.get(
+        "report"
+    )  # on paper it would be the table again
 
 
-def test_what_gives_rows_away_with_what_was_published_is_refused(here: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_gives_rows_away_with_what_was_published_is_refused(
+    here: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(PROFILES, "datashield", es.Rules(0, name="datashield"))  # shows every count
     here.post(at(here, "publish"), rules="datashield")
     text = here.post(at(here, "publish"), 422, rules="five")  # which would hide what has been shown
     assert "That did not work." in text
     assert "is not published" in text
     assert written(here) == ["begin", "published", "opened"]
-    assert "published by the rules datashield" in exported(here, "published.txt")  # what was seen before is still there
+    assert "published by the rules datashield" in exported(
+        here, "published.txt"
+    )  # what was seen before is still there
 
 
 def test_a_release_is_spent_from_the_budget_before_it_is_shown_and_kept(here: Page) -> None:
     pytest.importorskip("opendp")
     assert "set a budget" in here.post(at(here, "release"), 422, epsilon="1", delta="0")
-    assert "epsilon 3 of 3, at delta 1e-06" in here.post("results/budget", epsilon="3", delta="1e-6")
+    assert "epsilon 3 of 3, at delta 1e-06" in here.post(
+        "results/budget", epsilon="3", delta="1e-6"
+    )
     text = here.post(at(here, "release"), epsilon="2", delta="0")
     assert "1 of 3" in text
     assert "<dt>rho</dt><dd>2</dd>" in text
@@ -108,7 +122,9 @@ def test_without_the_extra_nothing_is_spent(here: Page, monkeypatch: pytest.Monk
         ("release", {"epsilon": "1", "delta": "0.5"}, "it could give away a row"),
     ],
 )
-def test_what_cannot_be_is_said_and_costs_nothing(here: Page, action: str, form: dict[str, str], said: str) -> None:
+def test_what_cannot_be_is_said_and_costs_nothing(
+    here: Page, action: str, form: dict[str, str], said: str
+) -> None:
     here.post("results/budget", epsilon="3", delta="1e-6")
     assert said in here.post(at(here, action), 422, **form)
     assert set(written(here)) == {"begin", "budget", "opened"}
@@ -117,12 +133,17 @@ def test_what_cannot_be_is_said_and_costs_nothing(here: Page, action: str, form:
 def test_nothing_is_published_while_the_key_is_locked(here: Page) -> None:
     here.post(at(here, "publish"), rules="five")
     here.post("key/lock")
-    for action, form in (("publish", {"rules": "five"}), ("release", {"epsilon": "1", "delta": "0"})):
+    for action, form in (
+        ("publish", {"rules": "five"}),
+        ("release", {"epsilon": "1", "delta": "0"}),
+    ):
         assert "unlock the key first" in here.post(at(here, action), 422, **form).lower()
     for path in (at(here, "published.csv"), "board"):
         assert here.client.get(f"/p/{here.project}/{path}").status_code in (404, 409)
     here.post("key/unlock", passphrase=PASSPHRASE, step="results")
-    assert "What others may see." not in here.get("results")  # opened things are forgotten; the ledger is not
+    assert "What others may see." not in here.get(
+        "results"
+    )  # opened things are forgotten; the ledger is not
     assert written(here).count("published") == 1
 
 
@@ -148,7 +169,9 @@ def test_a_ledger_that_was_altered_is_said_to_be(here: Page) -> None:
 
 
 def test_what_others_may_see_of_a_release_has_no_standard_errors() -> None:
-    """They know nothing of the noise: not in the table, the CSV or the text that can be downloaded."""
+    """They know nothing of the noise: not in the table, the CSV or the text that can be
+    downloaded.
+    """
     pytest.importorskip("opendp")
     frame = pd.DataFrame({"x": list("ab") * 100, "ill": [0, 1, 1, 1] * 50})
     model = es.GLM("ill ~ x").fit(es.Schema.infer(frame, target="ill").table(frame))
@@ -171,7 +194,9 @@ def test_a_model_is_shown_whole_or_not_at_all() -> None:
     whole = published(owner.publish(model, rules=es.Rules(min_count=0)), "Bayes", [])
     assert whole.table is not None
     assert whole.csv
-    nothing = published(owner.publish(model, rules=es.Rules(rows_per_parameter=100.0)), "Bayes", ["seen to"])
+    nothing = published(
+        owner.publish(model, rules=es.Rules(rows_per_parameter=100.0)), "Bayes", ["seen to"]
+    )
     assert (nothing.table, nothing.csv) == (None, "")
     assert "100 rows are wanted for each" in nothing.text
     assert nothing.remarks[-1] == "seen to"

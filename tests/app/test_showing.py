@@ -1,4 +1,6 @@
-"""Opened results as the page shows them: statistics and models of every kind, from clear rows, which read the same."""
+"""Opened results as the page shows them: statistics and models of every kind, from clear rows,
+which read the same.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from encryptedstats.app.showing import scores_of, shown_result, table_of
 def table(*, keep: bool) -> es.Table:
     frame = patients(200).drop(columns="patient")
     frame["months"] = np.arange(200) % 7
-    schema = es.Schema.infer(frame, target="ill", numbers="keep" if keep else "bins", kinds={"months": "ordinal"})
+    schema = es.Schema.infer(
+        frame, target="ill", numbers="keep" if keep else "bins", kinds={"months": "ordinal"}
+    )
     return schema.table(frame)
 
 
@@ -40,7 +44,9 @@ def table(*, keep: bool) -> es.Table:
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
-def test_every_kind_of_result_has_a_table_a_text_and_a_csv(question: Any, keep: bool, wanted: str) -> None:
+def test_every_kind_of_result_has_a_table_a_text_and_a_csv(
+    question: Any, keep: bool, wanted: str
+) -> None:
     rows = table(keep=keep)
     value = question.fit(rows) if hasattr(question, "fit") else rows.ask(question)
     shown = shown_result(value, "title")
@@ -65,5 +71,7 @@ def test_scores_have_their_intervals() -> None:
 
 
 def test_words_begin_at_the_left_and_numbers_end_at_the_right() -> None:
-    frame = pd.DataFrame({"what": ["opened", "released"], "p": ["<0.001", "hidden"], "rows": [400, 3]})
+    frame = pd.DataFrame(
+        {"what": ["opened", "released"], "p": ["<0.001", "hidden"], "rows": [400, 3]}
+    )
     assert table_of(frame).kinds == ["", "number", "number"]

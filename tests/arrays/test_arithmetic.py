@@ -1,4 +1,6 @@
-"""Arithmetic that integers share with vectors of several ciphertexts: what holds for one must hold chunk by chunk."""
+"""Arithmetic that integers share with vectors of several ciphertexts: what holds for one must hold
+chunk by chunk.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +13,25 @@ from encryptedstats.crypto.encryption import encrypt_slots
 
 
 def vectors(owner: es.Owner, *rows: list[list[int]]) -> list[EncryptedVector]:
-    """Vectors in chunks of rows; chunks that are equal share their ciphertext, as vectors with common parts do."""
+    """Vectors in chunks of rows; chunks that are equal share their ciphertext, as vectors with
+    common parts do.
+    """
     encryptor, made = owner.public_keys().encryptor, {}
     for chunk in (tuple(chunk) for vector in rows for chunk in vector):
         made[chunk] = made.get(chunk) or encrypt_slots(np.array(chunk), encryptor)
     noise = next(iter(made.values()))[1]
     return [
-        EncryptedVector(owner.public_keys(), [made[tuple(c)][0] for c in v], noise, 16, 0, [len(c) for c in v])
+        EncryptedVector(
+            owner.public_keys(), [made[tuple(c)][0] for c in v], noise, 16, 0, [len(c) for c in v]
+        )
         for v in rows
     ]
 
 
 def test_chunks_that_cancel_do_not_take_the_others_with_them(toy: es.Owner) -> None:
-    """SEAL refuses a difference that hides nothing, as x - x; only that chunk is zero, not the whole vector."""
+    """SEAL refuses a difference that hides nothing, as x - x; only that chunk is zero, not the
+    whole vector.
+    """
     v, w = vectors(toy, [[1, 2], [3, 4]], [[1, 2], [5, 6]])
     assert toy.decrypt(v - w).tolist() == [0, 0, -2, -2]
     assert toy.decrypt(v + -w).tolist() == [0, 0, -2, -2]

@@ -1,4 +1,6 @@
-"""Encrypted integers and arrays against plain NumPy, under both schemes, and what they refuse, by message."""
+"""Encrypted integers and arrays against plain NumPy, under both schemes, and what they refuse, by
+message.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ import encryptedstats as es
 from effort import examples, one_scheme
 from encryptedstats.arrays import array
 
-FEW = settings(max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(
+    max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 SOME = settings(FEW, max_examples=examples(20))
 
 SMALL = st.integers(-9, 9)
@@ -38,20 +42,28 @@ def shapes(min_dims: int = 1, max_dims: int = 3) -> st.SearchStrategy[tuple[int,
 
 
 def plain_operand(shape: Any) -> st.SearchStrategy[np.ndarray]:
-    """Integers of every NumPy type that has some, each to its own limits as far as sums of them stay small."""
+    """Integers of every NumPy type that has some, each to its own limits as far as sums of them
+    stay small.
+    """
 
     def of(kind: Any) -> st.SearchStrategy[np.ndarray]:
         if kind is np.bool_:
             return hnp.arrays(kind, shape)
         info = np.iinfo(kind)
-        return hnp.arrays(kind, shape, elements=st.integers(max(info.min, -128), min(info.max, 255)))
+        return hnp.arrays(
+            kind, shape, elements=st.integers(max(info.min, -128), min(info.max, 255))
+        )
 
     return PLAIN_TYPES.flatmap(of)
 
 
 def opened(owner: es.Owner, value: Any) -> Any:
-    """The decrypted value, after checking that it is what arrays promise to hold and within what it promises to be."""
-    assert isinstance(value, (es.EncryptedArray, es.EncryptedInteger)), f"{type(value)} is not encrypted"
+    """The decrypted value, after checking that it is what arrays promise to hold and within what it
+    promises to be.
+    """
+    assert isinstance(value, (es.EncryptedArray, es.EncryptedInteger)), (
+        f"{type(value)} is not encrypted"
+    )
     if isinstance(value, es.EncryptedArray):
         assert all(type(item) is es.EncryptedInteger for item in np.asarray(value).flat)
     plain = owner.decrypt(value)
@@ -71,17 +83,26 @@ def assert_same(owner: es.Owner, encrypted: Any, expected: Any) -> None:
     np.testing.assert_array_equal(plain, expected)
 
 
-# -- known answers, with real parameters --------------------------------------------------------------------------------
+# -- known answers, with real parameters
+# --------------------------------------------------------------------------------
 
 
 def test_the_known_answer(owner: es.Owner) -> None:
-    x, y, z = owner.encrypt(2), owner.encrypt([1, 2, 3]), owner.encrypt([[1, 4, 7], [2, 5, 8], [3, 6, 9]])
+    x, y, z = (
+        owner.encrypt(2),
+        owner.encrypt([1, 2, 3]),
+        owner.encrypt([[1, 4, 7], [2, 5, 8], [3, 6, 9]]),
+    )
     assert owner.decrypt(x + y @ z.T @ z).tolist() == [230, 554, 878]
 
 
 def test_the_known_answer_by_a_worker_who_has_only_public_keys(owner: es.Owner) -> None:
     worker = owner.public_keys()
-    x, y, z = worker.encrypt(2), worker.encrypt([1, 2, 3]), worker.encrypt([[1, 4, 7], [2, 5, 8], [3, 6, 9]])
+    x, y, z = (
+        worker.encrypt(2),
+        worker.encrypt([1, 2, 3]),
+        worker.encrypt([[1, 4, 7], [2, 5, 8], [3, 6, 9]]),
+    )
     assert owner.decrypt(x + y @ z.T @ z).tolist() == [230, 554, 878]
 
 
@@ -99,7 +120,8 @@ def test_the_ends_of_the_range_come_back(owner: es.Owner) -> None:
     assert owner.decrypt(owner.encrypt(1 - limit, bound=limit - 1) - 1) == -limit
 
 
-# -- operators ------------------------------------------------------------------------------------------------------------
+# -- operators
+# ------------------------------------------------------------------------------------------------
 
 OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
@@ -107,8 +129,12 @@ OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 @pytest.mark.parametrize("symbol", OPERATORS)
 @SOME
 @given(data=st.data())
-def test_operators_broadcast_between_encrypted_arrays(toy: es.Owner, symbol: str, data: st.DataObject) -> None:
-    ours, theirs = data.draw(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=3, max_side=3)).input_shapes
+def test_operators_broadcast_between_encrypted_arrays(
+    toy: es.Owner, symbol: str, data: st.DataObject
+) -> None:
+    ours, theirs = data.draw(
+        hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=3, max_side=3)
+    ).input_shapes
     a, b = data.draw(integers(ours)), data.draw(integers(theirs))
     apply = OPERATORS[symbol]
     assert_same(toy, apply(toy.encrypt(a), toy.encrypt(b)), apply(a, b))
@@ -120,7 +146,9 @@ def test_operators_broadcast_between_encrypted_arrays(toy: es.Owner, symbol: str
 def test_operators_take_plain_arrays_of_any_integer_type_on_either_side(
     toy: es.Owner, symbol: str, data: st.DataObject
 ) -> None:
-    ours, theirs = data.draw(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=3, max_side=3)).input_shapes
+    ours, theirs = data.draw(
+        hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=3, max_side=3)
+    ).input_shapes
     a, b = data.draw(integers(ours)), data.draw(plain_operand(theirs))
     encrypted, exact, apply = toy.encrypt(a), b.astype(np.int64), OPERATORS[symbol]
     assert_same(toy, apply(encrypted, b), apply(a, exact))
@@ -146,7 +174,9 @@ def test_a_single_integer_meets_plain_and_encrypted_arrays(
 @pytest.mark.parametrize("symbol", OPERATORS)
 @SOME
 @given(a=SMALL, b=SMALL, kind=st.sampled_from([int, np.int64, np.int8, np.int32]))
-def test_single_integers_meet_each_other_and_plain_ones(toy: es.Owner, symbol: str, a: int, b: int, kind: Any) -> None:
+def test_single_integers_meet_each_other_and_plain_ones(
+    toy: es.Owner, symbol: str, a: int, b: int, kind: Any
+) -> None:
     x, apply = toy.encrypt(a), OPERATORS[symbol]
     assert_same(toy, apply(x, toy.encrypt(b)), apply(a, b))
     assert_same(toy, apply(x, kind(b)), apply(a, b))
@@ -204,7 +234,9 @@ def test_powers(toy: es.Owner, a: np.ndarray, exponent: int) -> None:
 
 @FEW
 @given(a=integers((2, 2)), b=integers((2, 2)))
-def test_in_place_operators_change_the_array_they_are_applied_to(toy: es.Owner, a: np.ndarray, b: np.ndarray) -> None:
+def test_in_place_operators_change_the_array_they_are_applied_to(
+    toy: es.Owner, a: np.ndarray, b: np.ndarray
+) -> None:
     for apply in (operator.iadd, operator.isub, operator.imul):
         encrypted, plain = toy.encrypt(a), a.copy()
         alias, row = encrypted, encrypted[1]
@@ -234,9 +266,16 @@ def test_an_in_place_operation_that_is_refused_changes_nothing(toy: es.Owner) ->
 
 @FEW
 @given(a=integers((2, 3)))
-def test_a_matrix_minus_itself_is_zero_and_can_be_computed_with(toy: es.Owner, a: np.ndarray) -> None:
+def test_a_matrix_minus_itself_is_zero_and_can_be_computed_with(
+    toy: es.Owner, a: np.ndarray
+) -> None:
     encrypted = toy.encrypt(a)
-    for zero in (encrypted - encrypted, encrypted + -encrypted, encrypted * 2 - encrypted - encrypted, 0 * encrypted):
+    for zero in (
+        encrypted - encrypted,
+        encrypted + -encrypted,
+        encrypted * 2 - encrypted - encrypted,
+        0 * encrypted,
+    ):
         assert_same(toy, zero, np.zeros_like(a))
         assert_same(toy, zero + 7, np.full_like(a, 7))
         assert_same(toy, zero * encrypted + encrypted, a)
@@ -261,12 +300,15 @@ def test_products_that_are_added_are_as_good_as_those_that_are_not(toy: es.Owner
     assert (mixed * x).depth == 3
 
 
-# -- products of matrices -------------------------------------------------------------------------------------------------
+# -- products of matrices
+# ------------------------------------------------------------------------------------------------
 
 SIDES = st.integers(1, 3)
 
 
-@pytest.mark.parametrize("form", ["vec @ vec", "mat @ vec", "vec @ mat", "mat @ mat", "stack @ mat"])
+@pytest.mark.parametrize(
+    "form", ["vec @ vec", "mat @ vec", "vec @ mat", "mat @ mat", "stack @ mat"]
+)
 @FEW
 @given(data=st.data(), n=SIDES, k=SIDES, m=SIDES)
 def test_matmul(toy: es.Owner, form: str, data: st.DataObject, n: int, k: int, m: int) -> None:
@@ -286,7 +328,9 @@ def test_matmul(toy: es.Owner, form: str, data: st.DataObject, n: int, k: int, m
 
 
 def test_matmul_with_plain_zeros(toy: es.Owner) -> None:
-    """Multiplying by zero would make a ciphertext that hides nothing, which SEAL refuses to make."""
+    """Multiplying by zero would make a ciphertext that hides nothing, which SEAL
+    refuses to make.
+    """
     z = toy.encrypt([[1, 2], [3, 4]])
     assert_same(toy, z @ np.zeros((2, 2), dtype=int), np.zeros((2, 2)))
     assert_same(toy, np.eye(2, dtype=int) @ z, [[1, 2], [3, 4]])
@@ -299,13 +343,16 @@ def test_matmul_shapes_that_do_not_fit(toy: es.Owner) -> None:
         toy.encrypt([[1, 2], [3, 4]]) @ toy.encrypt([1, 2, 3])
 
 
-# -- sums, products, NumPy's functions ------------------------------------------------------------------------------------
+# -- sums, products, NumPy's functions
+# ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["sum", "prod", "cumsum"])
 @SOME
 @given(data=st.data(), shape=shapes(max_dims=2))
-def test_reductions_over_any_axis(toy: es.Owner, name: str, data: st.DataObject, shape: tuple[int, ...]) -> None:
+def test_reductions_over_any_axis(
+    toy: es.Owner, name: str, data: st.DataObject, shape: tuple[int, ...]
+) -> None:
     a = data.draw(integers(shape, -3, 3))
     axis = data.draw(st.sampled_from([None, *range(-len(shape), len(shape))]))
     encrypted = toy.encrypt(a, bound=3)
@@ -432,13 +479,17 @@ def test_diag_method_is_numpys(toy: es.Owner) -> None:
     assert_same(toy, toy.encrypt([[1, 2], [3, 4]]).diag(), [1, 4])
 
 
-# -- indexing, assignment -------------------------------------------------------------------------------------------------
+# -- indexing, assignment
+# ------------------------------------------------------------------------------------------------
 
 
 @SOME
 @given(data=st.data(), shape=shapes())
 def test_indexing_and_slicing(toy: es.Owner, data: st.DataObject, shape: tuple[int, ...]) -> None:
-    a, index = np.arange(math.prod(shape)).reshape(shape), data.draw(hnp.basic_indices(shape, allow_newaxis=True))
+    a, index = (
+        np.arange(math.prod(shape)).reshape(shape),
+        data.draw(hnp.basic_indices(shape, allow_newaxis=True)),
+    )
     part = toy.encrypt(a)[index]
     assert_same(toy, part, a[index])
     assert isinstance(part, es.EncryptedInteger) == isinstance(a[index], np.integer)
@@ -480,12 +531,18 @@ def test_nobody_can_index_by_what_is_encrypted(toy: es.Owner) -> None:
 
 @FEW
 @given(data=st.data(), shape=shapes(max_dims=2))
-def test_assignment_of_plain_and_encrypted_values(toy: es.Owner, data: st.DataObject, shape: tuple[int, ...]) -> None:
-    index = data.draw(hnp.basic_indices(shape) | hnp.arrays(np.bool_, shape) | hnp.integer_array_indices(shape))
+def test_assignment_of_plain_and_encrypted_values(
+    toy: es.Owner, data: st.DataObject, shape: tuple[int, ...]
+) -> None:
+    index = data.draw(
+        hnp.basic_indices(shape) | hnp.arrays(np.bool_, shape) | hnp.integer_array_indices(shape)
+    )
     a = data.draw(integers(shape))
     target = np.shape(a[index])
     values = data.draw(integers(target) | SMALL)
-    listed = np.array(values).tolist() if np.size(values) else values  # a list of no lists has lost its shape
+    listed = (
+        np.array(values).tolist() if np.size(values) else values
+    )  # a list of no lists has lost its shape
     for value in (values, toy.encrypt(values), listed):
         encrypted, plain = toy.encrypt(a), a.copy()
         encrypted[index] = value
@@ -530,7 +587,9 @@ def test_assignment_of_nothing_to_nothing(toy: es.Owner) -> None:
         (2**21, OverflowError, r"choose parameters with max_value=2097152"),
     ],
 )
-def test_assignment_refuses_what_is_no_integer(toy: es.Owner, value: Any, error: type, message: str) -> None:
+def test_assignment_refuses_what_is_no_integer(
+    toy: es.Owner, value: Any, error: type, message: str
+) -> None:
     a = toy.encrypt([1, 2, 3])
     with pytest.raises(error, match=message):
         a[:] = value
@@ -553,7 +612,9 @@ BACK_DOORS: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.parametrize("door", BACK_DOORS)
 def test_nothing_plain_gets_into_an_array_through_a_back_door(toy: es.Owner, door: str) -> None:
-    """NumPy has more ways to write than ``a[i] = v``. Each must encrypt what it is given, or refuse."""
+    """NumPy has more ways to write than ``a[i] = v``. Each must encrypt what it is given, or
+    refuse.
+    """
     a = toy.encrypt([1, 2, 3])
     try:
         BACK_DOORS[door](a, 1)
@@ -573,7 +634,8 @@ def test_nothing_of_another_key_gets_into_an_array_through_a_back_door(
     assert_same(toy, a, [1, 2, 3])
 
 
-# -- looking at arrays ----------------------------------------------------------------------------------------------------
+# -- looking at arrays
+# ------------------------------------------------------------------------------------------------
 
 
 def test_length_iteration_and_lists(toy: es.Owner) -> None:
@@ -663,7 +725,8 @@ def test_representations_say_what_is_public_and_nothing_else(owner: es.Owner) ->
     assert "depth 1" in repr(owner.encrypt(3) * owner.encrypt(4))
 
 
-# -- bounds ---------------------------------------------------------------------------------------------------------------
+# -- bounds
+# ------------------------------------------------------------------------------------------------
 
 
 @SOME
@@ -674,7 +737,9 @@ def test_the_default_bound_says_no_more_than_a_power_of_two(toy: es.Owner, value
     assert bound & (bound - 1) == 0 or bound == toy.parameters.max_value
     assert bound == 16 or bound < 2 * abs(value)
     assert toy.encrypt([value, 0, 0]).bound == bound
-    assert {item.bound for item in toy.encrypt([value, 0, 1])} == {bound}, "single values must not be told apart"
+    assert {item.bound for item in toy.encrypt([value, 0, 1])} == {bound}, (
+        "single values must not be told apart"
+    )
 
 
 def test_a_given_bound_is_kept(toy: es.Owner) -> None:
@@ -714,7 +779,8 @@ def test_bounds_follow_the_arithmetic(toy: es.Owner, a: np.ndarray, b: np.ndarra
     assert (x**3).bound == 729
 
 
-# -- what is refused ------------------------------------------------------------------------------------------------------
+# -- what is refused
+# ------------------------------------------------------------------------------------------------
 
 REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "mean": (lambda x, a: a.mean(), r"no mean: take the sum, and divide after decryption"),
@@ -796,7 +862,9 @@ def test_what_cannot_be_is_explained(toy: es.Owner, what: str) -> None:
 def test_powers_that_cannot_be(toy: es.Owner) -> None:
     x = toy.encrypt(1, bound=1)
     for exponent in (-1, 1 << 17):
-        with pytest.raises(ValueError, match=f"power {exponent}: encrypted integers have powers from 0 to 65536"):
+        with pytest.raises(
+            ValueError, match=f"power {exponent}: encrypted integers have powers from 0 to 65536"
+        ):
             x**exponent
 
 
@@ -806,7 +874,8 @@ def test_powers_that_cannot_be(toy: es.Owner) -> None:
         (
             1.0,
             TypeError,
-            r"encryption with 1\.0: only integers are exact here. This is a whole number in a float: give 1 ",
+            r"encryption with 1\.0: only integers are exact here. This is a whole number in a "
+            r"float: give 1 ",
         ),
         (3e9, TypeError, "only integers are exact here"),
         (np.float32(2), TypeError, "only integers are exact here"),
@@ -821,7 +890,11 @@ def test_powers_that_cannot_be(toy: es.Owner) -> None:
         ({1, 2}, TypeError, "type set cannot be encrypted"),
         (b"12", TypeError, "type bytes cannot be encrypted"),
         ([[1, 2], [3]], TypeError, "these values do not form an array"),
-        (3_000_000_000, OverflowError, r"values up to ±4,294,967,296 do not fit .* max_value=4294967296 or more"),
+        (
+            3_000_000_000,
+            OverflowError,
+            r"values up to ±4,294,967,296 do not fit .* max_value=4294967296 or more",
+        ),
         ([1, -3_000_000_000], OverflowError, "max_value=4294967296 or more"),
         (2**70, OverflowError, "do not fit these parameters"),
         ([2**70], OverflowError, "do not fit these parameters"),
@@ -867,7 +940,9 @@ def test_truth_values_are_integers(toy: es.Owner) -> None:
     assert_same(toy, toy.encrypt(np.array([[True], [False]])), [[1], [0]])
 
 
-@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64])
+@pytest.mark.parametrize(
+    "kind", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
+)
 def test_every_integer_type_can_be_encrypted(toy: es.Owner, kind: Any) -> None:
     numbers = [max(np.iinfo(kind).min, -100_000), min(np.iinfo(kind).max, 100_000)]
     assert_same(toy, toy.encrypt(np.array(numbers, dtype=kind)), numbers)
@@ -875,7 +950,8 @@ def test_every_integer_type_can_be_encrypted(toy: es.Owner, kind: Any) -> None:
     assert_same(toy, toy.encrypt(tuple(numbers)), numbers)
 
 
-# -- overflow and noise: before anything is computed, and with a cure that cures ---------------------------------------------
+# -- overflow and noise: before anything is computed, and with a cure that cures
+# ---------------------------------------------
 
 
 class Counting:
@@ -923,11 +999,15 @@ OVERFLOWING: dict[str, tuple[Callable[[Any, int], Any], str]] = {
 
 
 @pytest.mark.parametrize("what", OVERFLOWING)
-def test_what_could_overflow_is_refused_before_it_is_computed(toy: es.Owner, counting: Counting, what: str) -> None:
+def test_what_could_overflow_is_refused_before_it_is_computed(
+    toy: es.Owner, counting: Counting, what: str
+) -> None:
     operation, name = OVERFLOWING[what]
     limit = toy.parameters.max_value
     x = toy.encrypt(1, bound=limit - 1)
-    with pytest.raises(OverflowError, match=rf"this {name} could reach ±[\d,]+, .* exact up to ±{limit:,}\."):
+    with pytest.raises(
+        OverflowError, match=rf"this {name} could reach ±[\d,]+, .* exact up to ±{limit:,}\."
+    ):
         operation(x, limit)
     assert counting.calls == 0
 
@@ -940,13 +1020,18 @@ def _raises(kind: type[Exception], call: Callable[[], Any]) -> bool:
     return False
 
 
-def test_what_could_drown_is_refused_before_it_is_computed(toy: es.Owner, counting: Counting) -> None:
+def test_what_could_drown_is_refused_before_it_is_computed(
+    toy: es.Owner, counting: Counting
+) -> None:
     x = toy.encrypt(1, bound=1)
     while x.depth < toy.parameters.depth or not _raises(es.NoiseError, lambda x=x: x * x):
         assert x.depth < 64, "so many products in a row on a small ring: nobody can carry that"
         x = x * x
     before = counting.calls
-    with pytest.raises(es.NoiseError, match=rf"this multiplication, {x.depth + 1} products deep, could not be proven"):
+    with pytest.raises(
+        es.NoiseError,
+        match=rf"this multiplication, {x.depth + 1} products deep, could not be proven",
+    ):
         x * x
     assert counting.calls == before
     assert toy.decrypt(x) == 1
@@ -975,7 +1060,9 @@ CURABLE: dict[str, Callable[[Callable[..., Any]], Any]] = {
 
 @pytest.mark.parametrize("what", CURABLE)
 def test_parameters_named_by_an_overflow_allow_it(owner: es.Owner, what: str) -> None:
-    """Each message names what that step needs; a computation of several steps gets there in as many."""
+    """Each message names what that step needs; a computation of several steps gets there in as
+    many.
+    """
     current = owner
     for _ in range(4):
         try:
@@ -996,7 +1083,9 @@ def test_parameters_named_by_an_overflow_allow_it(owner: es.Owner, what: str) ->
 
 
 @pytest.mark.parametrize("value", [2**70, [2**70]], ids=repr)
-def test_a_value_that_no_parameters_can_hold_is_not_answered_with_parameters(toy: es.Owner, value: Any) -> None:
+def test_a_value_that_no_parameters_can_hold_is_not_answered_with_parameters(
+    toy: es.Owner, value: Any
+) -> None:
     with pytest.raises(OverflowError) as error:
         toy.encrypt(value)
     for named in re.findall(r"max_value=(\d+)", str(error.value)):
@@ -1017,7 +1106,9 @@ def test_parameters_named_by_a_noise_error_allow_more_depth(owner: es.Owner) -> 
             chain(owner)
         except es.NoiseError:
             break
-    with pytest.raises(es.NoiseError, match=rf"depth={depth} or more \(they have {owner.parameters.depth}\)") as error:
+    with pytest.raises(
+        es.NoiseError, match=rf"depth={depth} or more \(they have {owner.parameters.depth}\)"
+    ) as error:
         chain(owner)
     better = cured(error, owner.parameters)
     assert better.decrypt(chain(better)) == 1
@@ -1025,7 +1116,9 @@ def test_parameters_named_by_a_noise_error_allow_more_depth(owner: es.Owner) -> 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
 def test_parameters_named_by_a_noise_error_allow_larger_sums(scheme: str, depth: int) -> None:
-    """Sums that are wider than promised: the message asks for more ``terms``, and with them the sum is possible."""
+    """Sums that are wider than promised: the message asks for more ``terms``, and with them the sum
+    is possible.
+    """
 
     def doublings(who: es.Owner, count: int) -> Any:
         x = who.public_keys().encrypt(1, bound=1)
@@ -1036,7 +1129,9 @@ def test_parameters_named_by_a_noise_error_allow_larger_sums(scheme: str, depth:
         return x
 
     poor = es.Owner(es.Parameters.choose(max_value=1 << 18, depth=depth, terms=1, scheme=scheme))
-    possible = next(n for n in range(1, 18) if _raises(es.NoiseError, lambda n=n: doublings(poor, n)))
+    possible = next(
+        n for n in range(1, 18) if _raises(es.NoiseError, lambda n=n: doublings(poor, n))
+    )
     with pytest.raises(es.NoiseError, match=r"terms=\d+ or more \(they have 1\)") as error:
         doublings(poor, possible)
     better = cured(error, poor.parameters, max_value=1 << 18, depth=depth)
@@ -1055,7 +1150,8 @@ def test_the_promised_number_of_terms_can_be_added(scheme: str, depth: int) -> N
     assert who.decrypt(x) == 64 * (-3) ** (2**depth)
 
 
-# -- keys -------------------------------------------------------------------------------------------------------------------
+# -- keys
+# ------------------------------------------------------------------------------------------------
 
 ACROSS: dict[str, Callable[[Any, Any], Any]] = {
     "+": lambda a, b: a + b,
@@ -1103,17 +1199,22 @@ def test_keys_of_other_parameters_do_not_mix_either(owner: es.Owner, toy: es.Own
         owner.decrypt(toy.encrypt([1]))
 
 
-# -- weight, copies, pickles ------------------------------------------------------------------------------------------------
+# -- weight, copies, pickles
+# ------------------------------------------------------------------------------------------------
 
 
-def test_heavy_arrays_say_so_where_they_are_made(toy: es.Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heavy_arrays_say_so_where_they_are_made(
+    toy: es.Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     weight = toy.parameters.ciphertext_bytes()
     monkeypatch.setattr(array, "HEAVY_BYTES", 3 * weight)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         toy.encrypt([1, 2, 3])
     for encrypt in (toy.encrypt, toy.public_keys().encrypt):
-        with pytest.warns(es.HeavyArrayWarning, match=r"takes 0\.0 GB here; .* encrypted table") as caught:
+        with pytest.warns(
+            es.HeavyArrayWarning, match=r"takes 0\.0 GB here; .* encrypted table"
+        ) as caught:
             encrypt([1, 2, 3, 4])
         assert [str(w.filename) for w in caught] == [__file__]
 
@@ -1139,7 +1240,9 @@ def test_numpys_own_files_are_pickles_and_refused_too(toy: es.Owner) -> None:
 
 
 def test_copies_are_independent_arrays_of_the_same_values(toy: es.Owner) -> None:
-    """An encrypted integer never changes and holds no secret, so it is its own copy, as an int is."""
+    """An encrypted integer never changes and holds no secret, so it is its own copy, as
+    an int is.
+    """
     a = toy.encrypt([1, 2])
     for duplicate in (a.copy(), copy.copy(a), copy.deepcopy(a)):
         duplicate[0] = 5

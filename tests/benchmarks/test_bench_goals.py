@@ -1,4 +1,6 @@
-"""What is to be reached, and pictures: read from JSON files, with parts that are missing or were quick left out."""
+"""What is to be reached, and pictures: read from JSON files, with parts that are missing or were
+quick left out.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,15 @@ STREAMING = {
     ],
     "adult": None,
 }
-CLEAR = {"rows": [{"rows": 1_000_000, "ours": {"seconds": 2.5, "peak_bytes": 3e8}, "scikit_learn": {"seconds": 9.0}}]}
+CLEAR = {
+    "rows": [
+        {
+            "rows": 1_000_000,
+            "ours": {"seconds": 2.5, "peak_bytes": 3e8},
+            "scikit_learn": {"seconds": 9.0},
+        }
+    ]
+}
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +50,9 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def written(folder: Path, part: str, results: Any, *, quick: bool = False) -> None:
-    (folder / f"{part}.json").write_text(json.dumps({"part": part, "quick": quick, "results": results}))
+    (folder / f"{part}.json").write_text(
+        json.dumps({"part": part, "quick": quick, "results": results})
+    )
 
 
 def test_goals_are_compared_in_the_right_direction(tmp_path: Path) -> None:
@@ -79,7 +91,11 @@ def test_pictures(tmp_path: Path) -> None:
     written(tmp_path, "streaming", STREAMING)
     point = {"value": 1, "sums_s": 0.1, "total_s": 0.2}
     written(tmp_path, "growth", {"sweeps": {"trees": [point]}})
-    assert sorted(path.name for path in draw_all(tmp_path)) == ["goals.png", "growth.png", "rows.png"]
+    assert sorted(path.name for path in draw_all(tmp_path)) == [
+        "goals.png",
+        "growth.png",
+        "rows.png",
+    ]
     written(tmp_path, "growth", {"sweeps": {"trees": [point], "depth": [point, point]}})
     assert (tmp_path / "rows.png").stat().st_size > 1000
     assert len(draw_all(tmp_path)) == 3

@@ -16,7 +16,9 @@ ROOT = Path(__file__).parents[2]
 
 def bench(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "benchmarks", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT
+    )
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,9 @@ def test_integers(measured: tuple[Path, str]) -> None:
         assert row["proven_depth"] >= row["wished_depth"]
         assert row["memory_bytes_per_ciphertext"] <= row["file_bytes_per_ciphertext"]
         for timing in row["timings"].values():
-            assert 0 < timing["lower_quartile_s"] <= timing["median_s"] <= timing["upper_quartile_s"]
+            assert (
+                0 < timing["lower_quartile_s"] <= timing["median_s"] <= timing["upper_quartile_s"]
+            )
             assert timing["runs"] >= 2
 
 
@@ -75,4 +79,6 @@ def test_transforms(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "transforms.json").read_text())["results"]["rows"]
     assert [row["bits"] for row in rows] == [44, 47, 49, 50, 55]
-    assert all(set(row["forward"]) == {"seal", "baseline", "avx2", "avx512", "ifma"} for row in rows)
+    assert all(
+        set(row["forward"]) == {"seal", "baseline", "avx2", "avx512", "ifma"} for row in rows
+    )

@@ -19,7 +19,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if Path(item.path).parent == Path(__file__).parent:
             item.add_marker("browser")
             if CHROMIUM is None:
-                item.add_marker(pytest.mark.skip(reason="there is no chromium here: make test-browser installs it"))
+                item.add_marker(
+                    pytest.mark.skip(
+                        reason="there is no chromium here: make test-browser installs it"
+                    )
+                )
 
 
 @pytest.fixture(scope="session")

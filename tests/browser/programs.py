@@ -1,4 +1,6 @@
-"""Two programs, as processes of their own: the owner's page and the worker's service; and a registry that was made up."""
+"""Two programs, as processes of their own: the owner's page and the worker's service; and a
+registry that was made up.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ START_SECONDS = 60.0
 
 
 class Program:
-    """A command of this program, running; it can be killed, and started again with the same words."""
+    """A command of this program, running; it can be killed, and started again with the
+    same words.
+    """
 
     def __init__(self, words: list[str], environment: dict[str, str]) -> None:
         self.words, self.environment = words, environment
@@ -96,7 +100,15 @@ class Service:
         return str(json.loads(done.stdout)["token"])
 
     def start(self, workers: int) -> None:
-        words = ["serve", "--storage", str(self.storage), "--port", str(self.port), "--workers", str(workers)]
+        words = [
+            "serve",
+            "--storage",
+            str(self.storage),
+            "--port",
+            str(self.port),
+            "--workers",
+            str(workers),
+        ]
         self.program = Program(words, self.environment)
         self.program.start()
         end = time.monotonic() + START_SECONDS
@@ -118,7 +130,10 @@ class Service:
 def patients(n: int, seed: int = 3) -> pd.DataFrame:
     """A registry that was made up: older patients and smokers come back more often."""
     rng = np.random.default_rng(seed)
-    age, smoker = rng.integers(19, 92, n), rng.choice(["never", "former", "current"], n, p=[0.5, 0.3, 0.2])
+    age, smoker = (
+        rng.integers(19, 92, n),
+        rng.choice(["never", "former", "current"], n, p=[0.5, 0.3, 0.2]),
+    )
     risk = 1 / (1 + np.exp(-(-4.0 + 0.05 * age + 0.9 * (smoker == "current"))))
     return pd.DataFrame(
         {

@@ -1,4 +1,6 @@
-"""The whole story in a real browser: an owner and a worker, each with a program and a page, and all that goes wrong on the way."""
+"""The whole story in a real browser: an owner and a worker, each with a program and a page, and all
+that goes wrong on the way.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,15 @@ class Tab:
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
 
     def _heard(self, message: Any) -> None:
-        # A refused form is answered by 422, or by 401 at the worker's, which Chromium calls an error.
+        # A refused form is answered by 422, or by 401 at the worker's, which Chromium calls an
+        # error.
         if message.type == "error" and "status of 4" not in message.text:
             self.complaints.append(f"{self.page.url}: {message.text}")
 
     def look(self, name: str = "") -> None:
-        """Every page: one heading, no field without a label, nothing cut off on a telephone, no complaint of the browser."""
+        """Every page: one heading, no field without a label, nothing cut off on a telephone, no
+        complaint of the browser.
+        """
         page = self.page
         page.wait_for_load_state("load")
         assert page.locator("h1").count() == 1, page.url
@@ -67,7 +72,9 @@ class Tab:
             self.page.screenshot(path=Path(PICTURES) / f"{name}.png", full_page=True, clip=clip)
 
     def click(self, text: str) -> None:
-        self.page.get_by_role("button", name=text).or_(self.page.get_by_role("link", name=text)).first.click()
+        self.page.get_by_role("button", name=text).or_(
+            self.page.get_by_role("link", name=text)
+        ).first.click()
 
     def reload(self) -> None:
         """Load the page again; if it is on its way to the next one just then, when it is there."""
@@ -87,7 +94,9 @@ class Tab:
             found.wait_for()
         except Exception as error:
             shown = " ".join(self.page.inner_text("main").split())
-            raise AssertionError(f"{text!r} is not on {self.page.url}, which says: {shown}") from error
+            raise AssertionError(
+                f"{text!r} is not on {self.page.url}, which says: {shown}"
+            ) from error
 
 
 def begun(tab: Tab, url: str) -> None:
@@ -163,7 +172,9 @@ def locked(tab: Tab) -> None:
     tab.click("I have a copy")
     page.goto(page.url.replace("/key", "/encrypt"))
     page.get_by_role("button", name="Encrypt", exact=True).click()
-    page.get_by_text("You can close this tab").or_(page.get_by_text("It lies on this machine until")).first.wait_for()
+    page.get_by_text("You can close this tab").or_(
+        page.get_by_text("It lies on this machine until")
+    ).first.wait_for()
     tab.reload()
     tab.sees("It lies on this machine until you send it.")
     tab.look("app-encrypt")
@@ -214,7 +225,8 @@ def test_an_owner_and_a_worker(owner: Owner, service: Service, chromium: Any) ->
     tab.page.wait_for_url("**/send")
     tab.look("app-send")
 
-    # A token that nobody knows; then a table that was damaged on the disk: nothing of it is asked for.
+    # A token that nobody knows; then a table that was damaged on the disk: nothing of it is asked
+    # for.
     send(tab, service.url, "est_nobody_knows_this_one")
     tab.sees("It did not come to an end")
     tab.sees("refuses")
@@ -258,7 +270,12 @@ def test_an_owner_and_a_worker(owner: Owner, service: Service, chromium: Any) ->
     unlocked(tab, "results")
     tab.sees("Welch two sample t-test: bmi by sex")
     tab.sees("Histogram: age by readmitted")
-    assert tab.page.locator("img.plot").first.evaluate("image => image.decode().then(() => image.naturalWidth)") > 100
+    assert (
+        tab.page.locator("img.plot").first.evaluate(
+            "image => image.decode().then(() => image.naturalWidth)"
+        )
+        > 100
+    )
     tab.look("app-results")
     forest = tab.page.locator("section", has_text="Completely Random Forest")
     forest.locator("input[id^=predict-file]").set_input_files(owner.files / "new-patients.csv")
@@ -316,7 +333,9 @@ def elsewhere(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     server.server_close()
 
 
-def test_a_page_from_elsewhere_can_do_nothing(owner: Owner, chromium: Any, elsewhere: tuple[str, Path]) -> None:
+def test_a_page_from_elsewhere_can_do_nothing(
+    owner: Owner, chromium: Any, elsewhere: tuple[str, Path]
+) -> None:
     context = chromium.new_context()
     page = context.new_page()
     page.goto(owner.start())

@@ -1,4 +1,6 @@
-"""The worker's page in a real browser, by keyboard alone: log in, watch a job come and go, log out; and a page from elsewhere."""
+"""The worker's page in a real browser, by keyboard alone: log in, watch a job come and go, log out;
+and a page from elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ LONG = 90_000  # milliseconds, on a machine that has other things to do
 
 @pytest.fixture
 def elsewhere() -> Iterator[tuple[str, dict[str, str]]]:
-    """A page of somebody else, on another port of the same machine: browsers send cookies of one to the other."""
+    """A page of somebody else, on another port of the same machine: browsers send cookies of one to
+    the other.
+    """
     pages: dict[str, str] = {}
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -79,11 +83,13 @@ def test_an_operator_by_keyboard(
     # A page from elsewhere can neither log out nor read; the session goes on.
     other, pages = elsewhere
     pages["/form"] = (
-        f'<form method="post" action="{service.url}/logout"></form><script>document.forms[0].submit()</script>'
+        '<form method="post" '
+        f'action="{service.url}/logout"></form><script>document.forms[0].submit()</script>'
     )
     pages["/read"] = (
         f'<p id="x"></p><script>fetch("{service.url}/audit.jsonl", {{credentials: "include"}})'
-        '.then(() => "read", () => "kept out").then(t => document.getElementById("x").textContent = t)</script>'
+        '.then(() => "read", () => "kept out").then(t => document.getElementById("x").textContent '
+        "= t)</script>"
     )
     page.goto(f"{other}/form")
     page.get_by_text("it was sent from another page").wait_for()

@@ -1,4 +1,6 @@
-"""What the tests of circuits share: a source of columns with its clear twin, random circuits, and SEAL's own measure of noise."""
+"""What the tests of circuits share: a source of columns with its clear twin, random circuits, and
+SEAL's own measure of noise.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +46,21 @@ from encryptedstats.circuits.program import Output, Program, Step
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto.encryption import encrypt_slots
 from encryptedstats.crypto.engine import engine_for
-from encryptedstats.crypto.packing import packing_model, packing_parameters, packing_primes, packing_secret
+from encryptedstats.crypto.packing import (
+    packing_model,
+    packing_parameters,
+    packing_primes,
+    packing_secret,
+)
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
 
 SLOTS = 1024
 SCHEMES = ("bgv", "bfv")
 FORMS = ("packed", "replicated", "slots")
 # For what is the same code whatever the scheme; in place of the session's fixture ``lab``.
-one_lab = pytest.mark.parametrize("lab", ["bgv", pytest.param("bfv", marks=pytest.mark.slow)], indirect=True)
+one_lab = pytest.mark.parametrize(
+    "lab", ["bgv", pytest.param("bfv", marks=pytest.mark.slow)], indirect=True
+)
 SEEDS = range(4)  # rotation keys are made for these
 RANGES = {
     **{f"a{k}": ColumnRange(0, 1, "a") for k in range(3)},
@@ -63,15 +72,21 @@ RANGES = {
 NAMES = tuple(RANGES)
 
 
-def insecure(scheme: str, max_value: int, bits: Sequence[int], ring_degree: int = SLOTS) -> es.Parameters:
+def insecure(
+    scheme: str, max_value: int, bits: Sequence[int], ring_degree: int = SLOTS
+) -> es.Parameters:
     """Parameters of a ring so small that an operation takes a fraction of a millisecond."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", es.InsecureParametersWarning)
-        return es.Parameters.from_bits(scheme, ring_degree, max_value, tuple(bits), allow_insecure=True)
+        return es.Parameters.from_bits(
+            scheme, ring_degree, max_value, tuple(bits), allow_insecure=True
+        )
 
 
 def by_hand(outputs: Sequence[Expression], columns: Mapping[Any, Any], layout: Layout) -> list[Any]:
-    """What a circuit means, said once more as simply as possible: Python's integers in lists, slot by slot, all slots at once."""
+    """What a circuit means, said once more as simply as possible: Python's integers in lists, slot
+    by slot, all slots at once.
+    """
     padding = padding_value(outputs)
     slots = [(c, s) for c in range(layout.n_chunks) for s in range(layout.slots)]
     rows = [(c, s) for c, count in enumerate(layout.counts) for s in range(count)]
@@ -87,17 +102,29 @@ def by_hand(outputs: Sequence[Expression], columns: Mapping[Any, Any], layout: L
         if node.op == REPLICATE:
             return dict.fromkeys(slots, args[0])
         if node.op == MASK:
-            return {(c, s): args[0][c, s] * (c == node.data.chunk and s in node.data.slots) for c, s in slots}
+            return {
+                (c, s): args[0][c, s] * (c == node.data.chunk and s in node.data.slots)
+                for c, s in slots
+            }
         if node.op in (PRODUCT, LINEAR):
-            return _number(node, args) if node.is_total else {s: _number(node, [a[s] for a in args]) for s in slots}
+            return (
+                _number(node, args)
+                if node.is_total
+                else {s: _number(node, [a[s] for a in args]) for s in slots}
+            )
         chunks, rotation, swap = drawn_shift(node.data, layout)
         return {
-            (c, s): args[0][(c + chunks) % layout.n_chunks, (s // half ^ swap) * half + (s + rotation) % half]
+            (c, s): args[0][
+                (c + chunks) % layout.n_chunks, (s // half ^ swap) * half + (s + rotation) % half
+            ]
             for c, s in slots
         }
 
     values = fold(outputs, rule)
-    return [values[output] if output.is_total else [values[output][row] for row in rows] for output in outputs]
+    return [
+        values[output] if output.is_total else [values[output][row] for row in rows]
+        for output in outputs
+    ]
 
 
 def _number(node: Expression, args: Sequence[int]) -> int:
@@ -142,10 +169,14 @@ class Lab:
         }
 
     def slack(self, ciphertext: Any, bound: Any, *, packed: bool = False) -> float:
-        """By how many bits the bound was too careful; SEAL rounds what it measures down to whole bits."""
+        """By how many bits the bound was too careful; SEAL rounds what it measures down to whole
+        bits.
+        """
         p = self.parameters
         model = packing_model(p, packing_primes(p)) if packed else p.noise
-        measured = self._decryptors["packed" if packed else "slots"].invariant_noise_budget(ciphertext)
+        measured = self._decryptors["packed" if packed else "slots"].invariant_noise_budget(
+            ciphertext
+        )
         return float(measured - model.budget(bound))
 
     def source(self, counts: Sequence[int], seed: int = 0, **options: Any) -> MemorySource:
@@ -158,7 +189,9 @@ class Lab:
 
 
 class MemorySource(Source):
-    """The smallest source a circuit can be evaluated on: encrypted columns in memory, and their clear twins."""
+    """The smallest source a circuit can be evaluated on: encrypted columns in memory, and their
+    clear twins.
+    """
 
     def __init__(
         self,
@@ -197,13 +230,19 @@ class MemorySource(Source):
         self.loads += 1
         if (name, chunk) not in self._stored:
             start, stop = self.layout.rows_of(chunk)
-            encryptor = self.lab.owner._encryptor if self.with_secret_key else self.lab.keys.encryptor
+            encryptor = (
+                self.lab.owner._encryptor if self.with_secret_key else self.lab.keys.encryptor
+            )
             values = np.asarray(self.columns[name][start:stop], dtype=np.int64)
-            self._stored[name, chunk] = residues_of(self.lab.keys.engine, encrypt_slots(values, encryptor)[0])
+            self._stored[name, chunk] = residues_of(
+                self.lab.keys.engine, encrypt_slots(values, encryptor)[0]
+            )
         return self._stored[name, chunk]
 
     def bounds(self, outputs: Sequence[Expression]) -> dict[Expression, Any]:
-        return read_bounds(outputs, self.known, self.layout.n_rows, self.layout.n_chunks * self.layout.slots)
+        return read_bounds(
+            outputs, self.known, self.layout.n_rows, self.layout.n_chunks * self.layout.slots
+        )
 
     def clear(self, outputs: Sequence[Expression]) -> list[Any]:
         return read_clear(outputs, self.columns, self.layout, ranges=self.known)
@@ -223,10 +262,11 @@ def lab_of(
     factors: bool = False,
     copies: int = 1,
 ) -> Lab:
-    """Small keys with all rotations, made once: exact up to half a milliard, four products deep; packs keep so many primes.
+    """Small keys with all rotations, made once: exact up to half a milliard, four products deep;
+    packs keep so many primes.
 
-    With ``factors``, primes are not 1 modulo t, and switching multiplies messages by something. With ``copies``, totals lie side
-    by side.
+    With ``factors``, primes are not 1 modulo t, and switching multiplies messages by something.
+    With ``copies``, totals lie side by side.
     """
     steps = rotation_steps(copies)
     with warnings.catch_warnings():
@@ -245,15 +285,21 @@ def rotation_steps(copies: int = 1) -> tuple[int, ...]:
 
 
 @cache
-def source_of(scheme: str, key: int, counts: tuple[int, ...], with_secret_key: bool = True) -> MemorySource:
+def source_of(
+    scheme: str, key: int, counts: tuple[int, ...], with_secret_key: bool = True
+) -> MemorySource:
     """Encrypted columns, made once."""
     return lab_of(scheme, key).source(counts, seed=key, with_secret_key=with_secret_key)
 
 
 class CheckedExecution(SealExecution):
-    """SEAL, with a look at the noise of every ciphertext it makes: never more than was proven. Counts the steps it takes."""
+    """SEAL, with a look at the noise of every ciphertext it makes: never more than was proven.
+    Counts the steps it takes.
+    """
 
-    def __init__(self, watch: Watch, keys: es.PublicKeys, known: Any, source: Source | None) -> None:
+    def __init__(
+        self, watch: Watch, keys: es.PublicKeys, known: Any, source: Source | None
+    ) -> None:
         super().__init__(keys, known, source)
         self.watch = watch
 
@@ -263,7 +309,9 @@ class CheckedExecution(SealExecution):
             return value
         self.watch.taken.append(place)
         primes = len(self.keys.parameters.data_moduli)
-        if value.size() != step.size:  # only where a sum misses its largest terms, in a chunk without marks
+        if (
+            value.size() != step.size
+        ):  # only where a sum misses its largest terms, in a chunk without marks
             assert value.size() < step.size
             assert any(one.op == MASK for one in in_order([step]))
         assert primes - value.coeff_modulus_size() == step.level
@@ -273,7 +321,9 @@ class CheckedExecution(SealExecution):
 
 @dataclass
 class Watch:
-    """What checked executions have seen: the steps they took, and by how much less noise these have than was proven."""
+    """What checked executions have seen: the steps they took, and by how much less noise these have
+    than was proven.
+    """
 
     lab: Lab
     slacks: list[float] = field(default_factory=list)
@@ -283,7 +333,9 @@ class Watch:
         """Refuse more noise than a step says."""
         if self.lab.parameters.noise.decrypts(step.noise):
             slack = self.lab.slack(ciphertext, step.noise)
-            assert slack > -1, f"SEAL measures {-slack:.1f} bits more noise than was proven possible: {step!r}"
+            assert slack > -1, (
+                f"SEAL measures {-slack:.1f} bits more noise than was proven possible: {step!r}"
+            )
             self.slacks.append(slack)
 
 
@@ -299,7 +351,9 @@ class CheckedSteps(StepByStep):
         return found
 
 
-def lowered(outputs: Sequence[Expression], source: Source, strategy: Strategy, form: str = SLOTS_FORM) -> Program:
+def lowered(
+    outputs: Sequence[Expression], source: Source, strategy: Strategy, form: str = SLOTS_FORM
+) -> Program:
     """The program of a circuit on a source, with a strategy that is not asked for a proof."""
     rules = NoiseRules(source.parameters, with_secret_key=source.with_secret_key)
     return lower(outputs, rules, source.parameters, source.layout, form, Way(strategy))
@@ -339,7 +393,9 @@ def forced(*strategies: Strategy) -> Iterator[None]:
 
 
 def unless_refused(act: Callable[[], Any]) -> Any:
-    """What comes of it, or None where a random circuit is rightly refused: too large, too deep, or always 0."""
+    """What comes of it, or None where a random circuit is rightly refused: too large, too deep, or
+    always 0.
+    """
     try:
         return act()
     except (OverflowError, es.NoiseError):
@@ -354,16 +410,25 @@ def part_slacks(lab: Lab, totals: Any) -> list[float]:
     """The slack of every ciphertext of a result."""
     packed = totals.form == "packed"
     engine = totals._engine
-    return [lab.slack(ciphertext_of(engine, part.residues), part.noise, packed=packed) for part in totals.parts]
+    return [
+        lab.slack(ciphertext_of(engine, part.residues), part.noise, packed=packed)
+        for part in totals.parts
+    ]
 
 
-# -- random circuits ----------------------------------------------------------------------------------------------------
+# -- random circuits
+# ------------------------------------------------------------------------------------------------
 
 
 @st.composite
-def row_pools(draw: Any, max_depth: int = 2, *, resample: bool = True, steps: int = 6) -> list[Expression]:
+def row_pools(
+    draw: Any, max_depth: int = 2, *, resample: bool = True, steps: int = 6
+) -> list[Expression]:
     """Columns and expressions over rows that are built from them, one step after the other."""
-    pool = [column(name) for name in draw(st.lists(st.sampled_from(NAMES), min_size=2, max_size=5, unique=True))]
+    pool = [
+        column(name)
+        for name in draw(st.lists(st.sampled_from(NAMES), min_size=2, max_size=5, unique=True))
+    ]
     for _ in range(draw(st.integers(0, steps))):
         new = _step(draw, pool, resample)
         if new is not None and depth_of([new]) <= max_depth:
@@ -385,7 +450,11 @@ def _step(draw: Any, pool: list[Expression], resample: bool) -> Expression | Non
         return x * draw(st.sampled_from([-2, -1, 1, 3])) + draw(st.integers(-3, 3))
     if kind == "resample":
         return x.resample(draw(st.sampled_from(SEEDS)))
-    chosen = draw(st.lists(st.sampled_from(pool), min_size=1, max_size=4)) if kind == "linear" else [x, y]
+    chosen = (
+        draw(st.lists(st.sampled_from(pool), min_size=1, max_size=4))
+        if kind == "linear"
+        else [x, y]
+    )
     coefficients = [draw(st.integers(-3, 3)) for _ in chosen] if kind == "linear" else [1, 1]
     try:
         return linear(zip(coefficients, chosen, strict=True), draw(st.integers(-2, 2)))
@@ -397,7 +466,9 @@ def _step(draw: Any, pool: list[Expression], resample: bool) -> Expression | Non
 def circuits(
     draw: Any, max_depth: int = 2, *, resample: bool = True, stages: bool = True, outputs: int = 4
 ) -> list[Expression]:
-    """Totals of random expressions; with stages, also products of totals, and totals back in the rows."""
+    """Totals of random expressions; with stages, also products of totals, and totals back in the
+    rows.
+    """
     pool = draw(row_pools(max_depth, resample=resample))
     totals = [_total(draw(st.sampled_from(pool))) for _ in range(draw(st.integers(1, outputs)))]
     for _ in range(draw(st.integers(0, 2))):
@@ -410,7 +481,9 @@ def _total(rows: Expression) -> Expression:
     return rows.total() if known else (rows * column("y0")).total()
 
 
-def _of_totals(draw: Any, totals: list[Expression], pool: list[Expression], stages: bool) -> Expression:
+def _of_totals(
+    draw: Any, totals: list[Expression], pool: list[Expression], stages: bool
+) -> Expression:
     s, t = draw(st.sampled_from(totals)), draw(st.sampled_from(totals))
     kind = draw(st.sampled_from(["linear", "product", "back"] if stages else ["linear"]))
     if kind == "linear":

@@ -20,7 +20,9 @@ from encryptedstats.circuits.results import EncryptedNumbers
 
 
 @cache
-def kept_lab(scheme: str, key: int = 0, n_bits: int = 49, primes: int = 10, kept: int = 6, copies: int = 1) -> Lab:
+def kept_lab(
+    scheme: str, key: int = 0, n_bits: int = 49, primes: int = 10, kept: int = 6, copies: int = 1
+) -> Lab:
     """Exact up to four millions; packs keep enough primes for two or three more products."""
     steps = rotation_steps(copies)
     made = insecure(scheme, 1 << 22, (n_bits,) * primes)
@@ -47,7 +49,9 @@ def fastest(keys: es.PublicKeys, workers: int = 1) -> Packing:
     return packing_of(usable(keys)[0], keys, workers)
 
 
-def packed(outputs: Sequence[Expression], source: MemorySource, width: int | None = None) -> EncryptedNumbers:
+def packed(
+    outputs: Sequence[Expression], source: MemorySource, width: int | None = None
+) -> EncryptedNumbers:
     """Totals in packs, ``width`` in each if it is said."""
     report = read_noise(outputs, source.parameters, source.layout)
     if width is not None:

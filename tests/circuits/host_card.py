@@ -1,4 +1,6 @@
-"""The kernels of the CUDA device on an ordinary processor: compiled as C++, one thread a block, blocks one after another."""
+"""The kernels of the CUDA device on an ordinary processor: compiled as C++, one thread a block,
+blocks one after another.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def library() -> ctypes.CDLL:
     folder = tempfile.mkdtemp()
     made = Path(folder) / "kernels.so"
     flags = ["-O2", "-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-x", "c++"]
-    subprocess.run([COMPILER or "", *flags, str(SOURCE / "kernels.cu"), "-o", str(made)], check=True)
+    subprocess.run(
+        [COMPILER or "", *flags, str(SOURCE / "kernels.cu"), "-o", str(made)], check=True
+    )
     found = ctypes.CDLL(str(made))
     shutil.rmtree(folder)
     return found
@@ -87,7 +91,9 @@ class HostCard:
     def pinned(self, nbytes: int) -> np.ndarray:
         return np.empty(nbytes, dtype=np.uint8)
 
-    def launch(self, name: str, grid: Sequence[int], threads: int, args: Sequence[Any], shared: int = 0) -> None:
+    def launch(
+        self, name: str, grid: Sequence[int], threads: int, args: Sequence[Any], shared: int = 0
+    ) -> None:
         self._start(lambda: self._launched(name, grid, threads, args))
 
     _start, recorded, joined, recording = Card._start, Card.recorded, Card.joined, None
@@ -100,7 +106,9 @@ class HostCard:
         kernel, at = library()[name], _Index.in_dll(library(), "blockIdx")
         size, block = _Index.in_dll(library(), "gridDim"), _Index.in_dll(library(), "blockDim")
         block.x = 1
-        if name.startswith(("one_", "four_", "branchings_")):  # a thread has a coefficient: one block for each
+        if name.startswith(
+            ("one_", "four_", "branchings_")
+        ):  # a thread has a coefficient: one block for each
             grid = (grid[0], grid[1] * threads, grid[2])
         size.x, size.y, size.z = grid
         kernel.restype = None

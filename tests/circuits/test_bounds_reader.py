@@ -1,4 +1,6 @@
-"""The bounds reader: no value is ever beyond its bound, and for trees the bound is what it should be."""
+"""The bounds reader: no value is ever beyond its bound, and for trees the bound is what it should
+be.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,12 @@ from encryptedstats.tables.columns import column_ranges
 from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.schema.variables import PublicSchema, PublicVariable
 
-A0, A1, A2, B0, B1, Y, W, N = (column(name) for name in ("a0", "a1", "a2", "b0", "b1", "y0", "w", "n"))
-layouts = st.lists(st.integers(1, 8), min_size=1, max_size=3).map(lambda counts: Layout(sum(counts), 8, tuple(counts)))
+A0, A1, A2, B0, B1, Y, W, N = (
+    column(name) for name in ("a0", "a1", "a2", "b0", "b1", "y0", "w", "n")
+)
+layouts = st.lists(st.integers(1, 8), min_size=1, max_size=3).map(
+    lambda counts: Layout(sum(counts), 8, tuple(counts))
+)
 
 
 def bound(node, n_rows=10, n_slots=None, ranges=RANGES) -> tuple[int, int]:
@@ -28,7 +34,8 @@ def bound(node, n_rows=10, n_slots=None, ranges=RANGES) -> tuple[int, int]:
     return found.low, found.high
 
 
-# ------------------------------------------------------------------------------------------ never beyond the bound
+# ------------------------------------------------------------------------------------------ nev
+# beyond the bound
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -42,12 +49,20 @@ def test_rows_keep_their_bounds(pool, layout, seed):
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(outputs=circuits(max_depth=4, outputs=6), layout=layouts, seed=st.integers(0, 99), extreme=st.booleans())
+@given(
+    outputs=circuits(max_depth=4, outputs=6),
+    layout=layouts,
+    seed=st.integers(0, 99),
+    extreme=st.booleans(),
+)
 def test_totals_keep_their_bounds(outputs, layout, seed, extreme):
     columns = random_columns(layout.n_rows, seed)
     if extreme:  # the same row over and over, with numbers at the ends of their ranges
         columns = {name: np.full(layout.n_rows, values[0]) for name, values in columns.items()}
-        columns |= {"w": np.full(layout.n_rows, 4), "n": np.full(layout.n_rows, -3 if seed % 2 else 5)}
+        columns |= {
+            "w": np.full(layout.n_rows, 4),
+            "n": np.full(layout.n_rows, -3 if seed % 2 else 5),
+        }
     bounds = read_bounds(outputs, RANGES, layout.n_rows, layout.n_chunks * layout.slots)
     values = by_hand(outputs, columns, layout)
     for node, value in zip(outputs, values, strict=True):
@@ -58,7 +73,9 @@ def test_totals_keep_their_bounds(outputs, layout, seed, extreme):
 @settings(max_examples=examples(100), deadline=None)
 @given(pool=row_pools(max_depth=3, resample=False, steps=7))
 def test_rows_keep_their_bounds_for_every_possible_row(pool):
-    """All rows there can be: every choice of bins (or none), the ends and the middle of weights and numbers."""
+    """All rows there can be: every choice of bins (or none), the ends and the middle of weights and
+    numbers.
+    """
     rows = [
         {
             **{f"a{k}": int(a == k) for k in range(3)},
@@ -76,7 +93,9 @@ def test_rows_keep_their_bounds_for_every_possible_row(pool):
 
 
 def test_moved_rows_and_padding():
-    """Regression: a constant beside a resampled column is not counted in padding, so the bound must not count it either."""
+    """Regression: a constant beside a resampled column is not counted in padding, so the bound must
+    not count it either.
+    """
     rows, ranges = column("x").resample(1) + 3, {"x": ColumnRange(0, 1)}
     assert by_hand([rows.total()], {"x": np.zeros(10, dtype=int)}, Layout(10, 1024)) == [30]
     assert bound(rows.total(), 10, 1024, ranges) == (30, 30 + 1024)
@@ -94,7 +113,8 @@ def test_only_slots_that_can_count_are_counted():
     assert bound((total.replicate() * y.resample(2)).total(), 10, 1024) == (0, 10_240)
 
 
-# ------------------------------------------------------------------------------------------------------- intervals
+# ----------------------------------------------------------------------------------------------
+# intervals
 
 
 @pytest.mark.parametrize(
@@ -124,7 +144,9 @@ def test_plain_intervals(node, expected):
 
 
 def test_columns_can_always_be_padding():
-    """A number that is known to be at least 2 is 0 in a padding slot, and resampling can bring that into the rows."""
+    """A number that is known to be at least 2 is 0 in a padding slot, and resampling can bring that
+    into the rows.
+    """
     ranges = {"x": ColumnRange(2, 5), "z": ColumnRange(-5, -2)}
     assert bound(column("x").resample(1), ranges=ranges) == (0, 5)
     assert bound(column("z").resample(1), ranges=ranges) == (-5, 0)
@@ -138,7 +160,8 @@ def test_intervals():
     assert Interval.of(4) == Interval(4, 4)
 
 
-# ---------------------------------------------------------------------------------------------- of bins only one is 1
+# ----------------------------------------------------------------------------------------------
+# bins only one is 1
 
 
 @pytest.mark.parametrize(
@@ -183,7 +206,9 @@ def test_near_misses_of_exclusive_bins(node, expected):
 
 
 def test_a_group_is_trusted_for_indicators_only():
-    """Columns with weights, or of wider range, are not exclusive indicators whatever group they claim."""
+    """Columns with weights, or of wider range, are not exclusive indicators whatever group they
+    claim.
+    """
     heavy = {"p": ColumnRange(0, 4, "g"), "q": ColumnRange(0, 4, "g"), "r": ColumnRange(-1, 1, "g")}
     p, q, r = map(column, "pqr")
     assert bound(p + q, ranges=heavy) == (0, 8)
@@ -192,15 +217,30 @@ def test_a_group_is_trusted_for_indicators_only():
 
 
 def test_ranges_of_tables():
-    """What a table tells the reader: bins and classes exclude each other; weighted classes, folds, codes and numbers do not."""
+    """What a table tells the reader: bins and classes exclude each other; weighted classes, folds,
+    codes and numbers do not.
+    """
     schema = PublicSchema(
-        (PublicVariable("v0", "ordinal", 3), PublicVariable("v1", "number", 0, low=-7, high=9)), n_classes=2
+        (PublicVariable("v0", "ordinal", 3), PublicVariable("v1", "number", 0, low=-7, high=9)),
+        n_classes=2,
     )
-    keys = ["v0.bin0", "v0.bin1", "v0.bin2", "v0.code", "v0.centred", "v1.number", "class0", "class1", "class0.fold1"]
+    keys = [
+        "v0.bin0",
+        "v0.bin1",
+        "v0.bin2",
+        "v0.code",
+        "v0.centred",
+        "v1.number",
+        "class0",
+        "class1",
+        "class0.fold1",
+    ]
     columns = [Column.parse(key) for key in keys]
     plain, weighted = column_ranges(schema, columns), column_ranges(schema, columns, weight_bound=8)
     assert plain["v0.bin1"] == weighted["v0.bin1"] == ColumnRange(0, 1, "v0", (1,))
-    assert column_ranges(schema, [Column.parse("v0.upto1")])["v0.upto1"] == ColumnRange(0, 1, "v0", (0, 1))
+    assert column_ranges(schema, [Column.parse("v0.upto1")])["v0.upto1"] == ColumnRange(
+        0, 1, "v0", (0, 1)
+    )
     assert plain["class0"] == ColumnRange(0, 1, "class")
     assert weighted["class0"] == ColumnRange(0, 8)
     assert plain["class0.fold1"].group is None
@@ -213,7 +253,8 @@ def test_ranges_of_tables():
     assert bound(fold, ranges=plain) == (0, 2)  # the rows of a fold are rows of the class
 
 
-# ---------------------------------------------------------------------------------------------------- x - x*s
+# ----------------------------------------------------------------------------------------------
+# x - x*s
 
 
 @pytest.mark.parametrize(
@@ -224,7 +265,10 @@ def test_ranges_of_tables():
         (Y * A0 - Y, (-1, 0)),
         (3 * Y - 3 * (Y * A0), (0, 3)),
         (Y - Y * (A0 + A1), (0, 1)),
-        (W - W * A0, (0, 4)),  # weights are no indicators, but what is left of them is never negative
+        (
+            W - W * A0,
+            (0, 4),
+        ),  # weights are no indicators, but what is left of them is never negative
         (N - N * A0, (-3, 5)),
         (Y - Y * A0 + 5, (5, 6)),
         (linear([(1, Y), (-1, Y * A0), (1, column("y1"))]), (0, 2)),
@@ -248,7 +292,10 @@ def test_complements(node, expected):
         (W - W * W, (-12, 4)),
         (Y - Y * (A0 + B0), (-1, 1)),  # no indicator: both can be 1
         (Y.total() - (Y * A0).total(), (-10, 10)),  # totals: careful, not wrong
-        (linear([(1, Y), (-1, Y * A0), (-1, Y * A1)]), (-1, 1)),  # x is there for one of the two only
+        (
+            linear([(1, Y), (-1, Y * A0), (-1, Y * A1)]),
+            (-1, 1),
+        ),  # x is there for one of the two only
         (linear([(1, Y), (1, A0), (-1, Y * A0)]), (0, 2)),
     ],
 )
@@ -256,11 +303,14 @@ def test_near_misses_of_complements(node, expected):
     assert bound(node) == expected
 
 
-# ------------------------------------------------------------------------------------------------------------ trees
+# ----------------------------------------------------------------------------------------------
+# trees
 
 
 def tree_leaves(inside, splits, rng):
-    """Leaf indicators of a random tree, as a forest writes them: left = inside * s, right = inside - left."""
+    """Leaf indicators of a random tree, as a forest writes them: left = inside * s, right = inside
+    - left.
+    """
     if not splits:
         return [inside]
     name, size = (("a", 3), ("b", 2))[int(rng.integers(2))]
@@ -302,11 +352,19 @@ def test_deep_and_wide_circuits_are_read_in_no_time():
 
 
 def test_given_totals_and_numbers_that_are_encrypted_here():
-    """What is known of a given total is known by its packs and number; a number is what it is, or 0 in padding."""
+    """What is known of a given total is known by its packs and number; a number is what it is, or 0
+    in padding.
+    """
     seven, nine, less = given_total("model", 2), here(9, "answer"), here(-4, "other")
     ranges = {("model", 2): ColumnRange(3, 7), "n": ColumnRange(-3, 5)}
-    found = read_bounds([seven, nine, less, seven * nine - column("n"), (nine + less).total()], ranges, 10)
-    assert [(b.low, b.high) for b in map(found.get, (seven, nine, less))] == [(0, 7), (0, 9), (-4, 0)]
+    found = read_bounds(
+        [seven, nine, less, seven * nine - column("n"), (nine + less).total()], ranges, 10
+    )
+    assert [(b.low, b.high) for b in map(found.get, (seven, nine, less))] == [
+        (0, 7),
+        (0, 9),
+        (-4, 0),
+    ]
     assert found[seven * nine - column("n")] == Interval(-5, 66)
     assert found[(nine + less).total()] == Interval(-40, 90)
     with pytest.raises(KeyError):

@@ -1,4 +1,6 @@
-"""The clear reader: by hand it is the same; padding never counts; resampling is a permutation that a seed fixes; little memory."""
+"""The clear reader: by hand it is the same; padding never counts; resampling is a permutation that
+a seed fixes; little memory.
+"""
 
 from __future__ import annotations
 
@@ -16,31 +18,47 @@ import encryptedstats as es
 from effort import examples
 from encryptedstats.circuits import Layout, clear, column, linear
 from encryptedstats.circuits.bounds import ColumnRange
-from encryptedstats.circuits.clear import drawn_shift, from_slots, permute_slots, read_clear, to_slots
+from encryptedstats.circuits.clear import (
+    drawn_shift,
+    from_slots,
+    permute_slots,
+    read_clear,
+    to_slots,
+)
 from encryptedstats.circuits.expressions import Marks, column_names, here, padding_value
 from encryptedstats.circuits.expressions import given as given_total
 from encryptedstats.circuits.rewriting import cleared
 from encryptedstats.tables.encodings import Column
 
 X, Y = column("x"), column("y")
-layouts = st.lists(st.integers(1, 8), min_size=1, max_size=4).map(lambda counts: Layout(sum(counts), 8, tuple(counts)))
+layouts = st.lists(st.integers(1, 8), min_size=1, max_size=4).map(
+    lambda counts: Layout(sum(counts), 8, tuple(counts))
+)
 
 
 def read(outputs, columns, layout, ranges=RANGES):
     return read_clear(outputs, columns, layout, ranges=ranges)
 
 
-# -------------------------------------------------------------------------------------------- by hand, in any blocks
+# -------------------------------------------------------------------------------------------- b
+# hand, in any blocks
 
 
 def same(outputs, columns, layout, ranges=RANGES):
-    """Whether the reader gives what is found by hand, with and without knowing more of the columns than they hold."""
+    """Whether the reader gives what is found by hand, with and without knowing more of the columns
+    than they hold.
+    """
     expected = by_hand(outputs, columns, layout)
     for found in (read(outputs, columns, layout, ranges), read_clear(outputs, columns, layout)):
         assert [
-            value if output.is_total else value.tolist() for output, value in zip(outputs, found, strict=True)
+            value if output.is_total else value.tolist()
+            for output, value in zip(outputs, found, strict=True)
         ] == expected
-        assert all(type(value) is int for output, value in zip(outputs, found, strict=True) if output.is_total)
+        assert all(
+            type(value) is int
+            for output, value in zip(outputs, found, strict=True)
+            if output.is_total
+        )
 
 
 @pytest.fixture(params=[False, True], ids=["one block", "blocks of a word"])
@@ -69,7 +87,9 @@ def test_random_totals_are_what_they_are_by_hand(outputs, layout, seed):
 long_layouts = st.sampled_from(
     [Layout(n, 128) for n in (63, 64, 65, 127, 128, 129, 200)] + [Layout(150, 128, (30, 100, 20))]
 )
-in_blocks = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+in_blocks = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @in_blocks
@@ -80,15 +100,40 @@ in_blocks = settings(max_examples=25, deadline=None, suppress_health_check=[Heal
     marked=st.sets(st.integers(0, 19), min_size=1),
 )
 def test_blocks_change_nothing(small_blocks, outputs, layout, seed, marked):
-    """Totals add up over blocks, those that come back in the rows are known first, marks lie in the right block."""
+    """Totals add up over blocks, those that come back in the rows are known first, marks lie in the
+    right block.
+    """
     marks = Marks(layout.n_chunks - 1, [slot for slot in marked if slot < layout.counts[-1]] or [0])
-    back = (outputs[0].replicate() if outputs else column("n").total().replicate()) * column("w") + 1
-    rows = [column("a0"), 1 - column("b1"), column("n").masked(marks), (1 - column("a1")).masked(marks), back]
+    back = (outputs[0].replicate() if outputs else column("n").total().replicate()) * column(
+        "w"
+    ) + 1
+    rows = [
+        column("a0"),
+        1 - column("b1"),
+        column("n").masked(marks),
+        (1 - column("a1")).masked(marks),
+        back,
+    ]
     totals = [rows[2].total(), rows[3].total(), (back * column("y1")).total()]
     same([*outputs, *rows, *totals], random_columns(layout.n_rows, seed), layout)
 
 
-FACTORS = [1, -1, 2, 127, 128, -129, 255, 256, 1 << 15, -(1 << 31), (1 << 63) - 1, -(1 << 63), (1 << 64) + 1, 1 << 90]
+FACTORS = [
+    1,
+    -1,
+    2,
+    127,
+    128,
+    -129,
+    255,
+    256,
+    1 << 15,
+    -(1 << 31),
+    (1 << 63) - 1,
+    -(1 << 63),
+    (1 << 64) + 1,
+    1 << 90,
+]
 
 
 @settings(max_examples=examples(75), deadline=None)
@@ -98,7 +143,9 @@ FACTORS = [1, -1, 2, 127, 128, -129, 255, 256, 1 << 15, -(1 << 31), (1 << 63) - 
     constant=st.sampled_from([0, 1, -1, 255, *FACTORS]),
 )
 def test_every_width_of_integers(factors, names, constant):
-    """Bits, bytes and all that is wider, and numbers that are wide on the way only: what cancels in a narrow node."""
+    """Bits, bytes and all that is wider, and numbers that are wide on the way only: what cancels in
+    a narrow node.
+    """
     wide = linear(zip(factors, map(column, names), strict=True), constant)
     x, y = column(names[0]), column(names[1])
     share = column("a0") + column("a1")
@@ -113,7 +160,12 @@ def test_every_width_of_integers(factors, names, constant):
     layout = Layout(9, 8, (4, 5))
     same([*nodes, *(node.total() for node in nodes)], random_columns(9, 3), layout)
     zero = {name: np.zeros(9, dtype=int) for name in NAMES}
-    same([*nodes, *(node.total() for node in nodes)], zero, layout, {name: ColumnRange(0, 0) for name in NAMES})
+    same(
+        [*nodes, *(node.total() for node in nodes)],
+        zero,
+        layout,
+        {name: ColumnRange(0, 0) for name in NAMES},
+    )
 
 
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 1000])
@@ -127,11 +179,15 @@ def test_ones_are_counted_without_numpy_2(count, monkeypatch):
 
 
 def test_columns_of_any_type():
-    """Python's integers, as totals of another table come in, and truth values: small ones are bits whatever they came as."""
+    """Python's integers, as totals of another table come in, and truth values: small ones are bits
+    whatever they came as.
+    """
     rows = [1, 0, 1]
     for dtype in (object, bool, np.uint8, np.int64):
         columns = {"x": np.array(rows, dtype=dtype), "y": np.array([10**30, 0, -1], dtype=object)}
-        assert read_clear([(X * Y).total(), (X - X * X).total(), X.total()], columns, Layout(3, 4)) == [
+        assert read_clear(
+            [(X * Y).total(), (X - X * X).total(), X.total()], columns, Layout(3, 4)
+        ) == [
             10**30 - 1,
             0,
             2,
@@ -139,7 +195,9 @@ def test_columns_of_any_type():
 
 
 def test_columns_beyond_what_is_known_of_them_are_refused():
-    with pytest.raises(ValueError, match=r"column x holds numbers from 0 to 3, and is said to be within 0 to 1"):
+    with pytest.raises(
+        ValueError, match=r"column x holds numbers from 0 to 3, and is said to be within 0 to 1"
+    ):
         read([X.total()], {"x": np.arange(4)}, Layout(4, 8), {"x": ColumnRange(0, 1)})
 
 
@@ -147,7 +205,12 @@ def test_totals_of_totals_and_back_in_the_rows():
     layout = Layout(5, 4)
     columns = {"x": np.array([1, 2, 3, 4, 5]), "y": np.array([1, 0, 1, 0, 1])}
     total = X.total()
-    outputs = [total, total * Y.total() - 7, total.replicate() * Y + 1, (total.replicate() * Y).total()]
+    outputs = [
+        total,
+        total * Y.total() - 7,
+        total.replicate() * Y + 1,
+        (total.replicate() * Y).total(),
+    ]
     s, p, rows, back = read_clear(outputs, columns, layout)
     assert (s, p, back) == (15, 38, 45)
     assert type(s) is type(p) is type(back) is int
@@ -165,26 +228,40 @@ def test_a_column_of_another_length_is_refused():
         read_clear([X], {"x": np.arange(4)}, Layout(3, 8))
 
 
-# -------------------------------------------------------------------------------------------------------- padding
+# ----------------------------------------------------------------------------------------------
+# padding
 
 
-@pytest.mark.parametrize("layout", [Layout(5, 8), Layout(8, 8), Layout(9, 8), Layout(7, 8, (1, 4, 2))])
+@pytest.mark.parametrize(
+    "layout", [Layout(5, 8), Layout(8, 8), Layout(9, 8), Layout(7, 8, (1, 4, 2))]
+)
 def test_constants_in_totals_count_real_rows_only(layout):
     n = layout.n_rows
     columns = {"x": np.arange(n), "y": np.ones(n, dtype=int)}
     s = sum(range(n))
-    outputs = [(X * 3 + 1).total(), ((X + 2) * (Y - 5)).total(), (1 - X).total(), (X.total() * 2 - 4)]
+    outputs = [
+        (X * 3 + 1).total(),
+        ((X + 2) * (Y - 5)).total(),
+        (1 - X).total(),
+        (X.total() * 2 - 4),
+    ]
     assert read_clear(outputs, columns, layout) == [3 * s + n, -4 * (s + 2 * n), n - s, 2 * s - 4]
 
 
 @pytest.mark.parametrize(
     "rows",
-    [X.total().replicate(), X.total().replicate() + Y, (X + 1).resample(3), (X + 1) * Y.total().replicate()],
+    [
+        X.total().replicate(),
+        X.total().replicate() + Y,
+        (X + 1).resample(3),
+        (X + 1) * Y.total().replicate(),
+    ],
 )
 def test_totals_that_would_count_encrypted_padding_are_refused(rows):
     columns = {"x": np.arange(3), "y": np.arange(3)}
     with pytest.raises(
-        ValueError, match=r"would count padding slots, whose content is encrypted: multiply by a column"
+        ValueError,
+        match=r"would count padding slots, whose content is encrypted: multiply by a column",
     ):
         read_clear([rows.total()], columns, Layout(3, 4))
     assert len(read_clear([rows], columns, Layout(3, 4))[0]) == 3
@@ -206,7 +283,8 @@ def test_a_table_without_rows():
     assert (len(rows), len(moved), total) == (0, 0, 0)
 
 
-# ----------------------------------------------------------------------------------------------- beyond 64 bits
+# ----------------------------------------------------------------------------------------------
+# beyond 64 bits
 
 
 def test_values_beyond_64_bits():
@@ -229,14 +307,19 @@ def test_padding_that_would_overflow_64_bits(constant):
 
 def test_factors_beyond_64_bits_of_columns_that_are_zero():
     ranges = {"x": ColumnRange(0, 0)}
-    assert read([linear([(1 << 80, X)]).total()], {"x": np.zeros(2, dtype=int)}, Layout(2, 4), ranges) == [0]
+    assert read(
+        [linear([(1 << 80, X)]).total()], {"x": np.zeros(2, dtype=int)}, Layout(2, 4), ranges
+    ) == [0]
 
 
-# -------------------------------------------------------------------------------------------------------- resample
+# ----------------------------------------------------------------------------------------------
+# resample
 
 
 def test_a_seed_means_the_same_for_ever():
-    """Part of the format: clear and encrypted tables, and every version of this library, must agree."""
+    """Part of the format: clear and encrypted tables, and every version of this library, must
+    agree.
+    """
     assert [drawn_shift(seed, Layout(20_000, 8192)) for seed in (0, 1, -1, 10**30)] == [
         (1, 38, True),
         (2, 643, True),
@@ -256,23 +339,36 @@ def test_resampling_permutes_the_slots(layout, seed):
     for c in range(layout.n_chunks):
         left, right = np.split(slots[(c + chunks) % layout.n_chunks], 2)
         left, right = np.roll(left, -rotation), np.roll(right, -rotation)
-        np.testing.assert_array_equal(moved[c], np.concatenate([right, left] if swap else [left, right]))
+        np.testing.assert_array_equal(
+            moved[c], np.concatenate([right, left] if swap else [left, right])
+        )
 
 
 @settings(max_examples=60, deadline=None)
-@given(layout=layouts, seed=st.integers(0, 50), names=st.lists(st.sampled_from(NAMES), min_size=2, max_size=2))
+@given(
+    layout=layouts,
+    seed=st.integers(0, 50),
+    names=st.lists(st.sampled_from(NAMES), min_size=2, max_size=2),
+)
 def test_one_seed_moves_every_expression_alike(layout, seed, names):
     columns = random_columns(layout.n_rows, seed)
     x, y = map(column, names)
-    together, apart = (x * y + 3 * x).resample(seed), x.resample(seed) * y.resample(seed) + 3 * x.resample(seed)
+    together, apart = (
+        (x * y + 3 * x).resample(seed),
+        x.resample(seed) * y.resample(seed) + 3 * x.resample(seed),
+    )
     a, b = read([together, apart], columns, layout)
     np.testing.assert_array_equal(a, b)
     moved, still = read([x.resample(seed).total(), x.total()], columns, layout)
-    assert moved == still  # a permutation keeps the sum: rows that went into padding slots still count
+    assert (
+        moved == still
+    )  # a permutation keeps the sum: rows that went into padding slots still count
 
 
 def test_draws_look_uniform_over_seeds():
-    """Every row is drawn into the first slot about equally often: 4800 seeds, 48 slots, chi-square with 47 degrees."""
+    """Every row is drawn into the first slot about equally often: 4800 seeds, 48 slots, chi-square
+    with 47 degrees.
+    """
     layout = Layout(48, 16)
     slots = np.arange(48).reshape(3, 16)
     first = [int(permute_slots(slots, drawn_shift(seed, layout))[0, 0]) for seed in range(4800)]
@@ -288,7 +384,10 @@ def test_draws_look_uniform_over_seeds():
 def test_one_chunk_and_the_smallest_ring_of_slots():
     assert all(drawn_shift(seed, Layout(3, 8))[0] == 0 for seed in range(50))
     assert {drawn_shift(seed, Layout(2, 2)) for seed in range(50)} == {(0, 0, False), (0, 0, True)}
-    found = {tuple(read_clear([X.resample(seed)], {"x": np.array([1, 2])}, Layout(2, 2))[0]) for seed in range(50)}
+    found = {
+        tuple(read_clear([X.resample(seed)], {"x": np.array([1, 2])}, Layout(2, 2))[0])
+        for seed in range(50)
+    }
     assert found == {(1, 2), (2, 1)}
 
 
@@ -297,20 +396,29 @@ def test_resampling_twice_and_other_chunks():
     columns = {"x": np.arange(24)}
     twice, slots = X.resample(1).resample(2), to_slots(columns["x"], layout)
     expected = permute_slots(permute_slots(slots, drawn_shift(1, layout)), drawn_shift(2, layout))
-    np.testing.assert_array_equal(read_clear([twice], columns, layout)[0], from_slots(expected, layout))
+    np.testing.assert_array_equal(
+        read_clear([twice], columns, layout)[0], from_slots(expected, layout)
+    )
 
 
 def test_partial_chunks_draw_what_the_layout_says():
-    """Rows lie elsewhere in an appended table, so other rows are drawn: the layout is part of the meaning."""
+    """Rows lie elsewhere in an appended table, so other rows are drawn: the layout is part of the
+    meaning.
+    """
     rows = np.arange(1, 13)
     full, parts = Layout(12, 8), Layout(12, 8, (5, 7))
     for seed in range(5):
         for layout in (full, parts):
-            expected = from_slots(permute_slots(to_slots(rows, layout), drawn_shift(seed, layout)), layout)
-            np.testing.assert_array_equal(read_clear([X.resample(seed)], {"x": rows}, layout)[0], expected)
+            expected = from_slots(
+                permute_slots(to_slots(rows, layout), drawn_shift(seed, layout)), layout
+            )
+            np.testing.assert_array_equal(
+                read_clear([X.resample(seed)], {"x": rows}, layout)[0], expected
+            )
 
 
-# ---------------------------------------------------------------------------------------------------------- tables
+# ----------------------------------------------------------------------------------------------
+# tables
 
 
 def test_tables_evaluate_circuits_and_agree_with_pandas():
@@ -334,12 +442,18 @@ def test_forests_on_tables_are_what_they_are_by_hand(weighted):
     for fold in (None, 1):
         outputs = forest.circuit(table.public_schema, fold=fold)
         columns = {name: table.values(Column.parse(name)) for name in column_names(outputs)}
-        assert table.evaluate(outputs) == uneven.evaluate(outputs) == by_hand(outputs, columns, table.layout)
+        assert (
+            table.evaluate(outputs)
+            == uneven.evaluate(outputs)
+            == by_hand(outputs, columns, table.layout)
+        )
 
 
 def made_up(n_rows, weighted=False):
     rng = np.random.default_rng(1)
-    frame = pd.DataFrame({f"x{j}": rng.integers(0, 5, n_rows) for j in range(4)} | {"y": rng.integers(0, 2, n_rows)})
+    frame = pd.DataFrame(
+        {f"x{j}": rng.integers(0, 5, n_rows) for j in range(4)} | {"y": rng.integers(0, 2, n_rows)}
+    )
     schema = es.Schema.infer(frame, target="y", kinds={f"x{j}": "ordinal" for j in range(4)})
     return schema.table(frame, weights=rng.integers(1, 9, n_rows) if weighted else None, folds=2)
 
@@ -347,7 +461,9 @@ def made_up(n_rows, weighted=False):
 def test_memory_does_not_grow_with_rows_times_nodes():
     """100,000 rows and 400 nodes: 64 bits for each would be 320 MB, one bit each 5 MB."""
     table = made_up(100_000)
-    outputs = es.CompletelyRandomForest(n_trees=20, depth=3, random_state=1).circuit(table.public_schema)
+    outputs = es.CompletelyRandomForest(n_trees=20, depth=3, random_state=1).circuit(
+        table.public_schema
+    )
     tracemalloc.start()
     try:
         table.evaluate(outputs)
@@ -367,7 +483,13 @@ def test_given_totals_and_numbers_that_are_encrypted_here(layout):
     """Both are in every row; in padding there is nothing, as far as this reader goes."""
     columns = {"n": np.arange(layout.n_rows) - 3, ("model", 2): np.full(layout.n_rows, 7)}
     n, seven, nine = column("n"), given_total("model", 2), here(9, "answer")
-    outputs = [seven * n + nine, (seven * n).total(), (nine + n * n).total(), here(1 << 40, "large") - n, here(0, "no")]
+    outputs = [
+        seven * n + nine,
+        (seven * n).total(),
+        (nine + n * n).total(),
+        here(1 << 40, "large") - n,
+        here(0, "no"),
+    ]
     found, expected = read_clear(outputs, columns, layout), by_hand(outputs, columns, layout)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -380,8 +502,13 @@ def test_given_totals_and_numbers_that_are_encrypted_here(layout):
 def test_cleared_rows_are_the_same_rows(layout, pool, constant):
     """And 0 in padding: their totals count rows alone, whatever was in padding before."""
     columns = {**random_columns(layout.n_rows), ("model", 0): np.full(layout.n_rows, 5)}
-    outputs = [*(x + constant for x in pool), pool[-1] * given_total("model", 0) + given_total("model", 0)]
+    outputs = [
+        *(x + constant for x in pool),
+        pool[-1] * given_total("model", 0) + given_total("model", 0),
+    ]
     done = cleared(outputs)
-    for one, other in zip(read_clear(done, columns, layout), read_clear(outputs, columns, layout), strict=True):
+    for one, other in zip(
+        read_clear(done, columns, layout), read_clear(outputs, columns, layout), strict=True
+    ):
         np.testing.assert_array_equal(one, other)
     assert {padding_value(done)[one] for one in done} == {0}

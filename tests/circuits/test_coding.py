@@ -1,4 +1,6 @@
-"""Circuits over bins and classes, rewritten to the columns that are stored: the same numbers, and no more products."""
+"""Circuits over bins and classes, rewritten to the columns that are stored: the same numbers, and
+no more products.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,15 @@ from encryptedstats.arrays.vectors import EncryptedVector
 from encryptedstats.circuits import coding, column
 from encryptedstats.circuits.bounds import read_bounds
 from encryptedstats.circuits.devices.seal import encrypted_here
-from encryptedstats.circuits.expressions import COLUMN, HERE, ONES, PRODUCT, Expression, in_order, sum_of
+from encryptedstats.circuits.expressions import (
+    COLUMN,
+    HERE,
+    ONES,
+    PRODUCT,
+    Expression,
+    in_order,
+    sum_of,
+)
 from encryptedstats.circuits.lowering import rotations_needed
 from encryptedstats.circuits.program import Step
 from encryptedstats.crypto.residues import ciphertext_of
@@ -71,7 +81,9 @@ def test_what_is_stored_stays_as_it_is() -> None:
         assert stored(asked) is asked
 
 
-@pytest.mark.parametrize("asked", [*AGE, *SITE, *CLASS, sum_of(AGE[1:]), sum_of([2 * AGE[0], 5 * AGE[3]])], ids=repr)
+@pytest.mark.parametrize(
+    "asked", [*AGE, *SITE, *CLASS, sum_of(AGE[1:]), sum_of([2 * AGE[0], 5 * AGE[3]])], ids=repr
+)
 def test_bounds_are_as_tight_as_those_of_bins(asked: Expression) -> None:
     before = read_bounds([asked], column_ranges(PUBLIC, TABLE.columns()), 9)[asked]
     after = stored(asked)
@@ -81,7 +93,9 @@ def test_bounds_are_as_tight_as_those_of_bins(asked: Expression) -> None:
 def test_a_split_is_one_column_and_takes_no_more_products() -> None:
     forest = es.CompletelyRandomForest(n_trees=5, depth=3, random_state=1)
     asked = forest.circuit(PUBLIC, TABLE.columns())
-    found = [one for one in over_stored_columns(asked, PUBLIC, STORED) if isinstance(one, Expression)]
+    found = [
+        one for one in over_stored_columns(asked, PUBLIC, STORED) if isinstance(one, Expression)
+    ]
     assert len(found) == len(asked)
     assert len(products(found)) <= len(products(asked))
     assert {node.data for node in in_order(found) if node.op == COLUMN} <= set(map(str, STORED))
@@ -91,7 +105,8 @@ def products(outputs: list[Expression]) -> list[Expression]:
     return [node for node in in_order(outputs) if node.op == PRODUCT]
 
 
-#: Circuits in which padding would count if a complement were 1 there, and one whose total everybody knows.
+#: Circuits in which padding would count if a complement were 1 there, and one whose total everybody
+#: knows.
 OUTPUTS = {
     "complement": AGE[-1].total(),
     "of complements": (AGE[-1] * SITE[-1] * CLASS[1]).total(),
@@ -112,7 +127,9 @@ def owner(request: pytest.FixtureRequest) -> es.Owner:
 def test_padding_does_not_count(name: str, owner: es.Owner) -> None:
     sealed = owner.encrypt(TABLE[:5]).append(owner.encrypt(TABLE[5:]))
     keys = owner.public_keys(rotations=rotations_needed([OUTPUTS[name]], sealed.layout))
-    found = owner.decrypt(EncryptedTable(sealed.facts, sealed.blocks, keys).evaluate([OUTPUTS[name]], form="slots"))
+    found = owner.decrypt(
+        EncryptedTable(sealed.facts, sealed.blocks, keys).evaluate([OUTPUTS[name]], form="slots")
+    )
     assert list(found) == TABLE.with_layout(sealed.layout).evaluate([OUTPUTS[name]])
 
 
@@ -121,5 +138,7 @@ def test_what_is_1_for_all_to_see_is_1_in_rows_and_the_same_for_everybody(owner:
     step = Step(HERE, (), ONES, owner.parameters.noise.fresh(with_secret_key=True))
     once, again = (encrypted_here(step, sealed, 0) for _ in range(2))
     assert np.array_equal(once, again) == (owner.parameters.scheme == "bgv")
-    slots = EncryptedVector(sealed.keys, [ciphertext_of(sealed.keys.engine, once)], step.noise, 1, 0, [1024])
+    slots = EncryptedVector(
+        sealed.keys, [ciphertext_of(sealed.keys.engine, once)], step.noise, 1, 0, [1024]
+    )
     assert owner.decrypt(slots).tolist() == [1] * 9 + [0] * 1015

@@ -1,4 +1,6 @@
-"""The cost reader: it counts the operations that SEAL is really called with, all of them and no others."""
+"""The cost reader: it counts the operations that SEAL is really called with, all of them and no
+others.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,16 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from circuit_samples import FORMS, SCHEMES, MemorySource, circuits, forced, lab_of, lowered, unless_refused
+from circuit_samples import (
+    FORMS,
+    SCHEMES,
+    MemorySource,
+    circuits,
+    forced,
+    lab_of,
+    lowered,
+    unless_refused,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -64,9 +75,15 @@ class CountingEvaluator:
 def really_called(outputs, source: MemorySource, **options: Any) -> Counter[tuple[str, int, int]]:
     """What SEAL is called with."""
     options = {"device": "seal", "workers": 1, **options}
-    evaluate(outputs, source, **options)  # once before: headers are made with an evaluator, and then kept
+    evaluate(
+        outputs, source, **options
+    )  # once before: headers are made with an evaluator, and then kept
     counts: Counter[tuple[str, int, int]] = Counter()
-    engines = {engine_for(source.parameters), engine_for(packing_parameters(source.parameters)), source.keys.engine}
+    engines = {
+        engine_for(source.parameters),
+        engine_for(packing_parameters(source.parameters)),
+        source.keys.engine,
+    }
     with pytest.MonkeyPatch.context() as patch:
         for engine in engines:
             patch.setattr(engine, "evaluator", CountingEvaluator(engine.evaluator, counts))
@@ -91,9 +108,12 @@ def by_name(counts: Counter[tuple[str, int, int]]) -> dict[str, int]:
 def assert_same(outputs, source: MemorySource, form: str) -> None:
     found, expected = counted(outputs, source, form), really_called(outputs, source, form=form)
     assert by_name(found) == by_name(expected)
-    # Sums are priced as large as their largest term; everything else is exact in size and primes too.
+    # Sums are priced as large as their largest term; everything else is exact in size and primes
+    # too.
     exact = {kind: n for kind, n in found.items() if kind[0] not in ("add", "scale") and n}
-    assert exact == {kind: n for kind, n in expected.items() if kind[0] not in ("add", "scale") and n}
+    assert exact == {
+        kind: n for kind, n in expected.items() if kind[0] not in ("add", "scale") and n
+    }
 
 
 TREE = Y * (A + C)
@@ -101,8 +121,17 @@ CIRCUITS = {
     "sum": [N.total()],
     "tree": [(TREE * B).total(), (TREE - TREE * B).total(), ((Y - TREE) * B).total()],
     "powers": [(N**5).total(), (N**2).total()],
-    "linear": [linear([(-1, A), (-2, B)], 3).total(), (2 * A - 5 * W + 1).total(), (-N).total() * 3 - 1],
-    "totals": [A.total() * B.total() + 4, A.total() * Y.total(), A.total(), (A.total() - N.total()) ** 2],
+    "linear": [
+        linear([(-1, A), (-2, B)], 3).total(),
+        (2 * A - 5 * W + 1).total(),
+        (-N).total() * 3 - 1,
+    ],
+    "totals": [
+        A.total() * B.total() + 4,
+        A.total() * Y.total(),
+        A.total(),
+        (A.total() - N.total()) ** 2,
+    ],
     "stages": [(A.total().replicate() * Y * B).total(), ((A.total() + 2).replicate() * N).total()],
     "resample": [
         (A.resample(1) * Y).total(),
@@ -115,7 +144,8 @@ CIRCUITS = {
 MANY = ("tree", "totals", "resample")
 
 
-# Three chunks are three times as dear, BFV is twice as dear as BGV, and each is counted by one rule: three circuits show it.
+# Three chunks are three times as dear, BFV is twice as dear as BGV, and each is counted by one
+# rule: three circuits show it.
 CHUNKS = {"one": (100,), "three": (1024, 1024, 40)}
 COUNTED = [
     pytest.param(
@@ -142,7 +172,11 @@ def test_counts_are_what_seal_is_called_with(lab, name, counts, form):
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(outputs=circuits(max_depth=2), counts=st.sampled_from([(7,), (1024, 100)]), form=st.sampled_from(FORMS))
+@given(
+    outputs=circuits(max_depth=2),
+    counts=st.sampled_from([(7,), (1024, 100)]),
+    form=st.sampled_from(FORMS),
+)
 def test_random_circuits(scheme, outputs, counts, form):
     source = lab_of(scheme).source(counts)
     if unless_refused(lambda: evaluate(outputs, source, form=form, workers=1)) is not None:
@@ -150,7 +184,9 @@ def test_random_circuits(scheme, outputs, counts, form):
 
 
 def test_more_outputs_than_a_batch(bgv):
-    """Every batch computes what it needs: what batches share is paid for in each, and counted so."""
+    """Every batch computes what it needs: what batches share is paid for in each, and
+    counted so.
+    """
     shared = (A * B) * Y
     outputs = [(shared * (k + 1) + N).total() for k in range(BATCH + 4)]
     source = bgv.source((30,))
@@ -159,7 +195,9 @@ def test_more_outputs_than_a_batch(bgv):
     assert by_name(counted(outputs, source, "packed"))["multiply"] == 4
 
 
-@pytest.mark.parametrize("tie", [A.resample(1).total(), A.total() * B.total(), (A.total().replicate() * B).total()])
+@pytest.mark.parametrize(
+    "tie", [A.resample(1).total(), A.total() * B.total(), (A.total().replicate() * B).total()]
+)
 def test_outputs_that_share_what_is_dear_stay_together(bgv, tie):
     outputs = [*[(A * k + B).total() for k in range(1, 100)], tie]
     assert [len(batch) for batch in batches_of(lowered(outputs, bgv.source((30,)), FLAT))] == [100]
@@ -170,9 +208,12 @@ def test_several_packs(bgv):
     outputs = [(A * (k + 1) + N).total() for k in range(11)]
     source = bgv.source((30,))
     report = read_noise(outputs, bgv.parameters, source.layout).with_width(4)
-    program = program_of(outputs, bgv.parameters, source.layout, "packed", report, with_secret_key=True)
+    program = program_of(
+        outputs, bgv.parameters, source.layout, "packed", report, with_secret_key=True
+    )
     assert [len(pack.args) for pack in program.packs] == [4, 4, 3]
-    # 2 + 2 + 2 steps at the first level, two automorphisms at the second, and 8 more levels to clear.
+    # 2 + 2 + 2 steps at the first level, two automorphisms at the second, and 8 more levels to
+    # clear.
     found = read_cost(program).counts
     assert by_name(found)["key switch"] == 3 * (2 * 1 + 1 * 2 + 8 * 1)
     assert by_name(found) == by_name(really_called(outputs, source, report=report))
@@ -183,7 +224,16 @@ def test_number_and_seconds(bgv):
     cost = read_cost(lowered([(A * B).total()], bgv.source((1024,) * 4 + (904,)), FLAT))
     assert (cost.number("multiply"), cost.number("load"), cost.number("key switch")) == (5, 10, 1)
     assert (cost.number("add"), cost.number("nothing")) == (4, 0)
-    times = Times(load=1.0, add=10.0, scale=0.0, multiply=100.0, switch=0.0, key_switch=1000.0, encrypt=0.0, unpack=0.0)
+    times = Times(
+        load=1.0,
+        add=10.0,
+        scale=0.0,
+        multiply=100.0,
+        switch=0.0,
+        key_switch=1000.0,
+        encrypt=0.0,
+        unpack=0.0,
+    )
     assert cost.seconds(times, workers=1) == 10 * 1 + 4 * 10 * 1.5 + 5 * 100 + 1000 + ALONE
     one_batch = 10 * 1 + 5 * 100 + 4 * 10 * 1.5  # which one process computes
     assert cost.seconds(times, workers=4) == one_batch + 1000 / 4 + ALONE
@@ -193,7 +243,16 @@ def test_number_and_seconds(bgv):
 def test_times_scale_with_size_and_primes(bgv):
     p = bgv.parameters
     assert len(p.data_moduli) == 6
-    times = Times(load=6.0, add=6.0, scale=6.0, multiply=6.0, switch=6.0, key_switch=42.0, encrypt=1.0, unpack=0.0)
+    times = Times(
+        load=6.0,
+        add=6.0,
+        scale=6.0,
+        multiply=6.0,
+        switch=6.0,
+        key_switch=42.0,
+        encrypt=1.0,
+        unpack=0.0,
+    )
     assert times.of(("add", 2, 6), p) == 6
     assert times.of(("add", 5, 3), p) == 6 * 2.5 / 2
     assert times.of(("multiply", 12, 6), p) == 18
@@ -206,7 +265,9 @@ def test_times_are_measured_once_and_kept(bgv, tmp_path, monkeypatch):
     monkeypatch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path))
     runs = []
     monkeypatch.setattr(
-        calibration, "calibrate", lambda parameters: runs.append(parameters) or calibrate(bgv.parameters)
+        calibration,
+        "calibrate",
+        lambda parameters: runs.append(parameters) or calibrate(bgv.parameters),
     )
     first = measured_times(bgv.parameters)
     assert measured_times(bgv.parameters) == first
@@ -216,15 +277,20 @@ def test_times_are_measured_once_and_kept(bgv, tmp_path, monkeypatch):
     other = lab_of("bfv").parameters
     measured_times(other)
     assert len(json.loads(file.read_text())) == 2
-    measured_times(es.Parameters.from_bits("bgv", 16384, 4000, (54,) * 5))  # scaled from what is known
+    measured_times(
+        es.Parameters.from_bits("bgv", 16384, 4000, (54,) * 5)
+    )  # scaled from what is known
     assert len(runs) == 2
 
 
 def test_times_of_other_parameters_are_scaled(bgv):
     measured, larger = (
-        es.Parameters.from_bits("bgv", n, 4000, bits) for n, bits in ((8192, (50,) * 4), (16384, (50,) * 7))
+        es.Parameters.from_bits("bgv", n, 4000, bits)
+        for n, bits in ((8192, (50,) * 4), (16384, (50,) * 7))
     )
-    times = Times(load=1, add=1, scale=1, multiply=1, switch=1, key_switch=1, encrypt=1, unpack=1, mask=1)
+    times = Times(
+        load=1, add=1, scale=1, multiply=1, switch=1, key_switch=1, encrypt=1, unpack=1, mask=1
+    )
     assert scaled_times(times, measured, measured) == times
     found = scaled_times(times, measured, larger)
     assert (found.add, found.multiply, found.load) == (4, 4, 4)
@@ -233,10 +299,14 @@ def test_times_of_other_parameters_are_scaled(bgv):
     assert found.rows_ratio == 1
 
 
-def test_what_a_busy_machine_measured_is_measured_again_when_it_is_quiet(bgv, tmp_path, monkeypatch):
+def test_what_a_busy_machine_measured_is_measured_again_when_it_is_quiet(
+    bgv, tmp_path, monkeypatch
+):
     monkeypatch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path))
     runs = []
-    monkeypatch.setattr(calibration, "calibrate", lambda parameters: runs.append(1) or Times(*[len(runs)] * 8))
+    monkeypatch.setattr(
+        calibration, "calibrate", lambda parameters: runs.append(1) or Times(*[len(runs)] * 8)
+    )
     for busy, measured in ((4.0, 1), (3.0, 1), (0.1, 2), (0.1, 2), (4.0, 2)):
         monkeypatch.setattr(calibration, "_busy", lambda busy=busy: busy)
         measured_times(bgv.parameters)
@@ -244,7 +314,9 @@ def test_what_a_busy_machine_measured_is_measured_again_when_it_is_quiet(bgv, tm
 
 
 def test_what_seal_computes_is_measured_with_a_handful_of_totals(monkeypatch):
-    """Its products take so long that a measurement of all that kernels are measured with would take a minute."""
+    """Its products take so long that a measurement of all that kernels are measured with would take
+    a minute.
+    """
     computed = []
 
     def counted(outputs, source, **options):
@@ -267,11 +339,16 @@ def test_a_damaged_cache_of_times_is_measured_again(bgv, tmp_path, monkeypatch, 
         content = json.dumps({key: [1] if "damaged" in content else {"add": 1}})
     file.write_text(content)
     measured_times(bgv.parameters)
-    assert [kept["times"] for kept in json.loads(file.read_text()).values()] == [vars(Times(1, 2, 3, 4, 5, 6, 7, 8))]
+    assert [kept["times"] for kept in json.loads(file.read_text()).values()] == [
+        vars(Times(1, 2, 3, 4, 5, 6, 7, 8))
+    ]
 
 
 def test_a_cache_that_cannot_be_written_does_no_harm(bgv, tmp_path, monkeypatch):
     (tmp_path / "encryptedstats").write_text("a file where a folder should be")
     monkeypatch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path))
     monkeypatch.setattr(calibration, "calibrate", lambda parameters: Times(1, 2, 3, 4, 5, 6, 7, 8))
-    assert measured_times(es.Parameters.from_bits("bgv", 8192, 4000, (42, 43, 43, 43, 43))).encrypt == 7
+    assert (
+        measured_times(es.Parameters.from_bits("bgv", 8192, 4000, (42, 43, 43, 43, 43))).encrypt
+        == 7
+    )

@@ -1,4 +1,6 @@
-"""The CUDA device without a card: its kernels on this processor, over the conformance suite; and what is shipped."""
+"""The CUDA device without a card: its kernels on this processor, over the conformance suite; and
+what is shipped.
+"""
 
 from __future__ import annotations
 
@@ -107,9 +109,15 @@ def test_weighted_slots(name: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["packed", "slots"])
-def test_drawing_never_leaves_the_card(name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Marks, moves, and products that are relinearised on the way: SEAL and the native kernels do nothing of it."""
-    source = Lab(es.Owner(lab_of("bgv", bits=(49,) * 8).parameters), (0, 1, 4, 16, 64, 256)).source((9, 7))
+def test_drawing_never_leaves_the_card(
+    name: str, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Marks, moves, and products that are relinearised on the way: SEAL and the native kernels do
+    nothing of it.
+    """
+    source = Lab(es.Owner(lab_of("bgv", bits=(49,) * 8).parameters), (0, 1, 4, 16, 64, 256)).source(
+        (9, 7)
+    )
     moved = (n * w).masked(Marks(1, [2, 3])).moved(1, 5, True)
     outputs = [1 - (3 * moved - w - 2).masked(Marks(0, [slot])).total() for slot in range(3)]
     outputs += [(moved * w * w).masked(Marks(0, [0])).total()]
@@ -119,7 +127,9 @@ def test_drawing_never_leaves_the_card(name: str, form: str, monkeypatch: pytest
         monkeypatch.setattr(seal, "_scale", None)
         for native in ("switch", "relinearise", "rotate", "lower", "pack"):
             monkeypatch.setattr(Kernels, native, None)
-        suite.same_residues(evaluate(outputs, source, device=name, form=form, progress=False), expected)
+        suite.same_residues(
+            evaluate(outputs, source, device=name, form=form, progress=False), expected
+        )
 
 
 def test_a_column_that_no_encryption_made_is_refused_before_it_is_marked(
@@ -127,7 +137,9 @@ def test_a_column_that_no_encryption_made_is_refused_before_it_is_marked(
 ) -> None:
     source = lab_of("bgv", bits=(49,) * 8).source((9,))
     read = type(source).residues
-    monkeypatch.setattr(type(source), "residues", lambda self, *at: read(self, *at) | np.uint64(1 << 50))
+    monkeypatch.setattr(
+        type(source), "residues", lambda self, *at: read(self, *at) | np.uint64(1 << 50)
+    )
     with pytest.raises(FileFormatError, match=r"column n holds what no encryption made"):
         evaluate([n.masked(Marks(0, [1])).total()], source, device=name, **suite.QUIET)
 
@@ -154,13 +166,17 @@ def named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("named")
 def test_what_is_run_again_is_started_at_once(lab: Lab, name: str) -> None:
-    """A program on a table that is there already: the same residues from what was recorded; and others for another table."""
+    """A program on a table that is there already: the same residues from what was recorded; and
+    others for another table.
+    """
     outputs, device = suite.PROGRAMS["products"], registered()[name]
     assert isinstance(device, CudaDevice)
     for seed in (3, 4):
         source = lab.source((9, 5), seed=seed)
         program = compile_for(outputs, source).program
-        first, again = (list(device.run(Task(program, source, {}, Run(progress=False)))) for _ in range(2))
+        first, again = (
+            list(device.run(Task(program, source, {}, Run(progress=False)))) for _ in range(2)
+        )
         assert device.session.recorded is not None
         assert device.session.recorded.program is program
         expected = evaluate(outputs, source, device="native", progress=False)
@@ -182,8 +198,15 @@ def test_a_table_that_has_no_room_on_the_card_is_computed_by_way_of_memory(
 def test_a_table_whose_columns_have_no_room_on_the_card_comes_there_some_chunks_at_a_time(
     plain: Lab, doubles: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source, outputs, groups = plain.source((2,) * 30, seed=3), suite.PROGRAMS["products"], list[range]()
-    polynomial, run = 8 * len(plain.parameters.data_moduli) * plain.parameters.ring_degree, CudaEvaluator._run
+    source, outputs, groups = (
+        plain.source((2,) * 30, seed=3),
+        suite.PROGRAMS["products"],
+        list[range](),
+    )
+    polynomial, run = (
+        8 * len(plain.parameters.data_moduli) * plain.parameters.ring_degree,
+        CudaEvaluator._run,
+    )
 
     def seen(self: CudaEvaluator, made: Any, some: Any, *more: Any, **options: Any) -> None:
         groups.append(some.chunks)
@@ -214,7 +237,11 @@ def test_vectors_that_have_no_room_in_a_block_lie_in_the_memory_of_the_card(
 def test_a_checkpoint_goes_on_on_another_device(
     lab: Lab, name: str, begun_by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source, outputs, put = lab.source((9, 5), seed=3), suite.PROGRAMS["products"], CheckpointSums.put
+    source, outputs, put = (
+        lab.source((9, 5), seed=3),
+        suite.PROGRAMS["products"],
+        CheckpointSums.put,
+    )
     kept = []
 
     def put_once(self: CheckpointSums, number: int, sums: Any) -> None:
@@ -233,7 +260,9 @@ def test_a_checkpoint_goes_on_on_another_device(
     monkeypatch.setattr(
         Evaluator,
         "passes",
-        lambda self, tape, slices, *more: computed.extend(slices) or passes(self, tape, slices, *more),
+        lambda self, tape, slices, *more: (
+            computed.extend(slices) or passes(self, tape, slices, *more)
+        ),
     )
     found = evaluate(outputs, source, device=second, checkpoint=tmp_path, progress=False, workers=1)
     suite.same_residues(found, evaluate(outputs, source, device="seal", **suite.QUIET))
@@ -242,11 +271,16 @@ def test_a_checkpoint_goes_on_on_another_device(
     assert len(computed) == len(lab.parameters.data_moduli) - 1
 
 
-# -- a card that fails ------------------------------------------------------------------------------------------------------
+# -- a card that fails
+# ------------------------------------------------------------------------------------------------
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, what: str, error: Exception, at: Callable[[int, Any], bool]) -> list[int]:
-    """A card that fails where ``at`` says, by the number of the call and the size that is asked for; and how often it has."""
+def failing(
+    monkeypatch: pytest.MonkeyPatch, what: str, error: Exception, at: Callable[[int, Any], bool]
+) -> list[int]:
+    """A card that fails where ``at`` says, by the number of the call and the size that is asked
+    for; and how often it has.
+    """
     calls, failures, done = [0], [0], getattr(HostCard, what)
 
     def fails(self: HostCard, *args: Any, **options: Any) -> Any:
@@ -260,7 +294,10 @@ def failing(monkeypatch: pytest.MonkeyPatch, what: str, error: Exception, at: Ca
     return failures
 
 
-FULL, GONE = CardFullError("the graphics card has not enough memory left"), DeviceError("the graphics card failed")
+FULL, GONE = (
+    CardFullError("the graphics card has not enough memory left"),
+    DeviceError("the graphics card failed"),
+)
 
 
 @pytest.mark.parametrize("what", ["products", "rows elsewhere", "totals multiplied"])
@@ -279,9 +316,14 @@ def test_what_has_no_room_at_once_is_computed_some_at_a_time_or_elsewhere(
     plain: Lab, doubles: str, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, outputs = plain.source((9, 5), seed=3), suite.PROGRAMS[what]
-    ring = plain.parameters.ring_degree  # what goes through whole is refused, and keys with it where steps are taken
+    ring = (
+        plain.parameters.ring_degree
+    )  # what goes through whole is refused, and keys with it where steps are taken
     failures = failing(
-        monkeypatch, "empty", FULL, lambda call, shape: shape[-1] == ring and (shape[0] > 2 or what == "rows elsewhere")
+        monkeypatch,
+        "empty",
+        FULL,
+        lambda call, shape: shape[-1] == ring and (shape[0] > 2 or what == "rows elsewhere"),
     )
     suite.check(outputs, source, doubles, memory_limit=1 << 16, form="slots")
     assert failures[0] >= 2
@@ -312,7 +354,9 @@ def test_a_checkpoint_of_a_card_that_fails_goes_on_on_another_device(
     monkeypatch.setattr(
         Evaluator,
         "passes",
-        lambda self, tape, slices, *more: computed.extend(slices) or passes(self, tape, slices, *more),
+        lambda self, tape, slices, *more: (
+            computed.extend(slices) or passes(self, tape, slices, *more)
+        ),
     )
     found = evaluate(outputs, source, device="native", **options)
     suite.same_residues(found, evaluate(outputs, source, device="seal", **suite.QUIET))
@@ -330,20 +374,25 @@ def test_what_the_driver_says_becomes_an_error_and_a_card_that_failed_is_not_tak
     )
     assert card._done((0, 7)) == 7
     with pytest.raises(
-        CardFullError, match=r"not enough memory left for this: end what else runs on it.*device='native'"
+        CardFullError,
+        match=r"not enough memory left for this: end what else runs on it.*device='native'",
     ):
         card._done((2,))
     assert obstacle_of(card) is None
     with pytest.raises(
-        DeviceError, match=r"failed \(an illegal memory access .*\); nothing was written. device='native' goes on"
+        DeviceError,
+        match=r"failed \(an illegal memory access .*\); nothing was written. device='native' goes on",
     ):
         card._done((700,))
-    assert "has failed (an illegal memory access was encountered), and is of use again to a new process" in str(
-        obstacle_of(card)
+    assert (
+        "has failed (an illegal memory access was encountered), and is of use again to a new "
+        "process" in str(obstacle_of(card))
     )
 
 
-def test_a_forked_process_is_told_why_it_has_no_card(plain: Lab, doubles: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_process_is_told_why_it_has_no_card(
+    plain: Lab, doubles: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "getpid", lambda: -1)
     with pytest.raises(DeviceError, match=r"forked from one that computes on the card.*'spawn'"):
         evaluate([n.total()], plain.source((5,)), device=doubles, **suite.QUIET)
@@ -353,9 +402,15 @@ def test_a_forked_process_is_told_why_it_has_no_card(plain: Lab, doubles: str, m
 def test_columns_stay_on_the_card_until_another_table_needs_the_room(
     plain: Lab, doubles: str, monkeypatch: Any
 ) -> None:
-    sources, outputs, read = [plain.source((9,), seed=seed) for seed in (3, 4)], suite.PROGRAMS["products"], []
+    sources, outputs, read = (
+        [plain.source((9,), seed=seed) for seed in (3, 4)],
+        suite.PROGRAMS["products"],
+        [],
+    )
     pieces = MemorySource.pieces
-    monkeypatch.setattr(MemorySource, "pieces", lambda self, *args: read.append(self) or pieces(self, *args))
+    monkeypatch.setattr(
+        MemorySource, "pieces", lambda self, *args: read.append(self) or pieces(self, *args)
+    )
     for source in (*sources, *sources):
         evaluate(outputs, source, device=doubles, **suite.QUIET)
     assert read == sources
@@ -366,9 +421,13 @@ def test_columns_stay_on_the_card_until_another_table_needs_the_room(
 
 
 @pytest.mark.parametrize("arithmetic", ["doubles", "integers"])
-@pytest.mark.parametrize(("ring_degree", "bits"), [(8192, 36), (8192, 43), (8192, 49), (16384, 47), (32768, 49)])
+@pytest.mark.parametrize(
+    ("ring_degree", "bits"), [(8192, 36), (8192, 43), (8192, 49), (16384, 47), (32768, 49)]
+)
 def test_transforms(ring_degree: int, bits: int, arithmetic: str) -> None:
-    """Of every length that a block does at once or not, up to the largest prime of doubles; residues 0, 1 and p - 1 too."""
+    """Of every length that a block does at once or not, up to the largest prime of doubles;
+    residues 0, 1 and p - 1 too.
+    """
     parameters = es.Parameters.from_bits("bgv", ring_degree, 4000, (bits,) * 3)
     keys = es.Owner(parameters).public_keys(packing=False)
     ring = RingOnCard(parameters, HostCard(), arithmetic)  # type: ignore[arg-type]  # a card in all that matters
@@ -383,9 +442,14 @@ def test_transforms(ring_degree: int, bits: int, arithmetic: str) -> None:
 
 def test_what_is_shipped_is_made_from_the_sources() -> None:
     made = json.loads((BUILT / "made.json").read_text())
-    assert made["sources"] == build.digest(), "python -m encryptedstats.circuits.devices.cuda.build makes them again"
+    assert made["sources"] == build.digest(), (
+        "python -m encryptedstats.circuits.devices.cuda.build makes them again"
+    )
     for architecture in build.ARCHITECTURES:
-        assert hashlib.sha256(build.path_of(architecture).read_bytes()).hexdigest() == made["made"][architecture]
+        assert (
+            hashlib.sha256(build.path_of(architecture).read_bytes()).hexdigest()
+            == made["made"][architecture]
+        )
 
 
 @pytest.mark.slow

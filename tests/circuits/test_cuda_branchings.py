@@ -1,4 +1,6 @@
-"""Sums along the paths of trees, which a card computes in registers: which they are, and that no residue differs."""
+"""Sums along the paths of trees, which a card computes in registers: which they are, and that no
+residue differs.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compil
 
 
 def tree(root: Expression, splits: list[Expression]) -> list[Expression]:
-    """The totals of a tree: what is inside the split of each of its nodes, which come level by level."""
+    """The totals of a tree: what is inside the split of each of its nodes, which come level by
+    level.
+    """
     found, whole = [], [root]
     for number, split in enumerate(splits):
         left = whole[number] * split
@@ -92,9 +96,13 @@ def test_every_sum_is_in_one_tree_and_trees_that_begin_alike_share_it() -> None:
     program = compile_for(FOREST, lab_with(49).source((9,))).program
     trees = branchings_of(program.sums)
     assert trees is not None
-    asked = Counter(total for one in trees for total in (one.root_total, *one.totals) if total is not None)
+    asked = Counter(
+        total for one in trees for total in (one.root_total, *one.totals) if total is not None
+    )
     assert asked == Counter(program.sums)
-    assert len(trees) == 4  # the first two share their first split, and the sums of roots are with others
+    assert (
+        len(trees) == 4
+    )  # the first two share their first split, and the sums of roots are with others
     assert len({tree.root for tree in trees}) == 2
 
 

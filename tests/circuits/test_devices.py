@@ -1,4 +1,5 @@
-"""The conformance suite: every registered device over the same programs, demanding SEAL's residues, bit for bit.
+"""The conformance suite: every registered device over the same programs, demanding SEAL's residues,
+bit for bit.
 
 Devices of other files join it by being registered; the one of docs/devices.md is run here too.
 """
@@ -81,8 +82,12 @@ def same_residues(found: EncryptedNumbers, expected: EncryptedNumbers) -> None:
         np.testing.assert_array_equal(mine.residues, theirs.residues)
 
 
-def by_seal(outputs: Sequence[Expression], source: MemorySource, name: str, **options: Any) -> EncryptedNumbers:
-    """SEAL's residues of what a device of this name computes: with totals side by side, or without."""
+def by_seal(
+    outputs: Sequence[Expression], source: MemorySource, name: str, **options: Any
+) -> EncryptedNumbers:
+    """SEAL's residues of what a device of this name computes: with totals side by side,
+    or without.
+    """
     with mock.patch.object(SealDevice, "side_by_side", registered()[name].side_by_side):
         return evaluate(outputs, source, device="seal", **QUIET, **options)
 
@@ -95,8 +100,13 @@ def check(outputs: Sequence[Expression], source: MemorySource, name: str, **opti
         assert source.lab.owner.decrypt(expected) == source.clear(outputs)
 
 
-#: BGV that the kernels take, primes below 2^50: with primes that are 1 modulo t, with others, and with totals side by side.
-LABS: dict[str, dict[str, Any]] = {"plain": {}, "factors": {"factors": True}, "copies": {"copies": 8}}
+#: BGV that the kernels take, primes below 2^50: with primes that are 1 modulo t, with others, and
+#: with totals side by side.
+LABS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "factors": {"factors": True},
+    "copies": {"copies": 8},
+}
 
 
 @pytest.fixture(scope="module", params=LABS)
@@ -107,25 +117,46 @@ def lab(request: pytest.FixtureRequest) -> Lab:
 #: One program for each thing that a device has to do.
 PROGRAMS = {
     "columns": [a.total(), n.total(), (a + b).total()],
-    "products": [(a * y).total(), (a * b * y).total(), (n * n).total(), ((a + c) * (y + w) * n).total()],
-    "trees": [(y * a).total(), (y - y * a).total(), (y * a * (b + c)).total(), (y * a - y * a * (b + c)).total()],
+    "products": [
+        (a * y).total(),
+        (a * b * y).total(),
+        (n * n).total(),
+        ((a + c) * (y + w) * n).total(),
+    ],
+    "trees": [
+        (y * a).total(),
+        (y - y * a).total(),
+        (y * a * (b + c)).total(),
+        (y * a - y * a * (b + c)).total(),
+    ],
     "paths": [
         (y * a).total(),
         ((y - y * a) * b).total(),
         ((y * a - y * a * c) * (b + c)).total(),
         (((7 - n) - (7 - n) * a) * w).total(),
     ],
-    "numbers": [(3 * a - 2 * n + 5).total(), (7 - a * y).total(), (-(n * w) - 4).total(), (-a).total()],
+    "numbers": [
+        (3 * a - 2 * n + 5).total(),
+        (7 - a * y).total(),
+        (-(n * w) - 4).total(),
+        (-a).total(),
+    ],
     "totals added up": [2 * a.total() - 3 * (a * y).total() + 11, -(n.total()) + w.total()],
     "totals multiplied": [a.total() * n.total(), (a * y).total() * w.total() - 5, n.total() ** 2],
-    "totals back in the rows": [(a.total().replicate() * y).total(), ((n * y).total().replicate() * y + 1 * y).total()],
+    "totals back in the rows": [
+        (a.total().replicate() * y).total(),
+        ((n * y).total().replicate() * y + 1 * y).total(),
+    ],
     "rows elsewhere": [n.resample(SEEDS[0]).total(), (n * w.resample(SEEDS[1])).total()],
     "the same twice": [(a * y).total(), (a * y).total(), 1 * (y * a).total()],
 }
 
 
 # What switching leaves is in packs as in the other forms.
-FORMED = [("plain", form) for form in ("packed", "replicated", "slots")] + [("factors", "packed"), ("copies", "packed")]
+FORMED = [("plain", form) for form in ("packed", "replicated", "slots")] + [
+    ("factors", "packed"),
+    ("copies", "packed"),
+]
 FORMED += [("copies", "replicated"), ("copies", "slots")]
 REST = [pytest.param("factors", form, marks=pytest.mark.slow) for form in ("replicated", "slots")]
 
@@ -160,7 +191,11 @@ def test_marked_slots(name: str) -> None:
     lab = Lab(es.Owner(lab_of("bgv", bits=(49,) * 8).parameters), (0, 1, 4, 16, 64, 256))
     source = lab.source((9, 7))
     moved = (n * w).masked(Marks(1, [2, 3])).moved(1, 5, True)
-    check([moved.masked(Marks(0, [0, 1])).total(), n.masked(Marks(0, [4])).total() + 3 * w.total()], source, name)
+    check(
+        [moved.masked(Marks(0, [0, 1])).total(), n.masked(Marks(0, [4])).total() + 3 * w.total()],
+        source,
+        name,
+    )
 
 
 def test_weighted_slots(name: str) -> None:
@@ -168,7 +203,9 @@ def test_weighted_slots(name: str) -> None:
     source = lab_of("bgv", bits=(49,) * 8).source((9, 7))
     modulus = source.parameters.plain_modulus
     whole = Interval(-(modulus // 2), modulus // 2)
-    row = (n * w - n).masked(Weights(0, 0, source.parameters.slots, b"a")) + w.masked(Weights(1, 3, 7, b"b"))
+    row = (n * w - n).masked(Weights(0, 0, source.parameters.slots, b"a")) + w.masked(
+        Weights(1, 3, 7, b"b")
+    )
     expected = evaluate([row.total()], source, device="seal", bounds=[whole], **QUIET)
     same_residues(evaluate([row.total()], source, device=name, bounds=[whole], **QUIET), expected)
     marks = (n * w - n).masked(Marks(0, range(9))) + w.masked(Marks(1, range(3, 7)))
@@ -178,12 +215,16 @@ def test_weighted_slots(name: str) -> None:
 
 def test_the_kernels_switch_keys_where_rows_are_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is dear in drawing a fraction; and what is marked twice is relinearised once, before."""
-    source = Lab(es.Owner(lab_of("bgv", bits=(49,) * 8).parameters), (0, 1, 4, 16, 64, 256)).source((9, 7))
+    source = Lab(es.Owner(lab_of("bgv", bits=(49,) * 8).parameters), (0, 1, 4, 16, 64, 256)).source(
+        (9, 7)
+    )
     moved = (n * w).masked(Marks(1, [2, 3])).moved(1, 5, True)
     outputs = [(moved * w).masked(Marks(0, [slot])).total() for slot in range(3)]
     with forced(LEVELLED):
         program = compile_for(outputs, source).program
-        assert sum(step.op == "relinearise" for step in program.steps) == 2  # of n * w and of moved * w
+        assert (
+            sum(step.op == "relinearise" for step in program.steps) == 2
+        )  # of n * w and of moved * w
         expected = evaluate(outputs, source, device="seal", **QUIET)
         for method in ("rotate", "relinearise"):
             monkeypatch.delattr(Evaluator, method)
@@ -201,7 +242,9 @@ def test_columns_that_begin_lower_down(name: str) -> None:
     check(outputs, source, name)
 
 
-@pytest.mark.parametrize("lab", ["plain", "copies", pytest.param("factors", marks=pytest.mark.slow)], indirect=True)
+@pytest.mark.parametrize(
+    "lab", ["plain", "copies", pytest.param("factors", marks=pytest.mark.slow)], indirect=True
+)
 def test_many_packs_and_batches(lab: Lab, name: str) -> None:
     """More totals than a batch has, several in a pack."""
     outputs = [(a * y + k * w).total() for k in range(1, 71)]
@@ -214,10 +257,17 @@ def test_many_packs_and_batches(lab: Lab, name: str) -> None:
     same_residues(found, by_seal(outputs, source, name))
 
 
-def test_totals_that_need_not_be_brought_down_outlive_their_batch(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_totals_that_need_not_be_brought_down_outlive_their_batch(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Sums are computed batch after batch in the same memory."""
     monkeypatch.setattr("encryptedstats.circuits.devices.native.sums._SMALL_BATCH", 1)
-    outputs = [k * a.total() + w.total() for k in range(1, 4)] + [a.total(), w.total(), n.total(), y.total()]
+    outputs = [k * a.total() + w.total() for k in range(1, 4)] + [
+        a.total(),
+        w.total(),
+        n.total(),
+        y.total(),
+    ]
     source = lab.source((30,))
     for form in ("slots", "packed"):
         check(outputs, source, "native", form=form)
@@ -253,7 +303,9 @@ def test_rows_beside_given_totals(name: str) -> None:
 
 @pytest.mark.parametrize("limit", [None, 1], ids=["at once", "in batches"])
 def test_terms_of_other_degrees_beside_given_totals(limit: int | None) -> None:
-    """Under primes that are not 1 modulo t, terms have other factors: a sum has that of one of them, whichever comes first."""
+    """Under primes that are not 1 modulo t, terms have other factors: a sum has that of one of
+    them, whichever comes first.
+    """
     lab = lab_of("bgv", max_value=1 << 22, bits=(49,) * 10, kept=6, factors=True)
     source, new = lab.source((25, 3), seed=1), lab.source((9,), seed=2)
     totals = [(a * y).total() + k for k in range(20)]
@@ -285,7 +337,10 @@ def test_totals_of_given_totals(name: str) -> None:
     options: dict[str, Any] = {"given": packs, "bounds": [Interval(-100_000, 100_000)] * 2, **QUIET}
     expected = evaluate(outputs, new, device="seal", **options)
     same_residues(evaluate(outputs, new, device=name, **options), expected)
-    fitted, (sa, sw, sn) = source.clear([(a * y).total(), w.total()]), new.clear([a.total(), w.total(), n.total()])
+    fitted, (sa, sw, sn) = (
+        source.clear([(a * y).total(), w.total()]),
+        new.clear([a.total(), w.total(), n.total()]),
+    )
     assert lab.owner.decrypt(expected) == [fitted[0] * sa, fitted[1] * (sw - sn)]
 
 
@@ -294,7 +349,8 @@ def test_a_sum_that_is_always_0_is_refused(lab: Lab, name: str) -> None:
         evaluate([((a + b) * y - a * y - b * y).total()], lab.source((5,)), device=name, **QUIET)
 
 
-# -- the registry ---------------------------------------------------------------------------------------------------------
+# -- the registry
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -329,7 +385,9 @@ def test_a_faster_device_is_taken_where_it_is_worth_beginning(lab: Lab) -> None:
         name = "card"
         speed = Speed(rows=0.0, totals=0.0, start=1.0)
 
-    programs = [compile_for([(a * b).total()], lab.source((5,) * chunks)).program for chunks in (1, 9)]
+    programs = [
+        compile_for([(a * b).total()], lab.source((5,) * chunks)).program for chunks in (1, 9)
+    ]
     (small, large), card = (program.words for program in programs), Card()
     assert large[0] == 9 * small[0]
     assert large[1] == small[1]
@@ -352,13 +410,17 @@ def test_kernels_price_what_seal_does_for_them(lab: Lab) -> None:
 
 
 def test_no_such_device(lab: Lab) -> None:
-    with pytest.raises(DeviceError, match=r"device='gpu': there are 'auto', 'cuda', 'native', 'seal', 'numpy'"):
+    with pytest.raises(
+        DeviceError, match=r"device='gpu': there are 'auto', 'cuda', 'native', 'seal', 'numpy'"
+    ):
         evaluate([a.total()], lab.source((5,)), device="gpu")
 
 
 @pytest.mark.skipif(not NO_CARD, reason="there is a card here")
 def test_without_a_card_the_device_says_why(lab: Lab) -> None:
-    with pytest.raises(DeviceError, match=r"device='cuda' cannot do this: .*(driver|cuda-bindings|card)"):
+    with pytest.raises(
+        DeviceError, match=r"device='cuda' cannot do this: .*(driver|cuda-bindings|card)"
+    ):
         evaluate([a.total()], lab.source((5,)), device="cuda")
 
 
@@ -392,13 +454,19 @@ def test_a_registered_device_is_known_wherever_work_is_done(name: str) -> None:
     clear = es.CompletelyRandomForest(n_trees=2, depth=1, random_state=1).fit(table)
     forest.fit(sealed, device=name, progress=False)
     assert owner.decrypt(forest).leaf_counts_.tolist() == clear.leaf_counts_.tolist()
-    votes = forest.predict_votes(owner.encrypt(schema.table(frame.head(5))), device=name, progress=False)
-    assert owner.decrypt(votes).to_numpy().tolist() == clear.predict_votes(frame.head(5)).to_numpy().tolist()
+    votes = forest.predict_votes(
+        owner.encrypt(schema.table(frame.head(5))), device=name, progress=False
+    )
+    assert (
+        owner.decrypt(votes).to_numpy().tolist()
+        == clear.predict_votes(frame.head(5)).to_numpy().tolist()
+    )
     counts = owner.decrypt(sealed.counts("u", by="class", device=name, progress=False))
     assert counts.to_numpy().tolist() == table.counts("u", by="class").to_numpy().tolist()
 
 
-# -- devices that do something else -----------------------------------------------------------------------------------------
+# -- devices that do something else
+# -----------------------------------------------------------------------------------------
 
 
 class Liar(SealDevice):
@@ -431,17 +499,23 @@ def liar() -> Iterator[type[Liar]]:
     ],
 )
 @pytest.mark.parametrize("form", ["slots", "rows"])
-def test_what_a_device_gives_is_looked_at(lab: Lab, liar: type[Liar], form: str, spoil: Any, complaint: str) -> None:
+def test_what_a_device_gives_is_looked_at(
+    lab: Lab, liar: type[Liar], form: str, spoil: Any, complaint: str
+) -> None:
     liar.spoil = staticmethod(spoil)
     outputs = [w, n] if form == "rows" else [(a * y).total(), w.total()]
     options: dict[str, Any] = {"bounds": [Interval(-9, 9)] * 2} if form == "rows" else {}
-    with pytest.raises(DeviceError, match=f"the device 'liar' does not do what its program says: .*{complaint}"):
+    with pytest.raises(
+        DeviceError, match=f"the device 'liar' does not do what its program says: .*{complaint}"
+    ):
         evaluate(outputs, lab.source((5,)), device="liar", form=form, **options, **QUIET)
 
 
 def test_packs_are_looked_at(lab: Lab, liar: type[Liar]) -> None:
     liar.spoil = staticmethod(lambda results: [one[:, :1] for one in results])
-    with pytest.raises(DeviceError, match=r"does not do what its program says: .*shape \(2, 1, 1024\)"):
+    with pytest.raises(
+        DeviceError, match=r"does not do what its program says: .*shape \(2, 1, 1024\)"
+    ):
         evaluate([(a * y).total()], lab.source((5,)), device="liar", **QUIET)
 
 
@@ -455,7 +529,9 @@ def test_an_operation_without_a_rule_is_refused(lab: Lab) -> None:
     register(Adder())
     try:
         check([(a + y).total()], lab.source((5,)), "adder")
-        with pytest.raises(ValueError, match=r"no rule computes <multiply.* the table of rules has add up, relin"):
+        with pytest.raises(
+            ValueError, match=r"no rule computes <multiply.* the table of rules has add up, relin"
+        ):
             evaluate([(a * y).total()], lab.source((5,)), device="adder", **QUIET)
     finally:
         unregister("adder")
@@ -464,6 +540,17 @@ def test_an_operation_without_a_rule_is_refused(lab: Lab) -> None:
 def test_a_checkpoint_does_not_know_given_totals(tmp_path: Path) -> None:
     lab = kept_lab("bgv")
     source, new = lab.source((25, 3), seed=1), lab.source((5, 9), seed=2)
-    options: dict[str, Any] = {"given": {"model": packed([w.total()], source, 1)}, "bounds": [Interval(-9999, 9999)]}
-    with pytest.raises(DeviceError, match=r"checkpoint= cannot be kept here: .* given from elsewhere"):
-        evaluate([(given_total("model", 0) * a).total()], new, checkpoint=tmp_path / "c", **options, **QUIET)
+    options: dict[str, Any] = {
+        "given": {"model": packed([w.total()], source, 1)},
+        "bounds": [Interval(-9999, 9999)],
+    }
+    with pytest.raises(
+        DeviceError, match=r"checkpoint= cannot be kept here: .* given from elsewhere"
+    ):
+        evaluate(
+            [(given_total("model", 0) * a).total()],
+            new,
+            checkpoint=tmp_path / "c",
+            **options,
+            **QUIET,
+        )

@@ -1,4 +1,6 @@
-"""Encrypted numbers: stored and loaded, added and subtracted, and opened only if they are what they claim to be."""
+"""Encrypted numbers: stored and loaded, added and subtracted, and opened only if they are what they
+claim to be.
+"""
 
 from __future__ import annotations
 
@@ -37,16 +39,23 @@ A, B, Y, N, W = (column(name) for name in ("a0", "b0", "y0", "n", "w"))
 STORED = (*FORMS, "rows")
 OUTPUTS = [(A * Y).total(), (N + 1).total(), N.total() - 7, Y.total(), A.total()]
 REFUSALS = (es.FileFormatError, es.KeyMismatchError)
-MANY = settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(
+    max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 @pytest.fixture(scope="module", params=SCHEMES)
 def small(request) -> Lab:
     """The smallest keys: files of some kilobytes, loaded thousands of times."""
-    return Lab(es.Owner(insecure(request.param, 1 << 16, (40,) * 4)), tuple(replication_steps(Layout(1, 1024))))
+    return Lab(
+        es.Owner(insecure(request.param, 1 << 16, (40,) * 4)),
+        tuple(replication_steps(Layout(1, 1024))),
+    )
 
 
-def results(lab: Lab, form: str = "packed", seed: int = 0, rows: int = 50, outputs=OUTPUTS) -> tuple[Any, list[int]]:
+def results(
+    lab: Lab, form: str = "packed", seed: int = 0, rows: int = 50, outputs=OUTPUTS
+) -> tuple[Any, list[int]]:
     source = lab.source((rows,), seed)
     if form == "rows":
         outputs = [W * N, Y, N - 2]
@@ -61,7 +70,8 @@ def opened(lab: Lab, numbers: EncryptedNumbers) -> list[Any]:
     return found if isinstance(found, list) else found.tolist()
 
 
-# -------------------------------------------------------------------------------------------------------------- files
+# ----------------------------------------------------------------------------------------------
+# files
 
 
 @pytest.mark.parametrize("form", STORED)
@@ -84,9 +94,14 @@ def test_save_and_load(small, form, tmp_path):
 
 def test_more_totals_than_fit_a_pack(small, tmp_path):
     """Several packs in a file, the last not full."""
-    pieces = [results(small, outputs=[(A * (k + 1) + Y).total() for k in some]) for some in (range(4), range(4, 7))]
+    pieces = [
+        results(small, outputs=[(A * (k + 1) + Y).total() for k in some])
+        for some in (range(4), range(4, 7))
+    ]
     (first, x), (second, y) = pieces
-    totals = EncryptedNumbers(small.keys, "packed", first.facts + second.facts, first.parts + second.parts, 4)
+    totals = EncryptedNumbers(
+        small.keys, "packed", first.facts + second.facts, first.parts + second.parts, 4
+    )
     totals.save(tmp_path / "results")
     loaded = EncryptedNumbers.load(tmp_path / "results", small.keys)
     assert (len(loaded), len(loaded.parts)) == (7, 2)
@@ -96,13 +111,17 @@ def test_more_totals_than_fit_a_pack(small, tmp_path):
 def test_what_is_said(small):
     totals, _ = results(small)
     assert len(totals) == 5
-    assert repr(totals).startswith("EncryptedNumbers(5 totals in 1 ciphertexts, packed, 0.0 MB, key ")
+    assert repr(totals).startswith(
+        "EncryptedNumbers(5 totals in 1 ciphertexts, packed, 0.0 MB, key "
+    )
     assert small.owner.key_id in repr(totals)
     assert totals.nbytes == totals.parts[0].residues.nbytes
 
 
 def test_totals_are_not_pickled(small):
-    with pytest.raises(TypeError, match=r"encrypted numbers are not pickled: use save\(\) and load\(\)"):
+    with pytest.raises(
+        TypeError, match=r"encrypted numbers are not pickled: use save\(\) and load\(\)"
+    ):
         pickle.dumps(results(small)[0])
 
 
@@ -110,13 +129,17 @@ def test_files_of_other_keys_and_kinds(small, tmp_path):
     totals, _ = results(small)
     totals.save(tmp_path / "results")
     same_parameters = es.Owner(small.parameters)
-    with pytest.raises(es.KeyMismatchError, match=f"belongs to key {small.owner.key_id}, and these are keys"):
+    with pytest.raises(
+        es.KeyMismatchError, match=f"belongs to key {small.owner.key_id}, and these are keys"
+    ):
         EncryptedNumbers.load(tmp_path / "results", same_parameters.public_keys())
     other = es.Owner(insecure(small.parameters.scheme, 4000, (40,) * 3))
     with pytest.raises(es.KeyMismatchError, match="belongs to key"):
         EncryptedNumbers.load(tmp_path / "results", other.public_keys())
     small.keys.save(tmp_path / "keys")
-    with pytest.raises(es.FileFormatError, match="holds 'public keys', and 'encrypted numbers' is wanted here"):
+    with pytest.raises(
+        es.FileFormatError, match="holds 'public keys', and 'encrypted numbers' is wanted here"
+    ):
         EncryptedNumbers.load(tmp_path / "keys", small.keys)
 
 
@@ -127,7 +150,8 @@ def test_fields_of_others_travel_along(small):
     assert small.owner.decrypt(EncryptedNumbers.from_container(file, small.keys)) == expected
 
 
-# ------------------------------------------------------------------------------------------------------------- adding
+# ----------------------------------------------------------------------------------------------
+# adding
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -174,10 +198,18 @@ def test_what_cannot_be_added(small):
 
 def test_numbers_of_rows_are_not_added(small):
     rows, _ = results(small, "rows")
-    for act in (lambda: rows + rows, lambda: rows.combined(rows, -1), lambda: results(small)[0].combined(rows, 1)):
-        with pytest.raises(ValueError, match="numbers of rows are not added up: results that add up are totals"):
+    for act in (
+        lambda: rows + rows,
+        lambda: rows.combined(rows, -1),
+        lambda: results(small)[0].combined(rows, 1),
+    ):
+        with pytest.raises(
+            ValueError, match="numbers of rows are not added up: results that add up are totals"
+        ):
             act()
-    with pytest.raises(ValueError, match="cannot be flooded: only packs hold nothing beside their totals"):
+    with pytest.raises(
+        ValueError, match="cannot be flooded: only packs hold nothing beside their totals"
+    ):
         rows.with_flooding()
 
 
@@ -185,7 +217,9 @@ def test_nothing_left_is_refused(small):
     """a - a is 0 for everybody to see: SEAL does not make such a ciphertext, and we say why."""
     (first, _), (second, _) = results(small, seed=1), results(small, seed=2)
     for act in (lambda: first - first, lambda: (first + second) - first - second):
-        with pytest.raises(ValueError, match="made of the same ciphertexts: nothing is left of them but zeros"):
+        with pytest.raises(
+            ValueError, match="made of the same ciphertexts: nothing is left of them but zeros"
+        ):
             act()
 
 
@@ -197,7 +231,8 @@ def test_sums_that_could_overflow_are_refused(small):
         totals = totals + totals
     assert small.owner.decrypt(totals) == [2**doublings * value for value in expected]
     with pytest.raises(
-        OverflowError, match=rf"the sum could reach ±[\d,]+, and the parameters are exact up to ±{limit:,}"
+        OverflowError,
+        match=rf"the sum could reach ±[\d,]+, and the parameters are exact up to ±{limit:,}",
     ):
         totals + totals
 
@@ -207,13 +242,17 @@ def test_sums_that_could_drown_in_noise_are_refused(small, form):
     source = small.source((50,))
     source.columns = {**source.columns, "a0": np.zeros(50, dtype=int)}
     totals = evaluate([A.total()], source, form=form, workers=1)
-    totals = EncryptedNumbers(small.keys, form, [replace(totals.facts[0], low=0, high=0)], totals.parts, totals.width)
+    totals = EncryptedNumbers(
+        small.keys, form, [replace(totals.facts[0], low=0, high=0)], totals.parts, totals.width
+    )
     doublings = int(totals._model().budget(totals.parts[0].noise)) - 1  # one bit has to be left
     assert doublings >= 1
     for _ in range(doublings):
         totals = totals + totals
     assert small.owner.decrypt(totals) == [0]
-    with pytest.raises(es.NoiseError, match="so many results added up could not be proven to decrypt any more"):
+    with pytest.raises(
+        es.NoiseError, match="so many results added up could not be proven to decrypt any more"
+    ):
         totals + totals
     assert min(part_slacks(small, totals)) > -1
 
@@ -224,7 +263,9 @@ def test_results_at_different_levels_add(small):
     engine, model = small.keys.engine, small.parameters.noise
     lower = []
     for part in totals.parts:
-        low = engine.evaluator.mod_switch_to(ciphertext_of(engine, part.residues), engine.level_ids[1])
+        low = engine.evaluator.mod_switch_to(
+            ciphertext_of(engine, part.residues), engine.level_ids[1]
+        )
         lower.append(Part(residues_of(engine, low), model.switch(part.noise, 1)))
     lowered = EncryptedNumbers(small.keys, "slots", totals.facts, lower, circuit=totals.circuit)
     for both in (totals + lowered, lowered + totals):
@@ -232,12 +273,15 @@ def test_results_at_different_levels_add(small):
         assert small.owner.decrypt(both) == [2 * value for value in expected]
 
 
-# --------------------------------------------------------------------------------------------------------- decrypting
+# ----------------------------------------------------------------------------------------------
+# decrypting
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_values_out_of_their_bounds_are_refused(small, form):
-    """A result that claims to be another one: the bounds it is proven to keep do not fit what is inside."""
+    """A result that claims to be another one: the bounds it is proven to keep do not fit what is
+    inside.
+    """
     totals, expected = results(small, form)
     for index, value in enumerate(expected):
         for facts in (NumberFacts(value + 1, value + 5), NumberFacts(value - 5, value - 1)):
@@ -247,7 +291,8 @@ def test_values_out_of_their_bounds_are_refused(small, form):
             ]
             relabelled = EncryptedNumbers(small.keys, form, forged, totals.parts, totals.width)
             with pytest.raises(
-                ValueError, match=rf"total {index} decrypts to {value}, outside the {facts.low} to {facts.high}"
+                ValueError,
+                match=rf"total {index} decrypts to {value}, outside the {facts.low} to {facts.high}",
             ):
                 small.owner.decrypt(relabelled)
 
@@ -257,9 +302,15 @@ def test_damaged_ciphertexts_are_refused(small):
     spoiled = totals.parts[0].residues.copy()
     spoiled[1, 0, :10] = 1
     damaged = EncryptedNumbers(
-        small.keys, "packed", totals.facts, [replace(totals.parts[0], residues=spoiled)], totals.width
+        small.keys,
+        "packed",
+        totals.facts,
+        [replace(totals.parts[0], residues=spoiled)],
+        totals.width,
     )
-    with pytest.raises(ValueError, match=r"it was altered, or not computed as asked\. It is refused"):
+    with pytest.raises(
+        ValueError, match=r"it was altered, or not computed as asked\. It is refused"
+    ):
         small.owner.decrypt(damaged)
 
 
@@ -269,11 +320,14 @@ def test_other_owners_do_not_decrypt(small):
         es.Owner(small.parameters).decrypt(totals)
 
 
-# --------------------------------------------------------------------------------------------------------------- fuzz
+# ----------------------------------------------------------------------------------------------
+# fuzz
 
 
 class Target:
-    """A stored result, and the contract of its loader: a refusal of ours, or values that are right or refused when opened."""
+    """A stored result, and the contract of its loader: a refusal of ours, or values that are right
+    or refused when opened.
+    """
 
     def __init__(self, lab: Lab, path: Path, form: str) -> None:
         self.lab, self.path = lab, path
@@ -283,7 +337,9 @@ class Target:
         self.container = container.read(path)
 
     def attempt(self, data: bytes, *, exact: bool = True) -> bool:
-        """Whether these bytes gave values: the right ones then, or at least such as they claim to be."""
+        """Whether these bytes gave values: the right ones then, or at least such as they claim to
+        be.
+        """
         path = self.path.with_suffix(".fuzz")
         path.write_bytes(data)
         start = time.process_time()
@@ -302,7 +358,10 @@ class Target:
             return False
         assert values == self.expected or not exact
         for row in values if loaded.form == "rows" else [values]:
-            assert all(facts.low <= value <= facts.high for value, facts in zip(row, loaded.facts, strict=True))
+            assert all(
+                facts.low <= value <= facts.high
+                for value, facts in zip(row, loaded.facts, strict=True)
+            )
         return True
 
 
@@ -443,9 +502,11 @@ def test_residues_that_are_no_ciphertext_are_refused_when_loaded(targets, small)
 @MANY
 @given(data=st.data(), form=st.sampled_from(STORED))
 def test_random_forgeries(targets, data, form):
-    """Random damage to the JSON and to the residues, hashed again: refused, or refused when opened, or harmless.
+    """Random damage to the JSON and to the residues, hashed again: refused, or refused when opened,
+    or harmless.
 
-    Other residues are another ciphertext, as a liar would send: it can happen to decrypt to something within the bounds.
+    Other residues are another ciphertext, as a liar would send: it can happen to decrypt to
+    something within the bounds.
     """
     target = targets[form]
     name = data.draw(st.sampled_from(["numbers", "chunks", "noise", "residues"]))
@@ -455,8 +516,12 @@ def test_random_forgeries(targets, data, form):
         section[at] = data.draw(st.integers(0, 255))
     sections = {**target.container.sections, name: bytes(section)}
     if name == "numbers" and _offsets(sections[name]) != _offsets(target.container.sections[name]):
-        return  # another offset, or factor, is a lie that nobody can see: hashes and bounds catch accidents, not forgers
-    target.attempt(container.to_bytes(replace(target.container, sections=sections)), exact=name != "residues")
+        # another offset, or factor, is a lie that nobody can see: hashes and bounds catch
+        # accidents, not forgers
+        return
+    target.attempt(
+        container.to_bytes(replace(target.container, sections=sections)), exact=name != "residues"
+    )
 
 
 def _offsets(section: bytes) -> Any:
@@ -473,7 +538,9 @@ def test_any_header(targets, header):
 
 
 def test_forged_width_and_form_together(targets):
-    """Five totals in one ciphertext, claimed to be in five of width 1, or unsummed: the numbers do not fit."""
+    """Five totals in one ciphertext, claimed to be in five of width 1, or unsummed: the numbers do
+    not fit.
+    """
     packed = targets["packed"]
     for fields in (
         {"width": 1},
@@ -485,7 +552,9 @@ def test_forged_width_and_form_together(targets):
     ):
         assert not packed.attempt(container.to_bytes(_fields(**fields)(packed.container)))
     wider = container.to_bytes(_fields(width=1024)(packed.container))
-    assert packed.attempt(wider)  # the place of a total depends on how many there are, not on how many there could be
+    assert packed.attempt(
+        wider
+    )  # the place of a total depends on how many there are, not on how many there could be
 
 
 def test_keys_are_compared_by_id_not_by_object(small, tmp_path):
@@ -493,7 +562,9 @@ def test_keys_are_compared_by_id_not_by_object(small, tmp_path):
     totals.save(tmp_path / "results")
     small.keys.save(tmp_path / "keys")
     keys = PublicKeys.load(tmp_path / "keys")
-    assert small.owner.decrypt(EncryptedNumbers.load(tmp_path / "results", keys) + totals) == [2 * v for v in expected]
+    assert small.owner.decrypt(EncryptedNumbers.load(tmp_path / "results", keys) + totals) == [
+        2 * v for v in expected
+    ]
 
 
 def test_results_of_different_circuits_are_not_added_even_if_their_shapes_agree(small):
@@ -501,7 +572,9 @@ def test_results_of_different_circuits_are_not_added_even_if_their_shapes_agree(
     source = small.source((20,))
     one, other, again = (evaluate([column(name).total()], source) for name in ("a0", "a1", "a0"))
     for combine in (operator.add, operator.sub):
-        with pytest.raises(ValueError, match="results of different circuits or forms cannot be added"):
+        with pytest.raises(
+            ValueError, match="results of different circuits or forms cannot be added"
+        ):
             combine(one, other)
     assert small.owner.decrypt(one + again) == [2 * source.clear([column("a0").total()])[0]]
     stored = EncryptedNumbers.from_container(other.to_container(), small.keys)
@@ -510,8 +583,21 @@ def test_results_of_different_circuits_are_not_added_even_if_their_shapes_agree(
 
 
 def test_how_large_a_number_can_be_is_known_by_its_place_among_those_asked_for(small):
-    pair, low, high = NumberFacts(0, 30_000, stored=Stored(0, 1024, 9)), NumberFacts(0, 5), NumberFacts(0, 7)
+    pair, low, high = (
+        NumberFacts(0, 30_000, stored=Stored(0, 1024, 9)),
+        NumberFacts(0, 5),
+        NumberFacts(0, 7),
+    )
     parts = NumberFacts(0, 255), NumberFacts(0, 3, stored=Stored(8)), NumberFacts(-2, 4)
     numbers = EncryptedNumbers(small.keys, "packed", [pair, low, *parts, high], [], 8)
-    # Two in one, one as it is, one in two parts, one that something was taken off from, one as it is, and no more.
-    assert [numbers.most(place) for place in range(len(numbers) + 1)] == [9, None, 5, None, None, 7, None]
+    # Two in one, one as it is, one in two parts, one that something was taken off from, one as it
+    # is, and no more.
+    assert [numbers.most(place) for place in range(len(numbers) + 1)] == [
+        9,
+        None,
+        5,
+        None,
+        None,
+        7,
+        None,
+    ]

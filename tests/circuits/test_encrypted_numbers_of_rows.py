@@ -55,7 +55,9 @@ def test_small_as_can_be(rows: EncryptedNumbers) -> None:
 def test_a_factor_and_an_offset_are_taken_off(rows: EncryptedNumbers, wanted: Any) -> None:
     t, most = LAB.parameters.plain_modulus, LAB.parameters.max_value
     facts = [NumberFacts(-most, most, 7, 3), NumberFacts(-most, most)]
-    found = LAB.owner.decrypt(EncryptedNumbers(rows.keys, "rows", facts, rows.parts, counts=rows.counts))
+    found = LAB.owner.decrypt(
+        EncryptedNumbers(rows.keys, "rows", facts, rows.parts, counts=rows.counts)
+    )
     assert ((found[:, 0] * 3 - wanted[:, 0] - 7) % t == 0).all()
     assert (found[:, 1] == wanted[:, 1]).all()
 
@@ -63,7 +65,10 @@ def test_a_factor_and_an_offset_are_taken_off(rows: EncryptedNumbers, wanted: An
 def test_numbers_outside_their_bounds_are_refused(rows: EncryptedNumbers) -> None:
     facts = [rows.facts[0], NumberFacts(0, 1)]
     tight = EncryptedNumbers(rows.keys, "rows", facts, rows.parts, counts=rows.counts)
-    with pytest.raises(ValueError, match=r"number 1 of row \d+ decrypts to [234], outside the 0 to 1.*It is refused"):
+    with pytest.raises(
+        ValueError,
+        match=r"number 1 of row \d+ decrypts to [234], outside the 0 to 1.*It is refused",
+    ):
         LAB.owner.decrypt(tight)
 
 
@@ -112,12 +117,16 @@ def altered(file: Container, section: str, change: Any) -> Container:
         ("noise", lambda v: [[*v[0][:2], 99], *v[1:]], "noise"),
     ],
 )  # fmt: skip
-def test_files_that_cannot_be(rows: EncryptedNumbers, section: str, change: Any, words: str) -> None:
+def test_files_that_cannot_be(
+    rows: EncryptedNumbers, section: str, change: Any, words: str
+) -> None:
     with pytest.raises(es.FileFormatError, match=words):
         EncryptedNumbers.from_container(altered(rows.to_container(), section, change), LAB.keys)
 
 
-@pytest.mark.parametrize("change", [lambda d: d[:-8], lambda d: d + bytes(8), lambda d: b"\xff" * len(d)])
+@pytest.mark.parametrize(
+    "change", [lambda d: d[:-8], lambda d: d + bytes(8), lambda d: b"\xff" * len(d)]
+)
 def test_residues_that_cannot_be(rows: EncryptedNumbers, change: Any) -> None:
     file = rows.to_container()
     broken = replace(file, sections={**file.sections, "residues": change(file.section("residues"))})
@@ -130,4 +139,6 @@ def test_residues_that_cannot_be(rows: EncryptedNumbers, change: Any) -> None:
 def test_any_bytes_are_read_or_refused(rows: EncryptedNumbers, section: str, data: bytes) -> None:
     file = rows.to_container()
     with pytest.raises(es.FileFormatError):
-        EncryptedNumbers.from_container(replace(file, sections={**file.sections, section: data}), LAB.keys)
+        EncryptedNumbers.from_container(
+            replace(file, sections={**file.sections, section: data}), LAB.keys
+        )

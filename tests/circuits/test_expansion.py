@@ -1,4 +1,6 @@
-"""Packs taken apart: every total comes out in all slots, times a known power of two, by SEAL and by the kernels alike."""
+"""Packs taken apart: every total comes out in all slots, times a known power of two, by SEAL and by
+the kernels alike.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def test_examples() -> None:
 def test_places_are_different_and_keep_neighbours_together(count: int) -> None:
     places, levels = packing_places(count, 1024), packing_levels(count)
     assert len(set(places)) == count
-    assert all(place % (1024 >> levels) == 0 for place in places)  # what merging so many times can reach
+    assert all(
+        place % (1024 >> levels) == 0 for place in places
+    )  # what merging so many times can reach
     first = 1 << max(0, levels - 1)
     assert all((place // (1024 >> levels)) % 2 == (i >= first) for i, place in enumerate(places))
 
@@ -53,7 +57,9 @@ def test_places_are_different_and_keep_neighbours_together(count: int) -> None:
 @pytest.mark.parametrize("scheme", ["bgv", "bfv"])
 @few
 @given(st.integers(1, 24), st.sampled_from([1, 2, 4, 8, 32]), st.integers(0, 1), st.data())
-def test_every_total_in_every_slot(scheme: str, count: int, width: int, key: int, data: st.DataObject) -> None:
+def test_every_total_in_every_slot(
+    scheme: str, count: int, width: int, key: int, data: st.DataObject
+) -> None:
     lab = kept_lab(scheme, key)
     source = lab.source((30, 7), seed=count)
     outputs = TOTALS[:count]
@@ -92,7 +98,9 @@ def test_parts_that_nobody_wants_are_left_alone() -> None:
         for wanted in ([3], [3, 5, 15], [127], [128], [0, 129]):
             numbers = [k for k, _ in expand_totals(totals, wanted, fastest(lab.keys))]
             groups = {k // 16 for k in wanted if k < 128}
-            expected = [k for k in range(128) if k // 16 in groups] + ([128, 129] if max(wanted) > 127 else [])
+            expected = [k for k in range(128) if k // 16 in groups] + (
+                [128, 129] if max(wanted) > 127 else []
+            )
             assert numbers == expected
     assert list(expand_totals(totals, [], fastest(lab.keys))) == []
 
@@ -104,7 +112,8 @@ def test_only_packs_are_expanded() -> None:
         list(expand_totals(slots, [], fastest(lab.keys)))
 
 
-# -- margins ---------------------------------------------------------------------------------------------------------------
+# -- margins
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scheme", ["bgv", "bfv"])
@@ -134,4 +143,7 @@ def test_one_bound_holds_for_packs_of_different_noise() -> None:
     for parts in ((quiet, loud), (loud, quiet)):
         both = EncryptedNumbers(lab.keys, "packed", totals.facts, parts, 4)
         alone = EncryptedNumbers(lab.keys, "packed", totals.facts[:4], [loud], 4)
-        assert GivenPacks.of_numbers("model", both).noise == GivenPacks.of_numbers("model", alone).noise
+        assert (
+            GivenPacks.of_numbers("model", both).noise
+            == GivenPacks.of_numbers("model", alone).noise
+        )

@@ -1,4 +1,6 @@
-"""The expression graph: equal expressions are one object, nothing changes, nothing leaks, and mistakes are explained."""
+"""The expression graph: equal expressions are one object, nothing changes, nothing leaks, and
+mistakes are explained.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ from encryptedstats.circuits.expressions import given as given_total
 
 A, B, C = column("a"), column("b"), column("c")
 
-# ------------------------------------------------------------------------------------------------------ one object
+# -----------------------------------------------------------------------------------------------
+# one object
 
 
 @pytest.mark.parametrize(
@@ -92,7 +95,10 @@ def test_what_was_written_first_is_how_it_reads():
     assert repr(column("p") + column("q")) == repr(total) == "q + p"
 
 
-@given(st.lists(st.tuples(st.integers(-5, 5), st.sampled_from([A, B, C])), min_size=1, max_size=6), st.randoms())
+@given(
+    st.lists(st.tuples(st.integers(-5, 5), st.sampled_from([A, B, C])), min_size=1, max_size=6),
+    st.randoms(),
+)
 def test_sums_do_not_depend_on_their_order(terms, rng):
     try:
         first = linear(terms, 7)
@@ -102,7 +108,8 @@ def test_sums_do_not_depend_on_their_order(terms, rng):
     assert linear(terms, 7) is first
 
 
-# ------------------------------------------------------------------------------------------------------ immutable
+# ----------------------------------------------------------------------------------------------
+# immutable
 
 
 def test_expressions_are_never_changed():
@@ -113,7 +120,8 @@ def test_expressions_are_never_changed():
     assert isinstance((A + B).args, tuple)
 
 
-# ---------------------------------------------------------------------------------------------------------- repr
+# ----------------------------------------------------------------------------------------------
+# repr
 
 
 @pytest.mark.parametrize(
@@ -150,22 +158,39 @@ def test_repr_of_the_large_and_the_deep_is_short():
     assert "..." in repr(wide)
 
 
-# -------------------------------------------------------------------------------------------------------- mistakes
+# ----------------------------------------------------------------------------------------------
+# mistakes
 
 
 @pytest.mark.parametrize(
     ("act", "error", "message"),
     [
-        (lambda: A.total() * B, TypeError, r"cannot multiply a total and a column: write total\.replicate\(\)"),
-        (lambda: A * B.total(), TypeError, r"write total\.replicate\(\) to have the total in every row"),
-        (lambda: A.total() + B, TypeError, r"cannot add a total and a column: write total\.replicate\(\)"),
+        (
+            lambda: A.total() * B,
+            TypeError,
+            r"cannot multiply a total and a column: write total\.replicate\(\)",
+        ),
+        (
+            lambda: A * B.total(),
+            TypeError,
+            r"write total\.replicate\(\) to have the total in every row",
+        ),
+        (
+            lambda: A.total() + B,
+            TypeError,
+            r"cannot add a total and a column: write total\.replicate\(\)",
+        ),
         (lambda: linear([(1, A), (1, B.total())]), TypeError, "cannot add a total and a column"),
         (lambda: A * 1.5, TypeError, r"a circuit computes with integers, not with 1\.5"),
         (lambda: 2.0 + A, TypeError, r"a circuit computes with integers, not with 2\.0"),
         (lambda: A - np.float64(1), TypeError, "a circuit computes with integers"),
         (lambda: A * True, TypeError, "a circuit computes with integers, not with True"),
         (lambda: A + "b", TypeError, "a circuit computes with integers, not with 'b'"),
-        (lambda: A + np.array([1, 2]), TypeError, "a circuit computes with integers, not with array"),
+        (
+            lambda: A + np.array([1, 2]),
+            TypeError,
+            "a circuit computes with integers, not with array",
+        ),
         (lambda: A + None, TypeError, "a circuit computes with integers, not with None"),
         (lambda: A.resample(0.5), TypeError, "a circuit computes with integers"),
         (lambda: linear([(1, A)], constant=0.5), TypeError, "a circuit computes with integers"),
@@ -174,7 +199,11 @@ def test_repr_of_the_large_and_the_deep_is_short():
             TypeError,
             "a sum of columns or totals, not of 3: a plain number goes into constant=",
         ),
-        (lambda: A - A, ValueError, "all terms cancel: this is a plain number, nothing to compute with"),
+        (
+            lambda: A - A,
+            ValueError,
+            "all terms cancel: this is a plain number, nothing to compute with",
+        ),
         (lambda: A * 0, ValueError, "all terms cancel"),
         (lambda: linear([(2, A), (1, B), (-2, A), (-1, B)], 3), ValueError, "all terms cancel"),
         (lambda: sum_of([]), ValueError, "all terms cancel"),
@@ -194,7 +223,8 @@ def test_mistakes_are_explained(act, error, message):
         act()
 
 
-# --------------------------------------------------------------------------------------------------------- walking
+# ----------------------------------------------------------------------------------------------
+# walking
 
 
 def test_in_order_gives_every_node_once_after_its_args():
@@ -229,13 +259,27 @@ def test_powers_are_balanced(exponent):
 
 
 def test_padding_values():
-    outputs = [A, A + 3, (A + 3) * (B - 2), (A + 3) * B, A.resample(1), (A + 1).resample(1), A.total().replicate()]
-    outputs += [A.total().replicate() * B, A.total().replicate() * (B + 1), (A + 1).resample(1) * B, A.resample(1) + 2]
+    outputs = [
+        A,
+        A + 3,
+        (A + 3) * (B - 2),
+        (A + 3) * B,
+        A.resample(1),
+        (A + 1).resample(1),
+        A.total().replicate(),
+    ]
+    outputs += [
+        A.total().replicate() * B,
+        A.total().replicate() * (B + 1),
+        (A + 1).resample(1) * B,
+        A.resample(1) + 2,
+    ]
     found = padding_value(outputs)
     assert [found[o] for o in outputs] == [0, 3, -6, 0, 0, None, None, 0, None, 0, 2]
 
 
-# --------------------------------------------------------------------------------------------------- deep and freed
+# ----------------------------------------------------------------------------------------------
+# deep and freed
 
 
 @pytest.mark.parametrize(
@@ -283,7 +327,9 @@ def test_what_nobody_holds_is_freed_at_once():
 @settings(max_examples=30)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=30))
 def test_a_freed_node_is_never_mistaken_for_a_new_one(plan):
-    """Nodes are found by the addresses of their args: an address that is used again must not find the old node."""
+    """Nodes are found by the addresses of their args: an address that is used again must not find
+    the old node.
+    """
     kept = []
     for i, choice in enumerate(plan):
         node = (column(f"t{i}") + choice) * column(f"u{i}")
@@ -294,7 +340,9 @@ def test_a_freed_node_is_never_mistaken_for_a_new_one(plan):
 
 
 def test_sums_that_differ_by_a_number_are_that_number_apart() -> None:
-    """Regression: their difference was a node of its own, and SEAL refused its ciphertext, which would hide nothing."""
+    """Regression: their difference was a node of its own, and SEAL refused its ciphertext, which
+    would hide nothing.
+    """
     a, b = column("a"), column("b")
     one, two = linear([(-1, a), (3, b)], 2), linear([(-1, a), (3, b)], 9)
     assert combination([(1, one), (-1, two)]) == -7
@@ -307,7 +355,8 @@ def test_sums_that_differ_by_a_number_are_that_number_apart() -> None:
         one - two
 
 
-# ------------------------------------------------------------------------------------- totals and numbers from elsewhere
+# ------------------------------------------------------------------------------------- totals a
+# numbers from elsewhere
 
 
 def test_given_totals_and_numbers_from_here_are_nodes_of_their_own():
@@ -336,7 +385,9 @@ def test_what_a_circuit_is_given():
 
 
 def test_padding_of_what_comes_from_elsewhere():
-    """A number that is encrypted here is for rows; a given total fills all slots with what nobody knows."""
+    """A number that is encrypted here is for rows; a given total fills all slots with what nobody
+    knows.
+    """
     seven, nine = given_total("model", 0), here(9, "answer")
     found = padding_value([seven * A, seven + nine, nine * nine + 2])
     assert (found[seven], found[nine], found[seven * A], found[seven + nine]) == (None, 0, 0, None)

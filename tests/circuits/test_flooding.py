@@ -1,4 +1,6 @@
-"""Flooding: noise of the right width, from the system, over ciphertexts that still decrypt to the last unit."""
+"""Flooding: noise of the right width, from the system, over ciphertexts that still decrypt to the
+last unit.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,12 @@ from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto import flooding
 from encryptedstats.crypto.engine import HEADER_BYTES, Engine, engine_for
-from encryptedstats.crypto.flooding import FLOODING_BITS, flooding_polynomial, flooding_width, uniform_residues
+from encryptedstats.crypto.flooding import (
+    FLOODING_BITS,
+    flooding_polynomial,
+    flooding_width,
+    uniform_residues,
+)
 from encryptedstats.crypto.packing import (
     has_room_for_flooding,
     packing_model,
@@ -30,14 +37,20 @@ from encryptedstats.crypto.packing import (
 )
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of, times_constant
 
-OUTPUTS = [(column("a0") * column("y0")).total(), (column("n") * column("w")).total(), column("n").total()]
+OUTPUTS = [
+    (column("a0") * column("y0")).total(),
+    (column("n") * column("w")).total(),
+    column("n").total(),
+]
 
 
 def integers(residues: Residues, moduli: tuple[int, ...]) -> list[int]:
     """The centred integers that have these residues."""
     q = math.prod(moduli)
     weights = [q // p * pow(q // p, -1, p) for p in moduli]
-    values = [sum(int(r) * w for r, w in zip(column, weights, strict=True)) % q for column in residues.T]
+    values = [
+        sum(int(r) * w for r, w in zip(column, weights, strict=True)) % q for column in residues.T
+    ]
     return [v - q if v > q // 2 else v for v in values]
 
 
@@ -53,7 +66,9 @@ def noise_of(lab: Lab, residues: Residues) -> list[int]:
     engine = engine_for(packing_parameters(lab.parameters))
     moduli, ring = engine.parameters.data_moduli, engine.parameters.ring_degree
     secret = packing_secret(lab.parameters, lab.owner._generator.secret_key()).to_string()
-    s = np.frombuffer(secret[-8 * ring * (len(moduli) + 1) :], dtype="<u8").reshape(-1, ring)[: len(moduli)]
+    s = np.frombuffer(secret[-8 * ring * (len(moduli) + 1) :], dtype="<u8").reshape(-1, ring)[
+        : len(moduli)
+    ]
     p = np.array(moduli, dtype=object)[:, None]
     v = (residues[0].astype(object) + residues[1].astype(object) * s.astype(object)) % p
     return integers(coefficients(engine, v.astype(np.uint64)), moduli)
@@ -68,7 +83,10 @@ def test_products_with_constants_are_exact(data: st.DataObject) -> None:
     )
     special = [[0, 1, p - 1, p // 2] for p in moduli]
     x = np.array(
-        [[data.draw(st.integers(0, p - 1)) for _ in range(4)] + s for p, s in zip(moduli, special, strict=True)]
+        [
+            [data.draw(st.integers(0, p - 1)) for _ in range(4)] + s
+            for p, s in zip(moduli, special, strict=True)
+        ]
     )
     factors = [data.draw(st.sampled_from([0, 1, p - 1]) | st.integers(0, p - 1)) for p in moduli]
     found = times_constant(x.astype(np.uint64), factors, moduli)
@@ -81,7 +99,10 @@ def test_numbers_are_uniform_over_the_whole_range(width: int) -> None:
     moduli = lab_of("bgv").parameters.data_moduli
     values = integers(uniform_residues(moduli, 4000, width), moduli)
     assert -(1 << width) <= min(values) < max(values) < 1 << width
-    assert stats.kstest([v / (1 << width) for v in values], "uniform", (-1, 2)).pvalue > 1e-6 or width == 1
+    assert (
+        stats.kstest([v / (1 << width) for v in values], "uniform", (-1, 2)).pvalue > 1e-6
+        or width == 1
+    )
     assert width > 1 or set(values) == {-2, -1, 0, 1}
     assert np.mean([v % 2 for v in values]) == pytest.approx(0.5, abs=0.06)
 
@@ -97,7 +118,9 @@ def test_the_polynomial_stands_as_ciphertexts_do() -> None:
     """In BGV a multiple of t, transformed; what comes back has the width that was asked for."""
     lab = lab_of("bgv")
     engine, t = lab.keys.engine, lab.parameters.plain_modulus
-    values = integers(coefficients(engine, flooding_polynomial(engine, 6, 80)), lab.parameters.data_moduli)
+    values = integers(
+        coefficients(engine, flooding_polynomial(engine, 6, 80)), lab.parameters.data_moduli
+    )
     assert all(v % t == 0 for v in values)
     assert 0.98 < max(abs(v) // t for v in values) / 2**80 <= 1
     bfv = lab_of("bfv")
@@ -105,7 +128,8 @@ def test_the_polynomial_stands_as_ciphertexts_do() -> None:
     assert 0.98 < max(map(abs, values)) / 2**80 <= 1
 
 
-# -- flooded totals -----------------------------------------------------------------------------------------------------------
+# -- flooded totals
+# ------------------------------------------------------------------------------------------------
 
 
 def packed(lab: Lab, *, flood: bool, key: int = 0) -> tuple[EncryptedNumbers, list[int]]:
@@ -132,7 +156,9 @@ def test_flooded_totals_decrypt_to_the_same_numbers(scheme: str) -> None:
 
 
 def test_both_polynomials_are_new_and_the_noise_is_that_of_the_flood() -> None:
-    """Whoever has the secret sees noise that is uniform over a range 2^64 times as wide as what the rows could leave."""
+    """Whoever has the secret sees noise that is uniform over a range 2^64 times as wide as what the
+    rows could leave.
+    """
     lab = room("bgv")
     plain, _ = packed(lab, flood=False)
     one, other = plain.with_flooding(), plain.with_flooding()
@@ -162,9 +188,14 @@ def test_rows_of_others_are_flooded_by_default_and_rows_of_the_owner_are_not() -
 def test_sums_are_flooded_where_all_that_must_be_is() -> None:
     lab = room("bgv")
     own, others = (lab.source((30,), with_secret_key=secret) for secret in (True, False))
-    mine, hidden, bare = evaluate(OUTPUTS, own), evaluate(OUTPUTS, others), evaluate(OUTPUTS, others, flood=False)
+    mine, hidden, bare = (
+        evaluate(OUTPUTS, own),
+        evaluate(OUTPUTS, others),
+        evaluate(OUTPUTS, others, flood=False),
+    )
     assert [
-        (a + b).flooded for a, b in ((mine, mine), (mine, hidden), (hidden, hidden), (mine, bare), (hidden, bare))
+        (a + b).flooded
+        for a, b in ((mine, mine), (mine, hidden), (hidden, hidden), (mine, bare), (hidden, bare))
     ] == [
         None,
         True,
@@ -192,19 +223,24 @@ def test_without_room_nothing_is_computed() -> None:
     lab = lab_of("bgv", 0, 4000, (40,) * 4)
     source = lab.source((30,), with_secret_key=False)
     with pytest.raises(
-        es.NoiseError, match=r"there is no room for it\. Plan for such rows, es\.plan\(\.\.\., by_others=True"
+        es.NoiseError,
+        match=r"there is no room for it\. Plan for such rows, es\.plan\(\.\.\., by_others=True",
     ):
         evaluate(OUTPUTS, source)
     assert source.loads == 0
     bare = evaluate(OUTPUTS, source, flood=False)
-    with pytest.raises(es.NoiseError, match=r"leave no room for it: make keys for such rows, .*by_others=True"):
+    with pytest.raises(
+        es.NoiseError, match=r"leave no room for it: make keys for such rows, .*by_others=True"
+    ):
         bare.with_flooding()
 
 
 @pytest.mark.parametrize("form", ["slots", "replicated"])
 def test_what_shows_rows_is_refused_for_rows_of_others(form: str) -> None:
     source = room("bgv").source((30,), with_secret_key=False)
-    with pytest.raises(ValueError, match=rf"form='{form}' is for rows that the owner encrypted.*form='packed'"):
+    with pytest.raises(
+        ValueError, match=rf"form='{form}' is for rows that the owner encrypted.*form='packed'"
+    ):
         evaluate(OUTPUTS, source, form=form)
     with pytest.raises(ValueError, match="cannot be flooded"):
         evaluate(OUTPUTS, room("bgv").source((30,)), form=form).with_flooding()
@@ -216,7 +252,9 @@ def test_an_encryption_of_zero_is_by_the_public_key_and_decrypts_to_zero() -> No
     for level in range(3):
         zero = lab.keys.encryptor.encrypt_zero(level)
         assert zero.shape == (2, 5 - level, 1024)
-        plain = seal.Decryptor(engine.context, lab.owner._generator.secret_key()).decrypt(ciphertext_of(engine, zero))
+        plain = seal.Decryptor(engine.context, lab.owner._generator.secret_key()).decrypt(
+            ciphertext_of(engine, zero)
+        )
         assert plain.to_string() == "0"
     assert (
         residues_of(engine, ciphertext_of(engine, lab.keys.encryptor.encrypt_zero(0)))

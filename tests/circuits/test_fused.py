@@ -1,4 +1,6 @@
-"""The native device gives SEAL's residues, bit for bit: any circuit, size and number of primes, every kind of arithmetic."""
+"""The native device gives SEAL's residues, bit for bit: any circuit, size and number of primes,
+every kind of arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from circuit_samples import NAMES, SLOTS, Lab, MemorySource, circuits, forced, insecure, lab_of, lowered
+from circuit_samples import (
+    NAMES,
+    SLOTS,
+    Lab,
+    MemorySource,
+    circuits,
+    forced,
+    insecure,
+    lab_of,
+    lowered,
+)
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +36,12 @@ from encryptedstats.circuits.bounds import ColumnRange, read_bounds
 from encryptedstats.circuits.clear import read_clear
 from encryptedstats.circuits.devices import NativeDevice, registered
 from encryptedstats.circuits.devices.native import sums as reader
-from encryptedstats.circuits.devices.native.sums import Evaluator, Loads, arithmetic, sums_in_batches
+from encryptedstats.circuits.devices.native.sums import (
+    Evaluator,
+    Loads,
+    arithmetic,
+    sums_in_batches,
+)
 from encryptedstats.circuits.devices.native.sums import _aligned as aligned
 from encryptedstats.circuits.devices.native.tape import Tape, TapeWriter
 from encryptedstats.circuits.devices.seal import SealExecution
@@ -46,7 +63,9 @@ LEVELS = fused.levels()
 GIB = 1 << 30
 BLOCKS = (8, 100, 128, 129, 1000, 4096)  # with remainders of all kinds, for 1024 coefficients
 A, B, Y = map(column, ("a0", "b0", "y0"))
-slow_examples = settings(deadline=None, max_examples=examples(15), suppress_health_check=[HealthCheck.too_slow])
+slow_examples = settings(
+    deadline=None, max_examples=examples(15), suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 @cache
@@ -60,7 +79,9 @@ def keyed_lab() -> Lab:
 
 
 @cache
-def fast_source(counts: tuple[int, ...] = (1000,), bits: tuple[int, ...] = (49,) * 6) -> MemorySource:
+def fast_source(
+    counts: tuple[int, ...] = (1000,), bits: tuple[int, ...] = (49,) * 6
+) -> MemorySource:
     return fast_lab(bits).source(counts)
 
 
@@ -87,10 +108,17 @@ def loads_of(source: Source) -> Loads:
 
 
 def fused_sums(
-    totals: Sequence[Expression], source: Source, threads: int = 2, *, memory_limit: int = GIB, **options: Any
+    totals: Sequence[Expression],
+    source: Source,
+    threads: int = 2,
+    *,
+    memory_limit: int = GIB,
+    **options: Any,
 ) -> Sums:
     steps = sum_steps(totals, source)
-    found = Evaluator(loads_of(source), threads, memory_limit, **options).sums(list(dict.fromkeys(steps.values())))
+    found = Evaluator(loads_of(source), threads, memory_limit, **options).sums(
+        list(dict.fromkeys(steps.values()))
+    )
     assert all(len(residues) == step.size for step, residues in found.items())
     return {total: found[step] for total, step in steps.items()}
 
@@ -119,11 +147,15 @@ def tree(y: str = "y0") -> list[Expression]:
     return list(dict.fromkeys(outputs))
 
 
-# -- against SEAL -----------------------------------------------------------------------------------------------------------
+# -- against SEAL
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@given(outputs=circuits(max_depth=2, resample=False, stages=False, outputs=6), block=st.sampled_from(BLOCKS))
+@given(
+    outputs=circuits(max_depth=2, resample=False, stages=False, outputs=6),
+    block=st.sampled_from(BLOCKS),
+)
 @slow_examples
 def test_random_circuits(level: str, outputs: list[Expression], block: int) -> None:
     source = fast_source((1000, 24))
@@ -186,7 +218,9 @@ def test_constants_and_coefficients(level: str) -> None:
 @pytest.mark.parametrize("block", BLOCKS)
 def test_blocks_and_threads(level: str, threads: int, block: int) -> None:
     source = fast_source((1024, 77))
-    assert_same(fused_sums(tree(), source, threads, level=level, block=block), seal_sums(tree(), source))
+    assert_same(
+        fused_sums(tree(), source, threads, level=level, block=block), seal_sums(tree(), source)
+    )
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -194,13 +228,17 @@ def test_blocks_and_threads(level: str, threads: int, block: int) -> None:
 def test_many_chunks(level: str, chunks_at_once: int) -> None:
     source = fast_source((3,) * 20)
     totals = tree()
-    one_chunk = len(write_tape(totals, source, montgomery=False).columns) * source.parameters.ciphertext_bytes()
+    one_chunk = (
+        len(write_tape(totals, source, montgomery=False).columns)
+        * source.parameters.ciphertext_bytes()
+    )
     limit = 4 * chunks_at_once * one_chunk
     found = fused_sums(totals, source, level=level, memory_limit=limit)
     assert_same(found, seal_sums(totals, source))
 
 
-# -- against integers: residues that encryption would hardly ever give -----------------------------------------------------
+# -- against integers: residues that encryption would hardly ever give
+# -----------------------------------------------------
 
 
 class Crafted(Source):
@@ -250,7 +288,10 @@ class Crafted(Source):
             zero = np.zeros_like(args[0][0])
             return [
                 (
-                    sum((c * x[k] for c, x in zip(coefficients, args, strict=True) if k < len(x)), zero)
+                    sum(
+                        (c * x[k] for c, x in zip(coefficients, args, strict=True) if k < len(x)),
+                        zero,
+                    )
                     + constant * (k == 0)
                 )
                 % p
@@ -263,14 +304,22 @@ class Crafted(Source):
         for at[0] in sorted({first.index(one) for one in first}):
             values = fold([total.args[0] for total in totals], rule)
             for total in totals:
-                sums[total] = (sums[total] + first.count(first[at[0]]) * np.stack(values[total.args[0]])) % p
+                sums[total] = (
+                    sums[total] + first.count(first[at[0]]) * np.stack(values[total.args[0]])
+                ) % p
         return {total: value.astype(np.uint64) for total, value in sums.items()}
 
 
 def crafted(
-    parameters: es.Parameters, chunks: int, seed: int, extreme: Sequence[int], different: int | None = None
+    parameters: es.Parameters,
+    chunks: int,
+    seed: int,
+    extreme: Sequence[int],
+    different: int | None = None,
 ) -> Crafted:
-    """Residues that are mostly extreme: as many before p as the negative numbers say; after ``different`` chunks they return."""
+    """Residues that are mostly extreme: as many before p as the negative numbers say; after
+    ``different`` chunks they return.
+    """
     rng = np.random.default_rng(seed)
     columns = {}
     for name in ("x", "y", "z"):
@@ -280,18 +329,32 @@ def crafted(
             for prime, p in enumerate(parameters.data_moduli):
                 special = np.array([e % p for e in extreme] + [p // 2, p // 2 + 1], dtype=np.uint64)
                 uniform = rng.integers(0, p, (2, SLOTS), dtype=np.uint64)
-                residues[:, prime] = np.where(rng.random((2, SLOTS)) < 0.8, rng.choice(special, (2, SLOTS)), uniform)
+                residues[:, prime] = np.where(
+                    rng.random((2, SLOTS)) < 0.8, rng.choice(special, (2, SLOTS)), uniform
+                )
             columns[name].append(residues)
         columns[name] = [columns[name][chunk % len(columns[name])] for chunk in range(chunks)]
     return Crafted(parameters, columns)
 
 
 @cache
-def extremes(bits: tuple[int, ...], extreme: tuple[int, ...]) -> tuple[Crafted, dict[Expression, np.ndarray]]:
+def extremes(
+    bits: tuple[int, ...], extreme: tuple[int, ...]
+) -> tuple[Crafted, dict[Expression, np.ndarray]]:
     """Chunks, and what Python's integers make of them: once for all processors."""
-    source = crafted(insecure("bgv", 4000, bits), chunks=17, seed=len(bits), extreme=extreme, different=3)
+    source = crafted(
+        insecure("bgv", 4000, bits), chunks=17, seed=len(bits), extreme=extreme, different=3
+    )
     x, y, z = map(column, "xyz")
-    rows = [x, x * y, x - x * y, (x - x * y) * z, (x * y) * (y * z), (x + y + z) * (x - y - z), 7 * x * y - 3 * z - 1]
+    rows = [
+        x,
+        x * y,
+        x - x * y,
+        (x - x * y) * z,
+        (x * y) * (y * z),
+        (x + y + z) * (x - y - z),
+        7 * x * y - 3 * z - 1,
+    ]
     rows += [
         linear([(1, x), (1, y), (1, z)] * 1, 1) ** 6,
         sum((k * x * (y + k) for k in range(2, 14)), -x),
@@ -314,7 +377,9 @@ def test_extreme_residues(level: str, bits: tuple[int, ...], extreme: tuple[int,
 
 def polynomials(node: Expression) -> int:
     """How many a ciphertext has that nothing was relinearised for."""
-    sizes = fold([node], lambda one, args: sum(args) - 1 if one.op == PRODUCT else max(args, default=2))
+    sizes = fold(
+        [node], lambda one, args: sum(args) - 1 if one.op == PRODUCT else max(args, default=2)
+    )
     return int(sizes[node])
 
 
@@ -322,14 +387,23 @@ def polynomials(node: Expression) -> int:
 @given(data=st.data())
 @slow_examples
 def test_random_circuits_over_extreme_residues(level: str, data: st.DataObject) -> None:
-    source = crafted(insecure("bgv", 4000, (50, 50)), chunks=2, seed=data.draw(st.integers(0, 9)), extreme=(0, 1, -1))
+    source = crafted(
+        insecure("bgv", 4000, (50, 50)),
+        chunks=2,
+        seed=data.draw(st.integers(0, 9)),
+        extreme=(0, 1, -1),
+    )
     pool = [column(name) for name in "xyz"]
     for _ in range(data.draw(st.integers(1, 8))):
         a, b = data.draw(st.sampled_from(pool)), data.draw(st.sampled_from(pool))
         c, d = data.draw(st.integers(-3, 3)), data.draw(st.integers(1, 3))
         new = data.draw(st.sampled_from(["product", "rest", "linear"]))
         try:
-            pool.append({"product": a * b, "rest": a - a * b}[new] if new != "linear" else linear([(d, a), (c, b)], c))
+            pool.append(
+                {"product": a * b, "rest": a - a * b}[new]
+                if new != "linear"
+                else linear([(d, a), (c, b)], c)
+            )
         except ValueError:
             continue
         if polynomials(pool[-1]) > 16:
@@ -345,21 +419,29 @@ def test_random_circuits_over_extreme_residues(level: str, data: st.DataObject) 
         np.testing.assert_array_equal(found[total], expected, err_msg=repr(total))
 
 
-# -- what is refused --------------------------------------------------------------------------------------------------------
+# -- what is refused
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("value", ["p", "2^50", "2^52", "2^63", "2^64-1"])
 @pytest.mark.parametrize("where", [(0, 0, 0), (1, 2, 1023)])
-def test_residues_that_are_none_are_refused(level: str, value: str, where: tuple[int, int, int]) -> None:
+def test_residues_that_are_none_are_refused(
+    level: str, value: str, where: tuple[int, int, int]
+) -> None:
     source = crafted(insecure("bgv", 4000, (50, 50, 50, 50)), chunks=3, seed=0, extreme=(0, 1, -1))
     p = source.parameters.data_moduli[where[1]]
-    source.columns["y"][2][where] = {"p": p, "2^50": 1 << 50, "2^52": 1 << 52, "2^63": 1 << 63, "2^64-1": 2**64 - 1}[
-        value
-    ]
+    source.columns["y"][2][where] = {
+        "p": p,
+        "2^50": 1 << 50,
+        "2^52": 1 << 52,
+        "2^63": 1 << 63,
+        "2^64-1": 2**64 - 1,
+    }[value]
     totals = [(column("x") * column("y")).total()]
     with pytest.raises(
-        es.FileFormatError, match=f"chunk 2: column y holds residues that are not below prime {where[1]}"
+        es.FileFormatError,
+        match=f"chunk 2: column y holds residues that are not below prime {where[1]}",
     ):
         fused_sums(totals, source, level=level, block=100)
     del source.columns["y"]
@@ -389,21 +471,33 @@ def test_a_sum_that_cancels_is_refused_as_by_seal() -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda: (lab_of("bgv"), FLAT, A.total()), r"primes below 2\^50, and one of these parameters has 56 bits"),
-        (lambda: (keyed_lab(), LEVELLED, (A * B * Y).total()), "only if products are relinearised on the way"),
+        (
+            lambda: (lab_of("bgv"), FLAT, A.total()),
+            r"primes below 2\^50, and one of these parameters has 56 bits",
+        ),
+        (
+            lambda: (keyed_lab(), LEVELLED, (A * B * Y).total()),
+            "only if products are relinearised on the way",
+        ),
         (lambda: (keyed_lab(), FLAT, (A.total().replicate() * B).total()), "back into the rows"),
         (lambda: (keyed_lab(), FLAT, (A * B.resample(1)).total()), "back into the rows"),
         (lambda: (keyed_lab(), FLAT, A.masked(Marks(0, [0, 3])).total()), "back into the rows"),
     ],
     ids=["primes", "relinearised", "replicated", "resampled", "masked"],
 )
-def test_what_kernels_cannot_add_up_seal_does(make: Callable[[], Any], why: str, tmp_path: Any) -> None:
+def test_what_kernels_cannot_add_up_seal_does(
+    make: Callable[[], Any], why: str, tmp_path: Any
+) -> None:
     """And the device says why, to who wants a checkpoint."""
     lab, strategy, output = make()
     source = lab.source((5,))
-    assert re.search(why, str(NativeDevice().checkpoint_obstacle(lowered([output], source, strategy))))
+    assert re.search(
+        why, str(NativeDevice().checkpoint_obstacle(lowered([output], source, strategy)))
+    )
     with forced(strategy):
-        found, expected = (evaluate([output], source, device=name, workers=1) for name in ("native", "seal"))
+        found, expected = (
+            evaluate([output], source, device=name, workers=1) for name in ("native", "seal")
+        )
         with pytest.raises(DeviceError, match=f"checkpoint= cannot be kept here: .*{why}"):
             evaluate([output], source, device="native", checkpoint=tmp_path)
     np.testing.assert_array_equal(found.parts[0].residues, expected.parts[0].residues)
@@ -411,7 +505,9 @@ def test_what_kernels_cannot_add_up_seal_does(make: Callable[[], Any], why: str,
 
 
 @pytest.mark.parametrize("strategy", [FLAT, LEVELLED])
-def test_sums_of_columns_are_added_up_by_kernels_whatever_is_done_about_products(strategy: Strategy) -> None:
+def test_sums_of_columns_are_added_up_by_kernels_whatever_is_done_about_products(
+    strategy: Strategy,
+) -> None:
     source = fast_source()
     for total in ((A + 3 * B).total(), A.total() * B.total(), (A * B).total()):
         assert NativeDevice().checkpoint_obstacle(lowered([total], source, strategy)) is None
@@ -441,7 +537,8 @@ def test_devices_are_named_rightly() -> None:
         evaluate([column("a0").total()], fast_source(), device="z80")
 
 
-# -- processors ---------------------------------------------------------------------------------------------------------------
+# -- processors
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cap", ["baseline", "avx2", "avx512", "ifma"])
@@ -455,7 +552,9 @@ def test_the_processor_can_be_capped(cap: str, monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_unknown_cap_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENCRYPTEDSTATS_CPU", "z80")
-    with pytest.raises(ValueError, match="ENCRYPTEDSTATS_CPU='z80': it can be baseline, avx2, avx512, ifma"):
+    with pytest.raises(
+        ValueError, match="ENCRYPTEDSTATS_CPU='z80': it can be baseline, avx2, avx512, ifma"
+    ):
         arithmetic()
 
 
@@ -477,7 +576,8 @@ def test_the_extension_knows_its_levels_only() -> None:
         fused_sums([column("a0").total()], fast_source(), level="z80")
 
 
-# -- whole evaluations ------------------------------------------------------------------------------------------------------------
+# -- whole evaluations
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", ["packed", "slots"])
@@ -497,7 +597,10 @@ def test_results_are_those_of_seal(form: str, memory_limit: int | None) -> None:
 
 def test_totals_in_every_slot() -> None:
     lab = lab_of("bgv", 0, 4000, (49,) * 6)
-    source, outputs = lab.source((1000,)), [column("n").total() + 2, (column("a0") * column("n")).total()]
+    source, outputs = (
+        lab.source((1000,)),
+        [column("n").total() + 2, (column("a0") * column("n")).total()],
+    )
     for device in ("native", "seal"):
         totals = evaluate(outputs, source, form="replicated", device=device)
         assert lab.owner.decrypt(totals) == source.clear(outputs)
@@ -526,14 +629,21 @@ def test_memory_bounds_what_is_summed_at_once(counts: tuple[int, ...], sums_at_o
 def test_a_forest_of_several_chunks(tmp_path: Any) -> None:
     rng = np.random.default_rng(3)
     frame = pd.DataFrame(
-        {"u": rng.normal(size=2500), "v": rng.choice(list("abcd"), 2500), "y": rng.integers(0, 3, 2500)}
+        {
+            "u": rng.normal(size=2500),
+            "v": rng.choice(list("abcd"), 2500),
+            "y": rng.integers(0, 3, 2500),
+        }
     )
     table = es.Schema.infer(frame, target="y", bins=4).table(frame)
     owner = es.Owner(insecure("bgv", 4000, (49,) * 5))
     sealed = owner.encrypt(table, out=tmp_path / "table")
     forest = es.CompletelyRandomForest(n_trees=8, depth=3, random_state=1)
     clear = es.CompletelyRandomForest(n_trees=8, depth=3, random_state=1).fit(table)
-    for options in ({"device": "native", "memory_limit": 1 << 22}, {"device": "auto", "workers": 1}):
+    for options in (
+        {"device": "native", "memory_limit": 1 << 22},
+        {"device": "auto", "workers": 1},
+    ):
         opened = owner.decrypt(forest.fit(sealed, **options))
         np.testing.assert_array_equal(opened.leaf_counts_, clear.leaf_counts_)
 
@@ -544,7 +654,9 @@ def test_a_damaged_block_is_named() -> None:
     owner = es.Owner(insecure("bgv", 4000, (49,) * 5))
     sealed = owner.encrypt(es.Schema.infer(frame, target="y", bins=4).table(frame))
     sealed.blocks.residues[1][2, 0, 3, 7] = 1 << 60
-    with pytest.raises(es.FileFormatError, match=f"block {sealed.blocks.ids[1]}: column .* not below prime 3"):
+    with pytest.raises(
+        es.FileFormatError, match=f"block {sealed.blocks.ids[1]}: column .* not below prime 3"
+    ):
         es.CompletelyRandomForest(n_trees=8, depth=2).fit(sealed, device="native")
 
 
@@ -559,11 +671,14 @@ def test_the_case_study() -> None:
     owner = es.Owner(es.Parameters.from_bits("bgv", 8192, 4000, (42, 43, 43, 43, 43)))
     sealed = owner.encrypt(table)
     clear = es.CompletelyRandomForest(n_trees=3, depth=3, random_state=7).fit(table)
-    forest = es.CompletelyRandomForest(n_trees=3, depth=3, random_state=7).fit(sealed, device="native")
+    forest = es.CompletelyRandomForest(n_trees=3, depth=3, random_state=7).fit(
+        sealed, device="native"
+    )
     np.testing.assert_array_equal(owner.decrypt(forest).leaf_counts_, clear.leaf_counts_)
 
 
-# -- the tape ---------------------------------------------------------------------------------------------------------------------
+# -- the tape
+# ------------------------------------------------------------------------------------------------
 
 
 def test_trees_share_what_they_have_in_common() -> None:
@@ -589,7 +704,10 @@ def a_run() -> dict[str, Any]:
         "vectors": tape.vectors,
         "add": False,
         "known": False,
-        "columns": tuple(np.require(source.residues(step.data, 0), np.uint64, ("C", "A")) for step in tape.columns),
+        "columns": tuple(
+            np.require(source.residues(step.data, 0), np.uint64, ("C", "A"))
+            for step in tape.columns
+        ),
         "tape": tape.words,
         "segments": tape.segments,
         "totals": tape.places,
@@ -602,7 +720,9 @@ def a_run() -> dict[str, Any]:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_numbers_near_the_largest_do_not_come_round(level: str) -> None:
-    """The end of a vector with such a number is beyond 32 bits: taken for a negative one, it was once let through."""
+    """The end of a vector with such a number is beyond 32 bits: taken for a negative one, it was
+    once let through.
+    """
     given = dict(a_run(), level=level)
     for which in ("tape", "segments", "totals"):
         array = given[which] = given[which].copy()
@@ -616,7 +736,9 @@ def test_numbers_near_the_largest_do_not_come_round(level: str) -> None:
 
 
 def test_a_spoilt_tape_is_refused_or_harmless() -> None:
-    """Whatever is written on it, nothing outside of the given arrays is touched: the process would not survive it."""
+    """Whatever is written on it, nothing outside of the given arrays is touched: the process would
+    not survive it.
+    """
     for name, random in random_runs():
         given = dict(a_run(), level=one_of(random, LEVELS), known=bool(random.integers(2)))
         for _ in range(random.integers(1, 4)):
@@ -700,7 +822,8 @@ def test_shapes_that_do_not_fit_are_refused(change: dict[str, Any]) -> None:
         fused.run(*{**given_, **change}.values())
 
 
-# -- columns that begin lower, given totals, and numbers that are encrypted on the spot -------------------------------------------
+# -- columns that begin lower, given totals, and numbers that are encrypted on the spot
+# -------------------------------------------
 
 
 @cache
@@ -716,10 +839,21 @@ def assert_same_parts(found: Any, expected: Any) -> None:
 
 
 def test_columns_that_begin_lower_are_read_and_switched_once() -> None:
-    source, outputs = kept_lab().source((300, 40)), [(A * B).total(), (A + 3 * B).total(), (A * Y - B).total()]
+    source, outputs = (
+        kept_lab().source((300, 40)),
+        [(A * B).total(), (A + 3 * B).total(), (A * Y - B).total()],
+    )
     program = compile_for(outputs, source).program
-    assert {step.level for total in program.sums for step in total.args} == {program.sums[0].level} != {0}
-    loads = {step.args[0].data for step in program.steps if step.op == SWITCH and step.args[0].op == COLUMN}
+    assert (
+        {step.level for total in program.sums for step in total.args}
+        == {program.sums[0].level}
+        != {0}
+    )
+    loads = {
+        step.args[0].data
+        for step in program.steps
+        if step.op == SWITCH and step.args[0].op == COLUMN
+    }
     assert loads == {"y0", "a0", "b0"}
     for options in ({}, {"memory_limit": 1 << 20}):
         source.loads = 0
@@ -735,18 +869,26 @@ def test_given_totals_in_totals() -> None:
     model = [given_total("model", k) for k in range(3)]
     outputs = [(model[0] * A * Y).total(), (model[1] * B - 2 * model[2] * A).total()]
     opened = kept_lab().owner.decrypt(packs["model"])
-    columns = {**source.columns, **{("model", k): np.full(340, value) for k, value in enumerate(opened)}}
+    columns = {
+        **source.columns,
+        **{("model", k): np.full(340, value) for k, value in enumerate(opened)},
+    }
     ranges = {**source.known, **{("model", k): ColumnRange(-2000, 2000) for k in range(3)}}
     bounds = list(map(read_bounds(outputs, ranges, 340).__getitem__, outputs))
     options = {"given": packs, "bounds": bounds}
-    found, expected = (evaluate(outputs, source, device=name, workers=1, **options) for name in ("native", "seal"))
+    found, expected = (
+        evaluate(outputs, source, device=name, workers=1, **options) for name in ("native", "seal")
+    )
     assert_same_parts(found, expected)
     assert kept_lab().owner.decrypt(found) == read_clear(outputs, columns, source.layout)
 
 
 def test_numbers_that_are_encrypted_on_the_spot_in_totals() -> None:
     """They are others every time, so that no tape reads them in pieces: SEAL adds up."""
-    source, outputs = fast_source((30, 20)), [(here(3, "x") * A + B).total(), (here(-2, "y") + A).total()]
+    source, outputs = (
+        fast_source((30, 20)),
+        [(here(3, "x") * A + B).total(), (here(-2, "y") + A).total()],
+    )
     for device in ("native", "seal"):
         assert source.encrypted(outputs, device=device) == source.clear(outputs)
     with pytest.raises(DeviceError, match="numbers that are encrypted on the spot"):

@@ -1,4 +1,6 @@
-"""Some slots of a chunk, and slots that come from elsewhere: what drawing rows under encryption is made of."""
+"""Some slots of a chunk, and slots that come from elsewhere: what drawing rows under encryption is
+made of.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ def mover(request: pytest.FixtureRequest) -> Lab:
     return Lab(es.Owner(insecure(request.param, 1 << 22, (56,) * 7)), STEPS)
 
 
-# -- marks -----------------------------------------------------------------------------------------------------------------
+# -- marks
+# ------------------------------------------------------------------------------------------------
 
 
 def test_equal_marks_are_one_node() -> None:
@@ -59,7 +62,8 @@ def test_totals_have_no_rows_to_mark_or_move() -> None:
     assert n.moved(0, 0, False) is n
 
 
-# -- what they mean -----------------------------------------------------------------------------------------------------------
+# -- what they mean
+# ------------------------------------------------------------------------------------------------
 
 
 def test_by_hand() -> None:
@@ -67,7 +71,8 @@ def test_by_hand() -> None:
     marked = n.masked(Marks(1, [0])) + 10 * n.masked(Marks(0, [1, 3]))
     assert read_clear([marked], values, layout)[0].tolist() == [0, 20, 0, 40, 5, 0]
     assert read_clear([marked.total()], values, layout) == [65]
-    # One slot to the left within the half rows, then those in the other half; the chunk after this one comes here.
+    # One slot to the left within the half rows, then those in the other half; the chunk after this
+    # one comes here.
     assert read_clear([n.moved(0, 1, False)], values, layout)[0].tolist() == [2, 1, 4, 3, 6, 5]
     assert read_clear([n.moved(0, 0, True)], values, layout)[0].tolist() == [3, 4, 1, 2, 0, 0]
     assert read_clear([n.moved(1, 0, False)], values, layout)[0].tolist() == [5, 6, 0, 0, 1, 2]
@@ -77,7 +82,9 @@ def test_padding_and_bounds() -> None:
     marked = (n + 3).masked(Marks(0, [0]))
     assert padding_value([marked])[marked] == 0
     assert padding_value([1 - marked])[1 - marked] == 1
-    bounds = read_bounds([marked, marked.total(), n.masked(Marks(0, [1]))], {"n": ColumnRange(2, 5)}, 10)
+    bounds = read_bounds(
+        [marked, marked.total(), n.masked(Marks(0, [1]))], {"n": ColumnRange(2, 5)}, 10
+    )
     assert (bounds[marked].low, bounds[marked].high) == (0, 8)
     assert bounds[n.masked(Marks(0, [1]))].low == 0
 
@@ -99,11 +106,15 @@ def test_moves_are_made_of_powers_of_four(rotation: int, swap: bool) -> None:
 @given(
     st.lists(st.integers(1, 40), min_size=1, max_size=3),
     st.lists(
-        st.tuples(st.integers(0, 2), st.integers(0, 39), st.integers(0, 511), st.booleans()), min_size=1, max_size=3
+        st.tuples(st.integers(0, 2), st.integers(0, 39), st.integers(0, 511), st.booleans()),
+        min_size=1,
+        max_size=3,
     ),
 )
 def test_encrypted_as_in_the_clear(mover: Lab, counts: list[int], moves: list[Any]) -> None:
-    """Rows are picked by masks and brought to the first slots of the largest chunk: nothing else is in the total."""
+    """Rows are picked by masks and brought to the first slots of the largest chunk: nothing else is
+    in the total.
+    """
     source = mover.source(counts)
     home = int(np.argmax(counts))
     terms = []
@@ -112,7 +123,10 @@ def test_encrypted_as_in_the_clear(mover: Lab, counts: list[int], moves: list[An
         picked = (w * y + n).masked(Marks(chunk, [slot, 0]))
         terms.append((1, picked.moved(chunk - home, rotation, swap)))
     landed = linear(terms)
-    outputs = [landed.masked(Marks(home, range(counts[home]))).total(), landed.masked(Marks(home, [0])).total()]
+    outputs = [
+        landed.masked(Marks(home, range(counts[home]))).total(),
+        landed.masked(Marks(home, [0])).total(),
+    ]
     assert source.encrypted(outputs, form="slots", workers=1) == source.clear(outputs)
     assert source.encrypted(outputs, workers=1) == source.clear(outputs)
 
@@ -120,7 +134,10 @@ def test_encrypted_as_in_the_clear(mover: Lab, counts: list[int], moves: list[An
 def test_noise_is_never_more_than_proven(mover: Lab) -> None:
     source = mover.source((30, 20))
     outputs = [
-        (n.masked(Marks(0, [1, 5, 7])) * w.masked(Marks(0, [5]))).moved(0, 37, True).masked(Marks(0, [9])).total()
+        (n.masked(Marks(0, [1, 5, 7])) * w.masked(Marks(0, [5])))
+        .moved(0, 37, True)
+        .masked(Marks(0, [9]))
+        .total()
     ]
     strategy = read_noise(outputs, mover.parameters, source.layout, form="slots").strategy
     program = lowered(outputs, source, strategy)
@@ -132,7 +149,9 @@ def test_noise_is_never_more_than_proven(mover: Lab) -> None:
 
 def test_nothing_is_computed_where_nothing_is_marked(mover: Lab) -> None:
     source = mover.source((30, 20, 10))
-    source.encrypted([n.masked(Marks(1, [3])).total() + w.masked(Marks(1, [2])).total()], form="slots", workers=1)
+    source.encrypted(
+        [n.masked(Marks(1, [3])).total() + w.masked(Marks(1, [2])).total()], form="slots", workers=1
+    )
     assert source.loads == 2  # of two columns, one chunk
 
 
@@ -140,18 +159,32 @@ def test_nothing_is_computed_where_nothing_is_marked(mover: Lab) -> None:
 def test_padding_is_never_marked(mover: Lab, marks: Marks) -> None:
     source = mover.source((30, 20))
     for evaluated in (source.clear, source.encrypted):
-        with pytest.raises(ValueError, match=r"are not all on rows: the table has \(30, 20\)|no chunk 2"):
-            evaluated([n.masked(marks).total() + n.masked(Marks(1, [0])).total() + w.masked(Marks(0, [0])).total()])
+        with pytest.raises(
+            ValueError, match=r"are not all on rows: the table has \(30, 20\)|no chunk 2"
+        ):
+            evaluated(
+                [
+                    n.masked(marks).total()
+                    + n.masked(Marks(1, [0])).total()
+                    + w.masked(Marks(0, [0])).total()
+                ]
+            )
 
 
 def test_masks_are_counted(mover: Lab) -> None:
     source = mover.source((30, 20))
-    plain, masked = (read_cost(lowered([rows.total()], source, FLAT)) for rows in (n, n.masked(Marks(1, [0, 3]))))
+    plain, masked = (
+        read_cost(lowered([rows.total()], source, FLAT)) for rows in (n, n.masked(Marks(1, [0, 3])))
+    )
     assert (plain.number("mask"), masked.number("mask")) == (0, 1)
-    assert (plain.number("load"), masked.number("load")) == (2, 1)  # only the chunk with marks is read
+    assert (plain.number("load"), masked.number("load")) == (
+        2,
+        1,
+    )  # only the chunk with marks is read
 
 
-# -- in several chunks of one sum ------------------------------------------------------------------------------------------
+# -- in several chunks of one sum
+# ------------------------------------------------------------------------------------------
 
 
 FIRST, SECOND, LAST = Marks(0, [0, 7, 29]), Marks(1, [1, 2]), Marks(2, [3])
@@ -175,7 +208,9 @@ SPREAD = {
 @pytest.mark.parametrize("strategy", [FLAT, LEVELLED], ids=["flat", "levelled"])
 @pytest.mark.parametrize("name", SPREAD)
 def test_masks_in_several_chunks(mover: Lab, name: str, strategy: Strategy) -> None:
-    """A sum has some terms in one chunk and others in another: nothing is computed where all of them are 0."""
+    """A sum has some terms in one chunk and others in another: nothing is computed where all of
+    them are 0.
+    """
     source = mover.source((30, 20, 10))
     outputs = [SPREAD[name].total(), (SPREAD[name] + n).total()]
     expected = source.clear(outputs)
@@ -212,7 +247,10 @@ def test_marks_that_never_meet_are_refused(mover: Lab) -> None:
 
 def test_nothing_is_added_to_where_nothing_is_encrypted(mover: Lab) -> None:
     source = mover.source((30, 20))
-    with pytest.raises(ValueError, match=r"^4 is added to what is 0 wherever no slot is marked.* or add to the total"):
+    with pytest.raises(
+        ValueError,
+        match=r"^4 is added to what is 0 wherever no slot is marked.* or add to the total",
+    ):
         source.encrypted([(n.masked(FIRST) + 4).total()])
     outputs = [n.masked(FIRST).total() + 4]
     assert source.encrypted(outputs, workers=1) == source.clear(outputs)
@@ -224,8 +262,14 @@ def test_what_stands_for_others_has_marks_in_as_many_chunks(mover: Lab) -> None:
     layout = Layout(2048, 1024)
     near = (n.masked(FIRST) + w.masked(Marks(0, [9]))).total()
     far = (n.masked(FIRST) + w.masked(SECOND)).total()
-    alone = [read_noise([output], mover.parameters, layout, form="slots").budget for output in (near, far)]
+    alone = [
+        read_noise([output], mover.parameters, layout, form="slots").budget
+        for output in (near, far)
+    ]
     assert alone[1] < alone[0]
     for outputs in ([near, far], [far, near]):
         assert read_noise(outputs, mover.parameters, layout, form="slots").budget == alone[1]
-        assert read_noise(Shapes(outputs).circuits(), mover.parameters, layout, form="slots").budget == alone[1]
+        assert (
+            read_noise(Shapes(outputs).circuits(), mover.parameters, layout, form="slots").budget
+            == alone[1]
+        )

@@ -1,4 +1,6 @@
-"""The noise reader: what it accepts decrypts, its bound is above the measured noise every time, what it refuses is never begun."""
+"""The noise reader: what it accepts decrypts, its bound is above the measured noise every time,
+what it refuses is never begun.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ from encryptedstats.circuits.noise import MAX_SIZE
 from encryptedstats.circuits.program import MULTIPLY, RELINEARISE
 from encryptedstats.circuits.proof import read_noise, representatives, strategies
 
-MANY = settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(
+    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 KEYS = 3
 COUNTS = ((5,), (1024,), (700, 1024, 300))
 A, B, Y, W, N = (column(name) for name in ("a0", "b1", "y0", "w", "n"))
@@ -46,18 +50,22 @@ LAYOUT = Layout(1500, 1024)
 
 @pytest.fixture
 def slacks(record_property: Any, request: pytest.FixtureRequest) -> Any:
-    """Collects slacks (proven minus measured noise, in bits) and says what they were: run with -s to see."""
+    """Collects slacks (proven minus measured noise, in bits) and says what they were: run with -s
+    to see.
+    """
     found: list[float] = []
     yield found
     if found:
         low, mean, high = min(found), statistics.mean(found), max(found)
         record_property("slack_bits", f"{low:.1f} {mean:.1f} {high:.1f}")
         print(
-            f"\n{request.node.name}: {len(found)} ciphertexts, slack min {low:.1f} mean {mean:.1f} max {high:.1f} bits"
+            f"\n{request.node.name}: {len(found)} ciphertexts, slack min {low:.1f} mean "
+            f"{mean:.1f} max {high:.1f} bits"
         )
 
 
-# --------------------------------------------------------------------------------------------- accepted: it decrypts
+# ---------------------------------------------------------------------------------------------
+# accepted: it decrypts
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -67,12 +75,19 @@ def test_what_is_accepted_decrypts_in_every_form(scheme, slacks):
         outputs=[(A * B).total(), (Y + N).total()], key=0, counts=COUNTS[0], own=True
     )  # is accepted, in every form
     @given(
-        outputs=circuits(max_depth=3), key=st.integers(0, KEYS - 1), counts=st.sampled_from(COUNTS), own=st.booleans()
+        outputs=circuits(max_depth=3),
+        key=st.integers(0, KEYS - 1),
+        counts=st.sampled_from(COUNTS),
+        own=st.booleans(),
     )
     def check(outputs, key, counts, own):
         source = source_of(scheme, key, counts, own)
-        for form in FORMS if source.with_secret_key else FORMS[:1]:  # of rows of others there are packs alone
-            totals = unless_refused(lambda form=form: evaluate(outputs, source, form=form, workers=1, flood=False))
+        for form in (
+            FORMS if source.with_secret_key else FORMS[:1]
+        ):  # of rows of others there are packs alone
+            totals = unless_refused(
+                lambda form=form: evaluate(outputs, source, form=form, workers=1, flood=False)
+            )
             if totals is not None:
                 assert source.lab.owner.decrypt(totals) == source.clear(outputs)
                 slacks.extend(part_slacks(source.lab, totals))
@@ -85,14 +100,20 @@ def test_what_is_accepted_decrypts_in_every_form(scheme, slacks):
 @pytest.mark.parametrize("strategy", [FLAT, LEVELLED], ids=["flat", "levelled"])
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_ciphertext_on_the_way_is_within_its_bound(scheme, strategy, slacks):
-    """Both strategies for both schemes, also where the reader would choose the other; slots decrypt to the clear values."""
+    """Both strategies for both schemes, also where the reader would choose the other; slots decrypt
+    to the clear values.
+    """
 
     @MANY
-    @given(outputs=circuits(max_depth=2), key=st.integers(0, KEYS - 1), counts=st.sampled_from(COUNTS))
+    @given(
+        outputs=circuits(max_depth=2), key=st.integers(0, KEYS - 1), counts=st.sampled_from(COUNTS)
+    )
     def check(outputs, key, counts):
         source = source_of(scheme, key, counts)
         with forced(strategy):
-            report = unless_refused(lambda: read_noise(outputs, source.parameters, source.layout, form="slots"))
+            report = unless_refused(
+                lambda: read_noise(outputs, source.parameters, source.layout, form="slots")
+            )
         if report is None:
             return
         assert report.strategy is strategy
@@ -103,7 +124,9 @@ def test_every_ciphertext_on_the_way_is_within_its_bound(scheme, strategy, slack
         ciphertexts, device = found
         slacks.extend(device.slacks)
         assert {step for step, _ in device.taken} == set(program.steps)
-        for ciphertext, output, expected in zip(ciphertexts, program.outputs, source.clear(outputs), strict=True):
+        for ciphertext, output, expected in zip(
+            ciphertexts, program.outputs, source.clear(outputs), strict=True
+        ):
             check_slots(source.lab, ciphertext, output, expected)
 
     check()
@@ -113,7 +136,12 @@ def test_every_ciphertext_on_the_way_is_within_its_bound(scheme, strategy, slack
 @pytest.mark.parametrize("strategy", [FLAT, LEVELLED], ids=["flat", "levelled"])
 def test_both_strategies_give_the_same(lab, strategy):
     source = lab.source((600, 200))
-    outputs = [(A * B * Y).total(), ((A + B) ** 4).total(), (N**3 - N).total(), (A * B).total() * Y.total()]
+    outputs = [
+        (A * B * Y).total(),
+        ((A + B) ** 4).total(),
+        (N**3 - N).total(),
+        (A * B).total() * Y.total(),
+    ]
     with forced(strategy):
         for form in FORMS:
             assert source.encrypted(outputs, form=form) == source.clear(outputs)
@@ -122,7 +150,9 @@ def test_both_strategies_give_the_same(lab, strategy):
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("key", range(3))
 def test_repeated_squaring_at_the_limit(scheme, key, slacks):
-    """The worst case there is, as deep as is accepted, fresh keys each time; one product more is refused."""
+    """The worst case there is, as deep as is accepted, fresh keys each time; one product more is
+    refused.
+    """
     lab = Lab(es.Owner(insecure(scheme, 4000, (40,) * 5)))
     source = lab.source((1024,), seed=key)
     source.columns = {**source.columns, "n": np.random.default_rng(key).integers(-1, 2, 1024)}
@@ -135,7 +165,9 @@ def test_repeated_squaring_at_the_limit(scheme, key, slacks):
             break
         outputs = deeper
     assert 2 <= depth_of(outputs) < 8
-    program = lowered(outputs, source, read_noise(outputs, lab.parameters, source.layout, form="slots").strategy)
+    program = lowered(
+        outputs, source, read_noise(outputs, lab.parameters, source.layout, form="slots").strategy
+    )
     (ciphertext,), device = computed(program, source)
     check_slots(lab, ciphertext, program.outputs[0], source.clear(outputs)[0])
     slacks.extend(device.slacks)
@@ -182,19 +214,34 @@ def test_strategies():
     assert strategies(insecure("bfv", 4000, (40,) * 4)) == (LEVELLED,)
 
 
-# --------------------------------------------------------------------------------- representatives stand for the rest
+# --------------------------------------------------------------------------------- representati
+# stand for the rest
 
 
 def test_representatives_are_one_of_every_shape():
     x, y, z = A * B, A * Y, B * Y
-    outputs = [x.total(), y.total(), z.total(), (A * A).total(), (x - A).total(), (y - B).total(), (A - x).total()]
+    outputs = [
+        x.total(),
+        y.total(),
+        z.total(),
+        (A * A).total(),
+        (x - A).total(),
+        (y - B).total(),
+        (A - x).total(),
+    ]
     assert representatives(outputs) == [outputs[0], outputs[3], outputs[4], outputs[6]]
 
 
 @settings(max_examples=60, deadline=None)
-@given(outputs=circuits(max_depth=3, outputs=8), data=st.data(), form=st.sampled_from(["slots", "replicated"]))
+@given(
+    outputs=circuits(max_depth=3, outputs=8),
+    data=st.data(),
+    form=st.sampled_from(["slots", "replicated"]),
+)
 def test_no_output_is_noisier_than_what_stands_for_it(outputs, data, form):
-    """In whatever order, and beside whatever else: the budget of all is the least of the budgets of each alone."""
+    """In whatever order, and beside whatever else: the budget of all is the least of the budgets of
+    each alone.
+    """
     p = lab_of("bgv").parameters
     outputs = data.draw(st.permutations(outputs))
 
@@ -215,11 +262,17 @@ def test_a_replicated_total_does_not_change_what_others_of_its_shape_are():
     source = lab_of("bgv").source((50,))
     outputs = [d + e, a * b, a + c, a]
     totals = evaluate(outputs, source, form="slots", workers=1)
-    assert [facts.factor for facts in totals.facts] == [1, 1024, 1, 1]  # in every slot, or in all slots together
+    assert [facts.factor for facts in totals.facts] == [
+        1,
+        1024,
+        1,
+        1,
+    ]  # in every slot, or in all slots together
     assert source.lab.owner.decrypt(totals) == source.clear(outputs)
 
 
-# ------------------------------------------------------------------------------------------------ refused: never begun
+# ----------------------------------------------------------------------------------------------
+# refused: never begun
 
 
 class Untouchable:
@@ -242,7 +295,8 @@ def test_what_is_refused_is_refused_before_anything_is_computed(scheme, form, mo
         evaluate([N.total(), deep.total()], source, form=form)
     message = str(refusal.value)
     assert message.startswith(
-        "this circuit, 3 products deep over 100 rows, could not be proven to decrypt with Parameters("
+        "this circuit, 3 products deep over 100 rows, could not be proven to decrypt with "
+        "Parameters("
     )
     assert "the binding step is" in message
     assert message.endswith("es.plan(...) finds parameters that carry it")
@@ -268,12 +322,19 @@ def test_the_binding_node_is_the_first_that_cannot_be_proven():
 
 
 def test_sums_can_bind_as_well():
-    """No product at all: a factor so large that nothing is left, and more chunks than a sum can carry."""
+    """No product at all: a factor so large that nothing is left, and more chunks than a sum can
+    carry.
+    """
     p = insecure("bgv", 4000, (30, 30))
     heavy = linear([(1 << 40, A)])
-    with pytest.raises(es.NoiseError, match=r"0 products deep .* the binding step is 1099511627776\*a0\. es\.plan"):
+    with pytest.raises(
+        es.NoiseError, match=r"0 products deep .* the binding step is 1099511627776\*a0\. es\.plan"
+    ):
         read_noise([heavy.total()], p, LAYOUT, form="slots")
-    with pytest.raises(es.NoiseError, match=r"over 10,000,000,000 rows.* the binding step is a0\.total\(\)\. es\.plan"):
+    with pytest.raises(
+        es.NoiseError,
+        match=r"over 10,000,000,000 rows.* the binding step is a0\.total\(\)\. es\.plan",
+    ):
         read_noise([A.total()], p, _many_rows(10**10), form="slots")
 
 
@@ -285,13 +346,17 @@ def test_results_that_decrypt_but_cannot_be_packed_say_so(bgv, monkeypatch):
     p, outputs = bgv.parameters, [(N**4).total()]
     monkeypatch.setattr(lowering, "plan_descent", lambda parameters, noise: None)
     assert read_noise(outputs, p, LAYOUT, form="slots").budget >= 1
-    with pytest.raises(es.NoiseError, match=r"its results cannot be brought into packed form, form='slots' may do"):
+    with pytest.raises(
+        es.NoiseError, match=r"its results cannot be brought into packed form, form='slots' may do"
+    ):
         read_noise(outputs, p, LAYOUT, form="packed")
 
 
 @one_scheme
 def test_absurd_depths_are_refused_at_once(scheme):
-    """Regression: bounds beyond what a float holds, sizes beyond counting, thousands of products in a row."""
+    """Regression: bounds beyond what a float holds, sizes beyond counting, thousands of products in
+    a row.
+    """
     p = insecure(scheme, 4000, (40,) * 5)
     squared = chained = A
     for _ in range(40):
@@ -306,7 +371,9 @@ def test_absurd_depths_are_refused_at_once(scheme):
 
 
 def test_ciphertexts_never_grow_beyond_what_seal_has():
-    """Regression: without relinearisation 16 factors have 17 polynomials, one more than SEAL has."""
+    """Regression: without relinearisation 16 factors have 17 polynomials, one more than
+    SEAL has.
+    """
     p = insecure("bgv", 4000, (60,) * 12)
     fits, beyond = [(A ** (MAX_SIZE - 1)).total()], [(A**MAX_SIZE).total()]
     assert read_noise(fits, p, LAYOUT, form="slots").strategy is FLAT
@@ -327,7 +394,9 @@ def test_chains_of_thousands_of_totals(bgv):
 
 
 def test_nested_resampling_does_not_double_the_work(bgv):
-    """Regression: every draw from another chunk computed its source twice, so ten in a row a thousand times."""
+    """Regression: every draw from another chunk computed its source twice, so ten in a row a
+    thousand times.
+    """
     rows = A * B
     for seed in list(SEEDS) * 3:
         rows = rows.resample(seed)
@@ -345,5 +414,7 @@ def test_evaluate_takes_the_strategy_that_was_proven(bgv):
     for outputs, strategy, form in ((flat, FLAT, "packed"), (levelled, LEVELLED, "slots")):
         assert read_noise(outputs, bgv.parameters, source.layout, form=form).strategy is strategy
         program = compile_for(outputs, source, form=form).program
-        relinearised = [step for step in program.steps if step.op == RELINEARISE and not step.is_total]
+        relinearised = [
+            step for step in program.steps if step.op == RELINEARISE and not step.is_total
+        ]
         assert bool(relinearised) is (strategy is LEVELLED)

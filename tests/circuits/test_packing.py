@@ -46,13 +46,21 @@ class Packer(Lab):
     device: str = "seal"
 
     def pack(
-        self, totals: Sequence[Part], width: int, workers: int | None = None, keys: PublicKeys | None = None
+        self,
+        totals: Sequence[Part],
+        width: int,
+        workers: int | None = None,
+        keys: PublicKeys | None = None,
     ) -> list[Part]:
-        """Totals that were switched down, up to ``width`` in a pack, each with the noise that lowering would give it."""
+        """Totals that were switched down, up to ``width`` in a pack, each with the noise that
+        lowering would give it.
+        """
         model, packs = packing_model(self.parameters, packing_primes(self.parameters)), []
         for start in range(0, len(totals), width):
             some = totals[start : start + width]
-            worst = Noise(max(part.noise.flat for part in some), max(part.noise.peak for part in some))
+            worst = Noise(
+                max(part.noise.flat for part in some), max(part.noise.peak for part in some)
+            )
             packing = packing_of(self.device, keys or self.keys, workers or 1)
             residues = packing.merge([part.residues for part in some], 0)
             packs.append(Part(residues, packed_noise(model, worst)))
@@ -99,7 +107,9 @@ def lowered_parts(lab: Lab, vectors: Sequence[np.ndarray]) -> list[Part]:
 
 
 def a_few_vectors(lab: Lab, seed: int = 0) -> tuple[list[Part], list[int]]:
-    """Seven different totals, one of them 0, two of them negative; the slots hold numbers all over the range."""
+    """Seven different totals, one of them 0, two of them negative; the slots hold numbers all over
+    the range.
+    """
     rng, limit = np.random.default_rng(seed), lab.parameters.max_value
     vectors = [rng.integers(-9, 10, lab.parameters.slots) for _ in range(7)]
     vectors[2][:] = 0
@@ -110,7 +120,9 @@ def a_few_vectors(lab: Lab, seed: int = 0) -> tuple[list[Part], list[int]]:
 
 def opened(lab: Packer, parts: Sequence[Part], count: int, width: int) -> list[int]:
     limit = lab.parameters.max_value
-    totals = EncryptedNumbers(lab.keys, "packed", [NumberFacts(-limit, limit)] * count, parts, width)
+    totals = EncryptedNumbers(
+        lab.keys, "packed", [NumberFacts(-limit, limit)] * count, parts, width
+    )
     assert min(part_slacks(lab, totals)) > -1
     return lab.owner.decrypt(totals)
 
@@ -127,7 +139,8 @@ def check_packing(
     return packs
 
 
-# ------------------------------------------------------------------------------------------------ against plain sums
+# ----------------------------------------------------------------------------------------------
+# against plain sums
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7, 8, 9, 31, 33, 64, 65])
@@ -187,7 +200,9 @@ def test_a_circuit_of_many_totals(lab):
     source = lab.source((300,))
     source.columns = {**source.columns, "w": np.zeros(300, dtype=int)}
     x, y, w = column("a0"), column("n"), column("w")
-    outputs = [(x * k - y).total() for k in range(1, 100)] + [(w * k + x * w).total() for k in range(1, 52)]
+    outputs = [(x * k - y).total() for k in range(1, 100)] + [
+        (w * k + x * w).total() for k in range(1, 52)
+    ]
     totals = evaluate(outputs, source, device=lab.device)
     assert (len(totals), len(totals.parts), totals.width) == (150, 1, 256)
     expected = source.clear(outputs)
@@ -195,7 +210,8 @@ def test_a_circuit_of_many_totals(lab):
     assert expected[-51:] == [0] * 51
 
 
-# ------------------------------------------------------------------------------------------------------- processes
+# ----------------------------------------------------------------------------------------------
+# processes
 
 
 SHARED = [(57, 2), (100, 3), (129, 4), (57, 64), (129, 64)]
@@ -209,10 +225,14 @@ def test_shares_over_processes_equal_serial(bgv, count, workers, monkeypatch):
     """Also with more processes than totals: regression, a share without totals was an error."""
     if workers == 64:  # the shares, without really starting so many processes
         monkeypatch.setattr(
-            "encryptedstats.circuits.devices.seal.ordered_map", lambda function, items, workers: map(function, items)
+            "encryptedstats.circuits.devices.seal.ordered_map",
+            lambda function, items, workers: map(function, items),
         )
     few = a_few_vectors(bgv)
-    serial, shared = check_packing(bgv, count, few=few), check_packing(bgv, count, few=few, workers=workers)
+    serial, shared = (
+        check_packing(bgv, count, few=few),
+        check_packing(bgv, count, few=few, workers=workers),
+    )
     for a, b in zip(serial, shared, strict=True):
         np.testing.assert_array_equal(a.residues, b.residues)
         assert a.noise == b.noise
@@ -222,25 +242,36 @@ def test_shares_over_processes_equal_serial(bgv, count, workers, monkeypatch):
 def test_merged_parts_are_the_pack_of_all(lab, level):
     few, _ = a_few_vectors(lab)
     engine = lab.keys.engine
-    contexts = [packing.to_packing_context(engine, packing.ciphertext_of(engine, part.residues)) for part in few * 3]
+    contexts = [
+        packing.to_packing_context(engine, packing.ciphertext_of(engine, part.residues))
+        for part in few * 3
+    ]
     whole, size = lab.keys.evaluator.pack(contexts), 1 << level
-    parts = [lab.keys.evaluator.pack(contexts[first : first + size], level) for first in range(0, len(contexts), size)]
+    parts = [
+        lab.keys.evaluator.pack(contexts[first : first + size], level)
+        for first in range(0, len(contexts), size)
+    ]
     small = engine_for(packing_parameters(lab.parameters))
     merged = lab.keys.evaluator.pack(parts, lowest=level)
     np.testing.assert_array_equal(residues_of(small, merged), residues_of(small, whole))
 
 
-# ----------------------------------------------------------------------------------------------------------- merging
+# ----------------------------------------------------------------------------------------------
+# merging
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 13, 100, 1000])
 def test_merges_are_one_fewer_than_totals(count):
-    """At each level at most one is without a partner, and above the last pair there is only that one to clear."""
+    """At each level at most one is without a partner, and above the last pair there is only that
+    one to clear.
+    """
     levels = list(merges_of(count, SLOTS))
     assert [level for level, _, _ in levels] == list(range(1, SLOTS.bit_length()))
     assert sum(pairs for _, pairs, _ in levels) == count - 1
     assert all(alone in (0, 1) for _, _, alone in levels)
-    assert all((pairs, alone) == (0, 1) for level, pairs, alone in levels if level > packing_levels(count))
+    assert all(
+        (pairs, alone) == (0, 1) for level, pairs, alone in levels if level > packing_levels(count)
+    )
 
 
 class Counting:
@@ -261,33 +292,54 @@ def test_key_switches_are_as_many_as_the_cost_reader_counts(count, monkeypatch):
     monkeypatch.setattr(engine, "evaluator", counting)
     lab.pack((few * 5)[:count], 1 << packing_levels(count))
     elements = packing_elements(SLOTS)
-    expected = sum((pairs + alone) * len(elements[level]) for level, pairs, alone in merges_of(count, SLOTS))
+    expected = sum(
+        (pairs + alone) * len(elements[level]) for level, pairs, alone in merges_of(count, SLOTS)
+    )
     assert counting.counts["apply_galois"] == expected
     assert counting.counts["multiply_plain"] == counting.counts["sub"] == count - 1
 
 
 @pytest.mark.parametrize("ring", [1024, 4096, 8192, 32768])
 def test_automorphisms_do_what_merging_needs(ring):
-    """X -> X^g at level l keeps X^(2h) and turns the sign of X^h, h = N / 2^l; rotations give all of them."""
+    """X -> X^g at level l keeps X^(2h) and turns the sign of X^h, h = N / 2^l; rotations give all
+    of them.
+    """
     for level, elements in packing_elements(ring).items():
         g = int(np.prod([*map(int, elements)], dtype=object)) % (2 * ring)
         h = ring >> level
         assert h * g % (2 * ring) == h + ring
         assert 2 * h * g % (2 * ring) == 2 * h % (2 * ring)
     steps = packing_steps(ring)
-    assert len(steps) == len(set(steps)) == len({g for group in packing_elements(ring).values() for g in group})
+    assert (
+        len(steps)
+        == len(set(steps))
+        == len({g for group in packing_elements(ring).values() for g in group})
+    )
     assert 0 in steps
     assert all(0 <= step < ring // 2 for step in steps)
 
 
 def test_levels():
-    assert [packing_levels(n) for n in (0, 1, 2, 3, 4, 5, 8, 9, 1024, 1025)] == [0, 0, 1, 2, 2, 3, 3, 4, 10, 11]
+    assert [packing_levels(n) for n in (0, 1, 2, 3, 4, 5, 8, 9, 1024, 1025)] == [
+        0,
+        0,
+        1,
+        2,
+        2,
+        3,
+        3,
+        4,
+        10,
+        11,
+    ]
 
 
 def test_packing_adds_noise_and_does_not_multiply_it_and_is_above_what_is_measured(lab):
     model = packing_model(lab.parameters, packing_primes(lab.parameters))
     start = model.rounded(2)
-    added = packed_noise(model, start.times(2.0**30)).flat - model.coefficient_bound(start.times(2.0**30))
+    added = packed_noise(model, start.times(2.0**30)).flat - model.coefficient_bound(
+        start.times(2.0**30)
+    )
     assert added > 0
     for factor in (1, 2.0**10, 2.0**20):
         assert packed_noise(model, start.times(factor)).flat == pytest.approx(
@@ -296,7 +348,9 @@ def test_packing_adds_noise_and_does_not_multiply_it_and_is_above_what_is_measur
     few, _ = a_few_vectors(lab)
     for count in (1, 2, 7, 100, 700):
         packs = lab.pack((few * 100)[:count], 1 << packing_levels(count))
-        totals = EncryptedNumbers(lab.keys, "packed", [NumberFacts(0, 0)] * count, packs, 1 << packing_levels(count))
+        totals = EncryptedNumbers(
+            lab.keys, "packed", [NumberFacts(0, 0)] * count, packs, 1 << packing_levels(count)
+        )
         assert min(part_slacks(lab, totals)) > 0
 
 
@@ -310,7 +364,8 @@ def test_the_worst_of_the_totals_counts(bgv):
     assert loud.noise.level == 0
 
 
-# ------------------------------------------------------------------------------------------------------ parameters
+# ----------------------------------------------------------------------------------------------
+# parameters
 
 
 @pytest.mark.parametrize("scheme", ["bgv", "bfv"])
@@ -321,17 +376,22 @@ def test_the_packing_context_is_the_first_primes_with_the_same_secret(scheme, bi
     count = packing_primes(p)
     assert 1 <= count <= len(p.data_moduli)
     assert small.coefficient_moduli == (*p.data_moduli[:count], p.coefficient_moduli[-1])
-    assert (small.ring_degree, small.plain_modulus, small.scheme) == (p.ring_degree, p.plain_modulus, p.scheme)
-    owner = es.Owner(p)
-    assert Lab(owner).source((30,)).encrypted([column("a0").total()]) == Lab(owner).source((30,)).clear(
-        [column("a0").total()]
+    assert (small.ring_degree, small.plain_modulus, small.scheme) == (
+        p.ring_degree,
+        p.plain_modulus,
+        p.scheme,
     )
+    owner = es.Owner(p)
+    assert Lab(owner).source((30,)).encrypted([column("a0").total()]) == Lab(owner).source(
+        (30,)
+    ).clear([column("a0").total()])
     assert packing_secret(
         p, owner._generator.secret_key()
     ).to_string() != owner._generator.secret_key().to_string() or (count == len(p.data_moduli))
 
 
-# ---------------------------------------------------------------------------------------------------------- refusals
+# ----------------------------------------------------------------------------------------------
+# refusals
 
 
 def test_missing_packing_keys(lab):
@@ -350,20 +410,31 @@ def test_too_many_or_none(lab):
     engine = lab.keys.engine
     few, _ = a_few_vectors(lab)
     one = packing.to_packing_context(engine, packing.ciphertext_of(engine, few[0].residues))
-    for ciphertexts, levels in (([], None), ([one] * 3, 1), ([one] * (SLOTS + 1), None), ([one], 11)):
-        with pytest.raises(ValueError, match=rf"{len(ciphertexts)} totals: one ciphertext holds 1 to {SLOTS}"):
+    for ciphertexts, levels in (
+        ([], None),
+        ([one] * 3, 1),
+        ([one] * (SLOTS + 1), None),
+        ([one], 11),
+    ):
+        with pytest.raises(
+            ValueError, match=rf"{len(ciphertexts)} totals: one ciphertext holds 1 to {SLOTS}"
+        ):
             lab.keys.evaluator.pack(ciphertexts, levels)
 
 
 @pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 def test_packing_keys_of_another_owner_give_nothing_that_passes(lab):
-    """The owner signs them, so that files of exchanged keys are refused; and what would come out holds more than totals."""
+    """The owner signs them, so that files of exchanged keys are refused; and what would come out
+    holds more than totals.
+    """
     few, _ = a_few_vectors(lab)
     stranger, own = es.Owner(lab.parameters).public_keys(), lab.keys
     exchanged = replace(own.evaluator.keys, packing=stranger.evaluator.keys.packing)
     mixed = PublicKeys(replace(own.material, evaluation=exchanged))
     assert mixed.key_id == own.key_id
-    totals = EncryptedNumbers(mixed, "packed", [NumberFacts(-5000, 5000)] * 7, lab.pack(few, 8, keys=mixed), 8)
+    totals = EncryptedNumbers(
+        mixed, "packed", [NumberFacts(-5000, 5000)] * 7, lab.pack(few, 8, keys=mixed), 8
+    )
     with pytest.raises(ValueError, match="holds something beside its totals"):
         lab.owner.decrypt(totals)
 
@@ -375,7 +446,8 @@ def test_ciphertexts_of_another_context_are_refused(bgv):
         bgv.pack([Part(residues_of(bgv.keys.engine, ciphertext), noise)], 1)
 
 
-# ------------------------------------------------------------------------------------------- nothing beside the totals
+# -------------------------------------------------------------------------------------------
+# nothing beside the totals
 
 
 def coefficients_of(lab: Lab, part: Part) -> np.ndarray:
@@ -394,11 +466,18 @@ def test_every_other_coefficient_of_a_pack_is_zero(lab, count):
 
 
 def test_a_pack_that_was_not_cleared_is_refused(lab):
-    """What merging leaves before the last levels holds rows: nobody is to open that, and the owner says so."""
+    """What merging leaves before the last levels holds rows: nobody is to open that, and the owner
+    says so.
+    """
     few, _ = a_few_vectors(lab)
     engine, small = lab.keys.engine, engine_for(packing_parameters(lab.parameters))
-    contexts = [packing.to_packing_context(engine, packing.ciphertext_of(engine, part.residues)) for part in few]
-    unfinished = Part(residues_of(small, lab.keys.evaluator.pack(contexts, packing_levels(7))), few[0].noise.at(0))
+    contexts = [
+        packing.to_packing_context(engine, packing.ciphertext_of(engine, part.residues))
+        for part in few
+    ]
+    unfinished = Part(
+        residues_of(small, lab.keys.evaluator.pack(contexts, packing_levels(7))), few[0].noise.at(0)
+    )
     assert np.count_nonzero(coefficients_of(lab, unfinished)) > SLOTS // 2
     limit = lab.parameters.max_value
     totals = EncryptedNumbers(lab.keys, "packed", [NumberFacts(-limit, limit)] * 7, [unfinished], 8)

@@ -1,4 +1,6 @@
-"""Two totals that travel as one: the same numbers, half as many ciphertexts, and refused where digits could carry."""
+"""Two totals that travel as one: the same numbers, half as many ciphertexts, and refused where
+digits could carry.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,19 @@ from encryptedstats.storage.container import Container
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 BASE = 1024
 a, b, y, z, w = (column(name) for name in ("a0", "b1", "y0", "y1", "w"))
-TREE = [y.total(), z.total(), (y * a).total(), (z * a).total(), ((y - y * a) * b).total(), ((z - z * a) * b).total()]
+TREE = [
+    y.total(),
+    z.total(),
+    (y * a).total(),
+    (z * a).total(),
+    ((y - y * a) * b).total(),
+    ((z - z * a) * b).total(),
+]
 
 
-def parameters(max_value: int = 1 << 22, bits: tuple[int, ...] = (50,) * 5, **planned: Any) -> es.Parameters:
+def parameters(
+    max_value: int = 1 << 22, bits: tuple[int, ...] = (50,) * 5, **planned: Any
+) -> es.Parameters:
     return replace(insecure("bgv", max_value, bits), **planned)
 
 
@@ -39,7 +50,9 @@ def lab() -> Lab:
     return Lab(es.Owner(parameters(pair_base=BASE)))
 
 
-def as_stored(outputs: list[Expression], known: es.Parameters, layout: Layout) -> tuple[list[Expression], list[Stored]]:
+def as_stored(
+    outputs: list[Expression], known: es.Parameters, layout: Layout
+) -> tuple[list[Expression], list[Stored]]:
     paired = in_pairs(outputs, BASE)
     stored = proven_pairs(outputs, paired, known, RANGES, layout)
     return (outputs, [Stored()] * len(outputs)) if stored is None else (paired, stored)
@@ -60,7 +73,13 @@ trees = st.recursive(
     st.sampled_from([a, b, y, z, w, 1 - a, w + 3]),
     lambda inner: st.one_of(
         st.builds(lambda p, q: p * q, inner, inner),
-        st.builds(lambda p, q, c, d: linear([(1, p), (c, q), (5, w)], d), inner, inner, st.integers(1, 3), st.just(2)),
+        st.builds(
+            lambda p, q, c, d: linear([(1, p), (c, q), (5, w)], d),
+            inner,
+            inner,
+            st.integers(1, 3),
+            st.just(2),
+        ),
     ),
     max_leaves=5,
 )
@@ -76,7 +95,9 @@ def test_a_pair_is_always_the_first_and_base_times_the_second(rows: list[Express
     single = read_clear(totals, columns, layout, ranges=RANGES)
     expected = [int(p) + BASE * int(q) for p, q in zip(single[::2], single[1::2], strict=False)]
     expected += [int(value) for value in single[2 * len(expected) :]]
-    assert [int(v) for v in read_clear(in_pairs(totals, BASE), columns, layout, ranges=RANGES)] == expected
+    assert [
+        int(v) for v in read_clear(in_pairs(totals, BASE), columns, layout, ranges=RANGES)
+    ] == expected
 
 
 @pytest.mark.parametrize("device", ["native", "seal"])
@@ -109,7 +130,8 @@ def test_results_add_up_until_they_could_carry() -> None:
     assert lab().owner.decrypt(first + second - second) == one.clear(TREE)
     crowd = first.in_parts([replace(one, rest=300) for one in stored])
     with pytest.raises(
-        OverflowError, match=r"could reach ±600, and with these keys two totals travel as one .* below ±512"
+        OverflowError,
+        match=r"could reach ±600, and with these keys two totals travel as one .* below ±512",
     ):
         crowd + crowd
 

@@ -60,7 +60,11 @@ def test_other_rows_bounds_keys_or_parameters_are_prepared_again(bgv: Lab) -> No
     by_others = compile_for(written(), bgv.source((9,), with_secret_key=False), flood=False)
     assert by_others.program.sums[0].noise.flat > known.program.sums[0].noise.flat
     smaller = lab_of("bgv", max_value=1 << 20).source((9,), seed=3)
-    assert compile_for(written(), smaller).program.parameters == smaller.parameters != source.parameters
+    assert (
+        compile_for(written(), smaller).program.parameters
+        == smaller.parameters
+        != source.parameters
+    )
 
     wider = bgv.source((9,), seed=3, known={**RANGES, "w": ColumnRange(0, 1 << 40)})
     with pytest.raises(TooLargeError):

@@ -1,4 +1,6 @@
-"""Programs: nothing is in one twice, every step says what it really is, and how often it is taken."""
+"""Programs: nothing is in one twice, every step says what it really is, and how often
+it is taken.
+"""
 
 from __future__ import annotations
 
@@ -58,20 +60,33 @@ LAYOUT = Layout(2100, 1024)
 
 
 def program_of(
-    outputs: list[Expression], scheme: str, strategy: Strategy, form: str, *, level: int = 0, secret: bool = True
+    outputs: list[Expression],
+    scheme: str,
+    strategy: Strategy,
+    form: str,
+    *,
+    level: int = 0,
+    secret: bool = True,
 ) -> Program:
     """Whether or not there is a proof."""
     p = lab_of(scheme).parameters
     rules = NoiseRules(p, with_secret_key=secret)
-    given_noise = {"model": rules.model.switch(rules.model.fresh(with_secret_key=True), level).times(1024)}
+    given_noise = {
+        "model": rules.model.switch(rules.model.fresh(with_secret_key=True), level).times(1024)
+    }
     return lower(outputs, rules, p, LAYOUT, form, Way(strategy, level, 4), given_noise)
 
 
-# ------------------------------------------------------------------------------------------------ what a step says of itself
+# ----------------------------------------------------------------------------------------------
+# what a step says of itself
 
 
-def noises_again(program: Program, *, secret: bool, given_noise: Noise | None = None) -> dict[Step, Noise]:
-    """The rules once more, over the program as it is: what is done to whom, and in how many chunks."""
+def noises_again(
+    program: Program, *, secret: bool, given_noise: Noise | None = None
+) -> dict[Step, Noise]:
+    """The rules once more, over the program as it is: what is done to whom, and in how
+    many chunks.
+    """
     p, found = program.parameters, dict[Step, Noise]()
     rules = NoiseRules(p, with_secret_key=secret)
     small = packing_model(p, packing_primes(p))
@@ -110,8 +125,12 @@ def noises_again(program: Program, *, secret: bool, given_noise: Noise | None = 
             noise = rules.sum(args[0], program.layout.n_chunks if chunks is None else len(chunks))
         else:
             assert step.op == PACK
-            assert {(arg.size, arg.level) for arg in args} == {(2, len(p.data_moduli) - packing_primes(p))}
-            noise = packed_noise(small, Noise(max(arg.flat for arg in args), max(arg.peak for arg in args)))
+            assert {(arg.size, arg.level) for arg in args} == {
+                (2, len(p.data_moduli) - packing_primes(p))
+            }
+            noise = packed_noise(
+                small, Noise(max(arg.flat for arg in args), max(arg.peak for arg in args))
+            )
         found[step] = noise
     return found
 
@@ -119,9 +138,16 @@ def noises_again(program: Program, *, secret: bool, given_noise: Noise | None = 
 @STRATEGIES
 @pytest.mark.parametrize("scheme", SCHEMES)
 @MANY
-@given(outputs=circuits(max_depth=3), form=st.sampled_from(FORMS), secret=st.booleans(), level=st.integers(0, 2))
+@given(
+    outputs=circuits(max_depth=3),
+    form=st.sampled_from(FORMS),
+    secret=st.booleans(),
+    level=st.integers(0, 2),
+)
 def test_steps_carry_the_noise_that_the_rules_give(scheme, strategy, outputs, form, secret, level):
-    program = unless_refused(lambda: program_of(outputs, scheme, strategy, form, level=level, secret=secret))
+    program = unless_refused(
+        lambda: program_of(outputs, scheme, strategy, form, level=level, secret=secret)
+    )
     if program is not None:
         assert noises_again(program, secret=secret) == {step: step.noise for step in program.steps}
 
@@ -136,7 +162,9 @@ def test_so_do_those_of_marked_moved_and_given_rows(strategy):
     rows = [given_total("model", 3) * A + given_total("model", 4), A * B - N]
     program = program_of(rows, "bgv", strategy, "rows", level=1)
     (noise,) = {step.noise for step in program.steps if step.op == GIVEN}
-    assert noises_again(program, secret=True, given_noise=noise) == {step: step.noise for step in program.steps}
+    assert noises_again(program, secret=True, given_noise=noise) == {
+        step: step.noise for step in program.steps
+    }
 
 
 def lowered_rows(outputs, held):
@@ -158,7 +186,9 @@ def test_expanding_is_an_instruction_of_its_own():
 
 
 def test_a_program_says_what_is_computed_at_a_time():
-    """Of many given totals some, in the order of their packs; what batches bring is added up by instructions."""
+    """Of many given totals some, in the order of their packs; what batches bring is added up by
+    instructions.
+    """
     first = linear([(k % 5 + 1, given_total("model", k) * A) for k in range(40)], 7)
     second = given_total("model", 39) * Y
     (whole,) = lowered_rows([first, second], 1 << 30).batches
@@ -169,7 +199,9 @@ def test_a_program_says_what_is_computed_at_a_time():
         [*range(16, 32)],
         [*range(32, 40)],
     ]
-    assert [step.data[1] for batch in program.batches for step in batch.steps if step.op == ADD_UP] == [7, 0, 0]
+    assert [
+        step.data[1] for batch in program.batches for step in batch.steps if step.op == ADD_UP
+    ] == [7, 0, 0]
     assert program.batches[0].sums == program.batches[0].steps
     for before, now in pairwise(program.batches):
         assert now.sums[0].op == ADD_UP
@@ -187,7 +219,8 @@ def test_steps_do_not_show_what_is_encrypted_on_the_spot():
     assert "77" not in shown
 
 
-# ---------------------------------------------------------------------------------------------------------- nothing twice
+# ----------------------------------------------------------------------------------------------
+# nothing twice
 
 
 @STRATEGIES
@@ -203,7 +236,13 @@ def test_no_two_steps_are_alike(strategy, outputs, form):
 
 def test_steps_that_outputs_share_are_one():
     product = A * B
-    outputs = [(product * Y).total(), (product * W).total(), product.total(), product.total(), product.total() + 3]
+    outputs = [
+        (product * Y).total(),
+        (product * W).total(),
+        product.total(),
+        product.total(),
+        product.total() + 3,
+    ]
     program = program_of(outputs, "bgv", LEVELLED, "slots")
     ops = Counter(step.op for step in program.steps)
     assert (ops[COLUMN], ops[MULTIPLY], ops[SUM]) == (4, 3, 3)
@@ -212,12 +251,16 @@ def test_steps_that_outputs_share_are_one():
     assert program.outputs[2].step is program.outputs[3].step is not program.outputs[4].step
     assert (program.outputs[3].offset, program.outputs[4].offset) == (0, 3)
     square = program_of([(product**2).total()], "bgv", LEVELLED, "slots")
-    (multiplied,) = [step for step in square.steps if step.op == MULTIPLY and step.args[0].op != COLUMN]
+    (multiplied,) = [
+        step for step in square.steps if step.op == MULTIPLY and step.args[0].op != COLUMN
+    ]
     assert multiplied.args[0] is multiplied.args[1]
 
 
 def test_what_is_alike_in_all_chunks_is_computed_once():
-    """A replicated total needs no chunk, nor does what is computed from such alone, moved or not."""
+    """A replicated total needs no chunk, nor does what is computed from such alone,
+    moved or not.
+    """
     a, b = A.total().replicate(), B.total().replicate()
     program = program_of([((a * b - 3).resample(SEEDS[1]) * Y).total()], "bgv", FLAT, "slots")
     over_rows = [step for step in program.steps if not step.is_total]
@@ -226,7 +269,8 @@ def test_what_is_alike_in_all_chunks_is_computed_once():
     assert sorted(program.stages[total] for total in program.sums) == [0, 0, 1]
 
 
-# ---------------------------------------------------------------------------------------------------------- how many times
+# ----------------------------------------------------------------------------------------------
+# how many times
 
 
 def assert_runs(program: Program, source: MemorySource) -> None:
@@ -254,7 +298,9 @@ def test_what_is_needed_of_other_chunks_or_again_later(bgv, name):
     outputs = {
         "moved and not": [(rows.moved(1, 0, False) * rows).total(), rows.total()],
         "stages": [(total.replicate() * rows).total(), total],
-        "moved twice": [(rows.moved(1, 1, False).moved(1, 0, True) * rows.moved(1, 2, False)).total()],
+        "moved twice": [
+            (rows.moved(1, 1, False).moved(1, 0, True) * rows.moved(1, 2, False)).total()
+        ],
         "shared by stages": [(total * total), ((total * total).replicate() * N).total(), total + 1],
         "spread for both stages": [total * total, (W.total().replicate() * N).total() * total],
     }[name]
@@ -262,7 +308,9 @@ def test_what_is_needed_of_other_chunks_or_again_later(bgv, name):
     for strategy in (FLAT, LEVELLED):
         program = lowered(outputs, source, strategy)
         assert_runs(program, source)
-        (multiplied,) = [step for step in program.steps if step.op == MULTIPLY and step.args[0].op == COLUMN]
+        (multiplied,) = [
+            step for step in program.steps if step.op == MULTIPLY and step.args[0].op == COLUMN
+        ]
         assert program.runs()[multiplied] == (3 if "both" in name or "shared" in name else 6)
     assert source.encrypted(outputs, form="slots", workers=1) == source.clear(outputs)
 
@@ -271,7 +319,9 @@ def test_steps_over_rows_are_taken_where_there_are_marks(bgv):
     source = bgv.source((30, 20, 10))
     marked = N.masked(Marks(0, [1])) + (W * Y).masked(Marks(2, [3]))
     runs = lowered([(marked * A).total()], source, FLAT).runs()
-    by_op = {(step.op, step.data): count for step, count in runs.items() if step.op in (COLUMN, MULTIPLY)}
+    by_op = {
+        (step.op, step.data): count for step, count in runs.items() if step.op in (COLUMN, MULTIPLY)
+    }
     assert by_op == {
         **dict.fromkeys([(COLUMN, "n"), (COLUMN, "w"), (COLUMN, "y0")], 1),
         (COLUMN, "a0"): 2,
@@ -287,7 +337,8 @@ def test_rows_that_are_asked_for_are_taken_in_every_chunk(pool):
     assert set(program.runs().values()) == {3}
 
 
-# --------------------------------------------------------------------------------------------------------------- digests
+# ----------------------------------------------------------------------------------------------
+# digests
 
 
 def test_digests_tell_programs_apart():
@@ -297,7 +348,9 @@ def test_digests_tell_programs_apart():
 
     product = (A * B).total()
     assert digest(product) == digest(product) == digest((A * B).total())
-    marked = [A.masked(Marks(chunk, slots)).total() for chunk, slots in ((0, [1]), (0, [2]), (1, [1]))]
+    marked = [
+        A.masked(Marks(chunk, slots)).total() for chunk, slots in ((0, [1]), (0, [2]), (1, [1]))
+    ]
     different: list[Any] = [
         digest(product),
         digest(product, strategy=LEVELLED, level=1),
@@ -312,12 +365,15 @@ def test_digests_tell_programs_apart():
     assert len(set(different)) == len(different)
 
 
-# --------------------------------------------------------------------------------------------------------------- forms
+# ----------------------------------------------------------------------------------------------
+# forms
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_outputs_are_in_their_form(form):
-    """Two polynomials each; packs hold as many as the way says, at the level of the packing context."""
+    """Two polynomials each; packs hold as many as the way says, at the level of the packing
+    context.
+    """
     outputs = [
         (A * B * Y).total(),
         (A * B).total() * Y.total(),
@@ -326,7 +382,9 @@ def test_outputs_are_in_their_form(form):
     ]
     program = program_of(outputs, "bgv", FLAT, form)
     assert {output.step.size for output in program.outputs} == {2}
-    assert [output.each for output in program.outputs] == [form == "replicated" or k == 1 for k in range(6)]
+    assert [output.each for output in program.outputs] == [
+        form == "replicated" or k == 1 for k in range(6)
+    ]
     assert [len(pack.args) for pack in program.packs] == ([4, 2] if form == "packed" else [])
     assert program.steps[-1] in {*program.packs, *(output.step for output in program.outputs)}
 

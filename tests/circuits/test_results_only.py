@@ -1,8 +1,9 @@
-"""Whoever opens a result learns its totals, and nothing that is linear in rows: the attack on packs, tried.
+"""Whoever opens a result learns its totals, and nothing that is linear in rows: the attack on
+packs, tried.
 
-What merging leaves beside the totals is a linear map of the rows, known to everybody. Elimination modulo t tells what it
-determines: all rows of a single total, and of several at least as many equations as there are rows. Cleared packs leave nothing
-to eliminate.
+What merging leaves beside the totals is a linear map of the rows, known to everybody. Elimination
+modulo t tells what it determines: all rows of a single total, and of several at least as many
+equations as there are rows. Cleared packs leave nothing to eliminate.
 """
 
 from __future__ import annotations
@@ -69,13 +70,20 @@ def merged(polynomials: Numbers, level: int, t: int) -> Numbers:
 def unit_rows(engine: Engine) -> Numbers:
     """The plaintext of a 1 in each of the first slots: (rows, N)."""
     units = np.eye(ROWS, engine.parameters.slots, dtype=np.int64)
-    found = [plaintext_coefficients(engine.encoder.encode(unit), engine.parameters.ring_degree) for unit in units]
+    found = [
+        plaintext_coefficients(engine.encoder.encode(unit), engine.parameters.ring_degree)
+        for unit in units
+    ]
     return np.array(found).astype(np.int64)
 
 
 def linear_map(engine: Engine, n_totals: int, level: int) -> Numbers:
     """How the coefficients of a pack depend on the rows of every total: (N, totals * rows)."""
-    t, ring, rows = engine.parameters.plain_modulus, engine.parameters.ring_degree, unit_rows(engine)
+    t, ring, rows = (
+        engine.parameters.plain_modulus,
+        engine.parameters.ring_degree,
+        unit_rows(engine),
+    )
     found = []
     for i in range(n_totals):
         polynomials = np.zeros((n_totals, ROWS, ring), dtype=np.int64)
@@ -112,7 +120,9 @@ def coefficients_of(lab: Lab, pack: Residues) -> Numbers:
 
 
 def equations(lab: Lab, pack: Residues, n_totals: int, level: int) -> tuple[Numbers, Numbers]:
-    """What lies beside the totals, as a linear map of the rows of every total, and what it is found to be."""
+    """What lies beside the totals, as a linear map of the rows of every total, and what it is found
+    to be.
+    """
     engine, ring = engine_for(packing_parameters(lab.parameters)), lab.parameters.ring_degree
     beside = np.setdiff1d(np.arange(ring), packing_places(n_totals, ring))
     return linear_map(engine, n_totals, level)[beside], coefficients_of(lab, pack)[beside]
@@ -134,12 +144,18 @@ def sums_of(lab: Lab) -> tuple[list[Residues], Numbers]:
 
 @pytest.mark.parametrize("n_totals", [1, 2, 5])
 def test_the_attack_works_where_packs_are_merged_and_not_cleared(lab: Lab, n_totals: int) -> None:
-    """As results were made once: of one total all rows come back, of several many equations that their rows fulfil."""
+    """As results were made once: of one total all rows come back, of several many equations that
+    their rows fulfil.
+    """
     sums, rows = sums_of(lab)
     engine, small = lab.keys.engine, engine_for(packing_parameters(lab.parameters))
-    contexts = [packing.to_packing_context(engine, ciphertext_of(engine, each)) for each in sums[:n_totals]]
+    contexts = [
+        packing.to_packing_context(engine, ciphertext_of(engine, each)) for each in sums[:n_totals]
+    ]
     level = packing_levels(n_totals)
-    uncleared = residues_of(small, packing._merged(small, lab.keys.evaluator.packing_keys, contexts, level, 0))
+    uncleared = residues_of(
+        small, packing._merged(small, lab.keys.evaluator.packing_keys, contexts, level, 0)
+    )
     matrix, found = equations(lab, uncleared, n_totals, level)
     t = lab.parameters.plain_modulus
     np.testing.assert_array_equal(matrix @ rows[:n_totals].ravel() % t, found)
@@ -158,12 +174,17 @@ def test_the_attack_finds_nothing_in_a_result(lab: Lab) -> None:
     assert not found.any()
 
 
-# -- every kind of result that leaves a worker -----------------------------------------------------------------------------
+# -- every kind of result that leaves a worker
+# -----------------------------------------------------------------------------
 
 
 def beside_the_totals(owner: es.Owner, totals: EncryptedNumbers) -> Numbers:
     """All plaintext coefficients that are not a total's, of all packs."""
-    small, ring, found = engine_for(packing_parameters(owner.parameters)), owner.parameters.ring_degree, []
+    small, ring, found = (
+        engine_for(packing_parameters(owner.parameters)),
+        owner.parameters.ring_degree,
+        [],
+    )
     for number, part in enumerate(totals.parts):
         plain = owner._decryptor.decrypt_packed(ciphertext_of(small, part.residues))
         count = min(totals.width, len(totals) - number * totals.width)
@@ -173,7 +194,11 @@ def beside_the_totals(owner: es.Owner, totals: EncryptedNumbers) -> Numbers:
 
 def tables(n_rows: int) -> tuple[pd.DataFrame, pd.DataFrame, es.Schema]:
     rng = np.random.default_rng(5)
-    ages, markers, sick = rng.integers(20, 90, n_rows), rng.normal(size=n_rows), rng.integers(0, 2, n_rows)
+    ages, markers, sick = (
+        rng.integers(20, 90, n_rows),
+        rng.normal(size=n_rows),
+        rng.integers(0, 2, n_rows),
+    )
     frame = pd.DataFrame({"age": ages, "marker": markers, "sick": sick})
     return frame[: n_rows // 2], frame[n_rows // 2 :], es.Schema.infer(frame, target="sick")
 
@@ -186,17 +211,26 @@ def check_all(owner: es.Owner, results: Sequence[EncryptedNumbers]) -> None:
 
 
 def test_two_sites_pool_a_forest_and_who_opens_it_finds_totals_alone() -> None:
-    """The notebook's forest, 30 trees of depth 2 over 100 rows of two sites: nothing is left to solve for."""
+    """The notebook's forest, 30 trees of depth 2 over 100 rows of two sites: nothing is left to
+    solve for.
+    """
     one, two, schema = tables(100)
     forest = es.CompletelyRandomForest(n_trees=30, depth=2, random_state=1)
     owner = es.Owner(es.plan(forest, schema, n_rows=100, by_others=True))
-    sites = [owner.public_keys().encrypt(schema.table(part), workers=1).accept_others() for part in (one, two)]
-    fits = [es.CompletelyRandomForest(n_trees=30, depth=2, random_state=1).fit(site) for site in sites]
+    sites = [
+        owner.public_keys().encrypt(schema.table(part), workers=1).accept_others()
+        for part in (one, two)
+    ]
+    fits = [
+        es.CompletelyRandomForest(n_trees=30, depth=2, random_state=1).fit(site) for site in sites
+    ]
     pooled = fits[0] + fits[1]
     check_all(owner, [fit.totals_ for fit in (*fits, pooled)])
     assert all(fit.totals_.flooded for fit in (*fits, pooled))
     opened = owner.decrypt(pooled, schema=schema)
-    clear = es.CompletelyRandomForest(n_trees=30, depth=2, random_state=1).fit(schema.table(pd.concat([one, two])))
+    clear = es.CompletelyRandomForest(n_trees=30, depth=2, random_state=1).fit(
+        schema.table(pd.concat([one, two]))
+    )
     np.testing.assert_array_equal(opened.leaf_counts_, clear.leaf_counts_)
 
 

@@ -1,4 +1,6 @@
-"""Circuits rewritten before they are lowered mean what they did: 0 in padding, and times a factor that is known."""
+"""Circuits rewritten before they are lowered mean what they did: 0 in padding, and times a factor
+that is known.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ def test_examples() -> None:
     assert doctest.testmod(rewriting).failed == 0
 
 
-# -- padding ---------------------------------------------------------------------------------------------------------------
+# -- padding
+# ------------------------------------------------------------------------------------------------
 
 LAYOUT = Layout(14, 8, (8, 6))
 
@@ -52,24 +55,38 @@ def answers(draw: Any) -> list[Expression | int]:
 
     def factor() -> Expression:
         some = [column(name) for name in NAMES] + [given("m", k) for k in range(3)]
-        terms = [(draw(st.sampled_from([-2, 1, 3])), x) for x in draw(st.lists(st.sampled_from(some), min_size=1))]
+        terms = [
+            (draw(st.sampled_from([-2, 1, 3])), x)
+            for x in draw(st.lists(st.sampled_from(some), min_size=1))
+        ]
         found = combination(terms, draw(st.integers(-2, 2)))
         return y if isinstance(found, int) else found
 
     found: list[Expression | int] = []
     for _ in range(draw(st.integers(1, 3))):
-        products = [factor() * factor() if draw(st.booleans()) else factor() for _ in range(draw(st.integers(0, 3)))]
-        found.append(combination([(draw(st.sampled_from([-1, 1, 4])), x) for x in products], draw(st.integers(-5, 5))))
+        products = [
+            factor() * factor() if draw(st.booleans()) else factor()
+            for _ in range(draw(st.integers(0, 3)))
+        ]
+        found.append(
+            combination(
+                [(draw(st.sampled_from([-1, 1, 4])), x) for x in products], draw(st.integers(-5, 5))
+            )
+        )
     return found
 
 
 @examples(answers())
-def test_cleared_outputs_are_the_same_in_rows_and_zero_in_padding(outputs: list[Expression | int]) -> None:
+def test_cleared_outputs_are_the_same_in_rows_and_zero_in_padding(
+    outputs: list[Expression | int],
+) -> None:
     found = cleared(outputs)
     padding = padding_value(found)
     assert [padding[one] for one in found] == [0] * len(outputs)
     for one, output in zip(found, outputs, strict=True):
-        wanted = clear_rows([output]) if isinstance(output, Expression) else [[output] * LAYOUT.n_rows]
+        wanted = (
+            clear_rows([output]) if isinstance(output, Expression) else [[output] * LAYOUT.n_rows]
+        )
         assert clear_rows([one]) == wanted
 
 
@@ -78,21 +95,31 @@ def test_a_factor_that_is_0_in_all_rows_leaves_nothing() -> None:
 
 
 @examples(answers())
-def test_what_has_no_given_total_has_a_fresh_encryption_of_its_own(outputs: list[Expression | int]) -> None:
+def test_what_has_no_given_total_has_a_fresh_encryption_of_its_own(
+    outputs: list[Expression | int],
+) -> None:
     """Which hides the coefficients of the others: one for each answer, 0 included."""
     for number, (one, output) in enumerate(zip(cleared(outputs), outputs, strict=True)):
-        is_given = isinstance(output, Expression) and any(node.op == GIVEN for node in in_order([output]))
+        is_given = isinstance(output, Expression) and any(
+            node.op == GIVEN for node in in_order([output])
+        )
         here = [node.data[1] for node in in_order([one]) if node.op == HERE and node.data != ONES]
         still_given = any(node.op == GIVEN for node in in_order([one]))
         assert here == ([] if is_given and still_given else [f"answer{number}"])
 
 
-# -- factors ---------------------------------------------------------------------------------------------------------------
+# -- factors
+# ------------------------------------------------------------------------------------------------
 
 
-@examples(st.lists(st.integers(1, 96), min_size=3, max_size=3), st.lists(st.integers(-9, 9), min_size=3, max_size=3))
+@examples(
+    st.lists(st.integers(1, 96), min_size=3, max_size=3),
+    st.lists(st.integers(-9, 9), min_size=3, max_size=3),
+)
 def test_factors_are_followed(factors: list[int], offsets: list[int]) -> None:
-    """Modulo a small prime, by hand: a column that comes multiplied and without its offset gives the output, multiplied."""
+    """Modulo a small prime, by hand: a column that comes multiplied and without its offset gives
+    the output, multiplied.
+    """
     t, keys, layout = 97, [("m", k) for k in range(3)], Layout(2, 2)
     x, z, v = (given("m", k) for k in range(3))
     outputs = [x, x + z, 3 * x * z - v + 4, (x - 2) * (z + v) * y, 5 - v]

@@ -1,4 +1,6 @@
-"""Rows beside totals that nobody has opened: any circuit of both gives what it gives in the clear, proven before it is computed."""
+"""Rows beside totals that nobody has opened: any circuit of both gives what it gives in the clear,
+proven before it is computed.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,11 @@ FITTED = [
 ]
 
 
-def both(outputs: list[Expression], new: MemorySource, packs: dict[str, tuple[list[Expression], MemorySource]]) -> Any:
+def both(
+    outputs: list[Expression],
+    new: MemorySource,
+    packs: dict[str, tuple[list[Expression], MemorySource]],
+) -> Any:
     """The clear values, and what bounds them, for totals of other sources."""
     columns: dict[Key, Any] = dict(new.columns)
     ranges: dict[Key, ColumnRange] = dict(RANGES)
@@ -56,9 +62,15 @@ def both(outputs: list[Expression], new: MemorySource, packs: dict[str, tuple[li
 
 
 def rows_of(
-    outputs: list[Any], bounds: list[Interval], new: MemorySource, packs: dict[str, EncryptedNumbers], **options: Any
+    outputs: list[Any],
+    bounds: list[Interval],
+    new: MemorySource,
+    packs: dict[str, EncryptedNumbers],
+    **options: Any,
 ) -> EncryptedNumbers:
-    return evaluate(outputs, new, form="rows", given=packs, bounds=bounds, progress=False, **options)
+    return evaluate(
+        outputs, new, form="rows", given=packs, bounds=bounds, progress=False, **options
+    )
 
 
 def check(outputs: list[Expression], lab: Lab, totals: list[Expression], **options: Any) -> None:
@@ -76,10 +88,15 @@ def answers(draw: Any) -> list[Expression]:
     for _ in range(draw(st.integers(1, 3))):
         terms = []
         for _ in range(draw(st.integers(1, 4))):
-            # Total 4 is a product already, and total 5 a sum of squares: those are not multiplied with others.
+            # Total 4 is a product already, and total 5 a sum of squares: those are not multiplied
+            # with others.
             k = draw(st.integers(0, 5))
             x = draw(st.sampled_from([column(name) for name in RANGES]))
-            term = draw(st.sampled_from([given("model", k), given("model", k) * x, given("model", k) * x + x, x]))
+            term = draw(
+                st.sampled_from(
+                    [given("model", k), given("model", k) * x, given("model", k) * x + x, x]
+                )
+            )
             if k < 2:
                 term = draw(st.sampled_from([term, term * given("model", 2)]))
             terms.append((draw(st.sampled_from([-2, -1, 1, 3])), term))
@@ -105,8 +122,15 @@ def test_rows_beside_totals(scheme: str, outputs: list[Expression]) -> None:
 def test_what_padding_has_added_is_taken_off(scheme: str, k: int) -> None:
     totals = packed(FITTED, kept_lab(scheme).source((25, 3), seed=1), 4)
     assert any(f.offset for f in totals.facts)
-    assert {f.factor for f in totals.facts} == {1, totals.keys.parameters.ring_degree}  # some are in every slot already
-    check([given("model", k), given("model", k) * y, 2 * given("model", k) - w + 1], kept_lab(scheme), FITTED)
+    assert {f.factor for f in totals.facts} == {
+        1,
+        totals.keys.parameters.ring_degree,
+    }  # some are in every slot already
+    check(
+        [given("model", k), given("model", k) * y, 2 * given("model", k) - w + 1],
+        kept_lab(scheme),
+        FITTED,
+    )
 
 
 def test_equal_answers() -> None:
@@ -116,7 +140,9 @@ def test_equal_answers() -> None:
 
 @pytest.mark.parametrize("device", ["auto", "seal"])
 def test_few_totals_at_a_time(device: str) -> None:
-    """Pieces of a sum, each with totals of its own, are added up, whatever their sizes; the plain number counts once."""
+    """Pieces of a sum, each with totals of its own, are added up, whatever their sizes; the plain
+    number counts once.
+    """
     totals = [k * (a * y).total() + w.total() for k in range(2, 42)]
     outputs = [
         linear([(k - 3, given("model", k) * (y if k % 2 else w * y)) for k in range(40)], 11),
@@ -154,7 +180,9 @@ def test_packs_of_several_names_and_widths() -> None:
     rows = rows_of(outputs, bounds, new, packs)
     t = lab.parameters.plain_modulus
     scale = pow(lab.parameters.ring_degree, -1, t)
-    assert {fact.factor for fact in rows.facts} == {scale}  # of all totals, whatever the width of their packs
+    assert {fact.factor for fact in rows.facts} == {
+        scale
+    }  # of all totals, whatever the width of their packs
     assert lab.owner.decrypt(rows).tolist() == wanted.tolist()
 
 
@@ -163,7 +191,8 @@ def test_totals_are_found_by_their_names() -> None:
     assert totals_of(outputs) == {("model", 3): ("model", 3), ("drawn", 12): ("drawn", 12)}
 
 
-# -- proofs and margins ------------------------------------------------------------------------------------------------------
+# -- proofs and margins
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scheme", ["bgv", "bfv"])
@@ -186,7 +215,9 @@ def test_results_end_as_low_as_is_proven() -> None:
     at, level = row_descent(model, fresh)
     assert model.decrypts(model.switch(fresh, level))
     assert level == model.levels - 1 >= at
-    with pytest.raises(es.NoiseError, match="cannot be brought to a level where they are proven to decrypt"):
+    with pytest.raises(
+        es.NoiseError, match="cannot be brought to a level where they are proven to decrypt"
+    ):
         row_descent(model, fresh.times(2.0**900))
 
 
@@ -196,7 +227,10 @@ def test_columns_alone_are_computed_at_the_lowest_level() -> None:
     proof = prove_rows([w * n], lab.parameters, source.layout, {})
     lower = prove_rows([w], lab.parameters, source.layout, {})
     assert lower.way.level > proof.way.level > 0
-    assert prove_rows([w * n], lab.parameters, source.layout, {}, quick=True).way.level <= proof.way.level
+    assert (
+        prove_rows([w * n], lab.parameters, source.layout, {}, quick=True).way.level
+        <= proof.way.level
+    )
 
 
 def test_refused_before_anything_is_computed() -> None:
@@ -222,7 +256,8 @@ def test_refused_before_anything_is_computed() -> None:
     assert noise.level == len(lab.parameters.data_moduli) - lab.parameters.kept_primes
 
 
-# -- plain models ----------------------------------------------------------------------------------------------------------
+# -- plain models
+# ------------------------------------------------------------------------------------------------
 
 
 def tight_lab() -> Lab:
@@ -236,7 +271,9 @@ def tight_lab() -> Lab:
 
 
 def test_answers_of_plain_models_end_where_all_do() -> None:
-    """Under one prime more, where a model of small numbers could do without it and one of large numbers could not."""
+    """Under one prime more, where a model of small numbers could do without it and one of large
+    numbers could not.
+    """
     lab = tight_lab()
     model, source = lab.parameters.noise, lab.source((9,))
     assert resting_level(model) == model.levels - 2
@@ -250,7 +287,8 @@ def test_answers_of_plain_models_end_where_all_do() -> None:
     assert {part.residues.shape[:2] for part in rows.parts} == {(2, 2)}
     opened, wanted = lab.owner.decrypt(rows), source.columns["y0"]
     assert opened.T.tolist() == [
-        (factor * wanted + more).tolist() for factor, more in ((1, 0), (most // 3, 0), (0, 0), (0, most))
+        (factor * wanted + more).tolist()
+        for factor, more in ((1, 0), (most // 3, 0), (0, 0), (0, most))
     ]
 
 
@@ -264,12 +302,15 @@ def test_what_is_proven_with_room_is_proven_at_rest(scheme: str) -> None:
             assert model.decrypts(model.switch(noise, resting_level(model)))
 
 
-# -- totals of rows beside totals --------------------------------------------------------------------------------------------
+# -- totals of rows beside totals
+# --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scheme", ["bgv", "bfv"])
 def test_totals_of_rows_times_given_totals(scheme: str) -> None:
-    """Such as the weighted counts of a second table: packed, with the factor of the given totals told to who opens them."""
+    """Such as the weighted counts of a second table: packed, with the factor of the given totals
+    told to who opens them.
+    """
     lab = kept_lab(scheme)
     source, new = lab.source((25, 3), seed=1), lab.source((5, 9), seed=2)
     outputs = [
@@ -281,14 +322,18 @@ def test_totals_of_rows_times_given_totals(scheme: str) -> None:
     bounds, wanted = both(outputs, new, {"model": (FITTED, source)})
     packs = {"model": packed(FITTED, source, 4)}
     for name in usable(lab.keys):
-        totals = evaluate(outputs, new, given=packs, bounds=bounds, device=name, workers=1, progress=False)
+        totals = evaluate(
+            outputs, new, given=packs, bounds=bounds, device=name, workers=1, progress=False
+        )
         assert totals.form == "packed"
         assert lab.owner.decrypt(totals) == wanted[0].tolist()
         assert min(part_slacks(lab, totals)) > -1
 
 
 @pytest.mark.parametrize("device", ["native", "seal"])
-def test_totals_without_room_are_merged_as_they_come(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_totals_without_room_are_merged_as_they_come(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same packs, to the last bit, of which one is not full."""
     lab = kept_lab("bgv")
     source, called = lab.source((25, 3), seed=1), list[tuple[int, int]]()
@@ -304,7 +349,9 @@ def test_totals_without_room_are_merged_as_they_come(device: str, monkeypatch: p
     outputs = [k * (a * y).total() + w.total() for k in range(2, 82)] + [n.total()]
     report = read_noise(outputs, source.parameters, source.layout).with_width(64)
     small, large = (
-        evaluate(outputs, source, report=report, device=device, memory_limit=m, workers=1, progress=False)
+        evaluate(
+            outputs, source, report=report, device=device, memory_limit=m, workers=1, progress=False
+        )
         for m in (0, 1 << 30)
     )
     assert called == [(32, 0), (32, 0), (17, 0), (2, 5), (1, 5)]
@@ -317,12 +364,21 @@ def test_totals_beside_few_given_totals_at_a_time() -> None:
     lab = kept_lab("bgv")
     source, new = lab.source((25, 3), seed=1), lab.source((5, 9), seed=2)
     fitted = [k * (a * y).total() + w.total() for k in range(2, 42)]
-    outputs = [(given("model", k) * y + given("model", k // 2) * w).total() for k in (39, 3, 17, 30, 8, 22, 11, 28, 34)]
+    outputs = [
+        (given("model", k) * y + given("model", k // 2) * w).total()
+        for k in (39, 3, 17, 30, 8, 22, 11, 28, 34)
+    ]
     outputs += [(given("model", k) * n).total() for k in range(10, 20)]
     bounds, wanted = both(outputs, new, {"model": (fitted, source)})
     packs = {"model": packed(fitted, source, 4)}
-    assert len(compile_for(outputs, new, given=packs, bounds=bounds, memory_limit=0).program.batches) > 1
-    totals = [evaluate(outputs, new, given=packs, bounds=bounds, memory_limit=m, progress=False) for m in (0, 1 << 30)]
+    assert (
+        len(compile_for(outputs, new, given=packs, bounds=bounds, memory_limit=0).program.batches)
+        > 1
+    )
+    totals = [
+        evaluate(outputs, new, given=packs, bounds=bounds, memory_limit=m, progress=False)
+        for m in (0, 1 << 30)
+    ]
     assert lab.owner.decrypt(totals[0]) == wanted[0].tolist()
     for ours, theirs in zip(totals[0].parts, totals[1].parts, strict=True):
         np.testing.assert_array_equal(ours.residues, theirs.residues)
@@ -330,12 +386,20 @@ def test_totals_beside_few_given_totals_at_a_time() -> None:
 
 @pytest.mark.parametrize("scheme", ["bgv", "bfv"])
 def test_totals_of_totals_are_given_again(scheme: str) -> None:
-    """From stored things to stored things, and again: factors and what padding has added follow along."""
+    """From stored things to stored things, and again: factors and what padding has added follow
+    along.
+    """
     lab = kept_lab(scheme)
-    source, second, new = lab.source((25, 3), seed=1), lab.source((3, 4), seed=2), lab.source((5, 2), seed=3)
+    source, second, new = (
+        lab.source((25, 3), seed=1),
+        lab.source((3, 4), seed=2),
+        lab.source((5, 2), seed=3),
+    )
     middle = [(given("model", 2) * y).total() + 4, (given("model", 2) * a - 2 * y).total()]
     bounds, (between,) = both(middle, second, {"model": (FITTED, source)})
-    packs = evaluate(middle, second, given={"model": packed(FITTED, source)}, bounds=bounds, progress=False)
+    packs = evaluate(
+        middle, second, given={"model": packed(FITTED, source)}, bounds=bounds, progress=False
+    )
     assert lab.owner.decrypt(packs) == between.tolist()
     rows = evaluate(
         [given("middle", 0) * y - given("middle", 1), given("middle", 1) + w],

@@ -1,4 +1,6 @@
-"""The SEAL reader: encrypted equals clear, whatever the size, the stage, the form, the layout or the number of processes."""
+"""The SEAL reader: encrypted equals clear, whatever the size, the stage, the form, the layout or
+the number of processes.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +40,20 @@ from encryptedstats.crypto.encryption import encrypt_slots
 from encryptedstats.crypto.residues import residues_of
 from encryptedstats.tables.encrypted import EncryptedTable
 
-pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")  # when they are loaded
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::encryptedstats.InsecureParametersWarning"
+)  # when they are loaded
 
-MANY = settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-A, A1, B, B1, Y, Y1, W, N = (column(name) for name in ("a0", "a1", "b0", "b1", "y0", "y1", "w", "n"))
+MANY = settings(
+    max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+A, A1, B, B1, Y, Y1, W, N = (
+    column(name) for name in ("a0", "a1", "b0", "b1", "y0", "y1", "w", "n")
+)
 
 
-# ------------------------------------------------------------------------------------------- relinearising any size
+# -------------------------------------------------------------------------------------------
+# relinearising any size
 
 
 @pytest.mark.parametrize("size", range(3, 8))
@@ -60,7 +69,10 @@ def test_any_size_is_relinearised_with_the_ordinary_key(lab, size, level):
     product = engine.evaluator.mod_switch_to(product, engine.level_ids[level])
     assert product.size() == size
     small = relinearise_any(lab.keys, product)
-    assert (small.size(), small.coeff_modulus_size()) == (2, len(lab.parameters.data_moduli) - level)
+    assert (small.size(), small.coeff_modulus_size()) == (
+        2,
+        len(lab.parameters.data_moduli) - level,
+    )
     assert not small.is_transparent()
     expected = np.prod(values, axis=0)
     np.testing.assert_array_equal(lab.decrypt_slots(small), expected)
@@ -74,7 +86,8 @@ def test_size_three_is_what_seal_gives(lab):
     np.testing.assert_array_equal(*(residues_of(lab.keys.engine, c) for c in (ours, theirs)))
 
 
-# ------------------------------------------------------------------------------------------------ encrypted == clear
+# ----------------------------------------------------------------------------------------------
+# encrypted == clear
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -100,7 +113,9 @@ def test_rows(scheme, pool, counts):
     source = source_of(scheme, 0, counts)
     numbers = unless_refused(lambda: evaluate(pool, source, form="rows", workers=1))
     if numbers is not None:
-        np.testing.assert_array_equal(source.lab.owner.decrypt(numbers), np.column_stack(source.clear(pool)))
+        np.testing.assert_array_equal(
+            source.lab.owner.decrypt(numbers), np.column_stack(source.clear(pool))
+        )
 
 
 def test_rows_are_small_however_many_factors_they_have(lab):
@@ -117,14 +132,18 @@ def test_totals_are_no_numbers_of_rows(lab):
     source = lab.source((9,))
     with pytest.raises(TypeError, match="a total is no number of a row: form='packed'"):
         evaluate([N, A.total()], source, form="rows")
-    with pytest.raises(TypeError, match=r"rows are not computed beside totals of their own table .* given="):
+    with pytest.raises(
+        TypeError, match=r"rows are not computed beside totals of their own table .* given="
+    ):
         evaluate([B.total().replicate() - N], source, form="rows")
     assert source.loads == 0
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_stages(lab, form):
-    """Products of totals, totals back in the rows, replicated totals used twice, constants on the way, three stages deep."""
+    """Products of totals, totals back in the rows, replicated totals used twice, constants on the
+    way, three stages deep.
+    """
     source = lab.source((500, 77))
     a, b = A.total(), (B + 2).total()
     back = a.replicate()
@@ -147,8 +166,20 @@ def test_stages(lab, form):
 @pytest.mark.parametrize("form", FORMS)
 def test_zeros_among_totals(lab, form):
     source = lab.source((600,))
-    source.columns = {**source.columns, "a0": np.zeros(600, dtype=int), "n": np.arange(600) % 2 * 2 - 1}
-    outputs = [A.total(), Y.total(), (A * Y).total(), N.total(), (A - A * Y).total(), (N * N).total() - 600, W.total()]
+    source.columns = {
+        **source.columns,
+        "a0": np.zeros(600, dtype=int),
+        "n": np.arange(600) % 2 * 2 - 1,
+    }
+    outputs = [
+        A.total(),
+        Y.total(),
+        (A * Y).total(),
+        N.total(),
+        (A - A * Y).total(),
+        (N * N).total() - 600,
+        W.total(),
+    ]
     expected = source.clear(outputs)
     assert expected.count(0) == 5
     assert source.encrypted(outputs, form=form) == expected
@@ -164,7 +195,8 @@ def test_extreme_values(lab):
         for form in FORMS:
             assert source.encrypted([N.total()], form=form) == [sign * limit]
         with pytest.raises(
-            OverflowError, match=rf"could reach ±{limit + 1:,}, .* exact up to ±{limit:,}: choose max_value="
+            OverflowError,
+            match=rf"could reach ±{limit + 1:,}, .* exact up to ±{limit:,}: choose max_value=",
         ):
             evaluate([N.total() + 1], source)
 
@@ -186,7 +218,8 @@ def test_only_results_have_to_fit(lab):
     assert zeros.encrypted(outputs) == zeros.clear(outputs)
 
 
-# ------------------------------------------------------------------------------------------------ never transparent
+# ----------------------------------------------------------------------------------------------
+# never transparent
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -205,7 +238,9 @@ def test_what_is_zero_whatever_the_table_is_refused(bgv, total, form):
     source = bgv.source((10,))
     with (
         forced(FLAT),
-        pytest.raises(ValueError, match="a sum in this circuit is 0 whatever the table, its terms cancel"),
+        pytest.raises(
+            ValueError, match="a sum in this circuit is 0 whatever the table, its terms cancel"
+        ),
     ):
         evaluate([N.total(), total], source, form=form)
 
@@ -226,7 +261,8 @@ def test_no_ciphertext_of_a_result_is_transparent(outputs):
         assert totals is None or all(part.residues[1:].any() for part in totals.parts)
 
 
-# -------------------------------------------------------------------------------------------------------- resampling
+# ----------------------------------------------------------------------------------------------
+# resampling
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -251,7 +287,10 @@ def test_resampling_needs_its_rotations_and_says_which(lab):
     source.given_keys = lab.owner.public_keys(rotations=needed)
     assert source.encrypted(outputs) == source.clear(outputs)
     source.given_keys = lab.owner.public_keys()
-    with pytest.raises(es.KeyMismatchError, match=rf"no key for rotation {rotation}: owner\.public_keys\(rotations="):
+    with pytest.raises(
+        es.KeyMismatchError,
+        match=rf"no key for rotation {rotation}: owner\.public_keys\(rotations=",
+    ):
         evaluate(outputs, source)
 
 
@@ -263,18 +302,23 @@ def test_rotations_needed():
     assert rotations_needed([(A.total().replicate() * B).total()], layout) == steps
     assert rotations_needed([A.total().replicate()], Layout(10, 8)) == (0, 1, 2)
     _, rotation, swap = drawn_shift(5, layout)
-    assert rotations_needed([A.resample(5)], layout) == tuple(sorted({rotation} - {0} | ({0} if swap else set())))
+    assert rotations_needed([A.resample(5)], layout) == tuple(
+        sorted({rotation} - {0} | ({0} if swap else set()))
+    )
 
 
 def test_missing_rotations_for_replicating(lab):
     source = lab.source((10,))
     source.given_keys = lab.owner.public_keys()
     for outputs, form in (([A.total()], "replicated"), ([A.total() * B.total()], "packed")):
-        with pytest.raises(es.KeyMismatchError, match=r"no key for rotation 1: owner\.public_keys\(rotations="):
+        with pytest.raises(
+            es.KeyMismatchError, match=r"no key for rotation 1: owner\.public_keys\(rotations="
+        ):
             evaluate(outputs, source, form=form)
 
 
-# --------------------------------------------------------------------------------------------------------- processes
+# ----------------------------------------------------------------------------------------------
+# processes
 
 
 @one_lab
@@ -287,18 +331,31 @@ def test_batches_over_processes_equal_serial(lab):
     serial, parallel = (evaluate(outputs, source, workers=workers) for workers in (1, 2))
     assert lab.owner.decrypt(serial) == lab.owner.decrypt(parallel) == expected
     assert serial.facts == parallel.facts
-    for a, b in zip(serial.parts, parallel.parts, strict=True):  # nothing random is added, so they are the same
+    for a, b in zip(
+        serial.parts, parallel.parts, strict=True
+    ):  # nothing random is added, so they are the same
         np.testing.assert_array_equal(a.residues, b.residues)
         assert a.noise == b.noise
     for form in ("slots", "replicated"):
-        serial, parallel = (evaluate(outputs[:20], source, form=form, workers=workers) for workers in (1, 2))
-        assert all((a.residues == b.residues).all() for a, b in zip(serial.parts, parallel.parts, strict=True))
+        serial, parallel = (
+            evaluate(outputs[:20], source, form=form, workers=workers) for workers in (1, 2)
+        )
+        assert all(
+            (a.residues == b.residues).all()
+            for a, b in zip(serial.parts, parallel.parts, strict=True)
+        )
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_totals_that_share_nothing_dear_are_computed_by_several_processes(lab, form):
     """Regression: totals that are replicated in the end were one batch, however many."""
-    outputs = [(column(a) * k + column(b)).total() for k in (1, 2, 3) for a in NAMES for b in NAMES if a < b]
+    outputs = [
+        (column(a) * k + column(b)).total()
+        for k in (1, 2, 3)
+        for a in NAMES
+        for b in NAMES
+        if a < b
+    ]
     program = compile_for(outputs, lab.source((30,)), form=form).program
     assert [len(batch) for batch in batches_of(program)] == [BATCH, len(outputs) - BATCH]
 
@@ -311,7 +368,8 @@ def test_errors_in_processes_reach_the_caller(bgv):
         evaluate(outputs, source, workers=2)
 
 
-# ---------------------------------------------------------------------------------------------------------- the call
+# ----------------------------------------------------------------------------------------------
+# the call
 
 
 def test_what_evaluate_refuses(bgv):
@@ -319,7 +377,9 @@ def test_what_evaluate_refuses(bgv):
     for outputs in ([], [A], [A.total(), B * Y]):
         with pytest.raises(TypeError, match=r"a circuit is evaluated to totals: write \.total\(\)"):
             evaluate(outputs, source)
-    with pytest.raises(ValueError, match="form='loose': totals come 'packed', 'replicated' or in 'slots'"):
+    with pytest.raises(
+        ValueError, match="form='loose': totals come 'packed', 'replicated' or in 'slots'"
+    ):
         evaluate([A.total()], source, form="loose")
     with pytest.raises(ValueError, match="would count padding slots"):
         evaluate([A.total().replicate().total()], source)
@@ -332,7 +392,8 @@ def test_without_packing_keys_totals_come_unsummed_if_asked_for(lab):
     source = lab.source((40,))
     source.given_keys = lab.owner.public_keys(packing=False)
     with pytest.raises(
-        es.KeyMismatchError, match=r"cannot pack totals: take owner\.public_keys\(packing=True\), or form='slots'"
+        es.KeyMismatchError,
+        match=r"cannot pack totals: take owner\.public_keys\(packing=True\), or form='slots'",
     ):
         evaluate([A.total(), (B + 1).total()], source)
     totals = evaluate([A.total(), (B + 1).total()], source, form="slots")
@@ -346,7 +407,8 @@ def test_progress_is_shown_when_asked(bgv, capsys):
     assert capsys.readouterr().out == ""
 
 
-# ------------------------------------------------------------------------------------------------------------ tables
+# ----------------------------------------------------------------------------------------------
+# tables
 
 
 def rows_of(n: int, seed: int = 0) -> pd.DataFrame:
@@ -361,15 +423,19 @@ def rows_of(n: int, seed: int = 0) -> pd.DataFrame:
     )
 
 
-SCHEMA = es.Schema.infer(rows_of(400), target="sick", kinds={"age": "ordinal", "place": "categorical"}).with_kind(
-    "dose", "number", digits=1, low=-2, high=2
-)
+SCHEMA = es.Schema.infer(
+    rows_of(400), target="sick", kinds={"age": "ordinal", "place": "categorical"}
+).with_kind("dose", "number", digits=1, low=-2, high=2)
 
 
 def table_circuit() -> list[Any]:
     young, here = sum_of([column("v0.bin0"), column("v0.bin1")]), column("v1.bin0")
     left = column("class1") * young
-    counts = [(left * here).total(), (left - left * here).total(), ((column("class1") - left) * here).total()]
+    counts = [
+        (left * here).total(),
+        (left - left * here).total(),
+        ((column("class1") - left) * here).total(),
+    ]
     dose = column("v2.number")
     return [*counts, dose.total(), (dose * dose).total(), (dose * column("class0")).total()]
 
@@ -387,7 +453,9 @@ def test_tables(lab, public):
 
 
 def test_appended_and_stored_tables(lab, tmp_path):
-    """Partly filled chunks in between, read from a store, resampled: still what the clear twin with that layout gives."""
+    """Partly filled chunks in between, read from a store, resampled: still what the clear twin with
+    that layout gives.
+    """
     first, second = rows_of(SLOTS + 5, 1), rows_of(30, 2)
     sealed = lab.owner.encrypt(SCHEMA.table(first), out=tmp_path)
     sealed = sealed.append(lab.owner.encrypt(SCHEMA.table(second)))
@@ -408,9 +476,13 @@ def test_real_parameters_with_all_forms(real):
     sealed = real.owner.encrypt(table)
     outputs = [(column("class1") * column("v0.bin0")).total(), (column("class1") + 1).total()]
     assert real.owner.decrypt(sealed.evaluate(outputs, form="packed")) == table.evaluate(outputs)
-    keys = real.owner.public_keys(rotations=rotations_needed(outputs, sealed.layout, replicated=True))
+    keys = real.owner.public_keys(
+        rotations=rotations_needed(outputs, sealed.layout, replicated=True)
+    )
     sealed = EncryptedTable(sealed.facts, sealed.blocks, keys)
-    assert real.owner.decrypt(sealed.evaluate(outputs, form="replicated")) == table.evaluate(outputs)
+    assert real.owner.decrypt(sealed.evaluate(outputs, form="replicated")) == table.evaluate(
+        outputs
+    )
 
 
 def test_keys_of_another_owner(lab):

@@ -1,4 +1,6 @@
-"""Small tables are repeated in their ciphertexts, so that many totals lie side by side in one before they are brought down."""
+"""Small tables are repeated in their ciphertexts, so that many totals lie side by side in one
+before they are brought down.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from circuit_samples import SEEDS, SLOTS, Lab, by_hand, circuits, insecure, lab_of, totals_of, unless_refused
+from circuit_samples import (
+    SEEDS,
+    SLOTS,
+    Lab,
+    by_hand,
+    circuits,
+    insecure,
+    lab_of,
+    totals_of,
+    unless_refused,
+)
 from given_samples import kept_lab, usable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -54,7 +66,8 @@ def forest(count: int) -> list[Expression]:
     return list(dict.fromkeys(found))
 
 
-# -- where values lie --------------------------------------------------------------------------------------------------------
+# -- where values lie
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("copies", [1, *COPIES, SLOTS // 2])
@@ -69,7 +82,9 @@ def test_values_come_back(copies: int) -> None:
 
 @pytest.mark.parametrize("copies", COPIES)
 def test_every_coset_holds_every_value_once(copies: int) -> None:
-    """The slots at w^e with the same e modulo 2k: what automorphisms with g = 1 modulo 2k exchange."""
+    """The slots at w^e with the same e modulo 2k: what automorphisms with g = 1 modulo
+    2k exchange.
+    """
     parameters = replace(insecure("bgv", 5000, (40,) * 3), copies=copies)
     values = np.arange(1, parameters.slots + 1)
     plain = engine_for(parameters).encoder.encode(values)
@@ -91,7 +106,8 @@ def test_neighbours_have_different_powers() -> None:
     assert {side_by_side(place, 8, 1024) for place in range(8)} == set(range(0, 1024, 128))
 
 
-# -- totals ------------------------------------------------------------------------------------------------------------------
+# -- totals
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("copies", COPIES)
@@ -110,16 +126,22 @@ def test_random_circuits(outputs: list[Expression], copies: int, counts: tuple[i
     for form in ("packed", "replicated", "slots"):
         found = unless_refused(lambda form=form: evaluate(outputs, source, form=form, **QUIET))
         if found is not None:
-            assert source.lab.owner.decrypt(found) == by_hand(outputs, source.columns, source.layout)
+            assert source.lab.owner.decrypt(found) == by_hand(
+                outputs, source.columns, source.layout
+            )
 
 
-def test_devices_give_the_same_residues_at_every_level_of_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_give_the_same_residues_at_every_level_of_arithmetic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     source, outputs = lab(8).source((20,)), forest(12)
     expected = evaluate(outputs, source, device="seal", **QUIET)
     for cpu in ("baseline", "avx2", "avx512", "ifma"):
         monkeypatch.setenv("ENCRYPTEDSTATS_CPU", cpu)
         for workers in (1, 3):
-            assert evaluate(outputs, source, device="native", workers=workers, progress=False).equals(expected)
+            assert evaluate(
+                outputs, source, device="native", workers=workers, progress=False
+            ).equals(expected)
 
 
 def test_slices_of_a_table_that_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +173,8 @@ def test_a_ciphertext_is_brought_down_for_many_totals() -> None:
         relinearised = sum(step.op == RELINEARISE for step in program.steps)
         assert relinearised <= len(pack.args)
         costs[copies] = read_cost(program).number("key switch")
-        # What is computed over rows is not much more: totals with a product in common are shifted alike.
+        # What is computed over rows is not much more: totals with a product in common are shifted
+        # alike.
         costs[copies, MULTIPLY] = sum(step.op == MULTIPLY for step in program.steps)
     assert costs[8] < costs[1] / 5
     assert costs[8, MULTIPLY] < 1.5 * costs[1, MULTIPLY]
@@ -190,7 +213,12 @@ def test_packs_hold_totals_and_nothing_else() -> None:
         small, keys.evaluator.pack(parts, 6, 3, 3)
     )  # not merged to the end: other coefficients are not cleared
     altered = EncryptedNumbers(
-        keys, "packed", found.facts, [replace(found.parts[0], residues=open_rows)], found.width, places=found.places
+        keys,
+        "packed",
+        found.facts,
+        [replace(found.parts[0], residues=open_rows)],
+        found.width,
+        places=found.places,
     )
     with pytest.raises(ValueError, match=r"something beside its totals|outside the"):
         source.lab.owner.decrypt(altered)
@@ -215,7 +243,9 @@ def test_places_are_stored(tmp_path: Any) -> None:
     assert source.lab.owner.decrypt(again) == source.clear(outputs)
 
 
-@pytest.mark.parametrize("places", ["[0, 2, 2]", "[0, 1]", "[0, 1, 3]", '[0, 1, "2"]', "{}", "[0, 1, true]"])
+@pytest.mark.parametrize(
+    "places", ["[0, 2, 2]", "[0, 1]", "[0, 1, 3]", '[0, 1, "2"]', "{}", "[0, 1, true]"]
+)
 def test_places_that_cannot_be(places: str) -> None:
     source = lab(8).source((20,))
     file = evaluate([a.total(), b.total(), n.total()], source, **QUIET).to_container()
@@ -224,22 +254,29 @@ def test_places_that_cannot_be(places: str) -> None:
         EncryptedNumbers.from_container(file, source.keys)
 
 
-# -- marked, moved -----------------------------------------------------------------------------------------------------------
+# -- marked, moved
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("device", ["native", "seal"])
 def test_marked_totals_are_one_product(device: str) -> None:
     source = lab(8).source((20, 9))
-    outputs = [(n * w).masked(Marks(0, [k])).total() for k in range(13)] + [n.masked(Marks(1, [2, 4])).total()]
+    outputs = [(n * w).masked(Marks(0, [k])).total() for k in range(13)] + [
+        n.masked(Marks(1, [2, 4])).total()
+    ]
     program = compile_for(outputs, source).program
     assert sum(step.op == MASK for step in program.steps) <= 4
-    assert source.lab.owner.decrypt(evaluate(outputs, source, device=device, **QUIET)) == source.clear(outputs)
+    assert source.lab.owner.decrypt(
+        evaluate(outputs, source, device=device, **QUIET)
+    ) == source.clear(outputs)
 
 
 @pytest.mark.parametrize("copies", [2, 8])
 def test_rows_that_move(copies: int) -> None:
     source = lab(copies).source((20, 9))
-    outputs = [(n * w.resample(seed)).total() for seed in SEEDS] + [(a.total().replicate() * n).total()]
+    outputs = [(n * w.resample(seed)).total() for seed in SEEDS] + [
+        (a.total().replicate() * n).total()
+    ]
     for device in ("native", "seal"):
         found = evaluate(outputs, source, device=device, **QUIET)
         assert source.lab.owner.decrypt(found) == by_hand(outputs, source.columns, source.layout)
@@ -274,7 +311,9 @@ def test_joined_marks_are_the_same_numbers(terms: list[tuple[Expression, set[int
 def _masked_by_hand(mask: Expression, columns: Any, layout: Layout) -> np.ndarray:
     if mask.op == "linear":
         terms = zip(mask.data[0], mask.args, strict=True)
-        return np.sum([factor * _masked_by_hand(one, columns, layout) for factor, one in terms], axis=0)
+        return np.sum(
+            [factor * _masked_by_hand(one, columns, layout) for factor, one in terms], axis=0
+        )
     (row,) = mask.args
     values = [1] * 12 if row.op == "here" else by_hand([row], columns, layout)[0]
     t = 1_000_003
@@ -291,25 +330,40 @@ def test_joined_marks_decrypt(terms: list[tuple[Expression, set[int]]], copies: 
         rows = rows + row.masked(Marks(0, slots))
     outputs = [rows.total(), (rows * n).total()]
     for device in ("native", "seal"):
-        found = unless_refused(lambda device=device: evaluate(outputs, source, device=device, **QUIET))
+        found = unless_refused(
+            lambda device=device: evaluate(outputs, source, device=device, **QUIET)
+        )
         if found is not None:
             assert source.lab.owner.decrypt(found) == source.clear(outputs)
 
 
-# -- rows beside given totals -------------------------------------------------------------------------------------------------
+# -- rows beside given totals
+# ------------------------------------------------------------------------------------------------
 
 
-def predicted(outputs: Sequence[Expression], copies: int, counts: tuple[int, ...], device: str = "native") -> None:
+def predicted(
+    outputs: Sequence[Expression], copies: int, counts: tuple[int, ...], device: str = "native"
+) -> None:
     """Rows times totals of a pack, against the same in the clear."""
     lab = kept_lab("bgv", copies=copies)
     source, rows = lab.source((20,)), lab.source(counts, seed=7)
-    totals = [a.total(), (a * y).total(), (b * y).total(), n.total(), (w * y).total(), c.total(), (a * b).total()]
+    totals = [
+        a.total(),
+        (a * y).total(),
+        (b * y).total(),
+        n.total(),
+        (w * y).total(),
+        c.total(),
+        (a * b).total(),
+    ]
     more = [(b * b).total(), w.total()]
     packs = {
         "model": evaluate(totals, source, **QUIET),
         "drawn": evaluate(more, source, **QUIET),
     }
-    found = evaluate(outputs, rows, form="rows", given=packs, bounds=wide(lab, outputs), device=device, **QUIET)
+    found = evaluate(
+        outputs, rows, form="rows", given=packs, bounds=wide(lab, outputs), device=device, **QUIET
+    )
     columns = {**rows.columns}
     for name, values in (("model", source.clear(totals)), ("drawn", source.clear(more))):
         columns |= {(name, k): [value] * rows.layout.n_rows for k, value in enumerate(values)}
@@ -349,13 +403,18 @@ def test_sums_over_given_totals_are_a_few_products() -> None:
     count = len(packs["model"])
     terms = [given_total("model", k) * (a, b, c, y)[k % 4] for k in range(count)]
     outputs = [sum(terms[1:], terms[0])]
-    program = compile_for(outputs, source, form="rows", given=packs, bounds=wide(lab, outputs)).program
+    program = compile_for(
+        outputs, source, form="rows", given=packs, bounds=wide(lab, outputs)
+    ).program
     assert sum(step.op == EXPAND for step in program.steps) == -(-count // 8)
     assert sum(step.op == MULTIPLY for step in program.steps) == -(-count // 8)
 
 
 @few
-@given(st.lists(st.integers(1, 3), min_size=3, max_size=3), st.lists(st.integers(-3, 3), min_size=4, max_size=4))
+@given(
+    st.lists(st.integers(1, 3), min_size=3, max_size=3),
+    st.lists(st.integers(-3, 3), min_size=4, max_size=4),
+)
 def test_by_given_is_the_same_polynomial(coefficients: list[int], values: list[int]) -> None:
     x, p, q = column("n"), model(0), model(1)
     i, j, k = coefficients
@@ -372,7 +431,8 @@ def test_by_given_is_the_same_polynomial(coefficients: list[int], values: list[i
     assert found == expected
 
 
-# -- plans, and whole models ------------------------------------------------------------------------------------------------------
+# -- plans, and whole models
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -388,7 +448,14 @@ def test_plans_repeat_small_tables_of_one_owner(frame: pd.DataFrame) -> None:
     schema = es.Schema.infer(frame, target="sick")
     forest = es.CompletelyRandomForest(4, 2, random_state=1)
     ring = es.plan(forest, schema, n_rows=300).parameters.ring_degree
-    for rows, copies in ((10, 16), (300, 16), (ring // 8, 8), (ring // 2, 2), (ring // 2 + 1, 1), (100_000, 1)):
+    for rows, copies in (
+        (10, 16),
+        (300, 16),
+        (ring // 8, 8),
+        (ring // 2, 2),
+        (ring // 2 + 1, 1),
+        (100_000, 1),
+    ):
         made = es.plan(forest, schema, n_rows=rows).parameters
         assert (made.copies, made.slots) == (copies, made.ring_degree // copies)
     assert es.plan(forest, schema, n_rows=300, by_others=True).parameters.copies == 1
@@ -418,7 +485,9 @@ def test_a_forest_that_is_never_opened(frame: pd.DataFrame, fraction: int) -> No
     assert owner.parameters.copies == 16
     sealed, rows = owner.encrypt(table), owner.encrypt(new)
     votes = owner.decrypt(forest.fit(sealed).predict_votes(rows))
-    clear = es.CompletelyRandomForest(4, 2, fraction=fraction, random_state=1).fit(table.with_layout(sealed.layout))
+    clear = es.CompletelyRandomForest(4, 2, fraction=fraction, random_state=1).fit(
+        table.with_layout(sealed.layout)
+    )
     expected = clear.predict_votes(new.with_layout(rows.layout))
     np.testing.assert_array_equal(votes.to_numpy(), expected.to_numpy())
 
@@ -426,4 +495,6 @@ def test_a_forest_that_is_never_opened(frame: pd.DataFrame, fraction: int) -> No
 def test_devices_that_can_be_used() -> None:
     """The kernels are there: without them these tests would compare SEAL with itself."""
     assert "native" in usable(lab(8).keys)
-    assert any(pack.op == PACK for pack in compile_for(forest(2), lab(8).source((5,))).program.packs)
+    assert any(
+        pack.op == PACK for pack in compile_for(forest(2), lab(8).source((5,))).program.packs
+    )

@@ -1,4 +1,6 @@
-"""A stored table is read once, in bounded memory, whatever the circuit; and a fit that was killed goes on from its checkpoint."""
+"""A stored table is read once, in bounded memory, whatever the circuit; and a fit that was killed
+goes on from its checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,11 @@ from encryptedstats.tables.columns import in_stored
 pytest.importorskip("encryptedstats._fused")
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 
-RING, ROWS, BITS = 4096, 9000, (46, 47, 48, 49)  # three chunks, three data primes, four runs of coefficients each
+RING, ROWS, BITS = (
+    4096,
+    9000,
+    (46, 47, 48, 49),
+)  # three chunks, three data primes, four runs of coefficients each
 FOREST = {"n_trees": 6, "depth": 2, "random_state": 3}
 SMALL = 4 << 20  # bytes: neither the columns nor the sums have room in it
 
@@ -50,7 +56,11 @@ SMALL = 4 << 20  # bytes: neither the columns nor the sums have room in it
 def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[es.Owner, Path]:
     rng = np.random.default_rng(3)
     frame = pd.DataFrame(
-        {"u": rng.normal(size=ROWS), "v": rng.choice(list("abcd"), ROWS), "y": rng.integers(0, 3, ROWS)}
+        {
+            "u": rng.normal(size=ROWS),
+            "v": rng.choice(list("abcd"), ROWS),
+            "y": rng.integers(0, 3, ROWS),
+        }
     )
     owner = es.Owner(insecure("bgv", ROWS, BITS, RING))
     place = tmp_path_factory.mktemp("stored")
@@ -72,7 +82,9 @@ def by_seal(stored: tuple[es.Owner, Path]) -> Any:
 
 
 def circuit(table: EncryptedTable, **changes: Any) -> list[Expression]:
-    asked = es.CompletelyRandomForest(**{**FOREST, **changes}).circuit(table.schema, table.columns())
+    asked = es.CompletelyRandomForest(**{**FOREST, **changes}).circuit(
+        table.schema, table.columns()
+    )
     return in_stored(asked, table.schema, table.facts.columns)[0]
 
 
@@ -86,7 +98,9 @@ def _products(output: Expression) -> int:
 
 @contextmanager
 def watched_reads() -> Iterator[Counter[tuple[str, int]]]:
-    """How often every byte of the residues of every object is read; whole objects count for all of their bytes."""
+    """How often every byte of the residues of every object is read; whole objects count for all of
+    their bytes.
+    """
     seen: Counter[tuple[str, int]] = Counter()
     ranges, whole = FolderStore.read_ranges, FolderStore.read
 
@@ -95,7 +109,9 @@ def watched_reads() -> Iterator[Counter[tuple[str, int]]]:
             seen.update((name, at) for at in range(start, start + length, 64))
         return ranges(self, name, parts)
 
-    def read(self: FolderStore, name: str, start: int = 0, length: int | None = None, **limit: int) -> bytes:
+    def read(
+        self: FolderStore, name: str, start: int = 0, length: int | None = None, **limit: int
+    ) -> bytes:
         data = whole(self, name, start, length, **limit)
         if name.startswith("blocks/") and length is None:
             seen.update((name, at) for at in range(start, start + len(data), 64))
@@ -114,19 +130,24 @@ def same(one: Any, other: Any) -> bool:
     )
 
 
-def summed(outputs: list[Expression], table: EncryptedTable, *, memory_limit: int | None, **options: Any) -> Any:
+def summed(
+    outputs: list[Expression], table: EncryptedTable, *, memory_limit: int | None, **options: Any
+) -> Any:
     """The sums over rows of some outputs, some at a time."""
     steps = [output.step for output in lowered(outputs, table, FLAT).outputs]
     limit = default_limit() if memory_limit is None else memory_limit
     return sums_in_batches(steps, Evaluator(Loads(table, 0, {}, 0), 2, limit), **options)
 
 
-# -- one read, in bounded memory ---------------------------------------------------------------------------------------------
+# -- one read, in bounded memory
+# ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("limit", [None, 32 << 20, 8 << 20, SMALL])
 @pytest.mark.parametrize("workers", [1, 3])
-def test_every_byte_is_read_once(sealed: EncryptedTable, by_seal: Any, limit: int | None, workers: int) -> None:
+def test_every_byte_is_read_once(
+    sealed: EncryptedTable, by_seal: Any, limit: int | None, workers: int
+) -> None:
     outputs = circuit(sealed)
     assert totals_bytes(outputs, sealed) > 4 * SMALL
     with watched_reads() as seen:
@@ -166,7 +187,9 @@ def test_sums_and_columns_keep_to_the_memory(
     outputs = circuit(sealed)
     for batch, sums in summed(outputs, sealed, memory_limit=limit):
         assert sum(one.nbytes for one in sums.values()) <= limit // 4 or len(batch) == 1
-    block = 8 * 128 * sum(3 if _products(o) == 1 else 4 if _products(o) == 2 else 2 for o in outputs)
+    block = (
+        8 * 128 * sum(3 if _products(o) == 1 else 4 if _products(o) == 2 else 2 for o in outputs)
+    )
     assert max(held) <= max(limit // 2, block)  # one block of coefficients is the least
     assert max(columns) <= max(limit // 4, 16 * len(sealed.facts.columns) * 128)
 
@@ -204,7 +227,9 @@ def test_sources_that_cannot_be_read_in_pieces(sealed: EncryptedTable) -> None:
         evaluate(outputs, Whole(), checkpoint="somewhere")
 
 
-def test_outputs_that_combine_totals_and_come_twice(stored: tuple[es.Owner, Path], sealed: EncryptedTable) -> None:
+def test_outputs_that_combine_totals_and_come_twice(
+    stored: tuple[es.Owner, Path], sealed: EncryptedTable
+) -> None:
     few = circuit(sealed)
     outputs = [few[-1], 2 * few[0] - few[-2] + 3, few[4], few[-1]]
     found = sealed.evaluate(outputs, memory_limit=1 << 20)
@@ -223,7 +248,9 @@ def test_damage_is_found_in_any_slice(sealed: EncryptedTable, tmp_path: Path) ->
         copy.evaluate(circuit(copy), memory_limit=SMALL)
 
 
-def test_a_full_disk_says_whose_file_it_is(sealed: EncryptedTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_says_whose_file_it_is(
+    sealed: EncryptedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Full:
         def seek(self, *where: int) -> int:
             return 0
@@ -235,11 +262,14 @@ def test_a_full_disk_says_whose_file_it_is(sealed: EncryptedTable, monkeypatch: 
             pass
 
     monkeypatch.setattr(slices.tempfile, "TemporaryFile", lambda **options: Full())
-    with pytest.raises(OSError, match=r"go to a temporary file\. Give more memory_limit, or set TMPDIR"):
+    with pytest.raises(
+        OSError, match=r"go to a temporary file\. Give more memory_limit, or set TMPDIR"
+    ):
         sealed.evaluate(circuit(sealed), memory_limit=SMALL)
 
 
-# -- progress ------------------------------------------------------------------------------------------------------------------
+# -- progress
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("limit", [None, SMALL])
@@ -266,7 +296,8 @@ def test_the_bar_shows_rows_a_second() -> None:
         advance(2.5)
 
 
-# -- checkpoints ----------------------------------------------------------------------------------------------------------------
+# -- checkpoints
+# ------------------------------------------------------------------------------------------------
 
 KILLED = """
 import os, signal, sys
@@ -319,12 +350,17 @@ def interrupted_after(count: int) -> Iterator[None]:
     pytest.fail("it was not interrupted")
 
 
-@pytest.mark.parametrize("after", [1, *(pytest.param(after, marks=pytest.mark.slow) for after in (0, 7, 11))])
-def test_a_killed_fit_goes_on(stored: tuple[es.Owner, Path], by_seal: Any, tmp_path: Path, after: int) -> None:
+@pytest.mark.parametrize(
+    "after", [1, *(pytest.param(after, marks=pytest.mark.slow) for after in (0, 7, 11))]
+)
+def test_a_killed_fit_goes_on(
+    stored: tuple[es.Owner, Path], by_seal: Any, tmp_path: Path, after: int
+) -> None:
     table = stored[1]
     place = tmp_path / "checkpoint"
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", KILLED, str(table), str(place), str(after)], check=False
+        [sys.executable, "-W", "ignore", "-c", KILLED, str(table), str(place), str(after)],
+        check=False,
     )
     assert done.returncode == -signal.SIGKILL
     assert len(list(place.glob("sums-*"))) == after
@@ -339,7 +375,9 @@ def test_a_killed_fit_goes_on(stored: tuple[es.Owner, Path], by_seal: Any, tmp_p
     assert same(forest.totals_, by_seal)
 
 
-def test_an_interrupted_fit_goes_on_with_other_memory_and_threads(sealed: EncryptedTable, tmp_path: Path) -> None:
+def test_an_interrupted_fit_goes_on_with_other_memory_and_threads(
+    sealed: EncryptedTable, tmp_path: Path
+) -> None:
     outputs = circuit(sealed)
     with interrupted_after(5):
         sealed.evaluate(outputs, checkpoint=tmp_path / "c", workers=1)
@@ -355,7 +393,9 @@ def test_files_beside_a_checkpoint_stay(sealed: EncryptedTable, tmp_path: Path) 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.txt", "totals.enc"]
 
 
-def test_a_finished_fit_that_was_not_stored_is_not_computed_again(sealed: EncryptedTable, tmp_path: Path) -> None:
+def test_a_finished_fit_that_was_not_stored_is_not_computed_again(
+    sealed: EncryptedTable, tmp_path: Path
+) -> None:
     """The disk was full when the result was saved, say."""
     outputs = circuit(sealed)
     first = sealed.evaluate(outputs, checkpoint=tmp_path / "c")
@@ -384,7 +424,8 @@ def test_a_slice_that_is_altered_after_it_was_written_is_noticed(
 
     monkeypatch.setattr(slices.CheckpointSums, "put", altered)
     with pytest.raises(
-        es.FileFormatError, match=r"sums-000003 was damaged or altered since it was written: run the same"
+        es.FileFormatError,
+        match=r"sums-000003 was damaged or altered since it was written: run the same",
     ):
         sealed.evaluate(outputs, checkpoint=tmp_path / "c")
     monkeypatch.undo()
@@ -394,18 +435,26 @@ def test_a_slice_that_is_altered_after_it_was_written_is_noticed(
     assert same(found, sealed.evaluate(outputs))
 
 
-def test_a_table_in_memory_can_have_one(stored: tuple[es.Owner, Path], sealed: EncryptedTable, tmp_path: Path) -> None:
+def test_a_table_in_memory_can_have_one(
+    stored: tuple[es.Owner, Path], sealed: EncryptedTable, tmp_path: Path
+) -> None:
     from encryptedstats.tables.encrypted import MemoryBlocks
 
     blocks = sealed.blocks
-    held = MemoryBlocks(blocks.ids, blocks.rows, tuple(blocks.block(i) for i in range(len(blocks.rows))))
+    held = MemoryBlocks(
+        blocks.ids, blocks.rows, tuple(blocks.block(i) for i in range(len(blocks.rows)))
+    )
     table = EncryptedTable(sealed.facts, held, sealed.keys)
     outputs = circuit(sealed)
     assert same(table.evaluate(outputs, checkpoint=tmp_path / "c"), sealed.evaluate(outputs))
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "of another slice", "not residues", "missing", "empty"])
-def test_a_damaged_slice_is_computed_again(sealed: EncryptedTable, tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize(
+    "damage", ["cut", "flipped", "of another slice", "not residues", "missing", "empty"]
+)
+def test_a_damaged_slice_is_computed_again(
+    sealed: EncryptedTable, tmp_path: Path, damage: str
+) -> None:
     outputs, place = circuit(sealed), tmp_path / "c"
     with interrupted_after(5):
         sealed.evaluate(outputs, checkpoint=place)
@@ -442,14 +491,18 @@ def test_a_checkpoint_of_something_else_is_refused(
     with interrupted_after(2):
         sealed.evaluate(circuit(sealed), checkpoint=place)
     before = {path.name: path.read_bytes() for path in place.iterdir()}
-    other_rows = EncryptedTable(sealed.facts, replace(sealed.blocks, entries=sealed.blocks.entries[:2]), sealed.keys)
+    other_rows = EncryptedTable(
+        sealed.facts, replace(sealed.blocks, entries=sealed.blocks.entries[:2]), sealed.keys
+    )
     refused = "is the checkpoint of another fit \\({}\\): give another folder, or delete this one"
     with pytest.raises(es.FileFormatError, match=refused.format("another circuit")):
         sealed.evaluate(circuit(sealed, random_state=4), checkpoint=place)
     with pytest.raises(es.FileFormatError, match=refused.format("other rows")):
         other_rows.evaluate(circuit(sealed), checkpoint=place)
     rng = np.random.default_rng(3)
-    frame = pd.DataFrame({"u": rng.normal(size=50), "v": rng.choice(list("abcd"), 50), "y": rng.integers(0, 3, 50)})
+    frame = pd.DataFrame(
+        {"u": rng.normal(size=50), "v": rng.choice(list("abcd"), 50), "y": rng.integers(0, 3, 50)}
+    )
     schema = es.Schema.infer(frame, target="y", bins=4)
     other_key = es.Owner(sealed.parameters).encrypt(schema.table(frame))
     with pytest.raises(es.FileFormatError, match=refused.format("another key, other rows")):
@@ -476,19 +529,27 @@ def test_an_altered_checkpoint_is_refused(
     with interrupted_after(1):
         sealed.evaluate(circuit(sealed), checkpoint=place)
     file = container.from_bytes((place / CHECKPOINT).read_bytes())
-    altered = replace(file, **change) if "sections" in change else replace(file, fields={**file.fields, **change})
+    altered = (
+        replace(file, **change)
+        if "sections" in change
+        else replace(file, fields={**file.fields, **change})
+    )
     (place / CHECKPOINT).write_bytes(container.to_bytes(altered))
     with pytest.raises(es.FileFormatError, match=message):
         sealed.evaluate(circuit(sealed), checkpoint=place)
 
 
 def test_only_kernels_keep_checkpoints(sealed: EncryptedTable, tmp_path: Path) -> None:
-    with pytest.raises(DeviceError, match="checkpoint= cannot be kept here: the device 'seal' adds up in memory"):
+    with pytest.raises(
+        DeviceError, match="checkpoint= cannot be kept here: the device 'seal' adds up in memory"
+    ):
         sealed.evaluate(circuit(sealed), checkpoint=tmp_path / "c", device="seal")
     assert not (tmp_path / "c").exists()
 
 
-def test_a_checkpoint_holds_no_more_than_a_worker_may_know(sealed: EncryptedTable, tmp_path: Path) -> None:
+def test_a_checkpoint_holds_no_more_than_a_worker_may_know(
+    sealed: EncryptedTable, tmp_path: Path
+) -> None:
     place = tmp_path / "c"
     with interrupted_after(1):
         sealed.evaluate(circuit(sealed), checkpoint=place)

@@ -40,14 +40,19 @@ PYTHON = (
     "infer(",
 )
 
-# Runners of older versions mix stdout and stderr unless told not to; later ones have no such option.
-# They also build all commands anew for each call, which takes longer than most calls do: here they are built once.
+# Runners of older versions mix stdout and stderr unless told not to; later ones have no such
+# option. They also build all commands anew for each call, which takes longer than most calls do:
+# here they are built once.
 testing._get_command = cache(testing._get_command)
-_RUNNER = CliRunner(**({"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}))
+_RUNNER = CliRunner(
+    **({"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {})
+)
 
 
 def invoke(*arguments: object, **options: Any) -> Any:
-    """Run the program in this process, on a screen so wide that Rich folds nothing the tests look for."""
+    """Run the program in this process, on a screen so wide that Rich folds nothing the tests look
+    for.
+    """
     return _RUNNER.invoke(app, [str(a) for a in arguments], env={"COLUMNS": "200"}, **options)
 
 
@@ -59,7 +64,9 @@ def done(*arguments: object, **options: Any) -> Any:
 
 
 def the_error(result: Any) -> str:
-    """The one line that an error is, beside warnings; fails if there is more, or less, or a traceback."""
+    """The one line that an error is, beside warnings; fails if there is more, or less, or a
+    traceback.
+    """
     assert result.exit_code == 1, result.output
     assert result.stdout == ""
     lines = [line for line in result.stderr.splitlines() if not line.startswith("warning: ")]
@@ -112,7 +119,9 @@ def patients(n: int = 60) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Hospital:
-    """The story so far: rows, the owner's folder, and a folder with what the worker gets, which is the table."""
+    """The story so far: rows, the owner's folder, and a folder with what the worker gets, which is
+    the table.
+    """
 
     frame: pd.DataFrame
     home: Path
@@ -150,9 +159,15 @@ FOREST = ("--model", "forest", "--trees", 4, "--depth", 2, "--seed", 3)
 # Options of the program, and the same model in Python.
 MODELS: dict[str, tuple[tuple[Any, ...], Any]] = {
     "forest": (FOREST, lambda: es.CompletelyRandomForest(n_trees=4, depth=2, random_state=3)),
-    "snb": (("--model", "snb", "--no-paired", "--centred"), lambda: es.SemiparametricNB(paired=False, centred=True)),
+    "snb": (
+        ("--model", "snb", "--no-paired", "--centred"),
+        lambda: es.SemiparametricNB(paired=False, centred=True),
+    ),
     "mnb": (("--model", "mnb", "--alpha", 0.5), lambda: es.MultinomialNB(alpha=0.5)),
-    "logistic": (("--model", "logistic", "--no-intercept"), lambda: es.OneStepLogisticRegression(fit_intercept=False)),
+    "logistic": (
+        ("--model", "logistic", "--no-intercept"),
+        lambda: es.OneStepLogisticRegression(fit_intercept=False),
+    ),
     "means": (("--model", "means", "--no-centred"), lambda: es.LinearMeans(centred=False)),
     "fisher": (("--model", "fisher"), lambda: es.FisherDiscriminant()),
 }
@@ -160,7 +175,9 @@ MODELS: dict[str, tuple[tuple[Any, ...], Any]] = {
 
 @dataclass(frozen=True)
 class Ward:
-    """Two halves of the rows of an owner, encrypted into two tables, and what a worker has: those tables."""
+    """Two halves of the rows of an owner, encrypted into two tables, and what a worker has: those
+    tables.
+    """
 
     frame: pd.DataFrame
     home: Path

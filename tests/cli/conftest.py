@@ -1,4 +1,6 @@
-"""Files of every kind, a hospital with its worker, made once, and a way to run the program inside the test's process."""
+"""Files of every kind, a hospital with its worker, made once, and a way to run the program inside
+the test's process.
+"""
 
 from __future__ import annotations
 
@@ -56,23 +58,46 @@ def files(owner: es.Owner, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def hospital(tmp_path_factory: pytest.TempPathFactory) -> Hospital:
-    """The owner's part, by the program itself: schema, plan, keys, table. Read only, but for new results."""
+    """The owner's part, by the program itself: schema, plan, keys, table. Read only, but for new
+    results.
+    """
     story = Hospital(patients(), tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("work"))
     story.frame.to_csv(story.csv, index=False)
     numbers = ("--digits", "dose=1", "--range", "dose=0:50", "--digits", "kilos=1")
     columns = ("--leave-out", "patient", "--kind", "visits=continuous", *numbers)
     done("schema", story.csv, "--target", "ill", *columns, "-o", story.schema)
-    questions = ("--counts", "age,class", "--crosstab", 'grade,"sex, at birth"', "--moments", "dose,kilos")
+    questions = (
+        "--counts",
+        "age,class",
+        "--crosstab",
+        'grade,"sex, at birth"',
+        "--moments",
+        "dose,kilos",
+    )
     done("plan", "--schema", story.schema, "--rows", 60, *questions, "-o", story.home / "plan.json")
     done("keygen", story.key, story.public, "--plan", story.home / "plan.json")
-    done("encrypt", story.csv, story.table, "--schema", story.schema, "--key", story.key, "--workers", 1)
+    done(
+        "encrypt",
+        story.csv,
+        story.table,
+        "--schema",
+        story.schema,
+        "--key",
+        story.key,
+        "--workers",
+        1,
+    )
     return story
 
 
 @pytest.fixture(scope="session")
 def registry(hospital: Hospital, tmp_path_factory: pytest.TempPathFactory) -> Hospital:
-    """The same rows and schema with keys for rows of others; nothing is encrypted yet. Read only."""
-    story = Hospital(hospital.frame, tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("work"))
+    """The same rows and schema with keys for rows of others; nothing is encrypted yet.
+    Read only.
+    """
+    story = Hospital(
+        hospital.frame, tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("work")
+    )
     for name in ("csv", "schema"):
         shutil.copy(getattr(hospital, name), getattr(story, name))
     asked = ("--counts", "age,class", "--by-others")
@@ -83,7 +108,9 @@ def registry(hospital: Hospital, tmp_path_factory: pytest.TempPathFactory) -> Ho
 
 @pytest.fixture(scope="session")
 def ward(tmp_path_factory: pytest.TempPathFactory) -> Ward:
-    """The owner's part, by the program itself: two tables with two folds each. Read only, but for new results."""
+    """The owner's part, by the program itself: two tables with two folds each. Read only, but for
+    new results.
+    """
     found = Ward(patients(70), tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("work"))
     columns = ("--leave-out", "patient", "--kind", "visits=continuous")
     found.frame.to_csv(found.csv, index=False)

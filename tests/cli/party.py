@@ -1,7 +1,9 @@
-"""A party of the test with two users: runs the program in this process and hands over all of its memory, twice, to be searched.
+"""A party of the test with two users: runs the program in this process and hands over all of its
+memory, twice, to be searched.
 
-``python party.py FD ARGUMENT...``. It dumps while the program is about to put its result in place, when everything it works
-with is still alive, and again at the end. What is looked for is never told to this process, or it would be found in it.
+``python party.py FD ARGUMENT...``. It dumps while the program is about to put its result in place,
+when everything it works with is still alive, and again at the end. What is looked for is never told
+to this process, or it would be found in it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ _CHUNK = 1 << 20
 
 
 def regions() -> Iterator[tuple[int, int]]:
-    """Readable memory, without the programs and libraries themselves, which are mapped from the disk as they are."""
+    """Readable memory, without the programs and libraries themselves, which are mapped from the
+    disk as they are.
+    """
     installed = ("/usr/", "/lib", sys.prefix, sys.base_prefix)
     with open("/proc/self/maps") as maps:
         lines = maps.read().splitlines()
@@ -25,12 +29,18 @@ def regions() -> Iterator[tuple[int, int]]:
         assert match is not None, line
         first, last, mode, name = match.groups()
         code = name.startswith(installed) and "w" not in mode
-        if mode.startswith("r") and not code and name not in ("[vvar]", "[vvar_vclock]", "[vsyscall]"):
+        if (
+            mode.startswith("r")
+            and not code
+            and name not in ("[vvar]", "[vvar_vclock]", "[vsyscall]")
+        ):
             yield int(first, 16), int(last, 16)
 
 
 def dump(target: int) -> None:
-    """Write every region that is not all zeros, what the system says of this process, and which files it has open."""
+    """Write every region that is not all zeros, what the system says of this process, and which
+    files it has open.
+    """
     with open("/proc/self/mem", "rb", buffering=0) as memory:
         for first, last in regions():
             for place in range(first, last, _CHUNK):

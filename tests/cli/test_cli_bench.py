@@ -23,10 +23,16 @@ def test_the_short_measurement() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["bgv", "bfv"])
-def test_each_name_has_the_time_of_what_it_names(scheme: Scheme, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time is how many key switches it took: which takes longer on a busy machine is for nobody to say."""
+def test_each_name_has_the_time_of_what_it_names(
+    scheme: Scheme, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time is how many key switches it took: which takes longer on a busy machine is for nobody
+    to say.
+    """
     switches = []
-    monkeypatch.setattr(Evaluator, "relinearise", lambda evaluator, sealed: switches.append(sealed) or sealed)
+    monkeypatch.setattr(
+        Evaluator, "relinearise", lambda evaluator, sealed: switches.append(sealed) or sealed
+    )
 
     def counted(operation: Callable[[], object], quick: bool) -> tuple[str, int]:
         before, result = len(switches), operation()
@@ -46,5 +52,11 @@ def test_each_name_has_the_time_of_what_it_names(scheme: Scheme, monkeypatch: py
 
 def test_on_the_screen() -> None:
     shown = done("bench", "--quick").stdout
-    for words in ("BGV, N = 8192", "BFV, N =", "trees of depth 3: fitted in", "exact", "no figures to quote"):
+    for words in (
+        "BGV, N = 8192",
+        "BFV, N =",
+        "trees of depth 3: fitted in",
+        "exact",
+        "no figures to quote",
+    ):
         assert words in shown

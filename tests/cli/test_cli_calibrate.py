@@ -1,4 +1,6 @@
-"""``calibrate``: the library's calibration in a file that every command reads, and never on the rows of the fit."""
+"""``calibrate``: the library's calibration in a file that every command reads, and never on the
+rows of the fit.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,15 @@ def test_it_is_the_librarys(ward: Ward, opened: Path, method: str, tmp_path: Pat
     kept = ward.frame[30:]
     model = es.CalibratedModel(ward.clear("forest", slice(30)), method).fit(kept, kept["ill"])
     done("predict", out, ward.csv, "-o", tmp_path / "p.csv")
-    np.testing.assert_allclose(pd.read_csv(tmp_path / "p.csv")["P(yes)"], model.predict_proba(ward.frame)[:, 1])
+    np.testing.assert_allclose(
+        pd.read_csv(tmp_path / "p.csv")["P(yes)"], model.predict_proba(ward.frame)[:, 1]
+    )
     facts = json.loads(done("evaluate", out, ward.csv, "--json").stdout)
-    assert (facts["calibrated"], facts["model"], facts["seen"]) == (True, "CompletelyRandomForest", False)
+    assert (facts["calibrated"], facts["model"], facts["seen"]) == (
+        True,
+        "CompletelyRandomForest",
+        False,
+    )
     assert f"calibrated, on {len(ward.frame)} rows" in done("evaluate", out, ward.csv).stdout
     assert "; calibrated" in done("info", out).stdout
     assert json.loads(done("info", out, "--json").stdout)["calibrated"]
@@ -57,7 +65,10 @@ def test_rows_without_a_class_are_counted(ward: Ward, opened: Path, tmp_path: Pa
     rows = ward.frame[30:].astype({"ill": object})
     rows.iloc[:3, rows.columns.get_loc("ill")] = None
     rows.to_csv(tmp_path / "d.csv", index=False)
-    assert "3 rows without a class" in done("calibrate", opened, tmp_path / "d.csv", "-o", tmp_path / "m").stdout
+    assert (
+        "3 rows without a class"
+        in done("calibrate", opened, tmp_path / "d.csv", "-o", tmp_path / "m").stdout
+    )
 
 
 def test_what_cannot_be(run: Run, ward: Ward, opened: Path, tmp_path: Path) -> None:

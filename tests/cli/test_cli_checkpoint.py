@@ -1,4 +1,6 @@
-"""``fit --checkpoint``: goes on from what is there, refuses what is not its own, leaves nothing behind."""
+"""``fit --checkpoint``: goes on from what is there, refuses what is not its own, leaves nothing
+behind.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +44,23 @@ def test_a_fit_goes_on_from_its_checkpoint(
 
 def test_a_cluster_needs_none(ward: Ward, run: Run, tmp_path: Path) -> None:
     result = run(
-        "fit", ward.table(0), "-o", tmp_path / "x", *FOREST, "--queue", tmp_path / "q", "--checkpoint", tmp_path / "c"
+        "fit",
+        ward.table(0),
+        "-o",
+        tmp_path / "x",
+        *FOREST,
+        "--queue",
+        tmp_path / "q",
+        "--checkpoint",
+        tmp_path / "c",
     )
     assert result.exit_code == 2
     assert "goes on from its queue by itself" in result.stderr
 
 
-def test_an_interrupt_says_what_is_kept(ward: Ward, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_says_what_is_kept(
+    ward: Ward, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place, out = tmp_path / "part", tmp_path / "forest.enc"
     command = ("fit", ward.table(0), "-o", out, *FOREST, "--workers", 1, "--checkpoint", place)
 
@@ -61,7 +73,8 @@ def test_an_interrupt_says_what_is_kept(ward: Ward, run: Run, tmp_path: Path, mo
     assert (result.exit_code, result.stdout) == (130, "")
     assert (
         result.stderr
-        == f"interrupted: what was computed is kept in {place}; run the same command again to go on from there\n"
+        == f"interrupted: what was computed is kept in {place}; run the same command again to go "
+        "on from there\n"
     )
     done(*command)
     with monkeypatch.context() as patch:
@@ -70,8 +83,20 @@ def test_an_interrupt_says_what_is_kept(ward: Ward, run: Run, tmp_path: Path, mo
     assert result.stderr == "interrupted: nothing was left half-written\n"
 
 
-def test_a_full_disk_is_named(ward: Ward, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_named(
+    ward: Ward, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = tmp_path / "part"
     monkeypatch.setattr(storage_files.os, "fsync", disk_full)
-    command = ("fit", ward.table(0), "-o", tmp_path / "f", *FOREST, "--workers", 1, "--checkpoint", place)
+    command = (
+        "fit",
+        ward.table(0),
+        "-o",
+        tmp_path / "f",
+        *FOREST,
+        "--workers",
+        1,
+        "--checkpoint",
+        place,
+    )
     assert the_error(run(*command)).startswith(f"error: {place}/")

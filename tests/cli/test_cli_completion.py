@@ -16,7 +16,9 @@ from encryptedstats.cli._app import app
 PROGRAM = Path(sys.executable).with_name("encryptedstats")
 pytestmark = [
     pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here"),
-    pytest.mark.skipif(not PROGRAM.is_file(), reason="the program is not installed beside this Python"),
+    pytest.mark.skipif(
+        not PROGRAM.is_file(), reason="the program is not installed beside this Python"
+    ),
 ]
 
 # What bash does when the tab key is pressed: the words so far, and a function that fills COMPREPLY.
@@ -37,9 +39,12 @@ def environment(home: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("shell")
-    # From a bash, as a user would: the program looks which shell it was started from, and tests are often started by another.
+    # From a bash, as a user would: the program looks which shell it was started from, and tests are
+    # often started by another.
     command = ["bash", "-c", '"$0" --install-completion; exit $?', str(PROGRAM)]
-    done = subprocess.run(command, env=environment(place), capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, env=environment(place), capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "bash completion installed" in done.stdout
     assert ".bash_completions/encryptedstats.sh" in (place / ".bashrc").read_text()
@@ -48,7 +53,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def offered(home: Path, *words: object) -> list[str]:
     command = ["bash", "-c", SCRIPT, "bash", "encryptedstats", *map(str, words)]
-    done = subprocess.run(command, env=environment(home), capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, env=environment(home), capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.stderr == ""
     return done.stdout.split()
 
@@ -56,7 +63,11 @@ def offered(home: Path, *words: object) -> list[str]:
 def answered(*words: object) -> list[str]:
     """What the program in this process answers the function above, as bash asks it."""
     said = " ".join(["encryptedstats", *map(str, words)])
-    asked = {"_ENCRYPTEDSTATS_COMPLETE": "complete_bash", "COMP_WORDS": said, "COMP_CWORD": str(len(words))}
+    asked = {
+        "_ENCRYPTEDSTATS_COMPLETE": "complete_bash",
+        "COMP_WORDS": said,
+        "COMP_CWORD": str(len(words)),
+    }
     result = _RUNNER.invoke(app, [], env=asked, prog_name="encryptedstats")
     assert result.stderr == ""
     return result.stdout.split()

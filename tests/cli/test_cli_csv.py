@@ -1,4 +1,6 @@
-"""Real CSV files at the command line: how they are read is said, policies are options, and predictions carry the id."""
+"""Real CSV files at the command line: how they are read is said, policies are options, and
+predictions carry the id.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +16,42 @@ from encryptedstats.cli._app import app
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A German file with its schema, an opened model, and new rows with a level and a gap that are new."""
+    """A German file with its schema, an opened model, and new rows with a level and a gap that are
+    new.
+    """
     home = tmp_path_factory.mktemp("german")
     frame = patients().rename(columns={"sex, at birth": "geschlecht"})
     frame["geschlecht"] = frame["geschlecht"].replace("male", "männlich")
     frame.to_csv(home / "patients.csv", index=False, sep=";", decimal=",", encoding="cp1252")
     frame.rename(columns={"dose": "dose"}).to_csv(home / "plain.csv", index=False)
-    options = ("--id", "patient", "--cut", "age=40,60", "--levels", "grade=1,2,3,4,5", "--classes", "yes,no")
+    options = (
+        "--id",
+        "patient",
+        "--cut",
+        "age=40,60",
+        "--levels",
+        "grade=1,2,3,4,5",
+        "--classes",
+        "yes,no",
+    )
     policies = ("--missing", "bin", "--missing-bin", "kilos", "--unknown", "other")
-    done("schema", home / "patients.csv", "--target", "ill", *options, *policies, "-o", home / "schema.json")
+    done(
+        "schema",
+        home / "patients.csv",
+        "--target",
+        "ill",
+        *options,
+        *policies,
+        "-o",
+        home / "schema.json",
+    )
     schema = es.Schema.load(home / "schema.json")
     es.MultinomialNB().fit(schema.table(frame)).save(home / "model.opened")
-    new = frame[:5].drop(columns="ill").assign(geschlecht=["female", "divers", "männlich", None, "female"])
+    new = (
+        frame[:5]
+        .drop(columns="ill")
+        .assign(geschlecht=["female", "divers", "männlich", None, "female"])
+    )
     new.loc[0, "kilos"] = None
     new.to_csv(home / "new.csv", index=False, sep="\t", decimal=",", encoding="utf-16")
     return home
@@ -52,7 +78,9 @@ def test_how_a_file_is_read_is_said_in_one_line(story: Path) -> None:
 
 def test_both_ways_to_write_a_file_give_one_schema(story: Path) -> None:
     found = [
-        es.Schema.from_json(done("schema", story / name, "--target", "ill", "--id", "patient", "--json").stdout)
+        es.Schema.from_json(
+            done("schema", story / name, "--target", "ill", "--id", "patient", "--json").stdout
+        )
         for name in ("patients.csv", "plain.csv")
     ]
     assert found[0].same_bins(found[1])
@@ -62,19 +90,26 @@ def test_new_levels_and_gaps_are_predicted_and_counted(story: Path, tmp_path: Pa
     result = done("predict", story / "model.opened", story / "new.csv", "-o", tmp_path / "p.csv")
     assert "new.csv read as tab separated, decimal comma, utf-16" in result.stderr
     assert (
-        "warning: column 'geschlecht': 1 row with a level that the schema does not know (such as 'divers', row 2)"
+        "warning: column 'geschlecht': 1 row with a level that the schema does not know (such as "
+        "'divers', row 2)" in result.stderr
+    )
+    assert (
+        "column 'geschlecht': 1 row without a value (such as row 4) went to 'other'"
         in result.stderr
     )
-    assert "column 'geschlecht': 1 row without a value (such as row 4) went to 'other'" in result.stderr
     found = pd.read_csv(tmp_path / "p.csv")
     assert list(found.columns)[:2] == ["patient", "predicted"]
     assert found["patient"].tolist() == [f"P{i:04d}" for i in range(5)]
 
 
-def test_what_the_model_has_no_bin_for_is_refused_with_what_can_be_done(story: Path, run: Run, tmp_path: Path) -> None:
+def test_what_the_model_has_no_bin_for_is_refused_with_what_can_be_done(
+    story: Path, run: Run, tmp_path: Path
+) -> None:
     new = pd.read_csv(story / "plain.csv").assign(age=None)
     new.to_csv(tmp_path / "gaps.csv", index=False)
-    error = the_error(run("predict", story / "model.opened", tmp_path / "gaps.csv", "-o", tmp_path / "p.csv"))
+    error = the_error(
+        run("predict", story / "model.opened", tmp_path / "gaps.csv", "-o", tmp_path / "p.csv")
+    )
     assert "schema has no bin for them there" in error
     assert "schema --missing-bin 'age'" in error
 
@@ -84,12 +119,19 @@ def test_what_the_model_has_no_bin_for_is_refused_with_what_can_be_done(story: P
     [
         (
             (),
-            "column 'a' has numbers such as '1,234', which is 1234 (a comma between thousands) or 1.234 (a decimal comma)",
+            "column 'a' has numbers such as '1,234', which is 1234 (a comma between thousands) or "
+            "1.234 (a decimal comma)",
         ),
         ((), "say which, --decimal '.' or --decimal ','"),
         (("--decimal", "x"), "decimal mark 'x': one of '.', ',' is needed"),
-        (("--decimal", "comma", "--cut", "a=x"), "'x' is no number, and no date such as 2000-12-31"),
-        (("--decimal", "comma", "--levels", "b=one"), "column 'b' has numbers, and 'one' are not all such"),
+        (
+            ("--decimal", "comma", "--cut", "a=x"),
+            "'x' is no number, and no date such as 2000-12-31",
+        ),
+        (
+            ("--decimal", "comma", "--levels", "b=one"),
+            "column 'b' has numbers, and 'one' are not all such",
+        ),
         (("--decimal", "comma", "--classes", "0,1"), "--classes are those of the target"),
         (("--decimal", "comma", "--id", "who"), "no column 'who' for the id of the rows"),
         (("--decimal", "comma", "--rare", "0"), "a number of rows, such as 5"),
@@ -108,13 +150,15 @@ def test_rare_levels_and_dates(tmp_path: Path) -> None:
     result = done("schema", tmp_path / "d.csv", "--rare", 2, "--cut", "day=2000-12-15", "--json")
     found = es.Schema.from_json(result.stdout)
     assert found["town"].rare == ("small",)
-    assert found.table(pd.DataFrame({"town": "big", "day": pd.to_datetime(["2000-12-15", "2000-12-16"])})).data[
-        1
-    ].tolist() == [0, 1]
+    assert found.table(
+        pd.DataFrame({"town": "big", "day": pd.to_datetime(["2000-12-15", "2000-12-16"])})
+    ).data[1].tolist() == [0, 1]
 
 
 def test_a_narrow_screen_shows_all_cut_points(tmp_path: Path) -> None:
-    pd.DataFrame({"a_rather_long_name": [i / 7 for i in range(60)]}).to_csv(tmp_path / "d.csv", index=False)
+    pd.DataFrame({"a_rather_long_name": [i / 7 for i in range(60)]}).to_csv(
+        tmp_path / "d.csv", index=False
+    )
     schema = es.Schema.infer(pd.read_csv(tmp_path / "d.csv"))
     shown = _RUNNER.invoke(app, ["schema", str(tmp_path / "d.csv")], env={"COLUMNS": "80"}).stdout
     assert all(f"{edge:.6g}" in shown for edge in schema.variables[0].edges)

@@ -24,7 +24,10 @@ def cube(owner: es.Owner, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("name", "csv", "shown"),
-    [("array.enc", "1,2,3\n4,5,6\n", "Array of 2 x 3 integers"), ("integer.enc", "7\n", "An integer")],
+    [
+        ("array.enc", "1,2,3\n4,5,6\n", "Array of 2 x 3 integers"),
+        ("integer.enc", "7\n", "An integer"),
+    ],
 )
 def test_arrays(files: Path, tmp_path: Path, name: str, csv: str, shown: str) -> None:
     opened = ("decrypt", files / name, "--key", files / "secret.key")
@@ -41,7 +44,9 @@ def test_more_dimensions(files: Path, cube: Path) -> None:
     assert lines[0] == "i0,i1,i2,value"
     assert lines[-1] == "1,1,1,7"
     assert len(lines) == 9
-    assert json.loads(done("decrypt", cube, "--key", files / "secret.key", "--json").stdout)["shape"] == [2, 2, 2]
+    assert json.loads(done("decrypt", cube, "--key", files / "secret.key", "--json").stdout)[
+        "shape"
+    ] == [2, 2, 2]
 
 
 def test_totals(hospital: Hospital, tmp_path: Path) -> None:
@@ -60,23 +65,36 @@ def test_keys_that_do_not_fit(run: Run, hospital: Hospital, files: Path, tmp_pat
     assert "--key secret.key" in the_error(run("decrypt", result, "-o", out))
     wanted, given = (container.read(path).key_id for path in (hospital.key, files / "secret.key"))
     wrong = the_error(run("decrypt", result, "--key", files / "secret.key", "-o", out))
-    assert f"{result} belongs to key {wanted}, and {files / 'secret.key'} is the secret key {given}" in wrong
-    assert f"only the secret key {wanted} opens it, give that one with --key" in wrong
-    assert "belongs to key" in the_error(run("decrypt", files / "array.enc", "--key", hospital.key, "-o", out))
-    assert "holds public keys, and your secret key is wanted here: give the file that keygen wrote first" in the_error(
-        run("decrypt", result, "--key", hospital.public, "-o", out)
+    assert (
+        f"{result} belongs to key {wanted}, and {files / 'secret.key'} is the secret key {given}"
+        in wrong
     )
-    assert "check the path" in the_error(run("decrypt", result, "--key", tmp_path / "none", "-o", out))
+    assert f"only the secret key {wanted} opens it, give that one with --key" in wrong
+    assert "belongs to key" in the_error(
+        run("decrypt", files / "array.enc", "--key", hospital.key, "-o", out)
+    )
+    assert (
+        "holds public keys, and your secret key is wanted here: give the file that keygen wrote "
+        "first" in the_error(run("decrypt", result, "--key", hospital.public, "-o", out))
+    )
+    assert "check the path" in the_error(
+        run("decrypt", result, "--key", tmp_path / "none", "-o", out)
+    )
     assert names(tmp_path) == []
 
 
-def test_files_that_are_no_results(run: Run, hospital: Hospital, files: Path, tmp_path: Path) -> None:
+def test_files_that_are_no_results(
+    run: Run, hospital: Hospital, files: Path, tmp_path: Path
+) -> None:
     key = ("--key", hospital.key)
     assert "a whole table is not decrypted" in the_error(run("decrypt", hospital.table, *key))
-    assert "holds public keys, and an encrypted result, prediction, model or array is wanted here" in the_error(
-        run("decrypt", hospital.public, *key)
+    assert (
+        "holds public keys, and an encrypted result, prediction, model or array is wanted here"
+        in the_error(run("decrypt", hospital.public, *key))
     )
-    assert "is no file of this program, and an encrypted result" in the_error(run("decrypt", hospital.csv, *key))
+    assert "is no file of this program, and an encrypted result" in the_error(
+        run("decrypt", hospital.csv, *key)
+    )
     assert "check the path" in the_error(run("decrypt", tmp_path / "none", *key))
     damaged = bytearray(hospital.ask("age", "counts", "v0").read_bytes())
     damaged[-100] ^= 1
@@ -88,19 +106,26 @@ def test_a_schema_of_another_table(run: Run, hospital: Hospital, tmp_path: Path)
     hospital.frame[["age", "ill"]].to_csv(tmp_path / "d.csv", index=False)
     done("schema", tmp_path / "d.csv", "-o", tmp_path / "s.json")
     result = hospital.ask("age", "counts", "v0")
-    error = the_error(run("decrypt", result, "--key", hospital.key, "--schema", tmp_path / "s.json"))
+    error = the_error(
+        run("decrypt", result, "--key", hospital.key, "--schema", tmp_path / "s.json")
+    )
     assert "this schema is not the one of the rows" in error
     assert "with --schema" in error
 
 
-def test_places_for_the_csv(run: Run, hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_places_for_the_csv(
+    run: Run, hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened = ("decrypt", hospital.ask("age", "counts", "v0"), "--key", hospital.key, "-o")
     assert "is read by this command" in the_error(run(*opened, hospital.key, "--force"))
     assert "make it first" in the_error(run(*opened, tmp_path / "no" / "x.csv"))
     (tmp_path / "x.csv").write_text("old")
     monkeypatch.setattr(storage_files.os, "fsync", disk_full)
     error = the_error(run(*opened, tmp_path / "x.csv", "--force"))
-    assert error == f"error: {tmp_path / 'x.csv'}: no space left on device; free some space, or write elsewhere"
+    assert (
+        error == f"error: {tmp_path / 'x.csv'}: no space left on device; free some space, or write "
+        "elsewhere"
+    )
     assert names(tmp_path) == ["x.csv"]
     assert (tmp_path / "x.csv").read_text() == "old"
 
@@ -110,4 +135,6 @@ def test_a_result_at_a_url(hospital: Hospital, tmp_path: Path) -> None:
     result = hospital.ask("age", "counts", "v0")
     es.load(result, es.PublicKeys.load(hospital.public)).save("memory://cli/age.enc")
     key = ("--key", hospital.key, "-o", "-")
-    assert done("decrypt", "memory://cli/age.enc", *key).stdout == done("decrypt", result, *key).stdout
+    assert (
+        done("decrypt", "memory://cli/age.enc", *key).stdout == done("decrypt", result, *key).stdout
+    )

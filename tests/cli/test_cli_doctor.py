@@ -1,4 +1,6 @@
-"""``doctor``: passes here, fails loudly where encryption does not work, and copes with machines that say little."""
+"""``doctor``: passes here, fails loudly where encryption does not work, and copes with machines
+that say little.
+"""
 
 from __future__ import annotations
 
@@ -35,16 +37,26 @@ def test_it_shows_the_fingerprints_of_keys_in_this_folder(
     shown = run("doctor").stdout
     assert f"public.keys  public keys {owner.fingerprint}" in shown
     assert (
-        f"secret.key  secret key {owner.fingerprint}, no passphrase on it; other users may read it: chmod 600" in shown
+        f"secret.key  secret key {owner.fingerprint}, no passphrase on it; other users may read "
+        "it: chmod 600" in shown
     )
-    assert [key["file"] for key in json.loads(run("doctor", "--json").stdout)["keys"]] == ["public.keys", "secret.key"]
+    assert [key["file"] for key in json.loads(run("doctor", "--json").stdout)["keys"]] == [
+        "public.keys",
+        "secret.key",
+    ]
 
 
 def test_json(run: Run) -> None:
     facts = json.loads(run("doctor", "--json").stdout)
     assert facts["healthy"] is True
-    assert {test["scheme"]: test["passed"] for test in facts["self_test"]} == {"bgv": True, "bfv": True}
-    assert all(set(test["seconds"]) == {"keys", "encrypt", "multiply", "decrypt"} for test in facts["self_test"])
+    assert {test["scheme"]: test["passed"] for test in facts["self_test"]} == {
+        "bgv": True,
+        "bfv": True,
+    }
+    assert all(
+        set(test["seconds"]) == {"keys", "encrypt", "multiply", "decrypt"}
+        for test in facts["self_test"]
+    )
     assert facts["packages"]["seal-python"] >= "4.4"
     assert facts["machine"]["cores"] >= 1
 
@@ -58,7 +70,8 @@ def _crash(*_: Any) -> int:
 
 
 @pytest.mark.parametrize(
-    ("compute", "words"), [(_wrong, "decrypted 330 instead of 329"), (_crash, "illegal instruction")]
+    ("compute", "words"),
+    [(_wrong, "decrypted 330 instead of 329"), (_crash, "illegal instruction")],
 )
 def test_a_failed_self_test_is_exit_code_1(
     run: Run, monkeypatch: pytest.MonkeyPatch, compute: Callable[..., int], words: str
@@ -75,7 +88,8 @@ def test_a_failed_self_test_is_exit_code_1(
 
 def test_cpuinfo_of_several_machines() -> None:
     intel = (
-        "processor : 0\nmodel name\t: Some CPU @ 3 GHz\nflags\t\t: fpu avx2 fma\n\nprocessor : 1\nmodel name : Other\n"
+        "processor : 0\nmodel name\t: Some CPU @ 3 GHz\nflags\t\t: fpu avx2 fma\n\nprocessor : "
+        "1\nmodel name : Other\n"
     )
     assert machine.read_cpuinfo(intel) == (
         "Some CPU @ 3 GHz",

@@ -1,4 +1,6 @@
-"""``encrypt``: by the owner, by others, again after an interrupt; and what it refuses leaves nothing behind."""
+"""``encrypt``: by the owner, by others, again after an interrupt; and what it refuses leaves
+nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,11 @@ def test_what_is_said(run: Run, hospital: Hospital, tmp_path: Path) -> None:
     assert "exists already and was not touched" in the_error(
         run("encrypt", hospital.csv, tmp_path / "t", *arguments(hospital))
     )
-    facts = json.loads(done("encrypt", hospital.csv, tmp_path / "t", *arguments(hospital, "--force", "--json")).stdout)
+    facts = json.loads(
+        done(
+            "encrypt", hospital.csv, tmp_path / "t", *arguments(hospital, "--force", "--json")
+        ).stdout
+    )
     assert facts["rows"] == 60
     assert facts["blocks_kept"] == 0
     assert facts["bytes"] == es.EncryptedTable.load(tmp_path / "t").info().to_dict()["bytes"]
@@ -55,10 +61,26 @@ def test_weights_folds_and_encodings(hospital: Hospital, tmp_path: Path, run: Ru
     assert "folds" in shown
     table = es.EncryptedTable.load(tmp_path / "t")
     assert table.n_folds == 3
-    assert {column.encoding for column in table.columns()} == {"onehot", "centred", "number", "class"}
+    assert {column.encoding for column in table.columns()} == {
+        "onehot",
+        "centred",
+        "number",
+        "class",
+    }
     done("counts", tmp_path / "t", "v1", "--by", "class", "-o", tmp_path / "r")
-    done("decrypt", tmp_path / "r", "--key", hospital.key, "--schema", hospital.schema, "-o", tmp_path / "r.csv")
-    expected = pd.crosstab(hospital.frame["grade"], hospital.frame["ill"], values=weights, aggfunc="sum").fillna(0)
+    done(
+        "decrypt",
+        tmp_path / "r",
+        "--key",
+        hospital.key,
+        "--schema",
+        hospital.schema,
+        "-o",
+        tmp_path / "r.csv",
+    )
+    expected = pd.crosstab(
+        hospital.frame["grade"], hospital.frame["ill"], values=weights, aggfunc="sum"
+    ).fillna(0)
     assert pd.read_csv(tmp_path / "r.csv", index_col=0).to_dict() == expected.to_dict()
     error = the_error(run("encrypt", *given, "--weight-bound", 2, "--overwrite"))
     assert "the bound of the weights is 2, but the largest weight is 3" in error
@@ -90,13 +112,23 @@ def test_others_encrypt_with_the_public_keys(registry: Hospital, tmp_path: Path,
     assert "by others" in done("info", tmp_path / "t").stdout
     done("counts", tmp_path / "t", "v1", "-o", tmp_path / "r", "--by-others")
     facts = json.loads(done("decrypt", tmp_path / "r", "--key", registry.key, "--json").stdout)
-    assert [row[0] for row in facts["values"]] == registry.frame["grade"].value_counts().sort_index().tolist()
+    assert [row[0] for row in facts["values"]] == registry.frame[
+        "grade"
+    ].value_counts().sort_index().tolist()
 
 
 def test_keys_without_room_for_rows_of_others_are_refused_before_anything_is_encrypted(
     hospital: Hospital, tmp_path: Path, run: Run
 ) -> None:
-    rows = ("encrypt", hospital.csv, tmp_path / "t", "--schema", hospital.schema, "--public-keys", hospital.public)
+    rows = (
+        "encrypt",
+        hospital.csv,
+        tmp_path / "t",
+        "--schema",
+        hospital.schema,
+        "--public-keys",
+        hospital.public,
+    )
     error = the_error(run(*rows))
     assert "is hidden from who opens it by noise, and these keys leave no room for it" in error
     assert error.endswith("let their owner make others, plan --by-others and keygen --plan")
@@ -110,8 +142,13 @@ def test_public_keys_are_taken_under_the_fingerprint_that_was_read_out(
     rows = ("encrypt", registry.csv, tmp_path / "t", "--schema", registry.schema, "--workers", 1)
     other = es.PublicKeys.load(files / "public.keys")
     error = the_error(run(*rows, "--public-keys", files / "public.keys", "--fingerprint", told))
-    assert f"holds the keys {other.fingerprint}, and those of {told} are expected: do not use them" in error
-    assert "--fingerprint is for --public-keys" in the_error(run(*rows, "--key", registry.key, "--fingerprint", told))
+    assert (
+        f"holds the keys {other.fingerprint}, and those of {told} are expected: do not use them"
+        in error
+    )
+    assert "--fingerprint is for --public-keys" in the_error(
+        run(*rows, "--key", registry.key, "--fingerprint", told)
+    )
     assert names(tmp_path) == []
     done(*rows, "--public-keys", registry.public, "--fingerprint", told)
 
@@ -122,7 +159,8 @@ def test_rows_to_predict(hospital: Hospital, tmp_path: Path) -> None:
     assert "no column 'ill' in the file: these are rows to predict" in shown
 
 
-# -- interrupts --------------------------------------------------------------------------------------------------------
+# -- interrupts
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -159,13 +197,25 @@ def test_an_interrupt_leaves_a_draft_that_is_resumed(
     hospital: Hospital, run: Run, long_csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "t"
-    command = ("encrypt", long_csv, out, "--schema", tmp_path / "narrow.json", "--key", hospital.key, "--workers", 1)
+    command = (
+        "encrypt",
+        long_csv,
+        out,
+        "--schema",
+        tmp_path / "narrow.json",
+        "--key",
+        hospital.key,
+        "--workers",
+        1,
+    )
     with monkeypatch.context() as patch:
         stop_at(1, patch, interrupt)
         result = run(*command)
     assert result.exit_code == 130
     assert result.stdout == ""
-    expected = f"interrupted: 1 block of a draft kept at {out}; run the same command again to go on\n"
+    expected = (
+        f"interrupted: 1 block of a draft kept at {out}; run the same command again to go on\n"
+    )
     assert result.stderr == expected
     first = {path.name: path.stat().st_mtime_ns for path in (out / "blocks").iterdir()}
     assert len(first) == 1
@@ -190,7 +240,14 @@ def test_a_draft_of_something_else(
     registry: Hospital, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     long_csv = rows_of_three_blocks(registry, tmp_path)
-    public = ("--schema", tmp_path / "narrow.json", "--public-keys", registry.public, "--workers", 1)
+    public = (
+        "--schema",
+        tmp_path / "narrow.json",
+        "--public-keys",
+        registry.public,
+        "--workers",
+        1,
+    )
     out = tmp_path / "t"
     with monkeypatch.context() as patch:
         stop_at(1, patch, interrupt)
@@ -217,7 +274,17 @@ def test_a_disk_that_gets_full_on_the_way(
     hospital: Hospital, run: Run, long_csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "t"
-    command = ("encrypt", long_csv, out, "--schema", tmp_path / "narrow.json", "--key", hospital.key, "--workers", 1)
+    command = (
+        "encrypt",
+        long_csv,
+        out,
+        "--schema",
+        tmp_path / "narrow.json",
+        "--key",
+        hospital.key,
+        "--workers",
+        1,
+    )
     with monkeypatch.context() as patch:
         stop_at(2, patch, disk_full)
         error = the_error(run(*command))
@@ -227,43 +294,59 @@ def test_a_disk_that_gets_full_on_the_way(
     assert "2 blocks of an earlier run kept" in done(*command).stdout
 
 
-# -- refusals ------------------------------------------------------------------------------------------------------------
+# -- refusals
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         (lambda frame: frame.drop(columns="age"), "the data has no column 'age'; it has"),
-        (lambda frame: frame.assign(grade=9), "column 'grade', row 1: 9 is not a level of the schema"),
+        (
+            lambda frame: frame.assign(grade=9),
+            "column 'grade', row 1: 9 is not a level of the schema",
+        ),
         (lambda frame: frame.assign(ill="perhaps"), "'perhaps' is not a class of the schema"),
         (lambda frame: frame.assign(age="old"), "column 'age', row 1: 'old' is not a number"),
         (lambda frame: frame.assign(dose=1000), "schema --range COLUMN=LOW:HIGH widens them"),
         (lambda frame: frame.assign(age=np.nan), "make one, schema --missing-bin 'age'"),
     ],
 )
-def test_rows_that_do_not_fit(run: Run, hospital: Hospital, tmp_path: Path, change: Any, words: str) -> None:
+def test_rows_that_do_not_fit(
+    run: Run, hospital: Hospital, tmp_path: Path, change: Any, words: str
+) -> None:
     change(hospital.frame).to_csv(tmp_path / "d.csv", index=False)
     error = the_error(run("encrypt", tmp_path / "d.csv", tmp_path / "t", *arguments(hospital)))
     assert words in error
     assert names(tmp_path) == ["d.csv"]
 
 
-def test_keys_that_are_missing_or_wrong(run: Run, hospital: Hospital, files: Path, tmp_path: Path) -> None:
+def test_keys_that_are_missing_or_wrong(
+    run: Run, hospital: Hospital, files: Path, tmp_path: Path
+) -> None:
     rows = ("encrypt", hospital.csv, tmp_path / "t", "--schema", hospital.schema)
     assert "--key, your secret key, or --public-keys" in the_error(run(*rows))
-    assert "one key" in the_error(run(*rows, "--key", hospital.key, "--public-keys", hospital.public))
-    assert "none: no such file or directory; check the path" in the_error(run(*rows, "--key", tmp_path / "none"))
+    assert "one key" in the_error(
+        run(*rows, "--key", hospital.key, "--public-keys", hospital.public)
+    )
+    assert "none: no such file or directory; check the path" in the_error(
+        run(*rows, "--key", tmp_path / "none")
+    )
     wrong = the_error(run(*rows, "--key", hospital.public))
     assert "holds public keys, and your secret key is wanted here" in wrong
     assert f"give them as --public-keys {hospital.public}" in wrong
     wrong = the_error(run(*rows, "--public-keys", hospital.key))
     assert "holds a secret key, and a file of public keys is wanted here" in wrong
     assert "keep the secret key off every machine but the owner's" in wrong
-    assert "is no file of this program, and your secret key" in the_error(run(*rows, "--key", hospital.csv))
+    assert "is no file of this program, and your secret key" in the_error(
+        run(*rows, "--key", hospital.csv)
+    )
     assert names(tmp_path) == []
 
 
-def test_keys_for_smaller_numbers(run: Run, hospital: Hospital, files: Path, tmp_path: Path) -> None:
+def test_keys_for_smaller_numbers(
+    run: Run, hospital: Hospital, files: Path, tmp_path: Path
+) -> None:
     hospital.frame[["dose"]].to_csv(tmp_path / "d.csv", index=False)
     done("schema", tmp_path / "d.csv", "--digits", "dose=6", "-o", tmp_path / "s.json")
     rows = (
@@ -296,8 +379,13 @@ def test_passphrases(
         files / "locked.key",
     )
     error = the_error(run(*rows))
-    assert "locked.key is locked by a passphrase, and nobody is here to ask: give --passphrase-file" in error
-    assert "locked.key: the passphrase does not open" in the_error(run(*rows, "--passphrase-file", tmp_path / "wrong"))
+    assert (
+        "locked.key is locked by a passphrase, and nobody is here to ask: give --passphrase-file"
+        in error
+    )
+    assert "locked.key: the passphrase does not open" in the_error(
+        run(*rows, "--passphrase-file", tmp_path / "wrong")
+    )
     assert not (tmp_path / "t").exists()
     done(*rows, "--passphrase-file", tmp_path / "right", "--workers", 1)
 
@@ -314,7 +402,9 @@ def test_a_table_is_not_laid_among_secrets(run: Run, hospital: Hospital, tmp_pat
         assert "is to be given away, and" in error
         assert "a folder of its own" in error
     (tmp_path / "file").write_text("x")
-    assert "file" in the_error(run("encrypt", hospital.csv, tmp_path / "file", *arguments(hospital)))
+    assert "file" in the_error(
+        run("encrypt", hospital.csv, tmp_path / "file", *arguments(hospital))
+    )
     assert (tmp_path / "file").read_text() == "x"
 
 

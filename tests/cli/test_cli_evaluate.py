@@ -1,4 +1,6 @@
-"""``evaluate``: the scores are scikit-learn's, on the folds that were encrypted, and on no others."""
+"""``evaluate``: the scores are scikit-learn's, on the folds that were encrypted, and on
+no others.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from encryptedstats.storage import files as storage_files
 @pytest.fixture(scope="module")
 def folds(ward: Ward) -> Path:
     out = ward.work / "folds.enc"
-    shown = done("fit", ward.table(0), "-o", out, "--model", "mnb", "--folds", "--workers", 1).stdout
+    shown = done(
+        "fit", ward.table(0), "-o", out, "--model", "mnb", "--folds", "--workers", 1
+    ).stdout
     assert "encryptedstats evaluate" in shown
     return out
 
@@ -33,7 +37,9 @@ def half(ward: Ward) -> Path:
     return ward.home / "half0.csv"
 
 
-def test_folds_are_scored_on_rows_they_have_not_seen(ward: Ward, folds: Path, tmp_path: Path) -> None:
+def test_folds_are_scored_on_rows_they_have_not_seen(
+    ward: Ward, folds: Path, tmp_path: Path
+) -> None:
     shown = done("evaluate", folds, half(ward), *owner(ward), "-o", tmp_path / "s.csv").stdout
     for words in (
         "Scored 2 folds of mnb --alpha 1.0 on 30 rows",
@@ -61,7 +67,11 @@ def test_folds_are_scored_on_rows_they_have_not_seen(ward: Ward, folds: Path, tm
             "specificity": recall_score(rows["ill"], model.predict(rows), pos_label="no"),
         }
         assert found.loc[str(fold), list(expected)].to_dict() == pytest.approx(expected)
-        assert found.loc[str(fold), "auc_low"] < found.loc[str(fold), "auc"] <= found.loc[str(fold), "auc_high"]
+        assert (
+            found.loc[str(fold), "auc_low"]
+            < found.loc[str(fold), "auc"]
+            <= found.loc[str(fold), "auc_high"]
+        )
     assert list(found.index) == ["0", "1", "mean", "all"]
     np.testing.assert_allclose(found.loc["mean", "auc"], found.loc[["0", "1"], "auc"].mean())
     facts = json.loads(done("evaluate", folds, half(ward), *owner(ward), "--json").stdout)
@@ -79,14 +89,34 @@ def test_the_library_says_the_same(ward: Ward, folds: Path) -> None:
 
 
 def test_a_file_that_is_read_in_pieces_has_the_same_folds(ward: Ward, tmp_path: Path) -> None:
-    """More rows than slots: folds are dealt within each piece of the file, here as when it was encrypted."""
+    """More rows than slots: folds are dealt within each piece of the file, here as when it was
+    encrypted.
+    """
     many = pd.concat([ward.frame] * 240, ignore_index=True)
     many.to_csv(tmp_path / "many.csv", index=False)
     assert len(many) > es.Owner.load(ward.key).parameters.slots
     table = tmp_path / "many.enc"
-    done("encrypt", tmp_path / "many.csv", table, *owner(ward), "--folds", 2, "--fold-seed", 5, "--workers", 1)
+    done(
+        "encrypt",
+        tmp_path / "many.csv",
+        table,
+        *owner(ward),
+        "--folds",
+        2,
+        "--fold-seed",
+        5,
+        "--workers",
+        1,
+    )
     done("fit", table, "-o", tmp_path / "folds", "--model", "mnb", "--folds", "--workers", 1)
-    scored = ("evaluate", tmp_path / "folds", tmp_path / "many.csv", *owner(ward), "--json", "--fold-seed")
+    scored = (
+        "evaluate",
+        tmp_path / "folds",
+        tmp_path / "many.csv",
+        *owner(ward),
+        "--json",
+        "--fold-seed",
+    )
     facts = json.loads(done(*scored, 5).stdout)
     assert facts["mean"]["rows"] == len(many)
     assert facts["mean"]["auc"] > 0.5
@@ -95,16 +125,22 @@ def test_a_file_that_is_read_in_pieces_has_the_same_folds(ward: Ward, tmp_path: 
 @pytest.mark.parametrize("name", ["forest", "means", "snb"])
 def test_an_opened_model_needs_no_key(ward: Ward, name: str) -> None:
     """Some models give no probabilities: there is no log loss, and JSON says null."""
-    facts = json.loads(done("evaluate", ward.opened(ward.combined(name)), ward.csv, "--json").stdout)
+    facts = json.loads(
+        done("evaluate", ward.opened(ward.combined(name)), ward.csv, "--json").stdout
+    )
     scores = {name: score["value"] for name, score in facts["scores"].items()}
     model = MODELS[name][1]().fit(es.Schema.load(ward.schema).table(ward.frame))
     yes = ward.frame["ill"] == "yes"
     if hasattr(model, "predict_proba"):
         shares = model.predict_proba(ward.frame)
         assert scores["auc"] == pytest.approx(roc_auc_score(yes, shares[:, 1]))
-        assert scores["log_loss"] == pytest.approx(log_loss(ward.frame["ill"], shares, labels=["no", "yes"]))
+        assert scores["log_loss"] == pytest.approx(
+            log_loss(ward.frame["ill"], shares, labels=["no", "yes"])
+        )
     else:
-        assert scores["auc"] == pytest.approx(roc_auc_score(yes, model.decision_function(ward.frame)))
+        assert scores["auc"] == pytest.approx(
+            roc_auc_score(yes, model.decision_function(ward.frame))
+        )
         assert scores["log_loss"] is None
     assert scores["accuracy"] == pytest.approx(model.score(ward.frame, ward.frame["ill"]))
     assert facts["mean"] is None
@@ -116,7 +152,9 @@ def test_an_opened_model_needs_no_key(ward: Ward, name: str) -> None:
     assert ("encryptedstats calibrate" in shown) == (name == "forest")
 
 
-def test_the_positive_class_and_the_threshold_are_named(ward: Ward, tmp_path: Path, run: Run) -> None:
+def test_the_positive_class_and_the_threshold_are_named(
+    ward: Ward, tmp_path: Path, run: Run
+) -> None:
     opened = ward.opened(ward.combined("mnb"))
     model, yes = ward.clear("mnb"), ward.frame["ill"] == "yes"
     shares = model.predict_proba(ward.frame)
@@ -159,13 +197,18 @@ def test_rows_that_cannot_be_scored_are_counted(ward: Ward, tmp_path: Path, run:
     assert facts["rows"] == len(rows) - 5
     assert "5 rows without a class" in done("evaluate", opened, tmp_path / "d.csv").stdout
     rows.assign(ill=np.nan).to_csv(tmp_path / "none.csv", index=False)
-    assert f"has no class in any of its {len(rows)} rows" in the_error(run("evaluate", opened, tmp_path / "none.csv"))
+    assert f"has no class in any of its {len(rows)} rows" in the_error(
+        run("evaluate", opened, tmp_path / "none.csv")
+    )
     gaps = ward.frame.drop(columns="patient")
     gaps.loc[:6, "age"] = np.nan
     schema = es.Schema.infer(gaps, target="ill", missing="drop")
     es.MultinomialNB().fit(schema.table(gaps)).save(tmp_path / "m")
     gaps.to_csv(tmp_path / "gaps.csv", index=False)
-    assert "7 rows with missing values" in done("evaluate", tmp_path / "m", tmp_path / "gaps.csv").stdout
+    assert (
+        "7 rows with missing values"
+        in done("evaluate", tmp_path / "m", tmp_path / "gaps.csv").stdout
+    )
 
 
 def test_pictures_and_files_are_not_replaced_unasked(ward: Ward, tmp_path: Path, run: Run) -> None:
@@ -187,13 +230,17 @@ def test_pictures_and_files_are_not_replaced_unasked(ward: Ward, tmp_path: Path,
 
 def test_three_classes_and_weights(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
-    frame = pd.DataFrame({"x": rng.normal(size=90), "w": rng.integers(1, 4, 90), "y": rng.integers(0, 3, 90)})
+    frame = pd.DataFrame(
+        {"x": rng.normal(size=90), "w": rng.integers(1, 4, 90), "y": rng.integers(0, 3, 90)}
+    )
     frame["x"] += frame["y"]
     schema = es.Schema.infer(frame[["x", "y"]], target="y")
     model = es.MultinomialNB().fit(schema.table(frame))
     model.save(tmp_path / "m")
     frame.to_csv(tmp_path / "d.csv", index=False)
-    facts = json.loads(done("evaluate", tmp_path / "m", tmp_path / "d.csv", "--weights", "w", "--json").stdout)
+    facts = json.loads(
+        done("evaluate", tmp_path / "m", tmp_path / "d.csv", "--weights", "w", "--json").stdout
+    )
     shares, weights = model.predict_proba(frame), frame["w"].to_numpy()
     scores = {name: score["value"] for name, score in facts["scores"].items()}
     single = [roc_auc_score(frame["y"] == k, shares[:, k], sample_weight=weights) for k in range(3)]
@@ -201,7 +248,9 @@ def test_three_classes_and_weights(tmp_path: Path) -> None:
     assert list(facts["by_class"]) == ["0", "1", "2"]
     assert facts["positive"] is None
     assert scores["log_loss"] == pytest.approx(log_loss(frame["y"], shares, sample_weight=weights))
-    assert scores["accuracy"] == pytest.approx(accuracy_score(frame["y"], model.predict(frame), sample_weight=weights))
+    assert scores["accuracy"] == pytest.approx(
+        accuracy_score(frame["y"], model.predict(frame), sample_weight=weights)
+    )
 
 
 def test_one_of_three_classes(tmp_path: Path, run: Run) -> None:
@@ -210,18 +259,31 @@ def test_one_of_three_classes(tmp_path: Path, run: Run) -> None:
     frame.to_csv(tmp_path / "d.csv", index=False)
     scored = ("evaluate", tmp_path / "m", tmp_path / "d.csv")
     assert "each against all others" in done(*scored).stdout
-    assert "c against all other classes" in done(*scored, "--pos-label", "c", "--threshold", 0.4).stdout
-    assert "and there are 3: name it with --pos-label" in the_error(run(*scored, "--threshold", 0.4))
+    assert (
+        "c against all other classes"
+        in done(*scored, "--pos-label", "c", "--threshold", 0.4).stdout
+    )
+    assert "and there are 3: name it with --pos-label" in the_error(
+        run(*scored, "--threshold", 0.4)
+    )
     assert "name it with --pos-label" in the_error(run(*scored, "--plot", tmp_path / "p.png"))
 
 
 def test_rows_of_one_class_have_no_auc(ward: Ward, tmp_path: Path) -> None:
     ward.frame[ward.frame["ill"] == "no"].to_csv(tmp_path / "d.csv", index=False)
     opened = ward.opened(ward.combined("forest"))
-    assert json.loads(done("evaluate", opened, tmp_path / "d.csv", "--json").stdout)["scores"]["auc"]["value"] is None
+    assert (
+        json.loads(done("evaluate", opened, tmp_path / "d.csv", "--json").stdout)["scores"]["auc"][
+            "value"
+        ]
+        is None
+    )
     shown = done("evaluate", opened, tmp_path / "d.csv").stdout
     assert "n/a" in shown
-    assert "rows is of the positive class yes: AUC and calibration slope need rows of both kinds" in shown
+    assert (
+        "rows is of the positive class yes: AUC and calibration slope need rows of both kinds"
+        in shown
+    )
 
 
 def test_what_cannot_be_scored(
@@ -233,19 +295,27 @@ def test_what_cannot_be_scored(
     other = the_error(run(*scored, "--schema", ward.schema, "--key", files / "secret.key"))
     assert "belongs to key" in other
     assert "--fold-seed" in the_error(run(*scored, *owner(ward), "--fold-seed", 3))
-    assert "give the file that was encrypted" in the_error(run("evaluate", folds, ward.csv, *owner(ward)))
+    assert "give the file that was encrypted" in the_error(
+        run("evaluate", folds, ward.csv, *owner(ward))
+    )
     still = the_error(run("evaluate", ward.combined("mnb"), half(ward), *owner(ward)))
     assert "still encrypted, and the folds of a model, or an opened one is wanted here" in still
     ward.frame.drop(columns="ill").to_csv(tmp_path / "d.csv", index=False)
     opened = ward.opened(ward.combined("mnb"))
     assert "has no column 'ill'" in the_error(run("evaluate", opened, tmp_path / "d.csv"))
-    assert "a CSV or Parquet file with rows is wanted" in the_error(run("evaluate", opened, ward.table(0)))
+    assert "a CSV or Parquet file with rows is wanted" in the_error(
+        run("evaluate", opened, ward.table(0))
+    )
     monkeypatch.setattr(storage_files.os, "fsync", disk_full)
-    assert "free some space" in the_error(run("evaluate", opened, ward.csv, "-o", tmp_path / "s.csv"))
+    assert "free some space" in the_error(
+        run("evaluate", opened, ward.csv, "-o", tmp_path / "s.csv")
+    )
     assert names(tmp_path) == ["d.csv"]
 
 
-def test_parquet_in_csv_out(ward: Ward, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_in_csv_out(
+    ward: Ward, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same story from a Parquet file."""
     rows = tmp_path / "rows.parquet"
     ward.frame[:30].to_parquet(rows)
@@ -261,4 +331,6 @@ def test_parquet_in_csv_out(ward: Ward, tmp_path: Path, run: Run, monkeypatch: p
     assert screens[0] == screens[1]
     assert len(pd.read_csv(io.StringIO(screens[0]))) == 30
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    assert "pip install 'encryptedstats[parquet]'" in the_error(run("predict", opened, rows, "-o", tmp_path / "p.csv"))
+    assert "pip install 'encryptedstats[parquet]'" in the_error(
+        run("predict", opened, rows, "-o", tmp_path / "p.csv")
+    )

@@ -19,7 +19,9 @@ def drawn(view: object, width: int = 60) -> list[str]:
 
 def test_columns_that_do_not_fit_come_below() -> None:
     frame = pd.DataFrame(
-        np.arange(60).reshape(2, 30) * 1000, index=["a", "b"], columns=[f"column{i}" for i in range(30)]
+        np.arange(60).reshape(2, 30) * 1000,
+        index=["a", "b"],
+        columns=[f"column{i}" for i in range(30)],
     )
     lines = drawn(frame_view(frame, 60))
     assert max(map(len, lines)) <= 60
@@ -49,7 +51,11 @@ def test_counts_have_shares_and_a_sum() -> None:
 
 
 def test_a_margin_does_not_hide_a_level_of_that_name() -> None:
-    frame = pd.DataFrame([[1, 2], [3, 4]], index=pd.Index(["all", "b"], name="r"), columns=pd.Index([1, "1"], name="c"))
+    frame = pd.DataFrame(
+        [[1, 2], [3, 4]],
+        index=pd.Index(["all", "b"], name="r"),
+        columns=pd.Index([1, "1"], name="c"),
+    )
     lines = drawn(counts_view(frame, 60))
     assert lines[0].split() == ["r", "\\", "c", "1", "1", "(all)"]
     assert lines[1].split() == ["all", "1", "2", "3"]
@@ -66,7 +72,8 @@ def test_long_and_hostile_labels() -> None:
 
 def test_moments_of_one_variable_have_no_covariances() -> None:
     frame = pd.DataFrame(
-        {"x": [1, 5.0, 5.0, np.nan, np.nan, np.nan]}, index=["count", "sum", "mean", "var", "std", "cov(x)"]
+        {"x": [1, 5.0, 5.0, np.nan, np.nan, np.nan]},
+        index=["count", "sum", "mean", "var", "std", "cov(x)"],
     )
     text = "\n".join(drawn(moments_view(frame, 60)))
     assert "n/a" in text
@@ -74,7 +81,10 @@ def test_moments_of_one_variable_have_no_covariances() -> None:
 
 
 def test_numbers() -> None:
-    assert [number_text(value) for value in (1234567, np.int64(-5), 0.1234567891, np.nan, 1e12, True, "x")] == [
+    assert [
+        number_text(value)
+        for value in (1234567, np.int64(-5), 0.1234567891, np.nan, 1e12, True, "x")
+    ] == [
         "1,234,567",
         "-5",
         "0.123457",

@@ -1,6 +1,8 @@
-"""A disk that is really full: one line that says whose write it refused, and nothing half-written. Also an end by the system.
+"""A disk that is really full: one line that says whose write it refused, and nothing half-written.
+Also an end by the system.
 
-Other modules pretend, for every command; here a small file system is mounted, in a namespace that goes with the process.
+Other modules pretend, for every command; here a small file system is mounted, in a namespace that
+goes with the process.
 """
 
 from __future__ import annotations
@@ -31,7 +33,17 @@ LIMIT = 8 << 20
 def on_disk(place: Path, room: int, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run the program in a folder with so much room."""
     place.mkdir(exist_ok=True)
-    command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", SCRIPT, "sh", str(place)]
+    command = [
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        "sh",
+        "-c",
+        SCRIPT,
+        "sh",
+        str(place),
+    ]
     command += [str(LIMIT - room), *PROGRAM, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
@@ -59,7 +71,9 @@ def refused(done: subprocess.CompletedProcess[str]) -> str:
 def test_keys(tmp_path: Path) -> None:
     """There is room for the secret key, not for both: neither is there afterwards."""
     options = ("--max-value", 1000, "--depth", 1)
-    error = refused(on_disk(tmp_path / "d", 2 << 20, "keygen", "secret.key", "public.keys", *options))
+    error = refused(
+        on_disk(tmp_path / "d", 2 << 20, "keygen", "secret.key", "public.keys", *options)
+    )
     assert error.startswith("error: public.keys: no space left on device; free some space")
 
 
@@ -78,7 +92,17 @@ def test_csv(ward: Ward, tmp_path: Path) -> None:
 
 def test_a_table_is_gone_on_with(hospital: Hospital, tmp_path: Path) -> None:
     """A draft stays, with whole blocks only, and the error says how to go on."""
-    encrypt = ("encrypt", hospital.csv, "t", "--schema", hospital.schema, "--key", hospital.key, "--workers", 1)
+    encrypt = (
+        "encrypt",
+        hospital.csv,
+        "t",
+        "--schema",
+        hospital.schema,
+        "--key",
+        hospital.key,
+        "--workers",
+        1,
+    )
     done = on_disk(tmp_path / "d", 1 << 18, *encrypt)
     assert done.returncode == 1
     assert "no space left on device" in done.stderr
@@ -89,13 +113,24 @@ def test_a_table_is_gone_on_with(hospital: Hospital, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_rows_from_a_pipe_and_an_end_by_the_system(ward: Ward, tmp_path: Path) -> None:
-    """Rows that come through a pipe are all read; ended in the middle, the program takes its temporary file away."""
+    """Rows that come through a pipe are all read; ended in the middle, the program takes its
+    temporary file away.
+    """
     pipe = tmp_path / "rows.csv"
     os.mkfifo(pipe)
-    command = [*PROGRAM, "predict", str(ward.opened(ward.combined("mnb"))), pipe.name, "-o", "p.csv"]
+    command = [
+        *PROGRAM,
+        "predict",
+        str(ward.opened(ward.combined("mnb"))),
+        pipe.name,
+        "-o",
+        "p.csv",
+    ]
 
     def started() -> subprocess.Popen[str]:
-        return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
 
     def open_pipe() -> int:
         return os.open(pipe, os.O_RDWR)  # which does not wait for a reader, that may never come
@@ -115,9 +150,9 @@ def test_rows_from_a_pipe_and_an_end_by_the_system(ward: Ward, tmp_path: Path) -
         os.write(rows, ward.csv.read_bytes()[:200])
         waited_for(lambda: temporary(tmp_path))
 
-        def ended() -> (
-            bool
-        ):  # a signal that comes just before the program begins to wait for rows is seen with the next
+        def ended() -> bool:
+            # a signal that comes just before the program begins to wait for rows is seen with the
+            # next
             program.send_signal(signal.SIGTERM)
             return program.poll() is not None
 

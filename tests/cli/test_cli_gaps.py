@@ -1,4 +1,6 @@
-"""Rows with gaps that a schema leaves out are counted aloud, and rows of a file are counted from 1."""
+"""Rows with gaps that a schema leaves out are counted aloud, and rows of a file are
+counted from 1.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,30 @@ ROWS, GAPS = 40, (2, 7, 11)  # rows of the file with a gap, counted from 1
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows of which some have gaps, one without a class, and a model that leaves gaps out, opened."""
+    """Rows of which some have gaps, one without a class, and a model that leaves gaps
+    out, opened.
+    """
     folder = tmp_path_factory.mktemp("gaps")
     rng = np.random.default_rng(4)
-    frame = pd.DataFrame({"age": rng.integers(20, 80, ROWS).astype(float), "ill": rng.integers(0, 2, ROWS)})
+    frame = pd.DataFrame(
+        {"age": rng.integers(20, 80, ROWS).astype(float), "ill": rng.integers(0, 2, ROWS)}
+    )
     frame.loc[[row - 1 for row in GAPS], "age"] = np.nan
     frame.to_csv(folder / "rows.csv", index=False)
     frame["ill"].astype("Int64").where(np.arange(ROWS) != 0).to_frame().join(frame["age"]).to_csv(
         folder / "one-unknown.csv", index=False
     )
     done(
-        "schema", folder / "rows.csv", "--target", "ill", "--missing", "drop", "--bins", 3, "-o", folder / "schema.json"
+        "schema",
+        folder / "rows.csv",
+        "--target",
+        "ill",
+        "--missing",
+        "drop",
+        "--bins",
+        3,
+        "-o",
+        folder / "schema.json",
     )
     schema = es.Schema.load(folder / "schema.json")
     es.CompletelyRandomForest(3, 1).fit(schema.table(frame)).save(folder / "model.opened")
@@ -38,28 +53,50 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_encryption_counts_what_it_leaves_out(place: Path, tmp_path: Path) -> None:
     done("keygen", tmp_path / "s.key", tmp_path / "p.keys", "--max-value", 1000, "--depth", 1)
-    encrypt = ("encrypt", place / "rows.csv", tmp_path / "t", "--schema", place / "schema.json", "--key")
+    encrypt = (
+        "encrypt",
+        place / "rows.csv",
+        tmp_path / "t",
+        "--schema",
+        place / "schema.json",
+        "--key",
+    )
     said = done(*encrypt, tmp_path / "s.key", "--workers", 1)
     assert said.stderr == "warning: 3 of 40 rows have gaps and are left out (--missing drop)\n"
     assert "3 rows with gaps" in said.stdout
-    facts = json.loads(done(*encrypt, tmp_path / "s.key", "--workers", 1, "--force", "--json").stdout)
+    facts = json.loads(
+        done(*encrypt, tmp_path / "s.key", "--workers", 1, "--force", "--json").stdout
+    )
     assert (facts["rows"], facts["rows_left_out"]) == (37, 3)
 
 
 def test_the_library_counts_them_too(place: Path, tmp_path: Path) -> None:
-    schema, owner = es.Schema.load(place / "schema.json"), es.Owner(es.Parameters.choose(max_value=1000, depth=1))
+    schema, owner = (
+        es.Schema.load(place / "schema.json"),
+        es.Owner(es.Parameters.choose(max_value=1000, depth=1)),
+    )
     table = schema.table(pd.read_csv(place / "rows.csv"))
-    with pytest.warns(es.SchemaWarning, match=r"3 of 40 rows have gaps and are left out \(missing='drop'\)"):
+    with pytest.warns(
+        es.SchemaWarning, match=r"3 of 40 rows have gaps and are left out \(missing='drop'\)"
+    ):
         assert owner.encrypt(table).n_dropped == 3
     with pytest.warns(es.SchemaWarning, match="3 of 40 rows have gaps"):
-        assert owner.encrypt_file(place / "rows.csv", schema, tmp_path / "t", workers=1).n_dropped == 3
+        assert (
+            owner.encrypt_file(place / "rows.csv", schema, tmp_path / "t", workers=1).n_dropped == 3
+        )
     loaded = es.load(tmp_path / "t")
     assert loaded.n_dropped == loaded.info().to_dict()["rows_left_out"] == 3
     assert "3 rows with missing values" in str(loaded.info())
 
 
 def test_a_prediction_has_a_line_for_every_row(place: Path, tmp_path: Path) -> None:
-    predict = ("predict", place / "model.opened", place / "one-unknown.csv", "-o", tmp_path / "p.csv")
+    predict = (
+        "predict",
+        place / "model.opened",
+        place / "one-unknown.csv",
+        "-o",
+        tmp_path / "p.csv",
+    )
     shown = done(*predict).stdout
     assert "Predicted 37 rows" in shown
     assert "3 of 40 rows have gaps: their lines are empty" in shown
@@ -72,7 +109,10 @@ def test_a_prediction_has_a_line_for_every_row(place: Path, tmp_path: Path) -> N
     kept = pd.read_csv(place / "one-unknown.csv").drop(index=[row - 1 for row in GAPS])
     model = es.load(place / "model.opened")
     right = int((model.predict(kept[["age"]]) == kept["ill"]).sum())
-    assert (facts["right"], facts["judged"]) == (right, 36)  # the row without a class is neither right nor wrong
+    assert (facts["right"], facts["judged"]) == (
+        right,
+        36,
+    )  # the row without a class is neither right nor wrong
     assert f"{right} of 36, {100 * right / 36:.1f} %" in shown
 
 
@@ -85,8 +125,13 @@ def test_gaps_at_the_beginning_and_whole_pieces_of_them(
     pd.concat([rows[1:2], rows]).to_csv(tmp_path / "gap-first.csv", index=False)
     for at_once in (1, 2, 3):
         monkeypatch.setattr("encryptedstats.cli.predict._ROWS_AT_ONCE", at_once)
-        assert done("predict", place / "model.opened", place / "rows.csv", "-o", "-").stdout == expected
-        shifted = done("predict", place / "model.opened", tmp_path / "gap-first.csv", "-o", "-").stdout.splitlines()
+        assert (
+            done("predict", place / "model.opened", place / "rows.csv", "-o", "-").stdout
+            == expected
+        )
+        shifted = done(
+            "predict", place / "model.opened", tmp_path / "gap-first.csv", "-o", "-"
+        ).stdout.splitlines()
         assert shifted[0] == expected.splitlines()[0]
         assert shifted[1] == "1" + "," * (len(shifted[0].split(",")) - 1)
         bare = [line.partition(",")[2] for line in shifted[2:]]
@@ -101,8 +146,12 @@ def test_evaluation_counts_what_it_leaves_out(place: Path) -> None:
 
 
 def test_a_forest_says_what_its_shares_are(place: Path, tmp_path: Path) -> None:
-    shown = done("predict", place / "model.opened", place / "rows.csv", "-o", tmp_path / "p.csv").stdout
-    assert "shares of the votes of the forest: good for an order of the rows, not calibrated" in shown
+    shown = done(
+        "predict", place / "model.opened", place / "rows.csv", "-o", tmp_path / "p.csv"
+    ).stdout
+    assert (
+        "shares of the votes of the forest: good for an order of the rows, not calibrated" in shown
+    )
 
 
 def test_rows_of_a_file_are_counted_from_1(run: Run, place: Path, tmp_path: Path) -> None:

@@ -27,14 +27,23 @@ WORKER = ("info", "counts", "crosstab", "moments", "fit", "combine")
 def commands(text: str) -> list[list[str]]:
     """The command lines of some examples, as a shell would take them apart."""
     joined = text.replace("\\\n", " ")
-    return [shlex.split(line) for line in joined.splitlines() if line.strip() and not line.startswith("#")]
+    return [
+        shlex.split(line)
+        for line in joined.splitlines()
+        if line.strip() and not line.startswith("#")
+    ]
 
 
 def test_the_roles() -> None:
     shown = done("--help").stdout
     places = [shown.index(f"│ {name} ") for name in (*OWNER, *WORKER, "doctor", "bench")]
     assert places == sorted(places)
-    assert shown.index("Owner: has the data") < places[0] < shown.index("Worker: computes") < places[len(OWNER)]
+    assert (
+        shown.index("Owner: has the data")
+        < places[0]
+        < shown.index("Worker: computes")
+        < places[len(OWNER)]
+    )
     assert "The whole story" in shown
     assert "with the public keys" in shown
 
@@ -42,7 +51,9 @@ def test_the_roles() -> None:
 def test_exit_codes_are_told_and_kept(run: Run, tmp_path: Path) -> None:
     shown = done("--help").stdout
     codes = {
-        int(line[1:].split()[0]) for line in shown[shown.index("Exit codes") :].splitlines() if line[2:3].isdigit()
+        int(line[1:].split()[0])
+        for line in shown[shown.index("Exit codes") :].splitlines()
+        if line[2:3].isdigit()
     }
     assert codes == {0, 1, 2, 3, INTERRUPTED}
     assert run("info", tmp_path / "none").exit_code == FAILED
@@ -109,7 +120,10 @@ def test_the_list_of_commands_says_what_their_help_says(name: str) -> None:
 
 
 def test_the_list_of_commands_imports_nothing_that_takes_long() -> None:
-    code = "import sys; sys.argv[1:] = ['--help']\nfrom encryptedstats.cli import main\ntry: main()\nfinally: print(*sys.modules)"
+    code = (
+        "import sys; sys.argv[1:] = ['--help']\nfrom encryptedstats.cli import main\ntry: "
+        "main()\nfinally: print(*sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "bench" in done.stdout
     assert not {"numpy", "pandas", "seal", "cryptography"} & set(done.stdout.split())

@@ -1,4 +1,6 @@
-"""``info``: says what a file is and whether a secret is in it; broken and foreign files are one line."""
+"""``info``: says what a file is and whether a secret is in it; broken and foreign files are one
+line.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,10 @@ def test_what_belongs_to_one_kind(run: Run, files: Path) -> None:
 
 
 def test_a_secret_key_is_shouted_about_and_not_shown(run: Run, files: Path) -> None:
-    for name, lock in (("secret.key", "No passphrase locks it"), ("locked.key", "It is locked by a passphrase")):
+    for name, lock in (
+        ("secret.key", "No passphrase locks it"),
+        ("locked.key", "It is locked by a passphrase"),
+    ):
         result = run("info", files / name)
         assert "SECRET KEY" in result.stdout
         assert "Never give it away" in result.stdout
@@ -53,7 +58,9 @@ def test_a_secret_key_is_shouted_about_and_not_shown(run: Run, files: Path) -> N
         secret = container.read(files / name).section("secret_key")
         for view in (result.stdout_bytes, run("info", files / name, "--json").stdout_bytes):
             assert not any(
-                secret[i : i + 8] in view for i in range(200, len(secret) - 8, 997) if any(secret[i : i + 8])
+                secret[i : i + 8] in view
+                for i in range(200, len(secret) - 8, 997)
+                if any(secret[i : i + 8])
             )
             assert secret[200:208].hex().encode() not in view
 
@@ -65,7 +72,9 @@ def test_a_secret_key_that_others_may_read(run: Run, files: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if not name.endswith(".key")])
-def test_public_files_say_that_nothing_in_them_decrypts(run: Run, files: Path, owner: es.Owner, name: str) -> None:
+def test_public_files_say_that_nothing_in_them_decrypts(
+    run: Run, files: Path, owner: es.Owner, name: str
+) -> None:
     result = run("info", files / name)
     assert result.exit_code == 0
     assert "nothing in it can decrypt" in result.stdout
@@ -91,7 +100,9 @@ def test_a_secret_in_a_public_file_is_found(run: Run, files: Path, tmp_path: Pat
 
 
 def test_a_file_of_a_later_version_is_not_vouched_for(run: Run, tmp_path: Path) -> None:
-    container.write(container.Container("votes", "", "", {"lock": 3}, {"data": b"1"}), tmp_path / "v")
+    container.write(
+        container.Container("votes", "", "", {"lock": 3}, {"data": b"1"}), tmp_path / "v"
+    )
     result = run("info", tmp_path / "v")
     assert "votes" in result.stdout
     assert "treat it as secret" in result.stdout
@@ -105,8 +116,12 @@ def test_nothing_in_a_file_reaches_the_terminal_as_a_command(run: Run, tmp_path:
     assert "\x07" not in output
     assert "\\x1b]0;owned\\x07[red]\\n" in output
     for fingerprint, key_id in ((evil, "cd"), ("ab", evil)):
-        container.write(container.Container("public keys", fingerprint, key_id, {}, {}), tmp_path / "e")
-        assert "states a key id or fingerprint that is none" in the_error(run("info", tmp_path / "e"))
+        container.write(
+            container.Container("public keys", fingerprint, key_id, {}, {}), tmp_path / "e"
+        )
+        assert "states a key id or fingerprint that is none" in the_error(
+            run("info", tmp_path / "e")
+        )
 
 
 def broken(files: Path, tmp_path: Path, how: str) -> Path:
@@ -135,7 +150,9 @@ def broken(files: Path, tmp_path: Path, how: str) -> Path:
         ("too new", "upgrade"),
     ],
 )
-def test_broken_files_are_one_line(run: Run, files: Path, tmp_path: Path, how: str, words: str) -> None:
+def test_broken_files_are_one_line(
+    run: Run, files: Path, tmp_path: Path, how: str, words: str
+) -> None:
     assert words in the_error(run("info", broken(files, tmp_path, how)))
 
 
@@ -146,7 +163,9 @@ def test_public_keys_are_checked_beyond_the_hash(run: Run, files: Path, tmp_path
 
 
 def test_missing_files_and_folders(run: Run, tmp_path: Path) -> None:
-    assert the_error(run("info", tmp_path / "none")).endswith("none: no such file or directory; check the path")
+    assert the_error(run("info", tmp_path / "none")).endswith(
+        "none: no such file or directory; check the path"
+    )
     assert "is a directory without an encrypted table in it" in the_error(run("info", tmp_path))
     assert "no ordinary file" in the_error(run("info", "/dev/zero"))
 

@@ -1,4 +1,6 @@
-"""``keygen``: two files in the right hands, never half a pair, never an old key overwritten by accident."""
+"""``keygen``: two files in the right hands, never half a pair, never an old key overwritten by
+accident.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +32,29 @@ def test_a_pair_is_made_and_works(run: Run, tmp_path: Path) -> None:
     owner, keys = es.Owner.load(secret), es.PublicKeys.load(public)
     assert owner.decrypt(keys.encrypt(6) * keys.encrypt(7)) == 42
     assert names(tmp_path) == ["p.keys", "s.key"]
-    for words in (owner.key_id, owner.fingerprint, "0600", "no passphrase", "give away", "bits of modulus", "BGV"):
+    for words in (
+        owner.key_id,
+        owner.fingerprint,
+        "0600",
+        "no passphrase",
+        "give away",
+        "bits of modulus",
+        "BGV",
+    ):
         assert words in result.stdout
 
 
 def test_json(run: Run, tmp_path: Path) -> None:
-    result = run("keygen", tmp_path / "s", tmp_path / "p", *SMALL, "--scheme", "bfv", "--terms", 8, "--json")
+    result = run(
+        "keygen", tmp_path / "s", tmp_path / "p", *SMALL, "--scheme", "bfv", "--terms", 8, "--json"
+    )
     facts = json.loads(result.stdout)
     assert facts["key_id"] == es.PublicKeys.load(tmp_path / "p").key_id
-    assert facts["secret"] == {"file": str(tmp_path / "s"), "bytes": (tmp_path / "s").stat().st_size, "locked": False}
+    assert facts["secret"] == {
+        "file": str(tmp_path / "s"),
+        "bytes": (tmp_path / "s").stat().st_size,
+        "locked": False,
+    }
     assert facts["parameters"]["scheme"] == "bfv"
     assert facts["parameters"]["terms"] == 8
     assert facts["parameters"]["security"] >= 128
@@ -82,10 +98,16 @@ def test_a_failure_leaves_what_was_there(
     else:
         replace = os.replace
         monkeypatch.setattr(
-            os, "replace", lambda a, b: fail() if ".new" in str(a) and Path(b).name == "p" else replace(a, b)
+            os,
+            "replace",
+            lambda a, b: fail() if ".new" in str(a) and Path(b).name == "p" else replace(a, b),
         )
     error = the_error(run("keygen", tmp_path / "s", tmp_path / "p", *SMALL, "--force"))
-    name = {"writing the secret": tmp_path / "s", "writing the public": tmp_path / "p", "placing": "p"}[moment]
+    name = {
+        "writing the secret": tmp_path / "s",
+        "writing the public": tmp_path / "p",
+        "placing": "p",
+    }[moment]
     assert error == f"error: {name}: no space left on device; free some space, or write elsewhere"
     assert names(tmp_path) == (["p", "s"] if existing else [])
     for path in tmp_path.iterdir():
@@ -93,13 +115,22 @@ def test_a_failure_leaves_what_was_there(
 
 
 def test_a_passphrase_is_asked_twice_until_it_agrees(run: Run, tmp_path: Path) -> None:
-    result = run("keygen", tmp_path / "s", tmp_path / "p", *SMALL, "--passphrase", input="one\nother\nwords\nwords\n")
+    result = run(
+        "keygen",
+        tmp_path / "s",
+        tmp_path / "p",
+        *SMALL,
+        "--passphrase",
+        input="one\nother\nwords\nwords\n",
+    )
     assert result.exit_code == 0, result.output
     assert "locked by your passphrase" in result.stdout
     assert "words" not in result.output
     with pytest.raises(es.PassphraseError, match="locked"):
         es.Owner.load(tmp_path / "s")
-    assert es.Owner.load(tmp_path / "s", "words").key_id == es.PublicKeys.load(tmp_path / "p").key_id
+    assert (
+        es.Owner.load(tmp_path / "s", "words").key_id == es.PublicKeys.load(tmp_path / "p").key_id
+    )
 
 
 def test_a_passphrase_from_a_file(run: Run, tmp_path: Path) -> None:
@@ -113,8 +144,12 @@ def test_a_passphrase_from_a_file(run: Run, tmp_path: Path) -> None:
 def test_a_passphrase_file_that_is_empty_or_missing(run: Run, tmp_path: Path) -> None:
     private_file(tmp_path / "words", b"\nsecond line\n")
     pair = (tmp_path / "s", tmp_path / "p")
-    assert "first line" in the_error(run("keygen", *pair, *SMALL, "--passphrase-file", tmp_path / "words"))
-    assert "check the path" in the_error(run("keygen", *pair, *SMALL, "--passphrase-file", tmp_path / "none"))
+    assert "first line" in the_error(
+        run("keygen", *pair, *SMALL, "--passphrase-file", tmp_path / "words")
+    )
+    assert "check the path" in the_error(
+        run("keygen", *pair, *SMALL, "--passphrase-file", tmp_path / "none")
+    )
     (tmp_path / "words").write_bytes(b"caf\xe9\n")
     error = the_error(run("keygen", *pair, *SMALL, "--passphrase-file", tmp_path / "words"))
     assert "no UTF-8 text" in error
@@ -124,8 +159,13 @@ def test_a_passphrase_file_that_is_empty_or_missing(run: Run, tmp_path: Path) ->
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX")
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o620, 0o602, 0o610])
-def test_a_passphrase_file_that_others_may_use_is_refused(run: Run, tmp_path: Path, mode: int) -> None:
-    words, pair = private_file(tmp_path / "words", b"correct horse\n"), (tmp_path / "s", tmp_path / "p")
+def test_a_passphrase_file_that_others_may_use_is_refused(
+    run: Run, tmp_path: Path, mode: int
+) -> None:
+    words, pair = (
+        private_file(tmp_path / "words", b"correct horse\n"),
+        (tmp_path / "s", tmp_path / "p"),
+    )
     words.chmod(mode)
     result = run("keygen", *pair, *SMALL, "--passphrase-file", words)
     assert "correct horse" not in the_error(result)
@@ -149,7 +189,12 @@ def test_a_passphrase_may_come_through_a_pipe(tmp_path: Path) -> None:
 def test_usage_errors(run: Run, tmp_path: Path) -> None:
     pair = (tmp_path / "s", tmp_path / "p")
     both = ("--passphrase", "--passphrase-file", tmp_path / "words")
-    for arguments in ((tmp_path / "s", tmp_path / "." / "s"), (*pair, *both), (*pair, "--scheme", "ckks"), (pair[0],)):
+    for arguments in (
+        (tmp_path / "s", tmp_path / "." / "s"),
+        (*pair, *both),
+        (*pair, "--scheme", "ckks"),
+        (pair[0],),
+    ):
         assert run("keygen", *arguments, *SMALL).exit_code == 2
     assert names(tmp_path) == []
 
@@ -163,13 +208,23 @@ def test_usage_errors(run: Run, tmp_path: Path) -> None:
         (("--depth", -1), "at least 0"),
     ],
 )
-def test_impossible_wishes_say_what_is_possible(run: Run, tmp_path: Path, options: Any, words: str) -> None:
+def test_impossible_wishes_say_what_is_possible(
+    run: Run, tmp_path: Path, options: Any, words: str
+) -> None:
     assert words in the_error(run("keygen", tmp_path / "s", tmp_path / "p", *options))
     assert names(tmp_path) == []
 
 
-def test_places_where_no_file_can_be(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "make it first" in the_error(run("keygen", tmp_path / "no" / "s", tmp_path / "p", *SMALL))
-    assert "no ordinary file" in the_error(run("keygen", tmp_path / "s", tmp_path, *SMALL, "--force"))
+def test_places_where_no_file_can_be(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "make it first" in the_error(
+        run("keygen", tmp_path / "no" / "s", tmp_path / "p", *SMALL)
+    )
+    assert "no ordinary file" in the_error(
+        run("keygen", tmp_path / "s", tmp_path, *SMALL, "--force")
+    )
     monkeypatch.setattr(os, "access", lambda *_: False)
-    assert "may not write in the folder" in the_error(run("keygen", tmp_path / "s", tmp_path / "p", *SMALL))
+    assert "may not write in the folder" in the_error(
+        run("keygen", tmp_path / "s", tmp_path / "p", *SMALL)
+    )

@@ -1,4 +1,6 @@
-"""``fit``, ``combine``, ``decrypt`` and ``predict``: the whole story of a model by the program, equal to the fit in the clear."""
+"""``fit``, ``combine``, ``decrypt`` and ``predict``: the whole story of a model by the program,
+equal to the fit in the clear.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from cli_helpers import FOREST, MODELS, Run, Ward, disk_full, done, invoke, names, patients, the_error
+from cli_helpers import (
+    FOREST,
+    MODELS,
+    Run,
+    Ward,
+    disk_full,
+    done,
+    invoke,
+    names,
+    patients,
+    the_error,
+)
 
 import encryptedstats as es
 from encryptedstats.cli import _models
@@ -30,16 +43,29 @@ def test_the_whole_story_with_planned_keys(tmp_path: Path) -> None:
     home.mkdir()
     work.mkdir()
     frame.to_csv(home / "all.csv", index=False)
-    done("schema", home / "all.csv", "--target", "ill", "--leave-out", "patient", "-o", home / "schema.json")
+    done(
+        "schema",
+        home / "all.csv",
+        "--target",
+        "ill",
+        "--leave-out",
+        "patient",
+        "-o",
+        home / "schema.json",
+    )
     done("plan", "--schema", home / "schema.json", "--rows", 50, *FOREST, "-o", home / "plan.json")
-    shown = done("keygen", home / "secret.key", home / "public.keys", "--plan", home / "plan.json").stdout
+    shown = done(
+        "keygen", home / "secret.key", home / "public.keys", "--plan", home / "plan.json"
+    ).stdout
     assert "fit of forest --trees 4 --depth 2 --fraction 0 --averaged 1 --seed 3" in shown
     owner = ("--schema", home / "schema.json", "--key", home / "secret.key")
     for half, rows in (("a", frame[:20]), ("b", frame[20:])):
         rows.to_csv(home / f"{half}.csv", index=False)
         done("encrypt", home / f"{half}.csv", work / f"{half}.enc", *owner, "--workers", 1)
         done("fit", work / f"{half}.enc", "-o", work / f"{half}.model", *FOREST, "--workers", 1)
-    done("combine", work / "all.model", work / "a.model", work / "b.model", "--keys", work / "a.enc")
+    done(
+        "combine", work / "all.model", work / "a.model", work / "b.model", "--keys", work / "a.enc"
+    )
     done("decrypt", work / "all.model", *owner, "-o", home / "all.opened")
     done("predict", home / "all.opened", home / "all.csv", "-o", home / "predicted.csv")
 
@@ -55,7 +81,9 @@ def test_the_whole_story_with_planned_keys(tmp_path: Path) -> None:
     fragment = secret[len(secret) // 2 :][:64]
     for path in (path for path in work.rglob("*") if path.is_file()):
         data = path.read_bytes()
-        assert not [word for word in (fragment, b'"kilos"', b'"female"', b'"visits"') if word in data]
+        assert not [
+            word for word in (fragment, b'"kilos"', b'"female"', b'"visits"') if word in data
+        ]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -91,7 +119,8 @@ def test_every_model_has_a_summary_and_predicts(ward: Ward, tmp_path: Path, name
         np.testing.assert_allclose(predicted["score(yes)"], model.decision_function(ward.frame))
 
 
-# -- fit -------------------------------------------------------------------------------------------------------------
+# -- fit
+# ------------------------------------------------------------------------------------------------
 
 
 def test_what_the_worker_is_told(run: Run, ward: Ward, tmp_path: Path) -> None:
@@ -105,7 +134,9 @@ def test_what_the_worker_is_told(run: Run, ward: Ward, tmp_path: Path) -> None:
         assert words in shown
     again = ("fit", ward.table(0), "-o", tmp_path / "m", *FOREST, "--json", "--workers", 1)
     before = (tmp_path / "m").read_bytes()
-    assert "--force to replace it (what it holds would have to be fitted again)" in the_error(run(*again))
+    assert "--force to replace it (what it holds would have to be fitted again)" in the_error(
+        run(*again)
+    )
     assert (tmp_path / "m").read_bytes() == before
     facts = json.loads(done(*again, "--force").stdout)
     assert facts["model"] == "CompletelyRandomForest"
@@ -117,7 +148,9 @@ def test_what_the_worker_is_told(run: Run, ward: Ward, tmp_path: Path) -> None:
 
 def test_folds(run: Run, ward: Ward, tmp_path: Path) -> None:
     out = tmp_path / "folds"
-    shown = done("fit", ward.table(0), "-o", out, "--model", "mnb", "--folds", "--workers", 1).stdout
+    shown = done(
+        "fit", ward.table(0), "-o", out, "--model", "mnb", "--folds", "--workers", 1
+    ).stdout
     assert "Fitted 2 folds of mnb --alpha 1.0 over 30 rows" in shown
     owner = es.Owner.load(ward.key)
     schema = es.Schema.load(ward.schema)
@@ -125,14 +158,21 @@ def test_folds(run: Run, ward: Ward, tmp_path: Path) -> None:
     clear = es.MultinomialNB().fit_folds(schema.table(ward.frame[:30], folds=2))
     assert [list(model.totals_) for model in models] == [list(model.totals_) for model in clear]
     assert "folds of an encrypted model: 2 folds of mnb --alpha 1.0" in done("info", out).stdout
-    assert "its owner scores them with evaluate" in the_error(run("decrypt", out, "--key", ward.key))
-    assert "a fitted model is wanted here" in the_error(run("predict", out, ward.csv, "-o", tmp_path / "p.csv"))
+    assert "its owner scores them with evaluate" in the_error(
+        run("decrypt", out, "--key", ward.key)
+    )
+    assert "a fitted model is wanted here" in the_error(
+        run("predict", out, ward.csv, "-o", tmp_path / "p.csv")
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--model", "snb", "--trees", 3), "--trees is no option of snb, which has --paired, --centred"),
+        (
+            ("--model", "snb", "--trees", 3),
+            "--trees is no option of snb, which has --paired, --centred",
+        ),
         (("--model", "forest", "--no-paired"), "--no-paired is no option of forest"),
         (
             ("--model", "forest", "--max-features", "many"),
@@ -148,7 +188,9 @@ def test_folds(run: Run, ward: Ward, tmp_path: Path) -> None:
         ((), "--model"),
     ],
 )
-def test_options_that_cannot_be(run: Run, ward: Ward, tmp_path: Path, options: Any, words: str) -> None:
+def test_options_that_cannot_be(
+    run: Run, ward: Ward, tmp_path: Path, options: Any, words: str
+) -> None:
     result = run("fit", ward.table(0), "-o", tmp_path / "m", *options)
     assert result.exit_code == 2
     assert words in " ".join(result.stderr.replace("│", " ").split())
@@ -183,8 +225,16 @@ def own_model(monkeypatch: pytest.MonkeyPatch) -> type[es.MultinomialNB]:
             Whether.
         """
 
-        def __init__(self, n_kept: int = 3, smooth: str = "a", fit_prior: bool = False, alpha: float = 1.0) -> None:
-            self.n_kept, self.smooth, self.fit_prior, self.alpha, self.bins = n_kept, smooth, fit_prior, alpha, 5
+        def __init__(
+            self, n_kept: int = 3, smooth: str = "a", fit_prior: bool = False, alpha: float = 1.0
+        ) -> None:
+            self.n_kept, self.smooth, self.fit_prior, self.alpha, self.bins = (
+                n_kept,
+                smooth,
+                fit_prior,
+                alpha,
+                5,
+            )
 
     return Sparse
 
@@ -203,16 +253,23 @@ def test_every_model_has_its_options(own_model: type[Any]) -> None:
     assert options["alpha"].help == "mnb, Sparse: Laplace smoothing. By default 1.0."
     (made,) = _models.make_models(["Sparse"], {"kept": 2, "prior": True, "smooth": "7"})
     assert (type(made), made.n_kept, made.fit_prior, made.smooth) == (own_model, 2, True, "7")
-    assert question_text("Sparse", made.get_params()) == "Sparse --kept 2 --smooth 7 --prior --alpha 1.0"
+    assert (
+        question_text("Sparse", made.get_params())
+        == "Sparse --kept 2 --smooth 7 --prior --alpha 1.0"
+    )
     assert question_text("Unheard", {"a": 1}) == "Unheard a=1"
 
 
-def test_a_model_in_a_file_of_ones_own(run: Run, ward: Ward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_in_a_file_of_ones_own(
+    run: Run, ward: Ward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(questions, "_known", dict(questions.known_questions()))
     (tmp_path / "mine.py").write_text(
         "import encryptedstats as es\n\nclass OwnBayes(es.MultinomialNB):\n"
-        '    """Bayes, by me."""\n\n    short_name = "own"\n    caveat = "my own guesses"\n    remarks = ("as I see it",)\n\n'
-        "    def __init__(self, bins=5, alpha=1.0):\n        super().__init__(bins=bins, alpha=alpha)\n"
+        '    """Bayes, by me."""\n\n    short_name = "own"\n    caveat = "my own guesses"\n    '
+        'remarks = ("as I see it",)\n\n'
+        "    def __init__(self, bins=5, alpha=1.0):\n        super().__init__(bins=bins, "
+        "alpha=alpha)\n"
     )
     fit = ("fit", ward.table(0), "-o", tmp_path / "own", "--model", "own", "--workers", 1)
     assert "there is no model 'own'" in run(*fit).stderr
@@ -223,7 +280,9 @@ def test_a_model_in_a_file_of_ones_own(run: Run, ward: Ward, tmp_path: Path, mon
     shown = done("decrypt", tmp_path / "own", "--key", ward.key, "--schema", ward.schema).stdout
     assert "Opened own --alpha 1.0" in shown
     assert "as I see it" in shown
-    predicted = done("predict", ward.opened(tmp_path / "own"), ward.csv, "-o", tmp_path / "own.csv").stdout
+    predicted = done(
+        "predict", ward.opened(tmp_path / "own"), ward.csv, "-o", tmp_path / "own.csv"
+    ).stdout
     assert "my own guesses (see calibrate)" in predicted
     opened = es.load(ward.opened(tmp_path / "own"))
     assert type(opened).__name__ == "OwnBayes"
@@ -262,11 +321,23 @@ def test_fits_that_cannot_be(
     fit = ("fit", ward.table(0), "-o", tmp_path / "m")
     other = ("--model", "mnb", "--keys", files / "public.keys")
     assert "belongs to key" in the_error(run(*fit, *other))
-    assert "holds a secret key and was not touched" in the_error(run("fit", ward.table(0), "-o", ward.key, *FOREST))
-    assert "no encrypted table" in the_error(run("fit", tmp_path / "none", "-o", tmp_path / "m", *FOREST))
+    assert "holds a secret key and was not touched" in the_error(
+        run("fit", ward.table(0), "-o", ward.key, *FOREST)
+    )
+    assert "no encrypted table" in the_error(
+        run("fit", tmp_path / "none", "-o", tmp_path / "m", *FOREST)
+    )
     rows = ward.frame.drop(columns="ill")
     rows.to_csv(tmp_path / "new.csv", index=False)
-    done("encrypt", tmp_path / "new.csv", tmp_path / "new.enc", "--schema", ward.schema, "--key", ward.key)
+    done(
+        "encrypt",
+        tmp_path / "new.csv",
+        tmp_path / "new.enc",
+        "--schema",
+        ward.schema,
+        "--key",
+        ward.key,
+    )
     without = ("fit", tmp_path / "new.enc", "-o", tmp_path / "m")
     assert "has no target" in the_error(run(*without, *FOREST))
     assert "encrypt --folds K does" in the_error(run(*without, *FOREST, "--folds"))
@@ -275,7 +346,8 @@ def test_fits_that_cannot_be(
     assert names(tmp_path) == ["new.csv", "new.enc"]
 
 
-# -- combine -----------------------------------------------------------------------------------------------------------
+# -- combine
+# ------------------------------------------------------------------------------------------------
 
 
 def test_forgetting(ward: Ward, tmp_path: Path) -> None:
@@ -289,7 +361,9 @@ def test_forgetting(ward: Ward, tmp_path: Path) -> None:
         ward.table(0),
     )
     assert "Combined mnb --alpha 0.5 over 30 rows" in done(*less).stdout
-    assert list(es.load(ward.opened(tmp_path / "less")).totals_) == list(ward.clear("mnb", slice(30)).totals_)
+    assert list(es.load(ward.opened(tmp_path / "less")).totals_) == list(
+        ward.clear("mnb", slice(30)).totals_
+    )
 
 
 def test_opened_models_combine_too(ward: Ward, tmp_path: Path) -> None:
@@ -298,7 +372,9 @@ def test_opened_models_combine_too(ward: Ward, tmp_path: Path) -> None:
     assert "it is not encrypted" in shown
     assert stat.S_IMODE((tmp_path / "all").stat().st_mode) == 0o600
     assert list(es.load(tmp_path / "all").totals_) == list(ward.clear("mnb").totals_)
-    facts = json.loads(done("combine", tmp_path / "less", tmp_path / "all", "--forget", b, "--json").stdout)
+    facts = json.loads(
+        done("combine", tmp_path / "less", tmp_path / "all", "--forget", b, "--json").stdout
+    )
     assert (facts["rows"], facts["encrypted"]) == (30, False)
 
 
@@ -316,13 +392,27 @@ def test_what_cannot_be_combined(run: Run, ward: Ward, files: Path, tmp_path: Pa
     assert "and a fitted model is wanted here" in the_error(run(*both, files / "array.enc", *keys))
     assert "check the path" in the_error(run(*both, tmp_path / "none", *keys))
     other = tmp_path / "other.model"
-    done("fit", ward.table(1), "-o", other, "--model", "forest", "--trees", 4, "--depth", 2, "--seed", 4)
+    done(
+        "fit",
+        ward.table(1),
+        "-o",
+        other,
+        "--model",
+        "forest",
+        "--trees",
+        4,
+        "--depth",
+        2,
+        "--seed",
+        4,
+    )
     error = the_error(run("combine", tmp_path / "m", ward.fitted("forest", 0), other, *keys))
     assert "--seed is 3 and 4" in error
     assert names(tmp_path) == ["other.model"]
 
 
-# -- decrypt -----------------------------------------------------------------------------------------------------------
+# -- decrypt
+# ------------------------------------------------------------------------------------------------
 
 
 def test_an_opened_model_is_private(run: Run, ward: Ward, tmp_path: Path) -> None:
@@ -339,20 +429,27 @@ def test_an_opened_model_is_private(run: Run, ward: Ward, tmp_path: Path) -> Non
 
 def test_models_that_cannot_be_opened(run: Run, ward: Ward, files: Path, tmp_path: Path) -> None:
     model, out = ward.combined("mnb"), tmp_path / "m"
-    assert "belongs to key" in the_error(run("decrypt", model, "--key", files / "secret.key", "-o", out))
+    assert "belongs to key" in the_error(
+        run("decrypt", model, "--key", files / "secret.key", "-o", out)
+    )
     ward.frame[["age", "ill"]].to_csv(tmp_path / "d.csv", index=False)
     done("schema", tmp_path / "d.csv", "--target", "ill", "-o", tmp_path / "s.json")
-    error = the_error(run("decrypt", model, "--key", ward.key, "--schema", tmp_path / "s.json", "-o", out))
+    error = the_error(
+        run("decrypt", model, "--key", ward.key, "--schema", tmp_path / "s.json", "-o", out)
+    )
     assert "this schema is not the one of the rows" in error
     assert not out.exists()
 
 
-# -- predict -----------------------------------------------------------------------------------------------------------
+# -- predict
+# ------------------------------------------------------------------------------------------------
 
 
 def test_rows_to_predict(ward: Ward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = ward.opened(ward.combined("forest"))
-    monkeypatch.setattr("encryptedstats.cli.predict._ROWS_AT_ONCE", 32)  # so that the file is read in pieces
+    monkeypatch.setattr(
+        "encryptedstats.cli.predict._ROWS_AT_ONCE", 32
+    )  # so that the file is read in pieces
     shown = done("predict", opened, ward.csv, "-o", tmp_path / "p.csv").stdout
     right = int((ward.clear("forest").predict(ward.frame) == ward.frame["ill"]).sum())
     assert "Predicted 70 rows" in shown
@@ -361,7 +458,9 @@ def test_rows_to_predict(ward: Ward, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert lines[0] == "row,predicted,P(no),P(yes)"
     assert [int(line.split(",")[0]) for line in lines[1:]] == list(range(1, 71))
     ward.frame.drop(columns="ill").to_csv(tmp_path / "new.csv", index=False)
-    facts = json.loads(done("predict", opened, tmp_path / "new.csv", "-o", tmp_path / "q.csv", "--json").stdout)
+    facts = json.loads(
+        done("predict", opened, tmp_path / "new.csv", "-o", tmp_path / "q.csv", "--json").stdout
+    )
     assert facts["right"] is None
     assert sum(facts["predicted"].values()) == facts["rows"] == 70
     assert (tmp_path / "q.csv").read_text() == (tmp_path / "p.csv").read_text()
@@ -369,7 +468,9 @@ def test_rows_to_predict(ward: Ward, tmp_path: Path, monkeypatch: pytest.MonkeyP
     pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(screen)), pd.read_csv(tmp_path / "p.csv"))
 
 
-def test_rows_with_missing_values_keep_an_empty_line_where_the_schema_drops_them(ward: Ward, tmp_path: Path) -> None:
+def test_rows_with_missing_values_keep_an_empty_line_where_the_schema_drops_them(
+    ward: Ward, tmp_path: Path
+) -> None:
     schema = es.Schema.infer(ward.frame.drop(columns="patient"), target="ill", missing="drop")
     es.MultinomialNB().fit(schema.table(ward.frame)).save(tmp_path / "m")
     rows = ward.frame[:5].copy()
@@ -382,19 +483,26 @@ def test_rows_with_missing_values_keep_an_empty_line_where_the_schema_drops_them
     assert lines["predicted"].isna().tolist() == [False, False, True, False, False]
 
 
-def test_what_cannot_be_predicted(run: Run, ward: Ward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_predicted(
+    run: Run, ward: Ward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened, out = ward.opened(ward.combined("mnb")), tmp_path / "p.csv"
     rest = (ward.csv, "-o", out)
-    assert "is still encrypted, and rows in the clear bring no keys: its owner opens it with decrypt -o" in the_error(
-        run("predict", ward.combined("mnb"), *rest)
+    assert (
+        "is still encrypted, and rows in the clear bring no keys: its owner opens it with decrypt "
+        "-o" in the_error(run("predict", ward.combined("mnb"), *rest))
     )
     assert "a fitted model is wanted here" in the_error(run("predict", ward.key, *rest))
     done("decrypt", ward.combined("mnb"), "--key", ward.key, "-o", tmp_path / "nameless")
-    assert "decrypt it again, with --schema" in the_error(run("predict", tmp_path / "nameless", *rest))
+    assert "decrypt it again, with --schema" in the_error(
+        run("predict", tmp_path / "nameless", *rest)
+    )
     (tmp_path / "nameless").unlink()
     assert "check the path" in the_error(run("predict", opened, tmp_path / "none", "-o", out))
     ward.frame[["age"]].to_csv(tmp_path / "d.csv", index=False)
-    assert "d.csv: the data has no column" in the_error(run("predict", opened, tmp_path / "d.csv", "-o", out))
+    assert "d.csv: the data has no column" in the_error(
+        run("predict", opened, tmp_path / "d.csv", "-o", out)
+    )
     ward.frame[:0].to_csv(tmp_path / "d.csv", index=False)
     assert "has no rows" in the_error(run("predict", opened, tmp_path / "d.csv", "-o", out))
     assert run("predict", opened, ward.csv, "-o", "-", "--json").exit_code == 2
@@ -404,7 +512,8 @@ def test_what_cannot_be_predicted(run: Run, ward: Ward, tmp_path: Path, monkeypa
     assert names(tmp_path) == ["d.csv"]
 
 
-# -- info --------------------------------------------------------------------------------------------------------------
+# -- info
+# ------------------------------------------------------------------------------------------------
 
 
 def test_info_of_models(ward: Ward, tmp_path: Path) -> None:
@@ -419,7 +528,11 @@ def test_info_of_models(ward: Ward, tmp_path: Path) -> None:
     assert "names, cut points and classes" in shown
     assert "chmod" not in shown
     facts = json.loads(done("info", opened, "--json").stdout)
-    assert (facts["encrypted"], facts["names_inside"], facts["holds_secret_key"]) == (False, True, False)
+    assert (facts["encrypted"], facts["names_inside"], facts["holds_secret_key"]) == (
+        False,
+        True,
+        False,
+    )
     (tmp_path / "m").write_bytes(opened.read_bytes())
     (tmp_path / "m").chmod(0o644)
     assert "chmod 600" in done("info", tmp_path / "m").stdout
@@ -432,16 +545,21 @@ def test_info_of_a_model_from_anybody(run: Run, ward: Ward, tmp_path: Path) -> N
     assert "\x1b" not in done("info", tmp_path / "m").stdout
     for name in ("question", "params", "n_rows", "schema", "private"):
         container.write(
-            container.Container(file.kind, "", "", {**file.fields, name: []}, file.sections), tmp_path / "m"
+            container.Container(file.kind, "", "", {**file.fields, name: []}, file.sections),
+            tmp_path / "m",
         )
         the_error(run("info", tmp_path / "m"))
 
 
 @pytest.mark.parametrize(
-    "model", [es.LinearRegression("pressure ~ age + sex"), es.Ridge(1.0, "pressure ~ age")], ids=["ols", "ridge"]
+    "model",
+    [es.LinearRegression("pressure ~ age + sex"), es.Ridge(1.0, "pressure ~ age")],
+    ids=["ols", "ridge"],
 )
 def test_regressions_predict_numbers(model: Any, tmp_path: Path) -> None:
-    frame = pd.DataFrame({"age": [30, 40, 50, 60], "sex": list("mfmf"), "pressure": [110, 125, 130, 150]})
+    frame = pd.DataFrame(
+        {"age": [30, 40, 50, 60], "sex": list("mfmf"), "pressure": [110, 125, 130, 150]}
+    )
     schema = es.Schema.infer(frame, numbers="keep", digits=0)
     fitted = model.fit(schema.table(frame))
     fitted.save(tmp_path / "lm.opened")
@@ -455,7 +573,13 @@ def test_regressions_predict_numbers(model: Any, tmp_path: Path) -> None:
     assert on_screen == (tmp_path / "p.csv").read_text()
     facts = json.loads(
         done(
-            "predict", tmp_path / "lm.opened", tmp_path / "new.csv", "-o", tmp_path / "p.csv", "--force", "--json"
+            "predict",
+            tmp_path / "lm.opened",
+            tmp_path / "new.csv",
+            "-o",
+            tmp_path / "p.csv",
+            "--force",
+            "--json",
         ).stdout
     )
     assert facts["predicted"]["mean"] == pytest.approx(found["predicted"].mean())
@@ -465,6 +589,8 @@ def test_regressions_predict_numbers(model: Any, tmp_path: Path) -> None:
 def test_what_predicts_nothing_is_refused(tmp_path: Path) -> None:
     frame = pd.DataFrame({"a": [1, 2, 3, 5], "b": [2, 1, 4, 4]})
     frame.to_csv(tmp_path / "new.csv", index=False)
-    es.PCA(1).fit(es.Schema.infer(frame, numbers="keep", digits=0).table(frame)).save(tmp_path / "pca.opened")
+    es.PCA(1).fit(es.Schema.infer(frame, numbers="keep", digits=0).table(frame)).save(
+        tmp_path / "pca.opened"
+    )
     error = the_error(invoke("predict", tmp_path / "pca.opened", tmp_path / "new.csv", "-o", "-"))
     assert "PCA predicts nothing: a classifier or a regression is needed" in error

@@ -35,7 +35,9 @@ def test_a_table_and_what_is_computed_on_it(ward: Ward, new: Path, tmp_path: Pat
     assert f"{id_}, before {es.Owner.load(ward.key).key_id}" in shown
     assert json.loads(done("info", table, "--json").stdout)["key_id"] == id_
     done("fit", table, "-o", tmp_path / "forest.enc", *FOREST, "--workers", 1)
-    opened = es.Owner.load(new, "a new one").open(tmp_path / "forest.enc", es.Schema.load(ward.schema))
+    opened = es.Owner.load(new, "a new one").open(
+        tmp_path / "forest.enc", es.Schema.load(ward.schema)
+    )
     clear = ward.clear("forest", slice(0, opened.n_rows_))
     assert (opened.leaf_counts_ == clear.leaf_counts_).all()
 
@@ -43,10 +45,15 @@ def test_a_table_and_what_is_computed_on_it(ward: Ward, new: Path, tmp_path: Pat
 def test_a_model(ward: Ward, new: Path, run: Run, tmp_path: Path) -> None:
     model, moved = ward.fitted("mnb", 0), tmp_path / "mnb.enc"
     facts = json.loads(done("move", model, moved, *options(ward, new), "--json").stdout)
-    assert (facts["kind"], facts["old_key_id"]) == ("encrypted model", es.Owner.load(ward.key).key_id)
+    assert (facts["kind"], facts["old_key_id"]) == (
+        "encrypted model",
+        es.Owner.load(ward.key).key_id,
+    )
     assert facts["key_id"] == container.read(new).key_id == container.read(moved).key_id
     before = moved.read_bytes()
-    assert "exists already and was not touched" in the_error(run("move", model, moved, *options(ward, new)))
+    assert "exists already and was not touched" in the_error(
+        run("move", model, moved, *options(ward, new))
+    )
     assert moved.read_bytes() == before
     done("move", model, moved, *options(ward, new), "--force")
     assert moved.read_bytes() != before  # encrypted anew
@@ -60,10 +67,14 @@ def test_what_is_not_moved(ward: Ward, new: Path, run: Run, tmp_path: Path) -> N
     assert "give the schema that the table was encrypted with, with --schema" in error
     error = the_error(run("move", ward.key, out, *options(ward, new)))
     assert "holds a secret key, and a table, model or result is wanted here" in error
-    error = the_error(run("move", ward.fitted("mnb", 0), out, "--key", ward.key, "--new-key", ward.key))
+    error = the_error(
+        run("move", ward.fitted("mnb", 0), out, "--key", ward.key, "--new-key", ward.key)
+    )
     assert "the old and the new key are both" in error
     words = ("--passphrase-file", tmp_path / "words")
-    error = the_error(run("move", ward.fitted("mnb", 0), out, "--key", new, "--new-key", ward.key, *words))
+    error = the_error(
+        run("move", ward.fitted("mnb", 0), out, "--key", new, "--new-key", ward.key, *words)
+    )
     assert "only the secret key" in error
     error = the_error(run("move", ward.fitted("mnb", 0), ward.key, *options(ward, new), "--force"))
     assert "is read by this command" in error
@@ -81,9 +92,20 @@ def test_retired_keys_encrypt_nothing_and_compute_as_before(
     old_id, new_id = (es.PublicKeys.load(path).key_id for path in (hospital.public, successor))
     assert f"Retired key {old_id}" in shown
     error = the_error(
-        run("encrypt", hospital.csv, tmp_path / "t.enc", "--schema", hospital.schema, "--public-keys", public)
+        run(
+            "encrypt",
+            hospital.csv,
+            tmp_path / "t.enc",
+            "--schema",
+            hospital.schema,
+            "--public-keys",
+            public,
+        )
     )
-    assert f"the owner has retired key {old_id} (the laptop was lost): encrypt for key {new_id}" in error
+    assert (
+        f"the owner has retired key {old_id} (the laptop was lost): encrypt for key {new_id}"
+        in error
+    )
     assert not (tmp_path / "t.enc").exists()
     done("counts", hospital.table, "v0", "--keys", public, "-o", tmp_path / "age.enc")
     told = done("info", public).stdout
@@ -94,13 +116,20 @@ def test_retired_keys_encrypt_nothing_and_compute_as_before(
     assert json.loads(done("info", hospital.public, "--json").stdout)["retired"] is None
 
 
-def test_only_their_own_secret_key_retires_them(hospital: Hospital, ward: Ward, run: Run, tmp_path: Path) -> None:
+def test_only_their_own_secret_key_retires_them(
+    hospital: Hospital, ward: Ward, run: Run, tmp_path: Path
+) -> None:
     public = tmp_path / "public.keys"
     public.write_bytes(hospital.public.read_bytes())
-    for place, words in ((public, "give the file of the keys that are retired"), (hospital.csv, "give their file")):
+    for place, words in (
+        (public, "give the file of the keys that are retired"),
+        (hospital.csv, "give their file"),
+    ):
         before = place.read_bytes()
         assert words in the_error(run("retire", place, "--key", ward.key, "--why", "x", "--force"))
         assert place.read_bytes() == before
-    facts = json.loads(done("retire", tmp_path / "beside.keys", "--key", ward.key, "--why", "x", "--json").stdout)
+    facts = json.loads(
+        done("retire", tmp_path / "beside.keys", "--key", ward.key, "--why", "x", "--json").stdout
+    )
     assert facts["successor"] is None
     assert es.PublicKeys.load(tmp_path / "beside.keys").retired is not None

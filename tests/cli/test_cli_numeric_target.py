@@ -1,4 +1,6 @@
-"""Tables whose target is a number: what the commands say of them, and which commands are not for them."""
+"""Tables whose target is a number: what the commands say of them, and which commands are not for
+them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,16 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     frame = frame.assign(cost=3 * frame["age"] + rng.integers(0, 50, 60))
     frame.to_csv(folder / "rows.csv", index=False)
     frame.drop(columns="cost").to_csv(folder / "new.csv", index=False)
-    done("schema", folder / "rows.csv", "--target", "cost", "--numbers", "keep", "-o", folder / "schema.json")
+    done(
+        "schema",
+        folder / "rows.csv",
+        "--target",
+        "cost",
+        "--numbers",
+        "keep",
+        "-o",
+        folder / "schema.json",
+    )
     schema = es.Schema.load(folder / "schema.json")
     owner = es.Owner(es.plan(es.LinearRegression("cost ~ age"), schema, 60))
     owner.save(folder / "secret.key")
@@ -31,7 +42,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_next_command_that_schema_names_runs(home: Path, tmp_path: Path) -> None:
-    shown = done("schema", home / "rows.csv", "--target", "cost", "--numbers", "keep", "-o", tmp_path / "s").stdout
+    shown = done(
+        "schema", home / "rows.csv", "--target", "cost", "--numbers", "keep", "-o", tmp_path / "s"
+    ).stdout
     words = shown[shown.index("encryptedstats plan") :].split()[1:]
     words[words.index("-o") + 1] = str(tmp_path / "plan.json")
     done(*words)
@@ -49,13 +62,19 @@ def test_rows_with_their_target_are_not_said_to_lack_it(
 
 
 @pytest.mark.parametrize("file", ["rows.csv", "new.csv"])
-def test_a_regression_predicts_with_and_without_the_target(home: Path, tmp_path: Path, file: str) -> None:
-    facts = json.loads(done("predict", home / "lm.opened", home / file, "-o", tmp_path / "p.csv", "--json").stdout)
+def test_a_regression_predicts_with_and_without_the_target(
+    home: Path, tmp_path: Path, file: str
+) -> None:
+    facts = json.loads(
+        done("predict", home / "lm.opened", home / file, "-o", tmp_path / "p.csv", "--json").stdout
+    )
     assert facts["rows"] == len(pd.read_csv(tmp_path / "p.csv")) == 60
 
 
 @pytest.mark.parametrize("command", ["evaluate", "calibrate"])
-def test_a_regression_is_not_scored_by_classes(home: Path, run: Run, tmp_path: Path, command: str) -> None:
+def test_a_regression_is_not_scored_by_classes(
+    home: Path, run: Run, tmp_path: Path, command: str
+) -> None:
     result = run(command, home / "lm.opened", home / "rows.csv", "-o", tmp_path / "out")
     the_error(result)
     error = cause_of(result)

@@ -1,6 +1,8 @@
-"""One rule for whatever a command writes: not over what exists without ``--force``, and never over what the command reads.
+"""One rule for whatever a command writes: not over what exists without ``--force``, and never over
+what the command reads.
 
-The commands and their parameters are taken from the program, so that a new one is held to the rule too.
+The commands and their parameters are taken from the program, so that a new one is held to the rule
+too.
 """
 
 from __future__ import annotations
@@ -29,9 +31,15 @@ COMMANDS: dict[str, Any] = {
     for name in commands
     if name != "study"  # which tests its own
 }
-WRITERS = {name: outputs_of(_help._functions[name]) for name in COMMANDS if outputs_of(_help._functions[name])}
+WRITERS = {
+    name: outputs_of(_help._functions[name])
+    for name in COMMANDS
+    if outputs_of(_help._functions[name])
+}
 OUTPUTS = [(name, output) for name, outputs in WRITERS.items() for output in outputs]
-PAIRS = [(name, output, read) for name, output in OUTPUTS for read in inputs_of(_help._functions[name])]
+PAIRS = [
+    (name, output, read) for name, output in OUTPUTS for read in inputs_of(_help._functions[name])
+]
 CONTENT = "nobody loses this"
 
 
@@ -42,7 +50,9 @@ def words_for(name: str, folder: Path, given: dict[str, object]) -> list[str]:
     for parameter in COMMANDS[name].params:
         if parameter.name not in given and not parameter.required:
             continue
-        value = given.get(parameter.name) or made_up(hints[parameter.name], folder / f"made-up-{parameter.name}")
+        value = given.get(parameter.name) or made_up(
+            hints[parameter.name], folder / f"made-up-{parameter.name}"
+        )
         if parameter.param_type_name == "argument":
             arguments.append(str(value))
         else:
@@ -68,7 +78,9 @@ def test_all_commands_are_looked_at() -> None:
     assert len(WRITERS) >= 13
     for name, command in COMMANDS.items():
         spelled = {p.name for p in command.params if "--output" in p.opts or p.metavar == "OUT"}
-        assert spelled <= set(WRITERS.get(name, ())), f"{name} writes, and does not say so with Writes"
+        assert spelled <= set(WRITERS.get(name, ())), (
+            f"{name} writes, and does not say so with Writes"
+        )
 
 
 @pytest.mark.parametrize("name", list(WRITERS))
@@ -84,14 +96,17 @@ def test_nothing_is_replaced_unasked(run: Run, name: str, output: str, tmp_path:
     kept = something_at(out, WRITERS[name][output])
     error = the_error(run(*words_for(name, tmp_path, {output: out})))
     assert error.startswith(
-        f"error: {out} exists already and was not touched: give another name, or --force to replace it"
+        f"error: {out} exists already and was not touched: give another name, or --force to "
+        "replace it"
     )
     assert kept.read_text() == CONTENT
 
 
 @pytest.mark.parametrize("how", ["itself", "spelled otherwise", "hard link", "symbolic link"])
 @pytest.mark.parametrize(("name", "output", "read"), PAIRS)
-def test_what_is_read_is_never_written(run: Run, name: str, output: str, read: str, how: str, tmp_path: Path) -> None:
+def test_what_is_read_is_never_written(
+    run: Run, name: str, output: str, read: str, how: str, tmp_path: Path
+) -> None:
     source, out = tmp_path / "source", tmp_path / "out"
     kept = something_at(source, WRITERS[name][output])
     if how == "hard link" and not source.is_dir():
@@ -106,9 +121,13 @@ def test_what_is_read_is_never_written(run: Run, name: str, output: str, read: s
 
 
 def test_no_module_writes_past_the_rule() -> None:
-    """The functions of ``_files`` are the only ones that write; key pairs, tables and folders of results have writers below."""
+    """The functions of ``_files`` are the only ones that write; key pairs, tables and folders of
+    results have writers below.
+    """
     allowed = {("_files.py", "save"), ("_files.py", "write_atomic"), ("keygen.py", "save")}
-    allowed |= {("app.py", "write_atomic")}  # by which the browser is opened: a name that nobody gives
+    allowed |= {
+        ("app.py", "write_atomic")
+    }  # by which the browser is opened: a name that nobody gives
     found = set()
     for path in sorted(Path(encryptedstats.cli.__file__).parent.glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -154,7 +173,9 @@ def mode(path: Path) -> int:
 
 
 def test_what_lies_open_is_private(hospital: Hospital, ward: Ward, tmp_path: Path) -> None:
-    """Under the usual umask: opened models, tables, predictions, scores, schemas and plans are their user's only."""
+    """Under the usual umask: opened models, tables, predictions, scores, schemas and plans are
+    their user's only.
+    """
     old = os.umask(0o022)
     try:
         opened, model = tmp_path / "m.opened", ward.combined("mnb")
@@ -162,10 +183,38 @@ def test_what_lies_open_is_private(hospital: Hospital, ward: Ward, tmp_path: Pat
         done("decrypt", model, *key, "-o", opened)
         done("predict", opened, ward.csv, "-o", tmp_path / "predicted.csv")
         done("evaluate", opened, ward.csv, "-o", tmp_path / "scores.csv")
-        done("schema", ward.csv, "--target", "ill", "--leave-out", "patient", "-o", tmp_path / "schema.json")
-        done("plan", "--schema", ward.schema, "--rows", 9, "--counts", "age", "-o", tmp_path / "plan.json")
+        done(
+            "schema",
+            ward.csv,
+            "--target",
+            "ill",
+            "--leave-out",
+            "patient",
+            "-o",
+            tmp_path / "schema.json",
+        )
+        done(
+            "plan",
+            "--schema",
+            ward.schema,
+            "--rows",
+            9,
+            "--counts",
+            "age",
+            "-o",
+            tmp_path / "plan.json",
+        )
         counts = hospital.ask("age", "counts", "v0")
-        done("decrypt", counts, "--key", hospital.key, "--schema", hospital.schema, "-o", tmp_path / "counts.csv")
+        done(
+            "decrypt",
+            counts,
+            "--key",
+            hospital.key,
+            "--schema",
+            hospital.schema,
+            "-o",
+            tmp_path / "counts.csv",
+        )
         private = [path for path in tmp_path.iterdir() if mode(path) != 0o600]
         assert private == []
         done("counts", hospital.table, "v0", "-o", tmp_path / "for-the-owner.enc")

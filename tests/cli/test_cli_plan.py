@@ -1,4 +1,6 @@
-"""``plan`` and ``keygen --plan``: the plan is the library's, its JSON makes keys, and nonsense is refused."""
+"""``plan`` and ``keygen --plan``: the plan is the library's, its JSON makes keys, and nonsense is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from encryptedstats.tables.summaries import Counts
 def test_it_is_the_plan_of_the_library(hospital: Hospital) -> None:
     schema = es.Schema.load(hospital.schema)
     options = ("--schema", hospital.schema, "--rows", 1000, "--security", 192, "--folds", 3)
-    facts = json.loads(done("plan", *options, "--counts", "age,ill", "--counts", "v1", "--json").stdout)
+    facts = json.loads(
+        done("plan", *options, "--counts", "age,ill", "--counts", "v1", "--json").stdout
+    )
     circuit = [Counts((0, -1)), Counts((1,))]
     expected = es.plan(circuit, schema, 1000, security=192, folds=3).to_dict()
     assert facts.pop("sha256")
@@ -27,9 +31,27 @@ def test_it_is_the_plan_of_the_library(hospital: Hospital) -> None:
 
 
 def test_it_is_shown(hospital: Hospital) -> None:
-    options = ("--schema", hospital.schema, "--rows", 1000, "--counts", "age,class", "--by-others", "--scheme", "bfv")
+    options = (
+        "--schema",
+        hospital.schema,
+        "--rows",
+        1000,
+        "--counts",
+        "age,class",
+        "--by-others",
+        "--scheme",
+        "bfv",
+    )
     shown = done("plan", *options, "--encoding", "onehot", "--encoding", "ordinal").stdout
-    for words in ("counts of age by ill", "BFV", "128 bits", "failure bound", "upload", "download", "keygen --plan"):
+    for words in (
+        "counts of age by ill",
+        "BFV",
+        "128 bits",
+        "failure bound",
+        "upload",
+        "download",
+        "keygen --plan",
+    ):
         assert words in shown
 
 
@@ -54,14 +76,23 @@ def test_several_questions_share_keys(hospital: Hospital) -> None:
         (("--model", "mnb"), "variable 'v4' is a number, and MultinomialNB counts bins"),
     ],
 )
-def test_wishes_that_cannot_be(run: Run, hospital: Hospital, tmp_path: Path, question: Any, words: str) -> None:
+def test_wishes_that_cannot_be(
+    run: Run, hospital: Hospital, tmp_path: Path, question: Any, words: str
+) -> None:
     options = ("--schema", hospital.schema, "--rows", 100, *question)
     assert words in the_error(run("plan", *options, "-o", tmp_path / "p"))
     assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize(
-    "question", [(), ("--counts", "a,b,c"), ("--crosstab", "age"), ("--counts", ""), ("--counts", "age", "--rows", "0")]
+    "question",
+    [
+        (),
+        ("--counts", "a,b,c"),
+        ("--crosstab", "age"),
+        ("--counts", ""),
+        ("--counts", "age", "--rows", "0"),
+    ],
 )
 def test_usage_errors(run: Run, hospital: Hospital, question: Any) -> None:
     assert run("plan", "--schema", hospital.schema, "--rows", 100, *question).exit_code == 2
@@ -77,16 +108,42 @@ def test_a_schema_that_is_none(run: Run, files: Path, tmp_path: Path, hospital: 
 
 def test_the_plan_of_a_model_is_that_of_the_library(hospital: Hospital) -> None:
     schema = es.Schema.load(hospital.schema)
-    options = ("--schema", hospital.schema, "--rows", 100, "--model", "forest", "--trees", 3, "--depth", 2, "--seed", 5)
+    options = (
+        "--schema",
+        hospital.schema,
+        "--rows",
+        100,
+        "--model",
+        "forest",
+        "--trees",
+        3,
+        "--depth",
+        2,
+        "--seed",
+        5,
+    )
     facts = json.loads(done("plan", *options, "--json").stdout)
-    expected = es.plan(es.CompletelyRandomForest(n_trees=3, depth=2, random_state=5), schema, 100).to_dict()
+    expected = es.plan(
+        es.CompletelyRandomForest(n_trees=3, depth=2, random_state=5), schema, 100
+    ).to_dict()
     assert facts.pop("sha256")
-    assert facts.pop("questions") == ["fit of forest --trees 3 --depth 2 --fraction 0 --averaged 1 --seed 5"]
+    assert facts.pop("questions") == [
+        "fit of forest --trees 3 --depth 2 --fraction 0 --averaged 1 --seed 5"
+    ]
     assert facts == json.loads(json.dumps(expected))
 
 
 def test_a_model_beside_other_questions(hospital: Hospital) -> None:
-    options = ("--schema", hospital.schema, "--rows", 100, "--model", "means", "--no-centred", "--json")
+    options = (
+        "--schema",
+        hospital.schema,
+        "--rows",
+        100,
+        "--model",
+        "means",
+        "--no-centred",
+        "--json",
+    )
     facts = json.loads(done("plan", *options, "--counts", "v1").stdout)
     assert facts["questions"] == ["counts of grade", "fit of means --no-centred"]
     alone = json.loads(done("plan", *options).stdout)
@@ -99,7 +156,9 @@ def test_keys_for_a_plan(run: Run, hospital: Hospital, tmp_path: Path) -> None:
     assert "moments of dose, kilos" in shown
     assert "on up to 60 rows" in shown
     assert "depth" not in shown
-    assert es.Owner.load(tmp_path / "s").parameters == es.PublicKeys.load(hospital.public).parameters
+    assert (
+        es.Owner.load(tmp_path / "s").parameters == es.PublicKeys.load(hospital.public).parameters
+    )
     facts = json.loads(plan.read_text()) | {"rotations": [1, 2]}
     facts["sha256"] = _hash_of(facts)
     (tmp_path / "r.json").write_text(json.dumps(facts))
@@ -108,11 +167,14 @@ def test_keys_for_a_plan(run: Run, hospital: Hospital, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"parameters": {}, "rotations": [], "rows": 1, "questions": []}', "\xff"]
+    "text",
+    ["", "[]", "{}", '{"parameters": {}, "rotations": [], "rows": 1, "questions": []}', "\xff"],
 )
 def test_what_is_no_plan(run: Run, tmp_path: Path, text: str) -> None:
     (tmp_path / "plan.json").write_text(text, encoding="latin-1")
-    error = the_error(run("keygen", tmp_path / "s", tmp_path / "p", "--plan", tmp_path / "plan.json"))
+    error = the_error(
+        run("keygen", tmp_path / "s", tmp_path / "p", "--plan", tmp_path / "plan.json")
+    )
     assert "plan.json" in error
     assert names(tmp_path) == ["plan.json"]
 
@@ -124,7 +186,9 @@ def test_a_plan_and_wishes_beside_it(run: Run, hospital: Hospital, tmp_path: Pat
     assert "leave out --max-value" in result.stderr
 
 
-def test_a_full_disk(run: Run, hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk(
+    run: Run, hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = ("--schema", hospital.schema, "--rows", 100, "--counts", "v0")
     done("plan", *options)  # so that the machine has been measured, and nothing else is written
     monkeypatch.setattr(storage_files.os, "fsync", disk_full)
@@ -133,7 +197,9 @@ def test_a_full_disk(run: Run, hospital: Hospital, tmp_path: Path, monkeypatch: 
 
 
 def test_several_models(run: Run, ward: Ward) -> None:
-    """Keys for all of them: each with those options that it has, and one that none has is refused."""
+    """Keys for all of them: each with those options that it has, and one that none has
+    is refused.
+    """
     options = ("--schema", ward.schema, "--rows", 60, "--json")
     both = ("--model", "mnb", "--model", "forest", "--trees", 2, "--depth", 2, "--alpha", 0.5)
     facts = json.loads(done("plan", *options, *both).stdout)
@@ -150,7 +216,9 @@ def test_several_models(run: Run, ward: Ward) -> None:
     result = run("plan", *options, "--model", "mnb", "--model", "snb", "--trees", 2)
     assert result.exit_code == 2
     said = " ".join(result.stderr.replace("│", " ").split())
-    assert "--trees is no option of mnb, which has --alpha; snb, which has --paired, --centred" in said
+    assert (
+        "--trees is no option of mnb, which has --alpha; snb, which has --paired, --centred" in said
+    )
 
 
 def test_many_workers(run: Run, ward: Ward) -> None:
@@ -173,26 +241,42 @@ def test_a_plan_that_was_altered(run: Run, hospital: Hospital, tmp_path: Path) -
         altered = bytearray(content)
         altered[position] ^= 1
         (tmp_path / "plan.json").write_bytes(altered)
-        error = the_error(run("keygen", tmp_path / "s", tmp_path / "p", "--plan", tmp_path / "plan.json"))
-        assert "plan.json was altered, its hash does not fit: make it again with encryptedstats plan" in error
+        error = the_error(
+            run("keygen", tmp_path / "s", tmp_path / "p", "--plan", tmp_path / "plan.json")
+        )
+        assert (
+            "plan.json was altered, its hash does not fit: make it again with encryptedstats plan"
+            in error
+        )
     facts = json.loads(content)
     del facts["sha256"]
     (tmp_path / "plan.json").write_text(json.dumps(facts))
-    assert "is no plan" in the_error(run("keygen", tmp_path / "s", tmp_path / "p", "--plan", tmp_path / "plan.json"))
-    (tmp_path / "plan.json").write_text(json.dumps(json.loads(content)))  # laid out otherwise, it is the same plan
+    assert "is no plan" in the_error(
+        run("keygen", tmp_path / "s", tmp_path / "p", "--plan", tmp_path / "plan.json")
+    )
+    (tmp_path / "plan.json").write_text(
+        json.dumps(json.loads(content))
+    )  # laid out otherwise, it is the same plan
     done("keygen", tmp_path / "s", tmp_path / "p", "--plan", tmp_path / "plan.json")
 
 
 def test_a_column_that_is_called_class(run: Run, tmp_path: Path) -> None:
-    rows = "age,class,target,ill\n" + "".join(f"{i},{i % 3},{i % 2},{'yn'[i % 2]}\n" for i in range(12))
+    rows = "age,class,target,ill\n" + "".join(
+        f"{i},{i % 3},{i % 2},{'yn'[i % 2]}\n" for i in range(12)
+    )
     (tmp_path / "d.csv").write_text(rows)
     done("schema", tmp_path / "d.csv", "--target", "ill", "-o", tmp_path / "s.json")
     plan = ("plan", "--schema", tmp_path / "s.json", "--rows", 12, "--json", "--counts")
     for word, number in (("class", 1), ("target", 2)):
         error = the_error(run(*plan, f"age,{word}"))
-        assert f"the column {word!r} is v{number}, and the target is 'ill'; write one of these" in error
+        assert (
+            f"the column {word!r} is v{number}, and the target is 'ill'; write one of these"
+            in error
+        )
     for word, meant in (("v1", "class"), ("ill", "ill"), ("v2", "target")):
-        assert json.loads(done(*plan, f"age,{word}").stdout)["questions"] == [f"counts of age by {meant}"]
+        assert json.loads(done(*plan, f"age,{word}").stdout)["questions"] == [
+            f"counts of age by {meant}"
+        ]
 
 
 @pytest.mark.parametrize("word", ["class", "target", "ill"])
@@ -201,9 +285,13 @@ def test_words_for_the_target(hospital: Hospital, word: str) -> None:
     assert json.loads(done(*plan).stdout)["questions"] == ["counts of age by ill"]
 
 
-def test_after_the_plan_of_a_model_a_model_is_proposed(hospital: Hospital, ward: Ward, tmp_path: Path) -> None:
+def test_after_the_plan_of_a_model_a_model_is_proposed(
+    hospital: Hospital, ward: Ward, tmp_path: Path
+) -> None:
     plan = ("plan", "--schema", ward.schema, "--rows", 60, "-o")
-    shown = " ".join(done(*plan, tmp_path / "m.json", "--model", "means", "--no-centred").stdout.split())
+    shown = " ".join(
+        done(*plan, tmp_path / "m.json", "--model", "means", "--no-centred").stdout.split()
+    )
     assert "encryptedstats keygen secret.key public.keys --plan" in shown
     assert "encryptedstats fit table.enc -o model.enc --model means --no-centred" in shown
     assert "--counts" not in shown
@@ -212,7 +300,17 @@ def test_after_the_plan_of_a_model_a_model_is_proposed(hospital: Hospital, ward:
 
 def test_folds_of_a_model_that_predicts_unopened(ward: Ward) -> None:
     """Folds are more columns, and no other computation."""
-    plan = ("plan", "--schema", ward.schema, "--rows", 60, "--model", "means", "--encrypted-prediction", "--json")
+    plan = (
+        "plan",
+        "--schema",
+        ward.schema,
+        "--rows",
+        60,
+        "--model",
+        "means",
+        "--encrypted-prediction",
+        "--json",
+    )
     alone, folds = (json.loads(done(*plan, *options).stdout) for options in ((), ("--folds", 3)))
     assert folds["parameters"] == alone["parameters"]
     assert folds["columns"] == alone["columns"] + 3 * 2  # an indicator of every class in every fold

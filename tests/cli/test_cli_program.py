@@ -1,4 +1,6 @@
-"""The program as a whole: entry points, versions, and errors as one line; in real processes where that matters."""
+"""The program as a whole: entry points, versions, and errors as one line; in real processes where
+that matters.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from encryptedstats.errors import REPLACE, Cure, ExistsError
 
 def program(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "encryptedstats.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, **options
+    )
 
 
 def test_version_and_help(run: Run) -> None:
@@ -52,8 +56,12 @@ def test_usage_errors_are_2(run: Run) -> None:
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])
 def test_without_the_extra_it_says_what_to_install(missing: str) -> None:
-    code = f"import sys; sys.modules[{missing!r}] = None; from encryptedstats.cli import main; main()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None; from encryptedstats.cli import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "pip install 'encryptedstats[cli]'" in done.stderr
@@ -61,7 +69,9 @@ def test_without_the_extra_it_says_what_to_install(missing: str) -> None:
 
 def test_a_reader_that_goes_away_is_no_error(files: Path) -> None:
     command = f"{sys.executable} -m encryptedstats.cli info {files / 'public.keys'} --json | true"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.stderr == ""
 
 
@@ -73,7 +83,10 @@ def test_a_reader_that_goes_away_is_no_error(files: Path) -> None:
         (OverflowError("too large"), "too large"),
         (OSError("no details"), "no details"),
         (OSError(5, "Input/output error"), "input/output error"),
-        (PermissionError(13, "Permission denied", "k"), "k: permission denied; check who may read and write it"),
+        (
+            PermissionError(13, "Permission denied", "k"),
+            "k: permission denied; check who may read and write it",
+        ),
         (ValueError("\x1b[2J"), "\\x1b[2J"),
         (MemoryError(), "not enough memory: free some, or choose smaller parameters"),
         (ValueError(), "ValueError"),
@@ -99,11 +112,15 @@ def test_an_interrupt_is_one_line(run: Run, files: Path, monkeypatch: pytest.Mon
     assert result.stderr == "interrupted: nothing was left half-written\n"
 
 
-def test_a_file_that_may_not_be_read(run: Run, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_may_not_be_read(
+    run: Run, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", "secret.key")
 
-    monkeypatch.setattr("os.access", lambda *_: False)  # what Typer would look at, and answer in a box of its own
+    monkeypatch.setattr(
+        "os.access", lambda *_: False
+    )  # what Typer would look at, and answer in a box of its own
     monkeypatch.setattr("encryptedstats.storage.container.read", refuse)
     error = the_error(run("decrypt", files / "array.enc", "--key", files / "secret.key"))
     assert error == "error: secret.key: permission denied; check who may read and write it"
@@ -114,15 +131,27 @@ def test_every_cure_has_words_of_the_command_line() -> None:
     found: dict[str, set[str]] = {}
     for path in Path(es.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Cure":
-                values = node.args[2].keys if len(node.args) > 2 and isinstance(node.args[2], ast.Dict) else []
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id == "Cure"
+            ):
+                values = (
+                    node.args[2].keys
+                    if len(node.args) > 2 and isinstance(node.args[2], ast.Dict)
+                    else []
+                )
                 named = {ast.literal_eval(key) for key in values if key is not None}
                 action = ast.literal_eval(node.args[0])
                 found[action] = found.get(action, named) & named
     assert set(found) == set(WORDS)
     for action, words in WORDS.items():
-        assert {name for _, name, _, _ in string.Formatter().parse(words) if name} <= found[action], action
-        assert not any(word in words for word in ("es.", "=True", "=False", "owner.", "with_kind", "infer"))
+        assert {name for _, name, _, _ in string.Formatter().parse(words) if name} <= found[
+            action
+        ], action
+        assert not any(
+            word in words for word in ("es.", "=True", "=False", "owner.", "with_kind", "infer")
+        )
 
 
 def test_cures_are_options() -> None:
@@ -135,16 +164,28 @@ def test_cures_are_options() -> None:
     wrapped = es.SchemaError(f"rows.csv: {error}")
     wrapped.__cause__ = error
     assert one_line(wrapped) == f"rows.csv: {one_line(error)}"
-    assert one_line(ExistsError("it is there (", REPLACE, " replaces it)")) == "it is there (--force replaces it)"
+    assert (
+        one_line(ExistsError("it is there (", REPLACE, " replaces it)"))
+        == "it is there (--force replaces it)"
+    )
     assert isinstance(ExistsError("x"), FileExistsError)
-    own = es.ParameterError("no: ", Cure("of my question", "my_way={1}"), " or ", Cure("rare levels", "rare=3"))
-    assert one_line(own) == "no: my_way={1} or rare=3"  # what nobody here has words for, it says itself
+    own = es.ParameterError(
+        "no: ", Cure("of my question", "my_way={1}"), " or ", Cure("rare levels", "rare=3")
+    )
+    assert (
+        one_line(own) == "no: my_way={1} or rare=3"
+    )  # what nobody here has words for, it says itself
     again = es.NoiseError(error, ". ", es.ParameterError("Or: ", REPLACE))
     assert (str(again), again.cures) == (f"{error}. Or: {REPLACE}", (larger, REPLACE))
-    assert one_line(es.SchemaWarning("gaps: ", Cure("drop gaps", "missing='drop'"))) == "gaps: --missing drop"
+    assert (
+        one_line(es.SchemaWarning("gaps: ", Cure("drop gaps", "missing='drop'")))
+        == "gaps: --missing drop"
+    )
 
 
-def test_mistakes_of_the_library_are_not_hidden(run: Run, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes_of_the_library_are_not_hidden(
+    run: Run, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("encryptedstats.cli.info.describe", None)
     result = run("info", files / "public.keys")
     assert (result.exit_code, result.stdout) == (3, "")
@@ -180,9 +221,18 @@ def test_an_interrupt_while_the_program_is_imported(tmp_path: Path) -> None:
     """Ctrl-C comes just then."""
     (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n")
     source = Path(es.__file__).parents[1]
-    code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(source)!r}]; import encryptedstats.cli as p; p.main()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted: nothing was begun\n")
+    code = (
+        f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(source)!r}]; import "
+        "encryptedstats.cli as p; p.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (
+        130,
+        "",
+        "interrupted: nothing was begun\n",
+    )
 
 
 def test_the_installed_program_is_the_one_that_can_be_interrupted() -> None:

@@ -1,4 +1,6 @@
-"""``release``, ``ledger``, ``report`` and ``decrypt --rules``: what leaves the house, by the program itself."""
+"""``release``, ``ledger``, ``report`` and ``decrypt --rules``: what leaves the house, by the
+program itself.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,18 @@ from encryptedstats.publishing.tables import WRITTEN
 def ledger(hospital: Hospital, tmp_path: Path) -> Path:
     folder = tmp_path / "study.ledger"
     # Every test begins a ledger of the same key.
-    begun = done("ledger", folder, "--begin", "--another", "--key", hospital.key, "--epsilon", 3, "--rules", "five")
+    begun = done(
+        "ledger",
+        folder,
+        "--begin",
+        "--another",
+        "--key",
+        hospital.key,
+        "--epsilon",
+        3,
+        "--rules",
+        "five",
+    )
     assert "epsilon 0 of 3 at delta 1e-06" in begun.stdout
     return folder
 
@@ -34,7 +47,9 @@ def test_a_forest_is_released_shown_and_predicts(
     hospital: Hospital, forest: Path, ledger: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "forest.released"
-    shown = done("release", forest, *owned(hospital), "--epsilon", 1, "--ledger", ledger, "-o", out).stdout
+    shown = done(
+        "release", forest, *owned(hospital), "--epsilon", 1, "--ledger", ledger, "-o", out
+    ).stdout
     assert "released with epsilon 1" in shown
     assert "spent so far: epsilon 1 of 3" in shown
     assert "schema --range COLUMN=LOW:HIGH" in shown
@@ -47,20 +62,39 @@ def test_a_forest_is_released_shown_and_predicts(
     assert book["epsilon_spent"] == pytest.approx(1.0)
 
 
-def test_beyond_the_budget_is_one_line(run: Run, hospital: Hospital, forest: Path, ledger: Path) -> None:
-    error = the_error(run("release", forest, *owned(hospital), "--epsilon", 5, "--delta", 0, "--ledger", ledger))
+def test_beyond_the_budget_is_one_line(
+    run: Run, hospital: Hospital, forest: Path, ledger: Path
+) -> None:
+    error = the_error(
+        run("release", forest, *owned(hospital), "--epsilon", 5, "--delta", 0, "--ledger", ledger)
+    )
     assert "is epsilon 3 at delta 1e-06; 0 is spent, and with this release it would be 5" in error
     done("ledger", ledger, "--key", hospital.key, "--epsilon", 6)
-    again = done("release", forest, *owned(hospital), "--epsilon", 5, "--delta", 0, "--ledger", ledger, "--json")
+    again = done(
+        "release",
+        forest,
+        *owned(hospital),
+        "--epsilon",
+        5,
+        "--delta",
+        0,
+        "--ledger",
+        ledger,
+        "--json",
+    )
     assert json.loads(again.stdout)["spent"] == pytest.approx(5.0)
 
 
 def test_counts_are_published_by_rules(hospital: Hospital, ledger: Path, tmp_path: Path) -> None:
     counts = hospital.ask("published-grades", "crosstab", "v1", "v2")
-    shown = done("decrypt", counts, *owned(hospital), "--rules", "pcornet", "--ledger", ledger).stdout
+    shown = done(
+        "decrypt", counts, *owned(hospital), "--rules", "pcornet", "--ledger", ledger
+    ).stdout
     assert "hidden" in shown
     assert "published by the rules pcornet" in shown
-    facts = json.loads(done("decrypt", counts, *owned(hospital), "--rules", "pcornet", "--json").stdout)
+    facts = json.loads(
+        done("decrypt", counts, *owned(hospital), "--rules", "pcornet", "--json").stdout
+    )
     assert facts["whole"] is False
     assert facts["left_out"]
     done("decrypt", counts, *owned(hospital), "--rules", "pcornet", "-o", tmp_path / "counts.csv")
@@ -73,7 +107,17 @@ def test_counts_are_published_by_rules(hospital: Hospital, ledger: Path, tmp_pat
 
 def test_a_released_table_is_written_as_csv(hospital: Hospital, tmp_path: Path) -> None:
     counts = hospital.ask("released-grades", "counts", "v1", "--by", "class")
-    done("release", counts, *owned(hospital), "--epsilon", 2, "--delta", 0, "-o", tmp_path / "counts.csv")
+    done(
+        "release",
+        counts,
+        *owned(hospital),
+        "--epsilon",
+        2,
+        "--delta",
+        0,
+        "-o",
+        tmp_path / "counts.csv",
+    )
     assert (tmp_path / "counts.csv").read_text().startswith("grade,no,yes\n")
 
 
@@ -83,7 +127,17 @@ def test_a_table_that_cannot_be_written_is_refused_before_it_is_paid_for(
     """Otherwise the cost would be spent, and the result lost."""
     counts = hospital.ask("released-grades", "counts", "v1", "--by", "class")
     monkeypatch.delitem(WRITTEN, "counts")
-    released = ("release", counts, *owned(hospital), "--epsilon", 1, "--delta", 0, "--ledger", ledger)
+    released = (
+        "release",
+        counts,
+        *owned(hospital),
+        "--epsilon",
+        1,
+        "--delta",
+        0,
+        "--ledger",
+        ledger,
+    )
     refused = run(*released, "-o", tmp_path / "counts.csv")
     the_error(refused)
     error = cause_of(refused)
@@ -93,10 +147,14 @@ def test_a_table_that_cannot_be_written_is_refused_before_it_is_paid_for(
     done(*released, "-o", tmp_path / "counts.released")
 
 
-def test_a_report_is_written_from_the_files(hospital: Hospital, forest: Path, ledger: Path, tmp_path: Path) -> None:
+def test_a_report_is_written_from_the_files(
+    hospital: Hospital, forest: Path, ledger: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "report.html"
     done("release", forest, *owned(hospital), "--epsilon", 1, "--ledger", ledger)
-    told = done("report", hospital.table, forest, "--keys", hospital.public, "--ledger", ledger, "-o", out).stdout
+    told = done(
+        "report", hospital.table, forest, "--keys", hospital.public, "--ledger", ledger, "-o", out
+    ).stdout
     assert "readable to you only" in told
     page = out.read_text()
     assert f"{es.PublicKeys.load(hospital.public).parameters.security} bits" in page
@@ -113,11 +171,20 @@ def test_a_report_is_written_from_the_files(hospital: Hospital, forest: Path, le
     ("command", "complaint"),
     [
         (("ledger", "{folder}/none", "--keys", "{public}"), "has no ledger of key"),
-        (("ledger", "{folder}/none"), "whose ledger is it: give --keys public.keys, or --key secret.key"),
-        (("ledger", "{ledger}", "--begin", "--key", "{key}"), "has a ledger already, and was not touched"),
+        (
+            ("ledger", "{folder}/none"),
+            "whose ledger is it: give --keys public.keys, or --key secret.key",
+        ),
+        (
+            ("ledger", "{ledger}", "--begin", "--key", "{key}"),
+            "has a ledger already, and was not touched",
+        ),
         (("report", "{table}", "-o", "{folder}/x.html"), "whose ledger is it: give --keys"),
         (("decrypt", "{forest}", "--key", "{key}", "--rules", "lax"), "rules='lax'"),
-        (("release", "{forest}", "--key", "{key}", "--epsilon", "0"), "epsilon=0.0: a number above 0"),
+        (
+            ("release", "{forest}", "--key", "{key}", "--epsilon", "0"),
+            "epsilon=0.0: a number above 0",
+        ),
     ],
 )
 def test_mistakes_are_one_line(
@@ -129,6 +196,11 @@ def test_mistakes_are_one_line(
     command: tuple[str, ...],
     complaint: str,
 ) -> None:
-    places = {"folder": tmp_path, "public": hospital.public, "key": hospital.key, "table": hospital.table}
+    places = {
+        "folder": tmp_path,
+        "public": hospital.public,
+        "key": hospital.key,
+        "table": hospital.table,
+    }
     said = [word.format(forest=forest, ledger=ledger, **places) for word in command]
     assert complaint in the_error(run(*said))

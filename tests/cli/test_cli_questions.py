@@ -1,4 +1,6 @@
-"""The examples of docs/extending.md on the command line: planned, asked, looked at, opened, from the file they are written in."""
+"""The examples of docs/extending.md on the command line: planned, asked, looked at, opened, from
+the file they are written in.
+"""
 
 from __future__ import annotations
 
@@ -43,22 +45,30 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = pd.DataFrame({"dose": rng.integers(1, 40, 80), "kilos": rng.integers(50, 99, 80)})
     rows["pressure"] = 100 + rows["dose"] // 2 + rng.integers(0, 20, 80)
     rows.to_csv(home / "doses.csv", index=False)
-    followed = pd.DataFrame({"year": rng.integers(1, 5, 80), "seen": rng.choice(["died", "left"], 80)})
+    followed = pd.DataFrame(
+        {"year": rng.integers(1, 5, 80), "seen": rng.choice(["died", "left"], 80)}
+    )
     followed.to_csv(home / "followed.csv", index=False)
     return home
 
 
 def asked(home: Path, data: str, question: str, *of_schema: str) -> Path:
-    """The owner's and the worker's way to an encrypted answer; and the same question, asked in the clear."""
+    """The owner's and the worker's way to an encrypted answer; and the same question, asked in the
+    clear.
+    """
     name, questions = Path(data).stem, home / "my_questions.py"
     schema, plan, key = (home / f"{name}.{kind}" for kind in ("json", "plan", "key"))
     done("schema", home / data, "-o", schema, *of_schema)
-    shown = done("plan", "--schema", schema, "--rows", 80, "--ask", f"{questions}:{question}", "-o", plan).stdout
+    shown = done(
+        "plan", "--schema", schema, "--rows", 80, "--ask", f"{questions}:{question}", "-o", plan
+    ).stdout
     assert question in shown
     done("keygen", key, home / f"{name}.keys", "--plan", plan)
     done("encrypt", home / data, home / name, "--schema", schema, "--key", key)
     out = home / f"{name}.enc"
-    shown = done("ask", home / name, *f"{questions}:{question}".split(), "-o", out, "--workers", 1).stdout
+    shown = done(
+        "ask", home / name, *f"{questions}:{question}".split(), "-o", out, "--workers", 1
+    ).stdout
     assert f"{question} over 80 rows" in shown
     return out
 
@@ -66,12 +76,21 @@ def asked(home: Path, data: str, question: str, *of_schema: str) -> Path:
 @pytest.fixture(scope="module")
 def doses(home: Path) -> Path:
     """An encrypted answer; beside it the table, the key and the schema."""
-    numbers = [option for name in ("dose", "kilos", "pressure") for option in ("--digits", f"{name}=0")]
+    numbers = [
+        option for name in ("dose", "kilos", "pressure") for option in ("--digits", f"{name}=0")
+    ]
     return asked(home, "doses.csv", "MyRidge target=v2 alpha=10", *numbers)
 
 
 def test_ridge(home: Path, doses: Path) -> None:
-    opening = ("--key", home / "doses.key", "--schema", home / "doses.json", "--questions", home / "my_questions.py")
+    opening = (
+        "--key",
+        home / "doses.key",
+        "--schema",
+        home / "doses.json",
+        "--questions",
+        home / "my_questions.py",
+    )
     done("decrypt", doses, *opening, "-o", home / "ridge.csv")
     schema = es.Schema.load(home / "doses.json")
     questions = load_questions(home / "my_questions.py")
@@ -92,7 +111,10 @@ def test_a_regression_is_fitted_by_asking(doses: Path, run: Run, tmp_path: Path)
     table, formula = doses.with_suffix(""), "formula=v2 ~ v0 + v1"
     refused = run("fit", table, "-o", tmp_path / "m.enc", "--model", "LinearRegression")
     assert refused.exit_code == 2
-    said = "'LinearRegression' is no classifier, and is fitted by asking: encryptedstats ask TABLE LinearRegression formula=..."
+    said = (
+        "'LinearRegression' is no classifier, and is fitted by asking: encryptedstats ask TABLE "
+        "LinearRegression formula=..."
+    )
     assert said in " ".join(refused.stderr.replace("│", " ").split())
     for model in ("LinearRegression", "Ridge"):
         out = tmp_path / f"{model}.enc"
@@ -100,7 +122,9 @@ def test_a_regression_is_fitted_by_asking(doses: Path, run: Run, tmp_path: Path)
         opened = tmp_path / f"{model}.opened"
         done("decrypt", out, "--key", f"{table}.key", "--schema", f"{table}.json", "-o", opened)
         rows = pd.read_csv(f"{table}.csv")
-        plain = getattr(es, model)(formula="pressure ~ dose + kilos").fit(es.Schema.load(f"{table}.json").table(rows))
+        plain = getattr(es, model)(formula="pressure ~ dose + kilos").fit(
+            es.Schema.load(f"{table}.json").table(rows)
+        )
         assert es.load(opened).coef_.tolist() == plain.coef_.tolist()
 
 
@@ -117,7 +141,9 @@ def test_kaplan_meier(home: Path) -> None:
     done("decrypt", out, *opening, "-o", home / "curve.csv")
     rows = pd.read_csv(home / "followed.csv")
     at_risk = [int((rows["year"] >= year).sum()) for year in range(1, 5)]
-    events = [int(((rows["year"] == year) & (rows["seen"] == "died")).sum()) for year in range(1, 5)]
+    events = [
+        int(((rows["year"] == year) & (rows["seen"] == "died")).sum()) for year in range(1, 5)
+    ]
     survival = np.cumprod([1 - e / n for e, n in zip(events, at_risk, strict=True)])
     found = pd.read_csv(home / "curve.csv", index_col="time")
     assert found["at risk"].tolist() == at_risk
@@ -132,7 +158,11 @@ def test_info_imports_nothing(doses: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "encrypted result: MyRidge alpha=10 target=v2" in shown
     assert "nothing in it can decrypt" in shown
     facts = json.loads(done("info", doses, "--json").stdout)
-    assert (facts["question"], facts["params"]["alpha"], facts["holds_secret_key"]) == ("MyRidge", 10, False)
+    assert (facts["question"], facts["params"]["alpha"], facts["holds_secret_key"]) == (
+        "MyRidge",
+        10,
+        False,
+    )
 
 
 @pytest.mark.parametrize(
@@ -140,22 +170,34 @@ def test_info_imports_nothing(doses: Path, monkeypatch: pytest.MonkeyPatch) -> N
     [
         {"question": "MyRidge", "params": "abc", "n_folds": 3},
         {"question": "LinearMeans", "params": ["centred"], "n_folds": 3},
-        {"question": "folds", "params": {"question": "MyRidge", "params": {}, "n_folds": 3}, "n_folds": 3},
+        {
+            "question": "folds",
+            "params": {"question": "MyRidge", "params": {}, "n_folds": 3},
+            "n_folds": 3,
+        },
         {"question": 7, "params": {}, "n_folds": 3},
         {},
     ],
 )
-def test_folds_that_cannot_be_are_one_line(doses: Path, run: Run, tmp_path: Path, params: dict[str, Any]) -> None:
+def test_folds_that_cannot_be_are_one_line(
+    doses: Path, run: Run, tmp_path: Path, params: dict[str, Any]
+) -> None:
     file = container.read(doses)
-    container.write(replace(file, fields={**file.fields, "question": "folds", "params": params}), tmp_path / "forged")
+    container.write(
+        replace(file, fields={**file.fields, "question": "folds", "params": params}),
+        tmp_path / "forged",
+    )
     assert "the folds are of no question that can be" in the_error(run("info", tmp_path / "forged"))
 
 
-def test_a_question_that_is_not_there(home: Path, doses: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_that_is_not_there(
+    home: Path, doses: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("encryptedstats.tables.questions._known", {})
     opening = ("decrypt", doses, "--key", home / "doses.key")
-    assert "nobody here knows the question 'MyRidge': name the file that defines it, decrypt --questions FILE.py" in (
-        the_error(run(*opening))
+    assert (
+        "nobody here knows the question 'MyRidge': name the file that defines it, decrypt "
+        "--questions FILE.py" in (the_error(run(*opening)))
     )
     (home / "again.py").write_text(example("SurvivalCurve") + example("MyRidge"))
     monkeypatch.setenv("ENCRYPTEDSTATS_QUESTIONS", str(home / "again.py"))

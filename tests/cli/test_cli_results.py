@@ -1,4 +1,6 @@
-"""Statistics on the command line: listed, planned and asked by name, opened as a summary, CSV, JSON, a plot or a file to keep."""
+"""Statistics on the command line: listed, planned and asked by name, opened as a summary, CSV,
+JSON, a plot or a file to keep.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,36 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows["year"] = rng.integers(1, 5, 60)
     rows["ill"] = np.where(rng.random(60) < 0.4, "yes", "no")
     rows.to_csv(home / "rows.csv", index=False)
-    done("schema", home / "rows.csv", "--target", "ill", "--digits", "bmi=0", "-o", home / "schema.json")
-    asked = ("--ask", "TTest variable=bmi by=sex", "--ask", "KaplanMeier time=year event=ill event_level=yes")
-    shown = done("plan", "--schema", home / "schema.json", "--rows", 60, *asked, "-o", home / "plan.json").stdout
+    done(
+        "schema",
+        home / "rows.csv",
+        "--target",
+        "ill",
+        "--digits",
+        "bmi=0",
+        "-o",
+        home / "schema.json",
+    )
+    asked = (
+        "--ask",
+        "TTest variable=bmi by=sex",
+        "--ask",
+        "KaplanMeier time=year event=ill event_level=yes",
+    )
+    shown = done(
+        "plan", "--schema", home / "schema.json", "--rows", 60, *asked, "-o", home / "plan.json"
+    ).stdout
     assert "TTest variable=v0 by=v1" in shown
     done("keygen", home / "secret.key", home / "public.keys", "--plan", home / "plan.json")
-    done("encrypt", home / "rows.csv", home / "sealed", "--schema", home / "schema.json", "--key", home / "secret.key")
+    done(
+        "encrypt",
+        home / "rows.csv",
+        home / "sealed",
+        "--schema",
+        home / "schema.json",
+        "--key",
+        home / "secret.key",
+    )
     by_name = ("TTest", "variable=bmi", "by=sex", "--schema", home / "schema.json")
     done("ask", home / "sealed", *by_name, "-o", home / "t.enc", "--workers", 1)
     by_id = ("KaplanMeier", "time=v2", "event=class", "event_level=class1")
@@ -56,7 +82,9 @@ def test_a_summary_csv_and_json(home: Path) -> None:
 
 def test_an_opened_result_is_kept_and_looked_at(home: Path) -> None:
     kept = done("decrypt", home / "t.enc", *opening(home), "-o", home / "t.opened").stdout
-    assert done("decrypt", home / "t.enc", *opening(home)).stdout.strip() in kept  # as that of a model
+    assert (
+        done("decrypt", home / "t.enc", *opening(home)).stdout.strip() in kept
+    )  # as that of a model
     assert f"Wrote {home / 't.opened'}" in kept
     assert "encryptedstats predict" not in kept
     found = es.load(home / "t.opened")
@@ -65,7 +93,11 @@ def test_an_opened_result_is_kept_and_looked_at(home: Path) -> None:
     assert "This result is NOT ENCRYPTED" in shown
     assert found.title in shown
     facts = json.loads(done("info", home / "t.opened", "--json").stdout)
-    assert (facts["kind"], facts["question"], facts["names_inside"]) == ("opened result", "TTest", True)
+    assert (facts["kind"], facts["question"], facts["names_inside"]) == (
+        "opened result",
+        "TTest",
+        True,
+    )
 
 
 def test_a_plot(home: Path, run: Run) -> None:
@@ -85,13 +117,17 @@ def test_the_list(run: Run) -> None:
 
 
 def test_names_take_the_schema(home: Path, run: Run) -> None:
-    error = the_error(run("ask", home / "sealed", "TTest", "variable=bmi", "by=sex", "-o", home / "no.enc"))
+    error = the_error(
+        run("ask", home / "sealed", "TTest", "variable=bmi", "by=sex", "-o", home / "no.enc")
+    )
     assert "'bmi' is no id of a variable" in error
     assert "give --schema where you are the owner" in error
 
 
 def test_numbers_are_kept(tmp_path: Path, run: Run) -> None:
-    frame = pd.DataFrame({"age": [30.25, 41.5, 52.0, 60.0], "sex": list("fmfm"), "y": [1.5, 2.0, 3.5, 4.0]})
+    frame = pd.DataFrame(
+        {"age": [30.25, 41.5, 52.0, 60.0], "sex": list("fmfm"), "y": [1.5, 2.0, 3.5, 4.0]}
+    )
     frame.to_csv(tmp_path / "rows.csv", index=False)
     arguments = ("schema", tmp_path / "rows.csv", "--target", "y", "--numbers", "keep")
     shown = done(*arguments, "-o", tmp_path / "schema.json").stdout

@@ -45,10 +45,21 @@ def test_without_a_place_nothing_is_written(csv: Path, tmp_path: Path) -> None:
 
 
 def test_single_columns(csv: Path) -> None:
-    options = ("--kind", "visits=continuous", "--digits", "dose=1", "--range", "dose=0:50.5", "--range", "kilos=0:200")
+    options = (
+        "--kind",
+        "visits=continuous",
+        "--digits",
+        "dose=1",
+        "--range",
+        "dose=0:50.5",
+        "--range",
+        "kilos=0:200",
+    )
     result = done("schema", csv, "--leave-out", "patient", "--bins", 4, *options)
     shown = result.stdout
-    found = es.Schema.from_json(done("schema", csv, "--leave-out", "patient", "--bins", 4, *options, "--json").stdout)
+    found = es.Schema.from_json(
+        done("schema", csv, "--leave-out", "patient", "--bins", 4, *options, "--json").stdout
+    )
     assert found.target is None
     assert (found["dose"].digits, found["dose"].low, found["dose"].high) == (1, 0, 505)
     assert (found["kilos"].digits, found["kilos"].high) == (1, 2000)
@@ -60,12 +71,18 @@ def test_single_columns(csv: Path) -> None:
 
 
 def test_an_identifier_is_pointed_out(csv: Path) -> None:
-    line = next(line for line in done("schema", csv).stdout.splitlines() if "patient" in line and "v0" in line)
+    line = next(
+        line
+        for line in done("schema", csv).stdout.splitlines()
+        if "patient" in line and "v0" in line
+    )
     assert "an identifier? --leave-out" in line
 
 
 def test_names_with_signs_of_all_sorts(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"a=b": [1, 2, 3, 1], "größe [m]": [1.5, 1.6, 1.7, 1.8], "\x1b[31mred": [1, 2, 1, 2]})
+    frame = pd.DataFrame(
+        {"a=b": [1, 2, 3, 1], "größe [m]": [1.5, 1.6, 1.7, 1.8], "\x1b[31mred": [1, 2, 1, 2]}
+    )
     frame.to_csv(tmp_path / "d.csv", index=False)
     result = done("schema", tmp_path / "d.csv", "--kind", "a=b=categorical")
     assert "a=b" in result.stdout
@@ -75,18 +92,25 @@ def test_names_with_signs_of_all_sorts(tmp_path: Path) -> None:
 
 def test_parquet(tmp_path: Path, csv: Path) -> None:
     pd.read_csv(csv).to_parquet(tmp_path / "p.parquet")
-    found = [done("schema", path, "--target", "ill", "--json").stdout for path in (csv, tmp_path / "p.parquet")]
+    found = [
+        done("schema", path, "--target", "ill", "--json").stdout
+        for path in (csv, tmp_path / "p.parquet")
+    ]
     assert {**json.loads(found[0]), "csv": None} == json.loads(found[1])
 
 
 @pytest.mark.parametrize(("policy", "n_bins"), [("bin", 4), ("drop", 3)])
 def test_missing_values(tmp_path: Path, run: Run, policy: str, n_bins: int) -> None:
-    pd.DataFrame({"a": [1, 2, np.nan, 3], "b": [1, 2, 1, 2]}).to_csv(tmp_path / "d.csv", index=False)
+    pd.DataFrame({"a": [1, 2, np.nan, 3], "b": [1, 2, 1, 2]}).to_csv(
+        tmp_path / "d.csv", index=False
+    )
     error = the_error(run("schema", tmp_path / "d.csv"))
     assert "missing values in column 'a' (row 3)" in error
     assert "--missing bin or --missing drop" in error
     assert "with_missing_bin" not in error
-    found = es.Schema.from_json(done("schema", tmp_path / "d.csv", "--missing", policy, "--json").stdout)
+    found = es.Schema.from_json(
+        done("schema", tmp_path / "d.csv", "--missing", policy, "--json").stdout
+    )
     assert (found.missing, found["a"].n_bins) == (policy, n_bins)
 
 
@@ -95,7 +119,10 @@ def test_missing_values(tmp_path: Path, run: Run, policy: str, n_bins: int) -> N
     [
         (("--target", "sick"), "no target column 'sick'; it has 'patient', 'age'"),
         (("--kind", "agee=ordinal"), "--kind or --digits names column 'agee'"),
-        (("--kind", "age=nominal"), "kind 'nominal' does not exist; the kinds are continuous, ordinal"),
+        (
+            ("--kind", "age=nominal"),
+            "kind 'nominal' does not exist; the kinds are continuous, ordinal",
+        ),
         (("--digits", "ill=1"), "kind 'number' needs numbers"),
         (("--leave-out", "name"), "has no column 'name' to leave out; it has 'patient'"),
         (("--bins", "0"), "bins"),
@@ -145,14 +172,22 @@ def test_a_schema_is_not_overwritten(run: Run, csv: Path, tmp_path: Path) -> Non
     assert es.Schema.load(out).names[0] == "patient"
 
 
-def test_a_full_disk_leaves_nothing(run: Run, csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_nothing(
+    run: Run, csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(storage_files.os, "fsync", disk_full)
     error = the_error(run("schema", csv, "-o", tmp_path / "s.json"))
-    assert error == f"error: {tmp_path / 's.json'}: no space left on device; free some space, or write elsewhere"
+    assert (
+        error
+        == f"error: {tmp_path / 's.json'}: no space left on device; free some space, or write "
+        "elsewhere"
+    )
     assert names(tmp_path) == ["patients.csv"]
 
 
-def test_a_folder_that_is_not_ours(run: Run, csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_is_not_ours(
+    run: Run, csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert "may not write in the folder" in the_error(run("schema", csv, "-o", tmp_path / "s.json"))
 
@@ -163,7 +198,11 @@ def test_narrow_screens_hide_nothing(csv: Path, monkeypatch: pytest.MonkeyPatch)
 
     from encryptedstats.cli._app import app
 
-    shown = CliRunner().invoke(app, ["schema", str(csv), "--leave-out", "patient"], env={"COLUMNS": "80"}).stdout
+    shown = (
+        CliRunner()
+        .invoke(app, ["schema", str(csv), "--leave-out", "patient"], env={"COLUMNS": "80"})
+        .stdout
+    )
     found = es.Schema.infer(pd.read_csv(csv).drop(columns="patient"))
     bare = "".join(shown.split())
     for variable in found.variables:

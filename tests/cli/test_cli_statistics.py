@@ -24,7 +24,9 @@ from encryptedstats.storage import files as storage_files
         (("moments", "class"), "the class has no moments"),
     ],
 )
-def test_wrong_questions(run: Run, hospital: Hospital, tmp_path: Path, question: Any, words: str) -> None:
+def test_wrong_questions(
+    run: Run, hospital: Hospital, tmp_path: Path, question: Any, words: str
+) -> None:
     command, *variables = question
     assert words in the_error(run(command, hospital.table, *variables, "-o", tmp_path / "r"))
     assert names(tmp_path) == []
@@ -53,19 +55,28 @@ def test_places_for_the_result(run: Run, hospital: Hospital, tmp_path: Path) -> 
     assert hospital.key.read_bytes() == key
 
 
-def test_a_full_disk(run: Run, hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk(
+    run: Run, hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "r").write_text("old")
     monkeypatch.setattr(storage_files.os, "fsync", disk_full)
     counts = ("counts", hospital.table, "v0", "-o", tmp_path / "r")
     assert "--force to replace it" in the_error(run(*counts))
     error = the_error(run(*counts, "--force"))
-    assert error == f"error: {tmp_path / 'r'}: no space left on device; free some space, or write elsewhere"
+    assert (
+        error
+        == f"error: {tmp_path / 'r'}: no space left on device; free some space, or write elsewhere"
+    )
     assert names(tmp_path) == ["r"]
     assert (tmp_path / "r").read_text() == "old"
 
 
-def test_parameters_that_do_not_carry_it(run: Run, tmp_path: Path, files: Path, hospital: Hospital) -> None:
-    """Keys for values up to a few thousand, and a sum of squares: refused before anything is computed."""
+def test_parameters_that_do_not_carry_it(
+    run: Run, tmp_path: Path, files: Path, hospital: Hospital
+) -> None:
+    """Keys for values up to a few thousand, and a sum of squares: refused before anything is
+    computed.
+    """
     table = es.Schema.load(hospital.schema).table(hospital.frame)
     owner = es.Owner(es.Parameters.choose(max_value=2000, depth=1))
     owner.encrypt(table, out=tmp_path / "t")

@@ -1,4 +1,6 @@
-"""The whole story: an owner and a worker with a folder each, by the program alone, and pandas says the same."""
+"""The whole story: an owner and a worker with a folder each, by the program alone, and pandas says
+the same.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,21 @@ def test_counts_are_those_of_pandas(hospital: Hospital, tmp_path: Path) -> None:
 
 
 def test_counts_by_class_are_those_of_pandas(hospital: Hospital, tmp_path: Path) -> None:
-    found = opened(hospital, hospital.ask("age-ill", "counts", "v0", "--by", "class"), tmp_path / "c.csv")
+    found = opened(
+        hospital, hospital.ask("age-ill", "counts", "v0", "--by", "class"), tmp_path / "c.csv"
+    )
     expected = pd.crosstab(bins(hospital, "age"), hospital.frame["ill"])
     assert found.to_dict() == expected.to_dict()
 
 
-def test_counts_by_a_variable_and_cross_tables_are_those_of_pandas(hospital: Hospital, tmp_path: Path) -> None:
+def test_counts_by_a_variable_and_cross_tables_are_those_of_pandas(
+    hospital: Hospital, tmp_path: Path
+) -> None:
     expected = pd.crosstab(hospital.frame["grade"], hospital.frame["sex, at birth"])
-    for name, question in (("tab", ("crosstab", "v1", "v3")), ("by", ("counts", "v1", "--by", "v3"))):
+    for name, question in (
+        ("tab", ("crosstab", "v1", "v3")),
+        ("by", ("counts", "v1", "--by", "v3")),
+    ):
         found = opened(hospital, hospital.ask(name, *question), tmp_path / f"{name}.csv")
         assert found.to_dict() == expected.to_dict()
 
@@ -61,8 +70,17 @@ def test_the_worker_has_nothing_private(hospital: Hospital) -> None:
     secret = container.read(hospital.key).section("secret_key")
     fragment = secret[len(secret) // 2 :][:64]
     assert any(fragment)
-    # Short words occur in megabytes of random residues by chance: they are looked for as documents and files spell them.
-    private = [b"patient", b"sex, at birth", b'"dose"', b"dose,kilos", b'"kilos"', b'"visits"', b'"female"']
+    # Short words occur in megabytes of random residues by chance: they are looked for as documents
+    # and files spell them.
+    private = [
+        b"patient",
+        b"sex, at birth",
+        b'"dose"',
+        b"dose,kilos",
+        b'"kilos"',
+        b'"visits"',
+        b'"female"',
+    ]
     paths = [path for path in hospital.work.rglob("*") if path.is_file()]
     keys = f"public-{es.PublicKeys.load(hospital.home / 'public.keys').key_id}.keys"
     assert {path.name for path in paths} >= {"table.manifest", keys, "age-ill.result"}
@@ -102,7 +120,8 @@ def test_csv_on_the_screen(hospital: Hospital) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "question"), [("age", ("counts", "v0")), ("moments", ("moments", "v4", "v5")), ("one", ("moments", "v4"))]
+    ("name", "question"),
+    [("age", ("counts", "v0")), ("moments", ("moments", "v4", "v5")), ("one", ("moments", "v4"))],
 )
 def test_json_of_results(hospital: Hospital, name: str, question: tuple[str, ...]) -> None:
     arguments = ("--key", hospital.key, "--schema", hospital.schema, "--json")
@@ -117,7 +136,11 @@ def test_json_of_results(hospital: Hospital, name: str, question: tuple[str, ...
 
 def test_what_the_worker_is_told(hospital: Hospital, run: Run, tmp_path: Path) -> None:
     shown = done("counts", hospital.table, "v0", "--by", "class", "-o", tmp_path / "r").stdout
-    for words in ("Counts of v0 by class over 60 rows", "whose owner alone can open it", "encryptedstats decrypt"):
+    for words in (
+        "Counts of v0 by class over 60 rows",
+        "whose owner alone can open it",
+        "encryptedstats decrypt",
+    ):
         assert words in shown
     asked = ("moments", hospital.table, "v4", "v5", "-o", tmp_path / "m", "--json", "--workers", 1)
     facts = json.loads(done(*asked).stdout)
@@ -128,10 +151,14 @@ def test_what_the_worker_is_told(hospital: Hospital, run: Run, tmp_path: Path) -
     assert facts["key_id"] == es.PublicKeys.load(hospital.public).key_id
 
 
-def test_public_keys_beside_the_table(hospital: Hospital, files: Path, run: Run, tmp_path: Path) -> None:
+def test_public_keys_beside_the_table(
+    hospital: Hospital, files: Path, run: Run, tmp_path: Path
+) -> None:
     given = done("counts", hospital.table, "v0", "-o", tmp_path / "r", "--keys", hospital.public)
     assert "Counts of v0" in given.stdout
-    result = run("counts", hospital.table, "v0", "-o", tmp_path / "other", "--keys", files / "public.keys")
+    result = run(
+        "counts", hospital.table, "v0", "-o", tmp_path / "other", "--keys", files / "public.keys"
+    )
     assert result.exit_code == 1
     assert "belongs to key" in result.stderr
     assert names(tmp_path) == ["r"]

@@ -1,4 +1,6 @@
-"""``study`` on the command line: every party with its own files, told what is next; errors in the words of the command line."""
+"""``study`` on the command line: every party with its own files, told what is next; errors in the
+words of the command line.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ SITES = ("north", "south", "west")
 def frame(seed: int) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     return pd.DataFrame(
-        {"age": rng.integers(20, 90, 40), "sex": rng.choice(["f", "m"], 40), "ill": rng.choice(["no", "yes"], 40)}
+        {
+            "age": rng.integers(20, 90, 40),
+            "sex": rng.choice(["f", "m"], 40),
+            "ill": rng.choice(["no", "yes"], 40),
+        }
     )
 
 
@@ -31,13 +37,25 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     frames = [frame(number) for number in range(3)]
     for site, rows in zip(SITES, frames, strict=True):
         rows.to_csv(f"{site}.csv", index=False)
-    es.Schema.infer(pd.concat(frames), target="ill", bins=3, classes=["no", "yes"]).save("schema.json")
+    es.Schema.infer(pd.concat(frames), target="ill", bins=3, classes=["no", "yes"]).save(
+        "schema.json"
+    )
     return tmp_path
 
 
 def create(run: Run, *more: Any) -> Any:
     named = [word for site in SITES for word in ("--site", site)]
-    options = ["--schema", "schema.json", "--rows", 1000, *named, "--worker", "centre", "--receiver", "registry"]
+    options = [
+        "--schema",
+        "schema.json",
+        "--rows",
+        1000,
+        *named,
+        "--worker",
+        "centre",
+        "--receiver",
+        "registry",
+    ]
     return run("study", "create", "shared", *options, "--invitations", "sent", *more)
 
 
@@ -62,7 +80,9 @@ def together() -> es.Table:
 
 
 def test_masked_totals_without_any_key(run: Run, place: Path) -> None:
-    made = create(run, "--ask-masked", "bayes=MultinomialNB", "--ask-masked", "ages=counts variables=age,ill")
+    made = create(
+        run, "--ask-masked", "bayes=MultinomialNB", "--ask-masked", "ages=counts variables=age,ill"
+    )
     assert made.exit_code == 0, made.output
     assert "Wrote 5 invitations to sent" in made.stdout
     assert (place / "sent" / "north.invitation").stat().st_mode & 0o777 == 0o600
@@ -82,7 +102,9 @@ def test_masked_totals_without_any_key(run: Run, place: Path) -> None:
     assert facts["opened"] == ["ages", "bayes"]
     assert len(facts["fingerprint"].replace(" ", "")) == 32
     again = run("study", "open", "shared", "--identity", "registry.id", "-o", "results")
-    assert "results/ages.csv is there already and was not touched: --force replaces it" in again.stdout
+    assert (
+        "results/ages.csv is there already and was not touched: --force replaces it" in again.stdout
+    )
 
 
 def test_a_site_that_does_not_come(run: Run, place: Path) -> None:
@@ -90,7 +112,9 @@ def test_a_site_that_does_not_come(run: Run, place: Path) -> None:
     join_all(run)
     for site in SITES[:2]:
         run("study", "add", "shared", f"{site}.csv", "--identity", f"{site}.id")
-    said = run("study", "exclude", "shared", "west", "--why", "has withdrawn", "--identity", "registry.id")
+    said = run(
+        "study", "exclude", "shared", "west", "--why", "has withdrawn", "--identity", "registry.id"
+    )
     assert "next: north, encryptedstats study add" in said.stdout
     for site in SITES[:2]:
         run("study", "add", "shared", f"{site}.csv", "--identity", f"{site}.id")
@@ -104,7 +128,10 @@ def test_a_site_that_does_not_come(run: Run, place: Path) -> None:
     ("options", "who"),
     [
         (["--ask", "bayes=MultinomialNB"], ("registry", "centre")),
-        (["--ask", "bayes=MultinomialNB", "--kind", "escrow", "--openers", 2], ("registry", "centre")),
+        (
+            ["--ask", "bayes=MultinomialNB", "--kind", "escrow", "--openers", 2],
+            ("registry", "centre"),
+        ),
         (["--ask", "bayes=MultinomialNB", "--kind", "joint"], ("registry", "one site")),
         (["--ask-masked", "bayes=MultinomialNB"], ("all sites but one", "registry")),
     ],
@@ -115,7 +142,11 @@ def test_the_status_says_from_whom_a_study_does_not_protect(
 ) -> None:
     made = create(run, *options)
     assert made.exit_code == 0, made.output
-    shown = [line for line in run("study", "status", "shared").stdout.splitlines() if line.split()[:1] == ["risk"]]
+    shown = [
+        line
+        for line in run("study", "status", "shared").stdout.splitlines()
+        if line.split()[:1] == ["risk"]
+    ]
     facts = json.loads(run("study", "status", "shared", "--json").stdout)
     assert [line.split(None, 1)[1] for line in shown] == facts["open_risks"]
     assert all(word in shown[0] for word in who)
@@ -135,21 +166,32 @@ def test_errors_say_who_is_meant(run: Run, place: Path) -> None:
     refused = run("study", "open", "shared", "--identity", "north.id")
     assert "north does not open results: that is for registry" in the_error(refused)
     (place / "none.id").write_text("x")
-    assert "is no identity of a study" in the_error(run("study", "share", "shared", "--identity", "none.id"))
-    assert "north does not compute" in the_error(run("study", "fit", "shared", "--identity", "north.id"))
+    assert "is no identity of a study" in the_error(
+        run("study", "share", "shared", "--identity", "none.id")
+    )
+    assert "north does not compute" in the_error(
+        run("study", "fit", "shared", "--identity", "north.id")
+    )
 
 
 def test_a_retired_key_takes_nothing_more(run: Run, place: Path) -> None:
     create(run, "--ask-totals", "bayes=MultinomialNB")
     join_all(run)
-    assert run("study", "keygen", "shared", "--identity", "registry.id", "--key", "registry.key").exit_code == 0
+    assert (
+        run(
+            "study", "keygen", "shared", "--identity", "registry.id", "--key", "registry.key"
+        ).exit_code
+        == 0
+    )
     why = ("--why", "the laptop was lost")
     assert "north does not retire the key" in the_error(
         run("study", "retire", "shared", "--identity", "north.id", *why)
     )
     assert run("study", "retire", "shared", "--identity", "registry.id", *why).exit_code == 0
     assert "the laptop was lost" in run("study", "status", "shared").stdout
-    assert "retired" in the_error(run("study", "add", "shared", "north.csv", "--identity", "north.id"))
+    assert "retired" in the_error(
+        run("study", "add", "shared", "north.csv", "--identity", "north.id")
+    )
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -157,7 +199,11 @@ def test_every_command_has_examples_that_are_right(name: str) -> None:
     import shlex
 
     command = _help.loaded("study").commands[name]
-    lines = [shlex.split(line) for line in command.examples.replace("\\\n", " ").splitlines() if line.strip()]
+    lines = [
+        shlex.split(line)
+        for line in command.examples.replace("\\\n", " ").splitlines()
+        if line.strip()
+    ]
     found = [words for words in lines if words[0] != "#"]
     assert found
     for words in found:
@@ -194,6 +240,10 @@ def test_the_whole_story(run: Run, place: Path, kind: str) -> None:
     clear = es.CompletelyRandomForest(n_trees=3, depth=2, random_state=1).fit(together())
     assert (opened.leaf_counts_ == clear.leaf_counts_).all()
     if votes:
-        new = es.MultinomialNB().fit(together()).predict_votes(es.Schema.load("schema.json").table(frame(9)[:6]))
+        new = (
+            es.MultinomialNB()
+            .fit(together())
+            .predict_votes(es.Schema.load("schema.json").table(frame(9)[:6]))
+        )
         assert Path("results/votes.csv").read_text() == new.frame().to_csv(lineterminator="\n")
         assert Path("results/votes.csv").stat().st_mode & 0o777 == 0o600

@@ -1,4 +1,6 @@
-"""``info`` on tables, their parts and schemas: what a worker may know, what is damaged, and what lies there by mistake."""
+"""``info`` on tables, their parts and schemas: what a worker may know, what is damaged, and what
+lies there by mistake.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,11 @@ def test_a_key_or_a_schema_that_lies_in_the_folder(hospital: Hospital, table: Pa
     (table / "notes.txt").write_text("hello")
     shown = done("info", table).stdout
     assert "A SECRET KEY lies in the folder" in shown
-    for words in ("blocks/backup: secret key", "schema.json: schema", "notes.txt: no part of a table"):
+    for words in (
+        "blocks/backup: secret key",
+        "schema.json: schema",
+        "notes.txt: no part of a table",
+    ):
         assert words in shown
     facts = json.loads(done("info", table, "--json").stdout)
     assert facts["holds_secret_key"] is True
@@ -82,7 +88,9 @@ def test_check_reads_every_block(run: Run, table: Path) -> None:
 def test_a_table_without_its_keys(run: Run, table: Path, tmp_path: Path) -> None:
     next(table.glob("public-*.keys")).unlink()
     assert "give them with --keys" in done("info", table).stdout
-    assert "give --keys, those of key" in the_error(run("counts", table, "v0", "-o", tmp_path / "r"))
+    assert "give --keys, those of key" in the_error(
+        run("counts", table, "v0", "-o", tmp_path / "r")
+    )
 
 
 def test_a_damaged_manifest(run: Run, table: Path) -> None:
@@ -110,7 +118,9 @@ def test_parts_of_a_table(table: Path, part: str, kind: str, words: str) -> None
 def test_a_draft(table: Path, tmp_path: Path) -> None:
     manifest = container.read(table / "table.manifest")
     sections = {name: manifest.sections[name] for name in ("schema", "columns")}
-    draft = container.Container(DRAFT_KIND, manifest.fingerprint, manifest.key_id, manifest.fields, sections)
+    draft = container.Container(
+        DRAFT_KIND, manifest.fingerprint, manifest.key_id, manifest.fields, sections
+    )
     container.write(draft, tmp_path / "table.draft")
     assert "draft of a table that is not finished" in done("info", tmp_path / "table.draft").stdout
 
@@ -137,9 +147,17 @@ def test_a_result(hospital: Hospital) -> None:
         ({}, {"numbers": b"7"}),
     ],
 )
-def test_a_malformed_result(run: Run, hospital: Hospital, tmp_path: Path, fields: dict, sections: dict) -> None:
+def test_a_malformed_result(
+    run: Run, hospital: Hospital, tmp_path: Path, fields: dict, sections: dict
+) -> None:
     good = container.read(hospital.ask("age", "counts", "v0"))
-    changed = (good.kind, good.fingerprint, good.key_id, {**good.fields, **fields}, {**good.sections, **sections})
+    changed = (
+        good.kind,
+        good.fingerprint,
+        good.key_id,
+        {**good.fields, **fields},
+        {**good.sections, **sections},
+    )
     container.write(container.Container(*changed), tmp_path / "bad")
     the_error(run("info", tmp_path / "bad"))
 

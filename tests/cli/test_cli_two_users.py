@@ -1,7 +1,9 @@
-"""Owner, clinic and worker as different users of the machine, each with a folder that no other may enter, each step a process.
+"""Owner, clinic and worker as different users of the machine, each with a folder that no other may
+enter, each step a process.
 
-Everything that the worker has is searched for the secret key's bytes and for the owner's words: its files, its environment and its
-memory while it computes. The same search of the owner's process finds them, so it would find them here too.
+Everything that the worker has is searched for the secret key's bytes and for the owner's words: its
+files, its environment and its memory while it computes. The same search of the owner's process
+finds them, so it would find them here too.
 """
 
 from __future__ import annotations
@@ -27,8 +29,12 @@ from encryptedstats.storage import container
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc, which only Linux has"),
-    pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become other users"),
+    pytest.mark.skipif(
+        not sys.platform.startswith("linux"), reason="reads /proc, which only Linux has"
+    ),
+    pytest.mark.skipif(
+        not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become other users"
+    ),
 ]
 
 OWNER, CLINIC, WORKER = 64_001, 64_002, 64_003  # nobody has these numbers
@@ -36,7 +42,8 @@ FOREST = ("--model", "forest", "--trees", 3, "--depth", 2, "--workers", 1)
 # Of the owner alone: names of columns, levels and classes that nothing else in a process is called.
 WORDS = (b"haemoglobin_zq", b"afflicted_zq", b"spared_zq", b"smokes_zq", b"never_zq")
 MARK = b"mark-in-the-environment-of-the-party"
-# Where a folder above Python may not be entered by others, an empty one takes its place, for this process alone, with Python in it.
+# Where a folder above Python may not be entered by others, an empty one takes its place, for this
+# process alone, with Python in it.
 IN_A_NAMESPACE = """
 set -e
 hidden=$1; prefix=$2; stage=$3; user=$4; shift 4
@@ -69,8 +76,24 @@ class Hamlet:
     def command(self, user: int, *arguments: object) -> list[str]:
         python = [sys.executable, *map(str, arguments)]
         if self.hidden is None:
-            return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--", *python]
-        inside = ["unshare", "--mount", "--propagation", "private", "sh", "-c", IN_A_NAMESPACE, "sh"]
+            return [
+                "setpriv",
+                f"--reuid={user}",
+                f"--regid={user}",
+                "--clear-groups",
+                "--",
+                *python,
+            ]
+        inside = [
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            IN_A_NAMESPACE,
+            "sh",
+        ]
         return [
             *inside,
             str(self.hidden),
@@ -83,7 +106,9 @@ class Hamlet:
     def run(self, user: int, *arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
         """The program, as this user, in this user's folder, told nothing else."""
         command = self.command(user, "-m", "encryptedstats.cli", *arguments)
-        done = subprocess.run(command, **self._surroundings(user), capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, **self._surroundings(user), capture_output=True, text=True, check=False
+        )
         assert done.returncode == code, done.stderr + done.stdout
         return done
 
@@ -105,8 +130,16 @@ class Hamlet:
     def _surroundings(self, user: int) -> dict[str, Any]:
         home = str(self.folders[user])
         # TMPDIR and the cache are in the folder as well, so that searching it misses nothing.
-        own = {"HOME": home, "TMPDIR": home, "ENCRYPTEDSTATS_CACHE": f"{home}/.cache", "MARK": MARK.decode()}
-        return {"cwd": home, "env": {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", **own}}
+        own = {
+            "HOME": home,
+            "TMPDIR": home,
+            "ENCRYPTEDSTATS_CACHE": f"{home}/.cache",
+            "MARK": MARK.decode(),
+        }
+        return {
+            "cwd": home,
+            "env": {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", **own},
+        }
 
     def send(self, name: str, sender: int, receiver: int) -> None:
         """The network between the parties."""
@@ -135,14 +168,22 @@ def hamlet() -> Iterator[Hamlet]:
     place = Path(tempfile.mkdtemp(prefix="encryptedstats-users-"))
     try:
         above = [
-            folder for folder in Path(os.path.realpath(sys.base_prefix)).parents if not folder.stat().st_mode & 0o001
+            folder
+            for folder in Path(os.path.realpath(sys.base_prefix)).parents
+            if not folder.stat().st_mode & 0o001
         ]
         found = Hamlet(place, above[-1] if above else None)
         can = subprocess.run(
-            found.command(WORKER, "-c", "import encryptedstats"), capture_output=True, text=True, check=False, cwd="/"
+            found.command(WORKER, "-c", "import encryptedstats"),
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd="/",
         )
         if can.returncode:
-            pytest.skip(f"other users cannot run this Python: {can.stderr.strip().splitlines()[-1:]}")
+            pytest.skip(
+                f"other users cannot run this Python: {can.stderr.strip().splitlines()[-1:]}"
+            )
         yield found
     finally:
         shutil.rmtree(place)
@@ -169,15 +210,29 @@ class Story:
 def story(hamlet: Hamlet) -> Story:
     """The owner's and the clinic's part; the worker then has two tables and nothing else."""
     rng = np.random.default_rng(4)
-    frame = pd.DataFrame({"haemoglobin_zq": rng.normal(14, 2, 80).round(1), "age": rng.integers(20, 90, 80)})
+    frame = pd.DataFrame(
+        {"haemoglobin_zq": rng.normal(14, 2, 80).round(1), "age": rng.integers(20, 90, 80)}
+    )
     frame["smokes_zq"] = rng.choice(["never_zq", "daily_zq"], 80)
-    frame["ill"] = np.where(frame["haemoglobin_zq"] + rng.normal(0, 1, 80) < 13, "afflicted_zq", "spared_zq")
+    frame["ill"] = np.where(
+        frame["haemoglobin_zq"] + rng.normal(0, 1, 80) < 13, "afflicted_zq", "spared_zq"
+    )
     home, clinic = hamlet.folders[OWNER], hamlet.folders[CLINIC]
     for folder, name, rows in ((home, "rows.csv", frame[:50]), (clinic, "more.csv", frame[50:])):
         rows.to_csv(folder / name, index=False)
     os.chown(home / "rows.csv", OWNER, OWNER)
     os.chown(clinic / "more.csv", CLINIC, CLINIC)
-    hamlet.run(OWNER, "schema", "rows.csv", "--target", "ill", "--kind", "age=continuous", "-o", "schema.json")
+    hamlet.run(
+        OWNER,
+        "schema",
+        "rows.csv",
+        "--target",
+        "ill",
+        "--kind",
+        "age=continuous",
+        "-o",
+        "schema.json",
+    )
     options = ("--folds", 2, "--by-others", *FOREST[:-2], "--model", "mnb", "--counts", "v0,class")
     hamlet.run(OWNER, "plan", "--schema", "schema.json", "--rows", 80, *options, "-o", "plan.json")
     hamlet.run(OWNER, "keygen", "secret.key", "public.keys", "--plan", "plan.json")
@@ -185,13 +240,27 @@ def story(hamlet: Hamlet) -> Story:
     hamlet.run(OWNER, "encrypt", "rows.csv", "rows.enc", *keys, "--key", "secret.key", "--folds", 2)
     hamlet.send("schema.json", OWNER, CLINIC)
     hamlet.send("public.keys", OWNER, CLINIC)
-    hamlet.run(CLINIC, "encrypt", "more.csv", "more.enc", *keys, "--public-keys", "public.keys", "--folds", 2)
+    hamlet.run(
+        CLINIC,
+        "encrypt",
+        "more.csv",
+        "more.enc",
+        *keys,
+        "--public-keys",
+        "public.keys",
+        "--folds",
+        2,
+    )
     hamlet.send("rows.enc", OWNER, WORKER)
     hamlet.send("more.enc", CLINIC, WORKER)
     file = container.read(home / "secret.key")
-    secret = {f"secret key at {place}": needle for place, needle in slices(file.section("secret_key"))}
+    secret = {
+        f"secret key at {place}": needle for place, needle in slices(file.section("secret_key"))
+    }
     words = {word.decode(): word for word in WORDS}
-    public = {f"public key at {place}": needle for place, needle in slices(file.section("public_key"))}
+    public = {
+        f"public key at {place}": needle for place, needle in slices(file.section("public_key"))
+    }
     return Story(hamlet, frame, secret | words, public)
 
 
@@ -212,7 +281,16 @@ def test_the_search_finds_the_key_in_the_process_and_the_files_of_its_owner(stor
     home = story.hamlet.folders[OWNER]
     story.hamlet.run(WORKER, "counts", "rows.enc", "v0", "--by", "class", "-o", "counts.enc")
     story.hamlet.send("counts.enc", WORKER, OWNER)
-    opened = ("decrypt", "counts.enc", "--key", "secret.key", "--schema", "schema.json", "-o", "counts.csv")
+    opened = (
+        "decrypt",
+        "counts.enc",
+        "--key",
+        "secret.key",
+        "--schema",
+        "schema.json",
+        "-o",
+        "counts.csv",
+    )
     found = story.hamlet.found_in_memory(OWNER, story.needles | {"mark": MARK}, *opened)
     assert secrets(story) <= found
     assert {"mark", "haemoglobin_zq", "afflicted_zq"} <= found
@@ -230,8 +308,12 @@ def test_the_search_finds_the_key_in_the_process_and_the_files_of_its_owner(stor
     ],
     ids=lambda command: command[0],
 )
-def test_nothing_of_the_owner_is_in_the_memory_of_the_worker(story: Story, command: tuple[object, ...]) -> None:
-    found = story.hamlet.found_in_memory(WORKER, story.needles | story.public | {"mark": MARK}, *command)
+def test_nothing_of_the_owner_is_in_the_memory_of_the_worker(
+    story: Story, command: tuple[object, ...]
+) -> None:
+    found = story.hamlet.found_in_memory(
+        WORKER, story.needles | story.public | {"mark": MARK}, *command
+    )
     assert found & set(story.needles) == set()
     assert found == {"mark", *story.public}, "the search sees what the worker does have"
 
@@ -241,7 +323,9 @@ def test_nothing_of_the_owner_is_in_the_files_of_the_worker(story: Story) -> Non
     story.fitted("more")
     files = [path for path in work.rglob("*") if path.is_file()]
     assert {"more.model", "table.manifest"} <= {path.name for path in files}
-    assert not {"secret.key", "schema.json", "plan.json", "rows.csv", "more.csv"} & {path.name for path in files}
+    assert not {"secret.key", "schema.json", "plan.json", "rows.csv", "more.csv"} & {
+        path.name for path in files
+    }
     for path in files:
         assert found_in(iter([path.read_bytes(), str(path).encode()]), story.needles) == set(), path
     # The clinic has the names, which it needs, and no more of the key than the worker.
@@ -259,10 +343,17 @@ def test_the_folder_of_the_owner_is_closed(story: Story, user: int) -> None:
 
 
 def test_the_result_is_that_of_the_clear_rows(story: Story) -> None:
-    """Both tables fitted by the worker, combined, opened and scored by the owner: exact, and not by accident."""
+    """Both tables fitted by the worker, combined, opened and scored by the owner: exact, and not by
+    accident.
+    """
     hamlet, home = story.hamlet, story.hamlet.folders[OWNER]
     hamlet.run(
-        WORKER, "combine", "all.model", *(story.fitted(name).name for name in ("rows", "more")), "--keys", "rows.enc"
+        WORKER,
+        "combine",
+        "all.model",
+        *(story.fitted(name).name for name in ("rows", "more")),
+        "--keys",
+        "rows.enc",
     )
     hamlet.run(WORKER, "fit", "rows.enc", "-o", "folds.enc", "--model", "mnb", "--folds")
     for name in ("all.model", "folds.enc"):
@@ -275,7 +366,9 @@ def test_the_result_is_that_of_the_clear_rows(story: Story) -> None:
     hamlet.run(OWNER, "predict", "all.opened", "rows.csv", "-o", "predicted.csv")
     predicted = pd.read_csv(home / "predicted.csv")["predicted"]
     assert predicted.tolist() == clear.predict(story.frame[:50]).tolist()
-    scores = json.loads(hamlet.run(OWNER, "evaluate", "folds.enc", "rows.csv", *keys, "--json").stdout)
+    scores = json.loads(
+        hamlet.run(OWNER, "evaluate", "folds.enc", "rows.csv", *keys, "--json").stdout
+    )
     table = schema.table(story.frame[:50], folds=2)
     for fold, model in enumerate(es.MultinomialNB().fit_folds(table)):
         rows = story.frame[:50][table.fold_codes == fold]

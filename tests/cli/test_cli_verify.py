@@ -29,7 +29,10 @@ def test_what_it_altered_does_not(hospital: Hospital, run: Run, tmp_path: Path) 
     forged = replace(file, sections={**file.sections, "residues": bytes(residues)})
     container.write(forged, tmp_path / "forged.enc")
     error = the_error(run("verify", tmp_path / "forged.enc", hospital.table))
-    assert "this is not what its question gives over these rows: it was altered, or computed in another way" in error
+    assert (
+        "this is not what its question gives over these rows: it was altered, or computed in "
+        "another way" in error
+    )
 
 
 def test_what_is_no_result_of_this_table(hospital: Hospital, run: Run) -> None:
@@ -37,7 +40,18 @@ def test_what_is_no_result_of_this_table(hospital: Hospital, run: Run) -> None:
 
 
 def test_plans_for_members(hospital: Hospital) -> None:
-    arguments = ("plan", "--schema", hospital.schema, "--rows", 60, "--counts", "v0", "--members", 3, "--json")
+    arguments = (
+        "plan",
+        "--schema",
+        hospital.schema,
+        "--rows",
+        60,
+        "--counts",
+        "v0",
+        "--members",
+        3,
+        "--json",
+    )
     facts = json.loads(done(*arguments).stdout)
     assert facts["parameters"]["members"] == 3
     assert facts["flooded"] is True
@@ -52,13 +66,26 @@ def test_votes_come_out_again_too(tmp_path: Path) -> None:
     schema = es.Schema.infer(frame, target="ill", bins=2)
     model = es.MultinomialNB()
     owner = es.Owner(es.plan(model, schema, n_rows=40, encrypted_prediction=True))
-    trained, new = owner.encrypt(schema.table(frame)), owner.encrypt(schema.table(frame[:7].drop(columns="ill")))
+    trained, new = (
+        owner.encrypt(schema.table(frame)),
+        owner.encrypt(schema.table(frame[:7].drop(columns="ill"))),
+    )
     trained.save(tmp_path / "table.enc")
     new.save(tmp_path / "new.enc")
     model.fit(trained).predict_votes(new).save(tmp_path / "votes.enc")
     facts = json.loads(
-        done("verify", tmp_path / "votes.enc", tmp_path / "table.enc", "--rows", tmp_path / "new.enc", "--json").stdout
+        done(
+            "verify",
+            tmp_path / "votes.enc",
+            tmp_path / "table.enc",
+            "--rows",
+            tmp_path / "new.enc",
+            "--json",
+        ).stdout
     )
     assert (facts["verified"], facts["rows"], facts["blocks"]) == (True, 7, 1)
     error = the_error(invoke("verify", tmp_path / "votes.enc", tmp_path / "table.enc"))
-    assert "a prediction is verified with the table that its model is of and the rows that it is for" in error
+    assert (
+        "a prediction is verified with the table that its model is of and the rows that it is for"
+        in error
+    )

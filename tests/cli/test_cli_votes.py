@@ -1,4 +1,6 @@
-"""Predictions that open nothing, by the program: what the owner decrypts is what model and rows give in the clear."""
+"""Predictions that open nothing, by the program: what the owner decrypts is what model and rows
+give in the clear.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +25,33 @@ pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.errors.InsecureP
 DRAWN = (*FOREST, "--fraction", 2, "--averaged", 2)
 MODELS: dict[str, tuple[tuple[Any, ...], Any]] = {
     "forest": (FOREST, es.CompletelyRandomForest(n_trees=4, depth=2, random_state=3)),
-    "drawn": (DRAWN, es.CompletelyRandomForest(n_trees=4, depth=2, random_state=3, fraction=2, averaged=2)),
+    "drawn": (
+        DRAWN,
+        es.CompletelyRandomForest(n_trees=4, depth=2, random_state=3, fraction=2, averaged=2),
+    ),
     "mnb": (("--model", "mnb"), es.MultinomialNB()),
     "means": (("--model", "means"), es.LinearMeans()),
     "fisher": (("--model", "fisher"), es.FisherDiscriminant()),
 }
-COLUMNS = ("--target", "ill", "--leave-out", "patient", "--leave-out", "dose", "--leave-out", "kilos")
+COLUMNS = (
+    "--target",
+    "ill",
+    "--leave-out",
+    "patient",
+    "--leave-out",
+    "dose",
+    "--leave-out",
+    "kilos",
+)
 NO_ROTATIONS: list[int] = []
 ROTATIONS = [0, 1, 4, 16, 64, 256]
 
 
 @dataclass(frozen=True)
 class Clinic:
-    """An owner with keys of a small insecure ring that carry fit, drawn fraction and prediction; and a worker with tables."""
+    """An owner with keys of a small insecure ring that carry fit, drawn fraction and prediction;
+    and a worker with tables.
+    """
 
     home: Path
     work: Path
@@ -92,7 +108,12 @@ def write_plan(path: Path, rotations: list[int]) -> None:
         warnings.simplefilter("ignore", es.InsecureParametersWarning)
         weak = es.Parameters.from_bits("bgv", 1024, 1 << 24, (49,) * 12, allow_insecure=True)
         planned = replace(weak, kept_primes=7).to_dict()
-    facts = {"questions": ["a prediction"], "rows": 60, "rotations": rotations, "parameters": planned}
+    facts = {
+        "questions": ["a prediction"],
+        "rows": 60,
+        "rotations": rotations,
+        "parameters": planned,
+    }
     path.write_text(json.dumps({**facts, "sha256": _hash_of(facts)}))
 
 
@@ -111,7 +132,14 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Clinic:
     write_plan(made.home / "plan.json", ROTATIONS)
     done("keygen", made.key, made.public, "--plan", made.home / "plan.json")
     for name in ("train", "new"):
-        done("encrypt", made.home / f"{name}.csv", made.work / f"{name}.enc", *made.owner, "--workers", 1)
+        done(
+            "encrypt",
+            made.home / f"{name}.csv",
+            made.work / f"{name}.enc",
+            *made.owner,
+            "--workers",
+            1,
+        )
     return made
 
 
@@ -120,10 +148,13 @@ def same(found: pd.DataFrame, wanted: Any) -> None:
     assert found["predicted"].tolist() == wanted.predict().tolist()
     numbers = found.iloc[:, 1 + wanted.scores.shape[1] :]
     assert numbers.to_numpy().tolist() == wanted.to_numpy().tolist()
-    np.testing.assert_allclose(found.iloc[:, 1 : 1 + wanted.scores.shape[1]], wanted.scores, rtol=1e-15)
+    np.testing.assert_allclose(
+        found.iloc[:, 1 : 1 + wanted.scores.shape[1]], wanted.scores, rtol=1e-15
+    )
 
 
-# -- the story -------------------------------------------------------------------------------------------------------
+# -- the story
+# ------------------------------------------------------------------------------------------------
 
 
 def test_the_whole_story_with_planned_keys(clinic: Clinic, tmp_path: Path) -> None:
@@ -132,7 +163,16 @@ def test_the_whole_story_with_planned_keys(clinic: Clinic, tmp_path: Path) -> No
     home.mkdir()
     work.mkdir()
     options = ("--model", "forest", "--trees", 2, "--depth", 1, "--seed", 5)
-    wish = ("--schema", clinic.schema, "--rows", 60, *options, "--encrypted-prediction", "--predict-rows", 20)
+    wish = (
+        "--schema",
+        clinic.schema,
+        "--rows",
+        60,
+        *options,
+        "--encrypted-prediction",
+        "--predict-rows",
+        20,
+    )
     shown = done("plan", *wish, "-o", home / "plan.json").stdout
     assert "fit of forest --trees 2 --depth 1 --fraction 0 --averaged 1 --seed 5" in shown
     assert "prediction of 20 rows with it, unopened" in shown
@@ -151,7 +191,9 @@ def test_the_whole_story_with_planned_keys(clinic: Clinic, tmp_path: Path) -> No
     for name in ("train", "new"):
         done("encrypt", clinic.home / f"{name}.csv", work / f"{name}.enc", *owner, "--workers", 1)
     done("fit", work / "train.enc", "-o", work / "forest.enc", *options, "--workers", 1)
-    shown = done("predict", work / "forest.enc", work / "new.enc", "-o", work / "votes.enc", "--workers", 1).stdout
+    shown = done(
+        "predict", work / "forest.enc", work / "new.enc", "-o", work / "votes.enc", "--workers", 1
+    ).stdout
     assert "Predicted 20 rows by forest --trees 2" in shown
     assert "whose owner alone can open it" in shown
     done("decrypt", work / "votes.enc", *owner, "-o", home / "votes.csv")
@@ -163,11 +205,14 @@ def test_the_whole_story_with_planned_keys(clinic: Clinic, tmp_path: Path) -> No
     fragment = secret[len(secret) // 2 :][:64]
     for path in (path for path in work.rglob("*") if path.is_file()):
         data = path.read_bytes()
-        assert not [word for word in (fragment, b'"grade"', b'"female"', b'"visits"') if word in data]
+        assert not [
+            word for word in (fragment, b'"grade"', b'"female"', b'"visits"') if word in data
+        ]
 
 
 @pytest.mark.parametrize(
-    "name", ["forest", "means", *(pytest.param(one, marks=pytest.mark.slow) for one in ("drawn", "mnb"))]
+    "name",
+    ["forest", "means", *(pytest.param(one, marks=pytest.mark.slow) for one in ("drawn", "mnb"))],
 )
 def test_encrypted_or_not_it_is_the_same(clinic: Clinic, tmp_path: Path, name: str) -> None:
     """All combinations of encrypted and open models and rows."""
@@ -183,12 +228,16 @@ def test_encrypted_or_not_it_is_the_same(clinic: Clinic, tmp_path: Path, name: s
         pd.read_csv(tmp_path / "clear.csv", index_col="row"),
         pd.read_csv(tmp_path / "a.csv", index_col="row"),
     )
-    assert clear["predicted"].tolist() == found["predicted"].tolist() or name == "drawn"  # opened, it weighs exactly
+    assert (
+        clear["predicted"].tolist() == found["predicted"].tolist() or name == "drawn"
+    )  # opened, it weighs exactly
     if name == "forest":
         pd.testing.assert_frame_equal(clear, found[clear.columns], check_exact=True)
 
 
-def test_who_predicts_has_public_keys_only(clinic: Clinic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_predicts_has_public_keys_only(
+    clinic: Clinic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def never(*_: Any, **__: Any) -> None:
         raise AssertionError("a secret key, at a worker's")
 
@@ -198,7 +247,17 @@ def test_who_predicts_has_public_keys_only(clinic: Clinic, tmp_path: Path, monke
     monkeypatch.setattr(es.Owner, "load", never)
     own = ("--keys", clinic.public, "--schema", clinic.schema)
     done("predict", sealed, clinic.work / "new.enc", "-o", tmp_path / "a", "--workers", 1)
-    done("predict", sealed, clinic.work / "new.enc", "-o", tmp_path / "b", "--keys", clinic.public, "--workers", 1)
+    done(
+        "predict",
+        sealed,
+        clinic.work / "new.enc",
+        "-o",
+        tmp_path / "b",
+        "--keys",
+        clinic.public,
+        "--workers",
+        1,
+    )
     done("predict", sealed, clinic.new_csv, "-o", tmp_path / "c", *own, "--workers", 1)
 
 
@@ -209,13 +268,26 @@ def test_factors_and_products(run: Run, clinic: Clinic, tmp_path: Path) -> None:
         done("predict", model, table, "-o", out, "--output-kind", kind, "--workers", 1)
         same(clinic.csv(out), clear.predict_votes(clinic.new, output=kind))
         assert f"encrypted prediction as {kind} of mnb" in done("info", out).stdout
-    words = ("predict", clinic.fitted("forest"), table, "-o", tmp_path / "x", "--output-kind", "products")
-    assert "--output-kind products: a CompletelyRandomForest has one way to answer" in the_error(run(*words))
+    words = (
+        "predict",
+        clinic.fitted("forest"),
+        table,
+        "-o",
+        tmp_path / "x",
+        "--output-kind",
+        "products",
+    )
+    assert "--output-kind products: a CompletelyRandomForest has one way to answer" in the_error(
+        run(*words)
+    )
     words = ("predict", clinic.fitted("mnb"), table, "-o", tmp_path / "x", "--output-kind", "sums")
-    assert "--output-kind sums: a MultinomialNB has 'factors' and 'products'" in the_error(run(*words))
+    assert "--output-kind sums: a MultinomialNB has 'factors' and 'products'" in the_error(
+        run(*words)
+    )
 
 
-# -- the drawn fraction ------------------------------------------------------------------------------------------------
+# -- the drawn fraction
+# ------------------------------------------------------------------------------------------------
 
 
 def test_a_fit_draws_where_keys_were_planned_for_it(clinic: Clinic, tmp_path: Path) -> None:
@@ -227,24 +299,61 @@ def test_a_fit_draws_where_keys_were_planned_for_it(clinic: Clinic, tmp_path: Pa
     shown = done("info", tmp_path / "m").stdout
     assert "its stochastic fraction is drawn" in shown
     assert "none: nothing in it can decrypt" in shown
-    assert json.loads(done("info", clinic.opened("drawn"), "--json").stdout)["holds_secret_key"] is False
+    assert (
+        json.loads(done("info", clinic.opened("drawn"), "--json").stdout)["holds_secret_key"]
+        is False
+    )
 
 
 def test_draw_for_a_forest_that_was_combined(run: Run, clinic: Clinic, tmp_path: Path) -> None:
     tables = []
     for half, rows in enumerate((clinic.train[:25], clinic.train[25:])):
         rows.to_csv(tmp_path / f"{half}.csv", index=False)
-        done("encrypt", tmp_path / f"{half}.csv", tmp_path / f"{half}.enc", *clinic.owner, "--workers", 1)
-        done("fit", tmp_path / f"{half}.enc", "-o", tmp_path / f"{half}.model", *DRAWN, "--workers", 1)
+        done(
+            "encrypt",
+            tmp_path / f"{half}.csv",
+            tmp_path / f"{half}.enc",
+            *clinic.owner,
+            "--workers",
+            1,
+        )
+        done(
+            "fit",
+            tmp_path / f"{half}.enc",
+            "-o",
+            tmp_path / f"{half}.model",
+            *DRAWN,
+            "--workers",
+            1,
+        )
         tables.append(es.load(tmp_path / f"{half}.enc"))
     tables[0].append(tables[1])  # the stored table grows
     halves = (tmp_path / "0.model", tmp_path / "1.model")
     done("combine", tmp_path / "all.model", *halves, "--keys", clinic.public)
-    predict = ("predict", tmp_path / "all.model", clinic.work / "new.enc", "-o", tmp_path / "votes.enc", "--workers", 1)
+    predict = (
+        "predict",
+        tmp_path / "all.model",
+        clinic.work / "new.enc",
+        "-o",
+        tmp_path / "votes.enc",
+        "--workers",
+        1,
+    )
     error = the_error(run(*predict))
-    assert "--fraction 2 has not been drawn for this forest: see draw, with a table of all its rows" in error
+    assert (
+        "--fraction 2 has not been drawn for this forest: see draw, with a table of all its rows"
+        in error
+    )
     assert "plan --encrypted-prediction" in error
-    draw = ("draw", tmp_path / "all.model", tmp_path / "0.enc", "-o", tmp_path / "drawn.model", "--workers", 1)
+    draw = (
+        "draw",
+        tmp_path / "all.model",
+        tmp_path / "0.enc",
+        "-o",
+        tmp_path / "drawn.model",
+        "--workers",
+        1,
+    )
     assert "holds other rows than" in the_error(run(*draw[:2], tmp_path / "1.enc", *draw[3:]))
     assert "Drew 16 fractions" in done(*draw).stdout
     assert json.loads(done(*draw, "--json", "--force").stdout)["drawn"] == 16
@@ -254,13 +363,20 @@ def test_draw_for_a_forest_that_was_combined(run: Run, clinic: Clinic, tmp_path:
 
 def test_what_cannot_be_drawn(run: Run, clinic: Clinic, tmp_path: Path) -> None:
     rest = (clinic.work / "train.enc", "-o", tmp_path / "x")
-    assert "only forests have a stochastic fraction" in the_error(run("draw", clinic.fitted("mnb"), *rest))
-    assert "--fraction 0: there is nothing to draw" in the_error(run("draw", clinic.fitted("forest"), *rest))
-    assert "an encrypted forest is wanted here" in the_error(run("draw", clinic.opened("forest"), *rest))
+    assert "only forests have a stochastic fraction" in the_error(
+        run("draw", clinic.fitted("mnb"), *rest)
+    )
+    assert "--fraction 0: there is nothing to draw" in the_error(
+        run("draw", clinic.fitted("forest"), *rest)
+    )
+    assert "an encrypted forest is wanted here" in the_error(
+        run("draw", clinic.opened("forest"), *rest)
+    )
     assert names(tmp_path) == []
 
 
-# -- decrypt and info --------------------------------------------------------------------------------------------------
+# -- decrypt and info
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -273,7 +389,13 @@ def votes(clinic: Clinic) -> Path:
 def test_votes_on_the_screen_and_as_json(clinic: Clinic, votes: Path) -> None:
     wanted = clinic.clear("forest").predict_votes(clinic.new)
     shown = done("decrypt", votes, *clinic.owner).stdout
-    for words in ("Prediction by forest --trees 4", "for 20 rows", "P(yes)", "votes(yes)", "predicted"):
+    for words in (
+        "Prediction by forest --trees 4",
+        "for 20 rows",
+        "P(yes)",
+        "votes(yes)",
+        "predicted",
+    ):
         assert words in shown
     assert "--schema" not in shown
     facts = json.loads(done("decrypt", votes, *clinic.owner, "--json").stdout)
@@ -288,15 +410,27 @@ def test_votes_on_the_screen_and_as_json(clinic: Clinic, votes: Path) -> None:
 
 def test_info_of_votes(votes: Path) -> None:
     shown = done("info", votes).stdout
-    for words in ("encrypted prediction of forest --trees 4", "20 rows, 2 numbers for each, in 2 ciphertexts"):
+    for words in (
+        "encrypted prediction of forest --trees 4",
+        "20 rows, 2 numbers for each, in 2 ciphertexts",
+    ):
         assert words in shown
     assert "none: nothing in it can decrypt" in shown
     facts = json.loads(done("info", votes, "--json").stdout)
-    assert (facts["rows"], facts["answers"], facts["classes"], facts["holds_secret_key"]) == (20, 2, 2, False)
+    assert (facts["rows"], facts["answers"], facts["classes"], facts["holds_secret_key"]) == (
+        20,
+        2,
+        2,
+        False,
+    )
 
 
-def test_the_key_of_somebody_else(run: Run, ward: Ward, clinic: Clinic, votes: Path, tmp_path: Path) -> None:
-    assert "belongs to key" in the_error(run("decrypt", votes, "--key", ward.key, "-o", tmp_path / "x"))
+def test_the_key_of_somebody_else(
+    run: Run, ward: Ward, clinic: Clinic, votes: Path, tmp_path: Path
+) -> None:
+    assert "belongs to key" in the_error(
+        run("decrypt", votes, "--key", ward.key, "-o", tmp_path / "x")
+    )
     keys = ("--keys", ward.home / "public.keys", "--schema", clinic.schema)
     words = ("predict", clinic.fitted("forest"), clinic.new_csv, "-o", tmp_path / "x", *keys)
     assert "belongs to key" in the_error(run(*words))
@@ -308,7 +442,8 @@ def test_the_schema_of_somebody_else(run: Run, ward: Ward, votes: Path, clinic: 
     assert "this schema is not the one of the rows" in error
 
 
-# -- what cannot be ----------------------------------------------------------------------------------------------------
+# -- what cannot be
+# ------------------------------------------------------------------------------------------------
 
 
 def test_votes_are_not_mistaken(run: Run, clinic: Clinic, votes: Path, tmp_path: Path) -> None:
@@ -325,7 +460,9 @@ def test_votes_are_not_mistaken(run: Run, clinic: Clinic, votes: Path, tmp_path:
 
 def test_rows_in_the_clear_need_keys_and_schema(run: Run, clinic: Clinic, tmp_path: Path) -> None:
     words = ("predict", clinic.fitted("forest"), clinic.new_csv, "-o", tmp_path / "x")
-    assert "with the public keys, --keys, and the owner's schema, --schema" in the_error(run(*words))
+    assert "with the public keys, --keys, and the owner's schema, --schema" in the_error(
+        run(*words)
+    )
     error = the_error(run(*words, "--keys", clinic.public))
     assert "give the owner's schema, --schema, or let the owner encrypt" in error
     secret = the_error(run(*words, "--keys", clinic.key, "--schema", clinic.schema))
@@ -334,7 +471,9 @@ def test_rows_in_the_clear_need_keys_and_schema(run: Run, clinic: Clinic, tmp_pa
     gap.loc[3, "age"] = np.nan
     gap.to_csv(tmp_path / "gap.csv", index=False)
     own = ("--keys", clinic.public, "--schema", clinic.schema, "-o", tmp_path / "x")
-    assert "row 4 cannot be predicted" in the_error(run("predict", clinic.fitted("forest"), tmp_path / "gap.csv", *own))
+    assert "row 4 cannot be predicted" in the_error(
+        run("predict", clinic.fitted("forest"), tmp_path / "gap.csv", *own)
+    )
     assert names(tmp_path) == ["gap.csv"]
 
 
@@ -352,7 +491,15 @@ def test_a_model_that_has_to_be_opened(run: Run, clinic: Clinic, tmp_path: Path)
 
 def test_a_file_is_not_replaced_unless_told_to(run: Run, clinic: Clinic, votes: Path) -> None:
     before = votes.read_bytes()
-    words = ("predict", clinic.fitted("forest"), clinic.work / "new.enc", "-o", votes, "--workers", 1)
+    words = (
+        "predict",
+        clinic.fitted("forest"),
+        clinic.work / "new.enc",
+        "-o",
+        votes,
+        "--workers",
+        1,
+    )
     assert "--force to replace it" in the_error(run(*words))
     assert votes.read_bytes() == before
     facts = json.loads(done(*words, "--force", "--json").stdout)
@@ -369,11 +516,15 @@ def test_a_file_is_not_replaced_unless_told_to(run: Run, clinic: Clinic, votes: 
         ("sealed", "new.enc", "-"),
     ],
 )
-def test_options_that_make_no_sense(run: Run, clinic: Clinic, tmp_path: Path, more: tuple[str, str, str]) -> None:
+def test_options_that_make_no_sense(
+    run: Run, clinic: Clinic, tmp_path: Path, more: tuple[str, str, str]
+) -> None:
     which, rows, option = more
     model = clinic.opened("forest") if which == "opened" else clinic.fitted("forest")
     place = clinic.new_csv if rows == "new.csv" else clinic.work / rows
-    value = {"--keys": clinic.public, "--schema": clinic.schema, "--output-kind": "factors"}.get(option)
+    value = {"--keys": clinic.public, "--schema": clinic.schema, "--output-kind": "factors"}.get(
+        option
+    )
     out: Any = "-" if option == "-" else tmp_path / "x"
     extra = () if value is None else (option, value)
     assert run("predict", model, place, "-o", out, *extra).exit_code == 2
@@ -403,7 +554,17 @@ def test_plans_that_make_no_sense(run: Run, clinic: Clinic, options: tuple[Any, 
 def test_what_is_planned_beside_a_model_that_predicts_unopened(
     clinic: Clinic, options: tuple[Any, ...], planned: list[str]
 ) -> None:
-    words = ("plan", "--schema", clinic.schema, "--rows", 60, *options, "--model", "means", "--encrypted-prediction")
+    words = (
+        "plan",
+        "--schema",
+        clinic.schema,
+        "--rows",
+        60,
+        *options,
+        "--model",
+        "means",
+        "--encrypted-prediction",
+    )
     made = json.loads(done(*words, "--json").stdout)
     *found, prediction = made["questions"]
     assert len(found) == len(planned)
@@ -414,7 +575,16 @@ def test_what_is_planned_beside_a_model_that_predicts_unopened(
 
 
 def test_a_model_that_cannot_be_planned_for_it(run: Run, clinic: Clinic) -> None:
-    words = ("plan", "--schema", clinic.schema, "--rows", 60, "--model", "fisher", "--encrypted-prediction")
+    words = (
+        "plan",
+        "--schema",
+        clinic.schema,
+        "--rows",
+        60,
+        "--model",
+        "fisher",
+        "--encrypted-prediction",
+    )
     assert "Plan it without --encrypted-prediction" in the_error(run(*words))
 
 
@@ -429,7 +599,9 @@ def test_keys_for_a_drawn_fraction_have_rotations(clinic: Clinic, tmp_path: Path
 def test_rows_that_others_encrypted_are_named_as_the_cause(
     run: Run, clinic: Clinic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Keys that were planned for rows of the secret key, which makes less noise: the proof fails for those of others only."""
+    """Keys that were planned for rows of the secret key, which makes less noise: the proof fails
+    for those of others only.
+    """
     prove = compiled.prove_rows
 
     def as_planned(*arguments: Any, with_secret_key: bool, **options: Any) -> Any:
@@ -455,5 +627,6 @@ def test_rows_that_others_encrypted_are_named_as_the_cause(
     monkeypatch.setattr(compiled, "prove_rows", lambda *_, **__: as_planned(with_secret_key=False))
     error = the_error(run(*predict))
     assert (
-        "takes keys that were planned for it, plan --encrypted-prediction; and if rows of the model or these" in error
+        "takes keys that were planned for it, plan --encrypted-prediction; and if rows of the "
+        "model or these" in error
     )

@@ -1,4 +1,6 @@
-"""A file of another kind: every command says what it is, what is wanted instead, and where the file belongs, before any work."""
+"""A file of another kind: every command says what it is, what is wanted instead, and where the file
+belongs, before any work.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,14 @@ MODELS = {"holds a model that is still encrypted", "holds an opened model"}
 # Where a file is asked for: the command, in which it is the word None, and what may be given there.
 PLACES: dict[str, tuple[Callable[[Hospital, Ward, Path], tuple[Any, ...]], set[str]]] = {
     "schema DATA": (lambda h, w, t: ("schema", None), {"is no file of this program"}),
-    "plan --schema": (lambda h, w, t: ("plan", "--schema", None, "--rows", 9, "--counts", "v0"), {"holds a schema"}),
-    "keygen --plan": (lambda h, w, t: ("keygen", t / "s", t / "p", "--plan", None), {"holds a plan"}),
+    "plan --schema": (
+        lambda h, w, t: ("plan", "--schema", None, "--rows", 9, "--counts", "v0"),
+        {"holds a schema"},
+    ),
+    "keygen --plan": (
+        lambda h, w, t: ("keygen", t / "s", t / "p", "--plan", None),
+        {"holds a plan"},
+    ),
     "encrypt DATA": (
         lambda h, w, t: ("encrypt", None, t / "t", "--schema", h.schema, "--key", h.key),
         {"is no file of this program"},
@@ -78,7 +86,9 @@ PLACES: dict[str, tuple[Callable[[Hospital, Ward, Path], tuple[Any, ...]], set[s
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_what_it_is_and_where_it_belongs(run: Run, hospital: Hospital, ward: Ward, tmp_path: Path, place: str) -> None:
+def test_what_it_is_and_where_it_belongs(
+    run: Run, hospital: Hospital, ward: Ward, tmp_path: Path, place: str
+) -> None:
     command, right = PLACES[place]
     for what, path in MISTAKEN.items():
         if what in right:
@@ -97,17 +107,25 @@ def test_every_kind_has_words() -> None:
         assert use, kind
 
 
-def test_a_secret_key_where_a_worker_wants_public_keys(run: Run, hospital: Hospital, tmp_path: Path) -> None:
-    error = the_error(run("counts", hospital.table, "v0", "-o", tmp_path / "r", "--keys", hospital.key))
+def test_a_secret_key_where_a_worker_wants_public_keys(
+    run: Run, hospital: Hospital, tmp_path: Path
+) -> None:
+    error = the_error(
+        run("counts", hospital.table, "v0", "-o", tmp_path / "r", "--keys", hospital.key)
+    )
     assert "keep the secret key off every machine but the owner's" in error
 
 
-def test_public_keys_may_be_named_by_the_table_they_lie_in(hospital: Hospital, tmp_path: Path) -> None:
+def test_public_keys_may_be_named_by_the_table_they_lie_in(
+    hospital: Hospital, tmp_path: Path
+) -> None:
     done("counts", hospital.table, "v0", "-o", tmp_path / "r", "--keys", hospital.table)
     assert names(tmp_path) == ["r"]
 
 
-def test_a_schema_that_was_edited_says_where_it_is_wrong(run: Run, hospital: Hospital, tmp_path: Path) -> None:
+def test_a_schema_that_was_edited_says_where_it_is_wrong(
+    run: Run, hospital: Hospital, tmp_path: Path
+) -> None:
     (tmp_path / "s.json").write_text(hospital.schema.read_text()[:-20])
     error = the_error(run("plan", "--schema", tmp_path / "s.json", "--rows", 9, "--counts", "v0"))
     assert "line" in error

@@ -1,4 +1,6 @@
-"""What the tests of the cluster share: a stored table of small blocks, its clear twin, and workers that are real processes."""
+"""What the tests of the cluster share: a stored table of small blocks, its clear twin, and workers
+that are real processes.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,17 @@ SLOW = Path(__file__).with_name("slow_worker.py")
 _CLASSES = ("no", "yes")
 
 
-def small_owner(scheme: str = "bgv", max_value: int = 1 << 22, primes: int = 6, kept: int | None = None) -> es.Owner:
-    """Keys so small that a shard takes milliseconds: 1024 slots, exact up to four millions, four products deep."""
+def small_owner(
+    scheme: str = "bgv", max_value: int = 1 << 22, primes: int = 6, kept: int | None = None
+) -> es.Owner:
+    """Keys so small that a shard takes milliseconds: 1024 slots, exact up to four millions, four
+    products deep.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", es.InsecureParametersWarning)
-        parameters = es.Parameters.from_bits(scheme, SLOTS, max_value, (52,) * primes, allow_insecure=True)
+        parameters = es.Parameters.from_bits(
+            scheme, SLOTS, max_value, (52,) * primes, allow_insecure=True
+        )
         return es.Owner(replace(parameters, kept_primes=kept))
 
 
@@ -48,7 +56,9 @@ def frame(n: int, seed: int) -> pd.DataFrame:
     )
 
 
-SCHEMA = es.Schema.infer(frame(400, 99), target="ill", bins=3, kinds={"sex": "categorical"}, classes=_CLASSES)
+SCHEMA = es.Schema.infer(
+    frame(400, 99), target="ill", bins=3, kinds={"sex": "categorical"}, classes=_CLASSES
+)
 
 
 def rows(block: int, folds: int | None = None) -> es.Table:
@@ -95,15 +105,24 @@ def new_hospital(folder: Path) -> Hospital:
 
 
 def start(*arguments: object, **options: Any) -> subprocess.Popen[str]:
-    """Python with these arguments in a process of its own; one thread each, or they would keep each other waiting."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", **options.pop("env", {})}
+    """Python with these arguments in a process of its own; one thread each, or they would keep each
+    other waiting.
+    """
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONWARNINGS": "ignore",
+        **options.pop("env", {}),
+    }
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, *map(str, arguments)], text=True, env=environment, **(pipes | options))
+    return subprocess.Popen(
+        [sys.executable, *map(str, arguments)], text=True, env=environment, **(pipes | options)
+    )
 
 
 class Worker:
-    """A worker of a queue in a process of its own, forked from this one: to start Python and import everything again takes far
-    longer than what these workers do. Asked as a Popen is.
+    """A worker of a queue in a process of its own, forked from this one: to start Python and import
+    everything again takes far longer than what these workers do. Asked as a Popen is.
     """
 
     def __init__(self, queue: Path | str, slow: float, lease: float) -> None:
@@ -166,4 +185,8 @@ def until(condition: Callable[[], bool], what: str, timeout: float = 120.0) -> N
 
 def names(queue: Path, folder: str) -> set[str]:
     place = queue / folder
-    return {path.name for path in place.iterdir() if not path.name.endswith(".tmp")} if place.is_dir() else set()
+    return (
+        {path.name for path in place.iterdir() if not path.name.endswith(".tmp")}
+        if place.is_dir()
+        else set()
+    )

@@ -14,7 +14,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
-            item.add_marker(pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning"))
+            item.add_marker(
+                pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
+            )
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,6 @@
-"""A worker of a queue as a process of its own: ``slow_worker.py QUEUE SECONDS LEASE``. Every shard takes SECONDS longer."""
+"""A worker of a queue as a process of its own: ``slow_worker.py QUEUE SECONDS LEASE``. Every shard
+takes SECONDS longer.
+"""
 
 from __future__ import annotations
 

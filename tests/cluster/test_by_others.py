@@ -26,7 +26,9 @@ def by_others(owner: es.Owner, tmp_path: Path) -> Path:
     return tmp_path / "t"
 
 
-def test_a_fit_takes_rows_by_others_only_when_asked_for(owner: es.Owner, by_others: Path, tmp_path: Path) -> None:
+def test_a_fit_takes_rows_by_others_only_when_asked_for(
+    owner: es.Owner, by_others: Path, tmp_path: Path
+) -> None:
     with pytest.raises(es.RowsByOthersError, match=r"by_others=True"):
         cluster.submit(FOREST, by_others, tmp_path / "m")
     assert not (tmp_path / "m.work").exists()
@@ -48,7 +50,9 @@ def test_rows_by_others_are_not_predicted(by_others: Path, tmp_path: Path) -> No
 
 
 def test_a_job_that_does_not_say_so_is_not_worked_on(by_others: Path, tmp_path: Path) -> None:
-    job = Job.load((made := cluster.submit(FOREST, by_others, tmp_path / "m", by_others=True)).queue, made.id)
+    job = Job.load(
+        (made := cluster.submit(FOREST, by_others, tmp_path / "m", by_others=True)).queue, made.id
+    )
     assert job.by_others
     shard = next(item for item in job.items.values() if item.is_shard)
     with pytest.raises(es.RowsByOthersError):
@@ -58,7 +62,9 @@ def test_a_job_that_does_not_say_so_is_not_worked_on(by_others: Path, tmp_path: 
 def test_who_makes_the_end_result_second_takes_what_the_first_made(
     owner: es.Owner, by_others: Path, tmp_path: Path
 ) -> None:
-    """A flooded result is other bytes each time: a job that is finished twice must not stand in its own way."""
+    """A flooded result is other bytes each time: a job that is finished twice must not stand in its
+    own way.
+    """
     job = cluster.submit(FOREST, by_others, tmp_path / "m", by_others=True)
     cluster.work(job.queue)
     first = (tmp_path / "m").read_bytes()
@@ -70,9 +76,15 @@ def test_who_makes_the_end_result_second_takes_what_the_first_made(
     assert (tmp_path / "m").read_bytes() == first
 
 
-def test_a_worker_may_use_the_keys_that_it_was_given(owner: es.Owner, by_others: Path, tmp_path: Path) -> None:
+def test_a_worker_may_use_the_keys_that_it_was_given(
+    owner: es.Owner, by_others: Path, tmp_path: Path
+) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     owner.public_keys().save(elsewhere / "public.keys")
-    job = cluster.submit(FOREST, by_others, tmp_path / "deep" / "m", by_others=True, queue=tmp_path / "deep" / "q")
-    assert cluster.work(job.queue, keys=elsewhere / "public.keys", allow=[tmp_path / "t"]).shards == 1
+    job = cluster.submit(
+        FOREST, by_others, tmp_path / "deep" / "m", by_others=True, queue=tmp_path / "deep" / "q"
+    )
+    assert (
+        cluster.work(job.queue, keys=elsewhere / "public.keys", allow=[tmp_path / "t"]).shards == 1
+    )

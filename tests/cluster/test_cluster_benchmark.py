@@ -16,7 +16,9 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.slow
 def test_it_runs_and_more_workers_are_no_slower(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks", "cluster", "--quick", "--out", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, cwd=ROOT)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=600, check=False, cwd=ROOT
+    )
     assert done.returncode == 0, done.stderr
     results = json.loads((tmp_path / "cluster.json").read_text())["results"]
     assert [one["workers"] for one in results["measured"]] == [1, 2]

@@ -30,7 +30,9 @@ def done(*arguments: object) -> Any:
 
 def test_a_queue_from_beginning_to_end(hospital: Hospital, tmp_path: Path) -> None:
     queue, out = tmp_path / "work", tmp_path / "forest.enc"
-    queued = done("fit", hospital.table, "-o", out, *MODEL, "--queue", queue, "--rows-per-shard", ROWS)
+    queued = done(
+        "fit", hospital.table, "-o", out, *MODEL, "--queue", queue, "--rows-per-shard", ROWS
+    )
     assert (queued["shards"], queued["rows"]) == (BLOCKS, BLOCKS * ROWS)
     assert not out.exists()
     assert not done("queue", queue)["jobs"][0]["finished"]
@@ -59,11 +61,15 @@ def test_folds_by_a_queue(hospital: Hospital, tmp_path: Path) -> None:
 
 def test_what_is_shown(hospital: Hospital, tmp_path: Path) -> None:
     queue = tmp_path / "work"
-    shown = run("fit", hospital.table, "-o", tmp_path / "m", *MODEL, "--queue", queue, "--trees-per-task", 2)
+    shown = run(
+        "fit", hospital.table, "-o", tmp_path / "m", *MODEL, "--queue", queue, "--trees-per-task", 2
+    )
     assert "Queued" in shown.output
     assert "encryptedstats worker --queue" in shown.output
     assert "Done" in run("worker", "--queue", queue).output
-    again = run("fit", hospital.table, "-o", tmp_path / "m", *MODEL, "--queue", queue, "--trees-per-task", 2)
+    again = run(
+        "fit", hospital.table, "-o", tmp_path / "m", *MODEL, "--queue", queue, "--trees-per-task", 2
+    )
     assert "Done already" in again.output
     assert "Queued" not in again.output
     assert "encryptedstats worker" not in again.output
@@ -113,7 +119,9 @@ def program(*arguments: object) -> subprocess.CompletedProcess[str]:
     """In a process of its own, which holds no secret key."""
     command = [sys.executable, "-m", "encryptedstats.cli", *map(str, arguments)]
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=300, check=False, env=environment
+    )
 
 
 @pytest.mark.slow

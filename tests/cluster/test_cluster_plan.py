@@ -35,13 +35,22 @@ def test_its_figures(plan: es.Plan) -> None:
     assert 0 < there.core_hours * 3600 / there.workers <= there.seconds
     assert there.price == pytest.approx(100 * there.seconds / 3600 * 0.5)
     text = str(plan)
-    for part in ("100 workers", f"{there.shards:,} shards", "time there", "core hours", "read", "written"):
+    for part in (
+        "100 workers",
+        f"{there.shards:,} shards",
+        "time there",
+        "core hours",
+        "read",
+        "written",
+    ):
         assert part in text
     assert json.loads(json.dumps(plan.to_dict()))["cluster"]["shards"] == there.shards
 
 
 def test_more_workers_take_less_time_until_there_are_no_more_shards() -> None:
-    plans = [es.plan(FOREST, samples.SCHEMA, 400_000, workers=n).cluster for n in (1, 10, 1000, 100_000)]
+    plans = [
+        es.plan(FOREST, samples.SCHEMA, 400_000, workers=n).cluster for n in (1, 10, 1000, 100_000)
+    ]
     seconds = [one.seconds for one in plans if one is not None]
     assert seconds[0] > seconds[1] > seconds[2]
     assert plans[2] is not None
@@ -69,6 +78,8 @@ def test_wrong_wishes(options: dict[str, float], complaint: str) -> None:
         es.plan(FOREST, samples.SCHEMA, 1000, **options)  # type: ignore[arg-type]  # that is what is tried
 
 
-@pytest.mark.parametrize(("chunks", "workers", "size"), [(1, 1, 1), (123, None, 4), (61036, 1000, 31), (10**6, 10, 64)])
+@pytest.mark.parametrize(
+    ("chunks", "workers", "size"), [(1, 1, 1), (123, None, 4), (61036, 1000, 31), (10**6, 10, 64)]
+)
 def test_chunks_of_a_shard(chunks: int, workers: int | None, size: int) -> None:
     assert chunks_per_shard(chunks, workers) == size

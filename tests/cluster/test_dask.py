@@ -1,4 +1,6 @@
-"""Fits on Dask: what travels, what is refused, and what happens when workers and schedulers, real processes, are killed."""
+"""Fits on Dask: what travels, what is refused, and what happens when workers and schedulers, real
+processes, are killed.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,10 @@ def running(*arguments: object, **options: Any) -> Iterator[subprocess.Popen[str
 
 def kill_all(process: subprocess.Popen[str]) -> None:
     try:
-        family = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
+        family = [
+            *psutil.Process(process.pid).children(recursive=True),
+            psutil.Process(process.pid),
+        ]
     except psutil.NoSuchProcess:
         return
     for one in family:
@@ -62,7 +67,9 @@ def kill_all(process: subprocess.Popen[str]) -> None:
 
 
 def scheduler(port: int) -> Any:
-    return running("-m", "dask", "scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard")
+    return running(
+        "-m", "dask", "scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard"
+    )
 
 
 def worker(port: int, slow: float) -> Any:
@@ -80,9 +87,19 @@ def worker(port: int, slow: float) -> Any:
     return running(*command, env={"SLOW_SECONDS": str(slow)})
 
 
-def start_fit(hospital: Hospital, out: Path, port: int, patience: float = 100.0) -> subprocess.Popen[str]:
+def start_fit(
+    hospital: Hospital, out: Path, port: int, patience: float = 100.0
+) -> subprocess.Popen[str]:
     code = FIT.format(rows=ROWS)
-    return start("-c", code, hospital.table, out, f"tcp://127.0.0.1:{port}", patience, stdout=subprocess.DEVNULL)
+    return start(
+        "-c",
+        code,
+        hospital.table,
+        out,
+        f"tcp://127.0.0.1:{port}",
+        patience,
+        stdout=subprocess.DEVNULL,
+    )
 
 
 def ends_well(fit: subprocess.Popen[str]) -> None:
@@ -102,7 +119,9 @@ def worker_processes(nanny: subprocess.Popen[str]) -> list[int]:
 
 @pytest.mark.slow
 def test_a_worker_is_killed_and_then_the_scheduler(hospital: Hospital, tmp_path: Path) -> None:
-    """Both in one fit, which knows nothing of it but that it takes longer; no finished shard is written again."""
+    """Both in one fit, which knows nothing of it but that it takes longer; no finished shard is
+    written again.
+    """
     port, out = free_port(), tmp_path / "m"
     with ExitStack() as stack:
         first = stack.enter_context(scheduler(port))
@@ -115,7 +134,9 @@ def test_a_worker_is_killed_and_then_the_scheduler(hospital: Hospital, tmp_path:
         until(lambda: shards_done(out) >= 2, "finish a shard after a worker was killed")
         kill_all(first)
         kill_all(nanny)
-        done = {path: path.stat().st_mtime_ns for path in (tmp_path / "m.work" / "shards").glob("[!.]*")}
+        done = {
+            path: path.stat().st_mtime_ns for path in (tmp_path / "m.work" / "shards").glob("[!.]*")
+        }
         assert 2 <= len(done) < BLOCKS
         stack.enter_context(scheduler(port))
         stack.enter_context(worker(port, 0.0))
@@ -134,7 +155,9 @@ def _ended(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.slow
 def test_a_slow_worker_is_overtaken(hospital: Hospital, tmp_path: Path) -> None:
-    """One worker sits on its first shard for ever. The other does the rest, and then that shard too."""
+    """One worker sits on its first shard for ever. The other does the rest, and then that shard
+    too.
+    """
     port, out = free_port(), tmp_path / "m"
     with ExitStack() as stack:
         stack.enter_context(scheduler(port))
@@ -144,7 +167,8 @@ def test_a_slow_worker_is_overtaken(hospital: Hospital, tmp_path: Path) -> None:
     assert hospital.is_exact(FOREST, out)
 
 
-# -- in this process ---------------------------------------------------------------------------------------------------
+# -- in this process
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -155,13 +179,20 @@ def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_process_with_a_secret_key_is_refused(hospital: Hospital, tmp_path: Path) -> None:
     assert hospital.owner is not None
-    with pytest.raises(es.ClusterError, match=r"holds a secret key.*let the owner touch the storage only"):
+    with pytest.raises(
+        es.ClusterError, match=r"holds a secret key.*let the owner touch the storage only"
+    ):
         cluster.fit(FOREST, hospital.table, tmp_path / "m", scheduler="tcp://127.0.0.1:9")
 
 
 def test_a_process_without_one_is_not() -> None:
-    code = "from encryptedstats.cluster.scheduling import refuse_secret_keys as refuse; refuse(); print('none here')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
+    code = (
+        "from encryptedstats.cluster.scheduling import refuse_secret_keys as refuse; refuse(); "
+        "print('none here')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False
+    )
     assert done.stdout == "none here\n"
 
 
@@ -169,8 +200,13 @@ def test_a_process_without_one_is_not() -> None:
 def test_a_scheduler_that_is_not_there(hospital: Hospital, tmp_path: Path) -> None:
     items.run_item(job := submit(hospital, tmp_path), next(iter(job.items)))
     address = f"tcp://127.0.0.1:{free_port()}"
-    with pytest.raises(es.ClusterError, match=rf"scheduler {address} is gone.*1 of \d+ items are done.*run this again"):
-        cluster.fit(FOREST, hospital.table, job.out, scheduler=address, rows_per_shard=ROWS, patience=0.5)
+    with pytest.raises(
+        es.ClusterError,
+        match=rf"scheduler {address} is gone.*1 of \d+ items are done.*run this again",
+    ):
+        cluster.fit(
+            FOREST, hospital.table, job.out, scheduler=address, rows_per_shard=ROWS, patience=0.5
+        )
 
 
 def submit(hospital: Hospital, tmp_path: Path) -> jobs.Job:
@@ -188,14 +224,18 @@ def test_what_is_no_scheduler(hospital: Hospital, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("trusting")
 def test_without_dask(hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(es.ClusterError, match=r"needs Dask: pip install 'encryptedstats\[cluster\]'"):
+    with pytest.raises(
+        es.ClusterError, match=r"needs Dask: pip install 'encryptedstats\[cluster\]'"
+    ):
         cluster.fit(FOREST, hospital.table, tmp_path / "m")
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
     """A scheduler and a worker as threads of this process, where they can be looked at."""
-    with distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
+    with distributed.Client(
+        processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None
+    ) as client:
         yield client
 
 
@@ -213,17 +253,23 @@ def test_only_names_travel_and_keys_are_read_once(
     monkeypatch.setattr(type(client), "submit", submit)
     jobs.public_keys.cache_clear()
     out = tmp_path / "m"
-    model = cluster.fit(FOREST, hospital.table, out, scheduler=client, rows_per_shard=ROWS, trees_per_task=2)
+    model = cluster.fit(
+        FOREST, hospital.table, out, scheduler=client, rows_per_shard=ROWS, trees_per_task=2
+    )
     assert model.is_encrypted
     assert (model.n_rows_, len(model.block_ids_)) == (BLOCKS * ROWS, BLOCKS)
     assert hospital.is_exact(FOREST, out)
     assert len(sent) > BLOCKS
-    assert all(isinstance(value, str) and len(value) < 500 for arguments in sent for value in arguments)
+    assert all(
+        isinstance(value, str) and len(value) < 500 for arguments in sent for value in arguments
+    )
     assert jobs.public_keys.cache_info().misses == 1
 
 
 @pytest.mark.usefixtures("trusting")
-def test_what_comes_back_is_small_and_plain(hospital: Hospital, tmp_path: Path, client: Any) -> None:
+def test_what_comes_back_is_small_and_plain(
+    hospital: Hospital, tmp_path: Path, client: Any
+) -> None:
     job = submit(hospital, tmp_path)
     told = client.submit(scheduling.dask_item, job.queue, job.id, next(iter(job.items))).result()
     assert {type(value) for value in told.values()} <= {str, int, float, bool}
@@ -232,7 +278,9 @@ def test_what_comes_back_is_small_and_plain(hospital: Hospital, tmp_path: Path, 
 
 @pytest.mark.usefixtures("trusting")
 @pytest.mark.parametrize("kind", ["cut", "missing"])
-def test_a_damaged_block_is_an_error_that_names_it(copied: Hospital, tmp_path: Path, client: Any, kind: str) -> None:
+def test_a_damaged_block_is_an_error_that_names_it(
+    copied: Hospital, tmp_path: Path, client: Any, kind: str
+) -> None:
     path = sorted((copied.table / "blocks").iterdir())[2]
     whole = path.read_bytes()
     path.write_bytes(whole[:-5]) if kind == "cut" else path.unlink()
@@ -244,7 +292,9 @@ def test_a_damaged_block_is_an_error_that_names_it(copied: Hospital, tmp_path: P
 
 
 @pytest.mark.usefixtures("trusting")
-def test_a_finished_fit_needs_no_cluster(hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_fit_needs_no_cluster(
+    hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = submit(hospital, tmp_path)
     cluster.work(job.queue)
     monkeypatch.setattr(scheduling, "connected", lambda *_: pytest.fail("a cluster was started"))

@@ -1,4 +1,6 @@
-"""What can go wrong with stored objects: the result is exact, or an error names the object; what was paid for is not lost."""
+"""What can go wrong with stored objects: the result is exact, or an error names the object; what
+was paid for is not lost.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_samples import BLOCKS, FOREST, ROWS, SLOW, Hospital, finish, names, start, start_worker, until
+from cluster_samples import (
+    BLOCKS,
+    FOREST,
+    ROWS,
+    SLOW,
+    Hospital,
+    finish,
+    names,
+    start,
+    start_worker,
+    until,
+)
 
 import encryptedstats as es
 from encryptedstats import cluster
@@ -46,11 +59,14 @@ def job(copied: Hospital, tmp_path: Path) -> Job:
     return cluster.submit(FOREST, copied.table, tmp_path / "m", rows_per_shard=ROWS)
 
 
-# -- the table -----------------------------------------------------------------------------------------------------------
+# -- the table
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_a_damaged_block_is_named_and_all_else_is_done(job: Job, copied: Hospital, damage: Any) -> None:
+def test_a_damaged_block_is_named_and_all_else_is_done(
+    job: Job, copied: Hospital, damage: Any
+) -> None:
     """Mended, only the shard of that block is left to do."""
     path = blocks(copied)[3]
     whole = path.read_bytes()
@@ -67,10 +83,14 @@ def test_a_damaged_block_is_named_and_all_else_is_done(job: Job, copied: Hospita
 
 
 def test_an_exchanged_block_is_named(job: Job, copied: Hospital) -> None:
-    """Whole and valid, but not the one that the table lists there: what a stale store would serve."""
+    """Whole and valid, but not the one that the table lists there: what a stale store
+    would serve.
+    """
     first, second = blocks(copied)[:2]
     shutil.copy(first, second)
-    with pytest.raises(es.FileFormatError, match=f"{second.name} is not the block that the manifest lists"):
+    with pytest.raises(
+        es.FileFormatError, match=f"{second.name} is not the block that the manifest lists"
+    ):
         cluster.work(job.queue)
 
 
@@ -94,7 +114,9 @@ def test_a_worker_with_damaged_keys_says_so_and_ends(job: Job, copied: Hospital)
 
 
 def test_a_stale_manifest_does_no_harm(job: Job, copied: Hospital) -> None:
-    """The job brings the list of blocks that it was made for; what the table's own says later is not looked at."""
+    """The job brings the list of blocks that it was made for; what the table's own says later is
+    not looked at.
+    """
     es.load(copied.table).append(copied.owner.encrypt(copied.plain(range(1)), workers=1))
     cluster.work(job.queue)
     assert copied.is_exact(FOREST, job.out)
@@ -102,7 +124,8 @@ def test_a_stale_manifest_does_no_harm(job: Job, copied: Hospital) -> None:
     assert cluster.work(job.queue).items == 0
 
 
-# -- results -------------------------------------------------------------------------------------------------------------
+# -- results
+# ------------------------------------------------------------------------------------------------
 
 
 def results(job: Job, folder: str) -> list[Path]:
@@ -136,7 +159,9 @@ def test_counting_a_shard_twice_is_impossible(job: Job, copied: Hospital) -> Non
     done = do_shards(job)
     shutil.copy(done[0], done[1])
     item = job.items[f"shards/{done[1].name}"]
-    with pytest.raises(es.FileFormatError, match=f"{done[1].name} holds another result than its name says"):
+    with pytest.raises(
+        es.FileFormatError, match=f"{done[1].name} holds another result than its name says"
+    ):
         items.read_result(job, item, open_store(job.queue))
     cluster.work(job.queue)
     assert copied.is_exact(FOREST, job.out)
@@ -151,9 +176,14 @@ def test_leaving_a_shard_out_is_impossible(job: Job, copied: Hospital) -> None:
     partly = some[0]
     for one in some[1:]:
         partly = partly + one
-    forged = items.Item(total.name, total.needs[:-1], total.shards[:-1], total.outputs, total.blocks, total.rows)
+    forged = items.Item(
+        total.name, total.needs[:-1], total.shards[:-1], total.outputs, total.blocks, total.rows
+    )
     store.write(total.name, [items.result_bytes(forged, partly)])
-    with pytest.raises(es.FileFormatError, match="other shards than it must: some would be left out or counted twice"):
+    with pytest.raises(
+        es.FileFormatError,
+        match="other shards than it must: some would be left out or counted twice",
+    ):
         items.read_result(job, total, store)
     cluster.work(job.queue)
     assert copied.is_exact(FOREST, job.out)
@@ -173,7 +203,9 @@ def test_results_of_another_fit_are_refused(job: Job, copied: Hospital, tmp_path
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_a_damaged_model_or_record_is_written_again(job: Job, copied: Hospital, damage: Any) -> None:
+def test_a_damaged_model_or_record_is_written_again(
+    job: Job, copied: Hospital, damage: Any
+) -> None:
     cluster.work(job.queue)
     for path in (Path(job.out), *results(job, "records")):
         damage(path)
@@ -182,7 +214,8 @@ def test_a_damaged_model_or_record_is_written_again(job: Job, copied: Hospital, 
         assert copied.is_exact(FOREST, job.out)
 
 
-# -- a full disk -----------------------------------------------------------------------------------------------------------
+# -- a full disk
+# ------------------------------------------------------------------------------------------------
 
 _FULL = """
 set -e
@@ -203,8 +236,12 @@ def can_mount() -> bool:
 
 
 @pytest.mark.skipif(not can_mount(), reason="no file systems can be mounted here")
-def test_a_full_disk_is_named_and_what_was_done_is_kept(job: Job, copied: Hospital, tmp_path: Path) -> None:
-    """A real, small file system that is full after two results; then their worker goes on where there is room."""
+def test_a_full_disk_is_named_and_what_was_done_is_kept(
+    job: Job, copied: Hospital, tmp_path: Path
+) -> None:
+    """A real, small file system that is full after two results; then their worker goes on where
+    there is room.
+    """
     size = (Path(job.queue) / "jobs" / job.id).stat().st_size
     item = next(iter(job.items.values()))
     items.run_item(job, item.name)
@@ -213,7 +250,16 @@ def test_a_full_disk_is_named_and_what_was_done_is_kept(job: Job, copied: Hospit
     place = tmp_path / "disk"
     place.mkdir()
     shutil.copytree(job.queue, f"{place}.jobs")
-    script = ["unshare", "-m", "bash", "-c", _FULL, "-", f"{size + 2 * one + one // 2 + 7 * 4096}", str(place)]
+    script = [
+        "unshare",
+        "-m",
+        "bash",
+        "-c",
+        _FULL,
+        "-",
+        f"{size + 2 * one + one // 2 + 7 * 4096}",
+        str(place),
+    ]
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
     subprocess.run([*script, sys.executable, str(SLOW)], check=True, timeout=120, env=environment)
     errors = Path(f"{place}.errors").read_text()
@@ -230,7 +276,8 @@ def vars_of(job: Job) -> dict[str, Any]:
     return {name: getattr(job, name) for name in job.__dataclass_fields__}
 
 
-# -- several at once ---------------------------------------------------------------------------------------------------------
+# -- several at once
+# ------------------------------------------------------------------------------------------------
 
 
 def test_workers_that_all_begin_with_the_same_shard_do_no_harm(job: Job, copied: Hospital) -> None:

@@ -1,4 +1,6 @@
-"""Cutting a fit into items: nothing is left out, nothing is there twice, and names say what an item is made from."""
+"""Cutting a fit into items: nothing is left out, nothing is there twice, and names say what an item
+is made from.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from encryptedstats.storage import container
 from encryptedstats.tables.summaries import Counts
 
 
-@given(rows=st.lists(st.integers(1, 50), min_size=1, max_size=60), size=st.none() | st.integers(1, 200))
+@given(
+    rows=st.lists(st.integers(1, 50), min_size=1, max_size=60), size=st.none() | st.integers(1, 200)
+)
 def test_every_block_is_in_exactly_one_shard(rows: list[int], size: int | None) -> None:
     shards = cut_rows(rows, size)
     assert [block for a, b in shards for block in range(a, b)] == list(range(len(rows)))
@@ -55,7 +59,11 @@ def test_numpy_integers_are_sizes(hospital: Hospital, tmp_path: Path) -> None:
     sizes = {"rows_per_shard": ROWS, "trees_per_task": 2}
     wanted = cluster.submit(FOREST, hospital.table, tmp_path / "m", queue=tmp_path / "q", **sizes)
     found = cluster.submit(
-        FOREST, hospital.table, tmp_path / "m", queue=tmp_path / "q", **{name: np.int64(n) for name, n in sizes.items()}
+        FOREST,
+        hospital.table,
+        tmp_path / "m",
+        queue=tmp_path / "q",
+        **{name: np.int64(n) for name, n in sizes.items()},
     )
     assert found.id == wanted.id
 
@@ -83,7 +91,9 @@ def test_what_cannot_be_submitted(hospital: Hospital, tmp_path: Path) -> None:
         cluster.submit(es.MultinomialNB(), hospital.table, tmp_path / "m", trees_per_task=2)
     with pytest.raises(TypeError, match="a model of this library or another question, not a str"):
         cluster.submit("forest", hospital.table, tmp_path / "m")  # type: ignore[arg-type]  # that is what is tried
-    with pytest.raises(FileNotFoundError, match=r"nowhere.table\.manifest is not there: no encrypted table"):
+    with pytest.raises(
+        FileNotFoundError, match=r"nowhere.table\.manifest is not there: no encrypted table"
+    ):
         cluster.submit(FOREST, tmp_path / "nowhere", tmp_path / "m")
     (tmp_path / "m").write_bytes(b"mine")
     with pytest.raises(FileExistsError, match="was not touched"):
@@ -94,7 +104,9 @@ def test_what_cannot_be_submitted(hospital: Hospital, tmp_path: Path) -> None:
 
 def test_a_fit_that_the_keys_cannot_carry_is_refused_before_any_work(tmp_path: Path) -> None:
     samples.store_table(samples.small_owner(primes=3), tmp_path / "train", range(2))
-    with pytest.raises(es.NoiseError, match=r"could not be proven to decrypt.*It would take Parameters"):
+    with pytest.raises(
+        es.NoiseError, match=r"could not be proven to decrypt.*It would take Parameters"
+    ):
         cluster.submit(FOREST, tmp_path / "train", tmp_path / "m")
     assert not (tmp_path / "m.work").exists()
 
@@ -102,9 +114,13 @@ def test_a_fit_that_the_keys_cannot_carry_is_refused_before_any_work(tmp_path: P
 def test_more_results_than_can_be_added_up_are_refused_before_any_work(
     hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if there were so many shards that not even a pack of one total has room for their noise."""
+    """As if there were so many shards that not even a pack of one total has room for
+    their noise.
+    """
     monkeypatch.setattr(jobs, "room_for", lambda _, flooded: 500.0)
-    with pytest.raises(es.NoiseError, match=r"results of 6 shards could not be proven.*rows_per_shard=, or keys"):
+    with pytest.raises(
+        es.NoiseError, match=r"results of 6 shards could not be proven.*rows_per_shard=, or keys"
+    ):
         cluster.submit(FOREST, hospital.table, tmp_path / "m", rows_per_shard=ROWS)
 
 
@@ -119,7 +135,8 @@ def test_a_sum_that_would_overflow_is_refused_before_any_work(tmp_path: Path) ->
         cluster.submit(FOREST, tmp_path / "weighted", tmp_path / "m", rows_per_shard=ROWS)
 
 
-# -- items and names ---------------------------------------------------------------------------------------------------
+# -- items and names
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +160,10 @@ def test_items_come_after_what_they_need_and_hold_each_shard_once(job: Job) -> N
 
 def test_sums_have_few_terms(hospital: Hospital, tmp_path: Path) -> None:
     job = cluster.submit(FOREST, hospital.table, tmp_path / "m", rows_per_shard=ROWS)
-    many = replace(job, entries=tuple(replace(e, sha256=f"{k:064x}") for k in range(7) for e in job.entries * 7))
+    many = replace(
+        job,
+        entries=tuple(replace(e, sha256=f"{k:064x}") for k in range(7) for e in job.entries * 7),
+    )
     many = replace(many, shards=tuple((k, k + 1) for k in range(len(many.entries))))
     with pytest.raises(es.ClusterError, match="a shard would be counted twice"):
         _ = many.items  # the same contents seven times over
@@ -193,7 +213,9 @@ def test_the_digest_of_a_circuit_does_not_depend_on_the_order_of_writing() -> No
 
     kept = written("x", "y")
     digest = circuit_digest(kept)
-    del kept  # equal expressions are one object, in the order that was written first, until they are forgotten
+    # equal expressions are one object, in the order that was written first, until they are
+    # forgotten
+    del kept
     x, y = column("x"), column("y")
     assert circuit_digest([(2 * x + y * x).total(), y.total()]) == digest
     assert circuit_digest([y.total(), (x * y + 2 * x).total()]) != digest
@@ -202,13 +224,16 @@ def test_the_digest_of_a_circuit_does_not_depend_on_the_order_of_writing() -> No
 
 
 def test_any_question_is_asked_on_a_cluster(hospital: Hospital, tmp_path: Path) -> None:
-    job = cluster.submit(Counts((0, -1)), hospital.table, tmp_path / "counts", rows_per_shard=2 * ROWS)
+    job = cluster.submit(
+        Counts((0, -1)), hospital.table, tmp_path / "counts", rows_per_shard=2 * ROWS
+    )
     cluster.work(job.queue)
     found = hospital.owner.open(tmp_path / "counts", samples.SCHEMA)
     pd.testing.assert_frame_equal(found, hospital.plain().counts("age", by="class"))
 
 
-# -- the stored job ----------------------------------------------------------------------------------------------------
+# -- the stored job
+# ------------------------------------------------------------------------------------------------
 
 
 def test_a_job_is_read_back_as_it_was_made(job: Job) -> None:
@@ -229,9 +254,13 @@ def test_a_seed_that_is_drawn_is_drawn_once(hospital: Hospital, tmp_path: Path) 
 def altered(job: Job, place: Path, **changes: Any) -> str:
     """A job with other fields or sections, under the name that fits it; its id."""
     file = container.read(Path(job.queue) / JOBS / job.id)
-    fields = {**file.fields, **{name: value for name, value in changes.items() if name in file.fields}}
+    fields = {
+        **file.fields,
+        **{name: value for name, value in changes.items() if name in file.fields},
+    }
     sections = {
-        name: json.dumps(changes[name]).encode() if name in changes else data for name, data in file.sections.items()
+        name: json.dumps(changes[name]).encode() if name in changes else data
+        for name, data in file.sections.items()
     }
     data = container.to_bytes(replace(file, fields=fields, sections=sections))
     job_id = hashlib.sha256(data).hexdigest()
@@ -247,7 +276,10 @@ def altered(job: Job, place: Path, **changes: Any) -> str:
 )
 def test_a_job_that_leaves_out_or_repeats_is_refused(job: Job, tmp_path: Path, shards: Any) -> None:
     job_id = altered(job, tmp_path, shards=shards)
-    with pytest.raises(es.FileFormatError, match=r"shards that leave something out|malformed list of shards|no list"):
+    with pytest.raises(
+        es.FileFormatError,
+        match=r"shards that leave something out|malformed list of shards|no list",
+    ):
         Job.load(str(tmp_path), job_id)
 
 

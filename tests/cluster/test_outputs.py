@@ -1,4 +1,6 @@
-"""One end result, one job: later ones supersede or are refused, nothing that came later is written over, no worker loops."""
+"""One end result, one job: later ones supersede or are refused, nothing that came later is written
+over, no worker loops.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def queue(tmp_path: Path) -> Path:
 
 
 def submit(model: Any, hospital: Hospital, queue: Path, **options: Any) -> Any:
-    return cluster.submit(model, hospital.table, queue.parent / "m", queue=queue, rows_per_shard=2 * ROWS, **options)
+    return cluster.submit(
+        model, hospital.table, queue.parent / "m", queue=queue, rows_per_shard=2 * ROWS, **options
+    )
 
 
 def test_after_an_append_the_later_fit_stays(copied: Hospital, queue: Path) -> None:
@@ -48,10 +52,13 @@ def test_after_an_append_the_later_fit_stays(copied: Hospital, queue: Path) -> N
     assert states[second.id].finished
 
 
-def test_a_job_that_is_not_finished_is_given_up_only_when_asked(hospital: Hospital, queue: Path) -> None:
+def test_a_job_that_is_not_finished_is_given_up_only_when_asked(
+    hospital: Hospital, queue: Path
+) -> None:
     first = submit(FOREST, hospital, queue)
     with pytest.raises(
-        es.ClusterError, match=rf"job {first.id[:12]} of the queue .* has not finished: .*overwrite=True"
+        es.ClusterError,
+        match=rf"job {first.id[:12]} of the queue .* has not finished: .*overwrite=True",
     ):
         submit(OTHER, hospital, queue)
     assert names(queue, "jobs") == {first.id}
@@ -74,7 +81,9 @@ def test_what_appears_after_submission_is_not_written_over(hospital: Hospital, q
     out = queue.parent / "m"
     submit(FOREST, hospital, queue)
     out.write_text("somebody's notes")
-    with pytest.raises(FileExistsError, match=r"something else has appeared at .*m since job .* it was not touched"):
+    with pytest.raises(
+        FileExistsError, match=r"something else has appeared at .*m since job .* it was not touched"
+    ):
         cluster.work(queue)
     assert out.read_text() == "somebody's notes"
     OTHER.fit(es.load(hospital.table), workers=1).save(out, overwrite=True)
@@ -96,7 +105,9 @@ def test_two_queues_for_one_end_result(hospital: Hospital, queue: Path, tmp_path
     assert hospital.is_exact(OTHER, tmp_path / "m")
 
 
-def test_a_superseded_job_writes_nothing_even_if_it_is_under_way(hospital: Hospital, queue: Path) -> None:
+def test_a_superseded_job_writes_nothing_even_if_it_is_under_way(
+    hospital: Hospital, queue: Path
+) -> None:
     """A worker that stood still before its last step."""
     first = submit(FOREST, hospital, queue)
     for name in list(first.items)[:-1]:
@@ -107,7 +118,8 @@ def test_a_superseded_job_writes_nothing_even_if_it_is_under_way(hospital: Hospi
     assert not (queue.parent / "m").exists()
 
 
-# -- damaged jobs ------------------------------------------------------------------------------------------------------
+# -- damaged jobs
+# ------------------------------------------------------------------------------------------------
 
 
 def fifo(path: Path) -> None:
@@ -119,7 +131,11 @@ def sparse(path: Path) -> None:
     os.truncate(path, 40 << 30)
 
 
-DAMAGES = {"cut": lambda path: path.write_bytes(path.read_bytes()[:-9]), "sparse": sparse, "fifo": fifo}
+DAMAGES = {
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-9]),
+    "sparse": sparse,
+    "fifo": fifo,
+}
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -143,12 +159,16 @@ def test_a_damaged_job_holds_no_other_up(
     assert hospital.is_exact(OTHER, queue.parent / "other")
 
 
-# -- leases and places ---------------------------------------------------------------------------------------------------
+# -- leases and places
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), 1e9])
 def test_a_lease_has_an_end(hospital: Hospital, queue: Path, seconds: float) -> None:
-    with pytest.raises(ValueError, match=r"lease=.*: a number of seconds is needed, more than 0 and at most 604,800"):
+    with pytest.raises(
+        ValueError,
+        match=r"lease=.*: a number of seconds is needed, more than 0 and at most 604,800",
+    ):
         cluster.work(queue, lease=seconds)
     assert seconds == 0 or Lease.from_bytes(Lease("x", "y", seconds).to_bytes()) is None
 
@@ -175,7 +195,10 @@ def test_jobs_stay_within_what_is_allowed(
     assert copied.is_exact(FOREST, tmp_path / "m")
     inner = far / "queue"
     job = cluster.submit(OTHER, copied.table, far / "n", queue=inner)
-    with pytest.raises(es.ClusterError, match=rf"names {copied.table} as its table, .* within {far}: if that is meant"):
+    with pytest.raises(
+        es.ClusterError,
+        match=rf"names {copied.table} as its table, .* within {far}: if that is meant",
+    ):
         cluster.work(inner)
     assert not (far / "n").exists()
     (far / "link").symlink_to(tmp_path)

@@ -1,4 +1,6 @@
-"""Predictions by many machines: exactly those of one, whatever dies or is damaged on the way, and every row once."""
+"""Predictions by many machines: exactly those of one, whatever dies or is damaged on the way, and
+every row once.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,12 @@ from encryptedstats.cluster.predicting import PredictionJob
 from encryptedstats.storage import container
 from encryptedstats.storage.objects import open_store
 
-SIZES = (12, 7, 20, 1)  # rows of the blocks; with rows_per_shard=PER_SHARD the first two are one shard
+SIZES = (
+    12,
+    7,
+    20,
+    1,
+)  # rows of the blocks; with rows_per_shard=PER_SHARD the first two are one shard
 PER_SHARD, SHARDS = 20, 3
 MNB = es.MultinomialNB()
 OTHER = es.CompletelyRandomForest(n_trees=4, depth=2, random_state=4)
@@ -65,11 +72,17 @@ class Clinic:
         return self.place / f"{name}.enc"
 
     def opened(self, votes: Any) -> es.Votes:
-        found = votes if isinstance(votes, es.EncryptedAnswer) else es.load(votes, keys=self.owner.public_keys())
+        found = (
+            votes
+            if isinstance(votes, es.EncryptedAnswer)
+            else es.load(votes, keys=self.owner.public_keys())
+        )
         return self.owner.decrypt(found, schema=SCHEMA)
 
     def is_exact(self, out: Path | str, model: Any = FOREST, output: str | None = None) -> bool:
-        """Whether the stored votes open to what the clear model says of the clear rows, in their order."""
+        """Whether the stored votes open to what the clear model says of the clear rows, in their
+        order.
+        """
         clear = es.Table.concat([new_rows(block) for block in range(len(SIZES))])
         wanted = model.fit(samples.rows(0)).predict_votes(clear, output=output)
         found = self.opened(out)
@@ -93,7 +106,9 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Clinic:
 
 @pytest.fixture
 def job(clinic: Clinic, tmp_path: Path) -> PredictionJob:
-    return cluster.submit_prediction(clinic.model(), clinic.rows, tmp_path / "votes", rows_per_shard=PER_SHARD)
+    return cluster.submit_prediction(
+        clinic.model(), clinic.rows, tmp_path / "votes", rows_per_shard=PER_SHARD
+    )
 
 
 def shard_names(job: StoredJob) -> list[str]:
@@ -106,10 +121,13 @@ def do_shards(job: StoredJob) -> list[Path]:
     return [Path(job.queue) / name for name in shard_names(job)]
 
 
-# -- the same answers ----------------------------------------------------------------------------------------------------
+# -- the same answers
+# ------------------------------------------------------------------------------------------------
 
 
-def test_the_votes_are_those_of_one_machine(clinic: Clinic, job: PredictionJob, tmp_path: Path) -> None:
+def test_the_votes_are_those_of_one_machine(
+    clinic: Clinic, job: PredictionJob, tmp_path: Path
+) -> None:
     report = cluster.work(job.queue)
     assert (report.shards, report.items, report.rows) == (SHARDS, SHARDS + 1, sum(SIZES))
     assert clinic.is_exact(job.out)
@@ -125,24 +143,37 @@ def test_the_votes_are_those_of_one_machine(clinic: Clinic, job: PredictionJob, 
 
 @pytest.mark.parametrize("output", ["factors", "products"])
 def test_a_model_that_answers_in_several_ways(clinic: Clinic, tmp_path: Path, output: str) -> None:
-    job = cluster.submit_prediction(clinic.model("mnb"), clinic.rows, tmp_path / "votes", output=output)
+    job = cluster.submit_prediction(
+        clinic.model("mnb"), clinic.rows, tmp_path / "votes", output=output
+    )
     cluster.work(job.queue)
     assert clinic.is_exact(job.out, MNB, output)
 
 
 def test_a_model_in_memory_is_kept_beside_the_job(clinic: Clinic, tmp_path: Path) -> None:
     sealed = es.load(clinic.model(), keys=clinic.owner.public_keys())
-    job = cluster.submit_prediction(sealed, clinic.rows, tmp_path / "votes", queue=tmp_path / "work")
+    job = cluster.submit_prediction(
+        sealed, clinic.rows, tmp_path / "votes", queue=tmp_path / "work"
+    )
     assert names(tmp_path / "work", "models") == {job.model_sha256}
     assert job.model_sha256 == hashlib.sha256(clinic.model().read_bytes()).hexdigest()
-    assert cluster.submit_prediction(sealed, clinic.rows, tmp_path / "votes", queue=tmp_path / "work").id == job.id
+    assert (
+        cluster.submit_prediction(
+            sealed, clinic.rows, tmp_path / "votes", queue=tmp_path / "work"
+        ).id
+        == job.id
+    )
     cluster.work(tmp_path / "work")
     assert clinic.is_exact(job.out)
 
 
 def test_an_opened_model_leaves_no_names_behind(clinic: Clinic, tmp_path: Path) -> None:
-    opened = clinic.owner.decrypt(es.load(clinic.model(), keys=clinic.owner.public_keys()), schema=SCHEMA)
-    job = cluster.submit_prediction(opened, clinic.rows, tmp_path / "votes", rows_per_shard=PER_SHARD)
+    opened = clinic.owner.decrypt(
+        es.load(clinic.model(), keys=clinic.owner.public_keys()), schema=SCHEMA
+    )
+    job = cluster.submit_prediction(
+        opened, clinic.rows, tmp_path / "votes", rows_per_shard=PER_SHARD
+    )
     cluster.work(job.queue)
     assert clinic.is_exact(job.out)
 
@@ -160,7 +191,9 @@ def test_one_worker_does_fits_and_predictions(clinic: Clinic, tmp_path: Path) ->
     queue = tmp_path / "work"
     clinic.owner.encrypt(samples.rows(0), workers=1).save(tmp_path / "train")
     fit = cluster.submit(FOREST, tmp_path / "train", tmp_path / "m", queue=queue)
-    prediction = cluster.submit_prediction(clinic.model(), clinic.rows, tmp_path / "votes", queue=queue)
+    prediction = cluster.submit_prediction(
+        clinic.model(), clinic.rows, tmp_path / "votes", queue=queue
+    )
     assert cluster.work(queue).shards == len(shard_names(fit)) + len(shard_names(prediction))
     assert es.load(tmp_path / "m", keys=clinic.owner.public_keys()).n_rows_ == samples.ROWS
     assert clinic.is_exact(tmp_path / "votes")
@@ -169,12 +202,19 @@ def test_one_worker_does_fits_and_predictions(clinic: Clinic, tmp_path: Path) ->
         Job.load(str(queue), prediction.id)
 
 
-# -- names -----------------------------------------------------------------------------------------------------------------
+# -- names
+# ------------------------------------------------------------------------------------------------
 
 
-def test_names_differ_with_model_output_and_rows(clinic: Clinic, job: PredictionJob, tmp_path: Path) -> None:
+def test_names_differ_with_model_output_and_rows(
+    clinic: Clinic, job: PredictionJob, tmp_path: Path
+) -> None:
     def named(model: Any, **options: Any) -> list[str]:
-        return shard_names(cluster.submit_prediction(model, clinic.rows, tmp_path / "other", overwrite=True, **options))
+        return shard_names(
+            cluster.submit_prediction(
+                model, clinic.rows, tmp_path / "other", overwrite=True, **options
+            )
+        )
 
     others = [
         named(clinic.model("mnb"), rows_per_shard=PER_SHARD),
@@ -188,9 +228,13 @@ def test_names_differ_with_model_output_and_rows(clinic: Clinic, job: Prediction
 
 def test_appended_rows_leave_the_names_of_the_others(clinic: Clinic, tmp_path: Path) -> None:
     shutil.copytree(clinic.rows, tmp_path / "new")
-    before = cluster.submit_prediction(clinic.model(), tmp_path / "new", tmp_path / "a", rows_per_shard=1)
+    before = cluster.submit_prediction(
+        clinic.model(), tmp_path / "new", tmp_path / "a", rows_per_shard=1
+    )
     es.load(tmp_path / "new").append(clinic.owner.encrypt(new_rows(0), workers=1))
-    after = cluster.submit_prediction(clinic.model(), tmp_path / "new", tmp_path / "b", rows_per_shard=1)
+    after = cluster.submit_prediction(
+        clinic.model(), tmp_path / "new", tmp_path / "b", rows_per_shard=1
+    )
     assert shard_names(after)[: len(SIZES)] == shard_names(before)
     assert len(shard_names(after)) == len(SIZES) + 1
 
@@ -201,7 +245,8 @@ def test_a_block_that_is_listed_twice_is_refused(job: PredictionJob) -> None:
         _ = twice.items
 
 
-# -- what goes wrong -------------------------------------------------------------------------------------------------------
+# -- what goes wrong
+# ------------------------------------------------------------------------------------------------
 
 
 def test_a_killed_worker_costs_nothing_but_time(clinic: Clinic, job: PredictionJob) -> None:
@@ -231,7 +276,9 @@ def exchange(job: PredictionJob, done: list[Path]) -> None:
 
 
 def votes_for_other_rows(job: PredictionJob, done: list[Path]) -> None:
-    """As if a worker had left out a shard and done another one twice: all is whole, and under the right name."""
+    """As if a worker had left out a shard and done another one twice: all is whole, and under the
+    right name.
+    """
     wrong, item = job.items[shard_names(job)[2]], job.items[shard_names(job)[1]]
     open_store(job.queue).write(item.name, [items.result_bytes(item, job.evaluate(wrong))])
 
@@ -244,7 +291,9 @@ def votes_of_another_model(job: PredictionJob, done: list[Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [cut_short, flip_a_byte, exchange, votes_for_other_rows, votes_of_another_model], ids=lambda f: f.__name__
+    "damage",
+    [cut_short, flip_a_byte, exchange, votes_for_other_rows, votes_of_another_model],
+    ids=lambda f: f.__name__,
 )
 def test_a_damaged_result_is_made_again(
     clinic: Clinic,
@@ -271,7 +320,9 @@ def test_a_missing_result_is_made_again(clinic: Clinic, job: PredictionJob) -> N
 
 def test_a_damaged_block_is_named_and_all_else_is_done(clinic: Clinic, tmp_path: Path) -> None:
     shutil.copytree(clinic.rows, tmp_path / "new")
-    job = cluster.submit_prediction(clinic.model(), tmp_path / "new", tmp_path / "votes", rows_per_shard=1)
+    job = cluster.submit_prediction(
+        clinic.model(), tmp_path / "new", tmp_path / "votes", rows_per_shard=1
+    )
     path = sorted((tmp_path / "new" / "blocks").iterdir())[1]
     path.write_bytes(b"nothing")
     with pytest.raises(es.FileFormatError, match=path.name):
@@ -285,7 +336,9 @@ def test_another_model_at_its_place_is_refused(clinic: Clinic, tmp_path: Path) -
     place = Path(shutil.copy(clinic.model(), tmp_path / "model"))
     job = cluster.submit_prediction(place, clinic.rows, tmp_path / "votes")
     shutil.copy(clinic.model("mnb"), place)
-    with pytest.raises(es.FileFormatError, match=r"model is not the model that this prediction was begun with"):
+    with pytest.raises(
+        es.FileFormatError, match=r"model is not the model that this prediction was begun with"
+    ):
         cluster.work(job.queue)
     assert not Path(job.out).exists()
 
@@ -293,8 +346,12 @@ def test_another_model_at_its_place_is_refused(clinic: Clinic, tmp_path: Path) -
 def altered(job: PredictionJob, place: Path, **changes: Any) -> str:
     file = container.read(Path(job.queue) / JOBS / job.id)
     fields = {**file.fields, **{name: value for name, value in changes.items() if name != "shards"}}
-    shards = json.dumps(changes["shards"]).encode() if "shards" in changes else file.section("shards")
-    data = container.to_bytes(replace(file, fields=fields, sections={**file.sections, "shards": shards}))
+    shards = (
+        json.dumps(changes["shards"]).encode() if "shards" in changes else file.section("shards")
+    )
+    data = container.to_bytes(
+        replace(file, fields=fields, sections={**file.sections, "shards": shards})
+    )
     job_id = hashlib.sha256(data).hexdigest()
     (place / "jobs").mkdir()
     (place / "jobs" / job_id).write_bytes(data)
@@ -302,7 +359,9 @@ def altered(job: PredictionJob, place: Path, **changes: Any) -> str:
 
 
 @pytest.mark.parametrize("shards", [[2, 3], [2, 2, 4], [3, 2, 4], [2, 5], []])
-def test_a_job_that_leaves_out_or_repeats_is_refused(job: PredictionJob, tmp_path: Path, shards: list[int]) -> None:
+def test_a_job_that_leaves_out_or_repeats_is_refused(
+    job: PredictionJob, tmp_path: Path, shards: list[int]
+) -> None:
     with pytest.raises(es.FileFormatError, match="shards that leave something out"):
         PredictionJob.load(str(tmp_path), altered(job, tmp_path, shards=shards))
 
@@ -313,18 +372,26 @@ def test_a_job_of_another_version_is_refused(job: PredictionJob, tmp_path: Path)
         _ = PredictionJob.load(str(tmp_path), job_id).model
 
 
-def test_what_cannot_be_predicted_is_refused_before_any_work(clinic: Clinic, tmp_path: Path) -> None:
-    def refused(error: type[Exception], complaint: str, model: Any, rows: Path = clinic.rows, **options: Any) -> None:
+def test_what_cannot_be_predicted_is_refused_before_any_work(
+    clinic: Clinic, tmp_path: Path
+) -> None:
+    def refused(
+        error: type[Exception], complaint: str, model: Any, rows: Path = clinic.rows, **options: Any
+    ) -> None:
         with pytest.raises(error, match=complaint):
             cluster.submit_prediction(model, rows, tmp_path / "votes", **options)
         assert not (tmp_path / "votes.work").exists()
 
     refused(TypeError, "a model of this library or its URL, not a int", 7)
     refused(ValueError, "not fitted", es.CompletelyRandomForest())
-    refused(ValueError, "output='nonsense': a MultinomialNB has", clinic.model("mnb"), output="nonsense")
+    refused(
+        ValueError, "output='nonsense': a MultinomialNB has", clinic.model("mnb"), output="nonsense"
+    )
     refused(FileNotFoundError, "nowhere", tmp_path / "nowhere")
     refused(FileNotFoundError, "no encrypted table lies at", clinic.model(), tmp_path / "nowhere")
-    refused(es.FileFormatError, "a fitted model is wanted here", next(clinic.rows.glob("public-*.keys")))
+    refused(
+        es.FileFormatError, "a fitted model is wanted here", next(clinic.rows.glob("public-*.keys"))
+    )
     weak = samples.small_owner()
     weak.encrypt(new_rows(0), workers=1).save(tmp_path / "theirs")
     refused(es.KeyMismatchError, "key", clinic.model(), tmp_path / "theirs")
@@ -335,12 +402,15 @@ def test_what_cannot_be_predicted_is_refused_before_any_work(clinic: Clinic, tmp
     assert (tmp_path / "votes").read_bytes() == b"mine"
 
 
-# -- Dask and the commands -----------------------------------------------------------------------------------------------
+# -- Dask and the commands
+# -----------------------------------------------------------------------------------------------
 
 
 def test_a_process_with_a_secret_key_is_refused(clinic: Clinic, tmp_path: Path) -> None:
     with pytest.raises(es.ClusterError, match="holds a secret key"):
-        cluster.predict(clinic.model(), clinic.rows, tmp_path / "votes", scheduler="tcp://127.0.0.1:9")
+        cluster.predict(
+            clinic.model(), clinic.rows, tmp_path / "votes", scheduler="tcp://127.0.0.1:9"
+        )
 
 
 def test_finished_votes_are_read_without_a_scheduler(clinic: Clinic, job: PredictionJob) -> None:
@@ -352,7 +422,17 @@ def test_finished_votes_are_read_without_a_scheduler(clinic: Clinic, job: Predic
 
 def test_a_queue_from_beginning_to_end(clinic: Clinic, tmp_path: Path) -> None:
     queue, out = tmp_path / "work", tmp_path / "votes"
-    words = ("predict", clinic.model(), clinic.rows, "-o", out, "--queue", queue, "--rows-per-shard", PER_SHARD)
+    words = (
+        "predict",
+        clinic.model(),
+        clinic.rows,
+        "-o",
+        out,
+        "--queue",
+        queue,
+        "--rows-per-shard",
+        PER_SHARD,
+    )
     queued = done(*words)
     assert (queued["shards"], queued["rows"]) == (SHARDS, sum(SIZES))
     assert "votes" in run(*words).output
@@ -368,7 +448,9 @@ def test_a_queue_from_beginning_to_end(clinic: Clinic, tmp_path: Path) -> None:
         (("--queue", "work", "--schema", "schema.json"), "--schema is for rows in the clear"),
     ],
 )
-def test_options_that_do_not_fit(clinic: Clinic, tmp_path: Path, options: tuple[object, ...], complaint: str) -> None:
+def test_options_that_do_not_fit(
+    clinic: Clinic, tmp_path: Path, options: tuple[object, ...], complaint: str
+) -> None:
     result = run("predict", clinic.model(), clinic.rows, "-o", tmp_path / "votes", *options)
     assert result.exit_code == 2
     assert complaint in " ".join(result.output.replace("│", " ").split())
@@ -376,7 +458,15 @@ def test_options_that_do_not_fit(clinic: Clinic, tmp_path: Path, options: tuple[
 
 def test_rows_in_the_clear_are_not_for_many(clinic: Clinic, tmp_path: Path) -> None:
     (tmp_path / "new.csv").write_text("age,sex\n3,f\n")
-    result = run("predict", clinic.model(), tmp_path / "new.csv", "-o", tmp_path / "votes", "--queue", tmp_path / "q")
+    result = run(
+        "predict",
+        clinic.model(),
+        tmp_path / "new.csv",
+        "-o",
+        tmp_path / "votes",
+        "--queue",
+        tmp_path / "q",
+    )
     assert result.exit_code == 2
     assert "the rows of an encrypted table" in " ".join(result.output.replace("│", " ").split())
 

@@ -44,18 +44,23 @@ def test_split_by_rows_and_trees(tmp_path: Path, scheme: str, trees_per_task: in
     owner = samples.small_owner(scheme)
     samples.store_table(owner, tmp_path / "train", range(3))
     hospital = Hospital(owner, tmp_path / "train")
-    job = cluster.submit(FOREST, hospital.table, tmp_path / "m", rows_per_shard=ROWS, trees_per_task=trees_per_task)
+    job = cluster.submit(
+        FOREST, hospital.table, tmp_path / "m", rows_per_shard=ROWS, trees_per_task=trees_per_task
+    )
     assert (len(job.ranges) > 1) == (trees_per_task < 100)
     cluster.work(job.queue)
     assert hospital.is_exact(FOREST, tmp_path / "m", range(3))
-    # The same bytes as a fit in one piece would be too much to ask: packs are narrower. The same model it is.
+    # The same bytes as a fit in one piece would be too much to ask: packs are narrower. The same
+    # model it is.
     whole = FOREST.fit(es.load(hospital.table), workers=1)
     found = es.load(tmp_path / "m", keys=owner.public_keys())
     assert (found.n_rows_, found.block_ids_) == (whole.n_rows_, whole.block_ids_)
 
 
 def test_more_shards_than_packs_have_room_for_by_default(tmp_path: Path) -> None:
-    """Seventeen and more results need more than the four bits that every pack leaves: narrower packs have them."""
+    """Seventeen and more results need more than the four bits that every pack leaves: narrower
+    packs have them.
+    """
     owner = es.Owner(es.plan(FOREST, samples.SCHEMA, 18 * ROWS))
     samples.store_table(owner, tmp_path / "train", range(18))
     hospital = Hospital(owner, tmp_path / "train")
@@ -65,7 +70,8 @@ def test_more_shards_than_packs_have_room_for_by_default(tmp_path: Path) -> None
     assert hospital.is_exact(FOREST, tmp_path / "m", range(18))
 
 
-# -- never twice ---------------------------------------------------------------------------------------------------------
+# -- never twice
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -115,14 +121,17 @@ def test_the_record_says_which_shards_went_in(job: Job) -> None:
     assert len(set(blocks)) == len(blocks)
 
 
-# -- leases ----------------------------------------------------------------------------------------------------------------
+# -- leases
+# ------------------------------------------------------------------------------------------------
 
 
 def claim(job: Job, name: str, seconds: float) -> None:
     open_store(job.queue).write(lease_name(name), [Lease("somebody", "token", seconds).to_bytes()])
 
 
-def test_what_somebody_is_at_is_left_alone_until_the_lease_runs_out(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_somebody_is_at_is_left_alone_until_the_lease_runs_out(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The clock is the watcher's own; time passes when it sleeps."""
     taken = next(iter(job.items))
     claim(job, taken, seconds=1000.0)
@@ -164,11 +173,19 @@ def test_a_lease_that_is_none_holds_nobody_up(job: Job, hospital: Hospital, cont
 
 def test_one_of_many_gets_a_lease(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    assert [store.create("lease", bytes([k])) for k in range(5)] == [True, False, False, False, False]
+    assert [store.create("lease", bytes([k])) for k in range(5)] == [
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
     assert store.read("lease") == b"\x00"
 
 
-def test_an_interrupted_worker_gives_its_lease_back(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_worker_gives_its_lease_back(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
@@ -183,13 +200,16 @@ def test_wrong_lease(job: Job) -> None:
         cluster.work(job.queue, lease=0)
 
 
-# -- real processes ----------------------------------------------------------------------------------------------------------
+# -- real processes
+# ------------------------------------------------------------------------------------------------
 
 
 def test_two_workers_share_the_work(job: Job, hospital: Hospital) -> None:
     workers = [start_worker(job.queue, slow=0.3) for _ in range(2)]
     reports = [json.loads(finish(worker)) for worker in workers]
-    assert sum(report["shards"] for report in reports) == BLOCKS  # started twice, nothing done twice
+    assert (
+        sum(report["shards"] for report in reports) == BLOCKS
+    )  # started twice, nothing done twice
     assert hospital.is_exact(FOREST, job.out)
     (state,) = cluster.status(job.queue)
     assert state.finished
@@ -207,12 +227,16 @@ def under_way(job: Job) -> bool:
     return 0 < len(names(queue, "shards")) < len(names(queue, LEASES))
 
 
-def test_killing_a_worker_in_the_middle_costs_time_and_nothing_else(job: Job, hospital: Hospital) -> None:
+def test_killing_a_worker_in_the_middle_costs_time_and_nothing_else(
+    job: Job, hospital: Hospital
+) -> None:
     victim = start_worker(job.queue, slow=0.5, lease=1.0)
     until(lambda: under_way(job), "finish a shard and begin another")
     os.kill(victim.pid, signal.SIGKILL)
     victim.communicate()
-    finished = {path: path.stat().st_mtime_ns for path in (Path(job.queue) / "shards").glob("[!.]*")}
+    finished = {
+        path: path.stat().st_mtime_ns for path in (Path(job.queue) / "shards").glob("[!.]*")
+    }
     assert 0 < len(finished) < BLOCKS
     report = cluster.work(job.queue, lease=1.0)
     assert report.shards == BLOCKS - len(finished)
@@ -220,8 +244,12 @@ def test_killing_a_worker_in_the_middle_costs_time_and_nothing_else(job: Job, ho
     assert hospital.is_exact(FOREST, job.out)
 
 
-def test_a_stopped_worker_is_overtaken_and_does_no_harm_when_it_goes_on(job: Job, hospital: Hospital) -> None:
-    """The slowest worker of all: it stands still, is taken for lost, and then finishes what another has finished."""
+def test_a_stopped_worker_is_overtaken_and_does_no_harm_when_it_goes_on(
+    job: Job, hospital: Hospital
+) -> None:
+    """The slowest worker of all: it stands still, is taken for lost, and then finishes what another
+    has finished.
+    """
     slow = start_worker(job.queue, slow=0.5, lease=1.0)
     until(lambda: under_way(job), "finish a shard and begin another")
     os.kill(slow.pid, signal.SIGSTOP)
@@ -235,7 +263,9 @@ def test_a_stopped_worker_is_overtaken_and_does_no_harm_when_it_goes_on(job: Job
     assert Path(job.out).read_bytes() == before
 
 
-def test_two_workers_on_one_shard_write_the_same_bytes(job: Job, hospital: Hospital, tmp_path: Path) -> None:
+def test_two_workers_on_one_shard_write_the_same_bytes(
+    job: Job, hospital: Hospital, tmp_path: Path
+) -> None:
     other = cluster.submit(FOREST, hospital.table, tmp_path / "other", rows_per_shard=ROWS)
     assert {item for item in other.items if "records" not in item} == {
         item for item in job.items if "records" not in item
@@ -244,5 +274,7 @@ def test_two_workers_on_one_shard_write_the_same_bytes(job: Job, hospital: Hospi
     finish(start_worker(other.queue))
     for folder in ("shards", "sums"):
         for name in names(Path(job.queue), folder):
-            assert (Path(job.queue) / folder / name).read_bytes() == (Path(other.queue) / folder / name).read_bytes()
+            assert (Path(job.queue) / folder / name).read_bytes() == (
+                Path(other.queue) / folder / name
+            ).read_bytes()
     assert Path(job.out).read_bytes() == Path(other.out).read_bytes()

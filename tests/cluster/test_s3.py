@@ -1,4 +1,5 @@
-"""The same on S3, through s3fs and over HTTP: moto's server, an imitation of S3 of its own, is started here on loopback.
+"""The same on S3, through s3fs and over HTTP: moto's server, an imitation of S3 of its own, is
+started here on loopback.
 
 moto implements conditional writes (``If-None-Match``), which leases rest on, as S3 does.
 """
@@ -48,7 +49,10 @@ def answers(address: str) -> bool:
 def bucket() -> Iterator[str]:
     """An empty bucket; processes that are started inherit how it is reached."""
     port = free_port()
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}  # a pipe that nobody reads would fill up
+    quiet = {
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.DEVNULL,
+    }  # a pipe that nobody reads would fill up
     server = start("-m", "moto.server", "-H", "127.0.0.1", "-p", port, **quiet)
     address = f"http://127.0.0.1:{port}"
     before = dict(os.environ)
@@ -111,9 +115,16 @@ def test_workers_of_a_bucket(on_s3: Hospital, bucket: str) -> None:
 
 # All four in folders: test_faults.py.
 @pytest.mark.parametrize(
-    "kind", ["flipped", "missing", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("cut short", "stale"))]
+    "kind",
+    [
+        "flipped",
+        "missing",
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("cut short", "stale")),
+    ],
 )
-def test_damaged_objects_in_a_bucket_are_named(on_s3: Hospital, bucket: str, kind: str, tmp_path: Path) -> None:
+def test_damaged_objects_in_a_bucket_are_named(
+    on_s3: Hospital, bucket: str, kind: str, tmp_path: Path
+) -> None:
     place = f"{bucket}/{kind.replace(' ', '-')}"
     files = s3fs.S3FileSystem()
     files.put(str(on_s3.table), place, recursive=True)
@@ -126,7 +137,10 @@ def test_damaged_objects_in_a_bucket_are_named(on_s3: Hospital, bucket: str, kin
         other = files.cat_file(sorted(files.ls(f"{place}/blocks", detail=False))[0])
         changed = bytes([data[-9] ^ 1])
         files.pipe_file(
-            name, {"cut short": data[:-7], "flipped": data[:-9] + changed + data[-8:], "stale": other}[kind]
+            name,
+            {"cut short": data[:-7], "flipped": data[:-9] + changed + data[-8:], "stale": other}[
+                kind
+            ],
         )
     with pytest.raises((es.FileFormatError, FileNotFoundError), match=name):
         cluster.work(job.queue)
@@ -140,7 +154,8 @@ def test_a_fit_on_dask_from_bucket_to_bucket(on_s3: Hospital, bucket: str) -> No
     pytest.importorskip("distributed")
     script = (
         "import sys; from encryptedstats import cluster, CompletelyRandomForest as F;"
-        f"cluster.fit(F(n_trees=4, depth=2, random_state=3), '{bucket}/train', '{bucket}/dask', rows_per_shard={2 * ROWS},"
+        f"cluster.fit(F(n_trees=4, depth=2, random_state=3), '{bucket}/train', '{bucket}/dask', "
+        f"rows_per_shard={2 * ROWS},"
         "trees_per_task=2, workers=2, progress=True)"
     )
     process = start("-c", script)

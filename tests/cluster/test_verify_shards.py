@@ -1,4 +1,6 @@
-"""``verify`` of what was computed in shards: by a queue, by Dask, by the service. Any change is refused."""
+"""``verify`` of what was computed in shards: by a queue, by Dask, by the service. Any change is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -58,12 +60,16 @@ def forest(hospital: Hospital, tmp_path_factory: pytest.TempPathFactory) -> Path
         (Counts(["v1", "class"]), {"rows_per_shard": 2 * ROWS}),
     ],
 )
-def test_a_queue_in_shards_is_verified(hospital: Hospital, tmp_path: Path, question: Any, options: Any) -> None:
+def test_a_queue_in_shards_is_verified(
+    hospital: Hospital, tmp_path: Path, question: Any, options: Any
+) -> None:
     out = by_queue(question, hospital, tmp_path / "out", **options)
     own = es.verify(out, hospital.table)
     given = es.load(out, keys=hospital.owner.public_keys())
     assert es.verify(given, hospital.table, question).ciphertexts.equals(own.ciphertexts)
-    own.save(tmp_path / "own")  # what was computed anew says the same of itself, and is verified as well
+    own.save(
+        tmp_path / "own"
+    )  # what was computed anew says the same of itself, and is verified as well
     assert (tmp_path / "own").read_bytes() == out.read_bytes()
 
 
@@ -78,16 +84,25 @@ def test_dask_is_verified(hospital: Hospital, tmp_path: Path) -> None:
 
 def test_a_table_in_memory_verifies_too(tmp_path: Path) -> None:
     owner = samples.small_owner()
-    sealed = owner.encrypt(samples.rows(0), workers=1).append(owner.encrypt(samples.rows(1), workers=1))
+    sealed = owner.encrypt(samples.rows(0), workers=1).append(
+        owner.encrypt(samples.rows(1), workers=1)
+    )
     sealed.save(tmp_path / "table")
-    out = by_queue(FOREST, Hospital(owner, tmp_path / "table"), tmp_path / "out", rows_per_shard=ROWS)
+    out = by_queue(
+        FOREST, Hospital(owner, tmp_path / "table"), tmp_path / "out", rows_per_shard=ROWS
+    )
     es.verify(out, sealed)
 
 
 @pytest.mark.parametrize("model_in_shards", [False, True])
 def test_predictions_are_verified(tmp_path: Path, model_in_shards: bool) -> None:
     """The rows in shards; and the model as well, or as a whole."""
-    owner, table, rows, model = predicting_owner(), tmp_path / "table", tmp_path / "rows", tmp_path / "model"
+    owner, table, rows, model = (
+        predicting_owner(),
+        tmp_path / "table",
+        tmp_path / "rows",
+        tmp_path / "model",
+    )
     samples.store_table(owner, table, range(2))
     samples.store_table(owner, rows, range(2, 5))
     if model_in_shards:
@@ -128,7 +143,8 @@ def test_a_drawn_fraction_is_verified_too(tmp_path: Path) -> None:
         es.verify(given, table, workers=1)
 
 
-# -- changes ---------------------------------------------------------------------------------------------------------
+# -- changes
+# ------------------------------------------------------------------------------------------------
 
 
 def altered(path: Path, change: Callable[[Container], Container]) -> None:
@@ -145,7 +161,9 @@ def with_field(file: Container, name: str, value: Any) -> Container:
 
 
 def without_cut(file: Container) -> Container:
-    return replace(file, sections={name: data for name, data in file.sections.items() if name != CUT})
+    return replace(
+        file, sections={name: data for name, data in file.sections.items() if name != CUT}
+    )
 
 
 def flipped(file: Container, byte: int) -> Container:
@@ -182,20 +200,27 @@ CHANGES: dict[str, Callable[[Container], Container]] = {
     "a range less": lambda file: with_section(
         file, CUT, [file.listed(CUT)[0], file.listed(CUT)[1][:-1], file.listed(CUT)[2]]
     ),
-    "another width": lambda file: with_section(file, CUT, [*file.listed(CUT)[:2], file.listed(CUT)[2] // 2]),
+    "another width": lambda file: with_section(
+        file, CUT, [*file.listed(CUT)[:2], file.listed(CUT)[2] // 2]
+    ),
     "the number of rows that were left out": lambda file: with_field(file, "n_dropped", 3),
     "the bound of the weights": lambda file: with_field(file, "weight_bound", 7),
     "the number of rows": lambda file: with_field(file, "n_rows", BLOCKS * ROWS - 1),
     "another order of blocks": lambda file: with_field(file, "blocks", file.fields["blocks"][::-1]),
     "a block less": lambda file: with_field(file, "blocks", file.fields["blocks"][:-1]),
-    "another seed": lambda file: with_field(file, "params", {**file.fields["params"], "random_state": 4}),
+    "another seed": lambda file: with_field(
+        file, "params", {**file.fields["params"], "random_state": 4}
+    ),
 }
-#: The same computation: all ranges go over all rows, and packs do not depend on which range they are in.
+#: The same computation: all ranges go over all rows, and packs do not depend on which range they
+#: are in.
 SAME = {"one range of totals"}
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_any_change_is_refused(forest: Path, hospital: Hospital, tmp_path: Path, change: str) -> None:
+def test_any_change_is_refused(
+    forest: Path, hospital: Hospital, tmp_path: Path, change: str
+) -> None:
     copy = tmp_path / "copy.enc"
     copy.write_bytes(forest.read_bytes())
     es.verify(copy, hospital.table)
@@ -209,7 +234,9 @@ def test_any_change_is_refused(forest: Path, hospital: Hospital, tmp_path: Path,
 
 def test_shards_are_all_blocks_and_totals_and_packs_decrypt() -> None:
     owner = samples.small_owner()
-    sealed = owner.encrypt(samples.rows(0), workers=1).append(owner.encrypt(samples.rows(1), workers=1))
+    sealed = owner.encrypt(samples.rows(0), workers=1).append(
+        owner.encrypt(samples.rows(1), workers=1)
+    )
     question = Counts(["v1"]).in_ids(sealed.schema)
     n_totals, n_blocks = question.n_totals(sealed.schema), len(sealed.blocks.ids)
     width = total_in_shards(sealed, question, Cut((1, n_blocks), (n_totals,), 1), workers=1).width
@@ -242,7 +269,9 @@ def test_added_up_results_state_no_shards(hospital: Hospital, tmp_path: Path) ->
     parts = []
     for name, blocks in (("a", range(2)), ("b", range(2, 4))):
         samples.store_table(owner, tmp_path / name, blocks)
-        out = by_queue(BAYES, Hospital(owner, tmp_path / name), tmp_path / f"{name}.enc", rows_per_shard=ROWS)
+        out = by_queue(
+            BAYES, Hospital(owner, tmp_path / name), tmp_path / f"{name}.enc", rows_per_shard=ROWS
+        )
         parts.append(es.load(out, keys=owner.public_keys()))
     assert (parts[0] + parts[1]).totals_.cut is None
 

@@ -1,4 +1,6 @@
-"""Jobs that are done whole, combine and draw, and jobs that are cancelled: through the same queue and its workers."""
+"""Jobs that are done whole, combine and draw, and jobs that are cancelled: through the same queue
+and its workers.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,15 @@ def parts(hospital: Hospital, tmp_path_factory: pytest.TempPathFactory) -> list[
     place = tmp_path_factory.mktemp("parts")
     for blocks in (range(2), range(2, BLOCKS)):
         samples.store_table(hospital.owner, place / f"rows{blocks[0]}", blocks)
-        FOREST.fit(es.load(place / f"rows{blocks[0]}"), workers=1).save(place / f"model{blocks[0]}.enc")
+        FOREST.fit(es.load(place / f"rows{blocks[0]}"), workers=1).save(
+            place / f"model{blocks[0]}.enc"
+        )
     return [place / "model0.enc", place / "model2.enc"]
 
 
-def test_answers_are_combined_and_forgotten(hospital: Hospital, parts: list[Path], tmp_path: Path) -> None:
+def test_answers_are_combined_and_forgotten(
+    hospital: Hospital, parts: list[Path], tmp_path: Path
+) -> None:
     queue, out = tmp_path / "work", tmp_path / "all.enc"
     job = cluster.submit_combination(parts, hospital.table, out, queue=queue)
     assert not job.finished
@@ -45,7 +51,9 @@ def test_answers_are_combined_and_forgotten(hospital: Hospital, parts: list[Path
         cluster.submit_combination(parts[:1], hospital.table, tmp_path / "x", queue=queue)
 
 
-def test_an_answer_that_was_exchanged_is_refused(hospital: Hospital, parts: list[Path], tmp_path: Path) -> None:
+def test_an_answer_that_was_exchanged_is_refused(
+    hospital: Hospital, parts: list[Path], tmp_path: Path
+) -> None:
     mine = [tmp_path / part.name for part in parts]
     for part, copy in zip(parts, mine, strict=True):
         copy.write_bytes(part.read_bytes())
@@ -68,14 +76,18 @@ def test_a_fraction_is_drawn_from_the_rows_of_a_forest_and_no_others(tmp_path: P
     queue, keys = tmp_path / "work", tmp_path / "public.keys"
     cluster.submit(forest, tmp_path / "rows", tmp_path / "forest.enc", queue=queue)
     cluster.work(queue)
-    cluster.submit_drawing(tmp_path / "forest.enc", tmp_path / "rows", tmp_path / "drawn.enc", queue=queue, keys=keys)
+    cluster.submit_drawing(
+        tmp_path / "forest.enc", tmp_path / "rows", tmp_path / "drawn.enc", queue=queue, keys=keys
+    )
     cluster.work(queue)
     opened = owner.open(tmp_path / "drawn.enc", SCHEMA)
     clear = forest.fit(es.Table.concat([samples.rows(block) for block in range(2)]))
     assert list(opened.totals_) == list(clear.totals_)
     assert len(opened.drawn_) == len(clear.drawn_)
     other = tmp_path / "other-work"
-    cluster.submit_drawing(tmp_path / "forest.enc", tmp_path / "others", tmp_path / "x.enc", queue=other, keys=keys)
+    cluster.submit_drawing(
+        tmp_path / "forest.enc", tmp_path / "others", tmp_path / "x.enc", queue=other, keys=keys
+    )
     with pytest.raises(es.ClusterError, match="other rows than the forest was fitted to"):
         cluster.work(other)
 
@@ -112,7 +124,9 @@ def test_workers_begin_nothing_of_a_cancelled_job(hospital: Hospital, tmp_path: 
 
 def test_a_job_that_is_cancelled_in_the_middle_stops(hospital: Hospital, tmp_path: Path) -> None:
     queue = tmp_path / "work"
-    job = cluster.submit(FOREST, hospital.table, tmp_path / "forest.enc", queue=queue, rows_per_shard=samples.ROWS)
+    job = cluster.submit(
+        FOREST, hospital.table, tmp_path / "forest.enc", queue=queue, rows_per_shard=samples.ROWS
+    )
     report = cluster.work(queue, told=lambda done: cluster.cancel(queue, job.id))
     assert report.items == 1
     (status,) = cluster.status(queue)
@@ -138,7 +152,9 @@ def test_what_failed_is_tried_again_by_the_same_worker_when_it_is_submitted_agai
     assert copied.is_exact(FOREST, out)
 
 
-def test_an_end_result_that_could_not_be_placed_is_a_failure(hospital: Hospital, tmp_path: Path) -> None:
+def test_an_end_result_that_could_not_be_placed_is_a_failure(
+    hospital: Hospital, tmp_path: Path
+) -> None:
     queue, out = tmp_path / "work", tmp_path / "missing-folder" / "forest.enc"
     job = cluster.submit(FOREST, hospital.table, out, queue=queue)
     with pytest.raises(OSError):

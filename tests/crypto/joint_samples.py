@@ -1,4 +1,6 @@
-"""Joint keys for tests: members in one process, and a lab that, unlike anybody else, adds their secrets up."""
+"""Joint keys for tests: members in one process, and a lab that, unlike anybody else, adds their
+secrets up.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,10 @@ class Study:
     keys: es.PublicKeys
 
     def shares(self, answer: Any, question: Any, table: Any, **options: Any) -> dict[str, bytes]:
-        return {name: member.share(answer, question, table, **options) for name, member in self.members.items()}
+        return {
+            name: member.share(answer, question, table, **options)
+            for name, member in self.members.items()
+        }
 
 
 def made(home: Path, parameters: Any, label: str | None = None) -> Study:
@@ -67,7 +72,9 @@ def secret_of(member: es.Member) -> np.ndarray:
 
 
 def coefficients_of(residues: np.ndarray, moduli: Sequence[int]) -> np.ndarray:
-    """A polynomial that is kept transformed, prime by prime: its coefficients, from 0 to below the product of the primes."""
+    """A polynomial that is kept transformed, prime by prime: its coefficients, from 0 to below the
+    product of the primes.
+    """
     modulus, total = math.prod(moduli), polynomial([0] * RING)
     for own, q in zip(residues, moduli, strict=True):
         part = polynomial(inverse_transform((own.astype(object) % q).astype(np.uint64), q))
@@ -86,7 +93,10 @@ class JointLab(NoiseLab):
 
     def __init__(self, study: Study, seed: int = 0) -> None:
         self.study, self.keys, self.parameters = study, study.keys, study.joint.parameters
-        self.engine, self.small = engine_for(self.parameters), engine_for(packing_parameters(self.parameters))
+        self.engine, self.small = (
+            engine_for(self.parameters),
+            engine_for(packing_parameters(self.parameters)),
+        )
         self.random, self._powers_of_secret = np.random.default_rng(seed), {}
         self.secret = sum(map(secret_of, study.members.values()), polynomial([0] * RING))
 

@@ -1,8 +1,10 @@
-"""Noise measured with the real secret, at the roots of X^N + 1, beside the noise model with one standard deviation for its tail.
+"""Noise measured with the real secret, at the roots of X^N + 1, beside the noise model with one
+standard deviation for its tail.
 
-SEAL says how many bits are left, which is a maximum over coefficients and in whole bits: a term that is missing from the model
-hides behind another. Here the noise polynomial itself is computed, in Python's integers, and ciphertexts are made with whatever
-noise a test wants, none at all included. So what an operation adds is seen alone.
+SEAL says how many bits are left, which is a maximum over coefficients and in whole bits: a term
+that is missing from the model hides behind another. Here the noise polynomial itself is computed,
+in Python's integers, and ciphertexts are made with whatever noise a test wants, none at all
+included. So what an operation adds is seen alone.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ MAX_VALUE = 4000  # t = 12289, the smallest there is for this ring
 Polynomial = np.ndarray  # of Python's integers, one for each coefficient
 
 
-# -- polynomials ----------------------------------------------------------------------------------------------------------
+# -- polynomials
+# ------------------------------------------------------------------------------------------------
 
 
 def polynomial(coefficients: Iterable[int]) -> Polynomial:
@@ -41,13 +44,17 @@ def constant(value: int) -> Polynomial:
 
 
 def at_roots(values: np.ndarray) -> np.ndarray:
-    """The polynomial at exp(i pi (2k+1)/N), k below N/2: the other roots are conjugate. Mean weight first: k = 0 is next to 1."""
+    """The polynomial at exp(i pi (2k+1)/N), k below N/2: the other roots are conjugate. Mean weight
+    first: k = 0 is next to 1.
+    """
     twisted = values.astype(float) * np.exp(1j * np.pi * np.arange(RING) / RING)
     return np.fft.ifft(twisted)[: RING // 2] * RING
 
 
 def real_parts(root: int) -> np.ndarray:
-    """The real parts of 1, z, z^2, ... at the k-th root: which signs of coefficients add up there."""
+    """The real parts of 1, z, z^2, ... at the k-th root: which signs of coefficients
+    add up there.
+    """
     return np.cos(np.pi * (2 * root + 1) * np.arange(RING) / RING)
 
 
@@ -65,9 +72,13 @@ def centred(values: Polynomial, modulus: int) -> Polynomial:
 
 
 def modular_product(a: np.ndarray, b: np.ndarray | int, prime: int) -> np.ndarray:
-    """a b modulo a prime below 2^60: the quotient in long doubles is off by one at most, and products may wrap."""
+    """a b modulo a prime below 2^60: the quotient in long doubles is off by one at most, and
+    products may wrap.
+    """
     b = np.asarray(b, dtype=np.uint64)
-    quotient = (a.astype(np.longdouble) * b.astype(np.longdouble) / np.longdouble(prime)).astype(np.uint64)
+    quotient = (a.astype(np.longdouble) * b.astype(np.longdouble) / np.longdouble(prime)).astype(
+        np.uint64
+    )
     rest = (a * b - quotient * np.uint64(prime)).astype(np.int64)
     return (rest % prime).astype(np.uint64)
 
@@ -77,7 +88,9 @@ def _powers(prime: int, *, inverse: bool = False) -> np.ndarray:
     """The powers of SEAL's root, in the order of its transforms."""
     root, bits = minimal_root(prime, 2 * RING), RING.bit_length() - 1
     root = pow(root, -1, prime) if inverse else root
-    return np.array([pow(root, int(f"{i:0{bits}b}"[::-1], 2), prime) for i in range(RING)], dtype=np.uint64)
+    return np.array(
+        [pow(root, int(f"{i:0{bits}b}"[::-1], 2), prime) for i in range(RING)], dtype=np.uint64
+    )
 
 
 def transform(values: np.ndarray, prime: int) -> np.ndarray:
@@ -86,7 +99,10 @@ def transform(values: np.ndarray, prime: int) -> np.ndarray:
     while blocks < RING:
         low, high = np.moveaxis(result.reshape(blocks, 2, -1), 1, 0)
         high = modular_product(high, _powers(prime)[blocks : 2 * blocks, None], prime)
-        result, blocks = np.stack([low + high, low + (q - high)], axis=1).reshape(-1) % q, 2 * blocks
+        result, blocks = (
+            np.stack([low + high, low + (q - high)], axis=1).reshape(-1) % q,
+            2 * blocks,
+        )
     return result
 
 
@@ -102,10 +118,13 @@ def inverse_transform(values: np.ndarray, prime: int) -> np.ndarray:
     return modular_product(result, pow(RING, -1, prime), prime)
 
 
-# -- keys -----------------------------------------------------------------------------------------------------------------
+# -- keys
+# ------------------------------------------------------------------------------------------------
 
 
-def lab_parameters(scheme: str, bits: Sequence[int], kept_primes: int | None = None) -> es.Parameters:
+def lab_parameters(
+    scheme: str, bits: Sequence[int], kept_primes: int | None = None
+) -> es.Parameters:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", es.InsecureParametersWarning)
         made = es.Parameters.from_bits(scheme, RING, MAX_VALUE, tuple(bits), allow_insecure=True)
@@ -114,7 +133,8 @@ def lab_parameters(scheme: str, bits: Sequence[int], kept_primes: int | None = N
 
 
 class NoiseLab:
-    """One key, with what only who has the secret can do: see the noise of a ciphertext, and make one with any noise.
+    """One key, with what only who has the secret can do: see the noise of a ciphertext, and make
+    one with any noise.
 
     Parameters
     ----------
@@ -146,29 +166,40 @@ class NoiseLab:
 
     @cached_property
     def typical(self) -> NoiseModel:
-        """The model as a prediction of what is typical: one standard deviation, and this secret at every root."""
+        """The model as a prediction of what is typical: one standard deviation, and this secret at
+        every root.
+        """
         p = self.parameters
-        model = NoiseModel(p.scheme, p.ring_degree, p.plain_modulus, p.data_moduli, p.coefficient_moduli[-1])
+        model = NoiseModel(
+            p.scheme, p.ring_degree, p.plain_modulus, p.data_moduli, p.coefficient_moduli[-1]
+        )
         return self._made_typical(model)
 
     @cached_property
     def typical_packing(self) -> NoiseModel:
         """The same under the primes of the packing context."""
-        return self._made_typical(packing_model.__wrapped__(self.parameters, packing_primes(self.parameters)))
+        return self._made_typical(
+            packing_model.__wrapped__(self.parameters, packing_primes(self.parameters))
+        )
 
     def _made_typical(self, model: NoiseModel) -> NoiseModel:
         model.__dict__.update(tail=1.0, _secret=self.secret_at_roots)
         return model
 
-    # -- making ciphertexts -----------------------------------------------------------------------------------------------
+    # -- making ciphertexts
+    # --------------------------------------------------------------------------------------------
 
     def encrypted(self, plain: Any, *, with_secret_key: bool) -> Any:
         """By the library's own encryptors."""
         encryptor = self.owner._encryptor if with_secret_key else self.keys.encryptor
         return encryptor.encrypt(plain)[0]
 
-    def made(self, phase: Polynomial, *, size: int = 2, level: int = 0, engine: Engine | None = None) -> Any:
-        """A ciphertext c with c(s) = phase and all but c_0 uniform: noise to order, and none for phase 0."""
+    def made(
+        self, phase: Polynomial, *, size: int = 2, level: int = 0, engine: Engine | None = None
+    ) -> Any:
+        """A ciphertext c with c(s) = phase and all but c_0 uniform: noise to order, and none for
+        phase 0.
+        """
         engine = engine or self.engine
         primes = engine.parameters.data_moduli[: len(engine.parameters.data_moduli) - level]
         residues = np.zeros((size, len(primes), RING), dtype=np.uint64)
@@ -187,18 +218,24 @@ class NoiseLab:
         total = np.zeros(RING, dtype=np.uint64)
         for k, part in enumerate(parts, power):
             total = (
-                total + (modular_product(part, self._power_of_secret(k, prime), prime) if k else part)
+                total
+                + (modular_product(part, self._power_of_secret(k, prime), prime) if k else part)
             ) % np.uint64(prime)
         return total
 
     def _power_of_secret(self, power: int, prime: int) -> np.ndarray:
         if (power, prime) not in self._powers_of_secret:
             first = transform((self.secret % prime).astype(np.uint64), prime)
-            below = modular_product(first, self._power_of_secret(power - 1, prime), prime) if power > 1 else first
+            below = (
+                modular_product(first, self._power_of_secret(power - 1, prime), prime)
+                if power > 1
+                else first
+            )
             self._powers_of_secret[power, prime] = below
         return self._powers_of_secret[power, prime]
 
-    # -- seeing noise -----------------------------------------------------------------------------------------------------
+    # -- seeing noise
+    # --------------------------------------------------------------------------------------------
 
     def phase(self, ciphertext: Any, engine: Engine | None = None) -> Polynomial:
         """c(s) modulo q, around 0."""
@@ -236,7 +273,9 @@ class Exact:
     denominator: int
 
     def __sub__(self, other: Exact) -> Exact:
-        """Noise counts modulo 1 for BFV and modulo q for BGV; differences of small ones need no reduction."""
+        """Noise counts modulo 1 for BFV and modulo q for BGV; differences of small ones need no
+        reduction.
+        """
         return Exact(
             self.numerators * other.denominator - other.numerators * self.denominator,
             self.denominator * other.denominator,
@@ -253,7 +292,8 @@ class Exact:
         return at_roots(np.array([int(n) / self.denominator for n in self.numerators]))
 
 
-# -- measured over predicted ------------------------------------------------------------------------------------------------
+# -- measured over predicted
+# ------------------------------------------------------------------------------------------------
 
 WEIGHTS = 1 / (2 * np.arange(RING // 2) + 1)
 
@@ -283,7 +323,10 @@ class Ratios:
         return self.at(0)
 
     def __str__(self) -> str:
-        return f"{self.everywhere:.3f} of what the model says is typical, {self.next_to_one:.3f} at the root next to 1"
+        return (
+            f"{self.everywhere:.3f} of what the model says is typical, {self.next_to_one:.3f} at "
+            "the root next to 1"
+        )
 
 
 def bound_at_roots(noise: Noise) -> np.ndarray:

@@ -1,4 +1,6 @@
-"""Keyed digests: of one purpose and one key, read with every check, and never of two schemas at once."""
+"""Keyed digests: of one purpose and one key, read with every check, and never of two schemas at
+once.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,13 @@ ONE, OTHER = "0" * 64, "f" * 64
 
 
 def test_a_digest_is_hmac_sha256_of_purpose_and_content() -> None:
-    assert keyed_digest(b"key", "schema", b"x") == hmac.new(b"key", b"schema\0x", hashlib.sha256).hexdigest()
+    assert (
+        keyed_digest(b"key", "schema", b"x")
+        == hmac.new(b"key", b"schema\0x", hashlib.sha256).hexdigest()
+    )
     different = {
-        keyed_digest(*given) for given in ((b"a", "s", b"x"), (b"b", "s", b"x"), (b"a", "t", b"x"), (b"a", "s", b"y"))
+        keyed_digest(*given)
+        for given in ((b"a", "s", b"x"), (b"b", "s", b"x"), (b"a", "t", b"x"), (b"a", "s", b"y"))
     }
     assert len(different) == 4
 
@@ -25,7 +31,11 @@ def test_a_digest_is_hmac_sha256_of_purpose_and_content() -> None:
 @pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 def test_the_owner_makes_and_knows_it_and_others_do_not(tiny: es.Owner, tmp_path) -> None:
     made = tiny._encryptor.schema_digest(b"content")
-    assert made == tiny._decryptor.schema_digest(b"content") != tiny._decryptor.schema_digest(b"contents")
+    assert (
+        made
+        == tiny._decryptor.schema_digest(b"content")
+        != tiny._decryptor.schema_digest(b"contents")
+    )
     assert tiny.public_keys().encryptor.schema_digest(b"content") is None
     tiny.save(tmp_path / "key")
     assert es.Owner.load(tmp_path / "key")._decryptor.schema_digest(b"content") == made
@@ -46,9 +56,13 @@ def test_a_file_without_one_has_none() -> None:
     assert read_digest(Container("totals", "", "")) is None
 
 
-@pytest.mark.parametrize("digest", ["", "0" * 63, "0" * 65, "F" * 64, ONE + "\n", 0, True, [ONE], {}])
+@pytest.mark.parametrize(
+    "digest", ["", "0" * 63, "0" * 65, "F" * 64, ONE + "\n", 0, True, [ONE], {}]
+)
 def test_what_is_no_digest_is_refused(digest: object) -> None:
-    with pytest.raises(es.FileFormatError, match="field 'schema_digest' of the totals file is no digest"):
+    with pytest.raises(
+        es.FileFormatError, match="field 'schema_digest' of the totals file is no digest"
+    ):
         read_digest(Container("totals", "", "", {"schema_digest": digest}))
 
 

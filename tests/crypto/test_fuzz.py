@@ -1,7 +1,8 @@
 """Every loader under fire: damaged bytes, and forgeries whose hash fits.
 
-The contract: an error of ours (a file that is no good, of another key, or does not open), or an object that behaves like the one
-that was saved. Never a crash, another exception, a wait of seconds or gigabytes of memory.
+The contract: an error of ours (a file that is no good, of another key, or does not open), or an
+object that behaves like the one that was saved. Never a crash, another exception, a wait of seconds
+or gigabytes of memory.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ from encryptedstats.storage.container import Container
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 
-MANY = settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(
+    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 REFUSALS = (es.FileFormatError, es.KeyMismatchError, es.PassphraseError)
 PATIENCE = 5.0
 KINDS = ("owner", "locked", "public", "rotations", "array", "integer")
@@ -114,16 +117,27 @@ FORGER = Signer(bytes(32))  # whoever makes up keys signs them, too
 
 
 def with_key_id(file: Container, like: Container) -> Container:
-    """The key id and the signatures that fit these sections: nothing is refused for the id or for the signer alone."""
+    """The key id and the signatures that fit these sections: nothing is refused for the id or for
+    the signer alone.
+    """
     assert _key_id(like) == like.key_id, "the recipe of the key id is another one"
     if file.kind == PUBLIC_KIND:
-        signed = {name: _signature(file, name) for name in ("packing", "rotation") if name in file.sections}
-        file = with_section(with_fields(file, signatures=signed), "signing_key", FORGER.public_bytes)
+        signed = {
+            name: _signature(file, name)
+            for name in ("packing", "rotation")
+            if name in file.sections
+        }
+        file = with_section(
+            with_fields(file, signatures=signed), "signing_key", FORGER.public_bytes
+        )
     return replace(file, key_id=_key_id(file))
 
 
 def _key_id(file: Container) -> str:
-    parts = [hashlib.sha256(file.sections[name]).digest() for name in ("public_key", "relinearisation", "signing_key")]
+    parts = [
+        hashlib.sha256(file.sections[name]).digest()
+        for name in ("public_key", "relinearisation", "signing_key")
+    ]
     return hashlib.sha256(file.fingerprint.encode() + b"".join(parts)).hexdigest()[:32]
 
 
@@ -165,11 +179,27 @@ def targets(tiny: es.Owner, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 
     made = {
         "owner": (lambda path: tiny.save(path), es.Owner.load, owner_works),
-        "locked": (lambda path: tiny.save(path, words), lambda path: es.Owner.load(path, words), owner_works),
+        "locked": (
+            lambda path: tiny.save(path, words),
+            lambda path: es.Owner.load(path, words),
+            owner_works,
+        ),
         "public": (lambda path: keys.save(path), es.PublicKeys.load, public_works),
-        "rotations": (lambda path: tiny.public_keys([1, -2]).save(path), es.PublicKeys.load, public_works),
-        "array": (lambda path: array.save(path), lambda path: es.EncryptedArray.load(path, keys), array_works),
-        "integer": (lambda path: single.save(path), lambda path: es.EncryptedArray.load(path, keys), integer_works),
+        "rotations": (
+            lambda path: tiny.public_keys([1, -2]).save(path),
+            es.PublicKeys.load,
+            public_works,
+        ),
+        "array": (
+            lambda path: array.save(path),
+            lambda path: es.EncryptedArray.load(path, keys),
+            array_works,
+        ),
+        "integer": (
+            lambda path: single.save(path),
+            lambda path: es.EncryptedArray.load(path, keys),
+            integer_works,
+        ),
     }
     found = {}
     for name, (save, load, check) in made.items():
@@ -185,30 +215,47 @@ def test_what_was_saved_is_accepted(targets: dict[str, Target], kind: str) -> No
     target = targets[kind]
     assert target.attempt(target.data)
     assert target.attempt(forged(target.container))
-    assert target.attempt(forged_header(target.container, json.dumps(header_of(target.container), indent=1).encode()))
+    assert target.attempt(
+        forged_header(target.container, json.dumps(header_of(target.container), indent=1).encode())
+    )
 
 
-# -- accidents: the hash does not fit ---------------------------------------------------------------------------------------
+# -- accidents: the hash does not fit
+# ---------------------------------------------------------------------------------------
 
 
 @one_scheme
 @pytest.mark.parametrize("kind", KINDS)
 @MANY
 @given(data=st.data())
-def test_damaged_files_are_refused(targets: dict[str, Target], kind: str, data: st.DataObject) -> None:
+def test_damaged_files_are_refused(
+    targets: dict[str, Target], kind: str, data: st.DataObject
+) -> None:
     target = targets[kind]
     original = target.data
     size = len(original)
-    position = data.draw(st.integers(0, size - 1) | st.integers(0, 300) | st.integers(size - 40, size - 1))
+    position = data.draw(
+        st.integers(0, size - 1) | st.integers(0, 300) | st.integers(size - 40, size - 1)
+    )
     other = data.draw(st.integers(position, min(size, position + 2000)))
-    damage = data.draw(st.sampled_from(["flip", "cut", "head", "insert", "drop", "swap", "zero", "append", "repeat"]))
+    damage = data.draw(
+        st.sampled_from(
+            ["flip", "cut", "head", "insert", "drop", "swap", "zero", "append", "repeat"]
+        )
+    )
     damaged = {
         "flip": lambda: (
-            original[:position] + bytes([original[position] ^ 1 << position % 8]) + original[position + 1 :]
+            original[:position]
+            + bytes([original[position] ^ 1 << position % 8])
+            + original[position + 1 :]
         ),
         "cut": lambda: original[:position],
         "head": lambda: original[position:],
-        "insert": lambda: original[:position] + data.draw(st.binary(min_size=1, max_size=50)) + original[position:],
+        "insert": lambda: (
+            original[:position]
+            + data.draw(st.binary(min_size=1, max_size=50))
+            + original[position:]
+        ),
         "drop": lambda: original[:position] + original[other:],
         "swap": lambda: original[other:] + original[position:other] + original[:position],
         "zero": lambda: original[:position] + bytes(other - position) + original[other:],
@@ -228,7 +275,9 @@ def test_noise_is_refused(targets: dict[str, Target], kind: str, noise: bytes) -
 
 
 @pytest.mark.parametrize(("kind", "other"), list(itertools.permutations(KINDS, 2)))
-def test_files_of_another_kind_are_refused(targets: dict[str, Target], kind: str, other: str) -> None:
+def test_files_of_another_kind_are_refused(
+    targets: dict[str, Target], kind: str, other: str
+) -> None:
     alike = {
         ("public", "rotations"),
         ("rotations", "public"),
@@ -239,7 +288,8 @@ def test_files_of_another_kind_are_refused(targets: dict[str, Target], kind: str
     assert accepted == ((kind, other) in alike)
 
 
-# -- forgeries: the header ----------------------------------------------------------------------------------------------------
+# -- forgeries: the header
+# ------------------------------------------------------------------------------------------------
 
 # What may stand where something else is expected. Strings for what JSON cannot write.
 STRANGE: tuple[Any, ...] = (
@@ -309,12 +359,20 @@ def test_strange_values_in_the_header_are_refused_or_harmless(
         for path in paths_in(header):
             for new in STRANGE:
                 text = json.dumps(replaced(header, path, new)).encode()
-                if len(text) < container.MAX_HEADER_BYTES and target.attempt(forged_header(file, text)):
+                if len(text) < container.MAX_HEADER_BYTES and target.attempt(
+                    forged_header(file, text)
+                ):
                     accepted.append((path, new))
-            if path and target.attempt(forged_header(file, json.dumps(without(header, path)).encode())):
+            if path and target.attempt(
+                forged_header(file, json.dumps(without(header, path)).encode())
+            ):
                 accepted.append((path, None))
-    # What is accepted was seen to work (fewer rotations, say), and never says to be of another kind or key.
-    assert {path[0] for path, new in accepted if new != found_at(header, path)} <= {"fields", "sections"}
+    # What is accepted was seen to work (fewer rotations, say), and never says to be of another kind
+    # or key.
+    assert {path[0] for path, new in accepted if new != found_at(header, path)} <= {
+        "fields",
+        "sections",
+    }
 
 
 @one_scheme
@@ -331,7 +389,19 @@ def test_strange_text_in_the_header_is_refused_or_harmless(
     position = data.draw(st.integers(0, len(text)))
     strange = data.draw(
         st.sampled_from(
-            ["NaN", "Infinity", "-Infinity", "1e999", "\x00", "[" * 5000, "{}", '"', ",", "\\ud800", "9" * 5000]
+            [
+                "NaN",
+                "Infinity",
+                "-Infinity",
+                "1e999",
+                "\x00",
+                "[" * 5000,
+                "{}",
+                '"',
+                ",",
+                "\\ud800",
+                "9" * 5000,
+            ]
         )
         | st.text(max_size=3)
     )
@@ -341,7 +411,9 @@ def test_strange_text_in_the_header_is_refused_or_harmless(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sections_that_are_swapped_missing_or_strange_are_refused(targets: dict[str, Target], kind: str) -> None:
+def test_sections_that_are_swapped_missing_or_strange_are_refused(
+    targets: dict[str, Target], kind: str
+) -> None:
     target = targets[kind]
     file = target.container
     names = list(file.sections)
@@ -351,17 +423,32 @@ def test_sections_that_are_swapped_missing_or_strange_are_refused(targets: dict[
     for name in names:
         data = file.sections[name]
         missing = {key: value for key, value in file.sections.items() if key != name}
-        assert not (name in OPTIONAL_SECTIONS and target.attempt(forged(replace(file, sections=missing)))), name
-        left = {key: value for key, value in file.fields.get("signatures", {}).items() if key != name}
+        assert not (
+            name in OPTIONAL_SECTIONS and target.attempt(forged(replace(file, sections=missing)))
+        ), name
+        left = {
+            key: value for key, value in file.fields.get("signatures", {}).items() if key != name
+        }
         unsigned = with_fields(file, signatures=left) if name in OPTIONAL_SECTIONS else file
-        assert target.attempt(forged(replace(unsigned, sections=missing))) == (name in OPTIONAL_SECTIONS), name
-        for bad in (b"", data[:-1], data + b"\0", data[: len(data) // 2], data + data, bytes(len(data)), b"\xff" * 64):
+        assert target.attempt(forged(replace(unsigned, sections=missing))) == (
+            name in OPTIONAL_SECTIONS
+        ), name
+        for bad in (
+            b"",
+            data[:-1],
+            data + b"\0",
+            data[: len(data) // 2],
+            data + data,
+            bytes(len(data)),
+            b"\xff" * 64,
+        ):
             assert not target.attempt(forged(with_section(file, name, bad))), name
     reordered = {name: file.sections[name] for name in reversed(names)}
     assert target.attempt(forged(replace(file, sections=reordered)))
 
 
-# -- forgeries: the parameters ------------------------------------------------------------------------------------------------
+# -- forgeries: the parameters
+# ------------------------------------------------------------------------------------------------
 
 
 def _next(prime: int, step: int = 2048) -> int:
@@ -408,7 +495,9 @@ def test_other_parameters_are_refused_even_with_a_fitting_fingerprint(
     file = target.container
     changes = PARAMETER_FORGERIES[what](file.fields["parameters"])
     assert not target.attempt(forged(with_parameters(file, **changes)))
-    assert not target.attempt(forged(with_fields(file, parameters={**file.fields["parameters"], **changes})))
+    assert not target.attempt(
+        forged(with_fields(file, parameters={**file.fields["parameters"], **changes}))
+    )
 
 
 @pytest.mark.parametrize("kind", ["public", "owner"])
@@ -416,7 +505,9 @@ def test_other_parameters_are_refused_even_with_a_fitting_fingerprint(
 def test_other_terms_make_another_key_that_still_can_be_shown(
     targets: dict[str, Target], kind: str, terms: int
 ) -> None:
-    """SEAL knows nothing of terms, so keys with other ones are whole; whatever they are, they must not break what uses them."""
+    """SEAL knows nothing of terms, so keys with other ones are whole; whatever they are, they must
+    not break what uses them.
+    """
 
     def shown(loaded: Any) -> None:
         assert loaded.key_id != targets[kind].owner.key_id
@@ -432,7 +523,9 @@ def test_other_terms_make_another_key_that_still_can_be_shown(
 def test_a_small_file_cannot_ask_for_gigabytes(
     targets: dict[str, Target], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """64 primes at N=32768 take SEAL 8 GB and a quarter of a minute. Keys for them are gigabytes: a file of kilobytes lies."""
+    """64 primes at N=32768 take SEAL 8 GB and a quarter of a minute. Keys for them are gigabytes: a
+    file of kilobytes lies.
+    """
 
     def context(*args: Any) -> Any:
         pytest.fail("SEAL was asked to prepare parameters whose keys cannot be in this file")
@@ -445,7 +538,8 @@ def test_a_small_file_cannot_ask_for_gigabytes(
     assert not target.attempt(forged(bomb))
 
 
-# -- forgeries: passphrase costs ----------------------------------------------------------------------------------------------
+# -- forgeries: passphrase costs
+# ----------------------------------------------------------------------------------------------
 
 BOMBS: dict[str, dict[str, Any]] = {
     "memory": {"n": 1 << 40},
@@ -479,10 +573,14 @@ def test_passphrase_costs_that_are_too_high_or_strange_are_refused_before_they_a
     target = targets["locked"]
     file = target.container
     monkeypatch.setattr(passphrase, "Scrypt", paying)
-    assert not target.attempt(forged(with_fields(file, lock={**file.fields["lock"], **BOMBS[what]})))
+    assert not target.attempt(
+        forged(with_fields(file, lock={**file.fields["lock"], **BOMBS[what]}))
+    )
 
 
-@pytest.mark.parametrize("cost", [{"n": 1 << 16, "r": 1}, {"n": 1 << 20, "r": 1}, {"n": 2, "r": 1, "p": 1}])
+@pytest.mark.parametrize(
+    "cost", [{"n": 1 << 16, "r": 1}, {"n": 1 << 20, "r": 1}, {"n": 2, "r": 1, "p": 1}]
+)
 def test_passphrase_costs_that_scrypt_itself_cannot_take_are_refused(
     targets: dict[str, Target], cost: dict[str, int]
 ) -> None:
@@ -493,7 +591,9 @@ def test_passphrase_costs_that_scrypt_itself_cannot_take_are_refused(
 
 
 @pytest.mark.parametrize("kind", ["owner", "locked"])
-def test_a_lock_cannot_be_taken_off_or_put_on_by_the_header(targets: dict[str, Target], kind: str) -> None:
+def test_a_lock_cannot_be_taken_off_or_put_on_by_the_header(
+    targets: dict[str, Target], kind: str
+) -> None:
     other = targets["owner" if kind == "locked" else "locked"].container
     target = targets[kind]
     file = with_fields(target.container, lock=other.fields["lock"])
@@ -502,7 +602,9 @@ def test_a_lock_cannot_be_taken_off_or_put_on_by_the_header(targets: dict[str, T
 
 @settings(MANY, max_examples=examples(6))
 @given(data=st.data())
-def test_an_altered_locked_secret_does_not_open(targets: dict[str, Target], data: st.DataObject) -> None:
+def test_an_altered_locked_secret_does_not_open(
+    targets: dict[str, Target], data: st.DataObject
+) -> None:
     target = targets["locked"]
     file = target.container
     sealed = bytearray(file.sections["secret_key"])
@@ -511,14 +613,19 @@ def test_an_altered_locked_secret_does_not_open(targets: dict[str, Target], data
     assert not target.attempt(forged(with_section(file, "secret_key", bytes(sealed))))
 
 
-# -- forgeries: what SEAL reads -----------------------------------------------------------------------------------------------
+# -- forgeries: what SEAL reads
+# -----------------------------------------------------------------------------------------------
 
-_SEAL_START = bytes([0x5E, 0xA1, 16])  # magic and header size: what every SEAL object begins with, the nested ones too
+_SEAL_START = bytes(
+    [0x5E, 0xA1, 16]
+)  # magic and header size: what every SEAL object begins with, the nested ones too
 _CIPHERTEXT_HEADER = 113
 
 
 def metadata_of(data: bytes, after: int = 113) -> list[int]:
-    """Positions of bytes that are no residues: around the start of every SEAL object in these bytes."""
+    """Positions of bytes that are no residues: around the start of every SEAL object in these
+    bytes.
+    """
     found: set[int] = set()
     start = data.find(_SEAL_START)
     while start >= 0:
@@ -541,14 +648,18 @@ SEAL_SECTIONS = [
 def test_altered_seal_objects_are_refused_or_load_as_something_that_does_not_crash(
     targets: dict[str, Target], kind: str, section: str, data: st.DataObject
 ) -> None:
-    """A worker who lies in residues cannot be caught here; whoever opens the result gets numbers or a ValueError."""
+    """A worker who lies in residues cannot be caught here; whoever opens the result gets numbers or
+    a ValueError.
+    """
     target = targets[kind]
     file = target.container
     altered = bytearray(file.sections[section])
     places = metadata_of(bytes(altered))
     for _ in range(data.draw(st.integers(1, 3))):
         position = data.draw(st.sampled_from(places) | st.integers(0, len(altered) - 1))
-        altered[position] = data.draw(st.sampled_from([0, 1, 2, 0x7F, 0x80, 0xFF]) | st.integers(0, 255))
+        altered[position] = data.draw(
+            st.sampled_from([0, 1, 2, 0x7F, 0x80, 0xFF]) | st.integers(0, 255)
+        )
     forgery = with_section(file, section, bytes(altered))
     if "public_key" in file.sections:
         forgery = with_key_id(forgery, like=file)
@@ -571,7 +682,9 @@ def test_altered_seal_objects_are_refused_or_load_as_something_that_does_not_cra
 
 @pytest.mark.parametrize("kind", ["array", "integer"])
 def test_a_ciphertext_in_another_form_is_refused(targets: dict[str, Target], kind: str) -> None:
-    """What SEAL writes before the residues (form, scale, BGV's correction factor) is the same for all of ours."""
+    """What SEAL writes before the residues (form, scale, BGV's correction factor) is the same for
+    all of ours.
+    """
     target = targets[kind]
     file = target.container
     for position in range(_CIPHERTEXT_HEADER):
@@ -591,12 +704,18 @@ def test_a_transparent_ciphertext_is_refused(targets: dict[str, Target]) -> None
 
 
 @pytest.mark.parametrize("where", [0.0, 0.3, 0.6, 0.99])
-def test_a_secret_key_that_was_altered_anywhere_is_refused(targets: dict[str, Target], where: float) -> None:
-    """Also in the residues of the key-switching prime, which decryption never looks at, but making keys does."""
+def test_a_secret_key_that_was_altered_anywhere_is_refused(
+    targets: dict[str, Target], where: float
+) -> None:
+    """Also in the residues of the key-switching prime, which decryption never looks at, but making
+    keys does.
+    """
     target = targets["owner"]
     file = target.container
     altered = bytearray(file.sections["secret_key"])
-    start = len(altered) - target.owner.parameters.ring_degree * 8 * len(target.owner.parameters.coefficient_moduli)
+    start = len(altered) - target.owner.parameters.ring_degree * 8 * len(
+        target.owner.parameters.coefficient_moduli
+    )
     altered[start + int(where * (len(altered) - start)) // 8 * 8] ^= 1
     assert not target.attempt(forged(with_section(file, "secret_key", bytes(altered))))
 
@@ -628,12 +747,15 @@ ROTATIONS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("what", ROTATIONS)
-def test_rotations_that_are_not_in_the_file_are_refused(targets: dict[str, Target], what: str) -> None:
+def test_rotations_that_are_not_in_the_file_are_refused(
+    targets: dict[str, Target], what: str
+) -> None:
     target = targets["rotations"]
     assert not target.attempt(forged(with_fields(target.container, rotations=ROTATIONS[what])))
 
 
-# -- forgeries: what is known of the values -----------------------------------------------------------------------------------
+# -- forgeries: what is known of the values
+# -----------------------------------------------------------------------------------
 
 
 def facts_of(target: Target) -> list[list[Any]]:
@@ -722,14 +844,18 @@ def test_shapes_that_do_not_fit_are_refused(targets: dict[str, Target], what: st
         assert loaded.shape == tuple(shape)
         assert target.owner.decrypt(loaded).ravel().tolist() == np.ravel(NUMBERS).tolist()
 
-    accepted = target.attempt(forged(with_fields(target.container, shape=shape)), check=same_numbers)
+    accepted = target.attempt(
+        forged(with_fields(target.container, shape=shape)), check=same_numbers
+    )
     assert accepted != refused
 
 
 @MANY
 @given(data=st.data())
 @example(data=None)
-def test_strange_facts_are_refused_or_harmless(targets: dict[str, Target], data: st.DataObject | None) -> None:
+def test_strange_facts_are_refused_or_harmless(
+    targets: dict[str, Target], data: st.DataObject | None
+) -> None:
     target = targets["array"]
     facts = facts_of(target)
     if data is None:
@@ -746,11 +872,14 @@ def test_strange_facts_are_refused_or_harmless(targets: dict[str, Target], data:
     target.attempt(with_facts(target, changed), check=survives)
 
 
-# -- messages -----------------------------------------------------------------------------------------------------------------
+# -- messages
+# ------------------------------------------------------------------------------------------------
 
 
 def test_whose_the_file_is_cannot_write_on_the_terminal(targets: dict[str, Target]) -> None:
-    """The key id of a forged file ends up in a message: it must not carry escape sequences there."""
+    """The key id of a forged file ends up in a message: it must not carry escape
+    sequences there.
+    """
     target = targets["array"]
     path = target.path.with_suffix(".fuzz")
     container.write(replace(target.container, key_id="\x1b[2J\x1b[31mgotcha\n"), path)

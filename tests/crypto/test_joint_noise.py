@@ -1,4 +1,6 @@
-"""The noise of joint keys against its rules, calibrated as that of an owner's keys is, with the sum of all secrets in hand."""
+"""The noise of joint keys against its rules, calibrated as that of an owner's keys is, with the sum
+of all secrets in hand.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,12 @@ from noise_samples import Ratios, constant
 from encryptedstats.circuits.devices.seal import relinearise_any
 from encryptedstats.crypto.flooding import flooded_noise
 from encryptedstats.crypto.noise import Noise
-from encryptedstats.crypto.packing import encrypted_zero_noise, packed_noise, packing_model, packing_primes
+from encryptedstats.crypto.packing import (
+    encrypted_zero_noise,
+    packed_noise,
+    packing_model,
+    packing_primes,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 
@@ -23,7 +30,9 @@ def labs(request, tmp_path_factory) -> list[JointLab]:
     """Key-switching primes so small that errors of keys show."""
     home = tmp_path_factory.mktemp("labs")
     plan = type(
-        "Planned", (), {"parameters": joint_parameters(request.param, (60, 60, 60, 42), None), "rotations": [1]}
+        "Planned",
+        (),
+        {"parameters": joint_parameters(request.param, (60, 60, 60, 42), None), "rotations": [1]},
     )
     return [JointLab(made(home / str(key), plan), key) for key in range(2)]
 
@@ -39,7 +48,10 @@ def test_the_secret_of_all(labs):
 def test_rotations_of_a_joint_key(labs):
     ratios, digits = Ratios(), math.sqrt(3)
     for lab in labs:
-        ratios.add(lab.noise(lab.keys.evaluator.rotate(lab.made(constant(0)), 1)), lab.typical.key_switch(Noise(0.0)))
+        ratios.add(
+            lab.noise(lab.keys.evaluator.rotate(lab.made(constant(0)), 1)),
+            lab.typical.key_switch(Noise(0.0)),
+        )
     assert 0.8 / digits < ratios.everywhere < 1.15 / digits, ratios
 
 
@@ -66,7 +78,9 @@ def test_the_public_key_has_the_errors_of_all_members(labs):
     """It is an encryption of 0 too, the same for everybody."""
     ratios = Ratios()
     for lab in labs:
-        ratios.add(lab.noise(lab.keys.public_zero), lab.typical.fresh(with_secret_key=True, constant=True))
+        ratios.add(
+            lab.noise(lab.keys.public_zero), lab.typical.fresh(with_secret_key=True, constant=True)
+        )
     assert 0.85 < ratios.everywhere < 1.1, ratios
 
 

@@ -1,4 +1,6 @@
-"""Votes under a joint key: opened like totals, for new rows, of a model that nobody has opened, and of nothing else."""
+"""Votes under a joint key: opened like totals, for new rows, of a model that nobody has opened, and
+of nothing else.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParamete
 def rows(n: int, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     return pd.DataFrame(
-        {"a": rng.choice(["x", "y", "z"], n), "b": rng.choice(["u", "v"], n), "sick": rng.integers(0, 2, n)}
+        {
+            "a": rng.choice(["x", "y", "z"], n),
+            "b": rng.choice(["u", "v"], n),
+            "sick": rng.integers(0, 2, n),
+        }
     )
 
 
@@ -96,7 +102,9 @@ def test_without_a_receiver_and_for_another_model(study, table, new):
 
 
 def test_ciphertexts_that_are_the_same_have_one_share(study, table, receiver):
-    """Class counts beside votes depend on the number of rows alone: two flooded shares of one c_1 would be one too many."""
+    """Class counts beside votes depend on the number of rows alone: two flooded shares of one c_1
+    would be one too many.
+    """
     question, to = es.MultinomialNB(alpha=0.5), receiver.public_keys()
     batches = [rows(2 * RING, seed=11), rows(2 * RING, seed=12)]
     closed = [encrypted(study, batch.drop(columns="sick")) for batch in batches]
@@ -107,7 +115,9 @@ def test_ciphertexts_that_are_the_same_have_one_share(study, table, receiver):
         packs = one.packs()
         moduli = common_moduli(study.joint.parameters, packs)
         body = container.from_bytes(shares["north"]).section("packs")
-        given = residues_from_bytes(body, moduli, RING, polynomials=2 * len(packs)).reshape(len(packs), -1)
+        given = residues_from_bytes(body, moduli, RING, polynomials=2 * len(packs)).reshape(
+            len(packs), -1
+        )
         seconds = [residues[1].tobytes() for residues, _ in packs]
         assert len(set(seconds)) < len(seconds)  # within one answer
         for second, share in zip(seconds, given, strict=True):
@@ -115,7 +125,9 @@ def test_ciphertexts_that_are_the_same_have_one_share(study, table, receiver):
         opened = receiver.open(study.joint.combined(one, shares, to), SCHEMA)
         assert opened.equals(plainly(es.MultinomialNB(alpha=0.5), TRAINED, batch))
     again = study.members["north"]
-    third = question.fit(table).predict_votes(other := encrypted(study, rows(2 * RING, seed=13).drop(columns="sick")))
+    third = question.fit(table).predict_votes(
+        other := encrypted(study, rows(2 * RING, seed=13).drop(columns="sick"))
+    )
     with pytest.raises(es.MemberError, match="north has shared once for this ciphertext"):
         again.share(third, question, table, other)  # for whoever has all shares: another receiver
 
@@ -124,7 +136,10 @@ def test_once_and_for_what_was_agreed_on(study, table, new, receiver, tmp_path):
     question, north, to = forest(3), study.members["north"], receiver.public_keys()
     votes = question.fit(table).predict_votes(new)
     before = set(north.home.glob("share-*"))
-    with pytest.raises(es.VerificationError, match="with the table that its model is of and the rows that it is for"):
+    with pytest.raises(
+        es.VerificationError,
+        match="with the table that its model is of and the rows that it is for",
+    ):
         north.share(votes, question, table, receiver=to)
     with pytest.raises(es.VerificationError, match="everything else with the table alone"):
         north.share(table.answer_to(question), question, table, new, receiver=to)
@@ -132,23 +147,34 @@ def test_once_and_for_what_was_agreed_on(study, table, new, receiver, tmp_path):
         north.share(votes, forest(4), table, new, receiver=to)
     with pytest.raises(es.VerificationError, match="not the same ones, or in another order"):
         north.share(votes, question, table, encrypted(study, NEW.drop(columns="sick")), receiver=to)
-    with pytest.raises(es.VerificationError, match="this is not what its question gives over these rows"):
+    with pytest.raises(
+        es.VerificationError, match="this is not what its question gives over these rows"
+    ):
         north.share(votes, question, encrypted(study, TRAINED), new, receiver=to)
     first = votes.ciphertexts.parts[0]
     nudged = first.residues.copy()
-    nudged[0, 0, 0] = (nudged[0, 0, 0] + np.uint64(1)) % np.uint64(study.joint.parameters.data_moduli[0])
+    nudged[0, 0, 0] = (nudged[0, 0, 0] + np.uint64(1)) % np.uint64(
+        study.joint.parameters.data_moduli[0]
+    )
     parts = (Part(nudged, first.noise), *votes.ciphertexts.parts[1:])
     forged = replace(votes, totals=votes.ciphertexts.with_packs(study.keys, votes.packs()))
     forged.ciphertexts.parts, forged.ciphertexts.flooded = parts, None
-    with pytest.raises(es.VerificationError, match="this is not what its question gives over these rows"):
+    with pytest.raises(
+        es.VerificationError, match="this is not what its question gives over these rows"
+    ):
         north.share(forged, question, table, new, receiver=to)
     assert set(north.home.glob("share-*")) == before  # nothing was made for any of these
     # Now once, and again the same bytes, also for what was read from a file.
     share = north.share(votes, question, table, new, receiver=to)
     votes.save(tmp_path / "votes.enc")
     again = es.EncryptedAnswer.load(tmp_path / "votes.enc", study.keys)
-    assert es.Member(north.home, study.joint, "north").share(again, question, table, new, receiver=to) == share
-    with pytest.raises(es.MemberError, match="north has shared once for this question over these rows"):
+    assert (
+        es.Member(north.home, study.joint, "north").share(again, question, table, new, receiver=to)
+        == share
+    )
+    with pytest.raises(
+        es.MemberError, match="north has shared once for this question over these rows"
+    ):
         north.share(votes, question, table, new)
     with pytest.raises(es.MemberError, match="north has shared once for this"):
         north.share(votes, question, trust_worker=True)
@@ -163,27 +189,41 @@ def test_votes_of_the_rows_that_a_model_is_of_stay_closed(study, table, receiver
 
 def test_an_open_model_is_asked_at_home(study, new):
     model = forest(6).fit(SCHEMA.table(TRAINED))
-    with pytest.raises(es.RowsByOthersError, match="the model is open: give it to who has the rows"):
+    with pytest.raises(
+        es.RowsByOthersError, match="the model is open: give it to who has the rows"
+    ):
         model.predict_votes(new)
 
 
 def test_rows_of_others_for_one_owner_are_refused_as_before(receiver):
-    rows_of_others = receiver.public_keys().encrypt(SCHEMA.table(NEW.drop(columns="sick"))).accept_others()
+    rows_of_others = (
+        receiver.public_keys().encrypt(SCHEMA.table(NEW.drop(columns="sick"))).accept_others()
+    )
     own = receiver.encrypt(SCHEMA.table(TRAINED))
-    with pytest.raises(es.RowsByOthersError, match="who opens their votes would learn something of every single row"):
+    with pytest.raises(
+        es.RowsByOthersError,
+        match="who opens their votes would learn something of every single row",
+    ):
         forest().fit(own).predict_votes(rows_of_others)
 
 
 def test_what_hides_a_member_s_secret_in_votes(study, table, new):
-    """Flooding of 2^64 over what is proven of each ciphertext, uniform; and the noise below it keeps its bound."""
+    """Flooding of 2^64 over what is proven of each ciphertext, uniform; and the noise below it
+    keeps its bound.
+    """
     question, lab, parameters = forest(7), JointLab(study), study.joint.parameters
     answer = question.fit(table).predict_votes(new)
     share = study.members["south"].share(answer, question, table, new)
     packs = answer.packs()
     moduli, t = common_moduli(study.joint.parameters, packs), parameters.plain_modulus
     assert len(moduli) == len(parameters.data_moduli) - flooding_level(parameters)
-    model, small = packing_model(parameters, len(moduli)), engine_for(first_primes(parameters, len(moduli)))
-    given = residues_from_bytes(container.from_bytes(share).section("packs"), moduli, RING, polynomials=len(packs))
+    model, small = (
+        packing_model(parameters, len(moduli)),
+        engine_for(first_primes(parameters, len(moduli))),
+    )
+    given = residues_from_bytes(
+        container.from_bytes(share).section("packs"), moduli, RING, polynomials=len(packs)
+    )
     south, modulus = study.members["south"], math.prod(moduli)
     for (residues, noise), own in zip(packs, given, strict=True):
         phase = lab.phase(ciphertext_of(small, residues), small)
@@ -198,12 +238,16 @@ def test_what_hides_a_member_s_secret_in_votes(study, table, new):
         assert len(set(flooding)) == RING
         # Without the third member, what two and the worker have is uniform.
         known = [member for name, member in study.members.items() if name != "west"]
-        seen = coefficients_of(residues[0].astype(object) + times_secrets(residues[1], known), moduli)
+        seen = coefficients_of(
+            residues[0].astype(object) + times_secrets(residues[1], known), moduli
+        )
         assert scipy.stats.kstest([int(c) / modulus for c in seen], "uniform").pvalue > 1e-6
 
 
 def limit(members: int, n_rows: int) -> es.Parameters:
-    """The smallest primes that are proven to carry a forest, its votes, and the flooding of these."""
+    """The smallest primes that are proven to carry a forest, its votes, and the
+    flooding of these.
+    """
     public = SCHEMA.public()
     fit, answers = stages_of(forest(), public, table_columns(public, classes=True), n_rows, RING)
     assert isinstance(fit, Stage)
@@ -213,13 +257,29 @@ def limit(members: int, n_rows: int) -> es.Parameters:
                 parameters = joint_parameters(members, (size,) * 7, kept)
                 layout = Layout(n_rows, RING)
                 packs = read_noise(
-                    fit.circuits(RING), parameters, layout, with_secret_key=False, quick=True, flooded=False
+                    fit.circuits(RING),
+                    parameters,
+                    layout,
+                    with_secret_key=False,
+                    quick=True,
+                    flooded=False,
                 ).pack
                 assert packs is not None
-                given = {fit.gives: packs.at(len(parameters.data_moduli) - packing_primes(parameters))}
+                given = {
+                    fit.gives: packs.at(len(parameters.data_moduli) - packing_primes(parameters))
+                }
                 shapes, factor = Shapes(answers.circuits(RING)), given_factor(parameters)
-                circuits = shapes.circuits(dict.fromkeys(shapes.given, factor), parameters.plain_modulus)
-                prove_rows(circuits, parameters, Layout(RING, RING), given, with_secret_key=False, flooded=True)
+                circuits = shapes.circuits(
+                    dict.fromkeys(shapes.given, factor), parameters.plain_modulus
+                )
+                prove_rows(
+                    circuits,
+                    parameters,
+                    Layout(RING, RING),
+                    given,
+                    with_secret_key=False,
+                    flooded=True,
+                )
             except (es.NoiseError, es.ParameterError):
                 continue
             return parameters
@@ -243,7 +303,11 @@ def test_exact_with_planned_parameters(tmp_path: Path) -> None:
     plan = es.plan(question, SCHEMA, n_rows=1000, members=3, encrypted_prediction=True)
     assert (plan.parameters.security >= 128, plan.parameters.ring_degree) == (True, 16384)
     study, owner = made(tmp_path, plan), es.Owner(plan)
-    trained, asked, to = encrypted(study, TRAINED), encrypted(study, NEW.drop(columns="sick")), owner.public_keys()
+    trained, asked, to = (
+        encrypted(study, TRAINED),
+        encrypted(study, NEW.drop(columns="sick")),
+        owner.public_keys(),
+    )
     votes = question.fit(trained).predict_votes(asked)
     shares = study.shares(votes, question, trained, rows=asked, receiver=to)
     clear = plainly(es.CompletelyRandomForest(n_trees=5, depth=3, random_state=1), TRAINED, NEW)
@@ -256,9 +320,12 @@ def test_plans_reserve_the_room() -> None:
         for more in ({"by_others": True}, {"members": 3})
     )
     drawn = es.CompletelyRandomForest(n_trees=2, depth=1, fraction=8, random_state=1)
-    with pytest.raises(es.ParameterError, match="a fraction is drawn from rows that one owner encrypted"):
+    with pytest.raises(
+        es.ParameterError, match="a fraction is drawn from rows that one owner encrypted"
+    ):
         es.plan(drawn, SCHEMA, n_rows=1000, encrypted_prediction=True, members=3)
-    # Votes keep the primes that flooding needs: of three times 44 bits, where an owner's have one of 42.
+    # Votes keep the primes that flooding needs: of three times 44 bits, where an owner's have one
+    # of 42.
     assert jointly.bytes_down > 2 * alone.bytes_down
     assert jointly.prediction is not None
     assert jointly.prediction.bytes_down == jointly.bytes_down

@@ -1,4 +1,6 @@
-"""The kernels on residues against SEAL: every residue, for all primes, sizes and levels, on every kind of processor there is."""
+"""The kernels on residues against SEAL: every residue, for all primes, sizes and levels, on every
+kind of processor there is.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +30,24 @@ from encryptedstats.crypto import kernels, packing
 from encryptedstats.crypto.encryption import encrypt_slots
 from encryptedstats.crypto.engine import Engine, engine_for
 from encryptedstats.crypto.kernels import Kernels, make_kernels, minimal_root, switching_keys
-from encryptedstats.crypto.packing import packing_elements, packing_levels, packing_parameters, packing_primes
+from encryptedstats.crypto.packing import (
+    packing_elements,
+    packing_levels,
+    packing_parameters,
+    packing_primes,
+)
 from encryptedstats.crypto.primes import primes_of_bits
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
 from encryptedstats.processor import CPU_LEVELS, cpu_level
 from native_samples import REFUSALS, one_of, random_runs, strange
 
-needs_extension = pytest.mark.skipif(kernels._residues is None, reason="the extension was not built")
+needs_extension = pytest.mark.skipif(
+    kernels._residues is None, reason="the extension was not built"
+)
 pytestmark = needs_extension
 
-# Ring, primes (the key-switching prime last), largest value: small and large t, primes on both sides of every border.
+# Ring, primes (the key-switching prime last), largest value: small and large t, primes on both
+# sides of every border.
 RINGS: dict[str, tuple[int, tuple[int, ...], int]] = {
     "small": (1024, (36, 36, 36), 4000),
     "thin primes": (1024, (34, 34, 35, 34, 34), 500),
@@ -55,10 +65,12 @@ RINGS: dict[str, tuple[int, tuple[int, ...], int]] = {
     "large t": (8192, (43, 43, 43, 43, 43), 1 << 20),
 }
 QUICK = ("small", "50 bits", "60 bits", "forest")
-# Of the dearest ring, one of four: what is special of the others, their primes, their t or what they keep, a smaller ring has, too.
+# Of the dearest ring, one of four: what is special of the others, their primes, their t or what
+# they keep, a smaller ring has, too.
 _SLOW = ("kept, 8192", "fused", "large t")
 TRIED = [pytest.param(name, marks=[pytest.mark.slow] if name in _SLOW else []) for name in RINGS]
-# With most of the stages that sums are never reduced in, for the largest primes of that kind: 33 times one of them is above 2^52.
+# With most of the stages that sums are never reduced in, for the largest primes of that kind: 33
+# times one of them is above 2^52.
 LARGEST = "47 bits, 32768"
 LARGE = {LARGEST: (32768, (47, 47, 47), 60_000)}
 # Packed totals keep this many primes, so that nodes of one prime to this many can be expanded.
@@ -105,20 +117,29 @@ class Lab:
 
     def seal_switched(self, residues: Residues, level: int) -> Residues:
         engine = self.engine
-        switched = engine.evaluator.mod_switch_to(ciphertext_of(engine, residues), engine.level_ids[level])
+        switched = engine.evaluator.mod_switch_to(
+            ciphertext_of(engine, residues), engine.level_ids[level]
+        )
         return residues_of(engine, switched)
 
     def seal_relinearised(self, residues: Residues) -> Residues:
         if len(residues) == 2:
             return residues
-        return residues_of(self.engine, relinearise_any(self.keys, ciphertext_of(self.engine, residues)))
+        return residues_of(
+            self.engine, relinearise_any(self.keys, ciphertext_of(self.engine, residues))
+        )
 
     def seal_packed(self, totals: Any, levels: int | None = None) -> Residues:
-        return residues_of(self.small, self.keys.evaluator.pack([ciphertext_of(self.small, r) for r in totals], levels))
+        return residues_of(
+            self.small,
+            self.keys.evaluator.pack([ciphertext_of(self.small, r) for r in totals], levels),
+        )
 
     def seal_moved(self, ciphertext: Any, level: int) -> Any:
         for element in packing_elements(self.parameters.ring_degree)[level]:
-            ciphertext = self.small.evaluator.apply_galois(ciphertext, element, self.keys.evaluator.keys.packing)
+            ciphertext = self.small.evaluator.apply_galois(
+                ciphertext, element, self.keys.evaluator.keys.packing
+            )
         return ciphertext
 
     def seal_expanded(self, ciphertext: Any, count: int, level: int, lowest: int = 0) -> list[Any]:
@@ -134,7 +155,9 @@ class Lab:
                 for a, b in zip(nodes, moved, strict=True)
             ]
             even = [evaluator.add(a, b) for a, b in zip(nodes, moved, strict=True)]
-            nodes = [node for pair in zip(even, odd, strict=True) for node in pair][: -(-count >> (now - 1))]
+            nodes = [node for pair in zip(even, odd, strict=True) for node in pair][
+                : -(-count >> (now - 1))
+            ]
         return nodes
 
 
@@ -142,7 +165,9 @@ FILLS: dict[str, Callable[[np.random.Generator, int, tuple[int, ...]], Any]] = {
     "random": lambda rng, q, shape: rng.integers(0, q, shape, dtype=np.uint64),
     "ends": lambda rng, q, shape: rng.choice(np.array([0, 1, q - 1], dtype=np.uint64), shape),
     "largest": lambda rng, q, shape: np.full(shape, q - 1, dtype=np.uint64),
-    "middle": lambda rng, q, shape: rng.choice(np.array([q // 2, q // 2 + 1], dtype=np.uint64), shape),
+    "middle": lambda rng, q, shape: rng.choice(
+        np.array([q // 2, q // 2 + 1], dtype=np.uint64), shape
+    ),
     "ones": lambda rng, q, shape: np.ones(shape, dtype=np.uint64),
 }
 
@@ -158,7 +183,12 @@ def lab_of(name: str) -> Lab:
 
 @cache
 def _kernels(lab: Lab, cpu: str) -> Kernels:
-    return Kernels(lab.parameters, lab.keys.evaluator.keys.relinearisation, lab.keys.evaluator.keys.packing, cpu)
+    return Kernels(
+        lab.parameters,
+        lab.keys.evaluator.keys.relinearisation,
+        lab.keys.evaluator.keys.packing,
+        cpu,
+    )
 
 
 def memory_for(ours: Kernels, primes: int, levels: int = 0) -> Any:
@@ -171,7 +201,8 @@ def cpu(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-# ------------------------------------------------------------------------------------------------------------ transforms
+# ----------------------------------------------------------------------------------------------
+# transforms
 
 
 @pytest.mark.parametrize("name", TRIED)
@@ -185,7 +216,9 @@ def test_transforms_are_seals(name, fill):
     for cpu, prime in product(CPU_LEVELS, range(lab.primes)):
         back = lab.kernels(cpu).transform(values[1, prime], prime, inverse=True)
         np.testing.assert_array_equal(back, coefficients[1, prime], cpu)
-        np.testing.assert_array_equal(lab.kernels(cpu).transform(back, prime), values[1, prime], cpu)
+        np.testing.assert_array_equal(
+            lab.kernels(cpu).transform(back, prime), values[1, prime], cpu
+        )
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -207,9 +240,16 @@ def test_a_transform_is_the_values_at_the_odd_powers_of_the_smallest_root(name, 
 @pytest.mark.parametrize("ring", [16384, 32768])
 @pytest.mark.parametrize("bits", [44, 45, 47, 48, 49, 50])
 def test_transforms_of_the_largest_rings(ring, bits, cpu):
-    """On both sides of every size from which on sums are reduced more often, and for all numbers of stages."""
-    parameters = es.Parameters.from_bits("bgv", ring, 1 << 20 if bits == 50 else 60_000, (bits,) * 3)
-    ours, baseline = Kernels(parameters, None, None, cpu), Kernels(parameters, None, None, "baseline")
+    """On both sides of every size from which on sums are reduced more often, and for all numbers of
+    stages.
+    """
+    parameters = es.Parameters.from_bits(
+        "bgv", ring, 1 << 20 if bits == 50 else 60_000, (bits,) * 3
+    )
+    ours, baseline = (
+        Kernels(parameters, None, None, cpu),
+        Kernels(parameters, None, None, "baseline"),
+    )
     q = parameters.coefficient_moduli[-1]
     values = np.stack([fill(np.random.default_rng(bits), q, (ring,)) for fill in FILLS.values()])
     for inverse in (False, True):
@@ -222,7 +262,9 @@ def test_the_largest_ring_of_all(cpu):
     primes = primes_of_bits(47, 1 << 17, 2)
     moduli = np.array(primes, dtype=np.uint64)
     roots = np.array([minimal_root(q, 1 << 17) for q in primes], dtype=np.uint64)
-    values = np.stack([fill(np.random.default_rng(1), primes[0], (1 << 16,)) for fill in FILLS.values()])
+    values = np.stack(
+        [fill(np.random.default_rng(1), primes[0], (1 << 16,)) for fill in FILLS.values()]
+    )
     found = {}
     for way in {cpu, "baseline"}:
         ring = kernels._residues.ring(1 << 16, moduli, roots, 17, way)
@@ -246,7 +288,8 @@ def test_the_way_follows_from_primes_and_processor():
         assert lab_of("60 bits").kernels(cpu).way == "integers"
 
 
-# ------------------------------------------------------------------------------------------- switching, relinearisation
+# -------------------------------------------------------------------------------------------
+# switching, relinearisation
 
 
 @pytest.mark.parametrize("name", TRIED)
@@ -280,7 +323,9 @@ def test_relinearisation_and_packs_where_sums_grow_most():
         residues = lab.residues(3, lab.primes, fill)
         theirs = lab.seal_relinearised(residues)
         for cpu in CPU_LEVELS:
-            np.testing.assert_array_equal(lab.kernels(cpu).relinearise(residues), theirs, f"{fill}, {cpu}")
+            np.testing.assert_array_equal(
+                lab.kernels(cpu).relinearise(residues), theirs, f"{fill}, {cpu}"
+            )
     totals = [lab.residues(2, lab.packed_primes, fill) for fill in ("largest", "ends")]
     theirs = lab.seal_packed(totals)
     for cpu in CPU_LEVELS:
@@ -307,7 +352,9 @@ def test_a_top_component_of_zeros(cpu):
 
 @pytest.mark.parametrize("name", TRIED)
 def test_lowering(name):
-    """Sizes 2 to 6 in one batch, from the top and from below, relinearised at every level in turn."""
+    """Sizes 2 to 6 in one batch, from the top and from below, relinearised at every
+    level in turn.
+    """
     lab = lab_of(name)
     last = lab.primes - lab.packed_primes
     jobs = [
@@ -316,8 +363,13 @@ def test_lowering(name):
         for start in {0, min(i % 2, last)}
         for at in {start, last, (start + last) // 2}
     ]
-    totals = [lab.residues(size, lab.primes - start, ("random", "ends")[size % 2], seed=at) for size, start, at in jobs]
-    theirs = np.empty((len(jobs), 2, lab.packed_primes, lab.parameters.ring_degree), dtype=np.uint64)
+    totals = [
+        lab.residues(size, lab.primes - start, ("random", "ends")[size % 2], seed=at)
+        for size, start, at in jobs
+    ]
+    theirs = np.empty(
+        (len(jobs), 2, lab.packed_primes, lab.parameters.ring_degree), dtype=np.uint64
+    )
     for i, (residues, (_, start, at)) in enumerate(zip(totals, jobs, strict=True)):
         one = lab.seal_relinearised(residues if at == start else lab.seal_switched(residues, at))
         theirs[i] = one if at == last else lab.seal_switched(one, last)
@@ -335,7 +387,8 @@ def test_one_level_for_all_and_no_totals(cpu):
     assert len(ours.lower([], [])) == 0
 
 
-# ----------------------------------------------------------------------------------------------------------------- packing
+# ----------------------------------------------------------------------------------------------
+# packing
 
 
 @pytest.mark.parametrize("name", TRIED)
@@ -347,7 +400,8 @@ def test_automorphisms(name, fill):
     groups = packing_elements(lab.parameters.ring_degree)
     for element in {g for group in groups.values() for g in group}:
         theirs = residues_of(
-            lab.small, lab.small.evaluator.apply_galois(ciphertext, element, lab.keys.evaluator.keys.packing)
+            lab.small,
+            lab.small.evaluator.apply_galois(ciphertext, element, lab.keys.evaluator.keys.packing),
         )
         for cpu in CPU_LEVELS:
             ours = lab.kernels(cpu).apply_galois(residues, element)
@@ -362,9 +416,13 @@ def test_rotations(name):
     for primes in range(1, lab.primes + 1):
         residues = lab.residues(2, primes)
         for step in steps:
-            theirs = residues_of(lab.engine, keys.evaluator.rotate(ciphertext_of(lab.engine, residues), step))
+            theirs = residues_of(
+                lab.engine, keys.evaluator.rotate(ciphertext_of(lab.engine, residues), step)
+            )
             for cpu in CPU_LEVELS:
-                ours = Kernels(lab.parameters, None, None, cpu, keys.evaluator.keys.rotation).rotate(residues, step)
+                ours = Kernels(
+                    lab.parameters, None, None, cpu, keys.evaluator.keys.rotation
+                ).rotate(residues, step)
                 np.testing.assert_array_equal(ours, theirs, f"{step}, {primes} primes, {cpu}")
 
 
@@ -381,14 +439,21 @@ def test_all_threads_merge_up_to_the_last_level(monkeypatch):
     monkeypatch.setattr(Kernels, "_pack", watched)
     totals = [lab.residues(2, lab.packed_primes, seed=i) for i in range(70)]
     pack = ours.pack(totals, threads=2)
-    assert [each for each in levels if each[0]] == [(True, 7, 10)]  # the one that is left, to the end
+    assert [each for each in levels if each[0]] == [
+        (True, 7, 10)
+    ]  # the one that is left, to the end
     assert sum(not main for main, *_ in levels) == 9 + 5 + 3 + 2 + 1
     np.testing.assert_array_equal(pack, ours.pack(totals, threads=1))
 
 
 def test_memory_is_used_again(cpu):
     lab = lab_of("small")
-    ours = Kernels(lab.parameters, lab.keys.evaluator.keys.relinearisation, lab.keys.evaluator.keys.packing, cpu)
+    ours = Kernels(
+        lab.parameters,
+        lab.keys.evaluator.keys.relinearisation,
+        lab.keys.evaluator.keys.packing,
+        cpu,
+    )
     totals = [lab.residues(3, lab.primes, seed=i) for i in range(6)]
     ours.lower(totals, 0, threads=3)
     kept = {id(memory) for memory in ours._memory}
@@ -403,10 +468,15 @@ def test_memory_is_used_again(cpu):
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 20])
 def test_packs(name, count):
     lab = lab_of(name)
-    totals = [lab.residues(2, lab.packed_primes, ("random", "ends", "largest")[i % 3], seed=i) for i in range(count)]
+    totals = [
+        lab.residues(2, lab.packed_primes, ("random", "ends", "largest")[i % 3], seed=i)
+        for i in range(count)
+    ]
     theirs = lab.seal_packed(totals)
     # How threads share the work does not depend on the ring: small ones show it.
-    for cpu, threads in product(CPU_LEVELS, (1, 2, 7) if lab.parameters.ring_degree <= 2048 else (2,)):
+    for cpu, threads in product(
+        CPU_LEVELS, (1, 2, 7) if lab.parameters.ring_degree <= 2048 else (2,)
+    ):
         ours = lab.kernels(cpu).pack(totals, threads=threads)
         np.testing.assert_array_equal(ours, theirs, f"{cpu}, {threads} threads")
 
@@ -439,10 +509,13 @@ def test_views_are_as_good_as_arrays(cpu):
     lab = lab_of("small")
     totals = lab.residues(2 * 6, lab.packed_primes).reshape(6, 2, lab.packed_primes, -1)
     apart = np.asfortranarray(totals)
-    np.testing.assert_array_equal(lab.kernels(cpu).pack(apart[::2]), lab.kernels(cpu).pack(list(totals[::2].copy())))
+    np.testing.assert_array_equal(
+        lab.kernels(cpu).pack(apart[::2]), lab.kernels(cpu).pack(list(totals[::2].copy()))
+    )
 
 
-# --------------------------------------------------------------------------------------------------------------- expanding
+# ----------------------------------------------------------------------------------------------
+# expanding
 
 COUNTS = (1, 2, 3, 5, 16, 37)
 
@@ -465,7 +538,9 @@ def test_expansion(name, cpu):
             node, totals = expansion_of(name, primes, count)
             for threads in (1, 3) if primes == 1 else ((1, 3)[count % 2],):
                 found = ours.expand(node, count, packing_levels(count), threads=threads)
-                np.testing.assert_array_equal(found, totals, f"{primes} primes, {count}, {threads} threads")
+                np.testing.assert_array_equal(
+                    found, totals, f"{primes} primes, {count}, {threads} threads"
+                )
 
 
 @pytest.mark.parametrize("name", ["60 bits", "kept"])
@@ -491,7 +566,10 @@ def test_expansion_into_memory_that_is_there(cpu):
     assert ours.expand(node, 5, 3, threads=2, out=out) is out
     np.testing.assert_array_equal(out, totals)
     for wrong in (out[:4], out.astype(np.int64), np.asfortranarray(out)):
-        with pytest.raises(ValueError, match=r"out is .*: it must be uint64 of shape \(5, 2, 2, 4096\), in one piece"):
+        with pytest.raises(
+            ValueError,
+            match=r"out is .*: it must be uint64 of shape \(5, 2, 2, 4096\), in one piece",
+        ):
             ours.expand(node, 5, 3, out=wrong)
 
 
@@ -501,7 +579,9 @@ def test_one_split(cpu):
     for level in range(1, lab.parameters.ring_degree.bit_length()):
         theirs = lab.seal_expanded(ciphertext_of(lab.small, node), 1 << level, level, level - 1)
         for part, ciphertext in zip(lab.kernels(cpu).split(node, level), theirs, strict=True):
-            np.testing.assert_array_equal(part, residues_of(lab.small, ciphertext), f"level {level}")
+            np.testing.assert_array_equal(
+                part, residues_of(lab.small, ciphertext), f"level {level}"
+            )
 
 
 def test_a_single_total_far_down(cpu):
@@ -518,7 +598,10 @@ def test_all_places_down_to_single_coefficients(cpu):
     """A full ring of totals: shifts shorter than a vector."""
     lab = lab_of("50 bits")
     node, ring = lab.residues(2, 1), lab.parameters.ring_degree
-    theirs = [residues_of(lab.small, total) for total in lab.seal_expanded(ciphertext_of(lab.small, node), ring, 10)]
+    theirs = [
+        residues_of(lab.small, total)
+        for total in lab.seal_expanded(ciphertext_of(lab.small, node), ring, 10)
+    ]
     np.testing.assert_array_equal(lab.kernels(cpu).expand(node, ring, 10), theirs)
 
 
@@ -545,7 +628,8 @@ def test_views_of_nodes_are_as_good_as_arrays(cpu):
     )
 
 
-# ------------------------------------------------------------------------------------------------------------ end to end
+# ----------------------------------------------------------------------------------------------
+# end to end
 
 
 class Columns(Source):
@@ -590,7 +674,13 @@ def test_totals_packed_by_kernels_are_the_bytes_that_seal_packs(name):
     columns = {f"x{i}": rng.integers(0, 2, n_rows) for i in range(4)}
     source = Columns(lab, columns)
     a, b, c, d = (column(f"x{i}") for i in range(4))
-    outputs = [a.total(), (a * b).total(), (a * b * c).total(), (a - a * d).total(), (b * c + d).total()]
+    outputs = [
+        a.total(),
+        (a * b).total(),
+        (a * b * c).total(),
+        (a - a * d).total(),
+        (b * c + d).total(),
+    ]
     x = [columns[f"x{i}"] for i in range(4)]
     clear = [
         x[0].sum(),
@@ -615,18 +705,25 @@ def test_totals_packed_by_kernels_are_the_bytes_that_seal_packs(name):
 def test_devices_pack_alike(count):
     lab = lab_of("small")
     totals = [lab.residues(2, lab.packed_primes, seed=i) for i in range(count)]
-    ours, theirs = (packing(lab.keys, 2).merge(totals, 0) for packing in (KernelPacking, SealPacking))
+    ours, theirs = (
+        packing(lab.keys, 2).merge(totals, 0) for packing in (KernelPacking, SealPacking)
+    )
     np.testing.assert_array_equal(ours, theirs)
 
 
-# --------------------------------------------------------------------------------------------------- keys and refusals
+# ----------------------------------------------------------------------------------------------
+# keys and refusals
 
 
 def test_keys_are_read_out_of_seals_bytes():
     lab = lab_of("forest")
     ring, p = lab.parameters.ring_degree, lab.parameters
-    relinearisation = dict(switching_keys(lab.keys.evaluator.keys.relinearisation.to_string(), ring))
-    assert {i: key.shape for i, key in relinearisation.items()} == {0: (lab.primes, 2, lab.primes + 1, ring)}
+    relinearisation = dict(
+        switching_keys(lab.keys.evaluator.keys.relinearisation.to_string(), ring)
+    )
+    assert {i: key.shape for i, key in relinearisation.items()} == {
+        0: (lab.primes, 2, lab.primes + 1, ring)
+    }
     assert all((relinearisation[0][:, :, i] < q).all() for i, q in enumerate(p.coefficient_moduli))
     packing = dict(switching_keys(lab.keys.evaluator.keys.packing.to_string(), ring))
     elements = {g for group in packing_elements(ring).values() for g in group}
@@ -661,9 +758,13 @@ def test_what_does_not_fit_is_refused(cpu):
     ring = lab.parameters.ring_degree
     low = lab.residues(2, lab.packed_primes)
     for totals, levels in (([], None), ([low] * 3, 1), ([low] * (ring + 1), None), ([low], 11)):
-        with pytest.raises(ValueError, match=f"{len(totals)} totals: one ciphertext holds 1 to {ring}"):
+        with pytest.raises(
+            ValueError, match=f"{len(totals)} totals: one ciphertext holds 1 to {ring}"
+        ):
             ours.pack(totals, levels)
-    with pytest.raises(ValueError, match=r"residues of shape .* are no ciphertext of the packing context"):
+    with pytest.raises(
+        ValueError, match=r"residues of shape .* are no ciphertext of the packing context"
+    ):
         ours.pack([low, lab.residues(3, lab.packed_primes)])
     with pytest.raises(ValueError, match="2 levels for 1 totals"):
         ours.lower([low], [0, 0])
@@ -684,22 +785,36 @@ def test_nodes_that_do_not_fit_are_refused(cpu):
     lab = lab_of("60 bits")
     ours = lab.kernels(cpu)
     low = lab.residues(2, 2)
-    for shape in ((3, 2, 1024), (2, 4, 1024), (2, 0, 1024), (2, 2, 1023), (2, 1024), (1, 2, 2, 1024)):
+    for shape in (
+        (3, 2, 1024),
+        (2, 4, 1024),
+        (2, 0, 1024),
+        (2, 2, 1023),
+        (2, 1024),
+        (1, 2, 2, 1024),
+    ):
         with pytest.raises(
-            ValueError, match=r"are no ciphertext of the packing context: it has \(2, 1 to 3 primes, 1024\)"
+            ValueError,
+            match=r"are no ciphertext of the packing context: it has \(2, 1 to 3 primes, 1024\)",
         ):
             ours.expand(np.zeros(shape, dtype=np.uint64), 1, 1)
     for count, level in ((0, 3), (-1, 3), (9, 3), (2, 0)):
-        with pytest.raises(ValueError, match=f"{count} totals: a node of level {level} holds 1 to {1 << level}"):
+        with pytest.raises(
+            ValueError, match=f"{count} totals: a node of level {level} holds 1 to {1 << level}"
+        ):
             ours.expand(low, count, level)
     for level, lowest in ((11, 0), (-1, -1), (3, 4), (3, -1)):
-        with pytest.raises(ValueError, match="levels go from 10 down to 0, and lowest is not above level"):
+        with pytest.raises(
+            ValueError, match="levels go from 10 down to 0, and lowest is not above level"
+        ):
             ours.expand(low, 1, level, lowest)
     for level in (0, 11):
         with pytest.raises(ValueError, match="levels go from 10 down to 0"):
             ours.split(low, level)
     with pytest.raises(ValueError, match="made without packing keys"):
-        Kernels(lab.parameters, lab.keys.evaluator.keys.relinearisation, None, cpu).expand(low, 2, 1)
+        Kernels(lab.parameters, lab.keys.evaluator.keys.relinearisation, None, cpu).expand(
+            low, 2, 1
+        )
 
 
 def test_the_extension_refuses_what_would_not_fit_in_memory(cpu):
@@ -707,7 +822,9 @@ def test_the_extension_refuses_what_would_not_fit_in_memory(cpu):
     ours = lab.kernels(cpu)
     node, out = lab.residues(2, 2), np.zeros((3, 2, 2, 1024), dtype=np.uint64)
 
-    def expand(count: int, first: int, step: int, primes: int = 2, level: int = 2, scratch: Any = None) -> None:
+    def expand(
+        count: int, first: int, step: int, primes: int = 2, level: int = 2, scratch: Any = None
+    ) -> None:
         memory = memory_for(ours, 2, 2) if scratch is None else scratch
         kernels._residues.expand(
             ours._ring, ours._packing, node, primes, (level, 0, 0), count, out, first, step, memory
@@ -715,10 +832,25 @@ def test_the_extension_refuses_what_would_not_fit_in_memory(cpu):
 
     expand(3, 0, 1)
     expand(2, 1, 1)
-    for count, first, step in ((4, 0, 1), (3, 1, 1), (2, 0, 3), (1, 3, 1), (1, -1, 1), (1, 0, 0), (2, 0, 1 << 62)):
+    for count, first, step in (
+        (4, 0, 1),
+        (3, 1, 1),
+        (2, 0, 3),
+        (1, 3, 1),
+        (1, -1, 1),
+        (1, 0, 0),
+        (2, 0, 1 << 62),
+    ):
         with pytest.raises(ValueError, match="no place for so many nodes"):
             expand(count, first, step)
-    for count, primes, level in ((5, 2, 2), (0, 2, 2), (1, 2, 11), (1, 2, -1), (1, 9, 2), (1, 0, 2)):
+    for count, primes, level in (
+        (5, 2, 2),
+        (0, 2, 2),
+        (1, 2, 11),
+        (1, 2, -1),
+        (1, 9, 2),
+        (1, 0, 2),
+    ):
         with pytest.raises(ValueError, match="no such node"):
             expand(count, 0, 1, primes, level)
     with pytest.raises(ValueError, match="a ciphertext has"):
@@ -737,7 +869,9 @@ def test_keys_of_another_ring_are_refused(cpu):
     with pytest.raises(ValueError, match="a key of another ring"):
         native.pack(ring, other._packing, (node, node), 1, 1, 0, True, out, memory_for(ours, 1, 1))
     with pytest.raises(ValueError, match="a key of another ring"):
-        native.expand(ring, other._packing, node, 1, (1, 0, 0), 1, out, 0, 1, memory_for(ours, 1, 1))
+        native.expand(
+            ring, other._packing, node, 1, (1, 0, 0), 1, out, 0, 1, memory_for(ours, 1, 1)
+        )
     with pytest.raises(ValueError, match="a key of another ring"):
         native.automorphism(ring, other._packing[0][0], node, 1, out, memory_for(ours, 1, 1))
 
@@ -747,7 +881,10 @@ def test_a_key_keeps_its_ring():
     ring = kernels._ring.__wrapped__(lab.parameters, "baseline")
     before = sys.getrefcount(ring)
     key = kernels._residues.key(
-        ring, dict(switching_keys(lab.keys.evaluator.keys.relinearisation.to_string(), 1024))[0], 2, 0
+        ring,
+        dict(switching_keys(lab.keys.evaluator.keys.relinearisation.to_string(), 1024))[0],
+        2,
+        0,
     )
     assert sys.getrefcount(ring) == before + 1
     del key
@@ -758,12 +895,16 @@ def test_arrays_that_begin_within_a_word_are_refused(cpu):
     ours, polynomial = lab_of("small").kernels(cpu), lab_of("small").residues(2, 1)[0, 0]
     shifted = np.zeros(polynomial.nbytes + 1, dtype=np.uint8)[1:]
     with pytest.raises(ValueError, match="polynomials does not begin at a whole word"):
-        kernels._residues.transform(ours._ring, 0, 0, shifted, np.empty_like(polynomial), memory_for(ours, 1))
+        kernels._residues.transform(
+            ours._ring, 0, 0, shifted, np.empty_like(polynomial), memory_for(ours, 1)
+        )
 
 
 @cache
 def good_calls() -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
-    """Calls of the extension with arguments that are right, for several rings: arguments of one are strange to the others."""
+    """Calls of the extension with arguments that are right, for several rings: arguments of one are
+    strange to the others.
+    """
     calls: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
     for name, cpu in zip(("60 bits", "small", "odd stages", "mixed"), CPU_LEVELS, strict=True):
         lab = lab_of(name)
@@ -771,7 +912,9 @@ def good_calls() -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
         ring, keys, native = ours._ring, ours._packing, kernels._residues
         roots = [minimal_root(q, 2 * n) for q in lab.parameters.coefficient_moduli]
         node, whole = lab.residues(2, primes), lab.residues(4, lab.primes)
-        relinearisation = dict(switching_keys(lab.keys.evaluator.keys.relinearisation.to_string(), n))[0]
+        relinearisation = dict(
+            switching_keys(lab.keys.evaluator.keys.relinearisation.to_string(), n)
+        )[0]
         memory = memory_for(ours, lab.primes)
 
         def words(*shape: int) -> Residues:
@@ -801,9 +944,19 @@ def test_right_arguments_are_taken() -> None:
 
 
 def test_strange_arguments_are_refused_or_harmless() -> None:
-    """Also those that fit another ring, or are keys where rings should be: the process survives all of them."""
+    """Also those that fit another ring, or are keys where rings should be: the process survives all
+    of them.
+    """
     calls = good_calls()
-    others = [None, b"", 1.5, (), 1 << 70, "z80", *(argument for _, arguments in calls for argument in arguments)]
+    others = [
+        None,
+        b"",
+        1.5,
+        (),
+        1 << 70,
+        "z80",
+        *(argument for _, arguments in calls for argument in arguments),
+    ]
     for name, random in random_runs():
         call, arguments = one_of(random, calls)
         changed = list(arguments)
@@ -822,13 +975,17 @@ def test_the_environment_caps_the_processor(monkeypatch):
     lab = lab_of("forest")
     for level in CPU_LEVELS:
         monkeypatch.setenv("ENCRYPTEDSTATS_CPU", level)
-        made = make_kernels(lab.parameters, lab.keys.evaluator.keys.relinearisation, lab.keys.evaluator.keys.packing)
+        made = make_kernels(
+            lab.parameters, lab.keys.evaluator.keys.relinearisation, lab.keys.evaluator.keys.packing
+        )
         assert made is not None
         assert made.way == lab.kernels(level).way
     monkeypatch.setenv("ENCRYPTEDSTATS_CPU", "")
     assert cpu_level() == "ifma"
     monkeypatch.setenv("ENCRYPTEDSTATS_CPU", "pentium")
-    with pytest.raises(ValueError, match="ENCRYPTEDSTATS_CPU='pentium': it can be baseline, avx2, avx512, ifma"):
+    with pytest.raises(
+        ValueError, match="ENCRYPTEDSTATS_CPU='pentium': it can be baseline, avx2, avx512, ifma"
+    ):
         cpu_level()
 
 
@@ -849,7 +1006,9 @@ def test_the_library_works_where_the_extension_is_missing():
         "owner = es.Owner(es.Parameters.choose(max_value=1000, depth=1))\n"
         "assert owner.public_keys().evaluator.kernels is None\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -1,4 +1,6 @@
-"""Keys in the right hands: what is stored, who can read it, what it refuses, and that no secret ever leaves."""
+"""Keys in the right hands: what is stored, who can read it, what it refuses, and that no secret
+ever leaves.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ def holds_secret(data: bytes, owner: es.Owner) -> bool:
     return any(secret[i : i + 24] in data for i in range(0, len(secret) - 24, len(secret) // 97))
 
 
-# -- round trips ----------------------------------------------------------------------------------------------------------
+# -- round trips
+# ------------------------------------------------------------------------------------------------
 
 
 def test_an_owner_comes_back_from_a_file(owner: es.Owner, tmp_path: Path) -> None:
@@ -45,7 +48,11 @@ def test_an_owner_comes_back_from_a_file(owner: es.Owner, tmp_path: Path) -> Non
     before = owner.encrypt([1, -2])
     owner.save(path)
     again = es.Owner.load(path)
-    assert (again.key_id, again.parameters, repr(again)) == (owner.key_id, owner.parameters, repr(owner))
+    assert (again.key_id, again.parameters, repr(again)) == (
+        owner.key_id,
+        owner.parameters,
+        repr(owner),
+    )
     assert again.decrypt(before).tolist() == [1, -2]
     after = again.encrypt(6)
     assert owner.decrypt((after * before)[0] * again.public_keys().encrypt(7)) == 42
@@ -72,7 +79,11 @@ def test_public_keys_come_back_from_a_file(owner: es.Owner, tmp_path: Path) -> N
     path = tmp_path / "public.keys"
     owner.public_keys().save(path)
     worker = es.PublicKeys.load(path)
-    assert (worker.key_id, worker.parameters, worker.rotations) == (owner.key_id, owner.parameters, ())
+    assert (worker.key_id, worker.parameters, worker.rotations) == (
+        owner.key_id,
+        owner.parameters,
+        (),
+    )
     x = worker.encrypt([3, 4])
     assert owner.decrypt(x @ x * worker.encrypt(2) - owner.encrypt(1)) == 49
 
@@ -82,7 +93,12 @@ def rotated(owner: es.Owner, keys: es.PublicKeys, step: int) -> list[int]:
     encoder = keys.engine.encoder
     numbers = np.arange(1, keys.parameters.slots + 1, dtype=np.int64) % 1000
     ciphertext, _ = keys.encryptor.encrypt(encoder.encode(numbers))
-    return [int(n) for n in encoder.decode(owner._decryptor.decrypt(keys.evaluator.rotate(ciphertext, step)))[:3]]
+    return [
+        int(n)
+        for n in encoder.decode(owner._decryptor.decrypt(keys.evaluator.rotate(ciphertext, step)))[
+            :3
+        ]
+    ]
 
 
 def test_public_keys_with_rotations_come_back_from_a_file(owner: es.Owner, tmp_path: Path) -> None:
@@ -116,7 +132,9 @@ def test_rotations_that_cannot_be(owner: es.Owner, steps: Any, error: type, mess
         owner.public_keys(rotations=steps)
 
 
-@pytest.mark.parametrize("value", [[[1, 2], [3, -4]], [7], np.arange(6).reshape(1, 2, 3)], ids=["2-d", "1-d", "3-d"])
+@pytest.mark.parametrize(
+    "value", [[[1, 2], [3, -4]], [7], np.arange(6).reshape(1, 2, 3)], ids=["2-d", "1-d", "3-d"]
+)
 def test_arrays_come_back_from_a_file(owner: es.Owner, tmp_path: Path, value: Any) -> None:
     path = tmp_path / "array.enc"
     array = owner.encrypt(value, bound=99)
@@ -125,7 +143,9 @@ def test_arrays_come_back_from_a_file(owner: es.Owner, tmp_path: Path, value: An
     assert type(again) is es.EncryptedArray
     np.testing.assert_array_equal(owner.decrypt(again), value)
     assert (again.bound, again.depth, again.shape) == (99, 0, np.shape(value))
-    np.testing.assert_array_equal(owner.decrypt(again * array - again), np.square(value) - np.array(value))
+    np.testing.assert_array_equal(
+        owner.decrypt(again * array - again), np.square(value) - np.array(value)
+    )
 
 
 def test_single_integers_come_back_from_a_file(owner: es.Owner, tmp_path: Path) -> None:
@@ -137,7 +157,9 @@ def test_single_integers_come_back_from_a_file(owner: es.Owner, tmp_path: Path) 
 
 @INSECURE
 def test_results_come_back_with_all_that_is_known_of_them(toy: es.Owner, tmp_path: Path) -> None:
-    """Products are three polynomials wide and at lower levels; what is promised of them must survive the file."""
+    """Products are three polynomials wide and at lower levels; what is promised of them must
+    survive the file.
+    """
     x = toy.encrypt([3, 5], bound=5)
     result = np.stack([x, x * x, x * x * x, x - x])
     result.save(tmp_path / "results.enc")
@@ -145,10 +167,15 @@ def test_results_come_back_with_all_that_is_known_of_them(toy: es.Owner, tmp_pat
     assert toy.decrypt(again).tolist() == [[3, 5], [9, 25], [27, 125], [0, 0]]
     assert [[v.bound, v.depth] for v in again[:, 0]] == [[5, 0], [25, 1], [125, 2], [0, 0]]
     assert [v._noise for v in again[:, 0]] == [v._noise for v in result[:, 0]]
-    assert toy.decrypt(again.sum(axis=0) * again[0]).tolist() == [(3 + 9 + 27) * 3, (5 + 25 + 125) * 5]
+    assert toy.decrypt(again.sum(axis=0) * again[0]).tolist() == [
+        (3 + 9 + 27) * 3,
+        (5 + 25 + 125) * 5,
+    ]
     with pytest.raises(OverflowError):
         again[2] ** 3
-    assert toy.decrypt(result).tolist() == [[3, 5], [9, 25], [27, 125], [0, 0]], "saving must not change an array"
+    assert toy.decrypt(result).tolist() == [[3, 5], [9, 25], [27, 125], [0, 0]], (
+        "saving must not change an array"
+    )
 
 
 def test_an_empty_array_has_nothing_to_save(owner: es.Owner, tmp_path: Path) -> None:
@@ -157,7 +184,8 @@ def test_an_empty_array_has_nothing_to_save(owner: es.Owner, tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-# -- the wrong file, the wrong key, the wrong words ---------------------------------------------------------------------------
+# -- the wrong file, the wrong key, the wrong words
+# ---------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -170,9 +198,12 @@ def files(owner: es.Owner, tmp_path: Path) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "kind"), [("owner", "secret key"), ("public", "public keys"), ("array", "encrypted array")]
+    ("wanted", "kind"),
+    [("owner", "secret key"), ("public", "public keys"), ("array", "encrypted array")],
 )
-def test_files_of_another_kind_are_refused(owner: es.Owner, files: dict[str, Path], wanted: str, kind: str) -> None:
+def test_files_of_another_kind_are_refused(
+    owner: es.Owner, files: dict[str, Path], wanted: str, kind: str
+) -> None:
     load: dict[str, Callable[[Path], Any]] = {
         "owner": es.Owner.load,
         "public": es.PublicKeys.load,
@@ -180,7 +211,9 @@ def test_files_of_another_kind_are_refused(owner: es.Owner, files: dict[str, Pat
     }
     for name, path in files.items():
         if name != wanted:
-            with pytest.raises(es.FileFormatError, match=rf"{path} holds '.*', and '{kind}' is wanted here"):
+            with pytest.raises(
+                es.FileFormatError, match=rf"{path} holds '.*', and '{kind}' is wanted here"
+            ):
                 load[wanted](path)
 
 
@@ -198,22 +231,31 @@ def test_a_file_of_the_future_is_refused(files: dict[str, Path]) -> None:
     struct.pack_into("<H", data, 8, container.VERSION + 1)
     files["public"].write_bytes(data)
     with pytest.raises(
-        es.FileFormatError, match=f"version {container.VERSION + 1}; this library reads up to .* upgrade"
+        es.FileFormatError,
+        match=f"version {container.VERSION + 1}; this library reads up to .* upgrade",
     ):
         es.PublicKeys.load(files["public"])
 
 
-def test_data_of_another_key_are_refused(owner: es.Owner, stranger: es.Owner, files: dict[str, Path]) -> None:
-    with pytest.raises(es.KeyMismatchError, match=f"key {owner.key_id}, and these are keys {stranger.key_id}"):
+def test_data_of_another_key_are_refused(
+    owner: es.Owner, stranger: es.Owner, files: dict[str, Path]
+) -> None:
+    with pytest.raises(
+        es.KeyMismatchError, match=f"key {owner.key_id}, and these are keys {stranger.key_id}"
+    ):
         es.EncryptedArray.load(files["array"], stranger.public_keys())
 
 
-def test_data_of_other_parameters_are_refused(toy: es.Owner, owner: es.Owner, files: dict[str, Path]) -> None:
+def test_data_of_other_parameters_are_refused(
+    toy: es.Owner, owner: es.Owner, files: dict[str, Path]
+) -> None:
     with pytest.raises(es.KeyMismatchError, match=f"key {owner.key_id}"):
         es.EncryptedArray.load(files["array"], toy.public_keys())
 
 
-def test_loading_an_array_takes_public_keys_and_no_secret(owner: es.Owner, files: dict[str, Path]) -> None:
+def test_loading_an_array_takes_public_keys_and_no_secret(
+    owner: es.Owner, files: dict[str, Path]
+) -> None:
     with pytest.raises(TypeError, match=r"needs PublicKeys, nothing more: owner\.public_keys\(\)"):
         es.EncryptedArray.load(files["array"], owner)
 
@@ -234,12 +276,15 @@ def test_a_locked_file_opens_for_its_passphrase_only(tiny: es.Owner, tmp_path: P
 
 
 @INSECURE
-def test_a_passphrase_for_a_file_that_is_not_locked_is_refused(tiny_stranger: es.Owner, tmp_path: Path) -> None:
+def test_a_passphrase_for_a_file_that_is_not_locked_is_refused(
+    tiny_stranger: es.Owner, tmp_path: Path
+) -> None:
     """Somebody who puts a key of their own in the place of a locked one must not have it taken."""
     path = tmp_path / "secret.key"
     tiny_stranger.save(path)
     with pytest.raises(
-        es.PassphraseError, match=f"is not locked, .* it holds key {tiny_stranger.key_id}, which may be another's"
+        es.PassphraseError,
+        match=f"is not locked, .* it holds key {tiny_stranger.key_id}, which may be another's",
     ):
         es.Owner.load(path, "open sesame")
     assert es.Owner.load(path).key_id == tiny_stranger.key_id
@@ -254,45 +299,69 @@ def test_a_secret_key_that_others_may_read_is_warned_of(tiny: es.Owner, tmp_path
         es.Owner.load(path)
     for mode in (0o640, 0o604):
         path.chmod(mode)
-        with pytest.warns(es.InsecureKeyFileWarning, match=rf"{path} \(mode {mode:04o}\): chmod 600 {path}"):
+        with pytest.warns(
+            es.InsecureKeyFileWarning, match=rf"{path} \(mode {mode:04o}\): chmod 600 {path}"
+        ):
             es.Owner.load(path)
 
 
-# -- whose keys they are ------------------------------------------------------------------------------------------------------
+# -- whose keys they are
+# ------------------------------------------------------------------------------------------------
 
 
-def test_a_key_id_has_128_bits_and_is_the_same_whatever_goes_with_it(tiny: es.Owner, tmp_path: Path) -> None:
+def test_a_key_id_has_128_bits_and_is_the_same_whatever_goes_with_it(
+    tiny: es.Owner, tmp_path: Path
+) -> None:
     assert len(bytes.fromhex(tiny.key_id)) == 16
-    assert {tiny.public_keys(steps, packing=packs).key_id for steps in ([], [1]) for packs in (True, False)} == {
-        tiny.key_id
-    }
+    assert {
+        tiny.public_keys(steps, packing=packs).key_id
+        for steps in ([], [1])
+        for packs in (True, False)
+    } == {tiny.key_id}
     groups = tiny.fingerprint.split(" ")
     assert ("".join(groups), [len(group) for group in groups]) == (tiny.key_id, [4] * 8)
     assert tiny.public_keys().fingerprint == tiny.fingerprint
 
 
-@pytest.mark.parametrize("section", ["public_key", "relinearisation", "signing_key", "packing", "rotation"])
+@pytest.mark.parametrize(
+    "section", ["public_key", "relinearisation", "signing_key", "packing", "rotation"]
+)
 @INSECURE
-def test_no_section_of_public_keys_can_be_exchanged(tiny: es.Owner, tiny_stranger: es.Owner, section: str) -> None:
-    """Keys of another owner for the same parameters, under the id of this one: with the signatures of either."""
+def test_no_section_of_public_keys_can_be_exchanged(
+    tiny: es.Owner, tiny_stranger: es.Owner, section: str
+) -> None:
+    """Keys of another owner for the same parameters, under the id of this one: with the signatures
+    of either.
+    """
     ours, theirs = (who.public_keys([1]).to_container() for who in (tiny, tiny_stranger))
     moved = replace(ours, sections={**ours.sections, section: theirs.sections[section]})
     for signatures in (ours.fields["signatures"], theirs.fields["signatures"]):
         with pytest.raises(
-            es.FileFormatError, match=r"the key id of the file does not fit|are not signed by the owner of key"
+            es.FileFormatError,
+            match=r"the key id of the file does not fit|are not signed by the owner of key",
         ):
-            es.PublicKeys.from_container(replace(moved, fields={**ours.fields, "signatures": signatures}))
+            es.PublicKeys.from_container(
+                replace(moved, fields={**ours.fields, "signatures": signatures})
+            )
     assert es.PublicKeys.from_container(ours).key_id == tiny.key_id
 
 
 @INSECURE
 def test_rotation_keys_are_signed_for_their_steps(tiny: es.Owner) -> None:
     one, two = (tiny.public_keys([step]).to_container() for step in (1, 2))
-    for fields in ({"rotations": [2]}, {"signatures": two.fields["signatures"]}, {"signatures": {}}):
-        with pytest.raises(es.FileFormatError, match=r"signed by the owner|do not fit its sections"):
+    for fields in (
+        {"rotations": [2]},
+        {"signatures": two.fields["signatures"]},
+        {"signatures": {}},
+    ):
+        with pytest.raises(
+            es.FileFormatError, match=r"signed by the owner|do not fit its sections"
+        ):
             es.PublicKeys.from_container(replace(one, fields={**one.fields, **fields}))
     # Further keys of the same owner are as good as the first.
-    mixed = replace(one, fields={**two.fields}, sections={**one.sections, "rotation": two.sections["rotation"]})
+    mixed = replace(
+        one, fields={**two.fields}, sections={**one.sections, "rotation": two.sections["rotation"]}
+    )
     assert es.PublicKeys.from_container(mixed).rotations == (2,)
 
 
@@ -304,7 +373,10 @@ def test_keys_are_loaded_only_under_the_fingerprint_that_was_read_out(
     tiny.public_keys().save(path)
     for said in (tiny.fingerprint, tiny.key_id, tiny.fingerprint.upper().replace(" ", "-")):
         assert es.PublicKeys.load(path, fingerprint=said).key_id == tiny.key_id
-    expected = f"{path} holds the keys {tiny.fingerprint}, and those of {tiny_stranger.fingerprint} are expected: do not use them"
+    expected = (
+        f"{path} holds the keys {tiny.fingerprint}, and those of {tiny_stranger.fingerprint} are "
+        "expected: do not use them"
+    )
     with pytest.raises(es.KeyMismatchError, match=expected):
         es.PublicKeys.load(path, fingerprint=tiny_stranger.fingerprint)
     for none in (tiny.key_id[:16], "", tiny.key_id[:-1] + "g"):
@@ -320,8 +392,12 @@ def test_a_passphrase_that_is_none_writes_no_file(tiny: es.Owner, tmp_path: Path
 
 
 @INSECURE
-def test_a_locked_secret_of_another_key_does_not_open(tiny: es.Owner, tiny_stranger: es.Owner, tmp_path: Path) -> None:
-    """The lock is bound to the key id: a sealed section moved into another file is refused as altered."""
+def test_a_locked_secret_of_another_key_does_not_open(
+    tiny: es.Owner, tiny_stranger: es.Owner, tmp_path: Path
+) -> None:
+    """The lock is bound to the key id: a sealed section moved into another file is refused as
+    altered.
+    """
     tiny.save(tmp_path / "ours", "same words")
     tiny_stranger.save(tmp_path / "theirs", "same words")
     ours, theirs = container.read(tmp_path / "ours"), container.read(tmp_path / "theirs")
@@ -340,11 +416,14 @@ def test_a_secret_key_beside_the_public_key_of_another_pair_is_refused(
     ours, theirs = container.read(tmp_path / "ours"), container.read(tmp_path / "theirs")
     mixed = replace(ours, sections={**ours.sections, "secret_key": theirs.sections["secret_key"]})
     container.write(mixed, tmp_path / "mixed")
-    with pytest.raises(es.FileFormatError, match="the secret key of the file does not fit the public key in it"):
+    with pytest.raises(
+        es.FileFormatError, match="the secret key of the file does not fit the public key in it"
+    ):
         es.Owner.load(tmp_path / "mixed")
 
 
-# -- the file system ----------------------------------------------------------------------------------------------------------
+# -- the file system
+# ------------------------------------------------------------------------------------------------
 
 
 def mode_of(path: Path) -> int:
@@ -377,7 +456,9 @@ def test_a_secret_key_is_for_its_user_alone_from_the_first_moment(
 
 
 @pytest.mark.usefixtures("no_umask")
-def test_replacing_a_file_that_all_can_read_makes_it_private(tiny: es.Owner, tmp_path: Path) -> None:
+def test_replacing_a_file_that_all_can_read_makes_it_private(
+    tiny: es.Owner, tmp_path: Path
+) -> None:
     path = tmp_path / "secret.key"
     path.write_bytes(b"old")
     path.chmod(0o666)
@@ -386,14 +467,18 @@ def test_replacing_a_file_that_all_can_read_makes_it_private(tiny: es.Owner, tmp
 
 
 @pytest.mark.usefixtures("no_umask")
-def test_public_files_may_be_read_by_all_and_written_by_their_user(tiny: es.Owner, tmp_path: Path) -> None:
+def test_public_files_may_be_read_by_all_and_written_by_their_user(
+    tiny: es.Owner, tmp_path: Path
+) -> None:
     tiny.public_keys().save(tmp_path / "public.keys")
     tiny.encrypt(1).save(tmp_path / "one.enc")
     assert {mode_of(path) for path in tmp_path.iterdir()} == {0o644}
 
 
 @INSECURE
-def test_a_secret_key_is_not_overwritten_by_accident(tiny: es.Owner, tiny_stranger: es.Owner, tmp_path: Path) -> None:
+def test_a_secret_key_is_not_overwritten_by_accident(
+    tiny: es.Owner, tiny_stranger: es.Owner, tmp_path: Path
+) -> None:
     path = tmp_path / "secret.key"
     tiny.save(path)
     with pytest.raises(FileExistsError, match="exists already; it was not touched"):
@@ -458,17 +543,22 @@ def test_an_interrupted_write_leaves_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
-# -- secrets stay with the owner ----------------------------------------------------------------------------------------------
+# -- secrets stay with the owner
+# ----------------------------------------------------------------------------------------------
 
 SECRETS = (es.Owner, seal.SecretKey, seal.KeyGenerator, seal.Decryptor, Decryptor)
 
 
 def reachable(root: Any) -> Iterator[Any]:
-    """Everything that attributes, items, bound methods and closures lead to from an object, as Python itself sees it."""
+    """Everything that attributes, items, bound methods and closures lead to from an object, as
+    Python itself sees it.
+    """
     seen, todo = set(), [root]
     while todo:
         thing = todo.pop()
-        if id(thing) in seen or isinstance(thing, (type, types.ModuleType, str, bytes, int, float, np.dtype)):
+        if id(thing) in seen or isinstance(
+            thing, (type, types.ModuleType, str, bytes, int, float, np.dtype)
+        ):
             continue
         seen.add(id(thing))
         yield thing
@@ -478,7 +568,11 @@ def reachable(root: Any) -> Iterator[Any]:
         if isinstance(thing, np.ndarray) and thing.dtype == object:
             todo.extend(thing.ravel().tolist())
         todo.extend(gc.get_referents(thing))
-        todo.extend(getattr(thing, name) for name in getattr(type(thing), "__slots__", ()) if hasattr(thing, name))
+        todo.extend(
+            getattr(thing, name)
+            for name in getattr(type(thing), "__slots__", ())
+            if hasattr(thing, name)
+        )
         if hasattr(thing, "__self__"):
             todo.append(thing.__self__)
 
@@ -501,14 +595,18 @@ def test_no_way_leads_from_what_a_worker_holds_to_the_secret_key(tiny: es.Owner)
         "an array": array,
         "a product": array * keys.encrypt(3),
     }
-    assert any(isinstance(thing, seal.KeyGenerator) for thing in reachable(tiny)), "the search itself must find secrets"
+    assert any(isinstance(thing, seal.KeyGenerator) for thing in reachable(tiny)), (
+        "the search itself must find secrets"
+    )
     assert any(isinstance(thing, Encryptor) and thing.with_secret_key for thing in reachable(tiny))
     assert any(isinstance(thing, seal.PublicKey) for thing in reachable(keys))
     for what, held in worker_holds.items():
         everything = list(reachable(held))
         found = [type(thing) for thing in everything if isinstance(thing, SECRETS)]
         assert found == [], f"{what} lead to {found}"
-        assert not any(thing.with_secret_key for thing in everything if isinstance(thing, Encryptor)), what
+        assert not any(
+            thing.with_secret_key for thing in everything if isinstance(thing, Encryptor)
+        ), what
 
 
 def test_public_keys_have_nothing_that_decrypts(tiny: es.Owner) -> None:
@@ -523,7 +621,9 @@ def test_public_keys_have_nothing_that_decrypts(tiny: es.Owner) -> None:
     assert not keys.encryptor.with_secret_key
 
 
-def test_the_secret_key_is_in_its_own_file_only_and_there_only_unlocked(tiny: es.Owner, tmp_path: Path) -> None:
+def test_the_secret_key_is_in_its_own_file_only_and_there_only_unlocked(
+    tiny: es.Owner, tmp_path: Path
+) -> None:
     tiny.save(tmp_path / "open")
     tiny.save(tmp_path / "locked", "open sesame")
     tiny.public_keys().save(tmp_path / "public")
@@ -534,7 +634,9 @@ def test_the_secret_key_is_in_its_own_file_only_and_there_only_unlocked(tiny: es
     assert b"open sesame" not in (tmp_path / "locked").read_bytes()
 
 
-def test_two_locked_files_of_one_key_have_nothing_secret_in_common(tiny: es.Owner, tmp_path: Path) -> None:
+def test_two_locked_files_of_one_key_have_nothing_secret_in_common(
+    tiny: es.Owner, tmp_path: Path
+) -> None:
     """Salt and nonce are new every time: the same nonce twice would break AES-GCM."""
     sealed = []
     for name in ("a", "b"):
@@ -548,18 +650,29 @@ def test_two_locked_files_of_one_key_have_nothing_secret_in_common(tiny: es.Owne
 def test_representations_show_no_secret(tiny: es.Owner) -> None:
     keys = tiny.public_keys(rotations=[1])
     secret = secret_bytes(tiny)
-    numbers = {str(n) for n in np.frombuffer(secret[: len(secret) // 8 * 8], dtype="<u8").tolist() if n > 10**6}
+    numbers = {
+        str(n)
+        for n in np.frombuffer(secret[: len(secret) // 8 * 8], dtype="<u8").tolist()
+        if n > 10**6
+    }
     for thing in (tiny, keys, tiny.parameters, tiny.encrypt(5), tiny.encrypt([5])):
         for text in (repr(thing), str(thing), f"{thing}"):
             assert len(text) < 1000
             assert secret[:8].hex() not in text
             assert not any(number in text for number in numbers)
     assert repr(tiny) == f"Owner(key {tiny.key_id}, {tiny.parameters!r})"
-    assert repr(keys).startswith(f"PublicKeys(key {tiny.key_id}, {tiny.parameters!r}, rotations=[1]")
+    assert repr(keys).startswith(
+        f"PublicKeys(key {tiny.key_id}, {tiny.parameters!r}, rotations=[1]"
+    )
 
 
 def test_key_ids_name_a_key_pair(tiny: es.Owner, tiny_stranger: es.Owner, owner: es.Owner) -> None:
-    assert tiny.key_id == tiny.public_keys().key_id == tiny.public_keys([1]).key_id == tiny.encrypt(1).keys.key_id
+    assert (
+        tiny.key_id
+        == tiny.public_keys().key_id
+        == tiny.public_keys([1]).key_id
+        == tiny.encrypt(1).keys.key_id
+    )
     assert len({tiny.key_id, tiny_stranger.key_id, owner.key_id}) == 3
 
 
@@ -568,10 +681,13 @@ def test_keys_need_parameters_that_carry_something() -> None:
         es.Owner(8192)
 
 
-# -- insecure stays visible -------------------------------------------------------------------------------------------------
+# -- insecure stays visible
+# ------------------------------------------------------------------------------------------------
 
 
-def test_insecure_parameters_are_visible_wherever_they_go(tiny: es.Owner, owner: es.Owner, tmp_path: Path) -> None:
+def test_insecure_parameters_are_visible_wherever_they_go(
+    tiny: es.Owner, owner: es.Owner, tmp_path: Path
+) -> None:
     paths = {name: tmp_path / name for name in ("owner", "public", "array")}
     tiny.save(paths["owner"])
     tiny.public_keys().save(paths["public"])
@@ -583,7 +699,8 @@ def test_insecure_parameters_are_visible_wherever_they_go(tiny: es.Owner, owner:
         assert container.read(path).fields["parameters"]["allow_insecure"] is True
         assert b'"allow_insecure":true' in path.read_bytes()
     with pytest.warns(
-        es.InsecureParametersWarning, match=r"less than 128-bit security .* never use them for real data"
+        es.InsecureParametersWarning,
+        match=r"less than 128-bit security .* never use them for real data",
     ):
         assert "INSECURE" in repr(es.Owner.load(paths["owner"]))
     with pytest.warns(es.InsecureParametersWarning):
@@ -608,5 +725,7 @@ def test_a_file_cannot_hide_that_it_is_insecure(tiny: es.Owner, tmp_path: Path, 
     file = container.read(path)
     parameters = {**file.fields["parameters"], "allow_insecure": False}
     container.write(replace(file, fields={**file.fields, "parameters": parameters}), path)
-    with pytest.raises(es.FileFormatError, match=r"impossible parameters: .* less than 128-bit security"):
+    with pytest.raises(
+        es.FileFormatError, match=r"impossible parameters: .* less than 128-bit security"
+    ):
         (es.Owner if kind == "secret key" else es.PublicKeys).load(path)

@@ -1,4 +1,6 @@
-"""The noise model against SEAL: what it accepts decrypts, and its bound is above the measured noise every time."""
+"""The noise model against SEAL: what it accepts decrypts, and its bound is above the measured noise
+every time.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ class Lab:
     def encrypt(self, values: np.ndarray, *, with_secret_key: bool) -> Tracked:
         plain = self.engine.encoder.encode(values.astype(np.int64))
         encrypt = self.encryptor.encrypt_symmetric if with_secret_key else self.encryptor.encrypt
-        return Tracked(self, encrypt(plain), self.model.fresh(with_secret_key=with_secret_key), values)
+        return Tracked(
+            self, encrypt(plain), self.model.fresh(with_secret_key=with_secret_key), values
+        )
 
 
 @dataclass
@@ -62,7 +66,9 @@ class Tracked:
         level = max(self.noise.level, other.noise.level)
         a, b = self.at(level), other.at(level)
         noise = self.lab.model.add(a.noise, b.noise)
-        return Tracked(self.lab, self._evaluator.add(a.ciphertext, b.ciphertext), noise, a.values + b.values)
+        return Tracked(
+            self.lab, self._evaluator.add(a.ciphertext, b.ciphertext), noise, a.values + b.values
+        )
 
     def __mul__(self, other: Tracked) -> Tracked:
         a, b = self.relinearised(), other.relinearised()
@@ -96,21 +102,31 @@ class Tracked:
     def shifted(self, other: np.ndarray) -> Tracked:
         plain = self.lab.engine.encoder.encode(other.astype(np.int64))
         ciphertext = self._evaluator.add_plain(self.ciphertext, plain)
-        return Tracked(self.lab, ciphertext, self.lab.model.add_plain(self.noise), self.values + other)
+        return Tracked(
+            self.lab, ciphertext, self.lab.model.add_plain(self.noise), self.values + other
+        )
 
     def at(self, level: int) -> Tracked:
         if level == self.noise.level:
             return self
-        ciphertext = self._evaluator.mod_switch_to(self.ciphertext, self.lab.engine.level_ids[level])
+        ciphertext = self._evaluator.mod_switch_to(
+            self.ciphertext, self.lab.engine.level_ids[level]
+        )
         return replace(self, ciphertext=ciphertext, noise=self.lab.model.switch(self.noise, level))
 
     def check(self) -> float:
-        """Decrypts to the clear values modulo t; returns by how many bits the bound was too careful."""
+        """Decrypts to the clear values modulo t; returns by how many bits the bound was too
+        careful.
+        """
         t = self.lab.parameters.plain_modulus
         found = self.lab.engine.encoder.decode(self.lab.decryptor.decrypt(self.ciphertext))
         assert np.array_equal(np.mod(found, t), np.mod(self.values, t))
-        slack = self.lab.decryptor.invariant_noise_budget(self.ciphertext) - self.lab.model.budget(self.noise)
-        assert slack > -1, "SEAL measures more noise than was proven possible (it rounds down to whole bits)"
+        slack = self.lab.decryptor.invariant_noise_budget(self.ciphertext) - self.lab.model.budget(
+            self.noise
+        )
+        assert slack > -1, (
+            "SEAL measures more noise than was proven possible (it rounds down to whole bits)"
+        )
         return slack
 
 
@@ -123,14 +139,18 @@ def random_values(lab: Lab, seed: int) -> np.ndarray:
 def small_lab(scheme: str) -> Lab:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InsecureParametersWarning)
-        return Lab(Parameters.from_bits(scheme, 1024, 4000, (40, 40, 40, 40, 40), allow_insecure=True))
+        return Lab(
+            Parameters.from_bits(scheme, 1024, 4000, (40, 40, 40, 40, 40), allow_insecure=True)
+        )
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("depth", [1, 2, 3])
 @pytest.mark.parametrize("key", range(3))
 def test_promised_depth_decrypts_at_the_limit(scheme: str, depth: int, key: int) -> None:
-    """Repeated squaring of sums as wide as promised, public-key encryption, every slot in use, fresh keys each time."""
+    """Repeated squaring of sums as wide as promised, public-key encryption, every slot in use,
+    fresh keys each time.
+    """
     lab = Lab(Parameters.choose(max_value=65_536, depth=depth, scheme=scheme))
     x = lab.encrypt(random_values(lab, key), with_secret_key=False)
     for _ in range(depth):
@@ -174,10 +194,15 @@ def test_bound_is_not_absurdly_careful(scheme: str) -> None:
 @settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
 def test_random_programs_stay_within_their_bound(scheme: str, data: st.DataObject) -> None:
-    """Random sequences of all operations: the bound is above the measured noise after each, and values are right."""
+    """Random sequences of all operations: the bound is above the measured noise after each, and
+    values are right.
+    """
     lab = small_lab(scheme)
     pool = [
-        lab.encrypt(random_values(lab, data.draw(st.integers(0, 9))), with_secret_key=data.draw(st.booleans()))
+        lab.encrypt(
+            random_values(lab, data.draw(st.integers(0, 9))),
+            with_secret_key=data.draw(st.booleans()),
+        )
         for _ in range(2)
     ]
     for _ in range(data.draw(st.integers(1, 6))):
@@ -189,7 +214,9 @@ def test_random_programs_stay_within_their_bound(scheme: str, data: st.DataObjec
 
 def _random_operation(lab: Lab, data: st.DataObject, pool: list[Tracked]) -> Tracked:
     x, y = data.draw(st.sampled_from(pool)), data.draw(st.sampled_from(pool))
-    name = data.draw(st.sampled_from(["add", "multiply", "scale", "shift", "rotate", "switch", "relinearise"]))
+    name = data.draw(
+        st.sampled_from(["add", "multiply", "scale", "shift", "rotate", "switch", "relinearise"])
+    )
     if name == "add":
         return x + y
     if name == "multiply":
@@ -228,11 +255,16 @@ def test_refused_levels() -> None:
 def test_secret_key_encryption_has_less_noise() -> None:
     for scheme in SCHEMES:
         model = NoiseModel(scheme, 8192, 65537, [2.0**43] * 3, 2.0**44)
-        assert model.budget(model.fresh(with_secret_key=True)) > model.budget(model.fresh(with_secret_key=False)) + 4
+        assert (
+            model.budget(model.fresh(with_secret_key=True))
+            > model.budget(model.fresh(with_secret_key=False)) + 4
+        )
 
 
 def test_tail_meets_the_failure_bound() -> None:
-    """The union bound written out: directions x roots x polynomials x Gaussian tail is below 2^-128."""
+    """The union bound written out: directions x roots x polynomials x Gaussian tail is below
+    2^-128.
+    """
     for ring in (1024, 8192, 32768):
         model = NoiseModel("bgv", ring, 65537, [2.0**43], 2.0**44)
         one_direction = (model.tail * math.cos(math.pi / 64)) ** 2 / math.log(2)
@@ -240,13 +272,17 @@ def test_tail_meets_the_failure_bound() -> None:
 
 
 def test_peaks_are_what_a_floored_mean_has() -> None:
-    """|1 + z + ... + z^(N-1)| / 2 at the roots of X^N + 1 is below the bound used for numbers rounded down."""
+    """|1 + z + ... + z^(N-1)| / 2 at the roots of X^N + 1 is below the bound used for numbers
+    rounded down.
+    """
     ring = 1024
     model = NoiseModel("bgv", ring, 65537, [2.0**43], 2.0**44)
     roots = np.exp(1j * np.pi * (2 * np.arange(ring // 2) + 1) / ring)
     mean = np.abs(2 / (1 - roots)) / 2
     bound = model._floored(1.0)
-    without_random = bound.flat - model._centred(1.0).flat + bound.peak / (2 * np.arange(ring // 2) + 1)
+    without_random = (
+        bound.flat - model._centred(1.0).flat + bound.peak / (2 * np.arange(ring // 2) + 1)
+    )
     assert np.all(mean <= without_random)
     weights = 1 / (2 * np.arange(ring // 2) + 1)
     assert weights.mean() <= (math.log(ring) + 3) / ring

@@ -1,8 +1,10 @@
-"""Every rule of the noise model against the noise itself, seen with the secret: not larger than the rule says, nor much smaller.
+"""Every rule of the noise model against the noise itself, seen with the secret: not larger than the
+rule says, nor much smaller.
 
-A bound alone cannot be seen to miss a term as long as another one covers for it. So each operation is applied where one term
-dominates (noise to order, primes to order), what it adds is measured at the roots of X^N + 1, and is compared with the model for
-one standard deviation (``tail`` 1) and this secret. Rules that are worst cases are met with their worst case.
+A bound alone cannot be seen to miss a term as long as another one covers for it. So each operation
+is applied where one term dominates (noise to order, primes to order), what it adds is measured at
+the roots of X^N + 1, and is compared with the model for one standard deviation (``tail`` 1) and
+this secret. Rules that are worst cases are met with their worst case.
 """
 
 from __future__ import annotations
@@ -37,17 +39,21 @@ from encryptedstats.crypto.residues import ciphertext_of, residues_of
 
 SCHEMES = ("bgv", "bfv")
 KEYS = 3
-# The key-switching prime last: large, so that a key switch adds what its division leaves; small, so that it adds digits x errors.
+# The key-switching prime last: large, so that a key switch adds what its division leaves; small, so
+# that it adds digits x errors.
 CHAINS = {"division": (42, 40, 44, 50), "digits": (60, 60, 60, 42)}
 PACKING_CHAIN = (50, 50, 50, 50)
 LEVELS = range(3)
 ZERO = constant(0)
-# Three keys and 512 roots: the root mean square of what is as large as predicted is within a twentieth but once in a billion runs.
+# Three keys and 512 roots: the root mean square of what is as large as predicted is within a
+# twentieth but once in a billion runs.
 MOST = 1.05
 
 
 @cache
-def lab(scheme: str, chain: tuple[int, ...], key: int = 0, kept_primes: int | None = None) -> NoiseLab:
+def lab(
+    scheme: str, chain: tuple[int, ...], key: int = 0, kept_primes: int | None = None
+) -> NoiseLab:
     return NoiseLab(lab_parameters(scheme, chain, kept_primes), key)
 
 
@@ -75,7 +81,8 @@ def typical(model: NoiseModel) -> NoiseModel:
     return model
 
 
-# -- the instrument -----------------------------------------------------------------------------------------------------------
+# -- the instrument
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [2, 4])
@@ -90,7 +97,9 @@ def test_measured_noise_leaves_the_budget_that_seal_measures(scheme: str) -> Non
     one = labs(scheme)[0]
     ciphertext = one.encrypted(one.engine.encode_integer(5), with_secret_key=False)
     noise = one.noise(ciphertext)
-    limit = math.prod(one.parameters.data_moduli) // 2 if scheme == "bgv" else noise.denominator // 2
+    limit = (
+        math.prod(one.parameters.data_moduli) // 2 if scheme == "bgv" else noise.denominator // 2
+    )
     largest = max(abs(int(n)) for n in noise.numerators)
     if scheme == "bgv":  # SEAL looks at what is left after the message
         assert (noise.numerators % one.parameters.plain_modulus == [5] + [0] * (RING - 1)).all()
@@ -99,7 +108,9 @@ def test_measured_noise_leaves_the_budget_that_seal_measures(scheme: str) -> Non
 
 @pytest.mark.parametrize("inside", [True, False], ids=["inside", "outside"])
 def test_the_limit_is_where_decryption_fails(scheme: str, inside: bool) -> None:
-    """Budget 0 is exactly there: the message 0 with one coefficient of noise just below the limit, and just above."""
+    """Budget 0 is exactly there: the message 0 with one coefficient of noise just below the limit,
+    and just above.
+    """
     one = labs(scheme)[0]
     for level in LEVELS:
         primes = one.parameters.data_moduli[: len(one.parameters.data_moduli) - level]
@@ -115,13 +126,16 @@ def test_the_limit_is_where_decryption_fails(scheme: str, inside: bool) -> None:
 
 
 def test_a_coefficient_is_an_average_over_the_roots() -> None:
-    """One polynomial has its whole bound in one coefficient: the constants, and what is a peak's weight at every root."""
+    """One polynomial has its whole bound in one coefficient: the constants, and what is a peak's
+    weight at every root.
+    """
     model = labs("bgv")[0].typical
     assert model.coefficient_bound(Noise(7.0)) == 7.0
     assert 0.7 < WEIGHTS.mean() / model.coefficient_bound(Noise(0.0, peak=1.0)) <= 1
 
 
-# -- what is random -----------------------------------------------------------------------------------------------------------
+# -- what is random
+# ------------------------------------------------------------------------------------------------
 
 
 def test_secrets(scheme: str) -> None:
@@ -137,7 +151,10 @@ def test_encryption(scheme: str, with_secret_key: bool) -> None:
         for value in (0, 1):
             predicted = one.typical.fresh(with_secret_key=with_secret_key, constant=True)
             ratios.add(
-                one.noise(one.encrypted(one.engine.encode_integer(value), with_secret_key=with_secret_key)), predicted
+                one.noise(
+                    one.encrypted(one.engine.encode_integer(value), with_secret_key=with_secret_key)
+                ),
+                predicted,
             )
     assert 0.75 < ratios.everywhere < MOST, ratios
     if scheme == "bgv" and not with_secret_key:
@@ -145,7 +162,9 @@ def test_encryption(scheme: str, with_secret_key: bool) -> None:
 
 
 def test_errors_of_public_key_encryption_before_they_are_divided() -> None:
-    """Next to nothing once divided by any prime that there is, so drawn here: -e u + e_0 + e_1 s, against p = 1 and no rounding."""
+    """Next to nothing once divided by any prime that there is, so drawn here: -e u + e_0 + e_1 s,
+    against p = 1 and no rounding.
+    """
     rng, model = np.random.default_rng(1), typical(NoiseModel("bfv", RING, 12289, [12289.0], 1.0))
 
     def drawn(variance: float) -> np.ndarray:
@@ -160,22 +179,31 @@ def test_errors_of_public_key_encryption_before_they_are_divided() -> None:
 
 @pytest.mark.parametrize("root", [0, 3, 500])
 def test_messages_at_their_worst(scheme: str, root: int) -> None:
-    """Coefficients of the signs that add up at one root reach 2/pi of a bound that takes them to have its direction; and SEAL's
-    are around 0, so half as large: messages below t/2, roundings below 1/2."""
+    """Coefficients of the signs that add up at one root reach 2/pi of a bound that takes them to
+    have its direction; and SEAL's are around 0, so half as large: messages below t/2, roundings
+    below 1/2.
+    """
     added, encrypted = Ratios(), Ratios()
     for one in labs(scheme):
         plain = _worst_message(one, root)
-        added.add(one.noise(one.engine.evaluator.add_plain(one.made(ZERO), plain)), one.typical.add_plain(Noise(0.0)))
+        added.add(
+            one.noise(one.engine.evaluator.add_plain(one.made(ZERO), plain)),
+            one.typical.add_plain(Noise(0.0)),
+        )
         for with_secret_key in (True, False):
             predicted = one.typical.fresh(with_secret_key=with_secret_key)
-            encrypted.add(one.noise(one.encrypted(plain, with_secret_key=with_secret_key)), predicted)
+            encrypted.add(
+                one.noise(one.encrypted(plain, with_secret_key=with_secret_key)), predicted
+            )
     assert 0.3 < added.at(root) < 0.35, added.at(root)
     assert 0.1 < encrypted.at(root) < MOST, encrypted.at(root)
 
 
 def _worst_message(lab: NoiseLab, root: int) -> Any:
     half = lab.parameters.plain_modulus // 2
-    least, most = _worst_roundings(lab) if lab.parameters.scheme == "bfv" else (half + 1, half)  # which SEAL centres
+    least, most = (
+        _worst_roundings(lab) if lab.parameters.scheme == "bfv" else (half + 1, half)
+    )  # which SEAL centres
     coefficients = np.where(real_parts(root) > 0, most, least)
     terms = [f"{c:X}x^{power}" for power, c in enumerate(coefficients) if power]
     return seal.Plaintext(" + ".join([*reversed(terms), f"{coefficients[0]:X}"]))
@@ -196,7 +224,8 @@ def test_a_single_integer_at_its_worst(scheme: str) -> None:
     assert 0.45 < ratios.everywhere <= 1
 
 
-# -- sums and products --------------------------------------------------------------------------------------------------------
+# -- sums and products
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -226,7 +255,9 @@ def _ratio(measured: Exact, predicted: Noise) -> float:
 def test_bgv_products(level: int, sizes: tuple[int, int]) -> None:
     one = labs("bgv")[0]
     a, b = (one.made(random_phase(one, 1 << 10), size=size, level=level) for size in sizes)
-    noise_a, noise_b = (known(one.noise(x), size=size, level=level) for x, size in zip((a, b), sizes, strict=True))
+    noise_a, noise_b = (
+        known(one.noise(x), size=size, level=level) for x, size in zip((a, b), sizes, strict=True)
+    )
     product, predicted = one.engine.evaluator.multiply(a, b), one.typical.multiply(noise_a, noise_b)
     assert product.size() == predicted.size
     assert _ratio(one.noise(product), predicted) == pytest.approx(1)
@@ -236,7 +267,11 @@ def test_peaks_multiply() -> None:
     """1 + X + ... has next to its whole bound at the root next to 1, and so have its products."""
     one, ones = labs("bgv")[0], polynomial([1] * RING)
     peak = Noise(0.0, peak=2 * RING / math.pi)
-    cases = [(ones, peak, ones, peak), (ones, peak, constant(100), Noise(100.0)), (constant(9), Noise(9.0), ones, peak)]
+    cases = [
+        (ones, peak, ones, peak),
+        (ones, peak, constant(100), Noise(100.0)),
+        (constant(9), Noise(9.0), ones, peak),
+    ]
     for phase_a, noise_a, phase_b, noise_b in cases:
         product = one.engine.evaluator.multiply(one.made(phase_a), one.made(phase_b))
         ratios = Ratios()
@@ -253,10 +288,21 @@ def test_bfv_products_of_what_has_noise(sizes: tuple[int, int], noisy: str) -> N
     for level in LEVELS[::2]:
         ratios = Ratios()
         for one in labs("bfv", CHAINS["digits"])[:2]:
-            phases = [random_phase(one, 1 << 10) if noisy in (who, "both") else ZERO for who in ("first", "second")]
-            a, b = (one.made(phase, size=size, level=level) for phase, size in zip(phases, sizes, strict=True))
-            noises = [known(one.noise(x), size=size, level=level) for x, size in zip((a, b), sizes, strict=True)]
-            ratios.add(one.noise(one.engine.evaluator.multiply(a, b)), one.typical.multiply(*noises))
+            phases = [
+                random_phase(one, 1 << 10) if noisy in (who, "both") else ZERO
+                for who in ("first", "second")
+            ]
+            a, b = (
+                one.made(phase, size=size, level=level)
+                for phase, size in zip(phases, sizes, strict=True)
+            )
+            noises = [
+                known(one.noise(x), size=size, level=level)
+                for x, size in zip((a, b), sizes, strict=True)
+            ]
+            ratios.add(
+                one.noise(one.engine.evaluator.multiply(a, b)), one.typical.multiply(*noises)
+            )
         # Two that are independent add up to less than the sum of both.
         least = 0.55 if noisy == "both" else 0.8
         assert least < ratios.everywhere < MOST, (level, str(ratios))
@@ -264,27 +310,36 @@ def test_bfv_products_of_what_has_noise(sizes: tuple[int, int], noisy: str) -> N
 
 @pytest.mark.parametrize("sizes", PRODUCT_SIZES)
 def test_bfv_products_of_what_has_no_noise(sizes: tuple[int, int]) -> None:
-    """All that is left is what SEAL's change of base is off by: a worst case in the model, nearly met next to 1 by its mean."""
+    """All that is left is what SEAL's change of base is off by: a worst case in the model, nearly
+    met next to 1 by its mean.
+    """
     for level in LEVELS[::2]:
         ratios = Ratios()
         for one in labs("bfv"):
             a, b = (one.made(ZERO, size=size, level=level) for size in sizes)
-            predicted = one.typical.multiply(*(Noise(0.0, level=level, size=size) for size in sizes))
+            predicted = one.typical.multiply(
+                *(Noise(0.0, level=level, size=size) for size in sizes)
+            )
             ratios.add(one.noise(one.engine.evaluator.multiply(a, b)), predicted)
         assert 0.05 < ratios.next_to_one < 0.4, (level, str(ratios))
 
 
 def test_what_two_noises_make_together_counts() -> None:
-    """With no parameters does it dominate a BFV product before decryption fails, so the rule itself is asked."""
+    """With no parameters does it dominate a BFV product before decryption fails, so the rule itself
+    is asked.
+    """
     model = labs("bfv")[0].typical
     assert model.multiply(Noise(1e30), Noise(1e40)).flat.min() >= 1e70
 
 
-# -- key switching ------------------------------------------------------------------------------------------------------------
+# -- key switching
+# ------------------------------------------------------------------------------------------------
 
 
 def _independent_digits(one: NoiseLab, chain: str, level: int) -> float:
-    """The model adds up the digits of all primes; they are independent, so that k of them are sqrt(k) of one."""
+    """The model adds up the digits of all primes; they are independent, so that k of them are
+    sqrt(k) of one.
+    """
     return math.sqrt(len(one.parameters.data_moduli) - level) if chain == "digits" else 1.0
 
 
@@ -315,7 +370,8 @@ def _check_key_switch(ratios: Ratios, scheme: str, chain: str, primes: float) ->
         assert 0.4 < ratios.next_to_one < MOST, ratios
 
 
-# -- modulus switching --------------------------------------------------------------------------------------------------------
+# -- modulus switching
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 5])
@@ -337,12 +393,16 @@ def test_what_switching_adds(scheme: str, size: int, levels: tuple[int, int]) ->
 
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("levels", [(0, 1), (1, 2), (0, 2)])
-def test_what_switching_leaves_of_what_there_was(scheme: str, size: int, levels: tuple[int, int]) -> None:
+def test_what_switching_leaves_of_what_there_was(
+    scheme: str, size: int, levels: tuple[int, int]
+) -> None:
     """Noise so large that nothing else counts: divided by the prime in BGV, kept in BFV."""
     before, after = levels
     for one in labs(scheme)[:1]:
         primes = one.parameters.data_moduli[: len(one.parameters.data_moduli) - before]
-        largest = math.prod(primes) // (100 * (one.parameters.plain_modulus if scheme == "bfv" else 1))
+        largest = math.prod(primes) // (
+            100 * (one.parameters.plain_modulus if scheme == "bfv" else 1)
+        )
         phase = polynomial(int(x * largest) for x in one.random.uniform(-1, 1, RING))
         a = one.made(phase, size=size, level=before)
         switched = one.engine.evaluator.mod_switch_to(a, one.engine.level_ids[after])
@@ -366,36 +426,51 @@ def test_key_switching_keeps_what_there_was(scheme: str) -> None:
         assert _ratio(one.noise(computed), predicted) == pytest.approx(1, abs=0.01)
 
 
-# -- packing ------------------------------------------------------------------------------------------------------------------
+# -- packing
+# ------------------------------------------------------------------------------------------------
 
 
 def packing_lab(scheme: str, key: int = 0) -> NoiseLab:
     return lab(scheme, PACKING_CHAIN, key, 2)
 
 
-COUNTS = [1, 3, 8, pytest.param(64, marks=pytest.mark.slow), pytest.param(1024, marks=pytest.mark.slow)]
+COUNTS = [
+    1,
+    3,
+    8,
+    pytest.param(64, marks=pytest.mark.slow),
+    pytest.param(1024, marks=pytest.mark.slow),
+]
 
 
 def at_places(one: NoiseLab, pack: Any, count: int) -> np.ndarray:
     """The noise of a pack where its totals stand."""
     noise = one.noise(pack, one.small)
-    return np.array([int(n) / noise.denominator for n in noise.numerators])[packing_places(count, RING)]
+    return np.array([int(n) / noise.denominator for n in noise.numerators])[
+        packing_places(count, RING)
+    ]
 
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_packs_of_what_has_noise(scheme: str, count: int) -> None:
-    """Each total's own noise, divided by N and multiplied by it: neither more of it, nor anything of the others'."""
+    """Each total's own noise, divided by N and multiplied by it: neither more of it, nor anything
+    of the others'.
+    """
     one = packing_lab(scheme)
     each = one.made(constant(1 << 70), engine=one.small)
     own = one.noise(each, one.small).at_roots.real[0]
     predicted = np.mean(packed_noise(one.typical_packing, Noise(abs(own))).flat)
-    assert at_places(one, one.keys.evaluator.pack([each] * count), count) / own == pytest.approx(1, abs=1e-3)
+    assert at_places(one, one.keys.evaluator.pack([each] * count), count) / own == pytest.approx(
+        1, abs=1e-3
+    )
     assert abs(own) / predicted == pytest.approx(1, abs=1e-3)
 
 
 @pytest.mark.parametrize("count", COUNTS[2:])
 def test_packs_of_what_has_no_noise(scheme: str, count: int) -> None:
-    """What automorphisms add, doubled at each level that follows. It is independent, and a coefficient is 1/sqrt(N) of a root."""
+    """What automorphisms add, doubled at each level that follows. It is independent, and a
+    coefficient is 1/sqrt(N) of a root.
+    """
     measured, predicted = [], []
     for key in range(KEYS):
         one = packing_lab(scheme, key)
@@ -409,19 +484,26 @@ def test_packs_of_what_has_no_noise(scheme: str, count: int) -> None:
 
 @pytest.mark.parametrize("phase", [1 << 45, 0], ids=["noise", "none"])
 def test_expansion(scheme: str, phase: int) -> None:
-    """A coefficient of the pack comes out as it was; what automorphisms add grows by sqrt(2) a level, not by 2."""
+    """A coefficient of the pack comes out as it was; what automorphisms add grows by sqrt(2) a
+    level, not by 2.
+    """
     ratios = Ratios()
     for key in range(2):
         one = packing_lab(scheme, key)
         pack = one.made(constant(phase), engine=one.small)
         start = known(one.noise(pack, one.small))
         totals = EncryptedNumbers(
-            one.keys, "packed", [NumberFacts(0, 0)] * 4, [Part(residues_of(one.small, pack), start)], 4
+            one.keys,
+            "packed",
+            [NumberFacts(0, 0)] * 4,
+            [Part(residues_of(one.small, pack), start)],
+            4,
         )
         for place, residues in expand_totals(totals, [0], SealPacking(one.keys, 1)):
             if place == 0 or not phase:
                 ratios.add(
-                    one.noise(ciphertext_of(one.small, residues), one.small), expanded_noise(one.typical_packing, start)
+                    one.noise(ciphertext_of(one.small, residues), one.small),
+                    expanded_noise(one.typical_packing, start),
                 )
     if phase:
         assert ratios.everywhere == pytest.approx(1, abs=0.01)

@@ -1,4 +1,6 @@
-"""Parameters: the smallest that give the wish, never insecure by accident, and impossible wishes explained."""
+"""Parameters: the smallest that give the wish, never insecure by accident, and impossible wishes
+explained.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,12 @@ from encryptedstats.crypto.security import MAX_MODULUS_BITS, RINGS, security_of
 
 @pytest.mark.parametrize("scheme", ["bgv", "bfv"])
 @pytest.mark.parametrize("security", [128, 192, 256])
-@pytest.mark.parametrize(("max_value", "depth"), [(1, 0), (1000, 1), (65_536, 2), (65_536, 4), (2**25, 3), (100, 7)])
-def test_choose_gives_what_was_wished(scheme: str, security: int, max_value: int, depth: int) -> None:
+@pytest.mark.parametrize(
+    ("max_value", "depth"), [(1, 0), (1000, 1), (65_536, 2), (65_536, 4), (2**25, 3), (100, 7)]
+)
+def test_choose_gives_what_was_wished(
+    scheme: str, security: int, max_value: int, depth: int
+) -> None:
     p = es.Parameters.choose(security=security, max_value=max_value, depth=depth, scheme=scheme)
     assert p.scheme == scheme
     assert p.security >= security
@@ -48,11 +54,15 @@ def test_choose_takes_the_smallest_ring(scheme: str, max_value: int, depth: int)
 
 
 def test_our_table_is_never_above_seals() -> None:
-    """That is the standard of 2018; the guidelines of 2024 are a little lower. Rings without a figure are not offered."""
+    """That is the standard of 2018; the guidelines of 2024 are a little lower. Rings without a
+    figure are not offered.
+    """
     for level, name in ((128, "tc128"), (192, "tc192"), (256, "tc256")):
         for ring, bits in MAX_MODULUS_BITS[level].items():
             assert (
-                0.95 * (seals := seal.CoeffModulus.MaxBitCount(ring, getattr(seal.sec_level_type, name))) - 2
+                0.95
+                * (seals := seal.CoeffModulus.MaxBitCount(ring, getattr(seal.sec_level_type, name)))
+                - 2
                 < bits
                 < seals
             )
@@ -62,10 +72,13 @@ def test_our_table_is_never_above_seals() -> None:
 
 
 def test_key_switching_prime_counts() -> None:
-    """214 bits are allowed at 8192; 4 x 43 data bits alone would leave room that the fifth prime uses up."""
+    """214 bits are allowed at 8192; 4 x 43 data bits alone would leave room that the fifth prime
+    uses up.
+    """
     es.Parameters.from_bits("bgv", 8192, 1000, (42, 43, 43, 43, 43))
     with pytest.raises(
-        es.ParameterError, match=r"215-bit modulus at ring degree 8192 .* allows 214 bits, key-switching prime included"
+        es.ParameterError,
+        match=r"215-bit modulus at ring degree 8192 .* allows 214 bits, key-switching prime included",
     ):
         es.Parameters.from_bits("bgv", 8192, 1000, (43, 43, 43, 43, 43))
 
@@ -79,7 +92,8 @@ def test_the_papers_own_choice_is_refused_today() -> None:
     [
         (
             {"depth": 40},
-            r"no bgv parameters give .*depth=40.* Possible at 128 bits: depth up to \d+ with this max_value",
+            r"no bgv parameters give .*depth=40.* Possible at 128 bits: depth up to \d+ with this "
+            r"max_value",
         ),
         ({"max_value": 2**70}, r"max_value up to 2\*\*\d+ with this depth"),
         ({"max_value": 2**70, "scheme": "bfv"}, r"max_value up to 2\*\*\d+ with this depth"),
@@ -113,7 +127,9 @@ def test_what_the_error_says_is_possible_is() -> None:
 
 
 def test_insecure_parameters_are_refused_and_stay_visible() -> None:
-    with pytest.raises(es.ParameterError, match=r"less than 128-bit security.*allow_insecure=True, for tests only"):
+    with pytest.raises(
+        es.ParameterError, match=r"less than 128-bit security.*allow_insecure=True, for tests only"
+    ):
         es.Parameters.from_bits("bfv", 1024, 100, (30, 30))
     with pytest.warns(es.InsecureParametersWarning, match="never use them for real data"):
         p = es.Parameters.from_bits("bfv", 1024, 100, (30, 30), allow_insecure=True)
@@ -183,12 +199,16 @@ def test_arrays_refuse_keys_that_leave_factors() -> None:
     sizes = tuple(q.bit_length() for q in chosen.coefficient_moduli)
     others = es.Parameters.from_bits("bfv", chosen.ring_degree, 1000, sizes).coefficient_moduli
     x = es.Owner(replace(chosen, coefficient_moduli=others)).encrypt(1, bound=1)
-    with pytest.raises(es.ParameterError, match=r"planned for the totals of a table.*Parameters\.choose"):
+    with pytest.raises(
+        es.ParameterError, match=r"planned for the totals of a table.*Parameters\.choose"
+    ):
         _ = x**8
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.integers(1, 2**20), st.integers(0, 6), st.sampled_from(["bgv", "bfv"]), st.integers(1, 4096))
+@given(
+    st.integers(1, 2**20), st.integers(0, 6), st.sampled_from(["bgv", "bfv"]), st.integers(1, 4096)
+)
 def test_every_answer_is_proven(max_value: int, depth: int, scheme: str, terms: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,4 +1,6 @@
-"""An owner that was made with a plan has the rotation keys of the plan, made once, and remembered in its file."""
+"""An owner that was made with a plan has the rotation keys of the plan, made once, and remembered
+in its file.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ def test_without_a_plan_there_are_none(tiny: es.Owner, tmp_path: Path) -> None:
 def test_rotations_in_a_file_that_cannot_be(tiny: es.Owner, tmp_path: Path, listed: Any) -> None:
     tiny.save(tmp_path / "key")
     stored = container.read(tmp_path / "key")
-    container.write(replace(stored, fields={**stored.fields, "rotations": listed}), tmp_path / "bad")
+    container.write(
+        replace(stored, fields={**stored.fields, "rotations": listed}), tmp_path / "bad"
+    )
     with pytest.raises(es.FileFormatError, match="rotations of the key file are malformed"):
         es.Owner.load(tmp_path / "bad")
 

@@ -1,4 +1,6 @@
-"""Ciphertexts with a seed: the same message and the same error, never two versions of one, and never one seed twice."""
+"""Ciphertexts with a seed: the same message and the same error, never two versions of one, and
+never one seed twice.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def small_owner(scheme: str, bits: tuple[int, ...]) -> es.Owner:
 
 
 def encrypted(owner: es.Owner, values: Any) -> tuple[bytes, Residues]:
-    return owner._encryptor.seeded.encrypt(encode_slots(np.asarray(values, dtype=np.int64), owner._encryptor))
+    return owner._encryptor.seeded.encrypt(
+        encode_slots(np.asarray(values, dtype=np.int64), owner._encryptor)
+    )
 
 
 def both_polynomials(owner: es.Owner, seed: bytes, first: Residues) -> Residues:
@@ -64,7 +68,10 @@ class Watched:
 def phases(residues: Residues, secret: Residues, moduli: tuple[int, ...]) -> list[list[int]]:
     """c0 + c1 s, which holds message and error; for transformed polynomials."""
     return [
-        [(int(a) + int(b) * int(s)) % p for a, b, s in zip(residues[0, i], residues[1, i], secret[i], strict=True)]
+        [
+            (int(a) + int(b) * int(s)) % p
+            for a, b, s in zip(residues[0, i], residues[1, i], secret[i], strict=True)
+        ]
         for i, p in enumerate(moduli)
     ]
 
@@ -87,7 +94,9 @@ def test_the_same_message_and_the_same_error(scheme, bits, native, monkeypatch):
     encryption, moduli = owner._encryptor.seeded, owner.parameters.data_moduli
     if scheme == "bfv":
         after, before = encryption._transformed(after)[1], encryption._transformed(before)[1]
-    assert phases(after, encryption._secret._residues, moduli) == phases(before, encryption._secret._residues, moduli)
+    assert phases(after, encryption._secret._residues, moduli) == phases(
+        before, encryption._secret._residues, moduli
+    )
 
 
 def test_noise_is_that_of_any_encryption_with_the_secret_key(toy):
@@ -95,12 +104,18 @@ def test_noise_is_that_of_any_encryption_with_the_secret_key(toy):
     engine = engine_for(toy.parameters)
     budget = seal.Decryptor(engine.context, toy._generator.secret_key()).invariant_noise_budget
     values = np.arange(1024)
-    own = [budget(ciphertext_of(engine, both_polynomials(toy, *encrypted(toy, values)))) for _ in range(8)]
-    theirs = [budget(toy._encryptor.seal_encrypt(encode_slots(values, toy._encryptor))) for _ in range(8)]
+    own = [
+        budget(ciphertext_of(engine, both_polynomials(toy, *encrypted(toy, values))))
+        for _ in range(8)
+    ]
+    theirs = [
+        budget(toy._encryptor.seal_encrypt(encode_slots(values, toy._encryptor))) for _ in range(8)
+    ]
     assert abs(np.mean(own) - np.mean(theirs)) < 1
 
 
-# -- two versions of one ciphertext -----------------------------------------------------------------------------------------
+# -- two versions of one ciphertext
+# -----------------------------------------------------------------------------------------
 
 
 def key_from_two(one: Residues, other: Residues, moduli: tuple[int, ...]) -> list[list[int]]:
@@ -124,7 +139,9 @@ def test_two_versions_would_give_the_key_and_nothing_that_leaves_is_one(scheme, 
         seed, first = owner._encryptor.seeded.encrypt(plain)
         published.append(both_polynomials(owner, seed, first))
     published.append(residues_of(engine_for(owner.parameters), owner._encryptor.encrypt(plain)[0]))
-    if scheme == "bfv":  # who attacks transforms what is published, as it is multiplied by the secret then
+    if (
+        scheme == "bfv"
+    ):  # who attacks transforms what is published, as it is multiplied by the secret then
         transformed = owner._encryptor.seeded._transformed
         published = [transformed(one)[1] for one in published]
         watched.made = [transformed(one)[1] for one in watched.made]
@@ -149,19 +166,25 @@ def test_nothing_is_given_in_but_a_plaintext_and_nothing_is_kept(toy):
     kept = {"_engine", "_seal_encrypt", "_secret"}
     assert set(vars(encryption)) == kept
     with pytest.raises(TypeError):
-        encryption.encrypt(ciphertext_of(engine_for(toy.parameters), both_polynomials(toy, *encrypted(toy, [1]))))
+        encryption.encrypt(
+            ciphertext_of(engine_for(toy.parameters), both_polynomials(toy, *encrypted(toy, [1])))
+        )
     with pytest.raises(TypeError, match="not pickled, it holds the secret key"):
         pickle.dumps(encryption)
     assert "seeded" not in repr(toy._encryptor)
 
 
 def test_nothing_random_is_drawn_once_the_original_exists(toy, monkeypatch):
-    """Where the system gives no random numbers, or expanding fails, SEAL has made no ciphertext that could be moved twice."""
+    """Where the system gives no random numbers, or expanding fails, SEAL has made no ciphertext
+    that could be moved twice.
+    """
     watched, order = Watched(toy, monkeypatch), []
 
     def note(place: Any, name: str) -> None:
         real = getattr(place, name)
-        monkeypatch.setattr(place, name, lambda *arguments: (order.append(name), real(*arguments))[1])
+        monkeypatch.setattr(
+            place, name, lambda *arguments: (order.append(name), real(*arguments))[1]
+        )
 
     note(seeded.os, "urandom")
     note(seeded, "expand_seeds")
@@ -179,7 +202,8 @@ def test_nothing_random_is_drawn_once_the_original_exists(toy, monkeypatch):
     assert len(watched.made) == 1
 
 
-# -- the secret key in SEAL's bytes ----------------------------------------------------------------------------------------------
+# -- the secret key in SEAL's bytes
+# ----------------------------------------------------------------------------------------------
 
 
 def stating_its_length(data: bytes) -> bytes:
@@ -193,8 +217,14 @@ def stating_its_length(data: bytes) -> bytes:
         (lambda data, p: data[:-8], "states another length than it has"),
         (lambda data, p: data[:5] + b"\x02" + data[6:], "is compressed"),
         (lambda data, p: b"\0" + data[1:], "should be a SEAL object are not"),
-        (lambda data, p: stating_its_length(data[:-8]), "a secret key of 24656 bytes stands where one of 24664 is exp"),
-        (lambda data, p: stating_its_length(data + bytes(8)), "a secret key of 24672 bytes stands where one of 24664"),
+        (
+            lambda data, p: stating_its_length(data[:-8]),
+            "a secret key of 24656 bytes stands where one of 24664 is exp",
+        ),
+        (
+            lambda data, p: stating_its_length(data + bytes(8)),
+            "a secret key of 24672 bytes stands where one of 24664",
+        ),
         (lambda data, p: data[:88] + p.to_bytes(8, "little") + data[96:], "not below their primes"),
         (lambda data, p: data[:-8] + b"\xff" * 8, "not below their primes"),
     ],
@@ -208,14 +238,17 @@ def test_a_secret_key_of_another_form_is_refused(change, message):
 
 @pytest.mark.parametrize("native", [True, False])
 def test_a_secret_key_that_is_not_seals_own_is_found_when_it_is_taken(scheme, native, monkeypatch):
-    """Of the right length and below the primes, and in another order: a 0 that is encrypted with it does not open."""
+    """Of the right length and below the primes, and in another order: a 0 that is encrypted with it
+    does not open.
+    """
     owner = small_owner(scheme, (36, 36, 36))
     if not native:
         monkeypatch.setattr(pieces, "rebase", None)
     SeededEncryption(engine_for(owner.parameters), owner._generator.secret_key())
     monkeypatch.setattr(seeded, "secret_residues", lambda *given: secret_residues(*given)[:, ::-1])
     with pytest.raises(
-        es.FileFormatError, match="the residues of the secret key are not in the form that this library"
+        es.FileFormatError,
+        match="the residues of the secret key are not in the form that this library",
     ):
         SeededEncryption(engine_for(owner.parameters), owner._generator.secret_key())
 
@@ -224,12 +257,15 @@ def test_only_the_owner_has_it(toy):
     assert toy.public_keys().encryptor.seeded is None
 
 
-# -- seeds ---------------------------------------------------------------------------------------------------------------------
+# -- seeds
+# ------------------------------------------------------------------------------------------------
 
 
 def test_every_ciphertext_has_32_bytes_of_its_own_from_the_system(toy, monkeypatch):
     encryption, drawn, real = toy._encryptor.seeded, [], os.urandom
-    assert isinstance(encryption, SeededEncryption)  # there before anybody counts: it encrypts a 0 when it is made
+    assert isinstance(
+        encryption, SeededEncryption
+    )  # there before anybody counts: it encrypts a 0 when it is made
 
     def urandom(count: int) -> bytes:
         drawn.append(real(count))
@@ -242,7 +278,9 @@ def test_every_ciphertext_has_32_bytes_of_its_own_from_the_system(toy, monkeypat
     assert all(len(seed) == SEED_BYTES for seed in seeds)
 
 
-@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="processes are forked")
+@pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="processes are forked"
+)
 def test_forked_processes_draw_their_own_seeds(toy):
     encrypted(toy, [1])
     made = list(ordered_map(lambda n: (os.getpid(), encrypted(toy, [7])[0]), range(24), 4))

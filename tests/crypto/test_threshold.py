@@ -1,4 +1,6 @@
-"""Joint keys: exact at the limit of what is proven, nothing without everybody, once and never again, and every message checked."""
+"""Joint keys: exact at the limit of what is proven, nothing without everybody, once and never
+again, and every message checked.
+"""
 
 from __future__ import annotations
 
@@ -53,12 +55,18 @@ COUNTS = es.Describe(["v0"])
 def rows(n: int, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     return pd.DataFrame(
-        {"a": rng.choice(["x", "y", "z"], n), "b": rng.choice(["u", "v"], n), "sick": rng.integers(0, 2, n)}
+        {
+            "a": rng.choice(["x", "y", "z"], n),
+            "b": rng.choice(["u", "v"], n),
+            "sick": rng.integers(0, 2, n),
+        }
     )
 
 
 FRAME = rows(90)
-SCHEMA = es.Schema.infer(pd.DataFrame({"a": ["x", "y", "z"], "b": ["u", "v", "u"], "sick": [0, 1, 0]}), target="sick")
+SCHEMA = es.Schema.infer(
+    pd.DataFrame({"a": ["x", "y", "z"], "b": ["u", "v", "u"], "sick": [0, 1, 0]}), target="sick"
+)
 
 
 @pytest.fixture(scope="module")
@@ -94,14 +102,17 @@ def plainly(question: Any, frame: pd.DataFrame) -> list[int]:
 
 
 def forest(seed: int = 0, **options: Any) -> es.CompletelyRandomForest:
-    """A question that differs from all others by its seed, and so do its totals: a member shares once for each."""
+    """A question that differs from all others by its seed, and so do its totals: a member shares
+    once for each.
+    """
     return es.CompletelyRandomForest(**{"n_trees": 8, "depth": 2, "random_state": seed, **options})
 
 
 SEEDS = count(100)
 
 
-# -- keys that work like any others ------------------------------------------------------------------------------------------
+# -- keys that work like any others
+# ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("device", ["native", "seal"])
@@ -135,7 +146,9 @@ def test_members_and_workers_make_the_same_keys_and_files_keep_them(study, tmp_p
 def test_packing_keys_of_members_cannot_be_exchanged(study, tmp_path):
     other = made(tmp_path / "other", study.joint.parameters)
     mixed = study.keys.to_container()
-    mixed = replace(mixed, sections={**mixed.sections, "packing": other.keys.to_container().section("packing")})
+    mixed = replace(
+        mixed, sections={**mixed.sections, "packing": other.keys.to_container().section("packing")}
+    )
     with pytest.raises(es.FileFormatError, match=r"not those that the members of key .* have made"):
         es.PublicKeys.from_container(mixed)
 
@@ -146,9 +159,14 @@ def test_rotation_keys(tmp_path):
     lab = JointLab(made(tmp_path, plan))
     assert lab.keys.rotations == (0, 1)
     values = np.arange(RING, dtype=np.int64)
-    for step, expected in ((1, np.roll(values.reshape(2, -1), -1, axis=1)), (0, values.reshape(2, -1)[::-1])):
+    for step, expected in (
+        (1, np.roll(values.reshape(2, -1), -1, axis=1)),
+        (0, values.reshape(2, -1)[::-1]),
+    ):
         plain = lab.engine.encoder.encode(values)
-        phase = lab.phase(lab.keys.evaluator.rotate(lab.encrypted(plain, with_secret_key=False), step))
+        phase = lab.phase(
+            lab.keys.evaluator.rotate(lab.encrypted(plain, with_secret_key=False), step)
+        )
         slots = decoded(lab, phase)
         assert (slots == expected.reshape(-1)).all()
 
@@ -162,7 +180,8 @@ def decoded(lab: JointLab, phase: np.ndarray) -> np.ndarray:
     return np.array(lab.engine.encoder.decode(seal.Plaintext(text)))
 
 
-# -- exact at the limit of what is proven -----------------------------------------------------------------------------------
+# -- exact at the limit of what is proven
+# -----------------------------------------------------------------------------------
 
 
 def limit(members: int, question: Any, n_rows: int) -> es.Parameters:
@@ -188,7 +207,9 @@ def test_exact_over_keys_at_the_limit(members, tmp_path):
         study = made(tmp_path / str(key), parameters)
         whole, question = pooled(study, frame), forest(key)
         answer = question.fit(whole)
-        opened = study.joint.open(answer, study.shares(answer, question, None, trust_worker=True), SCHEMA)
+        opened = study.joint.open(
+            answer, study.shares(answer, question, None, trust_worker=True), SCHEMA
+        )
         assert list(opened.totals_) == plainly(forest(key), frame)
 
 
@@ -221,7 +242,9 @@ def test_exact_over_many_keys(members, tmp_path):
         study = made(tmp_path / str(key), parameters)
         question, whole = forest(key), pooled(study, frame)
         answer = question.fit(whole)
-        opened = study.joint.open(answer, study.shares(answer, question, None, trust_worker=True), SCHEMA)
+        opened = study.joint.open(
+            answer, study.shares(answer, question, None, trust_worker=True), SCHEMA
+        )
         assert list(opened.totals_) == plainly(forest(key), frame)
 
 
@@ -230,7 +253,11 @@ def test_a_regression_whose_totals_are_large(tmp_path):
     """A t so large that modulus switching leaves factors, which opened totals are divided by."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
-        {"x": rng.integers(0, 500, 300) / 10, "w": rng.integers(0, 100, 300), "y": rng.integers(0, 2000, 300) / 10}
+        {
+            "x": rng.integers(0, 500, 300) / 10,
+            "w": rng.integers(0, 100, 300),
+            "y": rng.integers(0, 2000, 300) / 10,
+        }
     )
     schema, question = es.Schema.infer(frame, target="y", numbers="keep"), es.LinearRegression()
     plan = es.plan(question, schema, n_rows=1000, members=2)
@@ -245,9 +272,14 @@ def test_a_regression_whose_totals_are_large(tmp_path):
 
 def test_plans_reserve_the_room():
     alone, others, jointly = (
-        es.plan(BAYES, SCHEMA, n_rows=1000, **options) for options in ({}, {"by_others": True}, {"members": 3})
+        es.plan(BAYES, SCHEMA, n_rows=1000, **options)
+        for options in ({}, {"by_others": True}, {"members": 3})
     )
-    assert alone.parameters.modulus_bits < others.parameters.modulus_bits <= jointly.parameters.modulus_bits
+    assert (
+        alone.parameters.modulus_bits
+        < others.parameters.modulus_bits
+        <= jointly.parameters.modulus_bits
+    )
     assert "shares hide the secrets of 3 members" in str(jointly)
     assert "members=3" in repr(jointly.parameters)
     assert es.Parameters.from_dict(jointly.parameters.to_dict()) == jointly.parameters
@@ -259,14 +291,21 @@ def test_plans_reserve_the_room():
         es.plan(BAYES, SCHEMA, n_rows=1000, members=0)
 
 
-# -- nothing without everybody ------------------------------------------------------------------------------------------------
+# -- nothing without everybody
+# ------------------------------------------------------------------------------------------------
 
 
-def flooding_of(study: Study, name: str, answer: EncryptedAnswer, share: bytes) -> tuple[np.ndarray, float]:
-    """What a member added to c_1 s_j, divided by t and put together from all primes; and the width it should have."""
+def flooding_of(
+    study: Study, name: str, answer: EncryptedAnswer, share: bytes
+) -> tuple[np.ndarray, float]:
+    """What a member added to c_1 s_j, divided by t and put together from all primes; and the width
+    it should have.
+    """
     parameters = packing_parameters(study.joint.parameters)
     (residues, noise), moduli = answer.packs()[0], parameters.data_moduli
-    given = residues_from_bytes(container.from_bytes(share).section("packs"), moduli, RING, polynomials=1)[0]
+    given = residues_from_bytes(
+        container.from_bytes(share).section("packs"), moduli, RING, polynomials=1
+    )[0]
     own = times_secrets(residues[1], [study.members[name]])
     flooding = around_zero(coefficients_of(given.astype(object) - own, moduli), math.prod(moduli))
     assert not any(int(c) % parameters.plain_modulus for c in flooding)
@@ -275,15 +314,25 @@ def flooding_of(study: Study, name: str, answer: EncryptedAnswer, share: bytes) 
 
 
 def test_the_flooding_of_a_share(study, table):
-    """Uniform from -2^w to 2^w, in every coefficient on its own, 2^64 over what is proven of this very ciphertext's noise."""
+    """Uniform from -2^w to 2^w, in every coefficient on its own, 2^64 over what is proven of this
+    very ciphertext's noise.
+    """
     question = forest(next(SEEDS))
     answer = table.answer_to(question)
     shares = study.shares(answer, question, table)
-    model, (_, noise) = packing_model(study.joint.parameters, packing_primes(study.joint.parameters)), answer.packs()[0]
+    model, (_, noise) = (
+        packing_model(study.joint.parameters, packing_primes(study.joint.parameters)),
+        answer.packs()[0],
+    )
     floods = []
     for name, share in shares.items():
         flooding, width = flooding_of(study, name, answer, share)
-        assert 2.0**width >= 2.0**FLOODING_BITS * model.coefficient_bound(noise) / study.joint.parameters.plain_modulus
+        assert (
+            2.0**width
+            >= 2.0**FLOODING_BITS
+            * model.coefficient_bound(noise)
+            / study.joint.parameters.plain_modulus
+        )
         assert -(1 << width) <= min(flooding)
         assert max(flooding) < 1 << width
         scaled = np.array([int(c) / 2.0**width for c in flooding])
@@ -306,15 +355,22 @@ def test_the_noise_that_is_flooded_keeps_its_bound(study, table):
 
 @pytest.mark.parametrize("absent", NAMES[:3])
 def test_all_but_one_and_the_worker_see_a_uniform_polynomial(study, table, absent):
-    """What the worker has, and all that two members know, leaves the pack hidden behind c_1 times the third secret."""
+    """What the worker has, and all that two members know, leaves the pack hidden behind c_1 times
+    the third secret.
+    """
     answer = table.answer_to(forest(int(hashlib.sha256(absent.encode()).hexdigest()[:6], 16)))
-    (residues, _), moduli = answer.packs()[0], packing_parameters(study.joint.parameters).data_moduli
+    (residues, _), moduli = (
+        answer.packs()[0],
+        packing_parameters(study.joint.parameters).data_moduli,
+    )
     known = [member for name, member in study.members.items() if name != absent]
     modulus = math.prod(moduli)
     total = coefficients_of(residues[0].astype(object) + times_secrets(residues[1], known), moduli)
     uniform = np.array([int(c) / modulus for c in total], dtype=float)
     assert scipy.stats.kstest(uniform, "uniform").pvalue > 1e-6
-    message = np.bincount([int(c) % study.joint.parameters.plain_modulus % 8 for c in total], minlength=8)
+    message = np.bincount(
+        [int(c) % study.joint.parameters.plain_modulus % 8 for c in total], minlength=8
+    )
     assert scipy.stats.chisquare(message).pvalue > 1e-6
     # With the third secret, the same numbers are small: the test can fail.
     whole = JointLab(study)
@@ -329,7 +385,8 @@ def test_a_share_is_missing(study, table):
     del shares["south"]
     with pytest.raises(
         es.MemberError,
-        match="a share of a member is needed, from each of north, south, west: there is none of south",
+        match="a share of a member is needed, from each of north, south, west: there is none of "
+        "south",
     ):
         study.joint.open(answer, shares)
     # One that somebody makes up opens nothing.
@@ -339,7 +396,8 @@ def test_a_share_is_missing(study, table):
         study.joint.open(answer, {**shares, "south": container.to_bytes(fake)}, SCHEMA)
 
 
-# -- shares of adversaries -------------------------------------------------------------------------------------------------------
+# -- shares of adversaries
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -355,11 +413,18 @@ def changed(message: bytes, **changes: Any) -> bytes:
         file = replace(file, sections={**file.sections, "packs": changes.pop("packs")})
     key_id = changes.pop("key_id", file.key_id)
     return container.to_bytes(
-        replace(file, key_id=key_id, kind=changes.pop("kind", file.kind), fields={**file.fields, **changes})
+        replace(
+            file,
+            key_id=key_id,
+            kind=changes.pop("kind", file.kind),
+            fields={**file.fields, **changes},
+        )
     )
 
 
-def test_what_is_no_share_of_this_opening_is_refused_and_named(study, table, opening, tmp_path, receiver):
+def test_what_is_no_share_of_this_opening_is_refused_and_named(
+    study, table, opening, tmp_path, receiver
+):
     answer, shares = opening
     other_question = forest(next(SEEDS))
     other = table.answer_to(other_question)
@@ -394,9 +459,13 @@ def test_a_share_that_lies_within_its_form_is_refused_when_it_is_read(study, ope
     moduli = packing_parameters(study.joint.parameters).data_moduli
     shifted = residues_from_bytes(body, moduli, RING, polynomials=1)
     shifted = (shifted + np.uint64(12345)) % np.array(moduli, dtype=np.uint64)[:, None]
-    with pytest.raises(ValueError, match=r"it is proven to keep|beside its totals|do not add up|cannot be|counts"):
+    with pytest.raises(
+        ValueError, match=r"it is proven to keep|beside its totals|do not add up|cannot be|counts"
+    ):
         study.joint.open(
-            answer, {**shares, "south": changed(shares["south"], packs=residues_to_bytes(shifted, moduli))}, SCHEMA
+            answer,
+            {**shares, "south": changed(shares["south"], packs=residues_to_bytes(shifted, moduli))},
+            SCHEMA,
         )
 
 
@@ -407,20 +476,33 @@ def test_contributions_are_what_was_committed_to(study, tmp_path):
     first = {name: member.commit() for name, member in members.items()}
     second = {name: member.contribute(first) for name, member in members.items()}
     late = {**second, "west": study.contributions["west"]}
-    with pytest.raises(es.MemberError, match="the contribution of west is not the one that west committed to"):
+    with pytest.raises(
+        es.MemberError, match="the contribution of west is not the one that west committed to"
+    ):
         members["north"].relinearise(late)
-    with pytest.raises(es.MemberError, match="the contribution of west is not the one that west committed to"):
+    with pytest.raises(
+        es.MemberError, match="the contribution of west is not the one that west committed to"
+    ):
         joint.public_keys(first, late, study.relinearisations)
-    with pytest.raises(es.MemberError, match="north has shown her contribution after other commitments than these"):
+    with pytest.raises(
+        es.MemberError, match="north has shown her contribution after other commitments than these"
+    ):
         members["north"].contribute({**first, "west": study.commitments["west"]})
-    with pytest.raises(es.MemberError, match="the commitment that is said to be north's is not hers"):
+    with pytest.raises(
+        es.MemberError, match="the commitment that is said to be north's is not hers"
+    ):
         members["north"].contribute({**first, "north": study.commitments["north"]})
     with pytest.raises(es.MemberError, match="west: there is none of south, west"):
         members["north"].contribute({"north": first["north"]})
     third = {name: member.relinearise(second) for name, member in members.items()}
-    with pytest.raises(es.MemberError, match="the relinearisation of west was made for other contributions than these"):
+    with pytest.raises(
+        es.MemberError,
+        match="the relinearisation of west was made for other contributions than these",
+    ):
         joint.public_keys(first, second, {**third, "west": study.relinearisations["west"]})
-    with pytest.raises(es.MemberError, match="these are not the messages that north has seen and sent"):
+    with pytest.raises(
+        es.MemberError, match="these are not the messages that north has seen and sent"
+    ):
         members["north"].finish(first, second, study.relinearisations)
     assert joint.public_keys(first, second, third).key_id != study.keys.key_id
 
@@ -429,7 +511,8 @@ def test_wrong_members(study, tmp_path):
     parameters = study.joint.parameters
     for names in (["a", "b"], ["a", "b", "c", "d"]):
         with pytest.raises(
-            es.ParameterError, match=f"for 3 members and there are {len(names)}: es.plan.*members={len(names)}"
+            es.ParameterError,
+            match=f"for 3 members and there are {len(names)}: es.plan.*members={len(names)}",
         ):
             es.JointKey(names, parameters)
     for names in (["a", "a", "b"], ["a", "", "b"], ["a"], ["a", "b\n", "c"]):
@@ -444,12 +527,14 @@ def test_wrong_members(study, tmp_path):
     with pytest.raises(ValueError, match="'elsewhere' is no member: there are north, south, west"):
         es.Member(tmp_path, study.joint, "elsewhere")
     with pytest.raises(
-        es.KeyMismatchError, match="belongs to another joint key or member: each has a folder of its own"
+        es.KeyMismatchError,
+        match="belongs to another joint key or member: each has a folder of its own",
     ):
         es.Member(study.members["north"].home, study.joint, "south")
 
 
-# -- once, and for what was agreed on --------------------------------------------------------------------------------------------
+# -- once, and for what was agreed on
+# --------------------------------------------------------------------------------------------
 
 
 def test_the_same_bytes_again_and_never_another_share(study, table, receiver):
@@ -459,13 +544,21 @@ def test_the_same_bytes_again_and_never_another_share(study, table, receiver):
     assert north.share(answer, question, table) == share
     assert es.Member(north.home, study.joint, "north").share(answer, question, table) == share
     with pytest.raises(
-        es.MemberError, match="north has shared once for this question over these rows, for another ciphertext or rec"
+        es.MemberError,
+        match="north has shared once for this question over these rows, for another ciphertext or "
+        "rec",
     ):
         north.share(answer, question, table, receiver=receiver.public_keys())
-    # The same ciphertext as the answer to another question, which a worker may claim who is trusted.
+    # The same ciphertext as the answer to another question, which a worker may claim who is
+    # trusted.
     other = forest(next(SEEDS))
-    claimed = EncryptedAnswer(other, answer.ciphertexts, answer.schema, answer.n_rows, answer.block_ids)
-    with pytest.raises(es.MemberError, match="north has shared once for this ciphertext, and does not a second time"):
+    claimed = EncryptedAnswer(
+        other, answer.ciphertexts, answer.schema, answer.n_rows, answer.block_ids
+    )
+    with pytest.raises(
+        es.MemberError,
+        match="north has shared once for this ciphertext, and does not a second time",
+    ):
         north.share(claimed, other, trust_worker=True)
     # With another c_0, which a share does not depend on.
     numbers = table.answer_to(other).ciphertexts
@@ -481,21 +574,26 @@ def test_the_same_bytes_again_and_never_another_share(study, table, receiver):
     again = EncryptedAnswer(
         question, table.answer_to(other).ciphertexts, answer.schema, answer.n_rows, answer.block_ids
     )
-    with pytest.raises(es.MemberError, match="for another ciphertext or receiver, and does not a second time"):
+    with pytest.raises(
+        es.MemberError, match="for another ciphertext or receiver, and does not a second time"
+    ):
         north.share(again, question, trust_worker=True)
 
 
 def test_only_for_the_agreed_question_over_the_agreed_rows(study, table):
     question, north = forest(next(SEEDS)), study.members["north"]
     answer = table.answer_to(question)
-    with pytest.raises(ValueError, match=r"share needs the table .* or, without it, trust_worker=True"):
+    with pytest.raises(
+        ValueError, match=r"share needs the table .* or, without it, trust_worker=True"
+    ):
         north.share(answer, question)
     with pytest.raises(es.VerificationError, match="or one with other parameters"):
         north.share(answer, forest(next(SEEDS)), table)
     with pytest.raises(es.VerificationError, match="or one with other parameters"):
         north.share(answer, forest(next(SEEDS)), trust_worker=True)
     with pytest.raises(
-        es.VerificationError, match="this is of 90 rows in 3 blocks, and the table has 90 in 3: not the same ones"
+        es.VerificationError,
+        match="this is of 90 rows in 3 blocks, and the table has 90 in 3: not the same ones",
     ):
         north.share(answer, question, pooled(study, FRAME))
     forged = table.answer_to(question)
@@ -504,13 +602,17 @@ def test_only_for_the_agreed_question_over_the_agreed_rows(study, table):
         :, None
     ] // np.uint64(4)
     forged.ciphertexts.parts = (Part(residues, forged.ciphertexts.parts[0].noise),)
-    with pytest.raises(es.VerificationError, match="this is not what its question gives over these rows"):
+    with pytest.raises(
+        es.VerificationError, match="this is not what its question gives over these rows"
+    ):
         north.share(forged, question, table)
     assert not list(north.home.glob(f"share-{hashlib.sha256(answer.statement()).hexdigest()}"))
 
 
 def test_a_worker_who_is_believed_reads_the_secret_off_a_share(study, table):
-    """Why members compute anew: c_1 = q/4 shows the secret in the upper bits, flooding or not. The documents say so."""
+    """Why members compute anew: c_1 = q/4 shows the secret in the upper bits, flooding or not. The
+    documents say so.
+    """
     question, north = forest(next(SEEDS)), study.members["north"]
     forged = table.answer_to(question)
     moduli = packing_parameters(study.joint.parameters).data_moduli
@@ -520,8 +622,12 @@ def test_a_worker_who_is_believed_reads_the_secret_off_a_share(study, table):
         residues[1, i] = modulus // 4 % q
     forged.ciphertexts.parts = (Part(residues, forged.ciphertexts.parts[0].noise),)
     share = north.share(forged, question, trust_worker=True)
-    given = residues_from_bytes(container.from_bytes(share).section("packs"), moduli, RING, polynomials=1)[0]
-    read = [round(int(c) / (modulus / 4)) for c in around_zero(coefficients_of(given, moduli), modulus)]
+    given = residues_from_bytes(
+        container.from_bytes(share).section("packs"), moduli, RING, polynomials=1
+    )[0]
+    read = [
+        round(int(c) / (modulus / 4)) for c in around_zero(coefficients_of(given, moduli), modulus)
+    ]
     assert read == [int(c) for c in secret_of(north)]
 
 
@@ -529,9 +635,13 @@ def test_rows_are_never_opened(study, table):
     answer = table.answer_to(forest(next(SEEDS)))
     for form in ("slots", "replicated"):
         answer.ciphertexts.form = form
-        with pytest.raises(ValueError, match=f"totals and votes and nothing else, and this is in the form '{form}'"):
+        with pytest.raises(
+            ValueError, match=f"totals and votes and nothing else, and this is in the form '{form}'"
+        ):
             study.members["north"].share(answer, answer.question, trust_worker=True)
-    with pytest.raises(TypeError, match="an object of type int is nothing that members open together"):
+    with pytest.raises(
+        TypeError, match="an object of type int is nothing that members open together"
+    ):
         study.members["north"].share(3, answer.question, trust_worker=True)
 
 
@@ -543,18 +653,23 @@ def test_of_other_keys(study, table, receiver, tmp_path):
     answer = table.answer_to(question)
     for wrong in (es.Owner(joint_parameters(3, (50,) * 7)).public_keys(), other.keys):
         with pytest.raises(
-            es.KeyMismatchError, match="a receiver has a key of her own with the joint key's parameters"
+            es.KeyMismatchError,
+            match="a receiver has a key of her own with the joint key's parameters",
         ):
             north.share(answer, question, table, receiver=wrong)
     fresh = es.Member(tmp_path / "new", study.joint, "north")
-    with pytest.raises(es.MemberError, match="north knows no public keys of this joint key yet: finish"):
+    with pytest.raises(
+        es.MemberError, match="north knows no public keys of this joint key yet: finish"
+    ):
         fresh.share(answer, question, table)
 
 
 def test_no_room_for_flooding_is_an_error(study, tmp_path):
     narrow = made(tmp_path, joint_parameters(3, (50,) * 4, 2))
     whole = pooled(narrow, FRAME)
-    answer = whole.ask(BAYES)  # which can be computed on with, if these keys are for that, and not opened
+    answer = whole.ask(
+        BAYES
+    )  # which can be computed on with, if these keys are for that, and not opened
     with pytest.raises(es.NoiseError, match="no room for the noise that hides its member's secret"):
         narrow.members["north"].share(answer, BAYES, trust_worker=True)
 
@@ -583,7 +698,9 @@ def test_a_locked_secret(study, tmp_path):
     with pytest.raises(es.PassphraseError, match="the passphrase does not open this key file"):
         es.Member(tmp_path, study.joint, "north", passphrase="others").relinearise(given)
     with pytest.raises(es.PassphraseError, match="is not locked by a passphrase"):
-        es.Member(study.members["north"].home, study.joint, "north", passphrase="words").state.secret("secret")
+        es.Member(
+            study.members["north"].home, study.joint, "north", passphrase="words"
+        ).state.secret("secret")
     stored = container.read(tmp_path / "secret").section("secret_key")
     assert member.state._unlock_secret("secret")[100:200] not in stored
     assert member.relinearise(given)
@@ -599,15 +716,22 @@ def test_messages_say_all_that_they_should(study):
         file = container.from_bytes(said[kind]["west"])
         without = {name: value for name, value in file.fields.items() if name != fields}
         said[kind]["west"] = container.to_bytes(replace(file, fields=without))
-        with pytest.raises(es.MemberError, match="what came from west is refused: it does not say all that"):
-            study.joint.public_keys(said["commitments"], study.contributions, said["relinearisations"])
+        with pytest.raises(
+            es.MemberError, match="what came from west is refused: it does not say all that"
+        ):
+            study.joint.public_keys(
+                said["commitments"], study.contributions, said["relinearisations"]
+            )
 
 
-# -- kill -9 ---------------------------------------------------------------------------------------------------------------------
+# -- kill -9
+# ------------------------------------------------------------------------------------------------
 
 
 def killed(work: Callable[[], Any], at: int, *, after: bool) -> None:
-    """Do it in a process of its own that is killed while it gives the at-th file its name, before or after."""
+    """Do it in a process of its own that is killed while it gives the at-th file its name, before
+    or after.
+    """
     child = os.fork()
     if not child:
         try:
@@ -631,11 +755,17 @@ def killed(work: Callable[[], Any], at: int, *, after: bool) -> None:
 
 
 def kept(home: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in home.iterdir() if path.name != "lock" and path.name[0] != "."}
+    return {
+        path.name: path.read_bytes()
+        for path in home.iterdir()
+        if path.name != "lock" and path.name[0] != "."
+    }
 
 
 def test_a_member_who_is_killed_goes_on_with_what_she_has_stored(study, tmp_path):
-    """At every file that she stores, before it has its name and after: what was stored is sent, and nothing is made twice."""
+    """At every file that she stores, before it has its name and after: what was stored is sent, and
+    nothing is made twice.
+    """
     others = {name: es.Member(tmp_path / name, study.joint, name) for name in ("south", "west")}
     home, first = tmp_path / "north", {name: member.commit() for name, member in others.items()}
 
@@ -656,11 +786,15 @@ def test_a_member_who_is_killed_goes_on_with_what_she_has_stored(study, tmp_path
     goes_on(lambda: north().commit(), ["second", "secret", "contribution"])
     first = {"north": north().commit(), **first}
     goes_on(lambda: north().contribute(first), ["commitments"])
-    second = {"north": north().contribute(first)} | {name: m.contribute(first) for name, m in others.items()}
+    second = {"north": north().contribute(first)} | {
+        name: m.contribute(first) for name, m in others.items()
+    }
     assert second["north"] == kept(home)["contribution"]
     goes_on(lambda: north().relinearise(second), ["relinearisation"])
     assert "second" in kept(home)  # killed before she could remove it
-    third = {"north": north().relinearise(second)} | {name: m.relinearise(second) for name, m in others.items()}
+    third = {"north": north().relinearise(second)} | {
+        name: m.relinearise(second) for name, m in others.items()
+    }
     assert third["north"] == kept(home)["relinearisation"]
     assert "second" not in kept(home)
     goes_on(lambda: north().finish(first, second, third), ["public.keys"])
@@ -668,7 +802,9 @@ def test_a_member_who_is_killed_goes_on_with_what_she_has_stored(study, tmp_path
 
 
 def test_a_share_is_stored_before_it_is_sent(study, table):
-    """Killed after the share was stored, she sends those bytes; killed before, nobody has seen any."""
+    """Killed after the share was stored, she sends those bytes; killed before, nobody
+    has seen any.
+    """
     question, north = forest(next(SEEDS)), study.members["north"]
     answer, before = table.answer_to(question), kept(north.home)
     work = partial(north.share, answer, question, trust_worker=True)
@@ -680,7 +816,8 @@ def test_a_share_is_stored_before_it_is_sent(study, table):
     assert north.share(answer, question, table) == kept(north.home)[name]
 
 
-# -- verifying a worker ------------------------------------------------------------------------------------------------------------
+# -- verifying a worker
+# ------------------------------------------------------------------------------------------------
 
 
 def test_verify(tmp_path):
@@ -698,7 +835,9 @@ def test_verify(tmp_path):
         es.verify(answer, toy.encrypt(SCHEMA.table(rows(80))))
     altered = table.ask(COUNTS)
     altered.ciphertexts.parts[0].residues[0, 0, 0] += 1
-    with pytest.raises(es.VerificationError, match="this is not what its question gives over these rows"):
+    with pytest.raises(
+        es.VerificationError, match="this is not what its question gives over these rows"
+    ):
         es.verify(altered, table)
     with pytest.raises(TypeError, match="open already"):
         es.verify(forest(1).fit(SCHEMA.table(FRAME)), table)

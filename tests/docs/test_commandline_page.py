@@ -10,7 +10,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def maker() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_commandline", ROOT / "docs" / "make_commandline.py")
+    spec = importlib.util.spec_from_file_location(
+        "make_commandline", ROOT / "docs" / "make_commandline.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -20,7 +22,9 @@ def maker() -> ModuleType:
 
 def test_the_page_is_that_of_the_program() -> None:
     made = maker().page()
-    assert (ROOT / "docs" / "commandline.md").read_text(encoding="utf-8") == made, "run python docs/make_commandline.py"
+    assert (ROOT / "docs" / "commandline.md").read_text(encoding="utf-8") == made, (
+        "run python docs/make_commandline.py"
+    )
     assert "commandline.md" in (ROOT / "mkdocs.yml").read_text()
     for words in (
         "### schema",

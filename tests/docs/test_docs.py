@@ -1,4 +1,6 @@
-"""The documentation is run: python blocks work and print what is shown, every public name is described, links lead somewhere."""
+"""The documentation is run: python blocks work and print what is shown, every public name is
+described, links lead somewhere.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,17 @@ PUBLIC = {
     ".plots": "encryptedstats.plots",
     ".questions": "encryptedstats.questions",
 }
-NAMES = [(package, name) for package in PUBLIC for name in importlib.import_module(f"encryptedstats{package}").__all__]
+NAMES = [
+    (package, name)
+    for package in PUBLIC
+    for name in importlib.import_module(f"encryptedstats{package}").__all__
+]
 
 
 class Example(NamedTuple):
-    """A python block of a page, the line it starts at, and what an output block right after it says that it prints."""
+    """A python block of a page, the line it starts at, and what an output block right after it says
+    that it prints.
+    """
 
     line: int
     code: str
@@ -44,7 +52,10 @@ class Example(NamedTuple):
 
 def blocks_of(page: str) -> list[tuple[int, str, str]]:
     """Line of the first line inside, language and content of every fenced block."""
-    return [(page[: match.start(2)].count("\n") + 1, match[1], match[2]) for match in _BLOCK.finditer(page)]
+    return [
+        (page[: match.start(2)].count("\n") + 1, match[1], match[2])
+        for match in _BLOCK.finditer(page)
+    ]
 
 
 def examples_of(page: str) -> list[Example]:
@@ -62,7 +73,9 @@ def lines_of(text: str) -> list[str]:
 
 
 def run_page(page: str, name: str) -> None:
-    """Run all examples of a page in order, in one namespace; lines in tracebacks are those of the page."""
+    """Run all examples of a page in order, in one namespace; lines in tracebacks are those of the
+    page.
+    """
     namespace: dict[str, object] = {"__name__": "__main__"}
     for example in examples_of(page):
         program = compile("\n" * (example.line - 1) + example.code, name, "exec")
@@ -82,14 +95,21 @@ def test_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_the_examples_are_there() -> None:
     counted = {path.name: len(examples_of(path.read_text(encoding="utf-8"))) for path in PAGES}
-    pages = "api circuits devices errata extending formats how index integers models noise r security tables tutorial"
+    pages = (
+        "api circuits devices errata extending formats how index integers models noise r security "
+        "tables tutorial"
+    )
     assert all(counted[f"{name}.md"] for name in ["README", *pages.split()]), counted
 
 
 @pytest.mark.parametrize(
     ("page", "error"),
     [
-        ("```python\nx = 1\n```\ntext\n```python\nassert x == 1\nprint(x)\n```\n\n```output\n1\n```\n", None),
+        (
+            "```python\nx = 1\n```\ntext\n```python\nassert x == "
+            "1\nprint(x)\n```\n\n```output\n1\n```\n",
+            None,
+        ),
         ("```console\n$ rm -rf x\n```\n\n```text\nnothing\n```\n", None),
         ("```python\nassert False\n```\n", AssertionError),
         ("```python\nprint(1)\n```\n\n```output\n2\n```\n", AssertionError),
@@ -120,7 +140,9 @@ def script(name: str) -> ModuleType:
 def test_every_public_name_is_described(package: str, name: str) -> None:
     called = f"{PUBLIC[package]}.{name}"
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
-    assert re.search(rf"(?<![\w.]){re.escape(called)}(?!\w)", page), f"{called} is nowhere: describe it in docs/api.md"
+    assert re.search(rf"(?<![\w.]){re.escape(called)}(?!\w)", page), (
+        f"{called} is nowhere: describe it in docs/api.md"
+    )
 
 
 @pytest.mark.parametrize("package", PUBLIC)
@@ -132,35 +154,49 @@ def test_the_reference_has_every_public_name(package: str) -> None:
     assert shown == set(module.__all__) - modules - {"__version__"}
 
 
-@pytest.mark.parametrize("package", ["arrays", "crypto", "joint", "models", "statistics", "storage", "tables"])
+@pytest.mark.parametrize(
+    "package", ["arrays", "crypto", "joint", "models", "statistics", "storage", "tables"]
+)
 def test_names_of_inner_packages_are_described(package: str) -> None:
     module = importlib.import_module(f"encryptedstats.{package}")
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     for name in set(getattr(module, "__all__", ())) - set(es.__all__):
-        assert re.search(rf"\bencryptedstats\.{package}\.{name}(?!\w)", page), f"{package}.{name} is not in docs/api.md"
+        assert re.search(rf"\bencryptedstats\.{package}\.{name}(?!\w)", page), (
+            f"{package}.{name} is not in docs/api.md"
+        )
 
 
 def test_names_in_the_list_exist() -> None:
-    described = re.findall(r"^\| `es\.(\w+)`", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.MULTILINE)
+    described = re.findall(
+        r"^\| `es\.(\w+)`", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert described
     assert set(described) <= set(es.__all__)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
 def test_pages_are_in_the_menu_and_have_one_title(path: Path) -> None:
-    text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(
+        r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
     menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    assert re.search(rf": {re.escape(path.name)}$", menu, re.MULTILINE), f"add {path.name} to nav in mkdocs.yml"
+    assert re.search(rf": {re.escape(path.name)}$", menu, re.MULTILINE), (
+        f"add {path.name} to nav in mkdocs.yml"
+    )
     assert len(re.findall(r"^# ", text, re.MULTILINE)) == 1
     assert text.startswith("# ")
 
 
-# -- pictures ------------------------------------------------------------------------------------------------------------
+# -- pictures
+# ------------------------------------------------------------------------------------------------
 
 
 def test_pictures_are_what_is_drawn() -> None:
     drawn = {f"{name}.svg": draw().svg() for name, draw in script("make_pictures").PICTURES.items()}
-    stored = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "img").glob("*.svg")}
+    stored = {
+        path.name: path.read_text(encoding="utf-8")
+        for path in (ROOT / "docs" / "img").glob("*.svg")
+    }
     assert stored == drawn, "draw them again: python docs/make_pictures.py"
 
 
@@ -172,18 +208,25 @@ def test_pictures_are_there_and_told_in_words(path: Path) -> None:
 
 
 def test_every_picture_is_shown() -> None:
-    shown = {Path(target).name for path in PAGES for _, target in _PICTURE.findall(path.read_text(encoding="utf-8"))}
+    shown = {
+        Path(target).name
+        for path in PAGES
+        for _, target in _PICTURE.findall(path.read_text(encoding="utf-8"))
+    }
     assert shown >= {path.name for path in (ROOT / "docs" / "img").iterdir()}
 
 
-# -- the site ------------------------------------------------------------------------------------------------------------
+# -- the site
+# ------------------------------------------------------------------------------------------------
 
 
 def test_the_security_page_brings_the_policy_in() -> None:
     page = script("hooks").included((ROOT / "docs" / "security.md").read_text(encoding="utf-8"))
     policy = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
     assert len(re.findall(r"^# ", page, re.MULTILINE)) == 1
-    assert set(re.findall(r"^## .+$", policy, re.MULTILINE)) <= set(re.findall(r"^## .+$", page, re.MULTILINE))
+    assert set(re.findall(r"^## .+$", policy, re.MULTILINE)) <= set(
+        re.findall(r"^## .+$", page, re.MULTILINE)
+    )
     assert "](docs/" not in page
 
 
@@ -199,7 +242,9 @@ def test_the_security_page_brings_the_policy_in() -> None:
         ("", "](nowhere.md)", "](nowhere.md)"),
     ],
 )
-def test_links_of_the_repository_become_links_of_the_site(folder: str, link: str, expected: str) -> None:
+def test_links_of_the_repository_become_links_of_the_site(
+    folder: str, link: str, expected: str
+) -> None:
     assert script("hooks").linked(link, folder) == expected
 
 
@@ -216,7 +261,8 @@ def test_the_paper_is_cited_by_words(path: Path) -> None:
     assert not re.findall(r"\b(?:fig|tab|sec|eq|app):\w+", path.read_text(encoding="utf-8"))
 
 
-# -- links ---------------------------------------------------------------------------------------------------------------
+# -- links
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
@@ -226,9 +272,13 @@ def test_source_files_that_pages_name_are_there(path: Path) -> None:
     assert [name for name in named if not any((place / name).is_file() for place in places)] == []
 
 
-@pytest.mark.parametrize("path", [*PAGES, *sorted(ROOT.glob("[A-Z]*.md"))], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", [*PAGES, *sorted(ROOT.glob("[A-Z]*.md"))], ids=lambda path: path.name
+)
 def test_links_lead_somewhere(path: Path) -> None:
-    text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(
+        r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
     for match in _LINK.finditer(text):
         target = path.parent / match[1] if match[1] else path
         assert target.exists(), f"{path.name} links to {match[1]}"
@@ -239,5 +289,9 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 def anchors(page: str) -> set[str]:
     """The anchors that headings get: lower case, punctuation dropped, spaces to hyphens."""
-    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    headings = re.findall(
+        r"^#+ (.+)$",
+        re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL),
+        re.MULTILINE,
+    )
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

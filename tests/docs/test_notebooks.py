@@ -32,7 +32,12 @@ def run_notebook(notebook: dict[str, Any], name: str) -> None:
 
 
 def test_the_notebooks_are_there() -> None:
-    assert {path.stem for path in NOTEBOOKS} >= {"first_steps", "hospital_forest", "two_sites", "three_hospitals"}
+    assert {path.stem for path in NOTEBOOKS} >= {
+        "first_steps",
+        "hospital_forest",
+        "two_sites",
+        "three_hospitals",
+    }
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

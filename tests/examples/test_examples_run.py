@@ -33,12 +33,16 @@ def load(name: str) -> ModuleType:
 def run(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """As a user does."""
     command = [sys.executable, FOLDER / f"{name}.py", *arguments]
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, timeout=300, check=False
+    )
 
 
 @pytest.fixture(scope="module")
 def forest(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The folder in which it was played, once, and what was told; the owner is this process, the worker one of its own."""
+    """The folder in which it was played, once, and what was told; the owner is this process, the
+    worker one of its own.
+    """
     place = tmp_path_factory.mktemp("forest")
     options = ("--trees", TREES, "--folder", place, "--picture", place / "forest.png")
     with contextlib.redirect_stdout(io.StringIO()) as told:
@@ -104,7 +108,9 @@ def test_a_worker_that_fails_is_one_line(tmp_path: Path) -> None:
         load("forest").worker(tmp_path, "fit no.enc -o forest.enc --model forest")
 
 
-def test_a_result_that_differs_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_that_differs_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     example = load("forest")
     example.say("forest", example.verdict(False, "all"))
     assert "DIFFERS" in capsys.readouterr().out
@@ -121,7 +127,9 @@ def test_integers(tmp_path: Path) -> None:
     done = run("integers", "owner", tmp_path, "--scheme", "bfv")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("[230 554 878]") == 2
-    assert done.stdout.count(" exact") == len(load("integers").formulas(*map(np.array, ([2], [[1]], [[1]], [1], [1]))))
+    assert done.stdout.count(" exact") == len(
+        load("integers").formulas(*map(np.array, ([2], [[1]], [[1]], [1], [1])))
+    )
     assert "treated minus control -23.3" in done.stdout
     for party in ("clinic", "worker"):
         holds_nothing_open(tmp_path / party, tmp_path / "owner" / "secret.key")

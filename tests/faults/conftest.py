@@ -17,7 +17,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.faults)
-            item.add_marker(pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning"))
+            item.add_marker(
+                pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
+            )
             item.add_marker(pytest.mark.filterwarnings("ignore::DeprecationWarning"))
 
 

@@ -1,6 +1,8 @@
-"""Processes that are killed or stopped at random moments, and a proxy before an imitation of S3 that breaks answers on purpose.
+"""Processes that are killed or stopped at random moments, and a proxy before an imitation of S3
+that breaks answers on purpose.
 
-Everything stays on 127.0.0.1. Moments and faults come from ``ENCRYPTEDSTATS_FAULT_SEED``, 0 by default.
+Everything stays on 127.0.0.1. Moments and faults come from ``ENCRYPTEDSTATS_FAULT_SEED``, 0 by
+default.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ def ended(child: int, timeout: float = 60.0) -> int:
 
 
 def killed(act: Callable[[], Any], after: float) -> int:
-    """Do something in a process of its own that is killed after some seconds, if it has not ended by then."""
+    """Do something in a process of its own that is killed after some seconds, if it has not ended
+    by then.
+    """
     child = fork(act)
     time.sleep(after)
     os.kill(child, signal.SIGKILL)
@@ -75,12 +79,16 @@ def duration(act: Callable[[], Any]) -> float:
 def unfinished_files(folder: Path) -> list[str]:
     """Files that nobody but a process under way should have."""
     return [
-        str(path) for path in folder.rglob("*") if path.name.startswith(".") or path.name.endswith((".tmp", ".lease"))
+        str(path)
+        for path in folder.rglob("*")
+        if path.name.startswith(".") or path.name.endswith((".tmp", ".lease"))
     ]
 
 
 class Proxy:
-    """Hands requests on to a server; while there are ``faults`` left, some answers are broken, by the share ``rate``."""
+    """Hands requests on to a server; while there are ``faults`` left, some answers are broken, by
+    the share ``rate``.
+    """
 
     def __init__(self, port: int) -> None:
         self.upstream, self.rate, self.faults, self.kinds = port, 0.0, 0, KINDS
@@ -125,7 +133,9 @@ class Proxy:
             self.faults, self.rate, self.kinds = faults, rate, kinds
 
     def answer(self, asked: BaseHTTPRequestHandler) -> None:
-        """One request and its answer, maybe broken on the way back: the server may have done what was asked."""
+        """One request and its answer, maybe broken on the way back: the server may have done what
+        was asked.
+        """
         body = asked.rfile.read(int(asked.headers.get("Content-Length") or 0))
         fault = self._fault()
         if fault == "503":
@@ -138,7 +148,9 @@ class Proxy:
         answer = upstream.getresponse()
         data = answer.read()
         if fault == "reset":
-            asked.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            asked.connection.setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
             asked.connection.close()
             raise ConnectionResetError
         if fault == "pause":

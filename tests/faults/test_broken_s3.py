@@ -1,4 +1,6 @@
-"""S3 that answers 503, resets connections, alters and cuts what it sends: exact, or an error that names it; nothing lost."""
+"""S3 that answers 503, resets connections, alters and cuts what it sends: exact, or an error that
+names it; nothing lost.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def proxy() -> Iterator[Proxy]:
 
 
 def tried(act: Callable[[], Any], place: str) -> bool:
-    """Whether it was done; if not, the error is of this library or of the system, and names what it was at."""
+    """Whether it was done; if not, the error is of this library or of the system, and names what it
+    was at.
+    """
     try:
         act()
     except (es.EncryptedStatsError, OSError) as error:
@@ -91,7 +95,9 @@ def test_tables_through_a_broken_network(proxy: Proxy, hospital: Hospital, round
         place = f"{ROOT}/t{number}of{rounds}"
         store = open_store(place)
         proxy.break_next(40, moments.choice([0.05, 0.2]), (moments.choice(KINDS),))
-        done = tried(lambda place=place: owner.encrypt(samples.rows(0), out=place, workers=1), place)
+        done = tried(
+            lambda place=place: owner.encrypt(samples.rows(0), out=place, workers=1), place
+        )
         proxy.break_next(0)
         if not done and not store.exists(MANIFEST):
             owner.encrypt(samples.rows(0), out=place, workers=1)

@@ -1,4 +1,6 @@
-"""kill -9 at random moments, two writers, workers that stand still: the old state or the new, whole, and nothing left behind."""
+"""kill -9 at random moments, two writers, workers that stand still: the old state or the new,
+whole, and nothing left behind.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,18 @@ def table() -> es.Table:
     return samples.SCHEMA.table(samples.frame(5 * samples.SLOTS + 7, 5), slots=samples.SLOTS)
 
 
-def test_encryptions_that_are_killed(hospital: Hospital, table: es.Table, tmp_path: Path, rounds: int) -> None:
+def test_encryptions_that_are_killed(
+    hospital: Hospital, table: es.Table, tmp_path: Path, rounds: int
+) -> None:
     moments, owner = chance("encrypt"), hospital.owner
     usual = duration(lambda: owner.encrypt(table, out=tmp_path / "whole", workers=1))
     for number in range(rounds):
         place = tmp_path / f"t{number}"
         for _ in range(2):
-            killed(lambda place=place: owner.encrypt(table, out=place, workers=1), moments.uniform(0, usual))
+            killed(
+                lambda place=place: owner.encrypt(table, out=place, workers=1),
+                moments.uniform(0, usual),
+            )
         if not (place / MANIFEST).exists():
             owner.encrypt(table, out=place, workers=1)
         assert counts(owner, place) == expected(table)
@@ -52,7 +59,9 @@ def test_encryptions_that_are_killed(hospital: Hospital, table: es.Table, tmp_pa
         shutil.rmtree(place)
 
 
-def test_two_encryptions_into_one_folder(hospital: Hospital, table: es.Table, tmp_path: Path, rounds: int) -> None:
+def test_two_encryptions_into_one_folder(
+    hospital: Hospital, table: es.Table, tmp_path: Path, rounds: int
+) -> None:
     def encrypt(place: Path) -> None:
         try:
             hospital.owner.encrypt(table, out=place, workers=1)
@@ -61,7 +70,9 @@ def test_two_encryptions_into_one_folder(hospital: Hospital, table: es.Table, tm
 
     for number in range(rounds):
         place = tmp_path / f"t{number}"
-        codes = [ended(child) for child in [fork(lambda place=place: encrypt(place)) for _ in range(3)]]
+        codes = [
+            ended(child) for child in [fork(lambda place=place: encrypt(place)) for _ in range(3)]
+        ]
         assert sorted(codes) == [0, 7, 7]
         assert counts(hospital.owner, place) == expected(table)
         assert not unfinished_files(place)
@@ -102,7 +113,9 @@ def test_appends_that_are_killed(hospital: Hospital, tmp_path: Path, rounds: int
 def test_checkpointed_fits_that_are_killed(hospital: Hospital, tmp_path: Path, rounds: int) -> None:
     pytest.importorskip("encryptedstats._fused")
     owner = es.Owner(es.plan(FOREST, samples.SCHEMA, 2 * ROWS))
-    owner.encrypt(es.Table.concat([samples.rows(0), samples.rows(1)]), out=tmp_path / "rows", workers=1)
+    owner.encrypt(
+        es.Table.concat([samples.rows(0), samples.rows(1)]), out=tmp_path / "rows", workers=1
+    )
     clear, moments = FOREST.fit(hospital.plain(range(2))).totals_, chance("fit")
 
     def fit(number: int) -> None:
@@ -117,7 +130,9 @@ def test_checkpointed_fits_that_are_killed(hospital: Hospital, tmp_path: Path, r
             fit(number)
         opened = owner.decrypt(es.load(made, keys=owner.public_keys()))
         assert list(opened.totals_) == list(clear)
-        if (tmp_path / "part").exists():  # killed after the model was stored, and before the checkpoint was removed
+        if (
+            tmp_path / "part"
+        ).exists():  # killed after the model was stored, and before the checkpoint was removed
             fit(number + 1000)
         assert not (tmp_path / "part").exists()
         made.unlink()
@@ -125,21 +140,32 @@ def test_checkpointed_fits_that_are_killed(hospital: Hospital, tmp_path: Path, r
 
 
 def test_key_generations_that_are_killed(hospital: Hospital, tmp_path: Path, rounds: int) -> None:
-    """The old pair or the new one; and of those that were never finished, nothing stays in hiding."""
+    """The old pair or the new one; and of those that were never finished, nothing stays
+    in hiding.
+    """
     moments, secret, public = chance("keys"), tmp_path / "secret.key", tmp_path / "public.keys"
     owners = [samples.small_owner() for _ in range(2)]
     usual = duration(lambda: save_pair(owners[0], secret, public, None, force=True))
     for number in range(rounds):
         owner = owners[number % 2]
-        killed(lambda owner=owner: save_pair(owner, secret, public, None, force=True), moments.uniform(0, usual))
-        owners[1 - number % 2].save(tmp_path / "elsewhere.key", overwrite=True)  # whatever is written next
+        killed(
+            lambda owner=owner: save_pair(owner, secret, public, None, force=True),
+            moments.uniform(0, usual),
+        )
+        owners[1 - number % 2].save(
+            tmp_path / "elsewhere.key", overwrite=True
+        )  # whatever is written next
         assert not unfinished_files(tmp_path)
         assert es.Owner.load(secret).key_id == es.load(public).key_id
 
 
 @pytest.mark.parametrize("signal_sent", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 def test_workers_of_a_queue(
-    hospital: Hospital, tmp_path: Path, rounds: int, signal_sent: signal.Signals, monkeypatch: pytest.MonkeyPatch
+    hospital: Hospital,
+    tmp_path: Path,
+    rounds: int,
+    signal_sent: signal.Signals,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("ENCRYPTEDSTATS_ALLOW", str(hospital.table.parent))
     moments = chance(f"queue {signal_sent}")
@@ -149,7 +175,8 @@ def test_workers_of_a_queue(
         victim = fork(lambda job=job: cluster.work(job.queue, lease=0.3))
         time.sleep(moments.uniform(0, 0.5))
         os.kill(victim, signal_sent)
-        # On a busy machine it goes on for a moment; until it is dead, nobody may take its files away.
+        # On a busy machine it goes on for a moment; until it is dead, nobody may take its files
+        # away.
         os.waitid(os.P_PID, victim, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
         cluster.work(job.queue, lease=0.3)
         before = out.read_bytes()
@@ -177,11 +204,14 @@ def test_a_local_cluster_ends_with_its_user(hospital: Hospital, tmp_path: Path) 
         "if __name__ == '__main__':\n"
         "    with s.connected(None, 2, 30.0, False) as client:\n"
         "        client.wait_for_workers(2)\n"
-        "        pids = client.run(os.getpid); pids['scheduler'] = client.run_on_scheduler(os.getpid)\n"
+        "        pids = client.run(os.getpid); pids['scheduler'] = "
+        "client.run_on_scheduler(os.getpid)\n"
         "        print(*pids.values(), flush=True)\n"
         "        os.kill(os.getpid(), 9)\n"
     )
     out, _ = samples.start("-c", script).communicate(timeout=90)
     pids = [int(pid) for pid in out.split()]
     assert len(pids) == 3
-    samples.until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), "end with their user", 20)
+    samples.until(
+        lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), "end with their user", 20
+    )

@@ -81,7 +81,9 @@ def make_questions() -> dict[str, es.Question]:
         "forest of depth 1": es.CompletelyRandomForest(n_trees=20, depth=1, random_state=3),
         "forest of depth 2": es.CompletelyRandomForest(n_trees=6, depth=2, random_state=3),
         "forest of depth 3": es.CompletelyRandomForest(n_trees=4, depth=3, random_state=3),
-        "forest with repeats": es.CompletelyRandomForest(n_trees=6, depth=2, random_state=3, repeats=True),
+        "forest with repeats": es.CompletelyRandomForest(
+            n_trees=6, depth=2, random_state=3, repeats=True
+        ),
         "linear means": es.LinearMeans(),
         "fisher discriminant": es.FisherDiscriminant(),
         "semi-parametric naive bayes": es.SemiparametricNB(),
@@ -93,7 +95,9 @@ def make_questions() -> dict[str, es.Question]:
 def digest_result(answer: Any) -> str:
     """Return a digest of the residues of an encrypted answer, whatever file holds them."""
     hasher = hashlib.sha256()
-    for residues, _ in (answer if isinstance(answer, es.EncryptedAnswer) else answer.answer_).packs():
+    for residues, _ in (
+        answer if isinstance(answer, es.EncryptedAnswer) else answer.answer_
+    ).packs():
         hasher.update(np.ascontiguousarray(residues).astype("<u8").tobytes())
     return hasher.hexdigest()
 

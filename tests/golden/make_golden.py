@@ -1,4 +1,5 @@
-"""Write the stored table, its keys and the digests of the results; run only to pin a new version on purpose.
+"""Write the stored table, its keys and the digests of the results; run only to pin a new version on
+purpose.
 
 python tests/golden/make_golden.py digests    # after a deliberate change of packing
 python tests/golden/make_golden.py table      # a new key and table, then new digests
@@ -42,7 +43,10 @@ def write_table() -> None:
 def write_digests() -> None:
     table = es.load(STORED / "table")
     digests = {
-        name: {device: digest_result(table.ask(question, device=device, workers=1)) for device in DEVICES}
+        name: {
+            device: digest_result(table.ask(question, device=device, workers=1))
+            for device in DEVICES
+        }
         for name, question in make_questions().items()
     }
     (STORED / "digests.json").write_text(json.dumps(digests, indent=1) + "\n")

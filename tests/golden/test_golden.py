@@ -49,7 +49,9 @@ def test_every_question_has_a_digest() -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_residues_are_those_that_were_stored(name: str, device: str, table: es.EncryptedTable) -> None:
+def test_residues_are_those_that_were_stored(
+    name: str, device: str, table: es.EncryptedTable
+) -> None:
     answer = table.ask(QUESTIONS[name], device=device, workers=1)
     stored = json.loads((STORED / "digests.json").read_text())
     assert digest_result(answer) == stored[name][device]

@@ -38,7 +38,9 @@ def digest_of(answer: Any) -> str | None:
 
 
 @pytest.mark.parametrize("fraction", [0, 2])
-def test_the_planned_programs_of_a_prediction_are_run(fraction: int, binned: tuple[es.Schema, pd.DataFrame]) -> None:
+def test_the_planned_programs_of_a_prediction_are_run(
+    fraction: int, binned: tuple[es.Schema, pd.DataFrame]
+) -> None:
     schema, frame = binned
     forest = es.CompletelyRandomForest(n_trees=3, depth=2, fraction=fraction, random_state=1)
     rows, new = schema.table(frame), schema.table(frame[["a", "b"]].head(9))
@@ -75,7 +77,10 @@ def test_the_digest_is_stored_with_an_answer_but_not_with_votes(
     file = answer.to_container()
     assert file.fields["program"] == answer.program_digest
     answer.save(tmp_path / "answer")
-    assert es.EncryptedAnswer.load(tmp_path / "answer", owner.public_keys()).program_digest == answer.program_digest
+    assert (
+        es.EncryptedAnswer.load(tmp_path / "answer", owner.public_keys()).program_digest
+        == answer.program_digest
+    )
     votes = owner.decrypt(answer).predict_votes(owner.encrypt(schema.table(frame[["a", "b"]])))
     assert votes.to_container().fields["program"] is None
 
@@ -84,11 +89,15 @@ def test_other_rows_are_another_program(binned: tuple[es.Schema, pd.DataFrame]) 
     schema, _ = binned
     forest = es.CompletelyRandomForest(n_trees=3, depth=2, random_state=1)
     few, many = (es.plan(forest, schema, n_rows=n).digests for n in (40, 90_000))
-    other = es.plan(es.CompletelyRandomForest(n_trees=3, depth=2, random_state=2), schema, n_rows=40).digests
+    other = es.plan(
+        es.CompletelyRandomForest(n_trees=3, depth=2, random_state=2), schema, n_rows=40
+    ).digests
     assert len({few, many, other}) == 3
 
 
-@pytest.mark.parametrize("model", [es.OneStepLogisticRegression(), es.FisherDiscriminant()], ids=repr)
+@pytest.mark.parametrize(
+    "model", [es.OneStepLogisticRegression(), es.FisherDiscriminant()], ids=repr
+)
 def test_the_planned_program_of_folds_is_run(model: Any) -> None:
     rows = SCHEMA.table(FRAME, folds=2)
     plan = es.plan(model, rows)

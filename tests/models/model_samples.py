@@ -1,4 +1,6 @@
-"""What the tests of models share: all classifiers, random tables of all kinds, and what a fit counts, counted by hand."""
+"""What the tests of models share: all classifiers, random tables of all kinds, and what a fit
+counts, counted by hand.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,14 @@ BINARY = (es.SemiparametricNB, es.OneStepLogisticRegression)
 
 
 def small_owner(scheme: str = "bgv") -> es.Owner:
-    """Keys so small that a fit takes milliseconds: 1024 slots, exact up to four millions, four products deep."""
+    """Keys so small that a fit takes milliseconds: 1024 slots, exact up to four millions, four
+    products deep.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", es.InsecureParametersWarning)
-        return es.Owner(es.Parameters.from_bits(scheme, SLOTS, 1 << 22, (52,) * 6, allow_insecure=True))
+        return es.Owner(
+            es.Parameters.from_bits(scheme, SLOTS, 1 << 22, (52,) * 6, allow_insecure=True)
+        )
 
 
 def name(value: object) -> str:
@@ -56,14 +62,19 @@ def frame(n: int, seed: int = 0, classes: tuple[Any, ...] = ("no", "yes")) -> pd
 def schema(classes: tuple[Any, ...] = ("no", "yes")) -> es.Schema:
     """Three bins a variable."""
     kinds = {"age": "continuous", "grade": "continuous", "sex": "categorical"}
-    return es.Schema.infer(frame(400, 99, classes), target="ill", bins=3, kinds=kinds, classes=classes)
+    return es.Schema.infer(
+        frame(400, 99, classes), target="ill", bins=3, kinds=kinds, classes=classes
+    )
 
 
-def table(n: int = 60, seed: int = 0, classes: tuple[Any, ...] = ("no", "yes"), **options: Any) -> es.Table:
+def table(
+    n: int = 60, seed: int = 0, classes: tuple[Any, ...] = ("no", "yes"), **options: Any
+) -> es.Table:
     return schema(classes).table(frame(n, seed, classes), slots=SLOTS, **options)
 
 
-# -- random tables ---------------------------------------------------------------------------------------------------------
+# -- random tables
+# ------------------------------------------------------------------------------------------------
 
 
 def variable_of(kind: str, bins: int, missing: bool, position: int) -> Variable:
@@ -78,7 +89,9 @@ def variable_of(kind: str, bins: int, missing: bool, position: int) -> Variable:
 
 @st.composite
 def schemas(draw: Any, kinds: tuple[str, ...], most_classes: int = 4) -> es.Schema:
-    """Schemas of mixed kinds, 1 to 4 variables, 1 to 5 bins, with bins for missing values. At least one variable varies."""
+    """Schemas of mixed kinds, 1 to 4 variables, 1 to 5 bins, with bins for missing values. At least
+    one variable varies.
+    """
     shapes = draw(
         st.lists(
             st.tuples(st.sampled_from(kinds), st.integers(1, 5), st.booleans()),
@@ -99,10 +112,13 @@ def random_table(known: es.Schema, n_rows: int, seed: int, weights: bool = False
         low, high = (v.low, v.high + 1) if v.kind == "number" else (0, v.n_bins)
         data.append(rng.integers(low, high, n_rows))
     extra = {"weights": rng.integers(0, 4, n_rows), "weight_bound": 4} if weights else {}
-    return es.Table(known, tuple(data), rng.integers(0, known.n_classes, n_rows), slots=SLOTS, **extra)
+    return es.Table(
+        known, tuple(data), rng.integers(0, known.n_classes, n_rows), slots=SLOTS, **extra
+    )
 
 
-# -- counting by hand --------------------------------------------------------------------------------------------------------
+# -- counting by hand
+# ------------------------------------------------------------------------------------------------
 
 
 def row_weights(rows: es.Table) -> NDArray[np.int64]:
@@ -132,7 +148,9 @@ def leaf_counts(trees: Any, depth: int, rows: es.Table) -> NDArray[np.int64]:
 
 
 def predictors(rows: es.Table, *, centred: bool) -> NDArray[np.int64]:
-    """The design matrix of the linear models, without an intercept: codes, numbers, and a 0/1 column for every level."""
+    """The design matrix of the linear models, without an intercept: codes, numbers, and a 0/1
+    column for every level.
+    """
     columns = []
     for variable, data in zip(rows.schema.variables, rows.data, strict=True):
         if variable.kind == "number":

@@ -1,4 +1,6 @@
-"""What the tests of predictions share: small keys that carry fit, drawn fraction and prediction, and tables in several pieces."""
+"""What the tests of predictions share: small keys that carry fit, drawn fraction and prediction,
+and tables in several pieces.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class SmallPlan:
     rotations: tuple[int, ...] = ROTATIONS
 
 
-def small_parameters(scheme: str, max_value: int, bits: Sequence[int], kept: int | None) -> es.Parameters:
+def small_parameters(
+    scheme: str, max_value: int, bits: Sequence[int], kept: int | None
+) -> es.Parameters:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", es.InsecureParametersWarning)
         made = es.Parameters.from_bits(scheme, SLOTS, max_value, tuple(bits), allow_insecure=True)
@@ -35,7 +39,8 @@ def small_parameters(scheme: str, max_value: int, bits: Sequence[int], kept: int
 
 @cache
 def planned_owner(scheme: str = "bgv", key: int = 0) -> es.Owner:
-    """Keys of 1024 slots, exact up to sixteen millions, that carry a forest of depth 3 with a fraction of 8 draws unopened.
+    """Keys of 1024 slots, exact up to sixteen millions, that carry a forest of depth 3 with a
+    fraction of 8 draws unopened.
 
     Those of BFV, whose products take long, carry one of depth 2 with 2 draws.
     """
@@ -49,9 +54,13 @@ def pieces_of(rows: es.Table, sizes: Sequence[int]) -> list[es.Table]:
     return [rows.take(np.arange(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
 
 
-def sealed_pieces(owner: es.Owner, rows: es.Table, sizes: Sequence[int] | None = None) -> EncryptedTable:
+def sealed_pieces(
+    owner: es.Owner, rows: es.Table, sizes: Sequence[int] | None = None
+) -> EncryptedTable:
     """The rows encrypted, in chunks of these sizes."""
-    first, *rest = [owner.encrypt(piece, workers=1) for piece in pieces_of(rows, sizes or [len(rows)])]
+    first, *rest = [
+        owner.encrypt(piece, workers=1) for piece in pieces_of(rows, sizes or [len(rows)])
+    ]
     for more in rest:
         first = first.append(more)
     return first

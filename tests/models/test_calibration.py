@@ -1,4 +1,6 @@
-"""Calibrated models: scikit-learn's probabilities, on rows the model has not seen, in a file without pickle."""
+"""Calibrated models: scikit-learn's probabilities, on rows the model has not seen, in a file
+without pickle.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def test_probabilities_are_those_of_scikit_learn(model: Any, method: str) -> Non
     X, y = split(150, 1, classes)
     new, _ = split(80, 2, classes)
     ours = es.CalibratedModel(opened, method).fit(X, y)
-    theirs = CalibratedClassifierCV(frozen.FrozenEstimator(opened), method=method, ensemble=False).fit(X, y)
+    theirs = CalibratedClassifierCV(
+        frozen.FrozenEstimator(opened), method=method, ensemble=False
+    ).fit(X, y)
     np.testing.assert_allclose(ours.predict_proba(new), theirs.predict_proba(new), atol=1e-4)
     assert (ours.predict(new) == theirs.predict(new)).mean() > 0.98
     np.testing.assert_allclose(ours.predict_proba(new).sum(axis=1), 1)
@@ -84,9 +88,14 @@ def test_what_cannot_be_calibrated(keeper: es.Owner) -> None:
     opened = es.MultinomialNB().fit(table())
     with pytest.raises(ValueError, match="method='beta': there are 'sigmoid' and 'isotonic'"):
         es.CalibratedModel(opened, "beta").fit(X, y)
-    with pytest.raises(TypeError, match="not LogisticRegression: others have scikit-learn's CalibratedClassifierCV"):
+    with pytest.raises(
+        TypeError, match="not LogisticRegression: others have scikit-learn's CalibratedClassifierCV"
+    ):
         es.CalibratedModel(LogisticRegression()).fit(X, y)
-    with pytest.raises(ValueError, match=r"no rows of class no among the \d+: calibration needs rows of every class"):
+    with pytest.raises(
+        ValueError,
+        match=r"no rows of class no among the \d+: calibration needs rows of every class",
+    ):
         es.CalibratedModel(opened).fit(X[y == "yes"], y[y == "yes"])
     with pytest.raises(NotFittedError):
         es.CalibratedModel(opened).predict_proba(X)
@@ -94,12 +103,18 @@ def test_what_cannot_be_calibrated(keeper: es.Owner) -> None:
     with pytest.raises(NotFittedError, match="still encrypted"):
         es.CalibratedModel(closed).fit(X, y)
     without = frame(60)[lambda rows: rows["ill"] == "yes"]
-    with pytest.raises(ValueError, match="some scores of the model are infinite: a class had no rows in its fit"):
+    with pytest.raises(
+        ValueError, match="some scores of the model are infinite: a class had no rows in its fit"
+    ):
         es.CalibratedModel(es.LinearMeans().fit(schema().table(without))).fit(X, y)
     done = es.CalibratedModel(opened).fit(X, y)
-    with pytest.raises(ValueError, match="combine the models it was made from, and calibrate what comes out"):
+    with pytest.raises(
+        ValueError, match="combine the models it was made from, and calibrate what comes out"
+    ):
         done + done
-    with pytest.raises(ValueError, match="for encrypted rows give the opened model that it was made from"):
+    with pytest.raises(
+        ValueError, match="for encrypted rows give the opened model that it was made from"
+    ):
         done.predict_votes(X)
 
 
@@ -159,21 +174,27 @@ def test_files_that_cannot_be(facts: Any) -> None:
     opened = es.MultinomialNB().fit(table())
     file = opened.to_container()
     with pytest.raises(es.FileFormatError, match="calibration"):
-        read_presented(replace(file, sections={**file.sections, CALIBRATION: json.dumps(facts).encode()}), None)
+        read_presented(
+            replace(file, sections={**file.sections, CALIBRATION: json.dumps(facts).encode()}), None
+        )
 
 
 def test_the_forged_ones_differ_from_a_good_one() -> None:
     file = es.MultinomialNB().fit(table()).to_container()
     for facts in (GOOD, isotonic()):
         sections = {**file.sections, CALIBRATION: json.dumps(facts).encode()}
-        assert isinstance(read_presented(replace(file, sections=sections), None), es.CalibratedModel)
+        assert isinstance(
+            read_presented(replace(file, sections=sections), None), es.CalibratedModel
+        )
     with pytest.raises(es.FileFormatError, match="the calibration of the file is not valid JSON"):
         read_presented(replace(file, sections={**file.sections, CALIBRATION: b"{"}), None)
 
 
 @pytest.mark.slow
 def test_heart_as_the_documents_tell() -> None:
-    """The table of docs/models.md: means of 20 splits, half to fit, a quarter to calibrate, a quarter to test."""
+    """The table of docs/models.md: means of 20 splits, half to fit, a quarter to calibrate, a
+    quarter to test.
+    """
     try:
         rows = datasets.load("heart", download=False).table_frame()
     except datasets.DatasetUnavailableError:
@@ -186,16 +207,24 @@ def test_heart_as_the_documents_tell() -> None:
         forest = es.CompletelyRandomForest(100, 3, random_state=seed).fit(known.table(train))
         models = [
             forest,
-            *(es.CalibratedModel(forest, method).fit(kept, kept["target"]) for method in ("sigmoid", "isotonic")),
+            *(
+                es.CalibratedModel(forest, method).fit(kept, kept["target"])
+                for method in ("sigmoid", "isotonic")
+            ),
             es.OneStepLogisticRegression().fit(known.table(train)),
         ]
         scores = [evaluate(model, test, test["target"]).scores for model in models]
         found.append(
-            [[one[name].value for name in ("log_loss", "brier", "auc", "calibration_error")] for one in scores]
+            [
+                [one[name].value for name in ("log_loss", "brier", "auc", "calibration_error")]
+                for one in scores
+            ]
         )
     page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
     lines = [
-        line for line in page.splitlines() if line.startswith(("| forest, shares", "| calibrated, ", "| one-step"))
+        line
+        for line in page.splitlines()
+        if line.startswith(("| forest, shares", "| calibrated, ", "| one-step"))
     ]
     told = [[float(cell) for cell in line.split("|")[2:-1]] for line in lines]
     np.testing.assert_allclose(np.mean(found, axis=0), told, atol=6e-4)

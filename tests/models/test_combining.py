@@ -1,4 +1,6 @@
-"""Models add, forget and go on learning, encrypted as in the clear; what does not belong together is refused by name."""
+"""Models add, forget and go on learning, encrypted as in the clear; what does not belong together
+is refused by name.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ def assert_same_model(a: Any, b: Any) -> None:
     np.testing.assert_array_equal(a.predict(rows), b.predict(rows))
 
 
-# -- adding and forgetting ---------------------------------------------------------------------------------------------------
+# -- adding and forgetting
+# ------------------------------------------------------------------------------------------------
 
 
 @each_model
@@ -47,7 +50,9 @@ def test_clear_shards_add_to_the_whole_and_are_forgotten(model: Any) -> None:
 
 
 @each_model
-def test_encrypted_shards_add_to_the_whole_and_are_forgotten(model: Any, keeper: es.Owner, sealed_fit: Fit) -> None:
+def test_encrypted_shards_add_to_the_whole_and_are_forgotten(
+    model: Any, keeper: es.Owner, sealed_fit: Fit
+) -> None:
     rows = table(90)
     first, second = sealed_fit(clone(model), rows[:50]), sealed_fit(clone(model), rows[50:])
     whole = first + second
@@ -59,7 +64,9 @@ def test_encrypted_shards_add_to_the_whole_and_are_forgotten(model: Any, keeper:
     assert_same_model(keeper.decrypt(forgotten), clone(model).fit(rows[:50]))
 
 
-def test_a_block_is_forgotten_as_if_it_had_never_been_there(keeper: es.Owner, sealed_fit: Fit) -> None:
+def test_a_block_is_forgotten_as_if_it_had_never_been_there(
+    keeper: es.Owner, sealed_fit: Fit
+) -> None:
     rows = table(2 * SLOTS + 100)
     sealed = keeper.encrypt(rows, workers=1)
     whole = clone(FOREST).fit(sealed, workers=1)
@@ -77,9 +84,13 @@ def _block(sealed: es.EncryptedTable, index: int) -> es.EncryptedTable:
     return es.EncryptedTable(sealed.facts, part, sealed.keys, sealed.private_schema)
 
 
-def test_opened_models_add_and_refuse_a_block_that_both_have(keeper: es.Owner, sealed_fit: Fit) -> None:
+def test_opened_models_add_and_refuse_a_block_that_both_have(
+    keeper: es.Owner, sealed_fit: Fit
+) -> None:
     rows = table(90)
-    first, second = (keeper.decrypt(sealed_fit(clone(FOREST), part)) for part in (rows[:50], rows[50:]))
+    first, second = (
+        keeper.decrypt(sealed_fit(clone(FOREST), part)) for part in (rows[:50], rows[50:])
+    )
     assert_same_model(first + second, clone(FOREST).fit(rows))
     with pytest.raises(es.SchemaError, match="is in the model already: its rows would count twice"):
         first + first
@@ -97,7 +108,10 @@ def test_an_encrypted_block_counts_once(keeper: es.Owner) -> None:
 
 
 def test_only_what_is_inside_is_forgotten(keeper: es.Owner, sealed_fit: Fit) -> None:
-    first, second = sealed_fit(clone(FOREST), table(50)), sealed_fit(clone(FOREST), table(30, seed=1))
+    first, second = (
+        sealed_fit(clone(FOREST), table(50)),
+        sealed_fit(clone(FOREST), table(30, seed=1)),
+    )
     with pytest.raises(es.SchemaError, match="only rows that are inside can be forgotten"):
         first - second
     with pytest.raises(es.SchemaError, match="only rows that are inside can be forgotten"):
@@ -107,7 +121,8 @@ def test_only_what_is_inside_is_forgotten(keeper: es.Owner, sealed_fit: Fit) -> 
         clone(FOREST).fit(table(50)) - clone(FOREST).fit(schema().table(flipped[:40]))
 
 
-# -- what does not belong together ---------------------------------------------------------------------------------------------
+# -- what does not belong together
+# ---------------------------------------------------------------------------------------------
 
 
 def test_different_growth_is_refused(sealed_fit: Fit) -> None:
@@ -138,7 +153,8 @@ def test_the_same_bins_at_other_edges_are_another_schema(keeper: es.Owner, seale
         fitted.predict(other.table(frame(5)))
     sealed = sealed_fit(clone(FOREST), table())
     with pytest.raises(
-        es.SchemaError, match="this schema has the shape of that of the rows, and yet it is another one"
+        es.SchemaError,
+        match="this schema has the shape of that of the rows, and yet it is another one",
     ):
         keeper.decrypt(sealed, schema=other)
     # Frames that were binned on their own have edges of their own.
@@ -146,8 +162,13 @@ def test_the_same_bins_at_other_edges_are_another_schema(keeper: es.Owner, seale
         clone(FOREST).fit(X[:40], Y[:40]) + clone(FOREST).fit(X[40:], Y[40:])
 
 
-def test_different_keys_are_refused(keeper: es.Owner, other_keeper: es.Owner, sealed_fit: Fit) -> None:
-    own, others = sealed_fit(clone(FOREST), table()), sealed_fit(clone(FOREST), table(seed=1), other_keeper)
+def test_different_keys_are_refused(
+    keeper: es.Owner, other_keeper: es.Owner, sealed_fit: Fit
+) -> None:
+    own, others = (
+        sealed_fit(clone(FOREST), table()),
+        sealed_fit(clone(FOREST), table(seed=1), other_keeper),
+    )
     with pytest.raises(es.KeyMismatchError, match="nothing can be computed across keys"):
         own + others
     with pytest.raises(es.KeyMismatchError, match="different keys"):
@@ -170,13 +191,17 @@ def test_encrypted_and_open_are_not_mixed(keeper: es.Owner, sealed_fit: Fit) -> 
 
 
 def test_other_models_and_unfitted_ones_are_refused() -> None:
-    with pytest.raises(TypeError, match="a CompletelyRandomForest is combined with another one, not with LinearMeans"):
+    with pytest.raises(
+        TypeError,
+        match="a CompletelyRandomForest is combined with another one, not with LinearMeans",
+    ):
         clone(FOREST).fit(table()) + es.LinearMeans().fit(table())
     with pytest.raises(NotFittedError, match="not fitted"):
         clone(FOREST).fit(table()) + clone(FOREST)
 
 
-# -- seeds that were drawn -------------------------------------------------------------------------------------------------------
+# -- seeds that were drawn
+# ------------------------------------------------------------------------------------------------
 
 
 def drawn() -> es.CompletelyRandomForest:
@@ -189,7 +214,9 @@ def test_forests_of_a_drawn_seed_combine_with_their_like_only(keeper: es.Owner) 
     seed = first.random_state_
     plain = keeper.decrypt(first)
     assert (plain.random_state, plain.random_state_) == (None, seed)
-    assert totals(plain) == totals(es.CompletelyRandomForest(3, 2, random_state=seed).fit(rows[:50]))
+    assert totals(plain) == totals(
+        es.CompletelyRandomForest(3, 2, random_state=seed).fit(rows[:50])
+    )
     alike = es.CompletelyRandomForest(3, 2, random_state=seed).fit(rows[50:])
     whole = plain + alike
     assert whole.random_state_ == seed
@@ -206,10 +233,13 @@ def test_partial_fit_goes_on_with_the_drawn_seed(keeper: es.Owner) -> None:
     seed = model.random_state_
     model.partial_fit(keeper.encrypt(rows[50:], workers=1), workers=1)
     assert (model.random_state, model.random_state_, model.n_rows_) == (None, seed, 90)
-    assert totals(keeper.decrypt(model)) == totals(es.CompletelyRandomForest(3, 2, random_state=seed).fit(rows))
+    assert totals(keeper.decrypt(model)) == totals(
+        es.CompletelyRandomForest(3, 2, random_state=seed).fit(rows)
+    )
 
 
-# -- partial fits ------------------------------------------------------------------------------------------------------------
+# -- partial fits
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore:constant predictors:UserWarning")
@@ -226,7 +256,9 @@ def test_partial_fits_of_tables_equal_one_fit(model: Any, keeper: es.Owner) -> N
 
 
 def test_partial_fits_of_frames_keep_the_bins_of_the_first() -> None:
-    model = clone(FOREST).partial_fit(X[:40], Y[:40], classes=["no", "yes"]).partial_fit(X[40:], Y[40:])
+    model = (
+        clone(FOREST).partial_fit(X[:40], Y[:40], classes=["no", "yes"]).partial_fit(X[40:], Y[40:])
+    )
     assert totals(model) == totals(clone(FOREST).fit(model.schema_.table(X, Y)))
     with pytest.raises(es.SchemaError, match="maybe"):
         model.partial_fit(X, ["maybe"] * 80)
@@ -243,7 +275,8 @@ def test_classes_may_be_named_before_they_are_seen() -> None:
     assert model.class_counts_.tolist() == [(Y == "no").sum(), (Y == "yes").sum()]
 
 
-# -- weights -----------------------------------------------------------------------------------------------------------------
+# -- weights
+# ------------------------------------------------------------------------------------------------
 
 
 @each_model
@@ -256,7 +289,8 @@ def test_a_weighted_fit_equals_repeated_rows(model: Any, keeper: es.Owner, seale
     assert totals(keeper.decrypt(sealed_fit(clone(model), weighted))) == totals(repeated)
 
 
-# -- folds -------------------------------------------------------------------------------------------------------------------
+# -- folds
+# ------------------------------------------------------------------------------------------------
 
 
 @each_model
@@ -267,11 +301,15 @@ def test_encrypted_cross_validation_equals_a_loop_over_folds(model: Any, keeper:
     scores = es.score_folds(keeper.decrypt(folds), rows)
     by_hand, fold_rows = [], []
     for fold in range(4):
-        inside, outside = (np.flatnonzero((rows.fold_codes == fold) == where) for where in (True, False))
+        inside, outside = (
+            np.flatnonzero((rows.fold_codes == fold) == where) for where in (True, False)
+        )
         fitted = clone(model).fit(rows.take(outside))
         method = "predict_proba" if hasattr(fitted, "predict_proba") else "decision_function"
         score = getattr(fitted, method)(rows.take(inside))
-        by_hand.append(roc_auc_score(rows.class_codes[inside], score[:, 1] if score.ndim == 2 else score))
+        by_hand.append(
+            roc_auc_score(rows.class_codes[inside], score[:, 1] if score.ndim == 2 else score)
+        )
         fold_rows.append(len(inside))
     assert scores["rows"].tolist() == fold_rows
     np.testing.assert_allclose(scores["score"], by_hand)
@@ -288,8 +326,12 @@ def test_cross_validation_with_other_scores_and_more_classes(keeper: es.Owner) -
     folds = drawn().fit_folds(keeper.encrypt(rows, workers=1), workers=1)
     assert folds.question.question.random_state is not None
     scores = es.score_folds(keeper.decrypt(folds), rows)
-    pd.testing.assert_frame_equal(scores, es.score_folds(keeper.decrypt(folds), rows, scoring="accuracy"))
-    by_function = es.score_folds(keeper.decrypt(folds), rows, scoring=lambda model, X, y: model.score(X, y))
+    pd.testing.assert_frame_equal(
+        scores, es.score_folds(keeper.decrypt(folds), rows, scoring="accuracy")
+    )
+    by_function = es.score_folds(
+        keeper.decrypt(folds), rows, scoring=lambda model, X, y: model.score(X, y)
+    )
     pd.testing.assert_frame_equal(scores, by_function)
     assert scores["rows"].sum() == 90
 
@@ -299,7 +341,9 @@ def test_folds_that_were_not_declared_are_refused(keeper: es.Owner, other_keeper
         clone(FOREST).fit_folds(keeper.encrypt(table()))
     rows = table(40, folds=2)
     folds = clone(FOREST).fit_folds(keeper.encrypt(rows, workers=1), workers=1)
-    with pytest.raises(es.SchemaError, match="scoring needs the clear table with its classes and folds"):
+    with pytest.raises(
+        es.SchemaError, match="scoring needs the clear table with its classes and folds"
+    ):
         es.score_folds(keeper.decrypt(folds), table(40))
     with pytest.raises(es.KeyMismatchError, match="different keys"):
         other_keeper.decrypt(folds)
@@ -307,16 +351,27 @@ def test_folds_that_were_not_declared_are_refused(keeper: es.Owner, other_keeper
         keeper.decrypt(folds, schema=schema().with_bins("age", edges=(1.0, 2.0)))
 
 
-# -- encrypted models say what they are ------------------------------------------------------------------------------------------
+# -- encrypted models say what they are
+# ------------------------------------------------------------------------------------------
 
 
 @each_model
-def test_an_encrypted_model_predicts_nothing_and_says_how_to_open_it(model: Any, sealed_fit: Fit) -> None:
+def test_an_encrypted_model_predicts_nothing_and_says_how_to_open_it(
+    model: Any, sealed_fit: Fit
+) -> None:
     sealed = sealed_fit(clone(model), table())
     message = (
-        rf"this {name(model)} was fitted on encrypted rows and is still encrypted: open it with owner.decrypt\(model\)"
+        rf"this {name(model)} was fitted on encrypted rows and is still encrypted: open it with "
+        r"owner.decrypt\(model\)"
     )
-    for method in ("predict", "predict_proba", "decision_function", "predict_raw", "decision_votes", "apply"):
+    for method in (
+        "predict",
+        "predict_proba",
+        "decision_function",
+        "predict_raw",
+        "decision_votes",
+        "apply",
+    ):
         if hasattr(sealed, method):
             with pytest.raises(NotFittedError, match=message):
                 getattr(sealed, method)(frame(5))
@@ -328,8 +383,14 @@ def test_parameters_changed_after_the_fit_do_not_mix_in() -> None:
     """Totals are of the trees they were counted in: rows counted in others must not be added."""
     forest = clone(FOREST).fit(table())
     forest.set_params(random_state=99)
-    for refused in (lambda: forest.partial_fit(table()), lambda: forest + clone(forest).fit(table())):
-        with pytest.raises(ValueError, match=r"changed after the fit \(random_state was .* and is 99\): set them back"):
+    for refused in (
+        lambda: forest.partial_fit(table()),
+        lambda: forest + clone(forest).fit(table()),
+    ):
+        with pytest.raises(
+            ValueError,
+            match=r"changed after the fit \(random_state was .* and is 99\): set them back",
+        ):
             refused()
 
 
@@ -348,20 +409,27 @@ def test_rows_without_a_class_and_classes_beyond_two_are_refused() -> None:
     with pytest.raises(es.SchemaError, match="rows whose class is known: this table has no target"):
         clone(FOREST).fit(rows)
     for model in (es.SemiparametricNB(), es.OneStepLogisticRegression()):
-        with pytest.raises(ValueError, match=r"Only binary classification is supported: .* got 3 classes"):
+        with pytest.raises(
+            ValueError, match=r"Only binary classification is supported: .* got 3 classes"
+        ):
             model.fit(table(classes=("a", "b", "c")))
     with pytest.raises(ValueError, match="a table brings its own classes"):
         clone(FOREST).fit(table(), Y)
 
 
-# -- rows to predict -------------------------------------------------------------------------------------------------------------
+# -- rows to predict
+# ------------------------------------------------------------------------------------------------
 
 
-def test_a_model_of_a_table_finds_columns_by_name_and_overlooks_others(keeper: es.Owner, sealed_fit: Fit) -> None:
+def test_a_model_of_a_table_finds_columns_by_name_and_overlooks_others(
+    keeper: es.Owner, sealed_fit: Fit
+) -> None:
     plain = keeper.decrypt(sealed_fit(clone(FOREST), table()))
     rows = frame(30, seed=4)
     shuffled = rows.assign(extra="?")[["ill", "extra", "sex", "grade", "age"]]
-    np.testing.assert_array_equal(plain.predict_proba(shuffled), plain.predict_proba(schema().table(rows)))
+    np.testing.assert_array_equal(
+        plain.predict_proba(shuffled), plain.predict_proba(schema().table(rows))
+    )
     with pytest.raises(es.SchemaError, match="no column 'age'"):
         plain.predict(rows.drop(columns="age"))
     with pytest.raises(es.SchemaError, match="the array has 2 columns, the schema 3"):
@@ -377,7 +445,8 @@ def test_a_model_of_x_and_y_is_as_strict_as_scikit_learn() -> None:
     with pytest.raises(ValueError, match="feature names should match"):
         model.predict(X.assign(more=1))
     with pytest.warns(
-        es.SchemaWarning, match=r"rows with a level that the schema does not know \(such as 'q', row 0\)"
+        es.SchemaWarning,
+        match=r"rows with a level that the schema does not know \(such as 'q', row 0\)",
     ):
         model.predict(X.assign(sex="q"))
 
@@ -389,15 +458,23 @@ def test_polars_frames_are_frames() -> None:
     np.testing.assert_array_equal(model.predict(polars.from_pandas(X)), model.predict(X))
 
 
-def test_a_model_without_names_predicts_rows_that_are_binned(keeper: es.Owner, sealed_fit: Fit, tmp_path: Any) -> None:
+def test_a_model_without_names_predicts_rows_that_are_binned(
+    keeper: es.Owner, sealed_fit: Fit, tmp_path: Any
+) -> None:
     rows = table()
     sealed = sealed_fit(clone(FOREST), rows)
-    sealed.answer_ = replace(sealed.answer_, schema=sealed.schema_.public())  # as on a worker, or read from a file
+    sealed.answer_ = replace(
+        sealed.answer_, schema=sealed.schema_.public()
+    )  # as on a worker, or read from a file
     nameless = keeper.decrypt(sealed)
     assert nameless.classes_.tolist() == [0, 1]
     assert not hasattr(nameless, "feature_names_in_")
-    np.testing.assert_array_equal(nameless.predict(rows), (clone(FOREST).fit(rows).predict(rows) == "yes") * 1)
-    with pytest.raises(es.SchemaError, match=r"by number only: open it with owner.decrypt\(model, schema=schema\)"):
+    np.testing.assert_array_equal(
+        nameless.predict(rows), (clone(FOREST).fit(rows).predict(rows) == "yes") * 1
+    )
+    with pytest.raises(
+        es.SchemaError, match=r"by number only: open it with owner.decrypt\(model, schema=schema\)"
+    ):
         nameless.predict(frame(5))
     named = keeper.decrypt(sealed, schema=schema())
     assert named.feature_names_in_.tolist() == ["age", "grade", "sex"]
@@ -407,7 +484,11 @@ def test_a_model_without_names_predicts_rows_that_are_binned(keeper: es.Owner, s
 @each_model
 def test_a_model_that_forgot_everything_knows_nothing(model: Any) -> None:
     fitted = clone(model).fit(table())
-    with pytest.warns(UserWarning, match="constant") if isinstance(model, es.SemiparametricNB) else nullcontext():
+    with (
+        pytest.warns(UserWarning, match="constant")
+        if isinstance(model, es.SemiparametricNB)
+        else nullcontext()
+    ):
         empty = fitted - fitted
     assert empty.n_rows_ == 0
     if hasattr(empty, "predict_proba"):

@@ -1,4 +1,6 @@
-"""scikit-learn's own checks of every classifier in the clear. What fails is listed here, with its reason, and nowhere else."""
+"""scikit-learn's own checks of every classifier in the clear. What fails is listed here, with its
+reason, and nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,16 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import encryptedstats as es
 from encryptedstats.models import base
 
-#: Checks that fail, by model, with the reason. What is deliberate is said in encryptedstats.models.base, too.
+#: Checks that fail, by model, with the reason. What is deliberate is said in
+#: encryptedstats.models.base, too.
 EXPECTED = {
     "SemiparametricNB(centred=True, paired=False)": {
         "check_classifier_data_not_an_array": "an array of integers is taken as it is, the columns of a DataFrame are binned "
         "and centred: unpaired, the origin matters"
     },
 }
-# Enough trees for the accuracy that the checks ask for; unpaired estimates are meant for centred codes.
+# Enough trees for the accuracy that the checks ask for; unpaired estimates are meant for centred
+# codes.
 QUICK = [
     es.CompletelyRandomForest(n_trees=10, depth=3),
     es.LinearMeans(),
@@ -54,16 +58,26 @@ def test_the_deviations_are_documented() -> None:
         assert all(word in str(base.__doc__) for word in (model.split("(")[0], *checks))
 
 
-# -- how numbers become bins ---------------------------------------------------------------------------------------------------
+# -- how numbers become bins
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("model", MODELS[:1] + MODELS[2:], ids=name)
 def test_a_frame_of_numbers_and_an_array_are_the_same(model: Any) -> None:
     rng = np.random.default_rng(0)
-    X = np.column_stack([rng.normal(size=80), rng.integers(0, 4, 80), rng.integers(0, 2, 80), rng.integers(0, 50, 80)])
+    X = np.column_stack(
+        [
+            rng.normal(size=80),
+            rng.integers(0, 4, 80),
+            rng.integers(0, 2, 80),
+            rng.integers(0, 50, 80),
+        ]
+    )
     y = rng.integers(0, 2, 80)
     as_array = clone(model).fit(X, y)
-    as_frame = clone(model).fit(pd.DataFrame(X, columns=list("abcd")), pd.Series(y, index=range(80, 160)))
+    as_frame = clone(model).fit(
+        pd.DataFrame(X, columns=list("abcd")), pd.Series(y, index=range(80, 160))
+    )
     assert as_array.totals_ == as_frame.totals_
     assert [v.n_bins for v in as_array.schema_.variables] == [5, 4, 2, 5]
 

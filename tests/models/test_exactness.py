@@ -1,6 +1,8 @@
-"""Exactness: what the owner opens is what the same model counts in the clear, and what NumPy counts by hand.
+"""Exactness: what the owner opens is what the same model counts in the clear, and what NumPy counts
+by hand.
 
-Random schemas, seeds and depths, and numbers of rows around the borders of a chunk, on rings so small that many can be tried.
+Random schemas, seeds and depths, and numbers of rows around the borders of a chunk, on rings so
+small that many can be tried.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ SEEDS = st.integers(0, 2**32)
 SCHEMES = st.sampled_from(["bfv", "bgv"])
 pytestmark = [pytest.mark.filterwarnings("ignore:constant predictors:UserWarning")]
 many = settings(
-    max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(6),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
 
@@ -53,9 +57,18 @@ def assert_equal(plain: Any, clear: Any) -> None:
 
 
 @many
-@given(schemas((*BINNED, "number")), ROWS, SEEDS, st.integers(1, 4), st.booleans(), SCHEMES, st.data())
+@given(
+    schemas((*BINNED, "number")), ROWS, SEEDS, st.integers(1, 4), st.booleans(), SCHEMES, st.data()
+)
 def test_forests(
-    both: dict[str, es.Owner], known: es.Schema, n: int, seed: int, depth: int, weights: bool, scheme: str, data: Any
+    both: dict[str, es.Owner],
+    known: es.Schema,
+    n: int,
+    seed: int,
+    depth: int,
+    weights: bool,
+    scheme: str,
+    data: Any,
 ) -> None:
     wish = data.draw(st.sampled_from([None, 1, 2, 0.5, "sqrt"]))
     rows = random_table(known, n, seed, weights)
@@ -88,7 +101,15 @@ def test_multinomial_naive_bayes(
 
 
 @many
-@given(schemas((*BINNED, "number"), 2), ROWS, SEEDS, st.booleans(), st.booleans(), st.booleans(), SCHEMES)
+@given(
+    schemas((*BINNED, "number"), 2),
+    ROWS,
+    SEEDS,
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    SCHEMES,
+)
 def test_semiparametric_naive_bayes(
     both: dict[str, es.Owner],
     known: es.Schema,
@@ -108,7 +129,9 @@ def test_semiparametric_naive_bayes(
     sum_x, sum_xx, sum_xz = (w @ x).tolist(), (w @ x**2).tolist(), (z @ x).tolist()
     total, sum_z = int(w.sum()), int(z.sum())
     if paired:
-        assert plain.a_ == [xx * sum_z - s * xz for s, xx, xz in zip(sum_x, sum_xx, sum_xz, strict=True)]
+        assert plain.a_ == [
+            xx * sum_z - s * xz for s, xx, xz in zip(sum_x, sum_xx, sum_xz, strict=True)
+        ]
         assert plain.b_ == [total * xz - s * sum_z for s, xz in zip(sum_x, sum_xz, strict=True)]
         assert plain.d_ == [total * xx - s * s for s, xx in zip(sum_x, sum_xx, strict=True)]
     else:
@@ -119,7 +142,13 @@ def test_semiparametric_naive_bayes(
 @many
 @given(schemas((*BINNED, "number"), 2), ROWS, SEEDS, st.booleans(), st.booleans(), SCHEMES)
 def test_one_step_logistic_regression(
-    both: dict[str, es.Owner], known: es.Schema, n: int, seed: int, centred: bool, weights: bool, scheme: str
+    both: dict[str, es.Owner],
+    known: es.Schema,
+    n: int,
+    seed: int,
+    centred: bool,
+    weights: bool,
+    scheme: str,
 ) -> None:
     rows = random_table(known, n, seed, weights)
     model = es.OneStepLogisticRegression(centred=centred)
@@ -128,11 +157,15 @@ def test_one_step_logistic_regression(
     x, w = predictors(rows, centred=centred), row_weights(rows)
     x = np.column_stack([np.ones(n, dtype=np.int64), x])
     np.testing.assert_array_equal(plain.gram_, (x * w[:, None]).T @ x)
-    np.testing.assert_array_equal(plain.moment_, x.T @ (w * (4 * rows.class_codes.astype(np.int64) - 2)))
+    np.testing.assert_array_equal(
+        plain.moment_, x.T @ (w * (4 * rows.class_codes.astype(np.int64) - 2))
+    )
 
 
 @many
-@given(schemas((*BINNED, "number")), ROWS, SEEDS, st.booleans(), st.booleans(), SCHEMES, st.booleans())
+@given(
+    schemas((*BINNED, "number")), ROWS, SEEDS, st.booleans(), st.booleans(), SCHEMES, st.booleans()
+)
 def test_linear_means_and_fishers_discriminant(
     both: dict[str, es.Owner],
     known: es.Schema,
@@ -161,9 +194,13 @@ def test_linear_means_and_fishers_discriminant(
 
 @pytest.mark.parametrize("encoding", ["ordinal", "centred"])
 @pytest.mark.parametrize(
-    "model", [es.SemiparametricNB, es.OneStepLogisticRegression, es.LinearMeans, es.FisherDiscriminant], ids=str
+    "model",
+    [es.SemiparametricNB, es.OneStepLogisticRegression, es.LinearMeans, es.FisherDiscriminant],
+    ids=str,
 )
-def test_codes_that_were_stored_do_as_well_as_bins(both: dict[str, es.Owner], model: Any, encoding: str) -> None:
+def test_codes_that_were_stored_do_as_well_as_bins(
+    both: dict[str, es.Owner], model: Any, encoding: str
+) -> None:
     known = es.Schema.from_onehot(["a"] * 3 + ["b"] * 4, {"a": "ord", "b": "ord"})
     rows = random_table(known, 300, 5)
     made = model(centred=encoding == "centred")
@@ -199,7 +236,9 @@ def test_with_real_rings(model: Any, scheme: Any) -> None:
         plain, clear = opened(model, rows, owner), clone(model).fit(rows)
         assert_equal(plain, clear)
         if isinstance(model, es.CompletelyRandomForest):
-            np.testing.assert_array_equal(plain.leaf_counts_, leaf_counts(clear.trees_, model.depth, rows))
+            np.testing.assert_array_equal(
+                plain.leaf_counts_, leaf_counts(clear.trees_, model.depth, rows)
+            )
 
 
 def _shaped(shapes: list[tuple[str, int, bool]]) -> es.Schema:

@@ -33,7 +33,9 @@ def rows() -> pd.DataFrame:
     rng = np.random.default_rng(4)
     dose, age = rng.integers(0, 20, N_ROWS), rng.integers(30, 60, N_ROWS)
     sick = (dose + rng.normal(0, 8, N_ROWS) > 10).astype(int)
-    return pd.DataFrame({"dose": dose, "age": age, "sick": sick, "weight": rng.integers(1, 4, N_ROWS)})
+    return pd.DataFrame(
+        {"dose": dose, "age": age, "sick": sick, "weight": rng.integers(1, 4, N_ROWS)}
+    )
 
 
 def binned(frame: pd.DataFrame) -> es.Schema:
@@ -45,7 +47,9 @@ def kept(frame: pd.DataFrame) -> es.Schema:
 
 
 def check_folds(model: TotalsModel, table: es.Table) -> None:
-    """The folds of the encrypted table, with the keys of a plan of the model, are those in the clear."""
+    """The folds of the encrypted table, with the keys of a plan of the model, are those in the
+    clear.
+    """
     owner = es.Owner(es.plan(model, table))
     asked = model.fit_folds(owner.encrypt(table))
     for found, wanted in zip(owner.open(asked, table.schema), model.fit_folds(table), strict=True):

@@ -1,4 +1,6 @@
-"""What scikit-learn's users bring: text with levels that a fold has not seen, weights, names of features, an index."""
+"""What scikit-learn's users bring: text with levels that a fold has not seen, weights, names of
+features, an index.
+"""
 
 from __future__ import annotations
 
@@ -54,16 +56,26 @@ def test_where_unknown_levels_and_gaps_go() -> None:
     X, y = rows_with_rare_levels()
     model = es.MultinomialNB().fit(X, y)
     sex, town = model.schema_["sex"], model.schema_["town"]
-    assert (sex.unknown, sex.other, sex.missing_bin) == ("other", "twice", False)  # the last of the rarest
+    assert (sex.unknown, sex.other, sex.missing_bin) == (
+        "other",
+        "twice",
+        False,
+    )  # the last of the rarest
     assert (town.unknown, town.missing_bin) == ("missing", True)
     new = X[:4].assign(sex=["f", "new", None, "twice"])
     with pytest.warns(
-        es.SchemaWarning, match=r"such as 'new', row 1\) went to 'twice'; column 'sex': 1 row without a value"
+        es.SchemaWarning,
+        match=r"such as 'new', row 1\) went to 'twice'; column 'sex': 1 row without a value",
     ) as caught:
         shares = model.predict_proba(new)
     assert caught[0].filename == __file__
-    np.testing.assert_array_equal(shares[[1, 2]], model.predict_proba(X[:4].assign(sex="twice"))[[1, 2]])
-    with pytest.raises(es.SchemaError, match=r"missing values in column 'age' .*: numbers need a value in every row"):
+    np.testing.assert_array_equal(
+        shares[[1, 2]], model.predict_proba(X[:4].assign(sex="twice"))[[1, 2]]
+    )
+    with pytest.raises(
+        es.SchemaError,
+        match=r"missing values in column 'age' .*: numbers need a value in every row",
+    ):
         es.MultinomialNB().fit(X.assign(age=np.nan), y)
 
 
@@ -80,14 +92,21 @@ def test_a_row_of_weight_two_is_two_rows(model: Any) -> None:
 def test_weights_that_cannot_be() -> None:
     X, y = frame(6).drop(columns="ill"), ["no", "yes"] * 3
     model = es.MultinomialNB()
-    with pytest.raises(ValueError, match=r"sample_weight: weights\[1\] is 0\.5: .*np\.rint\(100 \* w\)\.astype\(int\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"sample_weight: weights\[1\] is 0\.5: .*np\.rint\(100 \* w\)\.astype\(int\)",
+    ):
         model.fit(X, y, sample_weight=[1, 0.5, 1, 1, 1, 1])
     with pytest.raises(ValueError, match="one weight for each of the 6 rows"):
         model.fit(X, y, sample_weight=[1, 2])
     for fit in (model.fit, clone(model).fit(table(20)).partial_fit):
         with pytest.raises(ValueError, match="a table brings its own weights"):
             fit(table(20), sample_weight=np.ones(20))
-    more = es.MultinomialNB().partial_fit(X, y, sample_weight=[2] * 6).partial_fit(X, y, sample_weight=[3] * 6)
+    more = (
+        es.MultinomialNB()
+        .partial_fit(X, y, sample_weight=[2] * 6)
+        .partial_fit(X, y, sample_weight=[3] * 6)
+    )
     assert more.totals_ == es.MultinomialNB().fit(X, y, sample_weight=[5] * 6).totals_
 
 
@@ -101,7 +120,9 @@ def test_opened_models_know_their_features(tmp_path: Path, keeper: es.Owner) -> 
 
 
 def test_bins_beside_a_table_are_warned_of() -> None:
-    with pytest.warns(es.SchemaWarning, match=r"bins=7 is not used: a table is cut as its schema says") as caught:
+    with pytest.warns(
+        es.SchemaWarning, match=r"bins=7 is not used: a table is cut as its schema says"
+    ) as caught:
         es.MultinomialNB(bins=7).fit(table(30))
     assert caught[0].filename == __file__
 

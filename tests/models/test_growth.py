@@ -52,11 +52,14 @@ def digest(trees: Any) -> str:
     return hashlib.sha256(json.dumps(plain).encode()).hexdigest()
 
 
-# -- the same everywhere -----------------------------------------------------------------------------------------------------
+# -- the same everywhere
+# ------------------------------------------------------------------------------------------------
 
 
 def test_the_golden_forest() -> None:
-    """Encrypted shards may be fitted by any version on any machine: this forest must never change."""
+    """Encrypted shards may be fitted by any version on any machine: this forest must
+    never change.
+    """
     assert digest(grow(MIXED, 20, 3, None, 7)) == GOLDEN
     assert digest(grow(MIXED, 20, 3, 2, 7)) == GOLDEN_WITH_MAX_FEATURES
     assert digest(grow(MIXED, 20, 3, None, 7, repeats=True)) == GOLDEN_WITH_REPEATS
@@ -67,14 +70,18 @@ def test_the_golden_numbers() -> None:
     assert [draws.below(1000) for _ in range(6)] == GOLDEN_NUMBERS
     key = "encryptedstats growth 7 0"
     assert [
-        int.from_bytes(hashlib.sha256(f"{key} {i}".encode()).digest()[:8], "big") % 1000 for i in range(6)
+        int.from_bytes(hashlib.sha256(f"{key} {i}".encode()).digest()[:8], "big") % 1000
+        for i in range(6)
     ] == GOLDEN_NUMBERS
 
 
 def test_the_same_seed_gives_the_same_trees_for_owner_and_worker() -> None:
     forest = es.CompletelyRandomForest(n_trees=5, depth=3, random_state=11)
     assert forest.grow(schema()) == forest.grow(schema().public()) == forest.fit(table()).trees_
-    assert forest.grow(schema()) == es.CompletelyRandomForest(n_trees=9, depth=3, random_state=11).grow(schema())[:5]
+    assert (
+        forest.grow(schema())
+        == es.CompletelyRandomForest(n_trees=9, depth=3, random_state=11).grow(schema())[:5]
+    )
 
 
 def test_other_seeds_and_other_trees_differ() -> None:
@@ -88,7 +95,8 @@ def test_any_integer_is_a_seed(seed: Any) -> None:
     assert len(es.CompletelyRandomForest(n_trees=2, random_state=seed).grow(schema())) == 2
 
 
-# -- uniform -----------------------------------------------------------------------------------------------------------------
+# -- uniform
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_bins", [2, 3, 5])
@@ -128,7 +136,9 @@ def test_numbers_of_any_size_are_uniform() -> None:
         draws = Draws("size", n)
         values = [draws.below(n) for _ in range(600)]
         assert all(0 <= value < n for value in values)
-        assert chisquare(np.bincount([3 * value // n for value in values], minlength=3)).pvalue > 1e-3
+        assert (
+            chisquare(np.bincount([3 * value // n for value in values], minlength=3)).pvalue > 1e-3
+        )
 
 
 @pytest.mark.parametrize("n_bins", [64, 65, 300, 1000])
@@ -138,11 +148,16 @@ def test_categories_of_many_levels_are_dealt_to_two_sides(n_bins: int) -> None:
     assert abs(np.mean(sizes) - n_bins / 2) < 5 * np.sqrt(n_bins / 4 / 50)
 
 
-# -- sound -------------------------------------------------------------------------------------------------------------------
+# -- sound
+# ------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=60, deadline=None)
-@given(schemas(("continuous", "ordinal", "categorical", "number")), st.integers(1, 4), st.integers(0, 999))
+@given(
+    schemas(("continuous", "ordinal", "categorical", "number")),
+    st.integers(1, 4),
+    st.integers(0, 999),
+)
 def test_both_sides_of_every_split_hold_bins(known: es.Schema, depth: int, seed: int) -> None:
     for tree in grow(known.public(), 3, depth, None, seed):
         assert len(tree) == 2**depth - 1
@@ -153,7 +168,9 @@ def test_both_sides_of_every_split_hold_bins(known: es.Schema, depth: int, seed:
             assert list(split.left) == sorted(set(split.left))
             assert split.left[-1] < variable.n_bins
             if variable.kind != "categorical":
-                ordered = [k for k in split.left if not (variable.missing_bin and k == variable.n_bins - 1)]
+                ordered = [
+                    k for k in split.left if not (variable.missing_bin and k == variable.n_bins - 1)
+                ]
                 assert ordered[0] == 0
                 assert all(b - a == 1 for a, b in pairwise(ordered))
 
@@ -191,7 +208,9 @@ def test_rows_can_reach_every_leaf_while_bins_are_left_to_divide(
 
 
 def test_leaves_without_rows_are_those_that_cannot_be_avoided() -> None:
-    """With repeats a quarter of the leaves can hold no rows; two groups by five bins have ten cells."""
+    """With repeats a quarter of the leaves can hold no rows; two groups by five bins have ten
+    cells.
+    """
     two = PublicVariable("v0", "categorical", 2), PublicVariable("v1", "ordinal", 5)
     small = PublicSchema(two, 2)
     empty = [
@@ -215,11 +234,14 @@ def test_files_without_the_parameter_have_trees_that_repeat_splits() -> None:
     del stored["repeats"]
     found = es.CompletelyRandomForest.from_parameters(stored)
     assert found.grow(MIXED) == grow(MIXED, 5, 3, None, 7, repeats=True) != forest.grow(MIXED)
-    assert es.CompletelyRandomForest.from_parameters(forest.parameters()).grow(MIXED) == forest.grow(MIXED)
+    assert es.CompletelyRandomForest.from_parameters(forest.parameters()).grow(
+        MIXED
+    ) == forest.grow(MIXED)
 
 
 @pytest.mark.parametrize(
-    ("wish", "most"), [(1, 1), (2, 2), (0.34, 2), ("sqrt", 2), (99, 4), (None, 4), (1.0, 4), (0.01, 1)]
+    ("wish", "most"),
+    [(1, 1), (2, 2), (0.34, 2), ("sqrt", 2), (99, 4), (None, 4), (1.0, 4), (0.01, 1)],
 )
 def test_max_features_holds_for_every_tree(wish: Any, most: int) -> None:
     forest = es.CompletelyRandomForest(n_trees=60, depth=4, max_features=wish, random_state=0)
@@ -229,8 +251,12 @@ def test_max_features_holds_for_every_tree(wish: Any, most: int) -> None:
 
 
 def test_nothing_to_split() -> None:
-    flat = PublicSchema((PublicVariable("v0", "ordinal", 1), PublicVariable("v1", "number", 0, low=0, high=1)), 2)
-    with pytest.raises(ValueError, match="no variable has two bins or more: there is nothing to split"):
+    flat = PublicSchema(
+        (PublicVariable("v0", "ordinal", 1), PublicVariable("v1", "number", 0, low=0, high=1)), 2
+    )
+    with pytest.raises(
+        ValueError, match="no variable has two bins or more: there is nothing to split"
+    ):
         es.CompletelyRandomForest().grow(flat)
 
 
@@ -259,7 +285,8 @@ def test_wrong_parameters_are_refused_by_fit_and_grow(wrong: dict[str, Any], mes
         forest.fit(table())
 
 
-# -- seeds that are drawn ----------------------------------------------------------------------------------------------------
+# -- seeds that are drawn
+# ------------------------------------------------------------------------------------------------
 
 
 def test_no_seed_draws_one_at_every_fit_and_keeps_the_parameter() -> None:
@@ -274,5 +301,7 @@ def test_no_seed_draws_one_at_every_fit_and_keeps_the_parameter() -> None:
 
 
 def test_a_given_seed_is_kept() -> None:
-    forest = es.CompletelyRandomForest(n_trees=3, random_state=5).fit(frame(50).drop(columns="ill"), frame(50)["ill"])
+    forest = es.CompletelyRandomForest(n_trees=3, random_state=5).fit(
+        frame(50).drop(columns="ill"), frame(50)["ill"]
+    )
     assert (forest.random_state, forest.random_state_) == (5, 5)

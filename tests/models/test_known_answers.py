@@ -1,4 +1,6 @@
-"""The paper's own numbers: the semi-parametric naive Bayes of its appendix, its errata, and the shrinkage of one step."""
+"""The paper's own numbers: the semi-parametric naive Bayes of its appendix, its errata, and the
+shrinkage of one step.
+"""
 
 from __future__ import annotations
 
@@ -55,12 +57,16 @@ def test_the_papers_example_on_an_integer_array() -> None:
     assert_the_papers(es.SemiparametricNB().fit(X, Y), X)
 
 
-@pytest.mark.parametrize("known", [number_schema(), ordinal_schema()], ids=["numbers", "ordinal codes"])
+@pytest.mark.parametrize(
+    "known", [number_schema(), ordinal_schema()], ids=["numbers", "ordinal codes"]
+)
 def test_the_papers_example_on_a_clear_table(known: es.Schema) -> None:
     assert_the_papers(es.SemiparametricNB().fit(known.table(FRAME)), FRAME)
 
 
-@pytest.mark.parametrize("known", [number_schema(), ordinal_schema()], ids=["numbers", "ordinal codes"])
+@pytest.mark.parametrize(
+    "known", [number_schema(), ordinal_schema()], ids=["numbers", "ordinal codes"]
+)
 @pytest.mark.parametrize("scheme", ["bfv", "bgv"])
 def test_the_papers_example_encrypted(scheme: Any, known: es.Schema) -> None:
     model = es.SemiparametricNB()
@@ -78,7 +84,8 @@ def test_integers_beyond_those_of_the_training_rows_can_be_predicted() -> None:
     assert e.tolist() == [[110 - 800, 462 + 12000]]
 
 
-# -- theta: the paper prints its inverse ---------------------------------------------------------------------------------
+# -- theta: the paper prints its inverse
+# ---------------------------------------------------------------------------------
 
 
 def test_theta_is_n0_over_n1() -> None:
@@ -89,16 +96,23 @@ def test_theta_is_n0_over_n1() -> None:
 
 def test_one_predictor_has_no_theta() -> None:
     model = es.SemiparametricNB().fit(X[:, :1], Y)
-    np.testing.assert_allclose(model.predict_log_odds(X[:, :1]), (110 - 8 * X[:, 0]) / 221, rtol=1e-13)
+    np.testing.assert_allclose(
+        model.predict_log_odds(X[:, :1]), (110 - 8 * X[:, 0]) / 221, rtol=1e-13
+    )
 
 
-# -- paired and unpaired ---------------------------------------------------------------------------------------------------
+# -- paired and unpaired
+# ------------------------------------------------------------------------------------------------
 
 
 def test_unpaired_equals_paired_where_means_are_0() -> None:
-    centred = np.column_stack([[-2, -2, -1, -1, 0, 0, 1, 1, 2, 2], [2, -2, 1, -1, 0, 1, -1, 0, 2, -2]])
+    centred = np.column_stack(
+        [[-2, -2, -1, -1, 0, 0, 1, 1, 2, 2], [2, -2, 1, -1, 0, 1, -1, 0, 2, -2]]
+    )
     paired, unpaired = (es.SemiparametricNB(paired=p).fit(centred, Y) for p in (True, False))
-    np.testing.assert_allclose(paired.predict_log_odds(centred), unpaired.predict_log_odds(centred), rtol=1e-12)
+    np.testing.assert_allclose(
+        paired.predict_log_odds(centred), unpaired.predict_log_odds(centred), rtol=1e-12
+    )
 
 
 def test_unpaired_differs_from_paired_where_they_are_not() -> None:
@@ -115,7 +129,9 @@ def test_unpaired_estimates_and_their_raw_prediction() -> None:
     e, d = model.predict_raw(X)
     by_hand = z.mean() + X * ((X * z[:, None]).sum(axis=0) / (X**2).sum(axis=0))
     np.testing.assert_allclose((e / np.array(d)).astype(float), by_hand, rtol=1e-13)
-    np.testing.assert_allclose(model.predict_log_odds(X), by_hand.sum(axis=1) + np.log(4 / 6), rtol=1e-12)
+    np.testing.assert_allclose(
+        model.predict_log_odds(X), by_hand.sum(axis=1) + np.log(4 / 6), rtol=1e-12
+    )
 
 
 def test_centring_moves_the_intercept_only() -> None:
@@ -125,17 +141,22 @@ def test_centring_moves_the_intercept_only() -> None:
     np.testing.assert_allclose(plain.predict_proba(FRAME), centred.predict_proba(FRAME), rtol=1e-12)
 
 
-# -- constant columns --------------------------------------------------------------------------------------------------------
+# -- constant columns
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("paired", [True, False])
 def test_a_constant_column_of_integers_warns_and_contributes_nothing(paired: bool) -> None:
-    constant = np.full((10, 1), 0 if not paired else 7)  # unpaired, d = sum x^2: only zeros are constant to it
+    constant = np.full(
+        (10, 1), 0 if not paired else 7
+    )  # unpaired, d = sum x^2: only zeros are constant to it
     without = es.SemiparametricNB(paired=paired).fit(X, Y)
     with pytest.warns(UserWarning, match=r"constant predictors contribute nothing \(d = 0\): x2"):
         model = es.SemiparametricNB(paired=paired).fit(np.hstack([X, constant]), Y)
     assert model.d_[2] == 0
-    np.testing.assert_array_equal(model.predict_proba(np.hstack([X, constant])), without.predict_proba(X))
+    np.testing.assert_array_equal(
+        model.predict_proba(np.hstack([X, constant])), without.predict_proba(X)
+    )
 
 
 def test_a_constant_column_of_a_frame_warns_by_name() -> None:
@@ -150,7 +171,9 @@ def test_a_constant_column_of_a_frame_warns_by_name() -> None:
 
 def test_a_level_that_nobody_has_warns_by_name() -> None:
     known = es.Schema(
-        (Variable("sex", "categorical", levels=("f", "m", "x")), *ordinal_schema().variables), "y", (0, 1)
+        (Variable("sex", "categorical", levels=("f", "m", "x")), *ordinal_schema().variables),
+        "y",
+        (0, 1),
     )
     frame = FRAME.assign(sex=["f", "m"] * 5)
     with pytest.warns(UserWarning, match="sex = x$"):
@@ -159,8 +182,14 @@ def test_a_level_that_nobody_has_warns_by_name() -> None:
 
 @pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 def test_an_opened_model_without_names_warns_by_number(keeper: es.Owner, tmp_path: Any) -> None:
-    known = es.Schema((Variable("flat", "number", digits=0, low=3, high=3), *number_schema().variables), "y", (0, 1))
-    es.SemiparametricNB().fit(keeper.encrypt(known.table(FRAME.assign(flat=3)))).save(tmp_path / "m")
+    known = es.Schema(
+        (Variable("flat", "number", digits=0, low=3, high=3), *number_schema().variables),
+        "y",
+        (0, 1),
+    )
+    es.SemiparametricNB().fit(keeper.encrypt(known.table(FRAME.assign(flat=3)))).save(
+        tmp_path / "m"
+    )
     with pytest.warns(UserWarning, match="v0$"):
         keeper.decrypt(es.load(tmp_path / "m", keeper.public_keys()))
 
@@ -171,13 +200,16 @@ def test_nothing_but_constants_leaves_the_frequencies() -> None:
     np.testing.assert_allclose(model.predict_proba(np.full((1, 2), 3)), [[0.4, 0.6]])
 
 
-# -- shrinkage of one step (paper, eq. 1step_bias) -----------------------------------------------------------------------------
+# -- shrinkage of one step (paper, eq. 1step_bias)
+# -----------------------------------------------------------------------------
 
 BIT = es.Schema((Variable("x", "number", digits=0, low=0, high=1),), "y", (0, 1))
 
 
 def one_step(x: Any, y: Any) -> es.OneStepLogisticRegression:
-    return es.OneStepLogisticRegression(fit_intercept=False).fit(es.Table(BIT, (np.asarray(x),), np.asarray(y)))
+    return es.OneStepLogisticRegression(fit_intercept=False).fit(
+        es.Table(BIT, (np.asarray(x),), np.asarray(y))
+    )
 
 
 def shrunk(beta: float) -> float:
@@ -190,10 +222,14 @@ def test_the_expectation_is_exactly_that_of_the_paper(p: Fraction) -> None:
     n, mean = 12, Fraction(0)
     for n1 in range(n + 1):
         y = np.array([1] * n1 + [0] * (n - n1) + [0, 1, 1])
-        snb = es.SemiparametricNB(paired=False).fit(es.Table(BIT, (np.array([1] * n + [0, 0, 0]),), y))
+        snb = es.SemiparametricNB(paired=False).fit(
+            es.Table(BIT, (np.array([1] * n + [0, 0, 0]),), y)
+        )
         estimate = Fraction(snb.b_[0], snb.d_[0])
         assert -2 <= estimate <= 2
-        assert one_step([1] * n + [0, 0, 0], y).coef_[0, 0] == pytest.approx(float(estimate), abs=1e-12)
+        assert one_step([1] * n + [0, 0, 0], y).coef_[0, 0] == pytest.approx(
+            float(estimate), abs=1e-12
+        )
         mean += comb(n, n1) * p**n1 * (1 - p) ** (n - n1) * estimate
     assert mean == -2 + 4 * p
     assert float(mean) == pytest.approx(shrunk(float(np.log(float(p / (1 - p))))))
@@ -212,7 +248,8 @@ def test_the_expectation_by_simulation(beta: float) -> None:
     assert np.abs(estimates).max() <= 2 + 1e-12
 
 
-# -- what a circuit and its length say ------------------------------------------------------------------------------------------
+# -- what a circuit and its length say
+# ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -227,9 +264,14 @@ def test_the_expectation_by_simulation(beta: float) -> None:
     ids=name,
 )
 def test_a_model_knows_how_many_totals_it_has(model: Any) -> None:
-    variables = (*number_schema().variables, Variable("c", "categorical", levels=(1, 2, 3), missing_bin=True))
+    variables = (
+        *number_schema().variables,
+        Variable("c", "categorical", levels=(1, 2, 3), missing_bin=True),
+    )
     flat = Variable("flat", "ordinal", levels=(1,))
-    known = es.Schema((*variables, flat, Variable("o", "ordinal", levels=(1, 2))), "y", (0, 1)).public()
+    known = es.Schema(
+        (*variables, flat, Variable("o", "ordinal", levels=(1, 2))), "y", (0, 1)
+    ).public()
     assert model.n_totals(known) == len(model.circuit(known))
     with pytest.raises(ValueError, match="with_kind"):
         es.MultinomialNB().check_schema(known)
@@ -240,4 +282,6 @@ def test_a_model_knows_how_many_totals_it_has(model: Any) -> None:
 def test_rows_of_one_class_only_are_certain() -> None:
     rows = random_table(BIT, 9, 0)
     alone = es.Table(BIT, rows.data, np.ones(9, dtype=np.int64))
-    np.testing.assert_array_equal(es.SemiparametricNB().fit(alone).predict_proba(alone), [[0.0, 1.0]] * 9)
+    np.testing.assert_array_equal(
+        es.SemiparametricNB().fit(alone).predict_proba(alone), [[0.0, 1.0]] * 9
+    )

@@ -7,7 +7,16 @@ import doctest
 import pytest
 
 from encryptedstats import plots
-from encryptedstats.models import base, discriminants, features, folds, forest, growth, logistic, naive_bayes
+from encryptedstats.models import (
+    base,
+    discriminants,
+    features,
+    folds,
+    forest,
+    growth,
+    logistic,
+    naive_bayes,
+)
 
 
 @pytest.mark.parametrize(

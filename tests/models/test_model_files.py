@@ -1,4 +1,6 @@
-"""Models on disk: whole, checked, without pickle, and refused with a reason when they are anything else."""
+"""Models on disk: whole, checked, without pickle, and refused with a reason when they are anything
+else.
+"""
 
 from __future__ import annotations
 
@@ -42,21 +44,29 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     }[request.param]
 
 
-# -- round trips ---------------------------------------------------------------------------------------------------------------
+# -- round trips
+# ------------------------------------------------------------------------------------------------
 
 
 @each_model
-def test_an_encrypted_model_travels(model: Any, keeper: es.Owner, sealed_fit: Fit, place: str) -> None:
+def test_an_encrypted_model_travels(
+    model: Any, keeper: es.Owner, sealed_fit: Fit, place: str
+) -> None:
     sealed = sealed_fit(clone(model), table())
     sealed.save(place)
-    for read in (es.load(place, keeper.public_keys()), type(model).load(place, keeper.public_keys())):
+    for read in (
+        es.load(place, keeper.public_keys()),
+        type(model).load(place, keeper.public_keys()),
+    ):
         assert type(read) is type(model)
         assert read.is_encrypted
         assert read.get_params() == model.get_params()
         assert (read.n_rows_, read.block_ids_) == (60, sealed.block_ids_)
         plain = keeper.decrypt(read, schema=schema())
         assert totals(plain) == totals(clone(model).fit(table()))
-        np.testing.assert_array_equal(plain.predict(frame(20)), clone(model).fit(table()).predict(frame(20)))
+        np.testing.assert_array_equal(
+            plain.predict(frame(20)), clone(model).fit(table()).predict(frame(20))
+        )
 
 
 @each_model
@@ -69,7 +79,9 @@ def test_an_opened_model_travels(model: Any, place: str) -> None:
     assert read.schema_ == fitted.schema_
     for method in ("predict_proba", "decision_function", "predict"):
         if hasattr(fitted, method):
-            np.testing.assert_array_equal(getattr(read, method)(frame(20)), getattr(fitted, method)(frame(20)))
+            np.testing.assert_array_equal(
+                getattr(read, method)(frame(20)), getattr(fitted, method)(frame(20))
+            )
 
 
 def test_what_was_read_combines(keeper: es.Owner, sealed_fit: Fit, tmp_path: Path) -> None:
@@ -92,9 +104,14 @@ def test_a_drawn_seed_is_stored(keeper: es.Owner, sealed_fit: Fit, tmp_path: Pat
     assert keeper.decrypt(sealed + more).n_rows_ == 80
 
 
-def test_a_model_is_stored_as_it_was_fitted(keeper: es.Owner, sealed_fit: Fit, tmp_path: Path) -> None:
+def test_a_model_is_stored_as_it_was_fitted(
+    keeper: es.Owner, sealed_fit: Fit, tmp_path: Path
+) -> None:
     """Totals belong to the parameters of the fit, whatever is set afterwards."""
-    for place, fitted in {"sealed": sealed_fit(clone(FOREST), table()), "open": clone(FOREST).fit(table())}.items():
+    for place, fitted in {
+        "sealed": sealed_fit(clone(FOREST), table()),
+        "open": clone(FOREST).fit(table()),
+    }.items():
         fitted.set_params(random_state=99)
         fitted.save(tmp_path / place)
         assert es.load(tmp_path / place, keeper.public_keys()).random_state == FOREST.random_state
@@ -102,26 +119,38 @@ def test_a_model_is_stored_as_it_was_fitted(keeper: es.Owner, sealed_fit: Fit, t
 
 def test_folds_travel(keeper: es.Owner, place: str) -> None:
     rows = table(60, folds=3)
-    folds = es.CompletelyRandomForest(2, 2, random_state=None).fit_folds(keeper.encrypt(rows, workers=1), workers=1)
+    folds = es.CompletelyRandomForest(2, 2, random_state=None).fit_folds(
+        keeper.encrypt(rows, workers=1), workers=1
+    )
     folds.save(place)
-    for read in (es.load(place, keeper.public_keys()), es.EncryptedAnswer.load(place, keeper.public_keys())):
+    for read in (
+        es.load(place, keeper.public_keys()),
+        es.EncryptedAnswer.load(place, keeper.public_keys()),
+    ):
         expected = es.score_folds(keeper.open(folds), rows)
-        assert es.score_folds(keeper.open(read, rows.schema), rows)["score"].tolist() == expected["score"].tolist()
+        assert (
+            es.score_folds(keeper.open(read, rows.schema), rows)["score"].tolist()
+            == expected["score"].tolist()
+        )
     with pytest.raises(TypeError, match="give the public keys="):
         es.load(place)
     with pytest.raises(
-        es.FileFormatError, match="holds a folds of an encrypted model, and a CompletelyRandomForest is wanted"
+        es.FileFormatError,
+        match="holds a folds of an encrypted model, and a CompletelyRandomForest is wanted",
     ):
         es.CompletelyRandomForest.load(place, keeper.public_keys())
 
 
 def test_numpy_parameters_are_stored_as_plain_ones(tmp_path: Path) -> None:
-    model = es.CompletelyRandomForest(np.int64(2), np.int32(1), np.float64(0.5), random_state=np.uint8(3)).fit(table())
+    model = es.CompletelyRandomForest(
+        np.int64(2), np.int32(1), np.float64(0.5), random_state=np.uint8(3)
+    ).fit(table())
     model.save(tmp_path / "m")
     assert es.load(tmp_path / "m").get_params()["n_trees"] == 2
 
 
-# -- who may read what -----------------------------------------------------------------------------------------------------------
+# -- who may read what
+# ------------------------------------------------------------------------------------------------
 
 
 def test_an_opened_model_is_for_its_user_only(tmp_path: Path) -> None:
@@ -131,7 +160,9 @@ def test_an_opened_model_is_for_its_user_only(tmp_path: Path) -> None:
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_an_encrypted_model_holds_no_names(keeper: es.Owner, sealed_fit: Fit, tmp_path: Path) -> None:
+def test_an_encrypted_model_holds_no_names(
+    keeper: es.Owner, sealed_fit: Fit, tmp_path: Path
+) -> None:
     sealed = sealed_fit(clone(FOREST), table())
     assert isinstance(sealed.schema_, es.Schema)  # known in this program
     sealed.save(tmp_path / "m")
@@ -144,26 +175,34 @@ def test_an_encrypted_model_holds_no_names(keeper: es.Owner, sealed_fit: Fit, tm
     assert isinstance(es.load(tmp_path / "m", keeper.public_keys()).schema_, es.PublicSchema)
 
 
-def test_open_models_are_pickled_and_encrypted_ones_are_not(sealed_fit: Fit, keeper: es.Owner) -> None:
+def test_open_models_are_pickled_and_encrypted_ones_are_not(
+    sealed_fit: Fit, keeper: es.Owner
+) -> None:
     for model in MODELS:
         fitted = clone(model).fit(table())
         again = pickle.loads(pickle.dumps(fitted))  # noqa: S301  # our own bytes
         np.testing.assert_array_equal(again.predict(frame(20)), fitted.predict(frame(20)))
-        with pytest.raises(TypeError, match=r"encrypted answers are not pickled: use save\(\) and load\(\)"):
+        with pytest.raises(
+            TypeError, match=r"encrypted answers are not pickled: use save\(\) and load\(\)"
+        ):
             pickle.dumps(sealed_fit(clone(model), table()))
     folds = clone(FOREST).fit_folds(keeper.encrypt(table(folds=2), workers=1), workers=1)
     with pytest.raises(TypeError, match=r"not pickled: use save\(\) and load\(\)"):
         pickle.dumps(folds)
 
 
-# -- refusals ----------------------------------------------------------------------------------------------------------------
+# -- refusals
+# ------------------------------------------------------------------------------------------------
 
 
 def test_keys_are_asked_for_and_must_fit(
     keeper: es.Owner, other_keeper: es.Owner, sealed_fit: Fit, tmp_path: Path
 ) -> None:
     sealed_fit(clone(FOREST), table()).save(tmp_path / "m")
-    with pytest.raises(TypeError, match="holds a model that is still encrypted: give the public keys= it belongs to"):
+    with pytest.raises(
+        TypeError,
+        match="holds a model that is still encrypted: give the public keys= it belongs to",
+    ):
         es.load(tmp_path / "m")
     with pytest.raises(es.KeyMismatchError, match="belongs to key"):
         es.load(tmp_path / "m", other_keeper.public_keys())
@@ -173,7 +212,9 @@ def test_keys_are_asked_for_and_must_fit(
 
 def test_files_of_something_else_are_refused(keeper: es.Owner, tmp_path: Path) -> None:
     clone(FOREST).fit(table()).save(tmp_path / "m")
-    with pytest.raises(es.FileFormatError, match="holds a CompletelyRandomForest, and a LinearMeans is wanted here"):
+    with pytest.raises(
+        es.FileFormatError, match="holds a CompletelyRandomForest, and a LinearMeans is wanted here"
+    ):
         es.LinearMeans.load(tmp_path / "m")
     keeper.public_keys().save(tmp_path / "keys")
     with pytest.raises(es.FileFormatError, match="'public keys', and a model is wanted here"):
@@ -189,7 +230,9 @@ def test_files_of_something_else_are_refused(keeper: es.Owner, tmp_path: Path) -
 def rewritten(file: Container, **changes: Any) -> bytes:
     """As a forger would leave it: altered, with a hash that fits again."""
     return container.to_bytes(
-        Container(file.kind, file.fingerprint, file.key_id, {**file.fields, **changes}, file.sections)
+        Container(
+            file.kind, file.fingerprint, file.key_id, {**file.fields, **changes}, file.sections
+        )
     )
 
 
@@ -198,7 +241,10 @@ def rewritten(file: Container, **changes: Any) -> bytes:
     [
         ({"question": "Gardener"}, "nobody here knows the question 'Gardener'"),
         ({"question": "TotalsClassifier"}, "nobody here knows the question 'TotalsClassifier'"),
-        ({"question": "counts", "params": {"variables": [0]}}, "holds 'opened model', and counts gives none"),
+        (
+            {"question": "counts", "params": {"variables": [0]}},
+            "holds 'opened model', and counts gives none",
+        ),
         ({"params": {"n_trees": 4}}, "other parameters than a CompletelyRandomForest has"),
         ({"params.depth": 3}, "totals, and an answer to CompletelyRandomForest has"),
         ({"params.n_trees": 1 << 20}, "26 totals, and an answer to CompletelyRandomForest has"),
@@ -232,7 +278,10 @@ def test_altered_fields_are_refused(changes: dict[str, Any], message: str, tmp_p
         (b"{}", "totals of the file are no list"),
         (b"[1.5]", "no list of integers"),
         (b"[true]", "no list of integers"),
-        (json.dumps([1] * 25).encode(), "25 totals, and an answer to CompletelyRandomForest has 26"),
+        (
+            json.dumps([1] * 25).encode(),
+            "25 totals, and an answer to CompletelyRandomForest has 26",
+        ),
         (json.dumps([5, 5] + [9] * 24).encode(), "fewer than no rows"),
         (json.dumps([10**30] * 26).encode(), "totals that cannot be"),
         (b"[" * 100_000, "not valid JSON"),
@@ -249,13 +298,17 @@ def test_altered_totals_are_refused(content: bytes, message: str, tmp_path: Path
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 def test_totals_beyond_all_numbers_are_refused(model: Any, tmp_path: Path) -> None:
-    """Python's integers have no end, and what is computed from them would raise an OverflowError somewhere."""
+    """Python's integers have no end, and what is computed from them would raise an OverflowError
+    somewhere.
+    """
     clone(model).fit(table()).save(tmp_path / "m")
     file = container.read(tmp_path / "m")
     forged = json.dumps([10**400] * len(json.loads(file.section("totals")))).encode()
     altered = Container(file.kind, file.fingerprint, file.key_id, file.fields, {"totals": forged})
     (tmp_path / "m").write_bytes(container.to_bytes(altered))
-    with pytest.raises(es.FileFormatError, match="totals that cannot be: no sum over rows is that large"):
+    with pytest.raises(
+        es.FileFormatError, match="totals that cannot be: no sum over rows is that large"
+    ):
         es.load(tmp_path / "m")
 
 
@@ -273,7 +326,9 @@ def test_a_claim_of_endless_bins_is_refused_at_once(
             es.load(tmp_path / "m", keeper.public_keys())
 
 
-def test_three_classes_for_a_model_of_two_are_refused(keeper: es.Owner, sealed_fit: Fit, tmp_path: Path) -> None:
+def test_three_classes_for_a_model_of_two_are_refused(
+    keeper: es.Owner, sealed_fit: Fit, tmp_path: Path
+) -> None:
     sealed_fit(es.SemiparametricNB(), table()).save(tmp_path / "m")
     file = container.read(tmp_path / "m")
     claim = {**json.loads(file.fields["schema"]), "n_classes": 3}
@@ -283,14 +338,19 @@ def test_three_classes_for_a_model_of_two_are_refused(keeper: es.Owner, sealed_f
 
 
 @pytest.mark.parametrize("model", MODELS, ids=name)
-def test_totals_that_no_rows_have_are_refused_when_opened(model: Any, keeper: es.Owner, sealed_fit: Fit) -> None:
+def test_totals_that_no_rows_have_are_refused_when_opened(
+    model: Any, keeper: es.Owner, sealed_fit: Fit
+) -> None:
     sealed, other = sealed_fit(clone(model), table(60)), sealed_fit(clone(model), table(59, seed=8))
     sealed.answer_ = replace(sealed.answer_, totals=sealed.totals_ - other.totals_ - other.totals_)
-    with pytest.raises(ValueError, match=r"the result was altered, or is of other rows\. It is refused"):
+    with pytest.raises(
+        ValueError, match=r"the result was altered, or is of other rows\. It is refused"
+    ):
         keeper.decrypt(sealed)
 
 
-# -- fuzz ----------------------------------------------------------------------------------------------------------------------
+# -- fuzz
+# ------------------------------------------------------------------------------------------------
 
 JUNK = st.one_of(
     st.none(),
@@ -305,7 +365,13 @@ Path_ = tuple[Any, ...]
 
 def paths(value: Any, here: Path_ = ()) -> list[Path_]:
     """Where every value within a JSON document lies."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     return [here, *(p for key, inner in items for p in paths(inner, (*here, key)))]
 
 
@@ -313,8 +379,13 @@ def replaced(value: Any, path: Path_, new: Any) -> Any:
     if not path:
         return new
     if isinstance(value, dict):
-        return {key: replaced(inner, path[1:], new) if key == path[0] else inner for key, inner in value.items()}
-    return [replaced(inner, path[1:], new) if i == path[0] else inner for i, inner in enumerate(value)]
+        return {
+            key: replaced(inner, path[1:], new) if key == path[0] else inner
+            for key, inner in value.items()
+        }
+    return [
+        replaced(inner, path[1:], new) if i == path[0] else inner for i, inner in enumerate(value)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -340,12 +411,16 @@ def test_whatever_a_file_says_it_is_read_or_refused(
         fields = replaced(fields, data.draw(st.sampled_from(paths(fields)[1:])), data.draw(JUNK))
     elif where == "schema":
         schema = json.loads(fields["schema"])
-        fields["schema"] = json.dumps(replaced(schema, data.draw(st.sampled_from(paths(schema))), data.draw(JUNK)))
+        fields["schema"] = json.dumps(
+            replaced(schema, data.draw(st.sampled_from(paths(schema))), data.draw(JUNK))
+        )
     elif where == "section":
         section = data.draw(st.sampled_from(sorted(sections)))
         sections[section] = _damaged(sections[section], data)
     else:
-        kind = data.draw(st.sampled_from(["encrypted model", "opened model", "folds of an encrypted model"]))
+        kind = data.draw(
+            st.sampled_from(["encrypted model", "opened model", "folds of an encrypted model"])
+        )
         key_id = data.draw(st.sampled_from([key_id, "", "0" * 16]))
     try:
         altered = container.to_bytes(Container(kind, file.fingerprint, key_id, fields, sections))
@@ -376,12 +451,16 @@ def _damaged(content: bytes, data: Any) -> bytes:
     how = data.draw(st.sampled_from(["cut", "longer", "flip", "json", "empty"]))
     if how == "json" and content[:1] == b"[":
         value = json.loads(content)
-        return json.dumps(replaced(value, data.draw(st.sampled_from(paths(value))), data.draw(JUNK))).encode()
+        return json.dumps(
+            replaced(value, data.draw(st.sampled_from(paths(value))), data.draw(JUNK))
+        ).encode()
     at = data.draw(st.integers(0, max(0, len(content) - 1)))
     if how == "cut":
         return content[:at]
     if how == "longer":
         return content + content[: at + 1]
     if how == "flip" and content:
-        return content[:at] + bytes([content[at] ^ data.draw(st.integers(1, 255))]) + content[at + 1 :]
+        return (
+            content[:at] + bytes([content[at] ^ data.draw(st.integers(1, 255))]) + content[at + 1 :]
+        )
     return b""

@@ -1,4 +1,6 @@
-"""Are they good classifiers? On the paper's data, encrypted; and beside scikit-learn's own where the method is the same."""
+"""Are they good classifiers? On the paper's data, encrypted; and beside scikit-learn's own where
+the method is the same.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,19 @@ import encryptedstats as es
 from encryptedstats.tables import Variable
 from reproduction import datasets
 
-# -- the paper's breast cancer data -------------------------------------------------------------------------------------------
+# -- the paper's breast cancer data
+# -------------------------------------------------------------------------------------------
 
 needs_data = pytest.mark.skipif(
-    not os.environ.get("ENCRYPTEDSTATS_DATA"), reason="the paper's data are not here: set ENCRYPTEDSTATS_DATA"
+    not os.environ.get("ENCRYPTEDSTATS_DATA"),
+    reason="the paper's data are not here: set ENCRYPTEDSTATS_DATA",
 )
 
 
 def encrypted_auc(model: Any) -> float:
-    """Of the model that is fitted on encrypted rows, as the owner opens it, on the fifth of the rows it has not seen."""
+    """Of the model that is fitted on encrypted rows, as the owner opens it, on the fifth of the
+    rows it has not seen.
+    """
     data = datasets.load("bcw_o", download=False)
     frame = data.table_frame()
     train, test = train_test_split(frame, test_size=0.2, random_state=0, stratify=frame["target"])
@@ -47,7 +53,9 @@ def encrypted_auc(model: Any) -> float:
         es.CompletelyRandomForest(n_trees=10, depth=3, random_state=0),
         es.SemiparametricNB(),
         es.MultinomialNB(),
-        pytest.param(es.CompletelyRandomForest(n_trees=100, depth=3, random_state=0), marks=pytest.mark.slow),
+        pytest.param(
+            es.CompletelyRandomForest(n_trees=100, depth=3, random_state=0), marks=pytest.mark.slow
+        ),
     ],
     ids=lambda m: f"{name(m)}{getattr(m, 'n_trees', '')}",
 )
@@ -55,7 +63,8 @@ def test_auc_of_breast_cancer_encrypted(model: Any) -> None:
     assert encrypted_auc(model) >= 0.98
 
 
-# -- scikit-learn's own -------------------------------------------------------------------------------------------------------
+# -- scikit-learn's own
+# ------------------------------------------------------------------------------------------------
 
 
 def numbers(n: int, seed: int, n_classes: int = 2) -> es.Table:
@@ -76,7 +85,11 @@ def matrix(rows: es.Table) -> NDArray[np.int64]:
 @pytest.mark.parametrize("alpha", [1.0, 0.3])
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_multinomial_naive_bayes_is_categorical_nb(alpha: float, n_classes: int) -> None:
-    shapes = [("continuous", (0.0, 1.0, 2.0), ()), ("categorical", (), ("a", "b", "c")), ("ordinal", (), (1, 2))]
+    shapes = [
+        ("continuous", (0.0, 1.0, 2.0), ()),
+        ("categorical", (), ("a", "b", "c")),
+        ("ordinal", (), (1, 2)),
+    ]
     variables = tuple(Variable(f"x{j}", k, edges=e, levels=v) for j, (k, e, v) in enumerate(shapes))
     rows = random_table(es.Schema(variables, "y", tuple(range(n_classes))), 150, 4)
     X = np.column_stack(rows.data)
@@ -88,7 +101,9 @@ def test_multinomial_naive_bayes_is_categorical_nb(alpha: float, n_classes: int)
 
 def test_rows_that_are_impossible_in_every_class_get_the_frequencies() -> None:
     schema = es.Schema((Variable("x", "ordinal", levels=(1, 2, 3)),), "y", (0, 1))
-    ours = es.MultinomialNB(alpha=0).fit(es.Table(schema, (np.array([0, 0, 1, 1]),), np.array([0, 0, 0, 1])))
+    ours = es.MultinomialNB(alpha=0).fit(
+        es.Table(schema, (np.array([0, 0, 1, 1]),), np.array([0, 0, 0, 1]))
+    )
     new = es.Table(schema, (np.array([0, 1, 2]),))
     np.testing.assert_allclose(ours.predict_proba(new), [[1, 0], [0.5, 0.5], [0.75, 0.25]])
 
@@ -96,17 +111,23 @@ def test_rows_that_are_impossible_in_every_class_get_the_frequencies() -> None:
 def test_fishers_discriminant_is_linear_discriminant_analysis() -> None:
     rows = numbers(400, 1)
     n = len(rows)
-    theirs = LinearDiscriminantAnalysis(solver="svd", priors=[0.5, 0.5]).fit(matrix(rows), rows.class_codes)
+    theirs = LinearDiscriminantAnalysis(solver="svd", priors=[0.5, 0.5]).fit(
+        matrix(rows), rows.class_codes
+    )
     ours = es.FisherDiscriminant().fit(rows)
     factor = ours.decision_function(rows) / theirs.decision_function(matrix(rows))
     np.testing.assert_allclose(factor, factor[0], rtol=1e-6)
-    assert np.isclose(factor[0], [1, n / (n - 2)], rtol=1e-6).any()  # their covariance is divided by N or N - 2
+    assert np.isclose(
+        factor[0], [1, n / (n - 2)], rtol=1e-6
+    ).any()  # their covariance is divided by N or N - 2
     np.testing.assert_array_equal(ours.predict(rows), theirs.predict(matrix(rows)))
 
 
 def test_fishers_discriminant_of_several_classes() -> None:
     rows = numbers(400, 2, n_classes=4)
-    theirs = LinearDiscriminantAnalysis(solver="svd", priors=[0.25] * 4).fit(matrix(rows), rows.class_codes)
+    theirs = LinearDiscriminantAnalysis(solver="svd", priors=[0.25] * 4).fit(
+        matrix(rows), rows.class_codes
+    )
     ours = es.FisherDiscriminant().fit(rows)
     np.testing.assert_array_equal(ours.predict(rows), theirs.predict(matrix(rows)))
     assert ours.decision_function(rows).shape == (400, 4)
@@ -115,7 +136,9 @@ def test_fishers_discriminant_of_several_classes() -> None:
 def test_fishers_discriminant_of_collinear_levels_and_of_a_perfect_predictor() -> None:
     rng = np.random.default_rng(3)
     y = rng.integers(0, 2, 200)
-    frame = pd.DataFrame({"sex": rng.choice(["f", "m", "x"], 200), "noise": rng.normal(size=200), "y": y})
+    frame = pd.DataFrame(
+        {"sex": rng.choice(["f", "m", "x"], 200), "noise": rng.normal(size=200), "y": y}
+    )
     frame["tells"] = np.where(y == 1, "a", "b")
     for columns, score in ((["sex", "noise"], 0.4), (["sex", "noise", "tells"], 1.0)):
         schema = es.Schema.infer(frame[[*columns, "y"]], target="y")
@@ -123,7 +146,9 @@ def test_fishers_discriminant_of_collinear_levels_and_of_a_perfect_predictor() -
         assert model.score(frame, y) >= score
         assert np.isfinite(model.decision_function(frame)).all()
     # Without the constant within classes, the levels of a category do not blow up.
-    small = es.FisherDiscriminant().fit(es.Schema.infer(frame[["sex", "noise", "y"]], target="y").table(frame))
+    small = es.FisherDiscriminant().fit(
+        es.Schema.infer(frame[["sex", "noise", "y"]], target="y").table(frame)
+    )
     assert np.abs(small.decision_function(frame)).max() < 5
 
 
@@ -153,25 +178,33 @@ def first_step(X: NDArray[Any], y: NDArray[Any]) -> NDArray[np.float64]:
 def test_one_step_is_the_first_step_of_irls(fit_intercept: bool) -> None:
     rows = numbers(200, 7)
     X = matrix(rows).astype(float)
-    by_hand = first_step(np.column_stack([np.ones(200), X]) if fit_intercept else X, rows.class_codes)
+    by_hand = first_step(
+        np.column_stack([np.ones(200), X]) if fit_intercept else X, rows.class_codes
+    )
     ours = es.OneStepLogisticRegression(fit_intercept=fit_intercept).fit(rows)
     np.testing.assert_allclose(ours.coef_[0], by_hand[-3:], rtol=1e-9)
     np.testing.assert_allclose(ours.intercept_[0], by_hand[0] if fit_intercept else 0.0, rtol=1e-9)
     log_odds = X @ by_hand[-3:] + ours.intercept_[0]
     np.testing.assert_allclose(ours.decision_function(rows), log_odds, rtol=1e-9)
-    np.testing.assert_allclose(ours.predict_proba(rows)[:, 1], 1 / (1 + np.exp(-log_odds)), rtol=1e-9)
+    np.testing.assert_allclose(
+        ours.predict_proba(rows)[:, 1], 1 / (1 + np.exp(-log_odds)), rtol=1e-9
+    )
 
 
 def test_one_step_of_one_predictor_is_the_papers_paired_estimator() -> None:
     rows = numbers(100, 8)
-    alone = es.Table(es.Schema(rows.schema.variables[:1], "y", (0, 1)), rows.data[:1], rows.class_codes)
+    alone = es.Table(
+        es.Schema(rows.schema.variables[:1], "y", (0, 1)), rows.data[:1], rows.class_codes
+    )
     logistic, bayes = es.OneStepLogisticRegression().fit(alone), es.SemiparametricNB().fit(alone)
     assert logistic.coef_[0, 0] == pytest.approx(bayes.b_[0] / bayes.d_[0], rel=1e-12)
     assert logistic.intercept_[0] == pytest.approx(bayes.a_[0] / bayes.d_[0], rel=1e-12)
 
 
 def test_one_step_of_collinear_constant_and_ill_scaled_predictors() -> None:
-    """Levels that add up to the intercept, a constant, and a number a million times larger than the others."""
+    """Levels that add up to the intercept, a constant, and a number a million times larger than the
+    others.
+    """
     rng = np.random.default_rng(9)
     variables = (
         Variable("level", "categorical", levels=("a", "b", "c")),

@@ -1,4 +1,6 @@
-"""There is one prediction: what ``predict`` says is what votes say, opened or not, to the last digit."""
+"""There is one prediction: what ``predict`` says is what votes say, opened or not, to the last
+digit.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,19 @@ BINNED = ("ordinal", "continuous", "categorical")
 many = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 small = st.integers(3, 12)
 forests = st.builds(
-    es.CompletelyRandomForest, n_trees=st.integers(1, 3), depth=st.integers(1, 3), random_state=st.integers(0, 99)
+    es.CompletelyRandomForest,
+    n_trees=st.integers(1, 3),
+    depth=st.integers(1, 3),
+    random_state=st.integers(0, 99),
 )
 counting = st.builds(es.MultinomialNB, alpha=st.sampled_from([0, 1, 0.5]))
 lines = st.one_of(
     st.builds(es.SemiparametricNB, paired=st.booleans(), centred=st.booleans()),
     st.builds(es.LinearMeans, centred=st.booleans()),
 )
-logistic = st.builds(es.OneStepLogisticRegression, fit_intercept=st.booleans(), centred=st.booleans())
+logistic = st.builds(
+    es.OneStepLogisticRegression, fit_intercept=st.booleans(), centred=st.booleans()
+)
 
 
 def check_agrees(model: Any, rows: es.Table, new: es.Table) -> None:
@@ -46,7 +53,9 @@ def check_agrees(model: Any, rows: es.Table, new: es.Table) -> None:
 
 @many
 @given(st.one_of(forests, counting), schemas(BINNED, 3), small, st.integers(0, 999), st.booleans())
-def test_forests_and_counts(model: Any, known: es.Schema, n_rows: int, seed: int, weights: bool) -> None:
+def test_forests_and_counts(
+    model: Any, known: es.Schema, n_rows: int, seed: int, weights: bool
+) -> None:
     check_agrees(model, random_table(known, n_rows, seed, weights), new_rows(known, 15, seed + 1))
 
 
@@ -64,20 +73,28 @@ def test_logistic_regression(model: Any, kind: str, n_rows: int, seed: int) -> N
     check_agrees(model, rows, new)
     fitted = clone(model).fit(rows)
     np.testing.assert_allclose(
-        fitted.decision_function(new), fitted._matrix(new) @ fitted.coef_[0] + fitted.intercept_[0], atol=1e-9
+        fitted.decision_function(new),
+        fitted._matrix(new) @ fitted.coef_[0] + fitted.intercept_[0],
+        atol=1e-9,
     )
 
 
 def test_every_small_table_of_two_bins() -> None:
-    """All tables of three rows: leaves that hold the same for every class, leaves that hold nothing, one class alone."""
-    known = es.Schema((variable_of("ordinal", 2, False, 0), variable_of("categorical", 2, False, 1)), "y", (0, 1))
+    """All tables of three rows: leaves that hold the same for every class, leaves that hold
+    nothing, one class alone.
+    """
+    known = es.Schema(
+        (variable_of("ordinal", 2, False, 0), variable_of("categorical", 2, False, 1)), "y", (0, 1)
+    )
     new = es.Table(known, (np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])), slots=SLOTS)
     cells = product(range(2), repeat=3)
     for three_rows in combinations_with_replacement(cells, 3):
         x, z, y = np.array(three_rows).T
         rows = es.Table(known, (x, z), y, slots=SLOTS)
         for depth in (1, 2):
-            check_agrees(es.CompletelyRandomForest(n_trees=2, depth=depth, random_state=7), rows, new)
+            check_agrees(
+                es.CompletelyRandomForest(n_trees=2, depth=depth, random_state=7), rows, new
+            )
 
 
 def empty_leaves() -> tuple[es.Table, es.Table]:
@@ -89,9 +106,14 @@ def empty_leaves() -> tuple[es.Table, es.Table]:
 
 @pytest.mark.parametrize("fraction", [0, 2])
 def test_rows_that_reach_empty_leaves_only(fraction: int) -> None:
-    """Nobody there was like them: all classes have the same share, opened or not, weighed or not."""
+    """Nobody there was like them: all classes have the same share, opened or not,
+    weighed or not.
+    """
     rows, new = empty_leaves()
-    owner, forest = planned_owner(), es.CompletelyRandomForest(n_trees=2, depth=1, fraction=fraction)
+    owner, forest = (
+        planned_owner(),
+        es.CompletelyRandomForest(n_trees=2, depth=1, fraction=fraction),
+    )
     plain, closed = clone(forest).fit(rows), clone(forest).fit(sealed_pieces(owner, rows), **QUIET)
     sealed = owner.encrypt(new, workers=1)
     assert plain.predict_proba(new).tolist() == [[0.5, 0.5]]

@@ -55,7 +55,9 @@ def test_a_tree_shows_splits_and_counts(depth: int) -> None:
 def test_splits_speak_the_owners_language(keeper: es.Owner) -> None:
     data = frame(300)
     data.loc[::9, "age"] = np.nan
-    data["dose"] = pd.Categorical(np.resize(["low", "mid", "high"], 300), ["low", "mid", "high"], ordered=True)
+    data["dose"] = pd.Categorical(
+        np.resize(["low", "mid", "high"], 300), ["low", "mid", "high"], ordered=True
+    )
     known = es.Schema.infer(data, target="ill", bins=3, missing="bin")
     model = es.CompletelyRandomForest(n_trees=40, depth=2, random_state=0).fit(known.table(data))
     rules = {plots._rule(split, known) for tree in model.trees_ for split in tree}
@@ -129,7 +131,9 @@ def test_roc_names_the_positive_class_and_shows_intervals() -> None:
 
 def test_identical_curves_are_told_apart() -> None:
     rows = table(200, seed=3)
-    ax = plots.plot_roc({"one": forest(), "two": forest(), "three": es.LinearMeans().fit(table(120))}, rows)
+    ax = plots.plot_roc(
+        {"one": forest(), "two": forest(), "three": es.LinearMeans().fit(table(120))}, rows
+    )
     assert [text.partition("\n")[2] for text in legend(ax)] == ["", "(the same curve as one)", ""]
     lines = [ax.lines[0], ax.lines[2], ax.lines[4]]
     assert len({str(line.get_linestyle()) + str(line._dash_pattern) for line in lines}) == 3
@@ -149,7 +153,9 @@ def test_calibration_shows_intervals_and_counts() -> None:
     models = {"forest": forest(), "bayes": es.SemiparametricNB().fit(table(120))}
     ax = plots.plot_calibration(models, X, y, n_bins=5)
     found = {name: evaluate(model, X, y, n_bins=5) for name, model in models.items()}
-    assert legend(ax) == [f"{name}: slope {one.scores['calibration_slope']}" for name, one in found.items()]
+    assert legend(ax) == [
+        f"{name}: slope {one.scores['calibration_slope']}" for name, one in found.items()
+    ]
     assert ax.get_ylabel() == "observed share of class yes"
     strips = ax.child_axes
     assert strips[-1].get_xlabel() == "predicted probability of class yes"
@@ -182,7 +188,11 @@ def test_a_dollar_in_a_class_is_no_formula() -> None:
 def test_other_classifiers_stand_beside_ours() -> None:
     data = frame(100)
     X, y = data[["age", "grade"]], data["ill"]
-    models = [es.MultinomialNB().fit(X, y), LogisticRegression().fit(X, y), LogisticRegression(C=9).fit(X, y)]
+    models = [
+        es.MultinomialNB().fit(X, y),
+        LogisticRegression().fit(X, y),
+        LogisticRegression(C=9).fit(X, y),
+    ]
     ax = plots.plot_roc(models, X, y)
     assert [text.split(":")[0] for text in legend(ax)] == [
         "MultinomialNB",
@@ -194,23 +204,40 @@ def test_other_classifiers_stand_beside_ours() -> None:
 def test_what_cannot_be_shown_is_refused(keeper: es.Owner) -> None:
     with pytest.raises(ValueError, match="t=3: the forest has the trees 0 to 2"):
         plots.plot_tree(forest(), 3)
-    with pytest.raises(NotFittedError, match=r"still encrypted: open it with owner.decrypt\(model\)"):
-        plots.plot_tree(es.CompletelyRandomForest(2, 1).fit(keeper.encrypt(table(), workers=1), workers=1))
+    with pytest.raises(
+        NotFittedError, match=r"still encrypted: open it with owner.decrypt\(model\)"
+    ):
+        plots.plot_tree(
+            es.CompletelyRandomForest(2, 1).fit(keeper.encrypt(table(), workers=1), workers=1)
+        )
     three = table(60, classes=("a", "b", "c"))
-    with pytest.raises(ValueError, match="CompletelyRandomForest has 3 classes: name the positive one with pos_label="):
+    with pytest.raises(
+        ValueError,
+        match="CompletelyRandomForest has 3 classes: name the positive one with pos_label=",
+    ):
         plots.plot_roc(forest(rows=three), three)
-    assert plots.plot_roc(forest(rows=three), three, pos_label="b").get_ylabel() == "sensitivity (class b)"
+    assert (
+        plots.plot_roc(forest(rows=three), three, pos_label="b").get_ylabel()
+        == "sensitivity (class b)"
+    )
     ill = frame(60)[lambda rows: rows["ill"] == "yes"]
     with pytest.raises(
-        ValueError, match=f"a ROC curve needs rows of class yes and others: these {len(ill)} rows are all"
+        ValueError,
+        match=f"a ROC curve needs rows of class yes and others: these {len(ill)} rows are all",
     ):
         plots.plot_roc(forest(), ill, ill["ill"])
-    turned = es.MultinomialNB().fit(es.Schema.infer(frame(90), target="ill", classes=["yes", "no"]).table(frame(90)))
-    with pytest.raises(ValueError, match="the models differ in which class is the second: name the positive one"):
+    turned = es.MultinomialNB().fit(
+        es.Schema.infer(frame(90), target="ill", classes=["yes", "no"]).table(frame(90))
+    )
+    with pytest.raises(
+        ValueError, match="the models differ in which class is the second: name the positive one"
+    ):
         plots.plot_roc([forest(), turned], frame(60), frame(60)["ill"])
     with pytest.raises(ValueError, match="scores and no probabilities"):
         plots.plot_calibration(es.LinearMeans().fit(table()), table())
-    with pytest.raises(ValueError, match="true classes are needed: give y=, or a table that has them"):
+    with pytest.raises(
+        ValueError, match="true classes are needed: give y=, or a table that has them"
+    ):
         plots.plot_votes(forest(), frame(9))
     with pytest.raises(ValueError, match="classes beyond those of the model, no, yes"):
         plots.plot_votes(forest(), frame(9), ["maybe"] * 9)
@@ -226,5 +253,7 @@ def test_without_matplotlib_the_cure_is_named(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(builtins, "__import__", without)
     for draw in (lambda: plots.plot_tree(forest()), lambda: plots.plot_roc(forest(), table())):
-        with pytest.raises(ImportError, match=r"plots need matplotlib: pip install 'encryptedstats\[plots\]'"):
+        with pytest.raises(
+            ImportError, match=r"plots need matplotlib: pip install 'encryptedstats\[plots\]'"
+        ):
             draw()

@@ -1,4 +1,6 @@
-"""Predictions that open nothing give what plain ones give, to the last digit: every model, every combination, both schemes."""
+"""Predictions that open nothing give what plain ones give, to the last digit: every model, every
+combination, both schemes.
+"""
 
 from __future__ import annotations
 
@@ -43,11 +45,17 @@ def fitted(model: Any, rows: Any) -> Any:
     return clone(model).fit(rows, **options)
 
 
-def check_all_combinations(model: Any, owner: es.Owner, rows: es.Table, new: es.Table, cuts: tuple[int, int]) -> None:
+def check_all_combinations(
+    model: Any, owner: es.Owner, rows: es.Table, new: es.Table, cuts: tuple[int, int]
+) -> None:
     """Encrypted or plain model, encrypted or plain rows; both tables in two chunks of any size."""
     first, second = cuts
-    sealed = sealed_pieces(owner, rows, [first, len(rows) - first] if 0 < first < len(rows) else None)
-    sealed_new = sealed_pieces(owner, new, [second, len(new) - second] if 0 < second < len(new) else None)
+    sealed = sealed_pieces(
+        owner, rows, [first, len(rows) - first] if 0 < first < len(rows) else None
+    )
+    sealed_new = sealed_pieces(
+        owner, new, [second, len(new) - second] if 0 < second < len(new) else None
+    )
     closed, plain = fitted(model, sealed), fitted(model, rows)
     wanted = plain.predict_votes(new)
     votes = closed.predict_votes(sealed_new, **QUIET)
@@ -58,7 +66,9 @@ def check_all_combinations(model: Any, owner: es.Owner, rows: es.Table, new: es.
     same_votes(owner.decrypt(closed.predict_votes(new, **QUIET)), wanted)
     opened = owner.decrypt(closed)
     same_votes(opened.predict_votes(new), wanted)
-    if not getattr(model, "fraction", 0):  # an opened forest weighs by what a drawn fraction is on average
+    if not getattr(
+        model, "fraction", 0
+    ):  # an opened forest weighs by what a drawn fraction is on average
         assert wanted.scores.to_numpy().tolist() == opened.scores(new).tolist()
         assert wanted.predict().tolist() == opened.predict(new).tolist()
 
@@ -86,30 +96,47 @@ counting = st.builds(es.MultinomialNB, alpha=st.sampled_from([0, 1, 0.5]))
 sizes = st.tuples(st.integers(1, 40), st.integers(1, 30), st.integers(0, 40), st.integers(0, 30))
 
 
-def check_random(model: Any, scheme: str, known: es.Schema, size: Any, seed: int, weights: bool, key: int) -> None:
+def check_random(
+    model: Any, scheme: str, known: es.Schema, size: Any, seed: int, weights: bool, key: int
+) -> None:
     n_rows, n_new, *cuts = size
     rows = random_table(known, n_rows, seed, weights)
     if isinstance(model, es.SemiparametricNB):
         assume(len(set(rows.class_codes)) == 2)
-    check_all_combinations(model, planned_owner(scheme, key), rows, new_rows(known, n_new, seed + 1), tuple(cuts))
+    check_all_combinations(
+        model, planned_owner(scheme, key), rows, new_rows(known, n_new, seed + 1), tuple(cuts)
+    )
 
 
 @few
 @given(forests, schemas(BINNED, 3), sizes, st.integers(0, 99), st.booleans(), st.integers(0, 1))
-def test_forests_that_stay_closed(model: Any, known: es.Schema, size: Any, seed: int, weights: bool, key: int) -> None:
+def test_forests_that_stay_closed(
+    model: Any, known: es.Schema, size: Any, seed: int, weights: bool, key: int
+) -> None:
     check_random(model, "bgv", known, size, seed, weights, key)
 
 
 @fewer
 @given(shallow_forests, schemas(BINNED, 3), sizes, st.integers(0, 99), st.booleans())
-def test_forests_that_stay_closed_bfv(model: Any, known: es.Schema, size: Any, seed: int, weights: bool) -> None:
+def test_forests_that_stay_closed_bfv(
+    model: Any, known: es.Schema, size: Any, seed: int, weights: bool
+) -> None:
     check_random(model, "bfv", known, size, seed, weights, 0)
 
 
 @pytest.mark.filterwarnings("ignore:constant predictors")
 @few
-@given(lines, schemas((*BINNED, "number"), 2), sizes, st.integers(0, 99), st.booleans(), st.integers(0, 1))
-def test_lines_that_stay_closed(model: Any, known: es.Schema, size: Any, seed: int, weights: bool, key: int) -> None:
+@given(
+    lines,
+    schemas((*BINNED, "number"), 2),
+    sizes,
+    st.integers(0, 99),
+    st.booleans(),
+    st.integers(0, 1),
+)
+def test_lines_that_stay_closed(
+    model: Any, known: es.Schema, size: Any, seed: int, weights: bool, key: int
+) -> None:
     n_rows, *rest = size  # e = a + b x grows with the square of the rows and the cube of the codes
     check_random(model, "bgv", known, (min(n_rows, 12), *rest), seed, weights=False, key=key)
 
@@ -117,20 +144,26 @@ def test_lines_that_stay_closed(model: Any, known: es.Schema, size: Any, seed: i
 @pytest.mark.filterwarnings("ignore:constant predictors")
 @fewer
 @given(st.one_of(lines, counting), schemas(BINNED, 2), sizes, st.integers(0, 99))
-def test_lines_and_counts_that_stay_closed_bfv(model: Any, known: es.Schema, size: Any, seed: int) -> None:
+def test_lines_and_counts_that_stay_closed_bfv(
+    model: Any, known: es.Schema, size: Any, seed: int
+) -> None:
     n_rows, *rest = size
     check_random(model, "bfv", known, (min(n_rows, 12), *rest), seed, weights=False, key=0)
 
 
 @few
 @given(counting, schemas(BINNED, 3), sizes, st.integers(0, 99), st.booleans(), st.integers(0, 1))
-def test_counts_that_stay_closed(model: Any, known: es.Schema, size: Any, seed: int, weights: bool, key: int) -> None:
+def test_counts_that_stay_closed(
+    model: Any, known: es.Schema, size: Any, seed: int, weights: bool, key: int
+) -> None:
     check_random(model, "bgv", known, size, seed, weights, key)
 
 
 @pytest.mark.filterwarnings("ignore:constant predictors")
 @settings(few, max_examples=examples(3))
-@given(st.sampled_from(["ordinal", "number"]), st.booleans(), st.booleans(), sizes, st.integers(0, 99))
+@given(
+    st.sampled_from(["ordinal", "number"]), st.booleans(), st.booleans(), sizes, st.integers(0, 99)
+)
 def test_logistic_regression_with_one_predictor(
     kind: str, intercept: bool, centred: bool, size: Any, seed: int
 ) -> None:
@@ -141,14 +174,23 @@ def test_logistic_regression_with_one_predictor(
 
 def test_rows_of_several_full_chunks() -> None:
     """Both tables are longer than a ciphertext has slots."""
-    owner, rows, new = planned_owner(), table(2 * SLOTS + 10), without_classes(table(SLOTS + 1, seed=5))
+    owner, rows, new = (
+        planned_owner(),
+        table(2 * SLOTS + 10),
+        without_classes(table(SLOTS + 1, seed=5)),
+    )
     forest = es.CompletelyRandomForest(n_trees=2, depth=1, fraction=2, random_state=1)
     closed, plain = fitted(forest, owner.encrypt(rows, workers=1)), fitted(forest, rows)
-    same_votes(owner.decrypt(closed.predict_votes(owner.encrypt(new, workers=1), **QUIET)), plain.predict_votes(new))
+    same_votes(
+        owner.decrypt(closed.predict_votes(owner.encrypt(new, workers=1), **QUIET)),
+        plain.predict_votes(new),
+    )
 
 
 @pytest.mark.parametrize(
-    "model", [es.CompletelyRandomForest(n_trees=3, depth=2, fraction=2), es.MultinomialNB()], ids=["forest", "mnb"]
+    "model",
+    [es.CompletelyRandomForest(n_trees=3, depth=2, fraction=2), es.MultinomialNB()],
+    ids=["forest", "mnb"],
 )
 def test_devices_give_the_same(model: Any) -> None:
     pytest.importorskip("encryptedstats._fused")
@@ -161,7 +203,9 @@ def test_devices_give_the_same(model: Any) -> None:
 
 
 def test_totals_are_expanded_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With memory for few totals at a time, pieces of the answers are added up; the drawn fractions come along."""
+    """With memory for few totals at a time, pieces of the answers are added up; the drawn fractions
+    come along.
+    """
     batches: list[int] = []
 
     def counted(*args: Any) -> Any:
@@ -178,13 +222,18 @@ def test_totals_are_expanded_in_batches(monkeypatch: pytest.MonkeyPatch) -> None
         votes = closed.predict_votes(sealed, device=device, **QUIET)
         same_votes(owner.decrypt(votes), fitted(forest, rows).predict_votes(new))
     assert batches
-    assert min(batches) > 1  # several at a time, by both devices: what is prepared for one is there for the other
+    assert (
+        min(batches) > 1
+    )  # several at a time, by both devices: what is prepared for one is there for the other
 
 
 def test_models_that_were_added_up_predict() -> None:
     owner, rows, new = planned_owner(), table(60), without_classes(table(20, seed=3))
     forest = es.CompletelyRandomForest(n_trees=3, depth=2, random_state=2)
-    parts = [fitted(forest, sealed_pieces(owner, rows.take(np.arange(20 * k, 20 * k + 20)))) for k in range(3)]
+    parts = [
+        fitted(forest, sealed_pieces(owner, rows.take(np.arange(20 * k, 20 * k + 20))))
+        for k in range(3)
+    ]
     sealed = owner.encrypt(new, workers=1)
     same_votes(
         owner.decrypt((parts[0] + parts[1] + parts[2]).predict_votes(sealed, **QUIET)),
@@ -199,7 +248,9 @@ def test_models_that_were_added_up_predict() -> None:
 
 def test_products_of_multinomial_counts() -> None:
     known = es.Schema(
-        (variable_of("ordinal", 3, False, 0), variable_of("categorical", 2, True, 1)), "y", ("a", "b", "c")
+        (variable_of("ordinal", 3, False, 0), variable_of("categorical", 2, True, 1)),
+        "y",
+        ("a", "b", "c"),
     )
     rows, new, owner = random_table(known, 50, 1), new_rows(known, 25, 2), planned_owner()
     model = es.MultinomialNB(alpha=2)
@@ -214,7 +265,8 @@ def test_products_of_multinomial_counts() -> None:
     assert (products["product | a"] == by_hand).all()
 
 
-# -- known answers -----------------------------------------------------------------------------------------------------------
+# -- known answers
+# ------------------------------------------------------------------------------------------------
 
 
 def test_the_papers_example_of_naive_bayes() -> None:
@@ -225,7 +277,9 @@ def test_the_papers_example_of_naive_bayes() -> None:
         *(0.2212818, 0.1973391, 0.7221404, 0.8975560, 0.7293452),
         *(0.4353264, 0.4621838, 0.4442447, 0.7364313, 0.8907048),
     ]
-    known = es.Schema((variable_of("ordinal", 5, False, 0), variable_of("ordinal", 5, False, 1)), "y", (0, 1))
+    known = es.Schema(
+        (variable_of("ordinal", 5, False, 0), variable_of("ordinal", 5, False, 1)), "y", (0, 1)
+    )
     rows = es.Table(known, (x1 - 1, x2 - 1), y, slots=SLOTS)
     owner = planned_owner()
     sealed = owner.encrypt(rows, workers=1)
@@ -241,7 +295,9 @@ def test_the_papers_example_of_naive_bayes() -> None:
 
 
 def test_a_forest_counted_by_hand() -> None:
-    """One variable of two bins: every split parts bin 0 from bin 1, so every tree votes with the counts of the row's bin."""
+    """One variable of two bins: every split parts bin 0 from bin 1, so every tree votes with the
+    counts of the row's bin.
+    """
     known = es.Schema((variable_of("ordinal", 2, False, 0),), "y", ("no", "yes"))
     rows = es.Table(known, (np.array([0, 0, 0, 1, 1]),), np.array([0, 0, 1, 1, 1]), slots=SLOTS)
     new = es.Table(known, (np.array([1, 0]),), slots=SLOTS)
@@ -262,7 +318,11 @@ def test_what_trees_share_is_computed_once() -> None:
     totals = model.n_totals(known.public())
     given = known_given(model, known.public(), {MODEL: _ones(totals)})
     answers = flat_answers(model, known.public(), [], given, "")
-    used = {name for name in column_names([answer.value for answer in answers]) if name.startswith("model[")}
+    used = {
+        name
+        for name in column_names([answer.value for answer in answers])
+        if name.startswith("model[")
+    }
     different = {tree[0] for tree in model.grow(known)}
     assert len(used) <= 2 * (1 + len(different)) < 50 < totals
 
@@ -281,7 +341,9 @@ def _ones(count: int) -> list[Interval]:
     ],
     ids=["forest", "snb", "means", "mnb"],
 )
-def test_the_number_of_answers_is_known_without_the_circuit(model: Any, outputs: tuple[str, ...]) -> None:
+def test_the_number_of_answers_is_known_without_the_circuit(
+    model: Any, outputs: tuple[str, ...]
+) -> None:
     public = schema().public()
     drawn = {name: _ones(math.prod(shape)) for name, shape in model.beside_shapes(public).items()}
     known = known_given(model, public, {MODEL: _ones(model.n_totals(public)), **drawn})
@@ -292,12 +354,15 @@ def test_the_number_of_answers_is_known_without_the_circuit(model: Any, outputs:
     assert model.outputs == outputs
 
 
-# -- errors ----------------------------------------------------------------------------------------------------------------
+# -- errors
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def closed() -> Any:
-    return fitted(es.CompletelyRandomForest(n_trees=2, depth=1), planned_owner().encrypt(table(30), workers=1))
+    return fitted(
+        es.CompletelyRandomForest(n_trees=2, depth=1), planned_owner().encrypt(table(30), workers=1)
+    )
 
 
 def test_rows_of_another_owner(closed: Any) -> None:
@@ -316,9 +381,15 @@ def test_rows_of_another_schema(closed: Any) -> None:
     owner = planned_owner()
     fewer_bins = schema().with_bins("age", edges=(40.0,))
     other = owner.encrypt(fewer_bins.table(frame(5).drop(columns="ill"), slots=SLOTS), workers=1)
-    with pytest.raises(es.SchemaError, match=r"another schema than the model: make them with schema.table"):
+    with pytest.raises(
+        es.SchemaError, match=r"another schema than the model: make them with schema.table"
+    ):
         closed.predict_votes(other)
-    moved = schema().with_bins("age", edges=(40.0, 41.0)).table(frame(5).drop(columns="ill"), slots=SLOTS)
+    moved = (
+        schema()
+        .with_bins("age", edges=(40.0, 41.0))
+        .table(frame(5).drop(columns="ill"), slots=SLOTS)
+    )
     with pytest.raises(es.SchemaError, match="cut points, levels or their order"):
         closed.predict_votes(owner.encrypt(moved, workers=1))
 
@@ -327,7 +398,9 @@ def test_keys_that_were_not_planned_for_it() -> None:
     owner = es.Owner(small_parameters("bgv", 1 << 22, (52,) * 6, None))
     rows = table(30)
     forest = fitted(es.CompletelyRandomForest(n_trees=2, depth=2), owner.encrypt(rows, workers=1))
-    with pytest.raises(es.NoiseError, match=re.escape("es.Owner(es.plan(..., encrypted_prediction=True))")):
+    with pytest.raises(
+        es.NoiseError, match=re.escape("es.Owner(es.plan(..., encrypted_prediction=True))")
+    ):
         forest.predict_votes(owner.encrypt(without_classes(rows), workers=1))
 
 
@@ -341,16 +414,22 @@ def test_keys_that_were_planned_for_less() -> None:
 
 def test_totals_that_were_not_packed() -> None:
     owner, rows = planned_owner(), table(30)
-    forest = es.CompletelyRandomForest(n_trees=2, depth=1).fit(owner.encrypt(rows, workers=1), form="slots", **QUIET)
+    forest = es.CompletelyRandomForest(n_trees=2, depth=1).fit(
+        owner.encrypt(rows, workers=1), form="slots", **QUIET
+    )
     with pytest.raises(ValueError, match="only packs can be expanded: form='packed'"):
         forest.predict_votes(owner.encrypt(without_classes(rows), workers=1))
 
 
 def test_fractions_that_were_not_drawn() -> None:
     owner, rows = es.Owner(small_parameters("bgv", 1 << 24, (49,) * 12, 6)), table(30)
-    forest = fitted(es.CompletelyRandomForest(n_trees=2, depth=1, fraction=2), owner.encrypt(rows, workers=1))
+    forest = fitted(
+        es.CompletelyRandomForest(n_trees=2, depth=1, fraction=2), owner.encrypt(rows, workers=1)
+    )
     assert not hasattr(forest, "drawn_")  # these keys have no rotations
-    with pytest.raises(ValueError, match=r"has not been drawn for this forest: forest.draw_fraction\(table\)"):
+    with pytest.raises(
+        ValueError, match=r"has not been drawn for this forest: forest.draw_fraction\(table\)"
+    ):
         forest.predict_votes(owner.encrypt(without_classes(rows), workers=1))
     with pytest.raises(es.KeyMismatchError, match=r"es.Owner\(plan\)"):
         forest.draw_fraction(owner.encrypt(rows, workers=1), **QUIET)
@@ -364,7 +443,9 @@ def test_models_that_were_combined_have_no_fraction_until_it_is_drawn() -> None:
     with pytest.raises(ValueError, match="has not been drawn for this forest"):
         joined.predict_votes(new)
     joined.draw_fraction(halves[0].append(halves[1]), **QUIET)
-    same_votes(owner.decrypt(joined.predict_votes(new, **QUIET)), fitted(forest, rows).predict_votes(new))
+    same_votes(
+        owner.decrypt(joined.predict_votes(new, **QUIET)), fitted(forest, rows).predict_votes(new)
+    )
     more = fitted(forest, halves[0]).partial_fit(halves[1], **QUIET)
     with pytest.raises(ValueError, match="has not been drawn for this forest"):
         more.predict_votes(new)
@@ -372,12 +453,16 @@ def test_models_that_were_combined_have_no_fraction_until_it_is_drawn() -> None:
 
 def test_models_of_folds_have_no_fraction() -> None:
     owner, rows = planned_owner(), table(40, folds=2)
-    folds = es.CompletelyRandomForest(n_trees=2, depth=1, fraction=2).fit_folds(owner.encrypt(rows, workers=1), **QUIET)
+    folds = es.CompletelyRandomForest(n_trees=2, depth=1, fraction=2).fit_folds(
+        owner.encrypt(rows, workers=1), **QUIET
+    )
     for opened in owner.decrypt(folds):
         with pytest.raises(ValueError, match="has not been drawn for this forest"):
             opened.predict_votes(without_classes(rows))
     for opened in owner.decrypt(
-        es.CompletelyRandomForest(n_trees=2, depth=1).fit_folds(owner.encrypt(rows, workers=1), **QUIET)
+        es.CompletelyRandomForest(n_trees=2, depth=1).fit_folds(
+            owner.encrypt(rows, workers=1), **QUIET
+        )
     ):
         votes = opened.predict_votes(frame(9))
         np.testing.assert_allclose(votes.predict_proba(), opened.predict_proba(frame(9)))
@@ -389,7 +474,9 @@ def test_nothing_to_draw_or_to_divide_by() -> None:
     with pytest.raises(ValueError, match="only an opened forest can: predict_proba"):
         inverse.predict_votes(without_classes(rows))
     for forest in (inverse, fitted(es.CompletelyRandomForest(n_trees=2, depth=1), rows)):
-        with pytest.raises(ValueError, match="there is nothing to draw; a power of two from 2 to 64"):
+        with pytest.raises(
+            ValueError, match="there is nothing to draw; a power of two from 2 to 64"
+        ):
             forest.draw_fraction(rows)
     drawn = fitted(es.CompletelyRandomForest(n_trees=2, depth=1, fraction=2), rows)
     other = schema().with_bins("age", edges=(40.0,)).table(frame(30), slots=SLOTS)
@@ -422,8 +509,12 @@ def test_what_cannot_be_averaged(averaged: Any) -> None:
 
 def test_products_that_cannot_be() -> None:
     rows = table(30)
-    with pytest.raises(ValueError, match=r"needs a whole number for alpha, not 0\.5: take output='factors'"):
-        fitted(es.MultinomialNB(alpha=0.5), rows).predict_votes(without_classes(rows), output="products")
+    with pytest.raises(
+        ValueError, match=r"needs a whole number for alpha, not 0\.5: take output='factors'"
+    ):
+        fitted(es.MultinomialNB(alpha=0.5), rows).predict_votes(
+            without_classes(rows), output="products"
+        )
     wide = es.Schema(tuple(variable_of("ordinal", 3, False, j) for j in range(12)), "y", (0, 1))
     many = fitted(es.MultinomialNB(), random_table(wide, 200, 1))
     with pytest.raises(OverflowError, match=r"a product of 12 counts.*take output='factors'"):
@@ -484,12 +575,19 @@ def test_means_have_scores_and_no_probabilities() -> None:
 
 
 def test_every_row_is_predicted_or_refused() -> None:
-    """Rows with missing values are dropped when a table is made, never from what is to be predicted."""
+    """Rows with missing values are dropped when a table is made, never from what is to be
+    predicted.
+    """
     owner, known = planned_owner(), replace(schema(), missing="drop")
     training = known.table(frame(30), slots=SLOTS)
-    closed = fitted(es.CompletelyRandomForest(n_trees=2, depth=1), owner.encrypt(training, workers=1))
+    closed = fitted(
+        es.CompletelyRandomForest(n_trees=2, depth=1), owner.encrypt(training, workers=1)
+    )
     rows = frame(5).drop(columns="ill")
-    same_votes(owner.decrypt(closed.predict_votes(rows, **QUIET)), fitted(closed, training).predict_votes(rows))
+    same_votes(
+        owner.decrypt(closed.predict_votes(rows, **QUIET)),
+        fitted(closed, training).predict_votes(rows),
+    )
     rows.loc[2, "age"] = np.nan
     with pytest.raises(es.SchemaError, match="age"):
         closed.predict_votes(rows, **QUIET)
@@ -497,7 +595,9 @@ def test_every_row_is_predicted_or_refused() -> None:
 
 def test_rows_without_the_columns_that_are_needed(closed: Any) -> None:
     sealed = planned_owner().encrypt(without_classes(table(5)), workers=1, encodings=("ordinal",))
-    with pytest.raises(es.SchemaError, match=r"column v0\.bin0 was not stored when this table was encrypted"):
+    with pytest.raises(
+        es.SchemaError, match=r"column v0\.bin0 was not stored when this table was encrypted"
+    ):
         closed.predict_votes(sealed)
 
 
@@ -535,5 +635,7 @@ def test_the_answers_of_a_closed_model_are_written_once_and_never_those_of_anoth
     monkeypatch.setattr(es.CompletelyRandomForest, "answers", counted)
     for _ in range(3):
         for forest, votes in zip(forests, wanted, strict=True):
-            same_votes(owner.decrypt(fitted(forest, sealed).predict_votes(sealed_new, **QUIET)), votes)
+            same_votes(
+                owner.decrypt(fitted(forest, sealed).predict_votes(sealed_new, **QUIET)), votes
+            )
     assert written == [811, 812]

@@ -1,4 +1,6 @@
-"""Votes on disk: whole, without names, checked before anything is believed; models that predict the same after a journey."""
+"""Votes on disk: whole, without names, checked before anything is believed; models that predict the
+same after a journey.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,10 @@ def test_votes_come_back_from_a_file(model: Any, where: str, tmp_path: Path) -> 
     owner, url = planned_owner(), where.format(tmp_path)
     made = closed_model(model).predict_votes(sealed_rows(), **QUIET)
     made.save(url)
-    for again in (es.load(url, owner.public_keys()), es.EncryptedAnswer.load(url, owner.public_keys())):
+    for again in (
+        es.load(url, owner.public_keys()),
+        es.EncryptedAnswer.load(url, owner.public_keys()),
+    ):
         assert isinstance(again, es.EncryptedAnswer)
         assert isinstance(again.schema, es.PublicSchema)
         same_votes(owner.decrypt(again, schema=schema()), owner.decrypt(made))
@@ -76,7 +81,10 @@ def test_votes_of_an_opened_model_come_back(model: Any, tmp_path: Path) -> None:
     owner, plain = planned_owner(), clone(model).fit(table(30))
     plain.predict_votes(sealed_rows(), **QUIET).save(tmp_path / "v")
     again = es.load(tmp_path / "v", owner.public_keys())
-    same_votes(owner.decrypt(again, schema=schema()), plain.predict_votes(without_classes(table(9, seed=2))))
+    same_votes(
+        owner.decrypt(again, schema=schema()),
+        plain.predict_votes(without_classes(table(9, seed=2))),
+    )
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
@@ -97,9 +105,16 @@ def test_opened_votes_as_a_csv(votes: es.EncryptedAnswer, tmp_path: Path) -> Non
     with pytest.raises(FileExistsError, match="overwrite=True"):
         opened.save(tmp_path / "votes.csv")
     opened.save(tmp_path / "votes.csv", overwrite=True)
-    means = planned_owner().decrypt(closed_model(es.LinearMeans()).predict_votes(sealed_rows(), **QUIET))
+    means = planned_owner().decrypt(
+        closed_model(es.LinearMeans()).predict_votes(sealed_rows(), **QUIET)
+    )
     means.save(tmp_path / "means.csv")
-    assert pd.read_csv(tmp_path / "means.csv").columns.tolist()[:4] == ["row", "predicted", "score(no)", "score(yes)"]
+    assert pd.read_csv(tmp_path / "means.csv").columns.tolist()[:4] == [
+        "row",
+        "predicted",
+        "score(no)",
+        "score(yes)",
+    ]
 
 
 def test_files_hold_no_names(file: Container) -> None:
@@ -119,10 +134,13 @@ def test_shown_and_never_pickled(votes: es.EncryptedAnswer) -> None:
         pickle.dumps(votes)
 
 
-# -- schemas ---------------------------------------------------------------------------------------------------------------
+# -- schemas
+# ------------------------------------------------------------------------------------------------
 
 
-def test_votes_are_opened_with_the_schema_of_the_rows(votes: es.EncryptedAnswer, file: Container) -> None:
+def test_votes_are_opened_with_the_schema_of_the_rows(
+    votes: es.EncryptedAnswer, file: Container
+) -> None:
     owner, again = planned_owner(), read_answer(file, planned_owner().public_keys())
     assert owner.decrypt(again, schema=schema()).columns.tolist() == ["no", "yes"]
     moved = schema().with_bins("age", edges=(40.0, 41.0))
@@ -141,7 +159,8 @@ def test_rows_encrypted_by_anybody_are_opened_with_the_schema_of_the_model() -> 
         owner.decrypt(made, schema=schema(("yes", "no")))
 
 
-# -- hostile files ------------------------------------------------------------------------------------------------------------
+# -- hostile files
+# ------------------------------------------------------------------------------------------------
 
 
 def answer_like(votes: es.EncryptedAnswer, rows: Any) -> es.EncryptedAnswer:
@@ -177,7 +196,9 @@ def test_fields_that_are_missing(file: Container, name: str) -> None:
         read_answer(replace(file, fields=fields), planned_owner().public_keys())
 
 
-@pytest.mark.parametrize("model", [es.FisherDiscriminant(), es.OneStepLogisticRegression()], ids=["fisher", "logistic"])
+@pytest.mark.parametrize(
+    "model", [es.FisherDiscriminant(), es.OneStepLogisticRegression()], ids=["fisher", "logistic"]
+)
 def test_models_that_give_no_votes(file: Container, model: Any) -> None:
     claimed = with_fields(file, question=type(model).__name__, params=model.get_params())
     with pytest.raises(es.FileFormatError, match="of a model that gives none"):
@@ -189,13 +210,17 @@ def test_answers_too_few(votes: es.EncryptedAnswer) -> None:
     parts = found.parts[: len(found.counts)]
     one = EncryptedNumbers(votes.keys, "rows", found.facts[:1], parts, counts=found.counts)
     made = answer_like(votes, one)
-    with pytest.raises(es.FileFormatError, match="1 numbers, and an answer to CompletelyRandomForest has 2"):
+    with pytest.raises(
+        es.FileFormatError, match="1 numbers, and an answer to CompletelyRandomForest has 2"
+    ):
         read_answer(made.to_container(), planned_owner().public_keys())
 
 
 def test_a_huge_model_costs_a_small_file_nothing(file: Container) -> None:
     params = {**file.fields["params"], "n_trees": 1 << 20, "depth": 6}
-    read_answer(with_fields(file, params=params), planned_owner().public_keys())  # votes need not know the trees
+    read_answer(
+        with_fields(file, params=params), planned_owner().public_keys()
+    )  # votes need not know the trees
 
 
 def test_other_keys_and_kinds(file: Container, tmp_path: Path) -> None:
@@ -205,15 +230,22 @@ def test_other_keys_and_kinds(file: Container, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="give the public keys= it belongs to"):
         read_answer(file, None)
     closed_model(FOREST).save(tmp_path / "model")
-    assert es.EncryptedAnswer.load(tmp_path / "model", planned_owner().public_keys()).kind == "encrypted model"
+    assert (
+        es.EncryptedAnswer.load(tmp_path / "model", planned_owner().public_keys()).kind
+        == "encrypted model"
+    )
     clone(FOREST).fit(table(30)).save(tmp_path / "opened")
-    with pytest.raises(es.FileFormatError, match="'opened model', and an encrypted answer is wanted"):
+    with pytest.raises(
+        es.FileFormatError, match="'opened model', and an encrypted answer is wanted"
+    ):
         es.EncryptedAnswer.load(tmp_path / "opened", planned_owner().public_keys())
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_damage_is_found(file: Container, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_damage_is_found(
+    file: Container, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     path = tmp_path_factory.mktemp("damaged") / "v"
     whole = bytearray(container.to_bytes(file))
     place = data.draw(st.integers(0, len(whole) - 1))
@@ -236,7 +268,8 @@ def test_forged_residues_are_refused_when_they_are_opened(votes: es.EncryptedAns
         planned_owner().decrypt(made)
 
 
-# -- models with their drawn fraction -------------------------------------------------------------------------------------------
+# -- models with their drawn fraction
+# -------------------------------------------------------------------------------------------
 
 
 def test_a_stored_model_predicts_the_same(tmp_path: Path) -> None:
@@ -274,13 +307,18 @@ def test_drawn_fractions_that_cannot_be(tmp_path: Path) -> None:
         (drawn, "6 totals 'drawn' beside its own, and there are 4"),
         (b"[1, 1]", "not an encryptedstats file"),
     ):
-        container.write(replace(stored, sections={**stored.sections, "drawn": data}), tmp_path / f"bad{len(data)}")
+        container.write(
+            replace(stored, sections={**stored.sections, "drawn": data}),
+            tmp_path / f"bad{len(data)}",
+        )
         with pytest.raises(es.FileFormatError, match=words):
             es.load(tmp_path / f"bad{len(data)}", owner.public_keys())
     opened = owner.decrypt(closed_model(FOREST))
     opened.answer_ = replace(opened.answer_, beside={"drawn": [1, 2]})
     opened.save(tmp_path / "short")
-    with pytest.raises(es.FileFormatError, match="2 totals 'drawn' beside its own, and there are 4"):
+    with pytest.raises(
+        es.FileFormatError, match="2 totals 'drawn' beside its own, and there are 4"
+    ):
         es.load(tmp_path / "short")
 
 

@@ -1,4 +1,6 @@
-"""The drawn fraction: rows drawn uniformly and independently whatever the layout, never padding; its law is that of the paper."""
+"""The drawn fraction: rows drawn uniformly and independently whatever the layout, never padding;
+its law is that of the paper.
+"""
 
 from __future__ import annotations
 
@@ -30,19 +32,24 @@ QUIET = {"workers": 1, "progress": False}
 
 
 def check_shares(counts: Any, probabilities: Any) -> None:
-    """Chi-square, for what is drawn from fixed seeds: refused where chance would do it once in ten thousand times."""
+    """Chi-square, for what is drawn from fixed seeds: refused where chance would do it once in ten
+    thousand times.
+    """
     counts, expected = np.asarray(counts, dtype=float), np.asarray(probabilities) * np.sum(counts)
     if len(counts) > 1:
         statistic = ((counts - expected) ** 2 / expected).sum()
         assert chi2.sf(statistic, len(counts) - 1) > 1e-4, (statistic, counts)
 
 
-# -- which rows ---------------------------------------------------------------------------------------------------------------
+# -- which rows
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", BORDERS)
 def test_every_row_is_drawn_as_often(n: int) -> None:
-    rows = np.array([Fraction(2, 2, seed).rows(n, 3) for seed in range(SEEDS)])  # (seeds, leaves, slots, draws)
+    rows = np.array(
+        [Fraction(2, 2, seed).rows(n, 3) for seed in range(SEEDS)]
+    )  # (seeds, leaves, slots, draws)
     assert rows.shape == (SEEDS, 3, 2, 2)
     assert rows.min() >= 0
     assert rows.max() < n
@@ -67,7 +74,8 @@ def test_other_seeds_draw_other_rows() -> None:
     assert Fraction(8, 1, 3).first_rows(1000) == Fraction(8, 4, 3).first_rows(1000)
 
 
-# -- how large ------------------------------------------------------------------------------------------------------------------
+# -- how large
+# ------------------------------------------------------------------------------------------------
 
 
 def fractions_of(p_inside: float, m: int, averaged: int, n: int = 200) -> Any:
@@ -75,7 +83,9 @@ def fractions_of(p_inside: float, m: int, averaged: int, n: int = 200) -> Any:
     inside = np.zeros(n, dtype=np.int64)
     inside[: round(p_inside * n)] = 1
     leaves = np.random.default_rng(1).permutation(inside)[:, None]
-    return np.array([clear_fraction(Fraction(m, averaged, seed), leaves, 2)[1] for seed in range(SEEDS)])
+    return np.array(
+        [clear_fraction(Fraction(m, averaged, seed), leaves, 2)[1] for seed in range(SEEDS)]
+    )
 
 
 @pytest.mark.parametrize(("p", "m"), [(0.5, 2), (0.1, 8), (0.03, 8), (0.3, 16)])
@@ -89,7 +99,9 @@ def test_its_law_is_that_of_the_paper(p: float, m: int) -> None:
     counts = np.bincount(found, minlength=m + 2)[1:]
     rest = SEEDS - counts[common].sum()
     if len(common) <= m:
-        check_shares([*counts[common], rest], [*np.array(law)[common], 1 - np.array(law)[common].sum()])
+        check_shares(
+            [*counts[common], rest], [*np.array(law)[common], 1 - np.array(law)[common].sum()]
+        )
     else:
         check_shares(counts, law)
     mean = (1 - (1 - p) ** (m + 1)) / p
@@ -110,18 +122,29 @@ def test_averaging_keeps_the_mean_and_lowers_the_variance() -> None:
     assert Fraction(m, 4, 0).largest == 36
 
 
-# -- the circuit ----------------------------------------------------------------------------------------------------------------
+# -- the circuit
+# ------------------------------------------------------------------------------------------------
 
 
 layouts = st.one_of(
     st.sampled_from(BORDERS).map(lambda n: Layout(n, SLOTS)),
-    st.lists(st.integers(1, SLOTS), min_size=1, max_size=4).map(lambda c: Layout(sum(c), SLOTS, tuple(c))),
+    st.lists(st.integers(1, SLOTS), min_size=1, max_size=4).map(
+        lambda c: Layout(sum(c), SLOTS, tuple(c))
+    ),
 )
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(layouts, st.integers(1, 3), st.sampled_from([2, 4, 8]), st.sampled_from([1, 2, 4]), st.integers(0, 99))
-def test_the_circuit_gives_what_the_rows_do(layout: Layout, depth: int, m: int, averaged: int, seed: int) -> None:
+@given(
+    layouts,
+    st.integers(1, 3),
+    st.sampled_from([2, 4, 8]),
+    st.sampled_from([1, 2, 4]),
+    st.integers(0, 99),
+)
+def test_the_circuit_gives_what_the_rows_do(
+    layout: Layout, depth: int, m: int, averaged: int, seed: int
+) -> None:
     shapes = [("ordinal", 4, False), ("continuous", 3, True), ("categorical", 3, False)]
     known = es.Schema(tuple(variable_of(*shape, j) for j, shape in enumerate(shapes)), "y", (0, 1))
     rows = random_table(known, layout.n_rows, seed)
@@ -139,8 +162,12 @@ def test_the_circuit_gives_what_the_rows_do(layout: Layout, depth: int, m: int, 
 
 
 @pytest.mark.parametrize(("slots", "together"), [(64, True), (SLOTS, False)])
-def test_draws_that_go_round_the_end_of_a_small_table_are_multiplied_once(slots: int, together: bool) -> None:
-    """A draw is in two pieces there, each with a move of its own, of one product; a full half row has no slots to spare."""
+def test_draws_that_go_round_the_end_of_a_small_table_are_multiplied_once(
+    slots: int, together: bool
+) -> None:
+    """A draw is in two pieces there, each with a move of its own, of one product; a full half row
+    has no slots to spare.
+    """
     known = es.Schema(tuple(variable_of("ordinal", 4, False, j) for j in range(3)), "y", (0, 1))
     trees = es.CompletelyRandomForest(n_trees=1, depth=2, random_state=1).grow(known)
     fraction, n = Fraction(4, 1, 1), 7
@@ -155,11 +182,16 @@ def test_draws_that_go_round_the_end_of_a_small_table_are_multiplied_once(slots:
 
 @pytest.mark.parametrize("sizes", [[60], [1, 59], [30, 7, 23]], ids=str)
 def test_drawn_under_encryption(sizes: list[int]) -> None:
-    """Counts are what they are without a fraction; what is drawn is what is drawn from the plain rows."""
+    """Counts are what they are without a fraction; what is drawn is what is drawn from the plain
+    rows.
+    """
     owner, rows = planned_owner(), table(60)
     forest = es.CompletelyRandomForest(n_trees=3, depth=2, fraction=4, averaged=2, random_state=5)
     ends = np.cumsum(sizes)
-    first, *rest = [owner.encrypt(rows.take(np.arange(e - s, e)), workers=1) for s, e in zip(sizes, ends, strict=True)]
+    first, *rest = [
+        owner.encrypt(rows.take(np.arange(e - s, e)), workers=1)
+        for s, e in zip(sizes, ends, strict=True)
+    ]
     for piece in rest:
         first = first.append(piece)
     opened = owner.decrypt(clone(forest).fit(first, **QUIET))
@@ -173,7 +205,11 @@ def test_drawn_under_encryption(sizes: list[int]) -> None:
 
 def test_votes_are_counts_times_fractions() -> None:
     rows, new = table(60), table(15, seed=4)
-    forest = es.CompletelyRandomForest(n_trees=4, depth=2, fraction=8, averaged=2, random_state=3).fit(rows)
+    forest = es.CompletelyRandomForest(
+        n_trees=4, depth=2, fraction=8, averaged=2, random_state=3
+    ).fit(rows)
     drawn, leaves = np.array(forest.drawn_).reshape(4, 4), forest.apply(new)
-    by_hand = sum(forest.leaf_counts_[t][leaves[:, t]] * drawn[t][leaves[:, t], None] for t in range(4))
+    by_hand = sum(
+        forest.leaf_counts_[t][leaves[:, t]] * drawn[t][leaves[:, t], None] for t in range(4)
+    )
     assert forest.predict_votes(new).to_numpy().tolist() == by_hand.tolist()

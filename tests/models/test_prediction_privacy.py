@@ -1,4 +1,6 @@
-"""Votes hold answers and nothing else: no slot without a row, and of a plain model nothing that tells it from any other."""
+"""Votes hold answers and nothing else: no slot without a row, and of a plain model nothing that
+tells it from any other.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,16 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:constant predictors"),
 ]
 QUIET = {"workers": 1, "progress": False}
-BINNED = es.Schema((variable_of("ordinal", 3, False, 0), variable_of("categorical", 2, True, 1)), "y", (0, 1))
-CODES = es.Schema((variable_of("ordinal", 4, False, 0), variable_of("ordinal", 3, False, 1)), "y", (0, 1))
+BINNED = es.Schema(
+    (variable_of("ordinal", 3, False, 0), variable_of("categorical", 2, True, 1)), "y", (0, 1)
+)
+CODES = es.Schema(
+    (variable_of("ordinal", 4, False, 0), variable_of("ordinal", 3, False, 1)), "y", (0, 1)
+)
 ONE_CODE = es.Schema((variable_of("ordinal", 4, False, 0),), "y", (0, 1))
-NUMBERS = es.Schema((variable_of("number", 2, False, 0), variable_of("number", 3, False, 1)), "y", (0, 1))
+NUMBERS = es.Schema(
+    (variable_of("number", 2, False, 0), variable_of("number", 3, False, 1)), "y", (0, 1)
+)
 ONE_NUMBER = es.Schema((variable_of("number", 2, False, 0),), "y", (0, 1))
 CASES = [
     (es.CompletelyRandomForest(n_trees=3, depth=1), BINNED, "onehot", ""),
@@ -56,20 +64,35 @@ def sealed(rows: es.Table, encoding: str) -> es.EncryptedTable:
 
 
 def all_slots(votes: es.EncryptedAnswer) -> list[tuple[int, np.ndarray]]:
-    """Everything that whoever has the key can read: rows of the chunk, and its slots, for each ciphertext."""
+    """Everything that whoever has the key can read: rows of the chunk, and its slots, for each
+    ciphertext.
+    """
     engine, decryptor = votes.keys.engine, planned_owner()._decryptor
     return [
-        (count, np.asarray(engine.encoder.decode(decryptor.decrypt(ciphertext_of(engine, part.residues)))))
-        for count, part in zip(votes.ciphertexts.counts * len(votes.ciphertexts), votes.ciphertexts.parts, strict=True)
+        (
+            count,
+            np.asarray(
+                engine.encoder.decode(decryptor.decrypt(ciphertext_of(engine, part.residues)))
+            ),
+        )
+        for count, part in zip(
+            votes.ciphertexts.counts * len(votes.ciphertexts), votes.ciphertexts.parts, strict=True
+        )
     ]
 
 
-# -- unused slots ----------------------------------------------------------------------------------------------------------
+# -- unused slots
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("model", "known", "encoding", "output"), CASES, ids=NAMES)
-def test_slots_without_a_row_are_zero(model: Any, known: es.Schema, encoding: str, output: str) -> None:
-    rows, new = random_table(known, 12, 3, weights=isinstance(model, es.MultinomialNB)), new_rows(known, 9, 4)
+def test_slots_without_a_row_are_zero(
+    model: Any, known: es.Schema, encoding: str, output: str
+) -> None:
+    rows, new = (
+        random_table(known, 12, 3, weights=isinstance(model, es.MultinomialNB)),
+        new_rows(known, 9, 4),
+    )
     plain, sealed_new = clone(model).fit(rows), sealed(new, encoding)
     closed = clone(model).fit(sealed_pieces(planned_owner(), rows), **QUIET)
     wanted = plain.predict_votes(new, output=output or None)
@@ -87,8 +110,12 @@ def test_slots_without_a_row_are_zero(model: Any, known: es.Schema, encoding: st
 def test_every_device_clears(device: str) -> None:
     if device == "native":
         pytest.importorskip("encryptedstats._fused")
-    closed = es.CompletelyRandomForest(n_trees=3, depth=2).fit(sealed_pieces(planned_owner(), table(30)), **QUIET)
-    votes = closed.predict_votes(sealed(without_classes(table(9)), "onehot"), device=device, **QUIET)
+    closed = es.CompletelyRandomForest(n_trees=3, depth=2).fit(
+        sealed_pieces(planned_owner(), table(30)), **QUIET
+    )
+    votes = closed.predict_votes(
+        sealed(without_classes(table(9)), "onehot"), device=device, **QUIET
+    )
     assert not any(values[count:].any() for count, values in all_slots(votes))
 
 
@@ -97,7 +124,9 @@ def test_what_is_in_other_slots_is_refused() -> None:
     forest = es.CompletelyRandomForest(n_trees=3, depth=2).fit(table(30))
     votes = forest.predict_votes(sealed(without_classes(table(9)), "onehot"), **QUIET)
     votes.ciphertexts.counts = (votes.ciphertexts.counts[0] - 1, votes.ciphertexts.counts[1])
-    with pytest.raises(ValueError, match=r"something in slots that no row has, where results hold zeros.*refused"):
+    with pytest.raises(
+        ValueError, match=r"something in slots that no row has, where results hold zeros.*refused"
+    ):
         planned_owner().decrypt(votes)
 
 
@@ -105,34 +134,50 @@ def test_drawn_fractions_have_the_slots_of_their_leaf_alone() -> None:
     owner, rows = planned_owner(), table(40)
     forest = es.CompletelyRandomForest(n_trees=2, depth=2, fraction=2, averaged=2).fit(rows)
     sealed_rows = sealed_pieces(owner, rows, [15, 25])
-    circuit = fraction_circuit(forest._fraction(), forest.trees_, rows.public_schema, sealed_rows.layout)
+    circuit = fraction_circuit(
+        forest._fraction(), forest.trees_, rows.public_schema, sealed_rows.layout
+    )
     drawn: EncryptedNumbers = sealed_rows.evaluate(circuit, form="slots", **QUIET)
     engine = drawn.keys.engine
     for leaf, (part, wanted) in enumerate(zip(drawn.parts, forest.drawn_, strict=True)):
-        values = np.asarray(engine.encoder.decode(owner._decryptor.decrypt(ciphertext_of(engine, part.residues))))
+        values = np.asarray(
+            engine.encoder.decode(owner._decryptor.decrypt(ciphertext_of(engine, part.residues)))
+        )
         assert set(np.flatnonzero(values)) == {2 * leaf, 2 * leaf + 1}
         assert values.sum() == wanted
 
 
-# -- what a file tells of a plain model ----------------------------------------------------------------------------------
+# -- what a file tells of a plain model
+# ----------------------------------------------------------------------------------
 
 
 def readable(votes: es.EncryptedAnswer) -> dict[str, Any]:
     """All that is in a votes file but the residues of ciphertexts, of which the number is kept."""
     file = votes.to_container()
-    return {**file.fields, **file.sections, "residues": len(file.section("residues")), "kind": file.kind}
+    return {
+        **file.fields,
+        **file.sections,
+        "residues": len(file.section("residues")),
+        "kind": file.kind,
+    }
 
 
 def models_of_a_kind(model: Any, known: es.Schema) -> list[Any]:
-    """Fitted to few rows and to many, to one class alone where that can be, and to rows that are all alike."""
+    """Fitted to few rows and to many, to one class alone where that can be, and to rows that are
+    all alike.
+    """
     few, many = random_table(known, 4, 1), random_table(known, 40, 2)
-    alike = es.Table(known, tuple(data[:1].repeat(8) for data in many.data), np.arange(8) % 2, slots=SLOTS)
+    alike = es.Table(
+        known, tuple(data[:1].repeat(8) for data in many.data), np.arange(8) % 2, slots=SLOTS
+    )
     none = es.Table(known, many.data, np.zeros(40, dtype=int), slots=SLOTS)
     return [clone(model).fit(rows) for rows in (few, many, alike, none)]
 
 
 @pytest.mark.parametrize(("model", "known", "encoding", "output"), CASES, ids=NAMES)
-def test_votes_of_plain_models_look_alike(model: Any, known: es.Schema, encoding: str, output: str) -> None:
+def test_votes_of_plain_models_look_alike(
+    model: Any, known: es.Schema, encoding: str, output: str
+) -> None:
     new = new_rows(known, 9, 4)
     sealed_new = sealed(new, encoding)
     told = []
@@ -149,7 +194,10 @@ def test_coefficients_are_not_in_the_file() -> None:
     model = es.SemiparametricNB().fit(rows)
     votes = model.predict_votes(sealed(new_rows(known, 9, 4), "onehot"), **QUIET)
     text = json.dumps(
-        {name: value.decode() if isinstance(value, bytes) else value for name, value in readable(votes).items()}
+        {
+            name: value.decode() if isinstance(value, bytes) else value
+            for name, value in readable(votes).items()
+        }
     )
     numbers = {
         abs(number) for number in (*model.a_, *model.b_, *model.d_) if abs(number) > 100
@@ -160,9 +208,14 @@ def test_coefficients_are_not_in_the_file() -> None:
 
 
 def test_coefficients_are_not_in_the_ciphertexts() -> None:
-    """Whoever has the rows, encrypted, could recompute what is made of them and of nothing else; a fresh encryption is in it."""
+    """Whoever has the rows, encrypted, could recompute what is made of them and of nothing else; a
+    fresh encryption is in it.
+    """
     known = BINNED
-    model, rows = es.MultinomialNB().fit(random_table(known, 20, 5)), sealed(new_rows(known, 9, 4), "onehot")
+    model, rows = (
+        es.MultinomialNB().fit(random_table(known, 20, 5)),
+        sealed(new_rows(known, 9, 4), "onehot"),
+    )
     one, other = (model.predict_votes(rows, **QUIET) for _ in range(2))
     for a, b in zip(one.ciphertexts.parts, other.ciphertexts.parts, strict=True):
         assert np.mean(a.residues == b.residues) < 0.01

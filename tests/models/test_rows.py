@@ -1,4 +1,6 @@
-"""Rows in and out of models: none counts twice, whole blocks and folds alike; a prediction for every row, or an error."""
+"""Rows in and out of models: none counts twice, whole blocks and folds alike; a prediction for
+every row, or an error.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,19 @@ def test_examples() -> None:
     assert doctest.testmod(block_rows).attempted > 1
 
 
-# -- blocks and folds of blocks: as sets of (block, fold), written short -----------------------------------------------------
+# -- blocks and folds of blocks: as sets of (block, fold), written short
+# -----------------------------------------------------
 
 N_FOLDS = 3
-subsets = st.dictionaries(st.sampled_from("abc"), st.frozensets(st.integers(0, N_FOLDS - 1), min_size=1), max_size=3)
+subsets = st.dictionaries(
+    st.sampled_from("abc"), st.frozensets(st.integers(0, N_FOLDS - 1), min_size=1), max_size=3
+)
 
 
 def written(rows: dict[str, frozenset[int]], split: bool) -> list[str]:
-    """As ids: a whole block by its name (or by all its folds), else some folds in one entry or several."""
+    """As ids: a whole block by its name (or by all its folds), else some folds in one entry or
+    several.
+    """
     names = []
     for block, folds in rows.items():
         if len(folds) == N_FOLDS and not split:
@@ -71,12 +78,19 @@ def test_folds_that_were_dealt_differently_are_not_told_apart() -> None:
     assert shared_block(["a:0/2"], ["a:1/3"]) == "a"
     assert rows_without(["a:0,1/3"], ["a:0/2"]) is None
     assert rows_without(["a:0/2"], ["a"]) is None
-    for odd in ("a:0/123456", "a:/2", "a:x/2", ":0/2", "a:0/2 "):  # what is none of ours is a block of that name
+    for odd in (
+        "a:0/123456",
+        "a:/2",
+        "a:x/2",
+        ":0/2",
+        "a:0/2 ",
+    ):  # what is none of ours is a block of that name
         assert rows_without([odd], [odd]) == ()
         assert shared_block([odd], ["a"]) is None
 
 
-# -- models of folds ---------------------------------------------------------------------------------------------------------
+# -- models of folds
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +103,9 @@ def parts(keeper: es.Owner) -> tuple[es.EncryptedTable, list[Any], Any]:
 def test_models_of_folds_know_their_rows(parts: tuple[es.EncryptedTable, list[Any], Any]) -> None:
     sealed, models, whole = parts
     (block,) = sealed.blocks.ids
-    assert [model.block_ids_ for model in models] == [(f"{block}:{kept}/3",) for kept in ("1,2", "0,2", "0,1")]
+    assert [model.block_ids_ for model in models] == [
+        (f"{block}:{kept}/3",) for kept in ("1,2", "0,2", "0,1")
+    ]
     twice = f"block {block} is in the model already: its rows would count twice"
     for a, b in ((0, 1), (2, 2)):
         with pytest.raises(es.SchemaError, match=twice):
@@ -99,7 +115,9 @@ def test_models_of_folds_know_their_rows(parts: tuple[es.EncryptedTable, list[An
             one + other
 
 
-def test_a_fold_can_be_taken_out_and_put_back_once(parts: tuple[es.EncryptedTable, list[Any], Any]) -> None:
+def test_a_fold_can_be_taken_out_and_put_back_once(
+    parts: tuple[es.EncryptedTable, list[Any], Any],
+) -> None:
     sealed, models, whole = parts
     held_out = whole - models[1]
     assert held_out.block_ids_ == (f"{sealed.blocks.ids[0]}:1/3",)
@@ -113,14 +131,17 @@ def test_a_fold_can_be_taken_out_and_put_back_once(parts: tuple[es.EncryptedTabl
         held_out - models[1]
 
 
-def test_a_stored_model_of_a_fold(parts: tuple[es.EncryptedTable, list[Any], Any], tmp_path: Any) -> None:
+def test_a_stored_model_of_a_fold(
+    parts: tuple[es.EncryptedTable, list[Any], Any], tmp_path: Any
+) -> None:
     _, models, _ = parts
     models[0].save(tmp_path / "m")
     with pytest.raises(es.SchemaError, match="would count twice"):
         models[1] + es.load(tmp_path / "m")
 
 
-# -- rows to predict ---------------------------------------------------------------------------------------------------------
+# -- rows to predict
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("missing", ["drop", "error"])
@@ -134,8 +155,10 @@ def test_a_row_with_missing_values_is_an_error_at_prediction(missing: str) -> No
     model = es.MultinomialNB().fit(schema.table(gaps if missing == "drop" else rows))
     assert model.n_rows_ == (57 if missing == "drop" else 60)
     message = (
-        r"row 'p5' cannot be predicted: missing values in column 'age' \(rows 'p5', 'p9'\); column 'sex' \(row 'p7'\), and "
-        r"the model has no bin .* leave such rows out, X\.dropna\(subset=\['age', 'sex'\]\); or .*with_missing_bin\('age'\)"
+        r"row 'p5' cannot be predicted: missing values in column 'age' \(rows 'p5', 'p9'\); "
+        r"column 'sex' \(row 'p7'\), and "
+        r"the model has no bin .* leave such rows out, X\.dropna\(subset=\['age', 'sex'\]\); or "
+        r".*with_missing_bin\('age'\)"
     )
     for ask in (model.predict, model.predict_proba):
         with pytest.raises(es.SchemaError, match=message):
@@ -154,7 +177,9 @@ def test_missing_values_that_have_a_bin_are_predicted() -> None:
     model = es.MultinomialNB().fit(schema.table(rows))
     assert len(model.predict(rows)) == 60
     rows.loc[3, "sex"] = None
-    with pytest.raises(es.SchemaError, match=r"row 3 cannot be predicted: missing values in column 'sex'"):
+    with pytest.raises(
+        es.SchemaError, match=r"row 3 cannot be predicted: missing values in column 'sex'"
+    ):
         model.predict(rows)
 
 
@@ -172,4 +197,6 @@ def test_one_hot_rows_to_predict() -> None:
     model = es.MultinomialNB().fit(schema.table(X, y=[0, 1, 0]))
     expected = model.predict(schema.table(X))
     np.testing.assert_array_equal(model.predict(X), expected)
-    np.testing.assert_array_equal(model.predict(pd.DataFrame(X, columns=list("pqrs")).assign(target=9)), expected)
+    np.testing.assert_array_equal(
+        model.predict(pd.DataFrame(X, columns=list("pqrs")).assign(target=9)), expected
+    )

@@ -1,4 +1,6 @@
-"""scikit-learn's tools take these classifiers as their own: thresholds, pipelines, searches, ensembles."""
+"""scikit-learn's tools take these classifiers as their own: thresholds, pipelines, searches,
+ensembles.
+"""
 
 from __future__ import annotations
 
@@ -26,20 +28,28 @@ each_model = pytest.mark.parametrize("model", MODELS, ids=name)
 
 @pytest.mark.parametrize("model", [m for m in MODELS if hasattr(m, "predict_proba")], ids=name)
 def test_a_threshold_is_chosen_on_a_labelled_test_set(model: Any, keeper: es.Owner) -> None:
-    """Paper, section 3.3.1: the forest is not calibrated, so the owner chooses the threshold, in the clear."""
+    """Paper, section 3.3.1: the forest is not calibrated, so the owner chooses the threshold, in
+    the clear.
+    """
     tools = pytest.importorskip("sklearn.model_selection", minversion=None)
     frozen = pytest.importorskip("sklearn.frozen").FrozenEstimator
     plain = keeper.decrypt(clone(model).fit(keeper.encrypt(table(300), workers=1), workers=1))
     held_out = frame(200, seed=1)
     rows, labels = held_out.drop(columns="ill"), held_out["ill"]
-    tuned = tools.TunedThresholdClassifierCV(frozen(plain), cv="prefit", refit=False, scoring="balanced_accuracy")
+    tuned = tools.TunedThresholdClassifierCV(
+        frozen(plain), cv="prefit", refit=False, scoring="balanced_accuracy"
+    )
     tuned.fit(rows, labels)
     chosen = balanced_accuracy_score(labels, tuned.predict(rows))
     assert chosen >= balanced_accuracy_score(labels, plain.predict(rows)) - 1e-9
     np.testing.assert_array_equal(tuned.predict_proba(rows), plain.predict_proba(rows))
 
-    cautious = tools.FixedThresholdClassifier(frozen(plain), threshold=0.2, pos_label="yes").fit(rows, labels)
-    np.testing.assert_array_equal(cautious.predict(rows) == "yes", plain.predict_proba(rows)[:, 1] >= 0.2)
+    cautious = tools.FixedThresholdClassifier(frozen(plain), threshold=0.2, pos_label="yes").fit(
+        rows, labels
+    )
+    np.testing.assert_array_equal(
+        cautious.predict(rows) == "yes", plain.predict_proba(rows)[:, 1] >= 0.2
+    )
     missed = [confusion_matrix(labels, m.predict(rows))[1, 0] for m in (cautious, plain)]
     assert missed[0] <= missed[1]
 
@@ -65,9 +75,14 @@ def test_ensembles_and_calibration() -> None:
     forest = es.CompletelyRandomForest(n_trees=10, depth=2)
     calibrated = CalibratedClassifierCV(forest, cv=3).fit(X, Y)
     assert calibrated.score(X, Y) > 0.85
-    votes = VotingClassifier([("forest", forest), ("bayes", es.MultinomialNB())], voting="soft").fit(X, Y)
+    votes = VotingClassifier(
+        [("forest", forest), ("bayes", es.MultinomialNB())], voting="soft"
+    ).fit(X, Y)
     assert votes.score(X, Y) > 0.85
-    assert BaggingClassifier(es.LinearMeans(), n_estimators=3, random_state=0).fit(X, Y).score(X, Y) > 0.85
+    assert (
+        BaggingClassifier(es.LinearMeans(), n_estimators=3, random_state=0).fit(X, Y).score(X, Y)
+        > 0.85
+    )
 
 
 def test_models_of_two_classes_serve_for_more() -> None:

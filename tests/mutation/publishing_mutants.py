@@ -233,8 +233,8 @@ OF_LEDGERS = [
     ),
     (
         "ledgers beside the key are not read",
-        ", *_listed_beside_key(owner)]",
-        "]",
+        "        *_listed_beside_key(owner),\n",
+        "",
         _in("ledger", "a_second_ledger_elsewhere_is_noticed_beside_the_key"),
     ),
     (
@@ -257,7 +257,7 @@ OF_LEDGERS = [
     ),
     (
         "forged entries",
-        "or any(entry.by not in members for entry in found)",
+        "or any(\n            entry.by not in members for entry in found\n        )",
         "or False",
         _in("ledger", "who_is_no_member_cannot_write"),
     ),
@@ -273,7 +273,7 @@ OF_LEDGERS = [
         "for what in (PUBLISHED, OPENED):",
         REPORTED,
     ),
-    ("all entries are of the same rows", " and own & _blocks(one)]", "]", EXACT_FIRST),
+    ("all entries are of the same rows", " and own & _blocks(one)\n", "\n", EXACT_FIRST),
     (
         "openings of rows that were encrypted anew",
         "{rows_id(block) for block in blocks}",
@@ -423,8 +423,8 @@ OF_NOISE = [
     ),
     (
         "an epsilon that no float counts with",
-        "not least <= epsilon <= most:",
-        "not epsilon > 0:",
+        "not least <= epsilon <= most\n",
+        "not epsilon > 0\n",
         _in("mechanisms", "an_epsilon_that_floats_cannot_count_with_is_refused"),
     ),
 ]

@@ -556,8 +556,8 @@ MUTANTS = [
     ),
     Mutant(
         "statistics: shares of leaves not averaged",
-        "weights = 1 / p if",
-        "weights = 1 / np.sqrt(p) if",
+        "1 / p\n                if",
+        "1 / np.sqrt(p)\n                if",
         FOREST,
         BY_HAND,
     ),
@@ -570,7 +570,7 @@ MUTANTS = [
     ),
     Mutant(
         "statistics: impurity of squares",
-        ".sum(axis=2) / np.maximum(sizes, 1)",
+        ".sum(axis=2) / np.maximum(\n        sizes, 1\n    )",
         ".sum(axis=2)",
         FOREST,
         BY_HAND,

@@ -41,17 +41,35 @@ _RULES = [
     _rule("more rows than planned", "0 < rows.n_rows <= left,", "0 < rows.n_rows,"),
     _rule("messages without rows", "0 < rows.n_rows <= left,", "rows.n_rows <= left,"),
     _rule("rows brought twice", "said.by not in state.rows, f", "True, f"),
-    _rule("sites excluded from complete questions", 'has_complete_question, "a', 'judged, "a'),
+    _rule(
+        "sites excluded from complete questions", 'has_complete_question,\n        "a', 'judged, "a'
+    ),
     _rule("one site left", "len(state.sites) > MIN_SITES", "len(state.sites) >= MIN_SITES"),
     _rule("rounds that go on without a site", "= why\n    state.begin_rounds()\n", "= why\n"),
-    _rule("rounds that go on after a verdict", "in state.valid}\n    state.begin_rounds()\n", "in state.valid}\n"),
+    _rule(
+        "rounds that go on after a verdict",
+        "in state.valid}\n    state.begin_rounds()\n",
+        "in state.valid}\n",
+    ),
     _rule("rounds under the masks of before", "Round(one.number + 1,", "Round(one.number,"),
-    _rule("members stay when totals are complete only", "return bool(self.checks) or any(", "return any("),
-    _rule("members stay when all totals are complete", "or any(one.complete for", "or all(one.complete for"),
-    _rule("excluded members", "self.good_sites if self.judged else self.sites", "self.document.sites"),
+    _rule(
+        "members stay when totals are complete only",
+        "return bool(self.checks) or any(",
+        "return any(",
+    ),
+    _rule(
+        "members stay when all totals are complete",
+        "or any(one.complete for",
+        "or all(one.complete for",
+    ),
+    _rule(
+        "excluded members", "self.good_sites if self.judged else self.sites", "self.document.sites"
+    ),
     _rule("members with bad rows", "self.good_sites if self.judged else self.sites", "self.sites"),
     _rule("any number for a coin", "shown == state.parties[said.by].coin", "True"),
-    _rule("a receiver who tosses no coin", "((*self.sites, self.document.receiver))", "(self.sites)"),
+    _rule(
+        "a receiver who tosses no coin", "((*self.sites, self.document.receiver))", "(self.sites)"
+    ),
     _rule(
         "a coin of no rows",
         '[self.document.id, *(f"{s} {self.rows[s].manifest}" for s in self.sites)]',
@@ -61,8 +79,16 @@ _RULES = [
     _rule("validity totals before the coin", "need(state.coin is not None,", "need(True,"),
     _rule("validity of some sites", "set(found) == set(state.checked),", "True,"),
     _rule("a second verdict", "need(not state.valid,", "need(True,"),
-    _rule("a verdict on some sites", " and set(found) == set(state.checks) and", " and"),
-    _rule("answers from one site", "and len(self.good_sites) >= MIN_SITES", "and len(self.good_sites) > 0"),
+    _rule(
+        "a verdict on some sites",
+        "\n        and set(found) == set(state.checks)\n        and",
+        " and",
+    ),
+    _rule(
+        "answers from one site",
+        "and len(self.good_sites) >= MIN_SITES",
+        "and len(self.good_sites) > 0",
+    ),
     _rule("answers before a verdict", "name in state.answerable,", "True,"),
     _rule("calls for anything", "known.get(name) == found,", "True,"),
     _rule("calls for validity again", "not (name.startswith(CHECK) and state.valid),", "True,"),
@@ -71,9 +97,11 @@ _RULES = [
     _rule("openings of something else", 'answer == said.digest("object"),', "True,"),
     _rule("totals of rounds before", 'said.count("round") == now.number,', "True,"),
     _rule("totals before a verdict", "state.judged or not state.document.pools,", "True,"),
-    _rule("totals of sites that are not in the round", "need(said.by in now.members,", "need(True,"),
-    _rule("totals sent twice", "need(said.by not in now.objects,", "need(True,"),
-    _rule("the sum of one site", "need(len(now.members) >= MIN_SITES,", "need(True,"),
+    _rule(
+        "totals of sites that are not in the round", "need(said.by in now.members,", "need(True,"
+    ),
+    _rule("totals sent twice", "need(\n        said.by not in now.objects,", "need(True,"),
+    _rule("the sum of one site", "need(\n        len(now.members) >= MIN_SITES,", "need(True,"),
     _rule("messages signed by others", "party is None or party.signing != key", "party is None"),
     _rule("messages in any role", "if role and role not in", "if not role and role not in"),
 ]
@@ -88,8 +116,20 @@ _HOME = "studies/test_home_totals"
 
 _DOCUMENTS = [
     _place("documents with copies", "if found.copies != 1:", NONE, DOCUMENTS, _REFUSED),
-    _place("documents of little security", "if found.security < MIN_SECURITY:", NONE, DOCUMENTS, _REFUSED),
-    _place("parameters of members without a joint key", "if found.members != expected:", NONE, DOCUMENTS, _REFUSED),
+    _place(
+        "documents of little security",
+        "if found.security < MIN_SECURITY:",
+        NONE,
+        DOCUMENTS,
+        _REFUSED,
+    ),
+    _place(
+        "parameters of members without a joint key",
+        "if found.members != expected:",
+        NONE,
+        DOCUMENTS,
+        _REFUSED,
+    ),
     _place(
         "ids of 128 bits",
         "ID_DIGITS: Final = 64",
@@ -97,8 +137,20 @@ _DOCUMENTS = [
         DOCUMENTS,
         _by_role("ids_of_studies_have_256_bits"),
     ),
-    _place("encrypted totals under a joint key", "if self.asked(TOTALS):", NONE, DOCUMENTS, _JOINT_REFUSED),
-    _place("a receiver who is a site", "if self.receiver in self.sites:", NONE, DOCUMENTS, _JOINT_REFUSED),
+    _place(
+        "encrypted totals under a joint key",
+        "if self.asked(TOTALS):",
+        NONE,
+        DOCUMENTS,
+        _JOINT_REFUSED,
+    ),
+    _place(
+        "a receiver who is a site",
+        "if self.receiver in self.sites:",
+        NONE,
+        DOCUMENTS,
+        _JOINT_REFUSED,
+    ),
     _place(
         "rows sealed for all sites",
         "others = self.sites if self.key.kind == JOINT else ()",
@@ -118,8 +170,8 @@ _DOCUMENTS = [
 _PARTIES = [
     _place(
         "totals stored before all are announced",
-        "if now.complete and name in now.objects and",
-        "if name in now.objects and",
+        "now.complete\n                and name in now.objects\n",
+        "name in now.objects\n",
         f"{STUDIES}study.py",
         _by_role("totals_are_stored_when_all_members_have_announced_theirs"),
     ),
@@ -130,17 +182,25 @@ _PARTIES = [
         f"{STUDIES}study.py",
         _FORKS,
     ),
-    _place("chains that were exchanged", "if object_exists(self._seen):", NONE, f"{STUDIES}study.py", _FORKS),
+    _place(
+        "chains that were exchanged",
+        "if object_exists(self._seen):",
+        NONE,
+        f"{STUDIES}study.py",
+        _FORKS,
+    ),
     _place(
         "objects stored before their message",
-        '        self.post(kind, {**content, "object": digest})\n        self.store_announced(name, digest)\n',
-        '        self.store_announced(name, digest)\n        self.post(kind, {**content, "object": digest})\n',
+        '        self.post(kind, {**content, "object": digest})\n        '
+        "self.store_announced(name, digest)\n",
+        "        self.store_announced(name, digest)\n        self.post(kind, {**content, "
+        '"object": digest})\n',
         f"{STUDIES}study.py",
         _by_role("nothing_is_stored_before_its_message_counts"),
     ),
     _place(
         "totals for all to see",
-        "return sealed_for(worker.sealing, data, _binding(",
+        "return sealed_for(\n        worker.sealing, data, _binding(",
         "return data or sealed_for(worker.sealing, data, _binding(",
         f"{STUDIES}totals.py",
         _by_role("receiver_opens_the_sum_of_encrypted_totals_and_no_site_s"),
@@ -168,7 +228,7 @@ _PARTIES = [
     ),
     _place(
         "totals with noise of a site's choice",
-        " or any(part.noise != fresh for part in answer.ciphertexts.parts)",
+        " or any(\n        part.noise != fresh for part in answer.ciphertexts.parts\n    )",
         "",
         f"{STUDIES}totals.py",
         _tests(_HOME, "a_site_does_not_say_how_much_noise_its_totals_have"),

@@ -17,7 +17,13 @@ MUTANTS = [
         FILE,
         SEARCH,
     ),
-    Mutant("suppression: no band of sums", "if in_band or not len(far)", "if not len(far)", FILE, SEARCH),
+    Mutant(
+        "suppression: no band of sums",
+        "if in_band or not len(far)",
+        "if not len(far)",
+        FILE,
+        SEARCH,
+    ),
     Mutant(
         "suppression: one of equal counts hidden",
         "small | (cells == (values[times == 1] if 1 in times else values)[0])",
@@ -32,9 +38,21 @@ MUTANTS = [
         FILE,
         SEARCH,
     ),
-    Mutant("suppression: blocks that are too narrow", "(width > least and", "(width >= least and", FILE, SEARCH),
+    Mutant(
+        "suppression: blocks that are too narrow",
+        "(width > least and",
+        "(width >= least and",
+        FILE,
+        SEARCH,
+    ),
     Mutant("suppression: small counts in blocks", " and not bad[block].any()", "", FILE, SEARCH),
-    Mutant("suppression: blocks below hidden ones", "if not all(known[place]", "if not any(known[place]", FILE, SEARCH),
+    Mutant(
+        "suppression: blocks below hidden ones",
+        "if not all(known[place]",
+        "if not any(known[place]",
+        FILE,
+        SEARCH,
+    ),
     Mutant("suppression: groups of one kind shown", " | one_kind\n", "\n", FILE, TABLES),
     Mutant(
         "suppression: margins tell one kind",
@@ -45,12 +63,26 @@ MUTANTS = [
     ),
     Mutant("suppression: hidden counts may be zero", "= hidden[vector]\n", "= 0\n", FILE, TABLES),
     Mutant(
-        "audit: overlaps known to be small", "return low > 0 and high < min_count", "return False", AUDIT, CONCLUSIONS
+        "audit: overlaps known to be small",
+        "return low > 0 and high < min_count",
+        "return False",
+        AUDIT,
+        CONCLUSIONS,
     ),
     Mutant(
-        "audit: overlaps that may be empty", "return low > 0 and high", "return low >= 0 and high", AUDIT, CONCLUSIONS
+        "audit: overlaps that may be empty",
+        "return low > 0 and high",
+        "return low >= 0 and high",
+        AUDIT,
+        CONCLUSIONS,
     ),
-    Mutant("audit: overlaps of the minimum", "high < min_count\n", "high <= min_count\n", AUDIT, CONCLUSIONS),
+    Mutant(
+        "audit: overlaps of the minimum",
+        "high < min_count\n",
+        "high <= min_count\n",
+        AUDIT,
+        CONCLUSIONS,
+    ),
     Mutant(
         "audit: overlaps that are unknown",
         "return low > 0 and high < min_count",

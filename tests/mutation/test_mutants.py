@@ -21,5 +21,7 @@ def test_names_are_different() -> None:
 
 def test_a_mutant_that_fits_nothing_or_too_much_is_refused() -> None:
     for text, count in (("no such text", 0), ("return", ".+")):
-        with pytest.raises(ValueError, match=f"its text occurs {count} times in crypto/noise.py, not once"):
+        with pytest.raises(
+            ValueError, match=f"its text occurs {count} times in crypto/noise.py, not once"
+        ):
             replace(NOISE_MUTANTS[0], file="crypto/noise.py", old=text).source()

@@ -1,4 +1,6 @@
-"""The shared look: what every answer of either server carries, and that nothing of a page comes from elsewhere."""
+"""The shared look: what every answer of either server carries, and that nothing of a page comes
+from elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,11 @@ def test_every_answer_has_the_headers(client: TestClient, path: str) -> None:
 def test_static_files_are_there(client: TestClient, name: str) -> None:
     answer = client.get(f"/static/{name}")
     assert answer.status_code == 200
-    assert answer.headers["content-type"].split(";")[0] in ("text/css", "text/javascript", "image/svg+xml")
+    assert answer.headers["content-type"].split(";")[0] in (
+        "text/css",
+        "text/javascript",
+        "image/svg+xml",
+    )
 
 
 @pytest.mark.parametrize("name", ["htmx.LICENSE", "..%2f__init__.py", "../__init__.py", "", ".."])
@@ -54,7 +60,16 @@ def test_nothing_comes_from_elsewhere_and_no_page_has_script_or_style_of_its_own
     assert pages
     for file in pages:
         text = file.read_text()
-        for forbidden in ("//cdn", 'src="http', 'href="http', "<style", "style=", "onclick", "onload", "javascript:"):
+        for forbidden in (
+            "//cdn",
+            'src="http',
+            'href="http',
+            "<style",
+            "style=",
+            "onclick",
+            "onload",
+            "javascript:",
+        ):
             assert forbidden not in text, (file, forbidden)
         assert text.count("<script") == text.count('<script src="/static/'), file
     css = (resources.files("encryptedstats.pages") / "static" / "style.css").read_text()
@@ -63,5 +78,9 @@ def test_nothing_comes_from_elsewhere_and_no_page_has_script_or_style_of_its_own
 
 
 def test_what_is_shown_is_escaped() -> None:
-    shown = environment("encryptedstats.pages", "owner").from_string("{{ name }}").render(name="<script>x</script>")
+    shown = (
+        environment("encryptedstats.pages", "owner")
+        .from_string("{{ name }}")
+        .render(name="<script>x</script>")
+    )
     assert shown == "&lt;script&gt;x&lt;/script&gt;"

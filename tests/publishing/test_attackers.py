@@ -1,6 +1,8 @@
-"""Every known attack, by somebody who reads what is published and can add: it finds the secret without the rule, and not with it.
+"""Every known attack, by somebody who reads what is published and can add: it finds the secret
+without the rule, and not with it.
 
-An attack publishes as an owner would, and gives the secret number that a reader computes; None where it is not to be had.
+An attack publishes as an owner would, and gives the secret number that a reader computes; None
+where it is not to be had.
 """
 
 from __future__ import annotations
@@ -29,26 +31,36 @@ Publish = Callable[..., es.Published]
 Attack = Callable[[es.Owner, Publish], "float | None"]
 
 
-def sealed(owner: es.Owner, frame: pd.DataFrame, **options: Any) -> tuple[es.Schema, es.EncryptedTable]:
+def sealed(
+    owner: es.Owner, frame: pd.DataFrame, **options: Any
+) -> tuple[es.Schema, es.EncryptedTable]:
     schema = es.Schema.infer(frame, target="sick", **options)
     return schema, owner.encrypt(schema.table(frame))
 
 
 def concluded(table: pd.DataFrame, weights: dict[tuple[str, str], float]) -> tuple[float, float]:
-    """The least and the largest of a weighted sum of cells, in all tables that agree with what is shown of one with its sums."""
+    """The least and the largest of a weighted sum of cells, in all tables that agree with what is
+    shown of one with its sums.
+    """
     lines, columns = (list(axis) for axis in (table.index, table.columns))
     cells = [(a, b) for a in lines[:-1] for b in columns[:-1]]
     rows, values = [], []
     for a, b in itertools.product(lines, columns):
         if pd.notna(table.loc[a, b]):
-            rows.append([float(a in (line, "all") and b in (column, "all")) for line, column in cells])
+            rows.append(
+                [float(a in (line, "all") and b in (column, "all")) for line, column in cells]
+            )
             values.append(float(table.loc[a, b]))
     goal = np.array([weights.get(cell, 0.0) for cell in cells])
     ends = [linprog(sign * goal, A_eq=rows, b_eq=values) for sign in (1, -1)]
-    return tuple(sign * end.fun if end.success else -sign * math.inf for sign, end in zip((1, -1), ends, strict=True))
+    return tuple(
+        sign * end.fun if end.success else -sign * math.inf
+        for sign, end in zip((1, -1), ends, strict=True)
+    )
 
 
-# -- one table -------------------------------------------------------------------------------------------------------------
+# -- one table
+# ------------------------------------------------------------------------------------------------
 
 
 def rare() -> pd.DataFrame:
@@ -74,9 +86,14 @@ def left_over(owner: es.Owner, publish: Publish) -> float | None:
 
 
 def all_of_one_kind(owner: es.Owner, publish: Publish) -> float | None:
-    """Who is from region a is sick, and nobody was counted alone: the least share that a reader knows."""
+    """Who is from region a is sick, and nobody was counted alone: the least share that a reader
+    knows.
+    """
     frame = pd.DataFrame(
-        {"region": ["a"] * 40 + ["b"] * 40 + ["c"] * 40, "sick": [1] * 40 + [0, 1] * 20 + [0, 0, 1, 1] * 10}
+        {
+            "region": ["a"] * 40 + ["b"] * 40 + ["c"] * 40,
+            "sick": [1] * 40 + [0, 1] * 20 + [0, 0, 1, 1] * 10,
+        }
     )
     schema, table = sealed(owner, frame)
     shown = publish(table.counts("region", by="sick"), schema).table
@@ -93,7 +110,9 @@ def all_but_one(owner: es.Owner, publish: Publish) -> float | None:
 
 
 def one_row_alone(owner: es.Owner, publish: Publish) -> float | None:
-    """A column that is 1 in a single row: its coefficient and the intercept are what that person earns."""
+    """A column that is 1 in a single row: its coefficient and the intercept are what that person
+    earns.
+    """
     pay = np.random.default_rng(1).integers(0, 100, 99)
     frame = pd.DataFrame({"alone": [1] + [0] * 99, "pay": [77, *pay]})
     schema = es.Schema.infer(frame, target="pay", numbers="keep", bounds={"pay": (0, 100)})
@@ -106,7 +125,11 @@ def one_level_alone(owner: es.Owner, publish: Publish) -> float | None:
     pay = np.random.default_rng(1).integers(0, 100, 99)
     frame = pd.DataFrame({"region": ["z"] + ["a"] * 99, "pay": [77, *pay]})
     schema = es.Schema.infer(
-        frame, target="pay", numbers="keep", kinds={"region": "categorical"}, bounds={"pay": (0, 100)}
+        frame,
+        target="pay",
+        numbers="keep",
+        kinds={"region": "categorical"},
+        bounds={"pay": (0, 100)},
     )
     found = publish(es.LinearRegression("pay ~ region").fit(schema.table(frame))).result
     return None if found is None else float(found.intercept_ + found.coef_[0])
@@ -115,7 +138,9 @@ def one_level_alone(owner: es.Owner, publish: Publish) -> float | None:
 def dominated(owner: es.Owner, publish: Publish) -> float | None:
     """One row earns nearly all: it is the root of the sum of squares, which is in the variance."""
     frame = pd.DataFrame({"pay": [1000] + [1] * 40, "sick": [0, 1] * 20 + [0]})
-    schema = es.Schema.infer(frame, target="sick", kinds={"pay": "number"}, bounds={"pay": (0, 1024)})
+    schema = es.Schema.infer(
+        frame, target="sick", kinds={"pay": "number"}, bounds={"pay": (0, 1024)}
+    )
     found = publish(schema.table(frame).ask(es.Covariance(["pay"]))).result
     if found is None:
         return None
@@ -143,7 +168,8 @@ def heavy_row(owner: es.Owner, publish: Publish) -> float | None:
     return None if pd.isna(shown.loc["c", "all"]) else float(shown.loc["c", "all"])
 
 
-# -- models ----------------------------------------------------------------------------------------------------------------
+# -- models
+# ------------------------------------------------------------------------------------------------
 
 
 def class_of_one(owner: es.Owner, publish: Publish) -> float | None:
@@ -154,15 +180,23 @@ def class_of_one(owner: es.Owner, publish: Publish) -> float | None:
     if found is None:
         return None
     bins = found.schema_.public().variables[0].n_bins
-    return float(np.argmax([int(x) for x in found.totals_[-2 * bins :]][1::2]))  # of the sick: which bin has the one
+    return float(
+        np.argmax([int(x) for x in found.totals_[-2 * bins :]][1::2])
+    )  # of the sick: which bin has the one
 
 
 def more_counts_than_rows(owner: es.Owner, publish: Publish) -> float | None:
-    """Counts of a forest are equations for how many rows there are of each kind: enough of them have one solution."""
+    """Counts of a forest are equations for how many rows there are of each kind: enough of them
+    have one solution.
+    """
     kinds = pd.DataFrame(list(itertools.product("abc", "ab", "abc")), columns=["x", "y", "z"])
-    rows = pd.concat([kinds.sample(25, replace=True, random_state=0), kinds.iloc[[17]]]).assign(sick=[0, 1] * 13)
+    rows = pd.concat([kinds.sample(25, replace=True, random_state=0), kinds.iloc[[17]]]).assign(
+        sick=[0, 1] * 13
+    )
     schema = es.Schema.infer(pd.concat([kinds.assign(sick=0), kinds.assign(sick=1)]), target="sick")
-    forest = es.CompletelyRandomForest(n_trees=60, depth=3).fit(schema.table(rows.reset_index(drop=True)))
+    forest = es.CompletelyRandomForest(n_trees=60, depth=3).fit(
+        schema.table(rows.reset_index(drop=True))
+    )
     found = publish(forest).result
     if found is None:
         return None
@@ -185,20 +219,28 @@ def few_predicted(owner: es.Owner, publish: Publish) -> float | None:
     model, known = predicting()
     table = owner.encrypt(known.table(pd.DataFrame({"x": ["b"] + ["a"] * 30, "sick": 0})))
     shown = publish(model.predict_votes(table), known).table
-    return None if shown is None or pd.isna(shown.loc["1", "count"]) else float(shown.loc["1", "count"])
+    return (
+        None
+        if shown is None or pd.isna(shown.loc["1", "count"])
+        else float(shown.loc["1", "count"])
+    )
 
 
 def one_more_predicted(owner: es.Owner, publish: Publish) -> float | None:
     """The same predictions with one row more: its prediction is the difference."""
     model, known = predicting()
     most, one = (
-        owner.encrypt(known.table(pd.DataFrame({"x": x, "sick": 0}))) for x in (["a"] * 20 + ["b"] * 20, ["b"])
+        owner.encrypt(known.table(pd.DataFrame({"x": x, "sick": 0})))
+        for x in (["a"] * 20 + ["b"] * 20, ["b"])
     )
-    before, after = (publish(model.predict_votes(table), known).table for table in (most, most.append(one)))
+    before, after = (
+        publish(model.predict_votes(table), known).table for table in (most, most.append(one))
+    )
     return float(after.loc["1", "count"] - before.loc["1", "count"])
 
 
-# -- two results -----------------------------------------------------------------------------------------------------------
+# -- two results
+# ------------------------------------------------------------------------------------------------
 
 
 def ages(*counts: int) -> pd.DataFrame:
@@ -207,7 +249,9 @@ def ages(*counts: int) -> pd.DataFrame:
 
 
 def recoded(owner: es.Owner, publish: Publish) -> float | None:
-    """Bins 1 and 2 together, less bin 2, give bin 1; all rows less the others give bin 0, which was hidden."""
+    """Bins 1 and 2 together, less bin 2, give bin 1; all rows less the others give bin 0, which was
+    hidden.
+    """
     schema, table = sealed(owner, ages(2, 9, 20, 20, 20), kinds={"age": "ordinal"})
     first = publish(table.counts("age"), schema).table["count"]
     second = publish(table.ask(Recoded(0, [[1, 2], [3]])), schema).result
@@ -225,8 +269,12 @@ def overlapping(owner: es.Owner, publish: Publish) -> float | None:
 
 
 def without_a_shard(owner: es.Owner, publish: Publish) -> float | None:
-    """A model less the same without one shard is a model of the three patients of the shard: how many are sick."""
-    frame = patients(303).drop(columns="region").assign(sick=lambda rows: [*rows.sick[:300], 1, 0, 1])
+    """A model less the same without one shard is a model of the three patients of the shard: how
+    many are sick.
+    """
+    frame = (
+        patients(303).drop(columns="region").assign(sick=lambda rows: [*rows.sick[:300], 1, 0, 1])
+    )
     schema = es.Schema.infer(frame, target="sick")
     most, few = (owner.encrypt(schema.table(rows)) for rows in (frame[:300], frame[300:]))
     whole = publish(es.MultinomialNB().fit(most) + es.MultinomialNB().fit(few), schema).result
@@ -235,7 +283,9 @@ def without_a_shard(owner: es.Owner, publish: Publish) -> float | None:
 
 
 def more_rows(owner: es.Owner, publish: Publish) -> float | None:
-    """Thirty rows more, of which two are of one region: their count is the difference of two that are large."""
+    """Thirty rows more, of which two are of one region: their count is the difference of two that
+    are large.
+    """
     first = pd.DataFrame({"region": ["a", "b", "c"] * 40, "sick": [0, 1] * 60})
     more = pd.DataFrame({"region": ["a"] * 14 + ["b"] * 14 + ["c"] * 2, "sick": [0, 1] * 15})
     schema = es.Schema.infer(pd.concat([first, more]), target="sick")
@@ -245,10 +295,15 @@ def more_rows(owner: es.Owner, publish: Publish) -> float | None:
 
 
 def pairs_of_sites(owner: es.Owner, publish: Publish) -> float | None:
-    """Three sites, two of them at a time: half of two results less the third is the one of the small site alone."""
+    """Three sites, two of them at a time: half of two results less the third is the one of the
+    small site alone.
+    """
     frame = patients(203).assign(sex=lambda rows: [*rows.sex[:200], "f", "m", "m"])
     schema = es.Schema.infer(frame, target="sick")
-    a, b, c = (owner.encrypt(schema.table(frame[k:m])).counts("sex") for k, m in ((200, 203), (0, 100), (100, 200)))
+    a, b, c = (
+        owner.encrypt(schema.table(frame[k:m])).counts("sex")
+        for k, m in ((200, 203), (0, 100), (100, 200))
+    )
     ab, bc, ac = (publish(both, schema).result["count"] for both in (a + b, b + c, a + c))
     return float((ab["m"] + ac["m"] - bc["m"]) / 2)
 
@@ -261,10 +316,18 @@ ATTACKS = [
     pytest.param(one_row_alone, FIVE, NO_RULES, 77, id="0/1 vector"),
     pytest.param(one_level_alone, FIVE, NO_RULES, 77, id="level of one row"),
     pytest.param(dominated, Rules(0, dominance=0.85), NO_RULES, 1000, id="dominance"),
-    pytest.param(dominated_group, Rules(0, dominance=0.85), NO_RULES, 1000, id="dominance in a group"),
+    pytest.param(
+        dominated_group, Rules(0, dominance=0.85), NO_RULES, 1000, id="dominance in a group"
+    ),
     pytest.param(heavy_row, FIVE, "no weights", 20, id="one row of a large weight"),
     pytest.param(class_of_one, FIVE, NO_RULES, 2, id="class of one row"),
-    pytest.param(more_counts_than_rows, Rules(0, rows_per_parameter=3.0), NO_RULES, 1, id="rows to parameters"),
+    pytest.param(
+        more_counts_than_rows,
+        Rules(0, rows_per_parameter=3.0),
+        NO_RULES,
+        1,
+        id="rows to parameters",
+    ),
     pytest.param(few_predicted, FIVE, NO_RULES, 1, id="predictions"),
     pytest.param(one_more_predicted, FIVE, ONLY_WARNS, 1, id="one more prediction"),
     pytest.param(recoded, FIVE, ONLY_WARNS, 2, id="recoding"),
@@ -302,7 +365,9 @@ def test_the_secret_is_found_without_the_rule_and_not_with_it(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    guarded, open_ = (es.Ledger.begin(tmp_path / name, owner, another=True) for name in ("guarded", "open"))
+    guarded, open_ = (
+        es.Ledger.begin(tmp_path / name, owner, another=True) for name in ("guarded", "open")
+    )
     assert tried(attack, owner, guarded, rules) is None
     if isinstance(without, str):  # a step of the rule that no profile leaves out
         if without == "no weights":

@@ -29,14 +29,19 @@ def test_the_ledger_keeps_no_number_that_was_not_shown(owner: es.Owner, ledger: 
     """Members read it: the numbers of a model that is not published are not for them."""
     schema, table = make_table(owner)
     shown = owner.publish(
-        es.MultinomialNB().fit(table), schema, rules=Rules(5, rows_per_parameter=100.0), ledger=ledger
+        es.MultinomialNB().fit(table),
+        schema,
+        rules=Rules(5, rows_per_parameter=100.0),
+        ledger=ledger,
     )
     assert shown.result is None
     assert set(ledger.entries()[-1].content["shown"]) == {None}
 
 
 @pytest.mark.parametrize("larger_first", [False, True])
-def test_counts_of_a_part_are_compared_in_both_orders(owner: es.Owner, ledger: es.Ledger, larger_first: bool) -> None:
+def test_counts_of_a_part_are_compared_in_both_orders(
+    owner: es.Owner, ledger: es.Ledger, larger_first: bool
+) -> None:
     """Thirty rows more, of which two are of one region."""
     first = pd.DataFrame({"region": ["a", "b", "c"] * 40, "sick": [0, 1] * 60})
     more = pd.DataFrame({"region": ["a"] * 14 + ["b"] * 14 + ["c"] * 2, "sick": [0, 1] * 15})

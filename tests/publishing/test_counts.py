@@ -1,4 +1,6 @@
-"""Noisy counts made possible: leaves against all kinds of rows, votes against what theory promises of them."""
+"""Noisy counts made possible: leaves against all kinds of rows, votes against what theory promises
+of them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from hypothesis import strategies as st
 import encryptedstats as es
 from effort import examples
 from encryptedstats.publishing import counts as module
-from encryptedstats.publishing.counts import Boxes, class_counts_of, counts_of, leaf_counts_of, likely_leaf_counts
+from encryptedstats.publishing.counts import (
+    Boxes,
+    class_counts_of,
+    counts_of,
+    leaf_counts_of,
+    likely_leaf_counts,
+)
 
 LEVELS = [list("abc"), list("ab"), list("abcd")]
 KINDS = pd.DataFrame(list(itertools.product(*LEVELS)), columns=["x", "y", "z"])
@@ -36,7 +44,9 @@ def boxes_of(made: es.CompletelyRandomForest) -> Boxes:
 
 @settings(max_examples=examples(6))
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 99))
-def test_overlaps_of_leaves_are_those_of_all_kinds_of_rows(n_trees: int, depth: int, seed: int) -> None:
+def test_overlaps_of_leaves_are_those_of_all_kinds_of_rows(
+    n_trees: int, depth: int, seed: int
+) -> None:
     made, indicators = forest(n_trees, depth, seed)
     boxes = boxes_of(made)
     assert boxes.overlaps() == pytest.approx(indicators @ indicators.T / len(KINDS))
@@ -45,15 +55,21 @@ def test_overlaps_of_leaves_are_those_of_all_kinds_of_rows(n_trees: int, depth: 
 
 def test_a_number_is_in_no_split() -> None:
     made, _ = forest(3, 2)
-    plain, beside = (Boxes.of(made.trees_, [*(v.n_bins for v in SCHEMA.variables), *more]) for more in ([], [0]))
+    plain, beside = (
+        Boxes.of(made.trees_, [*(v.n_bins for v in SCHEMA.variables), *more]) for more in ([], [0])
+    )
     assert beside.reached.tolist() == plain.reached.tolist()
     assert beside.overlaps() == pytest.approx(plain.overlaps())
 
 
-def true_counts(indicators: np.ndarray, shape: tuple[int, ...], seed: int) -> tuple[np.ndarray, np.ndarray]:
+def true_counts(
+    indicators: np.ndarray, shape: tuple[int, ...], seed: int
+) -> tuple[np.ndarray, np.ndarray]:
     """What 60 rows of two classes give in the leaves, and the classes."""
     rng = np.random.default_rng(seed)
-    rows = np.stack([rng.multinomial(n, rng.dirichlet(np.full(len(KINDS), 0.3))) for n in (40, 20)], axis=1)
+    rows = np.stack(
+        [rng.multinomial(n, rng.dirichlet(np.full(len(KINDS), 0.3))) for n in (40, 20)], axis=1
+    )
     return (indicators @ rows).reshape(shape), rows.sum(axis=0)
 
 
@@ -64,7 +80,9 @@ def votes_apart(indicators: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
 
 @pytest.mark.parametrize("scale", [2.0, 20.0, 200.0])
 @pytest.mark.parametrize("seed", range(4))
-def test_votes_of_possible_counts_are_nearer_to_the_truth_than_noisy_ones(scale: float, seed: int) -> None:
+def test_votes_of_possible_counts_are_nearer_to_the_truth_than_noisy_ones(
+    scale: float, seed: int
+) -> None:
     made, indicators = forest(12, 3)
     true, classes = true_counts(indicators, made.leaf_counts_.shape, seed)
     noisy = true + np.random.default_rng(seed).normal(0, scale, true.shape)
@@ -90,7 +108,9 @@ def test_likely_counts_are_nearer_to_the_truth_in_the_mean(scale: float) -> None
         likely = likely_leaf_counts(noisy, 60, boxes, scale)
         errors.append([votes_apart(indicators, one, true) ** 2 for one in (likely, noisy)])
     better, worse = np.mean(errors, axis=0)
-    assert better < (1.0 if scale == 1 else 0.3) * worse  # the less the noise, the less there is to gain
+    assert (
+        better < (1.0 if scale == 1 else 0.3) * worse
+    )  # the less the noise, the less there is to gain
 
 
 def test_without_noise_nothing_is_more_likely_than_what_was_counted() -> None:
@@ -102,12 +122,17 @@ def test_without_noise_nothing_is_more_likely_than_what_was_counted() -> None:
 
 
 def test_leaves_that_are_put_right_one_by_one_lose_votes() -> None:
-    """Why it is not done tree by tree: with much noise, votes come out farther from the noisy ones."""
+    """Why it is not done tree by tree: with much noise, votes come out farther from the
+    noisy ones.
+    """
     made, indicators = forest(40, 3)
     true, classes = true_counts(indicators, made.leaf_counts_.shape, 1)
     noisy = true + np.random.default_rng(1).normal(0, 30, true.shape)
     noisy += (classes - noisy.sum(axis=1, keepdims=True)) / 8
-    apart = [np.stack([counts_of(tree[:, c], n) for c, n in enumerate(classes)], axis=1) for tree in noisy]
+    apart = [
+        np.stack([counts_of(tree[:, c], n) for c, n in enumerate(classes)], axis=1)
+        for tree in noisy
+    ]
     together = leaf_counts_of(noisy, classes.astype(object), boxes_of(made))
     lost = votes_apart(indicators, np.array(apart), noisy)
     assert 1.5 * votes_apart(indicators, together, noisy) < lost
@@ -122,7 +147,9 @@ def test_least_squares_over_all_trees_have_the_votes_of_the_noisy_counts() -> No
 
 
 def test_no_other_noise_of_the_same_privacy_is_better_for_votes() -> None:
-    """Li and Miklau's bound, (sum of singular values)^2 / kinds of rows, of the votes of all kinds of rows."""
+    """Li and Miklau's bound, (sum of singular values)^2 / kinds of rows, of the votes of all kinds
+    of rows.
+    """
     _, indicators = forest(15, 2)
     votes = indicators.T @ indicators
     bound = np.linalg.svd(votes, compute_uv=False).sum() ** 2 / len(KINDS)
@@ -149,9 +176,12 @@ def test_counts_of_classes_are_the_mean_of_what_they_can_be() -> None:
     assert class_counts_of(np.array([300.0, 700.0]), 1000, 0.0).tolist() == [300, 700]
     near, far = class_counts_of(np.array([-100.0, 1100.0]), 1000, 100.0)
     assert near + far == 1000
-    # A normal number of mean -100 and deviation 100 that is not below 0 has the mean -100 + 100 * phi(1) / Phi(-1) = 52.5.
+    # A normal number of mean -100 and deviation 100 that is not below 0 has the mean -100 + 100 *
+    # phi(1) / Phi(-1) = 52.5.
     assert near == pytest.approx(52.5, abs=2)
-    assert class_counts_of(np.array([-1e4, 1e4]), 100, 1e5).tolist() == pytest.approx([50, 50], abs=2)
+    assert class_counts_of(np.array([-1e4, 1e4]), 100, 1e5).tolist() == pytest.approx(
+        [50, 50], abs=2
+    )
     assert sum(class_counts_of(np.array([-5.0, 30.0, 20.0]), None, 10.0)) > 45
 
 
@@ -163,4 +193,7 @@ def test_noise_takes_no_class_away(total: int | None) -> None:
     assert total is None or many == 99
     assert sorted(class_counts_of(np.array([-9.0, -9.0, 3.0]), 3, 1.0)) == [1, 1, 1]
     assert sum(class_counts_of(np.array([-9.0, -9.0, 3.0]), 2, 1.0)) == 2  # fewer rows than classes
-    assert class_counts_of(np.array([0.0, 100.0]), 100, 0.0).tolist() == [0, 100]  # no noise took it
+    assert class_counts_of(np.array([0.0, 100.0]), 100, 0.0).tolist() == [
+        0,
+        100,
+    ]  # no noise took it

@@ -1,4 +1,6 @@
-"""What is noised is read back: exactly without noise, and with noise as totals that some rows could have."""
+"""What is noised is read back: exactly without noise, and with noise as totals that some rows could
+have.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ from encryptedstats.tables.summaries import Counts, CrossTable, Moments
 FRAME = patients(200).assign(weight=np.random.default_rng(1).integers(40, 90, 200))
 BINS = es.Schema.infer(FRAME, target="sick")
 NUMBERS = es.Schema.infer(
-    FRAME, target="weight", kinds={"age": "number"}, numbers="keep", bounds={"age": (20, 80), "weight": (40, 90)}
+    FRAME,
+    target="weight",
+    kinds={"age": "number"},
+    numbers="keep",
+    bounds={"age": (20, 80), "weight": (40, 90)},
 )
 BINNED = [
     Counts((0,)),
@@ -67,9 +73,13 @@ def test_totals_come_back_as_they_were_and_noisy_ones_can_be_read(
     assert [int(x) for name in form.shapes for x in named[name].flat] == exact
     assert rows == 200
     rng = np.random.default_rng(0)
-    moved = sensitivity(form.rows, known, relation=REPLACE if public else ADD, groups=form.groups).ranges
+    moved = sensitivity(
+        form.rows, known, relation=REPLACE if public else ADD, groups=form.groups
+    ).ranges
     for scale in (3, 300):
-        noisy = numbers + (rng.normal(0, scale, len(numbers)) * moved.astype(float)).round().astype(int).astype(object)
+        noisy = numbers + (rng.normal(0, scale, len(numbers)) * moved.astype(float)).round().astype(
+            int
+        ).astype(object)
         named, rows = form.totals(noisy, n_rows)
         totals = [int(x) for name in form.shapes for x in named[name].flat]
         try:
@@ -101,7 +111,9 @@ def test_a_released_forest_adds_up_in_every_tree() -> None:
     exact = [int(x) for x in BINS.table(FRAME).totals(forest)]
     form = form_of(forest, BINS.public())
     numbers = np.array(form.numbers(forest.named(exact, BINS.public()), 200), dtype=object)
-    named, _ = form.totals(numbers + np.random.default_rng(0).normal(0, 50, len(numbers)).round(), 200)
+    named, _ = form.totals(
+        numbers + np.random.default_rng(0).normal(0, 50, len(numbers)).round(), 200
+    )
     read = forest.opened([int(x) for name in form.shapes for x in named[name].flat], BINS, 200)
     assert (read.node_counts_ >= 0).all()
     assert (read.leaf_counts_.sum(axis=(1, 2)) == 200).all()
@@ -111,7 +123,9 @@ def test_a_released_forest_adds_up_in_every_tree() -> None:
 
 
 def test_what_is_not_known_is_refused_before_anything_is_spent() -> None:
-    with pytest.raises(es.ParameterError, match="CoxScore cannot be released with noise here: what can is counts"):
+    with pytest.raises(
+        es.ParameterError, match="CoxScore cannot be released with noise here: what can is counts"
+    ):
         form_of(asked_of(es.CoxScore("age", "sick", ["sex"]), BINS), BINS.public())
     weighted = es.LinearRegression("weight ~ sex", weights="age")
     with pytest.raises(es.ParameterError, match="LinearRegression and Ridge without weights"):

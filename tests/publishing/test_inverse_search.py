@@ -46,7 +46,9 @@ def find_agreeing(shape: tuple[int, ...], key: Key) -> Iterator[np.ndarray]:
         if isinstance(value, str) or value < 0:
             continue
         ends = list(zip(place, whole, strict=True))
-        among = [all(p in (end - 1, q) for (p, end), q in zip(ends, cell, strict=True)) for cell in cells]
+        among = [
+            all(p in (end - 1, q) for (p, end), q in zip(ends, cell, strict=True)) for cell in cells
+        ]
         sums.append(([k for k, inside in enumerate(among) if inside], int(value)))
 
     def extend(values: list[int], left: list[int]) -> Iterator[list[int]]:
@@ -90,7 +92,8 @@ def is_wide(tables: np.ndarray, small: np.ndarray, min_count: int) -> bool:
 
 
 def find_narrow_by_symmetry(shape: tuple[int, ...], rules: Rules) -> list[Key]:
-    """Return the same as :func:`find_narrow` from tables with sorted margins (vectors: sorted counts).
+    """Return the same as :func:`find_narrow` from tables with sorted margins (vectors: sorted
+    counts).
 
     Hiding commutes with permutations that change the order of different margins, so every table is
     a permutation of one that is tried. A group without some of its tables looks narrower than it
@@ -109,7 +112,9 @@ def find_narrow_by_symmetry(shape: tuple[int, ...], rules: Rules) -> list[Key]:
             small = ((np.array(members) > 0) & (np.array(members) < k)).any(axis=0)
             if not is_wide(np.array(members), small, k):
                 more = find_more(shape, key, members, rules)
-                if not is_wide(np.array(more), small, k) and not is_wide_with_more(shape, key, more, small, rules):
+                if not is_wide(np.array(more), small, k) and not is_wide_with_more(
+                    shape, key, more, small, rules
+                ):
                     narrow.append(key)
     return narrow
 
@@ -124,7 +129,9 @@ def find_narrow_vectors(size: int, rules: Rules) -> list[Key]:
         if found is None:
             return None
         pairs = list(zip(values, found[0], strict=False))
-        shown, hidden = ([n for n, public in pairs if (public == -1) is out] for out in (False, True))
+        shown, hidden = (
+            [n for n, public in pairs if (public == -1) is out] for out in (False, True)
+        )
         return (*shown, *[-1] * len(hidden), *found[0][size:]), set(hidden)
 
     for values in itertools.combinations_with_replacement(range(k + 3), size):
@@ -166,7 +173,9 @@ def find_sorted_tables(shape: tuple[int, ...], most: int) -> Iterator[np.ndarray
         yield tables[sums == total].astype(np.int64)
 
 
-def find_more(shape: tuple[int, ...], key: Key, tables: list[np.ndarray], rules: Rules) -> list[np.ndarray]:
+def find_more(
+    shape: tuple[int, ...], key: Key, tables: list[np.ndarray], rules: Rules
+) -> list[np.ndarray]:
     """Return the permutations of the tables of a group that are in the group."""
     inside = tuple(slice(0, size) for size in shape)
     whole = tuple(size + 1 for size in shape)
@@ -220,8 +229,12 @@ def test_no_published_table_narrows_a_small_count(shape: tuple[int, ...], rules:
 
 
 @pytest.mark.parametrize(("shape", "rules"), SYMMETRIC)
-def test_no_table_with_sorted_margins_narrows_a_small_count(shape: tuple[int, ...], rules: Rules) -> None:
-    """All tables of the shape by symmetry: these are up to 7.5 million (2 x 3 cells from 0 to 13)."""
+def test_no_table_with_sorted_margins_narrows_a_small_count(
+    shape: tuple[int, ...], rules: Rules
+) -> None:
+    """All tables of the shape by symmetry: these are up to 7.5 million (2 x 3 cells
+    from 0 to 13).
+    """
     assert find_narrow_by_symmetry(shape, rules) == []
 
 
@@ -232,7 +245,10 @@ def test_hiding_commutes_with_permutations_of_different_margins(name: str) -> No
     for shape in ((5,), (2, 3)):
         for _ in range(300):
             cells = rng.integers(0, rules.min_count + 3, shape)
-            sums = [cells.sum(axis=tuple(k for k in range(len(shape)) if k != axis)) for axis in range(len(shape))]
+            sums = [
+                cells.sum(axis=tuple(k for k in range(len(shape)) if k != axis))
+                for axis in range(len(shape))
+            ]
             if len(shape) > 1 and any(len(set(one)) < len(one) for one in sums):
                 continue
             order = np.ix_(*(rng.permutation(size) for size in shape))
@@ -240,8 +256,14 @@ def test_hiding_commutes_with_permutations_of_different_margins(name: str) -> No
             if one is None or other is None:
                 assert one is other
                 continue
-            whole, inside = tuple(size + 1 for size in shape), tuple(slice(0, size) for size in shape)
-            masks = [np.array([n == -1 for n in found[0][:-1]]).reshape(whole)[inside] for found in (one, other)]
+            whole, inside = (
+                tuple(size + 1 for size in shape),
+                tuple(slice(0, size) for size in shape),
+            )
+            masks = [
+                np.array([n == -1 for n in found[0][:-1]]).reshape(whole)[inside]
+                for found in (one, other)
+            ]
             assert (masks[0][order] == masks[1]).all()
 
 
@@ -255,7 +277,9 @@ def find_telling_texts(shape: tuple[int, ...], rules: Rules) -> list[str]:
     k, groups = rules.min_count, defaultdict[str, list[np.ndarray]](list)
     for values in itertools.product(range(k + 3), repeat=int(np.prod(shape))):
         if sum(values):
-            made, _ = checked(Source(Answer(question, tuple(values), schema, sum(values))), list(values), rules)
+            made, _ = checked(
+                Source(Answer(question, tuple(values), schema, sum(values))), list(values), rules
+            )
             groups[f"{made}{made._repr_html_()}{made.n_rows}"].append(np.array(values))
     narrow = []
     for text, tables in groups.items():
@@ -266,7 +290,11 @@ def find_telling_texts(shape: tuple[int, ...], rules: Rules) -> list[str]:
             if found is None:  # nothing is shown but the number of rows
                 assert whole.flat[-1] < k
             elif not is_wide_with_more(
-                shape, found[0], [with_margins(one.reshape(shape)).ravel() for one in tables], mark(small, shape), rules
+                shape,
+                found[0],
+                [with_margins(one.reshape(shape)).ravel() for one in tables],
+                mark(small, shape),
+                rules,
             ):
                 narrow.append(text)
     return narrow
@@ -287,7 +315,9 @@ def mark(small: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         pytest.param((2, 2), Rules(3, concentration=0.9), marks=FULL),
     ],
 )
-def test_no_text_of_a_published_result_narrows_a_small_count(shape: tuple[int, ...], rules: Rules) -> None:
+def test_no_text_of_a_published_result_narrows_a_small_count(
+    shape: tuple[int, ...], rules: Rules
+) -> None:
     """What readers see is text and not a mask: title, table, statistics and remarks."""
     assert find_telling_texts(shape, rules) == []
 

@@ -1,4 +1,6 @@
-"""The ledger: it only grows, adds up, refuses what is beyond the budget, and survives kills and two writers at once."""
+"""The ledger: it only grows, adds up, refuses what is beyond the budget, and survives kills and two
+writers at once.
+"""
 
 from __future__ import annotations
 
@@ -62,12 +64,15 @@ def started(ledger: es.Ledger, key_file: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def test_releases_are_spent_from_the_budget_until_it_is_empty(ledger: es.Ledger, owner: es.Owner) -> None:
+def test_releases_are_spent_from_the_budget_until_it_is_empty(
+    ledger: es.Ledger, owner: es.Owner
+) -> None:
     for number in range(10):
         assert ledger.epsilon_spent == pytest.approx(number / 10)
         ledger.spend(owner, TENTH, {"epsilon": 0.1})
     with pytest.raises(
-        es.BudgetError, match=r"budget .* is epsilon 1 at delta 1e-06; 1 is spent, and with this .* 1.1"
+        es.BudgetError,
+        match=r"budget .* is epsilon 1 at delta 1e-06; 1 is spent, and with this .* 1.1",
     ):
         ledger.spend(owner, TENTH, {"epsilon": 0.1})
     assert len(ledger.entries()) == 11
@@ -109,7 +114,9 @@ def test_it_is_begun_once_and_by_its_owner(
 
 def test_members_of_a_study_share_it(owner: es.Owner, stranger: es.Owner, tmp_path: Path) -> None:
     keys = owner.public_keys(())
-    book = es.Ledger.begin(tmp_path / "shared", owner, epsilon=1.0, members=[stranger.public_keys(())])
+    book = es.Ledger.begin(
+        tmp_path / "shared", owner, epsilon=1.0, members=[stranger.public_keys(())]
+    )
     theirs = es.Ledger(book.url, keys)  # as somebody who has the public keys of who began it
     theirs.check_member(stranger)
     theirs.spend(stranger, TENTH, {"epsilon": 0.1})
@@ -118,8 +125,12 @@ def test_members_of_a_study_share_it(owner: es.Owner, stranger: es.Owner, tmp_pa
 
 
 def test_who_is_no_member_cannot_write(ledger: es.Ledger, stranger: es.Owner) -> None:
-    ledger._append(lambda before: {"what": "released", "time": "", "rho": 0.0, "pure_epsilon": None}, stranger)
-    with pytest.raises(es.FileFormatError, match="signed by nobody of this ledger's members: it was forged"):
+    ledger._append(
+        lambda before: {"what": "released", "time": "", "rho": 0.0, "pure_epsilon": None}, stranger
+    )
+    with pytest.raises(
+        es.FileFormatError, match="signed by nobody of this ledger's members: it was forged"
+    ):
         ledger.entries()
 
 
@@ -128,7 +139,11 @@ def test_no_member_gives_budget_back(ledger: es.Ledger, owner: es.Owner, cost: S
     ledger.spend(owner, TENTH, {"epsilon": 0.1})
     said = {"what": "released", "time": "", "rho": cost.rho, "pure_epsilon": cost.pure_epsilon}
     ledger._append(lambda before: said, owner)
-    for asked in (lambda: ledger.epsilon_spent, lambda: ledger.rho_spent, lambda: ledger.spend(owner, TENTH, {})):
+    for asked in (
+        lambda: ledger.epsilon_spent,
+        lambda: ledger.rho_spent,
+        lambda: ledger.spend(owner, TENTH, {}),
+    ):
         with pytest.raises(es.FileFormatError):
             asked()
 
@@ -156,7 +171,9 @@ def test_rolling_it_back_is_noticed_by_who_remembers_its_head_and_by_nobody_else
         again.check_contains(head)
 
 
-def test_two_processes_never_spend_more_than_there_is(ledger: es.Ledger, owner: es.Owner, key_file: Path) -> None:
+def test_two_processes_never_spend_more_than_there_is(
+    ledger: es.Ledger, owner: es.Owner, key_file: Path
+) -> None:
     processes = [started(ledger, key_file) for _ in range(2)]
     outputs = [process.communicate(timeout=120)[0].splitlines() for process in processes]
     assert all(lines[-1] == "done" for lines in outputs)
@@ -186,7 +203,9 @@ def test_what_a_killed_process_has_shown_was_spent(
     assert book.epsilon_spent == pytest.approx((spent + 1) / 10)
 
 
-def test_a_killed_process_does_not_hold_up_another(ledger: es.Ledger, owner: es.Owner, key_file: Path) -> None:
+def test_a_killed_process_does_not_hold_up_another(
+    ledger: es.Ledger, owner: es.Owner, key_file: Path
+) -> None:
     killed, other = (started(ledger, key_file) for _ in range(2))
     assert killed.stdout is not None
     lines = [killed.stdout.readline() for _ in range(2)]
@@ -196,7 +215,9 @@ def test_a_killed_process_does_not_hold_up_another(ledger: es.Ledger, owner: es.
     rest = other.communicate(timeout=120)[0].splitlines()
     assert rest[-1] == "done"
     shown = sum(line.startswith("shown") for line in [*lines, *rest])
-    assert shown <= len(es.Ledger(ledger.url, owner).entries()) - 1 == 10  # all of the budget, and not more
+    assert (
+        shown <= len(es.Ledger(ledger.url, owner).entries()) - 1 == 10
+    )  # all of the budget, and not more
     assert shown >= 9
 
 
@@ -232,7 +253,10 @@ def test_a_release_that_is_killed_when_it_has_opened_is_paid_for(
     ("options", "message"),
     [
         ({"epsilon": 0}, "epsilon=0: a budget has an epsilon above 0"),
-        ({"epsilon": 1, "delta": 0}, "delta=0: a budget has an epsilon above 0 and a delta between 0 and 1"),
+        (
+            {"epsilon": 1, "delta": 0},
+            "delta=0: a budget has an epsilon above 0 and a delta between 0 and 1",
+        ),
     ],
 )
 def test_impossible_budgets_are_refused(
@@ -242,11 +266,14 @@ def test_impossible_budgets_are_refused(
         es.Ledger.begin(tmp_path / "ledger", owner, **options)
 
 
-# -- one unit ----------------------------------------------------------------------------------------
+# -- one unit
+# ----------------------------------------------------------------------------------------
 
 
 def older(url: Path, owner: es.Owner, *spent: Unit) -> es.Ledger:
-    """A ledger as version 0.2 wrote it: units are named by releases, in words, and by nothing else."""
+    """A ledger as version 0.2 wrote it: units are named by releases, in words, and by
+    nothing else.
+    """
     book = es.Ledger(url, owner)
     key = book.keys.signing_key.hex()
     begin = {"what": "begin", "time": "2026-01-01T00:00:00+00:00", "version": "0.2", "key_id": owner.key_id,
@@ -272,8 +299,12 @@ def test_unit_and_relation_are_fixed_when_a_ledger_begins(owner: es.Owner, tmp_p
     assert book.epsilon_spent == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize("wrong", [{"max_rows": 0}, {"max_rows": True}, {"relation": "remove"}], ids=str)
-def test_an_impossible_unit_begins_no_ledger(owner: es.Owner, tmp_path: Path, wrong: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "wrong", [{"max_rows": 0}, {"max_rows": True}, {"relation": "remove"}], ids=str
+)
+def test_an_impossible_unit_begins_no_ledger(
+    owner: es.Owner, tmp_path: Path, wrong: dict[str, object]
+) -> None:
     with pytest.raises(es.ParameterError):
         es.Ledger.begin(tmp_path / "ledger", owner, **wrong)
     assert not (tmp_path / "ledger").exists()
@@ -289,7 +320,9 @@ def test_an_older_ledger_has_the_unit_of_its_releases(owner: es.Owner, tmp_path:
     assert book.epsilon_spent == pytest.approx(0.3)
 
 
-def test_the_first_release_fixes_the_unit_of_an_older_ledger(owner: es.Owner, tmp_path: Path) -> None:
+def test_the_first_release_fixes_the_unit_of_an_older_ledger(
+    owner: es.Owner, tmp_path: Path
+) -> None:
     book = older(tmp_path / "old", owner)
     assert book.unit is None
     book.spend(owner, TENTH, {"epsilon": 0.1}, Unit(2, ADD))
@@ -307,7 +340,11 @@ def test_an_older_ledger_of_different_units_is_read_and_not_added_up(
     assert len(book.entries()) == 3
     assert book.to_frame()["spent"].isna().all()
     assert "different units" in repr(book)
-    for asked in (lambda: book.epsilon_spent, lambda: book.rho_spent, lambda: book.spend(owner, TENTH, {}, other)):
+    for asked in (
+        lambda: book.epsilon_spent,
+        lambda: book.rho_spent,
+        lambda: book.spend(owner, TENTH, {}, other),
+    ):
         with pytest.raises(es.FileFormatError) as refused:
             asked()
         assert [cure.action for cure in refused.value.cures] == ["ledger for each unit"]
@@ -317,13 +354,21 @@ def test_an_older_ledger_of_different_units_is_read_and_not_added_up(
 
 def test_a_unit_that_is_not_known_is_refused(owner: es.Owner, tmp_path: Path) -> None:
     book = older(tmp_path / "old", owner)
-    said = {"what": "released", "time": "", "rho": 0.1, "pure_epsilon": None, "unit": "a house", "relation": "odd"}
+    said = {
+        "what": "released",
+        "time": "",
+        "rho": 0.1,
+        "pure_epsilon": None,
+        "unit": "a house",
+        "relation": "odd",
+    }
     book._append(lambda before: said, owner)
     with pytest.raises(es.FileFormatError):
         book.spend(owner, TENTH, {})
 
 
-# -- one ledger --------------------------------------------------------------------------------------
+# -- one ledger
+# --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -335,7 +380,9 @@ def fresh(owner: es.Owner, tmp_path: Path) -> es.Owner:
     return es.Owner.load(tmp_path / "keys" / "secret.key")
 
 
-def test_a_second_ledger_in_the_same_folder_is_noticed(ledger: es.Ledger, owner: es.Owner, tmp_path: Path) -> None:
+def test_a_second_ledger_in_the_same_folder_is_noticed(
+    ledger: es.Ledger, owner: es.Owner, tmp_path: Path
+) -> None:
     """It would start at epsilon 0, as if nothing had been spent."""
     with pytest.raises(ExistsError) as refused:
         es.Ledger.begin(tmp_path / "again", owner, epsilon=1.0)
@@ -352,7 +399,9 @@ def test_a_second_ledger_in_another_spelling_or_inside_the_first_is_noticed(
     assert [cure.action for cure in refused.value.cures] == ["another ledger"]
 
 
-def test_a_second_ledger_elsewhere_is_noticed_beside_the_key(fresh: es.Owner, tmp_path: Path) -> None:
+def test_a_second_ledger_elsewhere_is_noticed_beside_the_key(
+    fresh: es.Owner, tmp_path: Path
+) -> None:
     es.Ledger.begin(tmp_path / "here" / "ledger", fresh, epsilon=1.0)
     again = es.Owner.load(tmp_path / "keys" / "secret.key")
     with pytest.raises(ExistsError) as refused:
@@ -366,7 +415,10 @@ def test_a_ledger_that_was_thrown_away_is_still_noticed(fresh: es.Owner, tmp_pat
     for place in ("there", "here"):
         with pytest.raises(ExistsError):
             es.Ledger.begin(tmp_path / place / "ledger", fresh, epsilon=1.0)
-    assert es.Ledger.begin(tmp_path / "here" / "ledger", fresh, epsilon=1.0, another=True).n_others == 1
+    assert (
+        es.Ledger.begin(tmp_path / "here" / "ledger", fresh, epsilon=1.0, another=True).n_others
+        == 1
+    )
 
 
 def test_the_list_beside_a_key_file_keeps_the_ledgers_of_a_key_that_lay_there(
@@ -384,26 +436,38 @@ def test_the_list_beside_a_key_file_keeps_the_ledgers_of_a_key_that_lay_there(
         es.Ledger.begin(tmp_path / "there" / "ledger", es.Owner.load(file), epsilon=1.0)
 
 
-def test_another_ledger_can_be_begun_on_purpose_and_says_so(fresh: es.Owner, tmp_path: Path) -> None:
+def test_another_ledger_can_be_begun_on_purpose_and_says_so(
+    fresh: es.Owner, tmp_path: Path
+) -> None:
     first = es.Ledger.begin(tmp_path / "here" / "ledger", fresh, epsilon=1.0)
     second = es.Ledger.begin(tmp_path / "there" / "ledger", fresh, epsilon=1.0, another=True)
     assert (first.n_others, second.n_others) == (0, 1)
     frame = pd.DataFrame({"x": list("ab") * 20, "sick": [0, 1, 1, 0] * 10})
     schema = es.Schema.infer(frame, target="sick")
-    found = fresh.release(fresh.encrypt(schema.table(frame)).counts("x"), schema, epsilon=0.5, ledger=second)
+    found = fresh.release(
+        fresh.encrypt(schema.table(frame)).counts("x"), schema, epsilon=0.5, ledger=second
+    )
     assert "costs in other ledgers of this key" in found.privacy.not_covered[0]
     es.write_report(tmp_path / "report.html", keys=fresh, ledger=second)
     assert "costs in other ledgers of this key" in (tmp_path / "report.html").read_text()
-    again = fresh.release(fresh.encrypt(schema.table(frame)).counts("x"), schema, epsilon=0.5, ledger=first)
-    assert "costs in other ledgers of this key" in again.privacy.not_covered[0]  # begun after this one
+    again = fresh.release(
+        fresh.encrypt(schema.table(frame)).counts("x"), schema, epsilon=0.5, ledger=first
+    )
+    assert (
+        "costs in other ledgers of this key" in again.privacy.not_covered[0]
+    )  # begun after this one
     assert first.n_others == 1
 
 
-def test_a_ledger_of_another_key_is_no_second_one(ledger: es.Ledger, stranger: es.Owner, tmp_path: Path) -> None:
+def test_a_ledger_of_another_key_is_no_second_one(
+    ledger: es.Ledger, stranger: es.Owner, tmp_path: Path
+) -> None:
     assert es.Ledger.begin(tmp_path / "theirs", stranger).n_others == 0
 
 
-def test_a_damaged_list_of_ledgers_is_not_taken_for_an_empty_one(fresh: es.Owner, tmp_path: Path) -> None:
+def test_a_damaged_list_of_ledgers_is_not_taken_for_an_empty_one(
+    fresh: es.Owner, tmp_path: Path
+) -> None:
     (tmp_path / "keys" / "secret.key.ledgers").write_text("{")
     with pytest.raises(es.FileFormatError):
         es.Ledger.begin(tmp_path / "ledger", fresh)

@@ -1,4 +1,6 @@
-"""Noise against theory, and the accounting against OpenDP's own. Statistical tests fail by chance less than once in 1e9 runs."""
+"""Noise against theory, and the accounting against OpenDP's own. Statistical tests fail by chance
+less than once in 1e9 runs.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def drawn(mechanism: Mechanism, size: int = 1) -> np.ndarray:
 
 
 def fits(found: np.ndarray, weights: np.ndarray, values: np.ndarray) -> None:
-    """Pearson's test of whole numbers against their probabilities, in cells that are expected to be hit a hundred times."""
+    """Pearson's test of whole numbers against their probabilities, in cells that are expected to be
+    hit a hundred times.
+    """
     expected = weights / weights.sum() * len(found)
     counts = np.array([(found == value).sum() for value in values])
     kept = expected >= 100
@@ -44,7 +48,11 @@ def fits(found: np.ndarray, weights: np.ndarray, values: np.ndarray) -> None:
 @pytest.mark.parametrize(("name", "scale"), [(LAPLACE, 3.0), (GAUSSIAN, 4.0)])
 def test_noise_has_the_distribution_that_theory_says(name: str, scale: float) -> None:
     values = np.arange(-200, 201)
-    weights = np.exp(-np.abs(values) / scale) if name == LAPLACE else np.exp(-(values**2) / (2 * scale**2))
+    weights = (
+        np.exp(-np.abs(values) / scale)
+        if name == LAPLACE
+        else np.exp(-(values**2) / (2 * scale**2))
+    )
     fits(drawn(Mechanism(name, scale, Spent(0))), weights, values)
 
 
@@ -57,7 +65,9 @@ def test_a_wrong_scale_would_be_noticed() -> None:
 def test_noise_is_as_much_larger_as_a_row_moves_a_total() -> None:
     found = drawn(Mechanism(GAUSSIAN, 2.0, Spent(0)), size=50)
     # The variance of n normal numbers is chi-square distributed around theirs.
-    low, high = (stats.chi2.ppf(q, DRAWS) / DRAWS * 100**2 for q in (BY_CHANCE / 2, 1 - BY_CHANCE / 2))
+    low, high = (
+        stats.chi2.ppf(q, DRAWS) / DRAWS * 100**2 for q in (BY_CHANCE / 2, 1 - BY_CHANCE / 2)
+    )
     assert low < found.var() < high
 
 
@@ -67,9 +77,14 @@ def test_what_no_row_moves_is_exact() -> None:
 
 
 def test_neighbours_are_told_apart_no_more_often_than_epsilon_allows() -> None:
-    """A count of 0 and one of 1, both released with epsilon 1: every set of results, here all up to some number."""
+    """A count of 0 and one of 1, both released with epsilon 1: every set of results, here all up to
+    some number.
+    """
     mechanism = calibrated(sensitivity(1, 1), 1.0, 0.0)
-    zero, one = (noised(np.full(DRAWS, k, dtype=object), np.ones(DRAWS), mechanism).astype(int) for k in (0, 1))
+    zero, one = (
+        noised(np.full(DRAWS, k, dtype=object), np.ones(DRAWS), mechanism).astype(int)
+        for k in (0, 1)
+    )
     for limit in range(-3, 4):
         a, b = ((one_of <= limit).sum() for one_of in (zero, one))
         # The largest that b can be and the smallest that a can be, but for one run in 1e9 each.
@@ -98,7 +113,8 @@ def test_rho_and_epsilon_are_the_same_thing(epsilon: float, delta: float) -> Non
     rho = rho_of(epsilon, delta)
     assert epsilon_of(rho, delta) == pytest.approx(epsilon, rel=1e-6)
     assert delta_of(rho, epsilon) <= delta * (1 + 1e-9)
-    # No worse than the bound of Bun and Steinke, which is known to hold, and no better than a Gaussian can be.
+    # No worse than the bound of Bun and Steinke, which is known to hold, and no better than a
+    # Gaussian can be.
     assert epsilon <= rho + 2 * math.sqrt(rho * math.log(1 / delta)) + 1e-9
     sigma = 1 / math.sqrt(2 * rho)
     exact = stats.norm.cdf(0.5 / sigma - epsilon * sigma) - math.exp(epsilon) * stats.norm.cdf(
@@ -109,7 +125,9 @@ def test_rho_and_epsilon_are_the_same_thing(epsilon: float, delta: float) -> Non
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
 def test_no_gaussian_noise_is_much_less(epsilon: float) -> None:
-    """The least of a single release (Balle and Wang, 2018), whose cost would not add up as it is stated, is within a tenth."""
+    """The least of a single release (Balle and Wang, 2018), whose cost would not add up as it is
+    stated, is within a tenth.
+    """
 
     def lacks(sigma: float) -> float:
         above, below = (stats.norm.cdf(end / sigma - epsilon * sigma) for end in (0.5, -0.5))
@@ -135,7 +153,9 @@ def test_releases_add_up() -> None:
     pure = Spent(0.005, 0.1)
     assert total_epsilon([pure] * 3, 1e-6) == pytest.approx(0.3)
     assert total_epsilon([pure] * 2000, 1e-6) < 200  # many are cheaper as rho
-    assert total_epsilon([pure, one], 1e-6) == pytest.approx(min(1.1, epsilon_of(one.rho + 0.005, 1e-6)))
+    assert total_epsilon([pure, one], 1e-6) == pytest.approx(
+        min(1.1, epsilon_of(one.rho + 0.005, 1e-6))
+    )
     assert total_epsilon([pure] * 3, 0.0) == pytest.approx(0.3)
     assert total_epsilon([one], 0.0) == math.inf
     assert total_epsilon([], 1e-6) == 0
@@ -164,7 +184,9 @@ def test_what_cannot_be_is_refused(options: dict[str, object], message: str) -> 
         calibrated(sensitivity(1, 1), **{"epsilon": 1.0, "delta": 1e-6, **options})
 
 
-@pytest.mark.parametrize("epsilon", [1e-320, 1e-170, 1e-10, 1e10, 1e200, float("inf"), float("nan"), 0, True])
+@pytest.mark.parametrize(
+    "epsilon", [1e-320, 1e-170, 1e-10, 1e10, 1e200, float("inf"), float("nan"), 0, True]
+)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_an_epsilon_that_floats_cannot_count_with_is_refused(epsilon: float, delta: float) -> None:
     """Beyond these the noise or the cost overflows, when the cost is spent already."""

@@ -87,7 +87,9 @@ def test_nothing_is_opened_where_the_budget_is_empty(
         owner.release(table.counts("sex"), SCHEMA, epsilon=3.1, delta=0, ledger=ledger)
 
 
-def test_the_ledger_has_no_names(owner: es.Owner, table: es.EncryptedTable, ledger: es.Ledger) -> None:
+def test_the_ledger_has_no_names(
+    owner: es.Owner, table: es.EncryptedTable, ledger: es.Ledger
+) -> None:
     owner.release(table.ask(es.ChiSquare("sex", "region")), SCHEMA, epsilon=1.0, ledger=ledger)
     said = Ledger(ledger.url, owner).entries()[-1].content
     assert said["params"]["first"] == "v1"
@@ -98,7 +100,9 @@ def test_the_ledger_has_no_names(owner: es.Owner, table: es.EncryptedTable, ledg
     assert "region" not in str(said)
 
 
-def test_a_person_with_several_rows_takes_more_noise(owner: es.Owner, table: es.EncryptedTable) -> None:
+def test_a_person_with_several_rows_takes_more_noise(
+    owner: es.Owner, table: es.EncryptedTable
+) -> None:
     counts = table.counts("sex")
     one, four = (owner.release(counts, SCHEMA, epsilon=1.0, max_rows=k).privacy for k in (1, 4))
     assert four.scale == pytest.approx(4 * one.scale)
@@ -110,7 +114,11 @@ def test_rows_may_be_added_or_left_out_instead(owner: es.Owner, table: es.Encryp
     assert found.privacy.l1 == 1
     assert "one row is added or left out (the number of rows is not public)" in str(found)
     numbers = [
-        int(owner.release(table.counts("sex"), SCHEMA, epsilon=0.05, relation="add").result["count"].sum())
+        int(
+            owner.release(table.counts("sex"), SCHEMA, epsilon=0.05, relation="add")
+            .result["count"]
+            .sum()
+        )
         for _ in range(5)
     ]
     assert set(numbers) != {300}
@@ -126,7 +134,9 @@ def test_what_was_opened_already_can_be_released_too(owner: es.Owner) -> None:
         owner.release(bayes, SCHEMA, epsilon=1.0)
 
 
-@pytest.mark.parametrize("question", [es.MultinomialNB(), es.ChiSquare("sex", "sick")], ids=["model", "result"])
+@pytest.mark.parametrize(
+    "question", [es.MultinomialNB(), es.ChiSquare("sex", "sick")], ids=["model", "result"]
+)
 def test_it_is_stored_with_what_can_be_said_of_it(
     owner: es.Owner, table: es.EncryptedTable, question: es.Question, tmp_path: Path
 ) -> None:
@@ -145,11 +155,17 @@ def test_a_regression_by_sufficient_statistics(owner: es.Owner) -> None:
         y=lambda rows: 2 * rows.x + rng.integers(0, 50, 20_000)
     )
     schema = es.Schema.infer(
-        frame, target="y", kinds={"x": "number"}, numbers="keep", bounds={"x": (0, 100), "y": (0, 256)}
+        frame,
+        target="y",
+        kinds={"x": "number"},
+        numbers="keep",
+        bounds={"x": (0, 100), "y": (0, 256)},
     )
     model = es.LinearRegression("y ~ x").fit(schema.table(frame))
     found = owner.release(model, epsilon=2.0)
-    assert found.result.coef_[0] == pytest.approx(2.0, abs=0.05)  # its noise has a deviation of a thousandth
+    assert found.result.coef_[0] == pytest.approx(
+        2.0, abs=0.05
+    )  # its noise has a deviation of a thousandth
     assert "p-values know nothing of the noise" in str(found)
 
 
@@ -163,9 +179,13 @@ def test_tests_of_means_are_read_from_noisy_sums(owner: es.Owner) -> None:
         exact = schema.table(frame).ask(question)
         found = owner.release(exact, epsilon=1.0)
         means, wanted = (one.groups["mean"].to_numpy() for one in (found.result, exact))
-        assert means == pytest.approx(wanted, abs=1.0)  # the noise of a mean has a deviation of a twentieth
+        assert means == pytest.approx(
+            wanted, abs=1.0
+        )  # the noise of a mean has a deviation of a twentieth
         assert (means != wanted).any()
-        assert "p-values know nothing of the noise: they are too good, do not publish them" in str(found)
+        assert "p-values know nothing of the noise: they are too good, do not publish them" in str(
+            found
+        )
 
 
 def test_weights_have_to_be_bounded(owner: es.Owner) -> None:
@@ -222,7 +242,9 @@ def weighed(owner: es.Owner, form: str, path: Path) -> Any:
 def test_noise_is_for_the_weight_bound_that_travels_with_an_answer(
     owner: es.Owner, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Weights that add up to the number of rows cannot be noticed in the counts: the bound says it."""
+    """Weights that add up to the number of rows cannot be noticed in the counts: the
+    bound says it.
+    """
     ranges: list[int] = []
 
     def recorded(values: Any, found: Any, mechanism: Any) -> Any:
@@ -249,13 +271,21 @@ def test_an_answer_that_names_no_weight_bound_needs_one(owner: es.Owner) -> None
 
 def with_numbers(n: int = 300) -> pd.DataFrame:
     rng = np.random.default_rng(0)
-    return pd.DataFrame({"x": rng.integers(0, 9, n), "z": rng.integers(0, 9, n), "sick": rng.integers(0, 2, n)})
+    return pd.DataFrame(
+        {"x": rng.integers(0, 9, n), "z": rng.integers(0, 9, n), "sick": rng.integers(0, 2, n)}
+    )
 
 
 @pytest.mark.parametrize("gaps", [0, 1], ids=["complete", "with a gap"])
-@pytest.mark.parametrize("question", [es.LinearRegression("z ~ x"), es.Ridge(formula="z ~ x")], ids=["ols", "ridge"])
-def test_whether_a_value_is_missing_is_not_told_by_a_refusal(owner: es.Owner, question: Any, gaps: int) -> None:
-    """Rows that are not complete do not count in a regression: that is no weight, and one of them is nobody's business."""
+@pytest.mark.parametrize(
+    "question", [es.LinearRegression("z ~ x"), es.Ridge(formula="z ~ x")], ids=["ols", "ridge"]
+)
+def test_whether_a_value_is_missing_is_not_told_by_a_refusal(
+    owner: es.Owner, question: Any, gaps: int
+) -> None:
+    """Rows that are not complete do not count in a regression: that is no weight, and one of them
+    is nobody's business.
+    """
     frame = with_numbers().astype({"x": float})
     frame.loc[: gaps - 1, "x"] = np.nan
     schema = es.Schema.infer(
@@ -271,9 +301,15 @@ def test_whether_a_value_is_missing_is_not_told_by_a_refusal(owner: es.Owner, qu
 
 
 @pytest.mark.parametrize("sealed", [False, True], ids=["opened", "sealed"])
-@pytest.mark.parametrize("weights", [np.arange(300) % 3 + 1, np.arange(300) % 2], ids=["to 3", "0 and 1"])
+@pytest.mark.parametrize(
+    "weights", [np.arange(300) % 3 + 1, np.arange(300) % 2], ids=["to 3", "0 and 1"]
+)
 def test_weights_are_refused_before_anything_is_spent(
-    owner: es.Owner, ledger: es.Ledger, sealed: bool, weights: np.ndarray, monkeypatch: pytest.MonkeyPatch
+    owner: es.Owner,
+    ledger: es.Ledger,
+    sealed: bool,
+    weights: np.ndarray,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rows = SCHEMA.table(FRAME, weights=weights)
     model = es.MultinomialNB().fit(owner.encrypt(rows) if sealed else rows)
@@ -289,30 +325,48 @@ def test_rows_that_were_taken_off_are_no_weights(owner: es.Owner, table: es.Encr
     """What is known of how large counts can be is less then: by themselves they tell."""
     few = owner.encrypt(SCHEMA.table(patients(40, seed=1)))
     both = es.MultinomialNB().fit(table) + es.MultinomialNB().fit(few)
-    assert owner.release(both - es.MultinomialNB().fit(few), SCHEMA, epsilon=5.0).result.class_counts_.sum() == 300
+    assert (
+        owner.release(
+            both - es.MultinomialNB().fit(few), SCHEMA, epsilon=5.0
+        ).result.class_counts_.sum()
+        == 300
+    )
 
 
-@pytest.mark.parametrize("question", [es.MultinomialNB(), es.ChiSquare("sex", "sick")], ids=["model", "result"])
+@pytest.mark.parametrize(
+    "question", [es.MultinomialNB(), es.ChiSquare("sex", "sick")], ids=["model", "result"]
+)
 def test_what_is_released_does_not_name_the_blocks_of_rows(
     owner: es.Owner, table: es.EncryptedTable, ledger: es.Ledger, question: Any, tmp_path: Path
 ) -> None:
-    """Their ids are hashes of the rows, the same whenever these are encrypted: no noise is on them. The ledger keeps them."""
+    """Their ids are hashes of the rows, the same whenever these are encrypted: no noise is on them.
+    The ledger keeps them.
+    """
     answer = question.fit(table) if hasattr(question, "fit") else table.ask(question)
     found = owner.release(answer, SCHEMA, epsilon=1.0, delta=0, ledger=ledger)
     found.save(tmp_path / "released")
     data, again = (tmp_path / "released").read_bytes(), es.load(tmp_path / "released")
     assert found.source.block_ids == ()
-    assert [module.source_of(one, owner).answer.block_ids for one in (found.result, again)] == [(), ()]
+    assert [module.source_of(one, owner).answer.block_ids for one in (found.result, again)] == [
+        (),
+        (),
+    ]
     assert not any(one.encode() in data for one in table.blocks.ids)
     assert ledger.entries()[-1].content["blocks"] == sorted(table.blocks.ids)
 
 
-def test_predictions_and_large_deltas_are_refused(owner: es.Owner, table: es.EncryptedTable) -> None:
+def test_predictions_and_large_deltas_are_refused(
+    owner: es.Owner, table: es.EncryptedTable
+) -> None:
     votes = es.MultinomialNB().fit(SCHEMA.table(FRAME)).predict_votes(table)
-    with pytest.raises(es.ParameterError, match="predictions are of single rows: release the model"):
+    with pytest.raises(
+        es.ParameterError, match="predictions are of single rows: release the model"
+    ):
         owner.release(votes, SCHEMA, epsilon=1.0)
     forest = es.CompletelyRandomForest(n_trees=30).fit(SCHEMA.table(FRAME))
-    with pytest.raises(es.ParameterError, match=r"delta=0.01 with 300 rows: it could give away a row"):
+    with pytest.raises(
+        es.ParameterError, match=r"delta=0.01 with 300 rows: it could give away a row"
+    ):
         owner.release(forest, epsilon=1.0, delta=0.01)
 
 
@@ -320,16 +374,21 @@ def test_without_a_ledger_it_says_so(owner: es.Owner, table: es.EncryptedTable) 
     assert "spent from no ledger" in str(owner.release(table.counts("sex"), SCHEMA, epsilon=1.0))
 
 
-# -- ranges and encodings ----------------------------------------------------------------------------
+# -- ranges and encodings
+# ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("bits", "bound"), [(31, 4), (31, 1), (30, 16), (61, 1)])
 def test_a_range_that_would_wrap_at_64_bits_is_refused_before_anything_is_spent(
     owner: es.Owner, ledger: es.Ledger, bits: int, bound: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Squares up to 2^62 with weights up to 4 have a range of 2^64, which is 0 in 64 bits: no noise at all."""
+    """Squares up to 2^62 with weights up to 4 have a range of 2^64, which is 0 in 64 bits: no noise
+    at all.
+    """
     frame = pd.DataFrame({"x": [0, 1, 2, 3] * 10, "sick": [0, 1] * 20})
-    schema = es.Schema.infer(frame, target="sick", kinds={"x": "number"}, bounds={"x": (-(1 << bits), 1 << bits)})
+    schema = es.Schema.infer(
+        frame, target="sick", kinds={"x": "number"}, bounds={"x": (-(1 << bits), 1 << bits)}
+    )
     result = schema.table(frame).ask(es.Covariance(["x"]))
     monkeypatch.setattr(module.Source, "opened", lambda *args: pytest.fail("it was opened"))
     with pytest.raises(es.ParameterError) as refused:
@@ -345,13 +404,20 @@ def test_a_total_of_2_to_the_62_is_refused_before_anything_is_spent(
     """One row moves the sum of squares by 2^58 at most, and sixteen rows together by 2^62."""
     book = es.Ledger.begin(tmp_path / "ledger", owner, epsilon=3.0, relation=relation)
     frame = pd.DataFrame({"x": [0, 1 << 29] * 8, "sick": [0, 1] * 8})
-    schema = es.Schema.infer(frame, target="sick", kinds={"x": "number"}, bounds={"x": (-(1 << 29), 1 << 29)})
+    schema = es.Schema.infer(
+        frame, target="sick", kinds={"x": "number"}, bounds={"x": (-(1 << 29), 1 << 29)}
+    )
     owner.release(schema.table(frame[:15]).ask(es.Covariance(["x"])), epsilon=0.1, ledger=book)
     assert len(book.entries()) == 2
     monkeypatch.setattr(module.Source, "opened", lambda *args: pytest.fail("it was opened"))
     for rows, most in ((frame, None), (frame[:4], 4)):
         with pytest.raises(es.ParameterError) as refused:
-            owner.release(schema.table(rows).ask(es.Covariance(["x"])), epsilon=0.1, ledger=book, max_weight=most)
+            owner.release(
+                schema.table(rows).ask(es.Covariance(["x"])),
+                epsilon=0.1,
+                ledger=book,
+                max_weight=most,
+            )
         assert [cure.action for cure in refused.value.cures] == ["narrower bounds"]
     assert len(book.entries()) == 2
 
@@ -359,8 +425,12 @@ def test_a_total_of_2_to_the_62_is_refused_before_anything_is_spent(
 def test_a_total_is_bounded_by_rows_that_there_can_be(owner: es.Owner) -> None:
     """Numbers far from 0 and near to each other are small around their middle."""
     frame = pd.DataFrame({"x": [1 << 30, (1 << 30) + 100] * 8, "sick": [0, 1] * 8})
-    schema = es.Schema.infer(frame, target="sick", kinds={"x": "number"}, bounds={"x": (1 << 30, (1 << 30) + 100)})
-    assert owner.release(schema.table(frame).ask(es.Covariance(["x"])), epsilon=5.0).result is not None
+    schema = es.Schema.infer(
+        frame, target="sick", kinds={"x": "number"}, bounds={"x": (1 << 30, (1 << 30) + 100)}
+    )
+    assert (
+        owner.release(schema.table(frame).ask(es.Covariance(["x"])), epsilon=5.0).result is not None
+    )
 
 
 class LastDigit(Counts):
@@ -376,23 +446,32 @@ class LastDigit(Counts):
 def test_an_encoding_without_a_known_sensitivity_is_not_released(owner: es.Owner) -> None:
     """Taken for an indicator that is 1 in every row, it would be released exactly."""
     frame = pd.DataFrame({"x": [0, 100, 200, 255], "sick": [0, 1] * 2})
-    schema = es.Schema.infer(frame, target="sick", kinds={"x": "number"}, bounds={"x": (0, 255)}).public()
-    with pytest.raises(es.ParameterError, match=r"v0\.digit0\.bits4 has the encoding 'digit'") as refused:
+    schema = es.Schema.infer(
+        frame, target="sick", kinds={"x": "number"}, bounds={"x": (0, 255)}
+    ).public()
+    with pytest.raises(
+        es.ParameterError, match=r"v0\.digit0\.bits4 has the encoding 'digit'"
+    ) as refused:
         release_module.planned(LastDigit((0,)), schema, epsilon=1.0)
     assert [cure.action for cure in refused.value.cures] == ["known encoding"]
 
 
-# -- what a release writes ---------------------------------------------------------------------------
+# -- what a release writes
+# ---------------------------------------------------------------------------
 
 
 def contents(value: Any) -> set[Any]:
     """All numbers and texts in a JSON value."""
     if isinstance(value, dict):
         return {one for key, inner in value.items() for one in ({key} | contents(inner))}
-    return {one for inner in value for one in contents(inner)} if isinstance(value, list) else {value}
+    return (
+        {one for inner in value for one in contents(inner)} if isinstance(value, list) else {value}
+    )
 
 
-def test_where_the_number_of_rows_is_not_public_no_entry_of_the_ledger_has_it(owner: es.Owner, tmp_path: Path) -> None:
+def test_where_the_number_of_rows_is_not_public_no_entry_of_the_ledger_has_it(
+    owner: es.Owner, tmp_path: Path
+) -> None:
     frame = patients(277)
     table = owner.encrypt(SCHEMA.table(frame))
     table.counts("sex").save(tmp_path / "sex.enc")
@@ -419,7 +498,9 @@ def test_the_hash_of_a_file_with_exact_totals_is_not_in_the_ledger(
 def test_a_released_table_has_no_standard_errors_intervals_or_tests(owner: es.Owner) -> None:
     frame = pd.DataFrame({"t": pd.Categorical([0, 1, 2] * 40, ordered=True), "e": ["a", "b"] * 60})
     schema = es.Schema.infer(frame)
-    curve = owner.release(schema.table(frame).ask(es.KaplanMeier("t", "e", event_level="b")), epsilon=5.0)
+    curve = owner.release(
+        schema.table(frame).ask(es.KaplanMeier("t", "e", event_level="b")), epsilon=5.0
+    )
     assert {"std_error", "low", "high"} <= set(curve.result.to_frame())
     assert list(curve.to_frame()) == ["at_risk", "events", "censored", "survival"]
     pairs = pd.DataFrame({"a": list("xyxy") * 30, "b": list("xyxx") * 30})
@@ -430,7 +511,9 @@ def test_a_released_table_has_no_standard_errors_intervals_or_tests(owner: es.Ow
 def test_levels_that_are_called_as_interval_ends_are_written(owner: es.Owner) -> None:
     frame = pd.DataFrame({"risk": ["low", "high"] * 50, "sick": [0, 1, 1, 0] * 25})
     schema = es.Schema.infer(frame, target="sick")
-    found = owner.release(schema.table(frame).ask(es.ChiSquare("sick", "risk")), epsilon=5.0).to_frame()
+    found = owner.release(
+        schema.table(frame).ask(es.ChiSquare("sick", "risk")), epsilon=5.0
+    ).to_frame()
     assert set(found) == {"low", "high"}
 
 
@@ -444,12 +527,19 @@ def test_a_question_whose_columns_are_not_known_writes_no_table(
     assert [cure.action for cure in refused.value.cures] == ["save the release"]
 
 
-# -- units -------------------------------------------------------------------------------------------
+# -- units
+# -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("other", [{"max_rows": 4}, {"relation": "add"}, {"max_rows": 2, "relation": "add"}], ids=str)
+@pytest.mark.parametrize(
+    "other", [{"max_rows": 4}, {"relation": "add"}, {"max_rows": 2, "relation": "add"}], ids=str
+)
 def test_a_release_of_another_unit_is_refused_before_anything_is_spent(
-    owner: es.Owner, table: es.EncryptedTable, ledger: es.Ledger, other: Any, monkeypatch: pytest.MonkeyPatch
+    owner: es.Owner,
+    table: es.EncryptedTable,
+    ledger: es.Ledger,
+    other: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Added up, epsilons of a row and of a person would promise one of the two too much."""
     monkeypatch.setattr(module.Source, "opened", lambda *args: pytest.fail("it was opened"))
@@ -478,7 +568,9 @@ def test_exact_openings_of_the_same_rows_are_the_first_thing_that_epsilon_does_n
         rows.counts("sex").save(tmp_path / f"{place}.enc")
         module.record_opening(tmp_path / f"{place}.enc", owner, ledger)
     found = owner.release(table.counts("sex"), SCHEMA, epsilon=0.5, ledger=ledger)
-    assert found.privacy.not_covered[0].startswith("1 result of the same rows, opened exactly (entry 1 of the ledger)")
+    assert found.privacy.not_covered[0].startswith(
+        "1 result of the same rows, opened exactly (entry 1 of the ledger)"
+    )
     assert ledger.entries()[-1].content["not_covered"][0] == found.privacy.not_covered[0]
 
 

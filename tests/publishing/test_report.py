@@ -60,7 +60,9 @@ def test_it_says_what_happened_and_no_names(
 def test_it_says_what_epsilon_does_not_cover_exact_openings_first(
     owner: es.Owner, study: tuple[list[Path], es.Ledger], tmp_path: Path
 ) -> None:
-    """An exact table beside a release of the same rows: "3 of 3 epsilon spent" alone would hide it."""
+    """An exact table beside a release of the same rows: "3 of 3 epsilon spent" alone
+    would hide it.
+    """
     files, ledger = study
     record_opening(files[1], owner, ledger)
     exact = owner.open(files[1])
@@ -68,12 +70,16 @@ def test_it_says_what_epsilon_does_not_cover_exact_openings_first(
     es.MultinomialNB().fit(es.Schema.infer(patients(40), target="sick").table(patients(40))).save(
         tmp_path / "bayes.opened"
     )
-    es.write_report(tmp_path / "report.html", [*files, tmp_path / "bayes.opened"], keys=owner, ledger=ledger)
+    es.write_report(
+        tmp_path / "report.html", [*files, tmp_path / "bayes.opened"], keys=owner, ledger=ledger
+    )
     page = (tmp_path / "report.html").read_text()
     told = page[page.index("It does not cover") :]
     first, second, third, fourth = (
         told.index("1 result of the same rows, opened exactly (entry 3 of the ledger)"),
-        told.index("1 result of the same rows, published by rules without noise (entry 1 of the ledger)"),
+        told.index(
+            "1 result of the same rows, published by rules without noise (entry 1 of the ledger)"
+        ),
         told.index("the exact numbers in bayes.opened"),
         told.index("bins, levels, classes and bounds"),
     )
@@ -97,7 +103,9 @@ def test_hashes_of_files_with_exact_totals_are_not_told(owner: es.Owner, tmp_pat
     assert [one in page for one in hashes] == [False, True]
 
 
-def test_exact_openings_are_told_where_nothing_was_released(owner: es.Owner, tmp_path: Path) -> None:
+def test_exact_openings_are_told_where_nothing_was_released(
+    owner: es.Owner, tmp_path: Path
+) -> None:
     frame = patients(287)
     table = owner.encrypt(es.Schema.infer(frame, target="sick").table(frame))
     table.crosstab("region", "sick").save(tmp_path / "region.enc")
@@ -110,7 +118,9 @@ def test_exact_openings_are_told_where_nothing_was_released(owner: es.Owner, tmp
 
 
 @pytest.mark.parametrize("relation", ["add", "replace"])
-def test_the_number_of_rows_is_not_told_where_it_is_not_public(owner: es.Owner, tmp_path: Path, relation: str) -> None:
+def test_the_number_of_rows_is_not_told_where_it_is_not_public(
+    owner: es.Owner, tmp_path: Path, relation: str
+) -> None:
     """Table, results and ledger all know it: under "add" one row more or less would be seen."""
     frame = patients(287)
     schema = es.Schema.infer(frame, target="sick")
@@ -120,7 +130,10 @@ def test_the_number_of_rows_is_not_told_where_it_is_not_public(owner: es.Owner, 
     ledger = es.Ledger.begin(tmp_path / "ledger", owner, relation=relation)
     owner.release(tmp_path / "region.enc", schema, epsilon=0.01, ledger=ledger)
     es.write_report(
-        tmp_path / "report.html", [tmp_path / "rows.enc", tmp_path / "region.enc"], keys=owner, ledger=ledger
+        tmp_path / "report.html",
+        [tmp_path / "rows.enc", tmp_path / "region.enc"],
+        keys=owner,
+        ledger=ledger,
     )
     page = (tmp_path / "report.html").read_text()
     assert (">287<" in page) is (relation == "replace")
@@ -145,13 +158,19 @@ def test_files_of_another_key_are_refused(
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("chromium"), reason="no browser to print with")
-def test_a_browser_prints_it(owner: es.Owner, study: tuple[list[Path], es.Ledger], tmp_path: Path) -> None:
+def test_a_browser_prints_it(
+    owner: es.Owner, study: tuple[list[Path], es.Ledger], tmp_path: Path
+) -> None:
     es.write_report(tmp_path / "report.pdf", study[0], keys=owner, ledger=study[1])
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_without_a_browser_there_is_no_pdf(owner: es.Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_browser_there_is_no_pdf(
+    owner: es.Owner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    with pytest.raises(FileNotFoundError, match="a PDF is printed by a browser, and none of chromium"):
+    with pytest.raises(
+        FileNotFoundError, match="a PDF is printed by a browser, and none of chromium"
+    ):
         es.write_report(tmp_path / "report.pdf", keys=owner)
     assert not (tmp_path / "report.pdf").exists()

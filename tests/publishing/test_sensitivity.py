@@ -1,4 +1,6 @@
-"""Sensitivity against brute force: tables of one row each, for every row that there can be, and all pairs of them."""
+"""Sensitivity against brute force: tables of one row each, for every row that there can be, and all
+pairs of them.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,16 @@ def every_row(schema: es.Schema) -> pd.DataFrame:
     if schema.n_classes:
         values[str(schema.target)] = list(schema.classes)
     elif schema.target_number is not None:
-        values[str(schema.target)] = [*range(schema.target_number.low or 0, (schema.target_number.high or 0) + 1)]
+        values[str(schema.target)] = [
+            *range(schema.target_number.low or 0, (schema.target_number.high or 0) + 1)
+        ]
     return pd.DataFrame(itertools.product(*values.values()), columns=list(values))
 
 
 def vectors(question: es.Question, schema: es.Schema) -> np.ndarray:
-    """What each row adds to the numbers that get noise: read from a clear table of that row alone."""
+    """What each row adds to the numbers that get noise: read from a clear table of that
+    row alone.
+    """
     rows, form = every_row(schema), form_of(question, schema.public())
     found = []
     for place in range(len(rows)):
@@ -56,10 +62,16 @@ def brute(added: np.ndarray, relation: str, ranges: np.ndarray) -> tuple[np.ndar
     apart = added[:, None, :] - added[None, :, :] if relation == REPLACE else added[:, None, :]
     apart = np.abs(apart).reshape(-1, added.shape[1])
     scaled = apart[:, ranges > 0] / ranges[ranges > 0]
-    return apart.max(axis=0), float(scaled.sum(axis=1).max()), float((scaled**2).sum(axis=1).max() ** 0.5)
+    return (
+        apart.max(axis=0),
+        float(scaled.sum(axis=1).max()),
+        float((scaled**2).sum(axis=1).max() ** 0.5),
+    )
 
 
-def compared(question: es.Question, schema: es.Schema, relation: str, *, tight: bool = True) -> None:
+def compared(
+    question: es.Question, schema: es.Schema, relation: str, *, tight: bool = True
+) -> None:
     asked = asked_of(question, schema).settled()
     form = form_of(asked, schema.public())
     found = sensitivity(form.rows, schema.public(), relation=relation, groups=form.groups)
@@ -76,7 +88,9 @@ def compared(question: es.Question, schema: es.Schema, relation: str, *, tight: 
 
 @st.composite
 def schemas(draw: st.DrawFn) -> es.Schema:
-    """Two or three small variables with levels, some with a bin for missing values, and two or three classes."""
+    """Two or three small variables with levels, some with a bin for missing values, and two or
+    three classes.
+    """
     frame, gaps = {}, []
     for j in range(draw(st.integers(2, 3))):
         levels = draw(st.integers(2, 3))
@@ -85,17 +99,23 @@ def schemas(draw: st.DrawFn) -> es.Schema:
         if draw(st.booleans()):
             gaps.append(f"x{j}")
     classes = draw(st.integers(2, 3))
-    made = es.Schema.infer(pd.DataFrame({**frame, "y": [f"c{k % classes}" for k in range(6)]}), target="y")
+    made = es.Schema.infer(
+        pd.DataFrame({**frame, "y": [f"c{k % classes}" for k in range(6)]}), target="y"
+    )
     for name in gaps:
         made = made.with_missing_bin(name)
     return made
 
 
-def numbers(target: tuple[int, int] | None = None, groups: bool = False, **bounds: tuple[int, int]) -> es.Schema:
+def numbers(
+    target: tuple[int, int] | None = None, groups: bool = False, **bounds: tuple[int, int]
+) -> es.Schema:
     """Numbers within bounds, and a variable with two groups if wanted."""
     schema = es.Schema.infer(
         pd.DataFrame(
-            {name: range(4) for name in bounds} | ({"g": list("aabb")} if groups else {}) | {"y": [0, 1, 0, 1]}
+            {name: range(4) for name in bounds}
+            | ({"g": list("aabb")} if groups else {})
+            | {"y": [0, 1, 0, 1]}
         ),
         target=None if target is None else "y",
     )
@@ -114,7 +134,13 @@ def test_tables_and_naive_bayes_move_as_far_as_brute_force_says(
 ) -> None:
     question = data.draw(
         st.sampled_from(
-            [Counts((0,)), Counts((0, -1)), CrossTable((0, 1)), es.MultinomialNB(), es.ChiSquare("x0", "x1")]
+            [
+                Counts((0,)),
+                Counts((0, -1)),
+                CrossTable((0, 1)),
+                es.MultinomialNB(),
+                es.ChiSquare("x0", "x1"),
+            ]
         )
     )
     compared(question, schema, relation)
@@ -189,7 +215,9 @@ def mixed() -> es.Schema:
 
 @pytest.mark.parametrize("relation", [REPLACE, ADD])
 @pytest.mark.parametrize("question", [*OF_LEVELS, *OF_NUMBERS], ids=lambda one: one.name)
-def test_every_question_that_is_released_moves_as_far_as_brute_force_says(question: es.Question, relation: str) -> None:
+def test_every_question_that_is_released_moves_as_far_as_brute_force_says(
+    question: es.Question, relation: str
+) -> None:
     compared(question, LEVELS if question in OF_LEVELS else mixed(), relation)
 
 
@@ -200,7 +228,11 @@ def test_no_question_is_released_that_brute_force_has_not_seen() -> None:
             yield from below(one)
 
     own = [one for one in below(es.Question) if one.__module__.startswith("encryptedstats.")]
-    asked = {one.__name__ for one in own if not inspect.isabstract(one) and not one.__name__.startswith("_")}
+    asked = {
+        one.__name__
+        for one in own
+        if not inspect.isabstract(one) and not one.__name__.startswith("_")
+    }
     tried = {type(one).__name__ for one in [*OF_LEVELS, *OF_NUMBERS]}
     assert not tried & REFUSED
     assert asked - {"TotalsModel", "TotalsClassifier"} == tried | REFUSED
@@ -221,10 +253,14 @@ def test_a_person_with_several_rows_moves_totals_by_no_more_than_so_many_times_a
         assert gaussian.scale == pytest.approx(l2 / np.sqrt(2 * gaussian.spent.rho))
 
 
-def test_leaves_are_seen_to_exclude_each_other_without_trying_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaves_are_seen_to_exclude_each_other_without_trying_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A hundred trees of depth 6 on twenty variables: more rows than anybody tries."""
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({f"x{j}": rng.permutation(np.arange(40) % 5) for j in range(20)} | {"y": np.arange(40) % 2})
+    frame = pd.DataFrame(
+        {f"x{j}": rng.permutation(np.arange(40) % 5) for j in range(20)} | {"y": np.arange(40) % 2}
+    )
     schema = es.Schema.infer(frame, target="y").public()
     monkeypatch.setattr(module, "_states", lambda *args, **options: pytest.fail("rows were tried"))
     form = form_of(es.CompletelyRandomForest(n_trees=10, depth=5), schema)
@@ -232,7 +268,14 @@ def test_leaves_are_seen_to_exclude_each_other_without_trying_rows(monkeypatch: 
 
 
 @settings(max_examples=examples(5))
-@given(st.integers(-3, 3), st.integers(1, 5), st.integers(-2, 2), st.integers(1, 3), st.booleans(), relations)
+@given(
+    st.integers(-3, 3),
+    st.integers(1, 5),
+    st.integers(-2, 2),
+    st.integers(1, 3),
+    st.booleans(),
+    relations,
+)
 def test_sums_and_products_of_numbers_move_as_far_as_brute_force_says(
     low: int, width: int, other: int, other_width: int, gaps: bool, relation: str
 ) -> None:
@@ -246,7 +289,9 @@ def test_regression_and_lines_are_bounded_for_every_row() -> None:
     schema = numbers(x=(0, 3), target=(0, 4), groups=True)
     for relation in (REPLACE, ADD):
         compared(es.LinearRegression("y ~ x + g"), schema, relation)
-    levels = pd.DataFrame({"x": pd.Categorical([0, 1, 2], ordered=True), "g": list("aab"), "y": [0, 1, 1]})
+    levels = pd.DataFrame(
+        {"x": pd.Categorical([0, 1, 2], ordered=True), "g": list("aab"), "y": [0, 1, 1]}
+    )
     for relation in (REPLACE, ADD):
         compared(es.SemiparametricNB(), es.Schema.infer(levels, target="y"), relation)
 
@@ -257,12 +302,19 @@ def test_t_tests_and_anova_are_bounded_for_every_row(relation: str, gaps: bool) 
     schema = numbers(x=(-1, 4), target=(0, 3), groups=True)
     if gaps:
         schema = schema.with_missing_bin("x").with_missing_bin("g")
-    for question in (es.TTest("x"), es.TTest("x", by="g"), es.Anova("x", ["g"]), es.Anova("y", ["g"])):
+    for question in (
+        es.TTest("x"),
+        es.TTest("x", by="g"),
+        es.Anova("x", ["g"]),
+        es.Anova("y", ["g"]),
+    ):
         compared(question, schema, relation)
 
 
 @pytest.mark.parametrize("relation", [REPLACE, ADD])
-def test_intervals_bound_what_is_too_much_to_try(relation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intervals_bound_what_is_too_much_to_try(
+    relation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     schema = numbers(x=(-2, 3), target=(0, 4), groups=True)
     monkeypatch.setattr(module, "_MOST_VALUES", 1)
     compared(es.LinearRegression("y ~ x + g"), schema, relation, tight=False)
@@ -317,7 +369,9 @@ def test_ranges_are_python_integers_that_floats_do_not_round() -> None:
     assert both.ranges.tolist() == [3 << 60, 3 << 60]
 
 
-@pytest.mark.parametrize(("factor", "weight"), [(1 << 62, 1), (1 << 61, 2), (1 << 32, 1 << 32), (1 << 64, 1)])
+@pytest.mark.parametrize(
+    ("factor", "weight"), [(1 << 62, 1), (1 << 61, 2), (1 << 32, 1 << 32), (1 << 64, 1)]
+)
 @pytest.mark.parametrize("relation", [REPLACE, ADD])
 def test_a_range_of_2_to_the_62_is_refused(factor: int, weight: int, relation: str) -> None:
     schema = numbers(x=(0, 1)).public()
@@ -331,7 +385,9 @@ def test_a_row_of_weight_0_adds_nothing() -> None:
     schema = es.Schema.infer(pd.DataFrame({"x": list("ab"), "y": [0, 1]}), target="y").public()
     cells = [column("class0") + column("class1"), column("class0")]
     found = sensitivity(cells, schema, max_weight=4)
-    added = np.array([[w * (c == 0 or 1), w * (c == 0)] for w in range(5) for c in (0, 1)], dtype=float)
+    added = np.array(
+        [[w * (c == 0 or 1), w * (c == 0)] for w in range(5) for c in (0, 1)], dtype=float
+    )
     ranges, l1, l2 = brute(added, REPLACE, found.ranges)
     assert (ranges == found.ranges).all()
     assert l1 <= found.l1 * (1 + 1e-12)
@@ -355,7 +411,9 @@ def test_pairs_that_are_too_many_are_bounded_where_numbers_are_below_0(
 
 
 def test_every_encoding_says_its_value_in_a_row() -> None:
-    schema = es.Schema.infer(pd.DataFrame({"x": pd.Categorical(list("abc"), ordered=True), "y": [0, 1, 1]}), target="y")
+    schema = es.Schema.infer(
+        pd.DataFrame({"x": pd.Categorical(list("abc"), ordered=True), "y": [0, 1, 1]}), target="y"
+    )
     names = {
         "onehot": "v0.bin1",
         "cumulative": "v0.upto1",

@@ -10,7 +10,8 @@ import encryptedstats as es
 from encryptedstats.publishing.tables import WRITTEN, check_written, written_table
 
 QUESTIONS = [*OF_LEVELS, *OF_NUMBERS]
-#: Parts of the names of columns, or of rows of a table of single values, that know nothing of the noise.
+#: Parts of the names of columns, or of rows of a table of single values, that know nothing of the
+#: noise.
 FORBIDDEN = ("error", "std_", "low", "high", "upp", "value", "pr(", "%", "/e", "/v")
 
 

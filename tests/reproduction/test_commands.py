@@ -1,4 +1,6 @@
-"""``python -m reproduction``: data sets are described without any data, and written where there is a folder; the case study."""
+"""``python -m reproduction``: data sets are described without any data, and written where there is
+a folder; the case study.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,17 @@ _FOLDER = os.environ.get("ENCRYPTEDSTATS_DATA", "")
 @pytest.fixture
 def data_folder(monkeypatch: pytest.MonkeyPatch) -> Path:
     if not _FOLDER or not Path(_FOLDER).is_dir():
-        pytest.skip("the data sets are not here: set ENCRYPTEDSTATS_DATA to the folder that holds them")
+        pytest.skip(
+            "the data sets are not here: set ENCRYPTEDSTATS_DATA to the folder that holds them"
+        )
     monkeypatch.delenv("ENCRYPTEDSTATS_DATA")
     return Path(_FOLDER)
 
 
 @pytest.fixture(autouse=True)
-def nothing_of_this_machine(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_of_this_machine(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setenv("ENCRYPTEDSTATS_UCI", "http://127.0.0.1:9")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
@@ -67,7 +73,13 @@ def test_the_list() -> None:
 
 def test_one_of_them() -> None:
     shown = done("datasets", "bcw_o").stdout
-    for words in ("699, 683 without missing values", "9 predictors: 9 ordinal", "malignant", "doi.org", "CC BY"):
+    for words in (
+        "699, 683 without missing values",
+        "9 predictors: 9 ordinal",
+        "malignant",
+        "doi.org",
+        "CC BY",
+    ):
         assert words in shown
     assert json.loads(done("datasets", "musk1", "--json").stdout)["n_predictors"] == 166
     assert "(166 in all)" in done("datasets", "musk1").stdout
@@ -115,7 +127,9 @@ def test_a_full_disk(data_folder: Path, tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_folder_of_somebody_else_is_not_written_to(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("nobody loses this")
-    assert "exists already and was not touched" in the_error("evaluation", "nothing", "-o", tmp_path)
+    assert "exists already and was not touched" in the_error(
+        "evaluation", "nothing", "-o", tmp_path
+    )
     assert "is no folder" in the_error("evaluation", "nothing", "-o", tmp_path / "kept", "--force")
     assert "no part 'nothing'" in the_error("evaluation", "nothing", "-o", tmp_path, "--force")
     (tmp_path / "results").mkdir()

@@ -24,7 +24,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
-            item.add_marker(pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning"))
+            item.add_marker(
+                pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
+            )
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +36,9 @@ def hospital(tmp_path_factory: pytest.TempPathFactory) -> samples.Hospital:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[service.Server]:
-    """One server for all tests of a module, with a worker of its queue that is forked from this process."""
+    """One server for all tests of a module, with a worker of its queue that is forked from this
+    process.
+    """
     with service.Server(tmp_path_factory.mktemp("server")) as running, running.worker():
         yield running
 

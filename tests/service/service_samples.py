@@ -1,4 +1,6 @@
-"""Servers as processes: forked, since to start Python and import everything again takes far longer than what these tests do."""
+"""Servers as processes: forked, since to start Python and import everything again takes far longer
+than what these tests do.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +39,17 @@ def free_port() -> int:
 
 
 class Server:
-    """A server of a storage in a process of its own, which can be killed and started again at the same port."""
+    """A server of a storage in a process of its own, which can be killed and started again at the
+    same port.
+    """
 
     def __init__(
-        self, folder: Path, limits: Limits = LIMITS, *, certificate: Path | None = None, slow: float = 0.0
+        self,
+        folder: Path,
+        limits: Limits = LIMITS,
+        *,
+        certificate: Path | None = None,
+        slow: float = 0.0,
     ) -> None:
         self.folder, self.limits, self.port = folder, limits, free_port()
         self.certificate = certificate
@@ -69,7 +78,8 @@ class Server:
         if self.pid == 0:
             code = 1
             try:
-                # A process that imports everything again takes seconds: the test of the program itself has it.
+                # A process that imports everything again takes seconds: the test of the program
+                # itself has it.
                 slow = self.slow
 
                 def make(self: Any, function: Any, *given: Any) -> Any:
@@ -78,7 +88,9 @@ class Server:
 
                 jobs.Maker.__call__ = make  # type: ignore[method-assign]  # in this process
                 files = {"certificate": self.certificate, "certificate_key": self.certificate}
-                running.serve(settings, "127.0.0.1", self.port, **(files if self.certificate else {}))
+                running.serve(
+                    settings, "127.0.0.1", self.port, **(files if self.certificate else {})
+                )
                 code = 0
             finally:
                 os._exit(code)
@@ -115,7 +127,10 @@ class Server:
 
     def raw(self, token: str) -> httpx.Client:
         return httpx.Client(
-            base_url=self.url, headers={"Authorization": f"Bearer {token}"}, trust_env=False, timeout=30
+            base_url=self.url,
+            headers={"Authorization": f"Bearer {token}"},
+            trust_env=False,
+            timeout=30,
         )
 
     def objects(self) -> list[str]:

@@ -1,4 +1,6 @@
-"""The proxy of docs/service.md, with its very words, in front of the program itself: nginx speaks TLS, and all else goes on."""
+"""The proxy of docs/service.md, with its very words, in front of the program itself: nginx speaks
+TLS, and all else goes on.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ class Site:
         """Somebody at an address of this machine."""
         transport = httpx.HTTPTransport(local_address=address, verify=False)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        return httpx.Client(base_url=self.url, headers=headers, transport=transport, trust_env=False, timeout=60)
+        return httpx.Client(
+            base_url=self.url, headers=headers, transport=transport, trust_env=False, timeout=60
+        )
 
 
 def documented(port: int, behind: int, certificate: Path) -> str:
@@ -75,15 +79,32 @@ def site(tmp_path_factory: pytest.TempPathFactory, certificate: Path) -> Iterato
     folder = tmp_path_factory.mktemp("site")
     port, behind = service.free_port(), service.free_port()
     places = "".join(
-        f"{name}_temp_path {folder}/{name};\n" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        f"{name}_temp_path {folder}/{name};\n"
+        for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
     user = "user root;\n" if os.geteuid() == 0 else ""
     (folder / "nginx.conf").write_text(
         f"{user}daemon off;\npid {folder}/pid;\nerror_log {folder}/error.log;\nevents {{}}\n"
         f"http {{\naccess_log off;\n{places}{documented(port, behind, certificate)}}}\n"
     )
-    command = [sys.executable, "-m", "encryptedstats.cli", "serve", "--storage", str(folder / "storage")]
-    command += ["--port", str(behind), "--behind-proxy", "127.0.0.1", "--workers", "1", "--largest", "0.1"]
+    command = [
+        sys.executable,
+        "-m",
+        "encryptedstats.cli",
+        "serve",
+        "--storage",
+        str(folder / "storage"),
+    ]
+    command += [
+        "--port",
+        str(behind),
+        "--behind-proxy",
+        "127.0.0.1",
+        "--workers",
+        "1",
+        "--largest",
+        "0.1",
+    ]
     running: list[subprocess.Popen[bytes]] = []
 
     def stop() -> None:
@@ -96,7 +117,9 @@ def site(tmp_path_factory: pytest.TempPathFactory, certificate: Path) -> Iterato
 
     start()
     assert NGINX is not None
-    proxy = subprocess.Popen([NGINX, "-c", str(folder / "nginx.conf"), "-e", str(folder / "error.log")])
+    proxy = subprocess.Popen(
+        [NGINX, "-c", str(folder / "nginx.conf"), "-e", str(folder / "error.log")]
+    )
     try:
         made = Site(folder, f"https://127.0.0.1:{port}", pin_of(certificate), start, stop)
         _until_it_answers(made)
@@ -134,11 +157,17 @@ def test_the_whole_story(site: Site, hospital: Hospital, tmp_path: Path) -> None
 
 
 def test_events_come_as_they_happen(site: Site, hospital: Hospital, tmp_path: Path) -> None:
-    """Of a job that nobody works on, the first event is there at once, and not when the stream has ended."""
+    """Of a job that nobody works on, the first event is there at once, and not when the stream has
+    ended.
+    """
     token = site.token("watcher")
     with es.connect(site.url, token, pin=site.pin) as worker:
         table = worker.upload(hospital.table)
-        job = worker.fit(es.CompletelyRandomForest(n_trees=64, depth=3, random_state=8), table, rows_per_shard=ROWS)
+        job = worker.fit(
+            es.CompletelyRandomForest(n_trees=64, depth=3, random_state=8),
+            table,
+            rows_per_shard=ROWS,
+        )
         with site.raw(token) as client, client.stream("GET", f"/v1/jobs/{job.id}/events") as stream:
             assert stream.headers["content-type"].startswith("text/event-stream")
             times = [time.monotonic() for line in stream.iter_lines() if line.startswith("data:")]
@@ -148,7 +177,9 @@ def test_events_come_as_they_happen(site: Site, hospital: Hospital, tmp_path: Pa
 
 
 def test_large_bodies_go_through_and_come_back(site: Site) -> None:
-    data = container.to_bytes(Container(PUBLIC_KIND, "", "", {}, {"public_key": os.urandom(48 << 20)}))
+    data = container.to_bytes(
+        Container(PUBLIC_KIND, "", "", {}, {"public_key": os.urandom(48 << 20)})
+    )
     name = data[-32:].hex()
     with site.connect("large") as worker, site.raw(site.token("large")) as client:
         worker._connection.send("PUT", f"/v1/objects/{name}", content=data)
@@ -157,7 +188,10 @@ def test_large_bodies_go_through_and_come_back(site: Site) -> None:
         assert (rest.status_code, rest.content == data[1000000:]) == (206, True)
         assert client.head(f"/v1/objects/{name}").headers["content-length"] == str(len(data))
     temporary = [
-        path for kind in ("client_body", "proxy") for path in (site.folder / kind).rglob("*") if path.is_file()
+        path
+        for kind in ("client_body", "proxy")
+        for path in (site.folder / kind).rglob("*")
+        if path.is_file()
     ]
     assert temporary == []  # nothing is collected on the disk of the proxy
 
@@ -178,7 +212,10 @@ def test_refusals_are_the_servers_own(site: Site, hospital: Hospital) -> None:
 
 def test_who_guesses_tokens_waits_and_nobody_else_does(site: Site) -> None:
     """All come from the proxy: it says who asks, and takes nobody's own word for it."""
-    with site.raw("est_wrong", "127.0.0.2") as guesser, site.raw(site.token("honest"), "127.0.0.3") as honest:
+    with (
+        site.raw("est_wrong", "127.0.0.2") as guesser,
+        site.raw(site.token("honest"), "127.0.0.3") as honest,
+    ):
         codes = [
             guesser.get("/v1/offers", headers={"X-Forwarded-For": f"10.0.0.{number}"}).status_code
             for number in range(40)
@@ -191,7 +228,12 @@ def test_who_guesses_tokens_waits_and_nobody_else_does(site: Site) -> None:
 def test_the_page_behind_it(site: Site) -> None:
     form = {"token": site.token("the operator", tokens.OPERATOR)}
     with site.raw("") as client:
-        assert client.post("/login", data=form, headers={"Origin": "https://elsewhere.example"}).status_code == 403
+        assert (
+            client.post(
+                "/login", data=form, headers={"Origin": "https://elsewhere.example"}
+            ).status_code
+            == 403
+        )
         answer = client.post("/login", data=form, headers={"Origin": site.url})
         assert answer.status_code == 303, answer.text
         assert "secure" in answer.headers["set-cookie"].lower()

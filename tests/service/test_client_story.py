@@ -1,4 +1,6 @@
-"""The whole story over HTTP: upload, plan, ask, watch, fetch, predict, combine, cancel; each exact, each checked on arrival."""
+"""The whole story over HTTP: upload, plan, ask, watch, fetch, predict, combine, cancel; each exact,
+each checked on arrival.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,11 @@ def test_a_fit_is_exact_and_follows_by_events(
     job = north.fit(FOREST, table)
     seen: list[int] = []
     status = job.wait(progress=lambda one: seen.append(one.rows_done))
-    assert (status.state, status.rows_done, status.shards_done) == ("done", BLOCKS * ROWS, status.shards)
+    assert (status.state, status.rows_done, status.shards_done) == (
+        "done",
+        BLOCKS * ROWS,
+        status.shards,
+    )
     assert seen == sorted(seen)
     assert seen[-1] == BLOCKS * ROWS
     out = north.result(job, tmp_path / "forest.enc")
@@ -91,7 +97,9 @@ def test_a_plan_costs_nothing(north: es.Worker, table: WorkerTable) -> None:
     assert len(north.jobs()) == before
 
 
-def test_a_plan_of_a_table_that_was_not_sent(server: service.Server, table: WorkerTable, hospital: Hospital) -> None:
+def test_a_plan_of_a_table_that_was_not_sent(
+    server: service.Server, table: WorkerTable, hospital: Hospital
+) -> None:
     """The list of its blocks is sent, and none of them."""
     with server.connect("careful") as worker:
         plan = worker.plan(FOREST, hospital.table)
@@ -105,7 +113,9 @@ def test_a_plan_of_a_table_that_was_not_sent(server: service.Server, table: Work
             server.connect("other").plan(FOREST, table)
 
 
-def test_parts_are_combined_and_forgotten(north: es.Worker, hospital: Hospital, tmp_path: Path) -> None:
+def test_parts_are_combined_and_forgotten(
+    north: es.Worker, hospital: Hospital, tmp_path: Path
+) -> None:
     parts = []
     for blocks in (range(2), range(2, BLOCKS)):
         place = tmp_path / f"part{blocks[0]}"
@@ -145,7 +155,9 @@ def test_dask_does_the_work(tmp_path: Path, hospital: Hospital) -> None:
     with service.Server(tmp_path) as lonely, lonely.connect("north") as worker:
         job = worker.fit(FOREST, worker.upload(hospital.table), rows_per_shard=ROWS)
         with (
-            distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as machines,
+            distributed.LocalCluster(
+                n_workers=2, threads_per_worker=1, dashboard_address=None
+            ) as machines,
             distributed.Client(machines) as client,
         ):
             options = {"allow": [str(tmp_path)], "wait": 1.0, "pure": False}
@@ -155,8 +167,13 @@ def test_dask_does_the_work(tmp_path: Path, hospital: Hospital) -> None:
         assert hospital.is_exact(FOREST, worker.result(job, tmp_path / "forest.enc"))
 
 
-def test_a_job_that_is_cancelled_goes_on_when_asked_again(tmp_path: Path, hospital: Hospital) -> None:
-    with service.Server(tmp_path) as lonely, lonely.connect("north") as worker:  # nobody works there
+def test_a_job_that_is_cancelled_goes_on_when_asked_again(
+    tmp_path: Path, hospital: Hospital
+) -> None:
+    with (
+        service.Server(tmp_path) as lonely,
+        lonely.connect("north") as worker,
+    ):  # nobody works there
         table = worker.upload(hospital.table)
         job = worker.fit(FOREST, table)
         assert job.status().state == "queued"
@@ -194,11 +211,15 @@ def test_an_upload_goes_on_where_it_was(tmp_path: Path, hospital: Hospital) -> N
         assert told[0][0] > 0  # what was there was not sent again
         assert told[-1][0] == told[-1][1]
         told.clear()
-        worker.upload(es.load(hospital.table), progress=lambda there, total: told.append((there, total)))
+        worker.upload(
+            es.load(hospital.table), progress=lambda there, total: told.append((there, total))
+        )
         assert len(told) == 1
 
 
-def test_a_table_in_memory_asks_by_its_own_names(north: es.Worker, hospital: Hospital, tmp_path: Path) -> None:
+def test_a_table_in_memory_asks_by_its_own_names(
+    north: es.Worker, hospital: Hospital, tmp_path: Path
+) -> None:
     table = north.upload(hospital.owner.encrypt(samples.rows(0), workers=1))
     out = north.result(table.counts("sex"), tmp_path / "counts.enc")
     assert hospital.owner.open(out, SCHEMA).equals(samples.rows(0).counts("sex"))
@@ -209,7 +230,9 @@ def test_what_cannot_be_done_is_said_at_once(north: es.Worker, table: WorkerTabl
         north.ask(es.TTest(variable="v0", by="v9"), table)
     with pytest.raises(es.WorkerError, match="refuses the ask") as caught:
         north._connection.json(
-            "POST", "/v1/jobs", json={"kind": "ask", "table": table.name, "question": "nobody", "params": {}}
+            "POST",
+            "/v1/jobs",
+            json={"kind": "ask", "table": table.name, "question": "nobody", "params": {}},
         )
     assert caught.value.status == 422
     assert "nobody here knows the question" in str(caught.value)
@@ -217,7 +240,11 @@ def test_what_cannot_be_done_is_said_at_once(north: es.Worker, table: WorkerTabl
 
 
 def test_a_result_that_answers_something_else_is_refused(
-    north: es.Worker, server: service.Server, table: WorkerTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    north: es.Worker,
+    server: service.Server,
+    table: WorkerTable,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     job, other = table.counts("v0"), table.counts("v1")
     job.wait()

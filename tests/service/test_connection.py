@@ -1,4 +1,6 @@
-"""A worker whose answers break off, wherever they do: they are asked for again; and what is no answer is said to be none."""
+"""A worker whose answers break off, wherever they do: they are asked for again; and what is no
+answer is said to be none.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ ELSEWHERE = b"HTTP/1.1 307 Elsewhere\r\nLocation: http://127.0.0.1:1/\r\nContent
 
 @contextmanager
 def scripted(*answers: bytes) -> Iterator[tuple[str, Callable[[], int]]]:
-    """A server that gives one answer a connection and hangs up: its address, and how many were asked for."""
+    """A server that gives one answer a connection and hangs up: its address, and how many were
+    asked for.
+    """
     asked = 0
 
     def serve() -> None:
@@ -48,7 +52,9 @@ def scripted(*answers: bytes) -> Iterator[tuple[str, Callable[[], int]]]:
 def test_an_answer_that_breaks_off_is_asked_for_again(cut: int) -> None:
     """Before its first byte, in its head, between head and body, in its body."""
     with scripted(WHOLE[:cut], BUSY, WHOLE) as (url, asked):
-        assert Connection(url, "token", None, 20.0).json("POST", "/v1/jobs/1/cancel") == {"taken": 17}
+        assert Connection(url, "token", None, 20.0).json("POST", "/v1/jobs/1/cancel") == {
+            "taken": 17
+        }
         assert asked() == 3
 
 
@@ -103,8 +109,12 @@ def test_a_pin_is_not_lost_within_a_line_to_a_proxy(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("listens", [False, True])
-@pytest.mark.parametrize("call", [("GET", "/v1/offers"), ("POST", "/v1/plans"), ("POST", "/v1/objects/missing")])
-def test_an_unreachable_worker_is_an_error_within_ten_seconds(listens: bool, call: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    "call", [("GET", "/v1/offers"), ("POST", "/v1/plans"), ("POST", "/v1/objects/missing")]
+)
+def test_an_unreachable_worker_is_an_error_within_ten_seconds(
+    listens: bool, call: tuple[str, str]
+) -> None:
     """A port that nobody listens on, and one that takes connections and never answers."""
     with socket.socket() as line:
         line.bind(("127.0.0.1", 0))
@@ -118,8 +128,12 @@ def test_an_unreachable_worker_is_an_error_within_ten_seconds(listens: bool, cal
         assert caught.value.status == 0
 
 
-def test_a_worker_that_takes_no_connection_is_an_error_within_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As behind a firewall that drops packets: the queue of connections is full, and nobody accepts one."""
+def test_a_worker_that_takes_no_connection_is_an_error_within_ten_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As behind a firewall that drops packets: the queue of connections is full, and nobody accepts
+    one.
+    """
     with socket.socket() as line:
         line.bind(("127.0.0.1", 0))
         line.listen(0)
@@ -129,7 +143,9 @@ def test_a_worker_that_takes_no_connection_is_an_error_within_ten_seconds(monkey
             one.connect_ex(line.getsockname())
         started = time.monotonic()
         with pytest.raises(es.WorkerError):
-            Connection(f"http://127.0.0.1:{line.getsockname()[1]}", "est_x", None, 60.0).json("POST", "/v1/plans")
+            Connection(f"http://127.0.0.1:{line.getsockname()[1]}", "est_x", None, 60.0).json(
+                "POST", "/v1/plans"
+            )
         assert time.monotonic() - started < 10
         for one in waiting:
             one.close()

@@ -1,4 +1,6 @@
-"""What must not come in, or be seen: forged hashes, secret keys, oversized and slow bodies, and names that lead elsewhere."""
+"""What must not come in, or be seen: forged hashes, secret keys, oversized and slow bodies, and
+names that lead elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ def refused(answer: httpx.Response, status: int, why: str) -> None:
     assert body["cure"]
 
 
-# -- tokens ------------------------------------------------------------------------------------------------------------------
+# -- tokens
+# ------------------------------------------------------------------------------------------------
 
 
 def test_nobody_comes_in_without_a_token(server: service.Server) -> None:
@@ -56,7 +59,11 @@ def test_nobody_comes_in_without_a_token(server: service.Server) -> None:
         ("POST", "/v1/jobs"), ("GET", f"/v1/jobs/{'0' * 32}/result"), ("PUT", f"/v1/tables/{'0' * 64}"),
     ]  # fmt: skip
     for token in ("", "est_wrong", tokens.PREFIX):
-        with server.raw(token) if token else httpx.Client(base_url=server.url, trust_env=False) as client:
+        with (
+            server.raw(token)
+            if token
+            else httpx.Client(base_url=server.url, trust_env=False) as client
+        ):
             for method, path in calls:
                 answer = client.request(method, path, json={} if method == "POST" else None)
                 refused(answer, 401, "missing, mistyped or revoked")
@@ -69,7 +76,9 @@ def test_every_call_of_the_document_needs_a_token(server: service.Server) -> Non
         for path, methods in document["paths"].items():
             for method in methods:
                 filled = path.replace("{sha256}", "0" * 64).replace("{job_id}", "0" * 32)
-                status = client.request(method, filled, params={"bytes": 1, "upload": "x"}).status_code
+                status = client.request(
+                    method, filled, params={"bytes": 1, "upload": "x"}
+                ).status_code
                 assert status == (200 if path == "/healthz" else 401), (method, path)
 
 
@@ -102,7 +111,9 @@ def test_tokens_are_kept_as_hashes_and_names_are_no_paths(tmp_path: Path) -> Non
 
 
 def test_an_owner_who_asks_too_often_waits(tmp_path: Path, hospital: Hospital) -> None:
-    with service.Server(tmp_path, replace(service.LIMITS, requests_per_second=20.0, burst=4)) as server:
+    with service.Server(
+        tmp_path, replace(service.LIMITS, requests_per_second=20.0, burst=4)
+    ) as server:
         with server.raw(server.token("north")) as client:
             statuses = [client.get("/v1/offers").status_code for _ in range(8)]
             assert 429 in statuses
@@ -122,7 +133,8 @@ def test_rates_forget_nobody_who_is_at_it(monkeypatch: pytest.MonkeyPatch) -> No
     assert rate.take("a")
 
 
-# -- what others have --------------------------------------------------------------------------------------------------------
+# -- what others have
+# ------------------------------------------------------------------------------------------------
 
 
 def test_another_owners_things_look_like_missing_ones(
@@ -138,7 +150,11 @@ def test_another_owners_things_look_like_missing_ones(
     ):
         for method in ("GET", "HEAD", "DELETE") if "objects" in hers else ("GET", "DELETE"):
             missing, other = mallory.request(method, mine), mallory.request(method, hers)
-            assert (missing.status_code, missing.content) == (other.status_code, other.content) == (404, other.content)
+            assert (
+                (missing.status_code, missing.content)
+                == (other.status_code, other.content)
+                == (404, other.content)
+            )
     for path in ("", "/result", "/events"):
         assert mallory.get(f"/v1/jobs/{job.id}{path}").status_code == 404
     assert mallory.post(f"/v1/jobs/{job.id}/cancel").status_code == 404
@@ -146,13 +162,19 @@ def test_another_owners_things_look_like_missing_ones(
     assert mallory.get("/v1/jobs").json() == {"jobs": []}
     names = [table.name, *(entry.sha256 for entry in table.entries)]
     assert mallory.post("/v1/objects/missing", json={"sha256": names}).json()["sha256"] == names
-    refused(mallory.put(f"/v1/tables/{table.name}", json={"keys": nothing}), 404, "no object of that name")
+    refused(
+        mallory.put(f"/v1/tables/{table.name}", json={"keys": nothing}),
+        404,
+        "no object of that name",
+    )
     asked = {"kind": "ask", "table": table.name, "question": "counts", "params": {"variables": [0]}}
     refused(mallory.post("/v1/jobs", json=asked), 404, "no table of that name")
     assert job.status().state == "done"
 
 
-def test_a_job_cannot_name_what_is_anothers(server: service.Server, north: es.Worker, hospital: Hospital) -> None:
+def test_a_job_cannot_name_what_is_anothers(
+    server: service.Server, north: es.Worker, hospital: Hospital
+) -> None:
     job = north.fit(FOREST, north.upload(hospital.table))
     with server.connect("mallory") as worker:
         table = worker.upload(hospital.table)
@@ -166,7 +188,9 @@ def test_a_job_cannot_name_what_is_anothers(server: service.Server, north: es.Wo
     ["..", "../../tokens", "%2e%2e%2f%2e%2e%2ftokens", "..%2f..%2fetc%2fpasswd", "a" * 63, "A" * 64, "0" * 64 + "%00",
      "%0a" + "0" * 64, "0" * 64 + "%0a"],
 )  # fmt: skip
-def test_names_that_lead_elsewhere_lead_nowhere(server: service.Server, mallory: httpx.Client, name: str) -> None:
+def test_names_that_lead_elsewhere_lead_nowhere(
+    server: service.Server, mallory: httpx.Client, name: str
+) -> None:
     before, headers = server.objects(), {"Authorization": mallory.headers["Authorization"]}
     for method, path in (
         ("GET", f"/v1/objects/{name}"),
@@ -184,11 +208,21 @@ def test_names_that_lead_elsewhere_lead_nowhere(server: service.Server, mallory:
 
 
 def test_there_is_no_listing(mallory: httpx.Client) -> None:
-    for path in ("/v1", "/v1/", "/v1/objects", "/v1/objects/", "/v1/tables", "/v1/tables/", "/static", "/static/"):
+    for path in (
+        "/v1",
+        "/v1/",
+        "/v1/objects",
+        "/v1/objects/",
+        "/v1/tables",
+        "/v1/tables/",
+        "/static",
+        "/static/",
+    ):
         assert mallory.get(path).status_code in (404, 405, 307)
 
 
-# -- bodies ------------------------------------------------------------------------------------------------------------------
+# -- bodies
+# ------------------------------------------------------------------------------------------------
 
 
 def nothing_came_of_it(server: service.Server, before: list[str]) -> None:
@@ -202,17 +236,35 @@ def test_a_forged_hash_leaves_nothing(server: service.Server, hospital: Hospital
     mallory, before, good = server.raw(server.token("forger")), server.objects(), block(hospital)
     damaged = bytearray(good)
     damaged[-40] ^= 1
-    refused(mallory.put(f"/v1/objects/{named(good)}", content=bytes(damaged)), 422, "another SHA-256 than its name")
-    refused(mallory.put(f"/v1/objects/{'0' * 64}", content=good), 422, "another SHA-256 than its name")
-    refused(mallory.put(f"/v1/objects/{named(good)}", content=good[:-1]), 422, "truncated or has bytes too many")
-    refused(mallory.put(f"/v1/objects/{named(good)}", content=b""), 422, "another SHA-256 than its name")
+    refused(
+        mallory.put(f"/v1/objects/{named(good)}", content=bytes(damaged)),
+        422,
+        "another SHA-256 than its name",
+    )
+    refused(
+        mallory.put(f"/v1/objects/{'0' * 64}", content=good), 422, "another SHA-256 than its name"
+    )
+    refused(
+        mallory.put(f"/v1/objects/{named(good)}", content=good[:-1]),
+        422,
+        "truncated or has bytes too many",
+    )
+    refused(
+        mallory.put(f"/v1/objects/{named(good)}", content=b""), 422, "another SHA-256 than its name"
+    )
     nothing_came_of_it(server, before)
     assert mallory.put(f"/v1/objects/{named(good)}", content=good).status_code == 201
-    assert mallory.put(f"/v1/objects/{named(good)}", content=good).status_code == 201  # twice does no harm
+    assert (
+        mallory.put(f"/v1/objects/{named(good)}", content=good).status_code == 201
+    )  # twice does no harm
     assert mallory.get(f"/v1/objects/{named(good)}").content == good
     part = mallory.get(f"/v1/objects/{named(good)}", headers={"Range": "bytes=1000-"})
     assert (part.status_code, part.content) == (206, good[1000:])
-    refused(mallory.get(f"/v1/objects/{named(good)}", headers={"Range": f"bytes={len(good)}-"}), 416, "there are")
+    refused(
+        mallory.get(f"/v1/objects/{named(good)}", headers={"Range": f"bytes={len(good)}-"}),
+        416,
+        "there are",
+    )
     assert mallory.delete(f"/v1/objects/{named(good)}").status_code == 204
     nothing_came_of_it(server, before)
 
@@ -229,17 +281,33 @@ def test_a_secret_key_is_refused_however_it_is_wrapped(
     refused(mallory.put(f"/v1/objects/{named(key)}", content=key), 422, "it is a secret key")
     secret = container.from_bytes((tmp_path / "secret.key").read_bytes())
     dressed = container.to_bytes(replace(secret, kind="public keys"))
-    refused(mallory.put(f"/v1/objects/{named(dressed)}", content=dressed), 422, "it is a secret key")
-    renamed = container.to_bytes(replace(secret, kind="public keys", sections={"hidden": b"x" * 100}))
-    refused(mallory.put(f"/v1/objects/{named(renamed)}", content=renamed), 422, "no section 'hidden'")
+    refused(
+        mallory.put(f"/v1/objects/{named(dressed)}", content=dressed), 422, "it is a secret key"
+    )
+    renamed = container.to_bytes(
+        replace(secret, kind="public keys", sections={"hidden": b"x" * 100})
+    )
+    refused(
+        mallory.put(f"/v1/objects/{named(renamed)}", content=renamed), 422, "no section 'hidden'"
+    )
     opened = container.to_bytes(Container("opened model", "", "", {}, {}))
-    refused(mallory.put(f"/v1/objects/{named(opened)}", content=opened), 422, "an opened model, which is not sent")
+    refused(
+        mallory.put(f"/v1/objects/{named(opened)}", content=opened),
+        422,
+        "an opened model, which is not sent",
+    )
     text = b"age,ill\n50,yes\n" * 10
-    refused(mallory.put(f"/v1/objects/{named(text)}", content=text), 422, "is not an encryptedstats file")
+    refused(
+        mallory.put(f"/v1/objects/{named(text)}", content=text),
+        422,
+        "is not an encryptedstats file",
+    )
     nothing_came_of_it(server, before)
 
 
-@pytest.mark.parametrize("section", ["public_key", "relinearisation", "signing_key", "packing", "rotation"])
+@pytest.mark.parametrize(
+    "section", ["public_key", "relinearisation", "signing_key", "packing", "rotation"]
+)
 def test_a_secret_key_is_no_section_of_public_keys(
     server: service.Server, mallory: httpx.Client, hospital: Hospital, tmp_path: Path, section: str
 ) -> None:
@@ -271,14 +339,22 @@ def test_a_secret_key_is_no_part_of_other_uploads(
     for file in files:
         good = container.to_bytes(file)
         assert mallory.put(f"/v1/objects/{named(good)}", content=good).status_code == 201, file.kind
-        dressed = [replace(file, sections={**file.sections, name: secret}) for name in file.sections]
+        dressed = [
+            replace(file, sections={**file.sections, name: secret}) for name in file.sections
+        ]
         dressed += [replace(file, sections={**file.sections, "more": secret})]
         dressed += [replace(file, fields={**file.fields, "more": secret.hex()[:1000]})]
-        dressed += [replace(file, fields={**file.fields, name: secret.hex()[:1000]}) for name in file.fields]
+        dressed += [
+            replace(file, fields={**file.fields, name: secret.hex()[:1000]}) for name in file.fields
+        ]
         for one in dressed:
             data = container.to_bytes(one)
             answered = mallory.put(f"/v1/objects/{named(data)}", content=data)
-            assert answered.status_code == 422, (file.kind, set(one.sections) - set(file.sections), answered.text)
+            assert answered.status_code == 422, (
+                file.kind,
+                set(one.sections) - set(file.sections),
+                answered.text,
+            )
             assert not any(named(data) in name for name in server.objects())
 
 
@@ -294,7 +370,9 @@ def test_one_upload_of_an_owner_is_read_at_a_time(tmp_path: Path, hospital: Hosp
 
 
 def test_a_refusal_is_read_by_who_is_still_sending(server: service.Server) -> None:
-    """A connection that is closed on a body would be reset, and the answer lost; one that goes on and on is closed all the same."""
+    """A connection that is closed on a body would be reset, and the answer lost; one that goes on
+    and on is closed all the same.
+    """
     with server.raw("est_wrong") as client:
         for _ in range(3):
             refused(client.put(f"/v1/objects/{'1' * 64}", content=bytes(48 << 20)), 401, "mistyped")
@@ -312,23 +390,39 @@ def test_a_refusal_is_read_by_who_is_still_sending(server: service.Server) -> No
 
 def test_bodies_that_are_too_large(tmp_path: Path, hospital: Hospital) -> None:
     quota = int(2.5 * len(block(hospital)))
-    with service.Server(tmp_path, replace(service.LIMITS, object_bytes=1 << 20, quota_bytes=quota)) as server:
+    with service.Server(
+        tmp_path, replace(service.LIMITS, object_bytes=1 << 20, quota_bytes=quota)
+    ) as server:
         with server.raw(server.token("north")) as client:
-            first, *others = (path.read_bytes() for path in sorted((hospital.table / "blocks").iterdir()))
-            refused(client.put(f"/v1/objects/{'1' * 64}", content=b"x" * (2 << 20)), 413, "over the limit of 1,048,576")
+            first, *others = (
+                path.read_bytes() for path in sorted((hospital.table / "blocks").iterdir())
+            )
+            refused(
+                client.put(f"/v1/objects/{'1' * 64}", content=b"x" * (2 << 20)),
+                413,
+                "over the limit of 1,048,576",
+            )
             for data in (first, others[0]):
                 assert client.put(f"/v1/objects/{named(data)}", content=data).status_code == 201
             refused(
-                client.put(f"/v1/objects/{named(others[1])}", content=others[1]), 413, f"of {quota:,} bytes are taken"
+                client.put(f"/v1/objects/{named(others[1])}", content=others[1]),
+                413,
+                f"of {quota:,} bytes are taken",
             )
             chunked = client.put(f"/v1/objects/{named(first)}", content=iter([first]))
             refused(chunked, 411, "does not say its length")
             assert client.delete(f"/v1/objects/{named(first)}").status_code == 204
-            assert client.put(f"/v1/objects/{named(others[1])}", content=others[1]).status_code == 201
+            assert (
+                client.put(f"/v1/objects/{named(others[1])}", content=others[1]).status_code == 201
+            )
             large = client.post("/v1/objects/missing", json={"sha256": ["0" * 64] * 100_001})
             assert large.status_code == 422
         with server.raw(server.token("south", quota_bytes=10)) as client:
-            refused(client.put(f"/v1/objects/{named(first)}", content=first), 413, "0 of 10 bytes are taken")
+            refused(
+                client.put(f"/v1/objects/{named(first)}", content=first),
+                413,
+                "0 of 10 bytes are taken",
+            )
 
 
 def test_slow_and_broken_bodies_are_given_up(server: service.Server, hospital: Hospital) -> None:
@@ -341,7 +435,9 @@ def test_slow_and_broken_bodies_are_given_up(server: service.Server, hospital: H
     started = time.monotonic()
     answer = service.slowly(address, [head + data[:1000]], 30.0)  # then nothing
     assert b" 408 " in answer.split(b"\r\n")[0]
-    answer = service.slowly(address, [head, *(data[i : i + 1] for i in range(200))], 0.05)  # 20 bytes a second
+    answer = service.slowly(
+        address, [head, *(data[i : i + 1] for i in range(200))], 0.05
+    )  # 20 bytes a second
     assert b" 408 " in answer.split(b"\r\n")[0]
     assert service.slowly(address, [b"G", b"E"], 30.0) == b""  # a request that never comes
     assert time.monotonic() - started < 20
@@ -349,14 +445,20 @@ def test_slow_and_broken_bodies_are_given_up(server: service.Server, hospital: H
     nothing_came_of_it(server, before)
 
 
-@pytest.mark.parametrize("call", ["POST /v1/objects/missing", "POST /v1/jobs", "POST /v1/plans", "POST /login"])
+@pytest.mark.parametrize(
+    "call", ["POST /v1/objects/missing", "POST /v1/jobs", "POST /v1/plans", "POST /login"]
+)
 def test_whoever_has_no_token_sends_no_large_or_slow_body_either(tmp_path: Path, call: str) -> None:
-    with service.Server(tmp_path, replace(service.LIMITS, request_bytes=1000, idle_seconds=0.3)) as server:
+    with service.Server(
+        tmp_path, replace(service.LIMITS, request_bytes=1000, idle_seconds=0.3)
+    ) as server:
         method, path = call.split()
         with httpx.Client(base_url=server.url, trust_env=False, timeout=20) as client:
             why = "its body is over the limit of 1,000 bytes"
             refused(client.request(method, path, content=b"x" * 1001), 413, why)
-            refused(client.request(method, path, content=iter([b"x" * 600] * 2)), 413, why)  # whose length nobody says
+            refused(
+                client.request(method, path, content=iter([b"x" * 600] * 2)), 413, why
+            )  # whose length nobody says
             assert client.request(method, path, content=b"x" * 1000).status_code in (401, 403, 422)
         head = f"{call} HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n".encode()
         address, started = ("127.0.0.1", server.port), time.monotonic()
@@ -372,7 +474,9 @@ def _cut_off(address: tuple[str, int], data: bytes) -> None:
         line.sendall(data)
 
 
-def test_a_table_needs_all_its_blocks_and_its_own_keys(server: service.Server, hospital: Hospital) -> None:
+def test_a_table_needs_all_its_blocks_and_its_own_keys(
+    server: service.Server, hospital: Hospital
+) -> None:
     with server.raw(server.token("half")) as client:
         manifest = (hospital.table / MANIFEST).read_bytes()
         keys = next(hospital.table.glob("public-*.keys")).read_bytes()
@@ -383,20 +487,34 @@ def test_a_table_needs_all_its_blocks_and_its_own_keys(server: service.Server, h
         refused(client.put(table, json={"keys": named(keys)}), 409, "6 blocks of 6 are not here")
         refused(client.put(table, json={"keys": named(stranger)}), 422, "not those of its key")
         refused(client.put(table, json={"keys": named(manifest)}), 422, "not those of its key")
-        refused(client.put(f"/v1/tables/{named(keys)}", json={"keys": named(keys)}), 422, "'encrypted table' is wanted")
+        refused(
+            client.put(f"/v1/tables/{named(keys)}", json={"keys": named(keys)}),
+            422,
+            "'encrypted table' is wanted",
+        )
         refused(client.put(table, json={"keys": named(keys), "path": "/etc"}), 422, "path")
 
 
-# -- the audit log -----------------------------------------------------------------------------------------------------------
+# -- the audit log
+# ------------------------------------------------------------------------------------------------
 
 
-def test_a_download_of_an_object_is_a_line_of_the_log(server: service.Server, hospital: Hospital) -> None:
+def test_a_download_of_an_object_is_a_line_of_the_log(
+    server: service.Server, hospital: Hospital
+) -> None:
     data = block(hospital)
     with server.raw(server.token("reader")) as client:
         assert client.put(f"/v1/objects/{named(data)}", content=data).status_code == 201
         assert client.get(f"/v1/objects/{named(data)}").content == data
-        assert client.get(f"/v1/objects/{named(data)}", headers={"Range": "bytes=1000-"}).status_code == 206
-    lines = [line for line in audit.Log(server.folder / "audit.jsonl").entries() if line.get("name") == "reader"]
+        assert (
+            client.get(f"/v1/objects/{named(data)}", headers={"Range": "bytes=1000-"}).status_code
+            == 206
+        )
+    lines = [
+        line
+        for line in audit.Log(server.folder / "audit.jsonl").entries()
+        if line.get("name") == "reader"
+    ]
     assert [(line["what"], line["object"], line["bytes"]) for line in lines] == [
         ("put object", named(data), len(data)),
         ("get object", named(data), len(data)),
@@ -429,7 +547,9 @@ def test_the_chain_of_the_log_shows_what_was_changed(tmp_path: Path) -> None:
         with pytest.raises(es.FileFormatError, match="does not follow the one before"):
             audit.check(log.path)
         assert how
-    log.path.write_text("".join(lines) + lines[0][:20])  # the machine went down in the middle of a line
+    log.path.write_text(
+        "".join(lines) + lines[0][:20]
+    )  # the machine went down in the middle of a line
     log.add("owner", "put object", object="5")
     assert audit.check(log.path) == 6
     assert [line["object"] for line in log.last(2)] == ["5", "4"]
@@ -453,6 +573,9 @@ def test_answers_have_the_headers_that_browsers_need(server: service.Server) -> 
     for path in ("/", "/docs", "/healthz", "/v1/offers"):
         headers = httpx.get(server.url + path, trust_env=False).headers
         assert "default-src 'self'" in headers["content-security-policy"]
-        assert (headers["x-frame-options"], headers["x-content-type-options"]) == ("DENY", "nosniff")
+        assert (headers["x-frame-options"], headers["x-content-type-options"]) == (
+            "DENY",
+            "nosniff",
+        )
         assert headers["cache-control"] == "no-store"
         assert "server" not in headers

@@ -1,4 +1,6 @@
-"""One owner, or a stranger, tries to keep the server from answering others: plans, connections, guesses."""
+"""One owner, or a stranger, tries to keep the server from answering others: plans, connections,
+guesses.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,8 @@ def test_more_owners_than_makers_wait_for_each_other(tmp_path: Path, hospital: H
             assert [one.result().status_code for one in asked] == [200, 200]
 
 
-# -- connections -------------------------------------------------------------------------------------------------------------
+# -- connections
+# ------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -130,7 +133,11 @@ def test_idle_connections_of_one_address_do_not_shut_others_out(tmp_path: Path) 
     with many_files(), ExitStack() as open_ones, service.Server(tmp_path, limits) as server:
         lines = []
         for _ in range(1100):
-            lines.append(open_ones.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10)))
+            lines.append(
+                open_ones.enter_context(
+                    socket.create_connection(("127.0.0.1", server.port), timeout=10)
+                )
+            )
         assert healthy_within(server, 2.0)
         assert all(closed(line) for line in lines[:100])  # the oldest went
         assert not any(closed(line) for line in lines[-10:])
@@ -143,7 +150,11 @@ def test_an_address_has_so_many_connections_and_no_more(tmp_path: Path) -> None:
         time.sleep(0.2)  # the connection that waited for the server has gone
         lines = []
         for _ in range(30):  # none is idle: each has begun a request
-            lines.append(open_ones.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10)))
+            lines.append(
+                open_ones.enter_context(
+                    socket.create_connection(("127.0.0.1", server.port), timeout=10)
+                )
+            )
             lines[-1].sendall(request)
         time.sleep(0.3)
         assert [closed(line) for line in lines] == [False] * 10 + [True] * 20
@@ -153,7 +164,8 @@ def test_an_address_has_so_many_connections_and_no_more(tmp_path: Path) -> None:
         assert healthy_within(server, 2.0)  # those that ended count no more
 
 
-# -- tokens ------------------------------------------------------------------------------------------------------------------
+# -- tokens
+# ------------------------------------------------------------------------------------------------
 
 
 def test_guesses_are_slowed_down_and_good_tokens_are_not(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Uploads that go straight to S3 (moto's server): taken when their hash is right, removed when it is not, and nobody else's."""
+"""Uploads that go straight to S3 (moto's server): taken when their hash is right, removed when it
+is not, and nobody else's.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def bucket() -> Iterator[str]:
         end = time.monotonic() + 60
         while True:
             try:
-                urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{address}/moto-api/", timeout=5)
+                urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+                    f"{address}/moto-api/", timeout=5
+                )
                 break
             except OSError:
                 assert time.monotonic() < end
@@ -61,7 +65,16 @@ def test_the_story_with_a_bucket(bucket: str, tmp_path: Path, hospital: Hospital
     place, port = f"{bucket}/storage", service.free_port()
     token, holder = tokens.add(open_store(place), "north")
     command = [
-        *(sys.executable, "-m", "encryptedstats.cli", "serve", "--storage", place, "--port", str(port)),
+        *(
+            sys.executable,
+            "-m",
+            "encryptedstats.cli",
+            "serve",
+            "--storage",
+            place,
+            "--port",
+            str(port),
+        ),
         *("--audit", str(tmp_path / "audit.jsonl")),
     ]
     running = subprocess.Popen(command, stderr=subprocess.DEVNULL)
@@ -79,15 +92,21 @@ def test_the_story_with_a_bucket(bucket: str, tmp_path: Path, hospital: Hospital
             data = next((hospital.table / "blocks").iterdir()).read_bytes()
             name = data[-32:].hex()
             worker._connection.json("DELETE", f"/v1/objects/{name}")
-            signed = worker._connection.json("POST", f"/v1/objects/{name}/presigned", params={"bytes": len(data)})
+            signed = worker._connection.json(
+                "POST", f"/v1/objects/{name}/presigned", params={"bytes": len(data)}
+            )
             forged = data[:-100] + bytes(100)
             assert httpx.put(signed["url"], content=forged, trust_env=False).status_code == 200
             with pytest.raises(es.WorkerError, match="another SHA-256 than its name"):
-                worker._connection.json("POST", f"/v1/objects/{name}/arrived", params={"upload": signed["upload"]})
+                worker._connection.json(
+                    "POST", f"/v1/objects/{name}/arrived", params={"upload": signed["upload"]}
+                )
             assert store.sizes(f"owners/{holder.owner}/incoming") == {}
             for upload in (signed["upload"], "../objects", "0" * 32):
                 with pytest.raises(es.WorkerError, match="no such upload"):
-                    worker._connection.json("POST", f"/v1/objects/{name}/arrived", params={"upload": upload})
+                    worker._connection.json(
+                        "POST", f"/v1/objects/{name}/arrived", params={"upload": upload}
+                    )
     finally:
         running.terminate()
         running.wait()

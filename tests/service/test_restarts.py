@@ -1,4 +1,6 @@
-"""Servers that are killed in the middle of every kind of request, run twice, and asked by many owners at once: nothing is lost."""
+"""Servers that are killed in the middle of every kind of request, run twice, and asked by many
+owners at once: nothing is lost.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +23,22 @@ from encryptedstats.service import audit
 
 
 class Flaky:
-    """A server that is killed whenever a request of some kind comes, a few times, and started again."""
+    """A server that is killed whenever a request of some kind comes, a few times, and started
+    again.
+    """
 
-    def __init__(self, server: service.Server, worker: es.Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, server: service.Server, worker: es.Worker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         self.server, self.kinds = server, set[str]()
         client = worker._connection._client
         send = client.send
 
         def cut(request: Any, **options: Any) -> Any:
-            kind = f"{request.method} {'/'.join(p for p in request.url.path.split('/') if len(p) < 32)}"
+            kind = (
+                f"{request.method} "
+                f"{'/'.join(p for p in request.url.path.split('/') if len(p) < 32)}"
+            )
             if kind not in self.kinds:
                 self.kinds.add(kind)
                 killer = threading.Timer(0.005, self.restart)
@@ -50,7 +59,11 @@ class Flaky:
 def test_a_restart_in_the_middle_of_every_kind_of_request_loses_nothing(
     tmp_path: Path, hospital: Hospital, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with service.Server(tmp_path) as server, server.worker(), server.connect("north", patience=30) as worker:
+    with (
+        service.Server(tmp_path) as server,
+        server.worker(),
+        server.connect("north", patience=30) as worker,
+    ):
         flaky = Flaky(server, worker, monkeypatch)
         worker.offers()
         table = worker.upload(hospital.table)
@@ -68,8 +81,15 @@ def test_a_restart_in_the_middle_of_every_kind_of_request_loses_nothing(
             "POST /v1/plans",
             "POST /v1/jobs",
         } <= flaky.kinds
-        assert {"GET /v1/jobs/events", "GET /v1/jobs/result", "POST /v1/jobs/cancel", "GET /v1/jobs"} <= flaky.kinds
-        assert not [name for name in server.objects() if name.startswith("spool/")]  # swept at the start
+        assert {
+            "GET /v1/jobs/events",
+            "GET /v1/jobs/result",
+            "POST /v1/jobs/cancel",
+            "GET /v1/jobs",
+        } <= flaky.kinds
+        assert not [
+            name for name in server.objects() if name.startswith("spool/")
+        ]  # swept at the start
         assert audit.check(tmp_path / "audit.jsonl") > 0
 
 
@@ -93,7 +113,11 @@ def memory_of(pid: int) -> int:
 
 def many_owners(folder: Path, count: int, hospital: Hospital) -> tuple[int, int]:
     """So many owners who upload and fit at once: the memory of the server before and after."""
-    with service.Server(folder, replace(service.LIMITS, idle_seconds=60.0)) as server, server.worker(), server.worker():
+    with (
+        service.Server(folder, replace(service.LIMITS, idle_seconds=60.0)) as server,
+        server.worker(),
+        server.worker(),
+    ):
         tokens = [server.token(f"owner {number}") for number in range(count)]
         before = memory_of(server.pid)
 
@@ -101,14 +125,18 @@ def many_owners(folder: Path, count: int, hospital: Hospital) -> tuple[int, int]
             with es.connect(server.url, tokens[number], patience=300) as worker:
                 table = worker.upload(hospital.table, progress=False)
                 model = replace_seed(number)
-                out = worker.result(worker.fit(model, table), folder / f"{number}.enc", progress=False)
+                out = worker.result(
+                    worker.fit(model, table), folder / f"{number}.enc", progress=False
+                )
                 return hospital.is_exact(model, out)
 
         with ThreadPoolExecutor(count) as pool:
             exact = list(pool.map(story, range(count)))
         assert exact == [True] * count
         after = memory_of(server.pid)
-        assert audit.check(folder / "audit.jsonl") == count * (len(list((hospital.table / "blocks").iterdir())) + 5)
+        assert audit.check(folder / "audit.jsonl") == count * (
+            len(list((hospital.table / "blocks").iterdir())) + 5
+        )
         return before, after
 
 
@@ -137,17 +165,28 @@ def test_memory_does_not_grow_with_what_is_sent(tmp_path: Path) -> None:
     with service.Server(tmp_path, limits) as server, server.connect("north") as worker:
         objects = []
         for number in range(8):
-            data = container.to_bytes(Container(PUBLIC_KIND, "", "", {}, {"public_key": os.urandom(64 << 20)}))
+            data = container.to_bytes(
+                Container(PUBLIC_KIND, "", "", {}, {"public_key": os.urandom(64 << 20)})
+            )
             objects.append((data[-32:].hex(), data))
             assert number >= 0
         before = memory_of(server.pid)
         with ThreadPoolExecutor(8) as pool:
-            list(pool.map(lambda one: worker._connection.send("PUT", f"/v1/objects/{one[0]}", content=one[1]), objects))
+            list(
+                pool.map(
+                    lambda one: worker._connection.send(
+                        "PUT", f"/v1/objects/{one[0]}", content=one[1]
+                    ),
+                    objects,
+                )
+            )
         assert memory_of(server.pid) - before < 128 << 20
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_costs_time_and_nothing_else(tmp_path: Path, hospital: Hospital) -> None:
+def test_a_worker_that_is_killed_costs_time_and_nothing_else(
+    tmp_path: Path, hospital: Hospital
+) -> None:
     with service.Server(tmp_path) as server, server.connect("north") as worker:
         job = worker.fit(FOREST, worker.upload(hospital.table))
         slow = samples.start_worker(tmp_path / "storage/queue", slow=30.0, lease=0.3)

@@ -63,7 +63,12 @@ def send(target: fuzz.Target, case: Any, choice: int) -> Any:
                 name = pick([*sorted(fuzz.QUESTIONS), case.body["question"]], choice)
                 case.body = {**case.body, "question": name}
                 if choice % 3:
-                    case.body = {**case.body, "params": fuzz.QUESTIONS.get(name), "kind": "ask", "answers": None}
+                    case.body = {
+                        **case.body,
+                        "params": fuzz.QUESTIONS.get(name),
+                        "kind": "ask",
+                        "answers": None,
+                    }
     made = case.as_transport_kwargs(base_url="http://testserver")
     for name in ("params", "json", "headers", "cookies"):
         if made.get(name) is not None:

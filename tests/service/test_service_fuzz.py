@@ -1,4 +1,6 @@
-"""Whatever is sent, the server answers what was wrong with it: no request is a mistake of the server (500)."""
+"""Whatever is sent, the server answers what was wrong with it: no request is a mistake of the
+server (500).
+"""
 
 from __future__ import annotations
 
@@ -118,7 +120,13 @@ def new_table() -> es.EncryptedTable:
             "ill": rng.choice(["no", "yes"], 60),
         }
     )
-    kinds = dict(zip(frame, ("categorical", "number", "ordinal", "number", "categorical", "categorical"), strict=False))
+    kinds = dict(
+        zip(
+            frame,
+            ("categorical", "number", "ordinal", "number", "categorical", "categorical"),
+            strict=False,
+        )
+    )
     schema = es.Schema.infer(frame, target="ill", kinds=kinds)
     return small_owner().encrypt(schema.table(frame, slots=SLOTS, folds=2), workers=1)
 
@@ -128,7 +136,9 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     folder = tmp_path_factory.mktemp("fuzzed")
     limits = replace(service.LIMITS, totals=2000, jobs=10**9, making_seconds=600.0)
     storage = folder / "storage"
-    app = make_app(Settings(str(storage), str(storage / "queue"), folder / "audit.jsonl", "test", limits))
+    app = make_app(
+        Settings(str(storage), str(storage / "queue"), folder / "audit.jsonl", "test", limits)
+    )
     app.state.service.jobs.make = InProcess()
     token, _ = tokens.add(app.state.service.store, "north")
     with warnings.catch_warnings():
@@ -137,7 +147,9 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
         table.save(folder / "table")
         answer = table.counts("v0")
         answer.save(folder / "counts.enc")
-    client = TestClient(app, raise_server_exceptions=False, headers={"Authorization": f"Bearer {token}"})
+    client = TestClient(
+        app, raise_server_exceptions=False, headers={"Authorization": f"Bearer {token}"}
+    )
     names = []
     files = [path for path in (folder / "table").rglob("*") if path.is_file()]
     for path in (*files, folder / "counts.enc"):
@@ -175,7 +187,11 @@ class Mutations:
         if choose.random() < often / 3:
             return self.odd()
         if isinstance(value, dict):
-            found = {key: self.value(one, often) for key, one in value.items() if choose.random() > often / 6}
+            found = {
+                key: self.value(one, often)
+                for key, one in value.items()
+                if choose.random() > often / 6
+            }
             if choose.random() < often / 3:
                 found[str(self.odd())[:50]] = self.odd()
             return found
@@ -197,7 +213,11 @@ def job_request(target: Target, made: Mutations) -> dict[str, Any]:
             request["params"][one] = made.odd()
             return request
         request["params"] = made.value(request["params"])
-        for option, odd in (("rows_per_shard", [1, 7, 10**9, 0]), ("trees_per_task", [1, 3]), ("by_others", [True])):
+        for option, odd in (
+            ("rows_per_shard", [1, 7, 10**9, 0]),
+            ("trees_per_task", [1, 3]),
+            ("by_others", [True]),
+        ):
             if choose.random() < 0.1:
                 request[option] = choose.choice(odd)
         return request
@@ -214,7 +234,9 @@ def sent_job(target: Target, made: Mutations) -> Any:
     if made.random.random() < 0.1:
         request = made.value(request)
     path = made.random.choice(["/v1/plans", "/v1/plans", "/v1/jobs"])
-    return target.client.post(path, content=json.dumps(request), headers={"Content-Type": "application/json"})
+    return target.client.post(
+        path, content=json.dumps(request), headers={"Content-Type": "application/json"}
+    )
 
 
 def paths_of(group: str, name: str, job: str) -> list[str]:
@@ -230,21 +252,44 @@ def paths_of(group: str, name: str, job: str) -> list[str]:
             *("/v1/jobs", "/v1/plans", f"/v1/jobs/{job}", "/v1/jobs/x", f"/v1/jobs/{job}/events"),
             *(f"/v1/jobs/{job}/cancel", f"/v1/jobs/{job}/result"),
         ],
-        "pages": ["/", "/login", "/logout", "/docs", "/storage", f"/seen/{job}/{name}", "/audit", "/audit.jsonl"],
+        "pages": [
+            "/",
+            "/login",
+            "/logout",
+            "/docs",
+            "/storage",
+            f"/seen/{job}/{name}",
+            "/audit",
+            "/audit.jsonl",
+        ],
     }[group]
 
 
 GROUPS = ("worker", "objects", "tables", "jobs", "pages")
 POSTED = ("/missing", "/presigned", "/arrived", "/cancel", "/plans", "/login", "/logout")
-BROKEN = [b"", b"{", b"\xff\xfe", b"[" * 20_000, b'{"sha256":' + b"1" * 5000 + b"}", b"NaN", b"null"]
+BROKEN = [
+    b"",
+    b"{",
+    b"\xff\xfe",
+    b"[" * 20_000,
+    b'{"sha256":' + b"1" * 5000 + b"}",
+    b"NaN",
+    b"null",
+]
 FORMS = [b"token=%ff%fe", b"token=" + b"x" * 20_000, b"=&=;", b"token=\xed\xa0\x80"]
 
 
 def sent_request(target: Target, made: Mutations, group: str) -> Any:
     """Call an endpoint of a group with odd names, headers, queries and bodies."""
     choose = made.random
-    name = choose.choice([*target.objects, "0" * 64, "0" * 32, "%2e%2e", "x", "F" * 64, "0" * 63, "%00"])
-    job = choose.choice(target.jobs) if choose.random() < 0.5 else "".join(choose.choice(HEX) for _ in range(32))
+    name = choose.choice(
+        [*target.objects, "0" * 64, "0" * 32, "%2e%2e", "x", "F" * 64, "0" * 63, "%00"]
+    )
+    job = (
+        choose.choice(target.jobs)
+        if choose.random() < 0.5
+        else "".join(choose.choice(HEX) for _ in range(32))
+    )
     path = choose.choice(paths_of(group, name, job))
     if choose.random() < 0.2:
         method = choose.choice(["GET", "POST", "PUT", "HEAD", "PATCH", "OPTIONS"])
@@ -252,9 +297,17 @@ def sent_request(target: Target, made: Mutations, group: str) -> Any:
         method = "POST"
     else:
         method = choose.choice(["GET", "PUT"]) if path.endswith(name) else "GET"
-    if choose.random() < 0.1 and path.startswith("/v1/jobs") and not any(one in path for one in target.jobs):
+    if (
+        choose.random() < 0.1
+        and path.startswith("/v1/jobs")
+        and not any(one in path for one in target.jobs)
+    ):
         method = "DELETE"  # what is stored stays: the next cases need it
-    headers = {"Range": choose.choice(["bytes=0-", "bytes=\xb2-", "bytes=" + "9" * 5000 + "-", "bytes=5-3", "x"])}
+    headers = {
+        "Range": choose.choice(
+            ["bytes=0-", "bytes=\xb2-", "bytes=" + "9" * 5000 + "-", "bytes=5-3", "x"]
+        )
+    }
     headers["Origin"] = choose.choice(["null", "http://[", "http://testserver", "\xff"])
     headers |= {"Cookie": choose.choice(["encryptedstats_session=\xff", "=", "a=b"])}
     body: bytes = json.dumps(made.value({"sha256": [name], "keys": target.keys}, 0.5)).encode()
@@ -264,8 +317,12 @@ def sent_request(target: Target, made: Mutations, group: str) -> Any:
         headers["Content-Type"] = "application/x-www-form-urlencoded"
         body = choose.choice(FORMS)
     else:
-        headers["Content-Type"] = choose.choice(["application/json", "text/plain", "application/octet-stream", "x"])
-    query = choose.choice(["", "?bytes=1", "?bytes=" + "9" * 400, "?bytes=x", "?upload=%ff", "?upload=" + "0" * 32])
+        headers["Content-Type"] = choose.choice(
+            ["application/json", "text/plain", "application/octet-stream", "x"]
+        )
+    query = choose.choice(
+        ["", "?bytes=1", "?bytes=" + "9" * 400, "?bytes=x", "?upload=%ff", "?upload=" + "0" * 32]
+    )
     encoded = {key: value.encode("latin-1") for key, value in headers.items()}
     return target.client.request(method, path + query, content=body, headers=encoded)
 
@@ -277,8 +334,14 @@ def check(target: Target, seed: int, count: int, send: Callable[[Target, Mutatio
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             answer = send(target, Mutations(case))
-        assert answer.status_code < 500, f"case {case}: {answer.request.content[:2000]!r}: {answer.text}"
-        if answer.status_code >= 400 and "html" not in answer.headers["content-type"] and answer.content:
+        assert answer.status_code < 500, (
+            f"case {case}: {answer.request.content[:2000]!r}: {answer.text}"
+        )
+        if (
+            answer.status_code >= 400
+            and "html" not in answer.headers["content-type"]
+            and answer.content
+        ):
             assert set(answer.json()) == {"what", "why", "cure"}, case
         seen[answer.status_code] = seen.get(answer.status_code, 0) + 1
     assert min(seen) < 300, seen  # some go through
@@ -316,7 +379,11 @@ def test_parameters_of_another_type_are_refused(target: Target, parameter: str, 
 
 
 def test_every_question_of_the_library_is_mutated() -> None:
-    own = {name for name, one in known_questions().items() if one.__module__.startswith("encryptedstats.")}
+    own = {
+        name
+        for name, one in known_questions().items()
+        if one.__module__.startswith("encryptedstats.")
+    }
     assert set(QUESTIONS) == own
 
 

@@ -46,18 +46,26 @@ def refused(status: int) -> Iterator[None]:
     assert caught.value.status == status
 
 
-# -- what the client accepts ---------------------------------------------------------------------------------------------
+# -- what the client accepts
+# ---------------------------------------------------------------------------------------------
 
 QUESTION = Counts((0, 2))
 
 
 def job(kind: str = "ask") -> Any:
-    table = SimpleNamespace(key_id="k", n_rows=30, entries=[SimpleNamespace(id="a"), SimpleNamespace(id="b")])
+    table = SimpleNamespace(
+        key_id="k", n_rows=30, entries=[SimpleNamespace(id="a"), SimpleNamespace(id="b")]
+    )
     return WorkerJob(SimpleNamespace(url="http://x"), "1" * 32, kind, table, QUESTION)  # type: ignore[arg-type]
 
 
 def answer(**changes: Any) -> Container:
-    fields = {"question": "counts", "params": {"variables": [0, 2]}, "n_rows": 30, BLOCKS: ["b", "a"]}
+    fields = {
+        "question": "counts",
+        "params": {"variables": [0, 2]},
+        "n_rows": 30,
+        BLOCKS: ["b", "a"],
+    }
     kind, key_id = changes.pop("kind", RESULT_KIND), changes.pop("key_id", "k")
     return Container(kind, "", key_id, {**fields, **changes}, {})
 
@@ -92,14 +100,18 @@ def test_a_totals_file_is_no_prediction() -> None:
 
 
 def test_a_client_sends_no_secret_key() -> None:
-    for file in (Container(OWNER_KIND, "", "k", {}, {}), Container(PUBLIC_KIND, "", "k", {}, {"secret_key": b"x"})):
+    for file in (
+        Container(OWNER_KIND, "", "k", {}, {}),
+        Container(PUBLIC_KIND, "", "k", {}, {"secret_key": b"x"}),
+    ):
         with pytest.raises(es.WorkerError):
             _check_welcome(container.to_bytes(file), "0" * 64)
     with pytest.raises(es.FileFormatError):
         _check_welcome(b"age,ill\n50,yes\n" * 10, "0" * 64)
 
 
-# -- what comes in -------------------------------------------------------------------------------------------------------
+# -- what comes in
+# ------------------------------------------------------------------------------------------------
 
 
 def seal_object(length: int, compression: int = 0) -> bytes:
@@ -135,8 +147,12 @@ def test_kinds_sections_and_fields_of_uploads(file: Container, is_refused: bool)
     assert (refused_kind(found, lengths, "0" * 64) is not None) == is_refused
 
 
-def incoming(folder: Path, data: bytes, *, name: str | None = None, size: int | None = None) -> Incoming:
-    return Incoming(folder, data[-32:].hex() if name is None else name, len(data) if size is None else size)
+def incoming(
+    folder: Path, data: bytes, *, name: str | None = None, size: int | None = None
+) -> Incoming:
+    return Incoming(
+        folder, data[-32:].hex() if name is None else name, len(data) if size is None else size
+    )
 
 
 def test_a_body_becomes_an_object_by_its_hash_and_length(tmp_path: Path) -> None:
@@ -167,7 +183,9 @@ def test_a_body_becomes_an_object_by_its_hash_and_length(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("compression", [0, 1, 2])
 def test_a_section_that_holds_a_key_is_refused(tmp_path: Path, compression: int) -> None:
-    """In a block, none of whose sections is an object of SEAL; whichever section it is, compressed or not."""
+    """In a block, none of whose sections is an object of SEAL; whichever section it is, compressed
+    or not.
+    """
     key = seal_object(64, compression)
     assert is_seal_object(key[:16], 64)
     assert not is_seal_object(key[:16], 65)
@@ -203,7 +221,9 @@ def test_large_objects_are_refused(tmp_path: Path) -> None:
         door.check_size("0" * 64, 101)
 
 
-def test_presigned_uploads_have_no_paths_for_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_presigned_uploads_have_no_paths_for_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Presigner, "is_possible", True)
     door = Door(open_store(tmp_path), LIMITS)
     other = Place(door.store, "p").of("objects", "1" * 16)
@@ -222,18 +242,30 @@ def test_messages_do_not_say_where_things_lie(tmp_path: Path) -> None:
 
 
 def test_a_range_begins_inside_the_object() -> None:
-    assert (_start_of("bytes=5-", 6), _start_of("bytes=0-", 6), _start_of(None, 6), _start_of("x", 6)) == (5, 0, 0, 0)
+    assert (
+        _start_of("bytes=5-", 6),
+        _start_of("bytes=0-", 6),
+        _start_of(None, 6),
+        _start_of("x", 6),
+    ) == (5, 0, 0, 0)
     with refused(416):
         _start_of("bytes=6-", 6)
 
 
-# -- tokens, sessions, rates ----------------------------------------------------------------------------------------------
+# -- tokens, sessions, rates
+# ----------------------------------------------------------------------------------------------
 
 
 def service(folder: Path, **limits: Any) -> Service:
     storage = folder / "storage"
     return Service.of(
-        Settings(str(storage), str(storage / "queue"), folder / "audit.jsonl", "test", replace(LIMITS, **limits))
+        Settings(
+            str(storage),
+            str(storage / "queue"),
+            folder / "audit.jsonl",
+            "test",
+            replace(LIMITS, **limits),
+        )
     )
 
 
@@ -274,7 +306,9 @@ def test_a_record_under_another_name_is_no_token(tmp_path: Path) -> None:
     assert tokens.Tokens(store).of_hash("0" * 64) is None
 
 
-def test_a_revoked_token_is_forgotten_in_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_revoked_token_is_forgotten_in_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, clock = open_store(tmp_path), [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     token, holder = tokens.add(store, "north")
@@ -289,9 +323,16 @@ def test_sessions_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, clock = open_store(tmp_path), [0.0]
     monkeypatch.setattr(time, "time", lambda: clock[0])
     known = tokens.Tokens(store)
-    (_, owner), (_, operator) = tokens.add(store, "north"), tokens.add(store, "me", role=tokens.OPERATOR)
+    (_, owner), (_, operator) = (
+        tokens.add(store, "north"),
+        tokens.add(store, "me", role=tokens.OPERATOR),
+    )
     sessions = Sessions(store, known)
-    cookie, other, of_owner = sessions.begin(operator), sessions.begin(operator), sessions.begin(owner)
+    cookie, other, of_owner = (
+        sessions.begin(operator),
+        sessions.begin(operator),
+        sessions.begin(owner),
+    )
     assert sessions.holder(cookie) == operator
     assert sessions.holder(of_owner) is None
     assert sessions.holder("guess") is None
@@ -312,7 +353,8 @@ def test_rates_are_spent_and_filled_again(monkeypatch: pytest.MonkeyPatch) -> No
     assert [rate.take("a") for _ in range(3)] == [0.0, 0.0, 0.5]  # no more than the burst
 
 
-# -- turns and connections ------------------------------------------------------------------------------------------------
+# -- turns and connections
+# ------------------------------------------------------------------------------------------------
 
 
 def test_turns() -> None:
@@ -325,7 +367,11 @@ def test_turns() -> None:
             with refused(503):  # the only place is taken
                 async with turns.take("south"):
                     pass
-        for owner in ("north", "south", "north"):  # all is given back, after refusals and errors too
+        for owner in (
+            "north",
+            "south",
+            "north",
+        ):  # all is given back, after refusals and errors too
             with pytest.raises(ZeroDivisionError):
                 async with turns.take(owner):
                     raise ZeroDivisionError
@@ -377,7 +423,8 @@ def test_connections_of_an_address() -> None:
     assert not any(one.is_closed for one in opened(lines, "9.9.9.9", 6))
 
 
-# -- jobs ----------------------------------------------------------------------------------------------------------------
+# -- jobs
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -399,7 +446,10 @@ def test_jobs_that_are_half_asked(wrong: dict[str, Any]) -> None:
 
 def test_a_job_needs_what_it_names_and_a_place(tmp_path: Path) -> None:
     found = service(tmp_path, jobs=0)
-    place, asked = Place(found.store, "o"), {"kind": "ask", "table": "0" * 64, "question": "counts", "params": {}}
+    place, asked = (
+        Place(found.store, "o"),
+        {"kind": "ask", "table": "0" * 64, "question": "counts", "params": {}},
+    )
     with refused(429):
         found.jobs.submit(place, asked)
     jobs = Jobs(found.door, str(tmp_path / "queue"), LIMITS)
@@ -407,6 +457,8 @@ def test_a_job_needs_what_it_names_and_a_place(tmp_path: Path) -> None:
         jobs.submit(place, asked)
     with refused(404):
         jobs.plan(place, asked)
-    Place(found.store, "other").store.create(Place(found.store, "other").of("objects", "1" * 64), b"x")
+    Place(found.store, "other").store.create(
+        Place(found.store, "other").of("objects", "1" * 64), b"x"
+    )
     with refused(404):
         jobs._answer(place, "object:" + "1" * 64)  # another owner's

@@ -18,14 +18,24 @@ PROGRAM = "/opt/encryptedstats/bin/encryptedstats"
 UNITS = re.findall(r"```ini\n(# /etc/systemd/system/([^,\s]+).*?)```", PAGE.read_text(), re.DOTALL)
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+@pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed"
+)
 def test_systemd_understands_them(tmp_path: Path) -> None:
-    assert [name for _, name in UNITS] == ["encryptedstats.service", "encryptedstats-worker@.service"]
+    assert [name for _, name in UNITS] == [
+        "encryptedstats.service",
+        "encryptedstats-worker@.service",
+    ]
     for text, name in UNITS:
         (tmp_path / name).write_text(text.replace(PROGRAM, sys.executable))
     names = [name.replace("@.", "@1.") for _, name in UNITS]
     said = subprocess.run(
-        ["systemd-analyze", "verify", *names], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+        ["systemd-analyze", "verify", *names],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     ours = [line for line in said.stderr.splitlines() if "encryptedstats" in line]
     assert (said.returncode, ours) == (0, [])

@@ -25,14 +25,18 @@ QUOTA = 64 << 20
 
 @pytest.fixture(params=["folder", "bucket"])
 def door(request: pytest.FixtureRequest, tmp_path: Path) -> Door:
-    address = tmp_path / "storage" if request.param == "folder" else f"memory://usage-{time.time_ns()}"
+    address = (
+        tmp_path / "storage" if request.param == "folder" else f"memory://usage-{time.time_ns()}"
+    )
     (tmp_path / "spool").mkdir()
     return Door(open_store(address), service.LIMITS, tmp_path / "spool")
 
 
 def put(door: Door, place: Place, hospital: Hospital) -> tuple[str, str, int]:
     """All files of a table as objects: the names of its manifest and its keys, and their bytes."""
-    files = [path for path in hospital.table.rglob("*") if path.is_file() and path.suffix != ".lock"]
+    files = [
+        path for path in hospital.table.rglob("*") if path.is_file() and path.suffix != ".lock"
+    ]
     for path in files:
         data = path.read_bytes()
         door.store.write(place.of("objects", data[-32:].hex()), [data])
@@ -47,7 +51,11 @@ def test_a_table_counts_when_its_objects_are_deleted(door: Door, hospital: Hospi
     assert door.usage.of(place.owner) == size
     door.make_table(place, manifest, keys, QUOTA)
     copies = 2 if isinstance(door.store, FsspecStore) else 1
-    assert size * copies <= door.usage.of(place.owner) <= size * copies + len((hospital.table / MANIFEST).read_bytes())
+    assert (
+        size * copies
+        <= door.usage.of(place.owner)
+        <= size * copies + len((hospital.table / MANIFEST).read_bytes())
+    )
     for name in door.store.sizes(place.of("objects")):
         door.delete(place, "objects", name.rpartition("/")[2])
     assert door.usage.of(place.owner) == size  # the table is still there
@@ -64,7 +72,9 @@ def test_a_table_is_not_made_where_there_is_no_room(door: Door, hospital: Hospit
     door.make_table(place, manifest, keys, 2 * size)
 
 
-def test_what_is_on_its_way_is_not_forgotten_by_counting_again(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_on_its_way_is_not_forgotten_by_counting_again(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = Place(door.store, "a" * 32)
     monkeypatch.setattr(doors, "_RECOUNT_SECONDS", 0.0)
     door.reserve(place, "1" * 64, 60, 100, key="first")
@@ -77,7 +87,9 @@ def test_what_is_on_its_way_is_not_forgotten_by_counting_again(door: Door, monke
         door.usage.check(place.owner, 100)
 
 
-def test_of_many_at_once_no_more_are_let_in_than_fit(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_at_once_no_more_are_let_in_than_fit(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place, taken, together = Place(door.store, "a" * 32), [], threading.Barrier(16)
     count = door.usage.of
     monkeypatch.setattr(door.usage, "of", lambda owner: (count(owner), together.wait(20))[0])
@@ -111,13 +123,17 @@ def test_signed_uploads_hold_room_until_they_have_arrived(
 ) -> None:
     (door, presigner), place = signer, Place(signer[0].store, "a" * 32)
     monkeypatch.setattr(doors, "_RECOUNT_SECONDS", 0.0)
-    first, second = (path.read_bytes() for path in sorted((hospital.table / "blocks").iterdir())[:2])
+    first, second = (
+        path.read_bytes() for path in sorted((hospital.table / "blocks").iterdir())[:2]
+    )
     names, quota = [data[-32:].hex() for data in (first, second)], len(first) + len(second) - 1
     signed = presigner.sign(place, names[0], len(first), quota)
     with pytest.raises(Refusal, match="bytes are taken"):
         presigner.sign(place, names[1], len(second), quota)
     door.store.write(signed["url"], [first])
-    with pytest.raises(Refusal, match=f"^{len(second):,} bytes more: {len(first):,} of"):  # once, not twice
+    with pytest.raises(
+        Refusal, match=f"^{len(second):,} bytes more: {len(first):,} of"
+    ):  # once, not twice
         presigner.sign(place, names[1], len(second), quota)
     assert presigner.take(place, names[0], signed["upload"], quota) == len(first)
     assert door.usage.of(place.owner) == len(first)
@@ -142,7 +158,9 @@ def test_signed_uploads_that_nobody_takes_are_swept(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
-def test_uploads_to_a_bucket_wait_in_a_folder_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uploads_to_a_bucket_wait_in_a_folder_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     store = open_store("memory://spool")
     spool = Door(store, service.LIMITS).spool

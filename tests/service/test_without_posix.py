@@ -1,4 +1,6 @@
-"""The log and a token's file where the system has not all flags, and no modes: Windows, made here by taking them away."""
+"""The log and a token's file where the system has not all flags, and no modes: Windows, made here
+by taking them away.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def test_the_log_is_written_without_posix(tmp_path: Path, monkeypatch: pytest.Mo
     assert log.path.stat().st_size > audit._TAIL_BYTES
 
 
-def test_modes_of_a_tokens_file_count_where_there_are_modes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modes_of_a_tokens_file_count_where_there_are_modes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "token"
     file.write_text("est_one\n")
     file.chmod(0o666)  # as Windows says of every file

@@ -1,4 +1,6 @@
-"""``serve`` and its tokens, ``--worker URL`` on the commands that a worker runs, and certificates that are pinned."""
+"""``serve`` and its tokens, ``--worker URL`` on the commands that a worker runs, and certificates
+that are pinned.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def token(server: service.Server, monkeypatch: pytest.MonkeyPatch) -> str:
     return made
 
 
-def test_commands_need_no_other_change(server: service.Server, token: str, hospital: Hospital, tmp_path: Path) -> None:
+def test_commands_need_no_other_change(
+    server: service.Server, token: str, hospital: Hospital, tmp_path: Path
+) -> None:
     here, there = tmp_path / "here.enc", tmp_path / "there.enc"
     for arguments in (
         ("counts", hospital.table, "v0", "--by", "class"),
@@ -52,7 +56,9 @@ def test_commands_need_no_other_change(server: service.Server, token: str, hospi
         assert made_here == made_there
 
 
-def test_folds_by_a_worker(server: service.Server, token: str, hospital: Hospital, tmp_path: Path) -> None:
+def test_folds_by_a_worker(
+    server: service.Server, token: str, hospital: Hospital, tmp_path: Path
+) -> None:
     place, here, there = tmp_path / "dealt", tmp_path / "here.enc", tmp_path / "there.enc"
     samples.store_table(hospital.owner, place, folds=3)
     fit = ("fit", place, "--model", "forest", "--trees", 3, "--depth", 2, "--seed", 5, "--folds")
@@ -66,8 +72,20 @@ def test_folds_by_a_worker(server: service.Server, token: str, hospital: Hospita
     assert [list(one.totals_) for one in local] == [list(one.totals_) for one in remote]
     assert [list(one.totals_) for one in clear] == [list(one.totals_) for one in remote]
     assert [one.block_ids_ for one in local] == [one.block_ids_ for one in remote]
-    undealt = ("fit", hospital.table, "-o", tmp_path / "x.enc", "--model", "mnb", "--folds", "--worker", server.url)
-    assert "this table declares no folds: encrypt --folds K does" in " ".join(run(*undealt, code=1).split())
+    undealt = (
+        "fit",
+        hospital.table,
+        "-o",
+        tmp_path / "x.enc",
+        "--model",
+        "mnb",
+        "--folds",
+        "--worker",
+        server.url,
+    )
+    assert "this table declares no folds: encrypt --folds K does" in " ".join(
+        run(*undealt, code=1).split()
+    )
 
 
 def test_a_plan_by_a_worker(
@@ -78,7 +96,14 @@ def test_a_plan_by_a_worker(
     SCHEMA.save(tmp_path / "schema.json")
     elsewhere = ("plan", "--table", hospital.table, "--worker", server.url, "--model", "mnb")
     shown = " ".join(run(*elsewhere, "--counts", "v0,class").split())
-    for words in ("counts of v0 by class", "fit of mnb", "rows 120", "are still to be sent", "of one core", "fit"):
+    for words in (
+        "counts of v0 by class",
+        "fit of mnb",
+        "rows 120",
+        "are still to be sent",
+        "of one core",
+        "fit",
+    ):
         assert words in shown
     named = ("--counts", "age,ill", "--schema", tmp_path / "schema.json", "--json")
     said = json.loads(run(*elsewhere, *named))
@@ -101,45 +126,92 @@ def test_a_plan_by_a_worker(
             ("--table", "t", "--worker", "http://127.0.0.1:1", "--rows", "10"),
             "--rows is of a table that is still to be",
         ),
-        (("--table", "t", "--worker", "http://127.0.0.1:1", "-o", "p"), "--output is of a table that is still to be"),
+        (
+            ("--table", "t", "--worker", "http://127.0.0.1:1", "-o", "p"),
+            "--output is of a table that is still to be",
+        ),
         (("--rows", "10"), "--schema and --rows; or --table and --worker"),
     ],
 )
 def test_plans_that_are_half_of_a_worker(more: tuple[str, ...], complaint: str) -> None:
-    assert complaint in " ".join(run("plan", "--model", "mnb", *more, code=2).replace("│", " ").split())
+    assert complaint in " ".join(
+        run("plan", "--model", "mnb", *more, code=2).replace("│", " ").split()
+    )
 
 
 @pytest.mark.slow
-def test_combine_and_predict_by_a_worker(server: service.Server, token: str, tmp_path: Path) -> None:
+def test_combine_and_predict_by_a_worker(
+    server: service.Server, token: str, tmp_path: Path
+) -> None:
     owner = samples.small_owner(primes=9, kept=4)
     for name, blocks in (("north", range(1)), ("south", range(1, 2)), ("both", range(2))):
         samples.store_table(owner, tmp_path / name, blocks)
-        run("fit", tmp_path / name, "-o", tmp_path / f"{name}.enc", "--model", "mnb", "--worker", server.url)
+        run(
+            "fit",
+            tmp_path / name,
+            "-o",
+            tmp_path / f"{name}.enc",
+            "--model",
+            "mnb",
+            "--worker",
+            server.url,
+        )
     files = [tmp_path / f"{name}.enc" for name in ("north", "south")]
-    run("combine", tmp_path / "all.enc", *files, "--keys", tmp_path / "both", "--worker", server.url)
-    one, other = (owner.decrypt(es.load(tmp_path / f"{name}.enc", owner.public_keys())) for name in ("all", "both"))
+    run(
+        "combine", tmp_path / "all.enc", *files, "--keys", tmp_path / "both", "--worker", server.url
+    )
+    one, other = (
+        owner.decrypt(es.load(tmp_path / f"{name}.enc", owner.public_keys()))
+        for name in ("all", "both")
+    )
     assert list(one.totals_) == list(other.totals_)
-    run("predict", tmp_path / "all.enc", tmp_path / "both", "-o", tmp_path / "votes.enc", "--worker", server.url)
+    run(
+        "predict",
+        tmp_path / "all.enc",
+        tmp_path / "both",
+        "-o",
+        tmp_path / "votes.enc",
+        "--worker",
+        server.url,
+    )
     opened = owner.open(tmp_path / "votes.enc", SCHEMA)
     clear = es.Table.concat([samples.rows(block) for block in range(2)])
     assert opened.predict().tolist() == es.MultinomialNB().fit(clear).predict(clear).tolist()
     owner.save(tmp_path / "secret.key")
     assert "is wanted here" in run(
-        "predict", tmp_path / "secret.key", tmp_path / "both", "-o", tmp_path / "x", "--worker", server.url, code=1
+        "predict",
+        tmp_path / "secret.key",
+        tmp_path / "both",
+        "-o",
+        tmp_path / "x",
+        "--worker",
+        server.url,
+        code=1,
     )
 
 
 def test_options_that_a_worker_has_no_use_for(
     server: service.Server, token: str, hospital: Hospital, tmp_path: Path
 ) -> None:
-    fit = ("fit", hospital.table, "-o", tmp_path / "x.enc", "--model", "mnb", "--worker", server.url)
+    fit = (
+        "fit",
+        hospital.table,
+        "-o",
+        tmp_path / "x.enc",
+        "--model",
+        "mnb",
+        "--worker",
+        server.url,
+    )
     for more in (
         ("--checkpoint", tmp_path / "c"),
         ("--queue", tmp_path / "q"),
         ("--workers", "2"),
         ("--device", "seal"),
     ):
-        assert "and --worker does it elsewhere" in " ".join(run(*fit, *more, code=2).replace("│", " ").split())
+        assert "and --worker does it elsewhere" in " ".join(
+            run(*fit, *more, code=2).replace("│", " ").split()
+        )
     (tmp_path / "x.enc").write_text("mine")
     assert "exists already and was not touched" in run(*fit, code=1)
 
@@ -147,7 +219,16 @@ def test_options_that_a_worker_has_no_use_for(
 def test_a_refused_token_is_one_line(
     server: service.Server, hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fit = ("fit", hospital.table, "-o", tmp_path / "x.enc", "--model", "mnb", "--worker", server.url)
+    fit = (
+        "fit",
+        hospital.table,
+        "-o",
+        tmp_path / "x.enc",
+        "--model",
+        "mnb",
+        "--worker",
+        server.url,
+    )
     monkeypatch.setenv("ENCRYPTEDSTATS_TOKEN", "est_wrong")
     said = run(*fit, code=1)
     assert "refuses the token: it is missing, mistyped or revoked" in said
@@ -159,7 +240,20 @@ def test_a_refused_token_is_one_line(
 def test_tokens_by_the_command_line(tmp_path: Path) -> None:
     made = run("serve", "token", "add", "Hospital North", "--storage", tmp_path).split()[0]
     assert made.startswith("est_")
-    said = json.loads(run("serve", "token", "add", "me", "--operator", "--quota", "2", "--storage", tmp_path, "--json"))
+    said = json.loads(
+        run(
+            "serve",
+            "token",
+            "add",
+            "me",
+            "--operator",
+            "--quota",
+            "2",
+            "--storage",
+            tmp_path,
+            "--json",
+        )
+    )
     assert said["role"] == "operator"
     listed = json.loads(run("serve", "token", "list", "--storage", tmp_path, "--json"))["tokens"]
     assert [one["name"] for one in listed] == ["Hospital North", "me"]
@@ -167,7 +261,9 @@ def test_tokens_by_the_command_line(tmp_path: Path) -> None:
     assert made not in json.dumps(listed)
     assert "Hospital North" in run("serve", "token", "list", "--storage", tmp_path)
     assert "revoked 1 token" in run("serve", "token", "revoke", "me", "--storage", tmp_path)
-    assert "there is no token" in run("serve", "token", "revoke", "me", "--storage", tmp_path, code=1)
+    assert "there is no token" in run(
+        "serve", "token", "revoke", "me", "--storage", tmp_path, code=1
+    )
 
 
 @pytest.mark.parametrize(
@@ -195,11 +291,24 @@ def test_the_log_is_checked_and_exported(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_program_itself_serves_with_workers_beside_it(tmp_path: Path, hospital: Hospital) -> None:
-    """One machine, one command: server, the process that makes jobs, and a worker, all of them real."""
+def test_the_program_itself_serves_with_workers_beside_it(
+    tmp_path: Path, hospital: Hospital
+) -> None:
+    """One machine, one command: server, the process that makes jobs, and a worker, all of them
+    real.
+    """
     place, port = tmp_path / "storage", service.free_port()
     token = run("serve", "token", "add", "north", "--storage", place).split()[0]
-    command = [sys.executable, "-m", "encryptedstats.cli", "serve", "--storage", str(place), "--port", str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "encryptedstats.cli",
+        "serve",
+        "--storage",
+        str(place),
+        "--port",
+        str(port),
+    ]
     running = subprocess.Popen([*command, "--workers", "1"], stderr=subprocess.PIPE, text=True)
     try:
         with es.connect(f"http://127.0.0.1:{port}", token, patience=60) as worker:
@@ -252,13 +361,19 @@ def test_a_maker_that_does_not_come_to_an_end_is_replaced() -> None:
 def test_a_question_of_too_many_totals_is_refused_before_its_circuit_is_written(
     hospital: Hospital, tmp_path: Path
 ) -> None:
-    with service.Server(tmp_path, replace(service.LIMITS, totals=3)) as server, server.connect("north") as worker:
+    with (
+        service.Server(tmp_path, replace(service.LIMITS, totals=3)) as server,
+        server.connect("north") as worker,
+    ):
         for ask in (worker.plan, worker.fit):
-            with pytest.raises(es.WorkerError, match=r"totals, and this worker takes at most 3 in one question"):
+            with pytest.raises(
+                es.WorkerError, match=r"totals, and this worker takes at most 3 in one question"
+            ):
                 ask(FOREST, worker.upload(hospital.table))
 
 
-# -- certificates ------------------------------------------------------------------------------------------------------------
+# -- certificates
+# ------------------------------------------------------------------------------------------------
 
 
 def test_a_pinned_certificate_and_no_other(certificate: Path, tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""The worker's page: who may see it, what it shows, and that no other page can use it. A real browser is in tests/browser."""
+"""The worker's page: who may see it, what it shows, and that no other page can use it. A real
+browser is in tests/browser.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def test_the_cookie_is_kept_from_scripts_and_other_sites(
     assert operator not in flags
     value = page.cookies[sessions.COOKIE]
     assert not [
-        path for path in (server.folder / "storage/sessions").iterdir() if value in path.read_text() + path.name
+        path
+        for path in (server.folder / "storage/sessions").iterdir()
+        if value in path.read_text() + path.name
     ]
     assert "All jobs" in page.get("/").text
     assert page.post("/logout").status_code == 303
@@ -80,7 +84,9 @@ def test_the_cookie_is_kept_from_scripts_and_other_sites(
         {"Origin": "null"},
     ],
 )
-def test_forms_of_other_pages_are_refused(page: httpx.Client, operator: str, headers: dict[str, str]) -> None:
+def test_forms_of_other_pages_are_refused(
+    page: httpx.Client, operator: str, headers: dict[str, str]
+) -> None:
     for path in ("/login", "/logout"):
         answer = page.post(path, data={"token": operator}, headers=headers)
         assert answer.status_code == 403
@@ -142,7 +148,9 @@ def test_pages_load_nothing_from_elsewhere(page: httpx.Client, operator: str) ->
         assert " style=" not in text
 
 
-def test_a_name_cannot_become_markup(page: httpx.Client, operator: str, server: service.Server) -> None:
+def test_a_name_cannot_become_markup(
+    page: httpx.Client, operator: str, server: service.Server
+) -> None:
     server.token("<script>alert(1)</script>")
     logged_in(page, operator)
     text = page.get("/storage").text

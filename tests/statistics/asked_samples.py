@@ -1,4 +1,6 @@
-"""One small insecure key for all statistics, and the answers of encrypted tables, which must equal those in the clear."""
+"""One small insecure key for all statistics, and the answers of encrypted tables, which must equal
+those in the clear.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,14 @@ import encryptedstats as es
 
 @cache
 def small_owner() -> es.Owner:
-    """A ring so small that a question takes milliseconds, exact up to 2^30 and three products deep."""
+    """A ring so small that a question takes milliseconds, exact up to 2^30 and three
+    products deep.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", es.InsecureParametersWarning)
-        return es.Owner(es.Parameters.from_bits("bgv", 1024, 1 << 30, (58,) * 6, allow_insecure=True))
+        return es.Owner(
+            es.Parameters.from_bits("bgv", 1024, 1 << 30, (58,) * 6, allow_insecure=True)
+        )
 
 
 @cache
@@ -36,7 +42,10 @@ def opened(table: es.Table, question: es.Question) -> Any:
 
 
 def table_of(
-    frame: pd.DataFrame, target: str | None = None, numbers: dict[str, int] | None = None, **options: Any
+    frame: pd.DataFrame,
+    target: str | None = None,
+    numbers: dict[str, int] | None = None,
+    **options: Any,
 ) -> es.Table:
     """The table of a frame, with some columns kept as numbers of so many digits."""
     schema = es.Schema.infer(frame, target=target, **options)

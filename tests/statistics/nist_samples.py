@@ -1,4 +1,5 @@
-"""NIST's Statistical Reference Datasets for linear regression, with their certified values: https://www.itl.nist.gov/div898/strd/
+"""NIST's Statistical Reference Datasets for linear regression, with their certified values:
+https://www.itl.nist.gov/div898/strd/
 
 NIST's data and values are in the public domain. Longley's data come with statsmodels.
 """
@@ -64,7 +65,8 @@ _FILIP = """
 """
 _X = np.arange(21)
 _WAMPLER = sum(_X.astype(object) ** k for k in range(6))
-#: What is added to the polynomial of Wampler's third set; the fourth and fifth have 100 and 10,000 times that.
+#: What is added to the polynomial of Wampler's third set; the fourth and fifth have 100 and 10,000
+#: times that.
 _NOISE = np.array(
     [
         759,

@@ -1,4 +1,6 @@
-"""T-tests and analysis of variance: what is read from encrypted totals equals scipy and statsmodels on the same rows."""
+"""T-tests and analysis of variance: what is read from encrypted totals equals scipy and statsmodels
+on the same rows.
+"""
 
 from __future__ import annotations
 
@@ -24,27 +26,36 @@ DATA = Path(os.environ.get("ENCRYPTEDSTATS_DATA", "missing"))
 
 @pytest.fixture(scope="module")
 def anes() -> es.Table:
-    """statsmodels' election study of 1996: ages, thermometers, and groups of very different sizes."""
+    """statsmodels' election study of 1996: ages, thermometers, and groups of very
+    different sizes.
+    """
     frame = sm.datasets.anes96.load_pandas().data
     made = pd.DataFrame(
         {
             "age": frame["age"].astype(int),
             "clinton": frame["ClinLR"].astype(int),
             "dole": frame["DoleLR"].astype(int),
-            "news": pd.cut(frame["TVnews"], [-1, 0, 3, 7], labels=["none", "some", "daily"]).astype(str),
+            "news": pd.cut(frame["TVnews"], [-1, 0, 3, 7], labels=["none", "some", "daily"]).astype(
+                str
+            ),
             "educ": frame["educ"].astype(int),
             "vote": np.where(frame["vote"] > 0, "dole", "clinton"),
         }
     )
-    return table_of(made, "vote", {"age": 0, "clinton": 0, "dole": 0}, kinds={"educ": "categorical"})
+    return table_of(
+        made, "vote", {"age": 0, "clinton": 0, "dole": 0}, kinds={"educ": "categorical"}
+    )
 
 
 def rows(table: es.Table) -> pd.DataFrame:
     frame = table.to_pandas()
-    return frame.assign(**{name: frame[name].astype(str) for name in ("news", "educ") if name in frame})
+    return frame.assign(
+        **{name: frame[name].astype(str) for name in ("news", "educ") if name in frame}
+    )
 
 
-# -- t-tests ------------------------------------------------------------------------------------------------------------------
+# -- t-tests
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("side", ["two-sided", "less", "greater"])
@@ -76,7 +87,9 @@ def test_two_groups_are_compared_as_scipy_does(anes: es.Table, equal_var: bool) 
 def test_two_of_many_groups_are_named(anes: es.Table) -> None:
     found = opened(anes, es.TTest("age", by="news", groups=["none", "daily"]))
     frame = rows(anes)
-    wanted = st.ttest_ind(*(frame.loc[frame["news"] == name, "age"] for name in ("none", "daily")), equal_var=False)
+    wanted = st.ttest_ind(
+        *(frame.loc[frame["news"] == name, "age"] for name in ("none", "daily")), equal_var=False
+    )
     assert found.statistic == pytest.approx(wanted.statistic, rel=1e-11)
     assert f"{(frame['news'] == 'some').sum():,} rows of other groups were left out" in found.notes
 
@@ -93,17 +106,25 @@ def test_pairs_are_compared_as_scipy_does_whatever_their_digits() -> None:
 
 
 def test_missing_numbers_are_left_out_and_said() -> None:
-    frame = pd.DataFrame({"a": [1.0, None, 3, 4, 6, 9], "b": [2.0, 2, None, 7, 7, 8], "g": list("xxxyyy")})
+    frame = pd.DataFrame(
+        {"a": [1.0, None, 3, 4, 6, 9], "b": [2.0, 2, None, 7, 7, 8], "g": list("xxxyyy")}
+    )
     table = es.Schema.infer(frame, numbers="keep", digits=0, missing="bin").table(frame)
     found = opened(table, es.TTest("a", by="g"))
     wanted = st.ttest_ind([1, 3], [4, 6, 9], equal_var=False)
-    assert (found.statistic, found.df) == (pytest.approx(wanted.statistic), pytest.approx(wanted.df))
+    assert (found.statistic, found.df) == (
+        pytest.approx(wanted.statistic),
+        pytest.approx(wanted.df),
+    )
     assert found.notes == ("1 row was left out because a is missing",)
     pairs = opened(table, es.TTest("a", paired="b"))
     assert pairs.statistic == pytest.approx(st.ttest_rel([1, 4, 6, 9], [2, 7, 7, 8]).statistic)
     assert pairs.notes == ("2 rows were left out because a or b is missing",)
     alone = opened(table, es.TTest("b"))
-    assert (alone.statistic, alone.df) == (pytest.approx(st.ttest_1samp([2, 2, 7, 7, 8], 0).statistic), 4)
+    assert (alone.statistic, alone.df) == (
+        pytest.approx(st.ttest_1samp([2, 2, 7, 7, 8], 0).statistic),
+        4,
+    )
     assert opened(table, es.Describe(["a"], by="g")).table["missing"].tolist() == [1, 0]
 
 
@@ -125,7 +146,8 @@ def test_a_summary_reads_as_r_prints_it(anes: es.Table) -> None:
     assert "95% confidence interval" in shown
 
 
-# -- analysis of variance -------------------------------------------------------------------------------------------------------
+# -- analysis of variance
+# ------------------------------------------------------------------------------------------------
 
 
 def test_one_way_is_that_of_scipy_and_statsmodels(anes: es.Table) -> None:
@@ -138,12 +160,16 @@ def test_one_way_is_that_of_scipy_and_statsmodels(anes: es.Table) -> None:
     )
     table = sm.stats.anova_lm(ols("age ~ educ", frame).fit())
     np.testing.assert_allclose(found.table["sum_sq"], table["sum_sq"], rtol=1e-9)
-    assert found.eta_squared["educ"] == pytest.approx(table["sum_sq"].iloc[0] / table["sum_sq"].sum(), rel=1e-9)
+    assert found.eta_squared["educ"] == pytest.approx(
+        table["sum_sq"].iloc[0] / table["sum_sq"].sum(), rel=1e-9
+    )
 
 
 def test_welchs_analysis_is_that_of_statsmodels(anes: es.Table) -> None:
     found, frame = opened(anes, es.Anova("v0", ["v4"], equal_var=False)), rows(anes)
-    wanted = anova_oneway([part["age"].to_numpy() for _, part in frame.groupby("educ")], use_var="unequal")
+    wanted = anova_oneway(
+        [part["age"].to_numpy() for _, part in frame.groupby("educ")], use_var="unequal"
+    )
     assert found.statistic == pytest.approx(wanted.statistic, rel=1e-10)
     assert found.df == pytest.approx((wanted.df_num, wanted.df_denom), rel=1e-10)
     assert found.pvalue == pytest.approx(wanted.pvalue, rel=1e-8)
@@ -151,8 +177,13 @@ def test_welchs_analysis_is_that_of_statsmodels(anes: es.Table) -> None:
 
 @pytest.mark.parametrize("interaction", [True, False])
 @pytest.mark.parametrize("typ", [1, 2, 3])
-def test_two_way_unbalanced_is_that_of_statsmodels(anes: es.Table, typ: int, interaction: bool) -> None:
-    found, frame = opened(anes, es.Anova("v0", ["v3", "class"], interaction=interaction, typ=typ)), rows(anes)
+def test_two_way_unbalanced_is_that_of_statsmodels(
+    anes: es.Table, typ: int, interaction: bool
+) -> None:
+    found, frame = (
+        opened(anes, es.Anova("v0", ["v3", "class"], interaction=interaction, typ=typ)),
+        rows(anes),
+    )
     sign = "*" if interaction else "+"
     wanted = sm.stats.anova_lm(ols(f"age ~ C(news, Sum) {sign} C(vote, Sum)", frame).fit(), typ=typ)
     wanted = wanted.drop(index="Intercept", errors="ignore")
@@ -166,14 +197,19 @@ def test_two_way_unbalanced_is_that_of_statsmodels(anes: es.Table, typ: int, int
 def test_a_table_of_ours_is_analysed_as_statsmodels_does() -> None:
     frame = pd.read_csv(DATA / "heart.csv.gz").dropna().iloc[:, [0, 1, 2, 3]]
     frame.columns = ["age", "sex", "pain", "pressure"]
-    table = table_of(frame, numbers={"pressure": 0, "age": 0}, kinds={"sex": "categorical", "pain": "categorical"})
+    table = table_of(
+        frame,
+        numbers={"pressure": 0, "age": 0},
+        kinds={"sex": "categorical", "pain": "categorical"},
+    )
     found = opened(table, es.Anova("v3", ["v2", "v1"]))
     wanted = sm.stats.anova_lm(ols("pressure ~ C(pain) * C(sex)", frame).fit(), typ=2)
     np.testing.assert_allclose(found.table["sum_sq"], wanted["sum_sq"], rtol=1e-7)
     np.testing.assert_allclose(found.table["Pr(>F)"].dropna(), wanted["PR(>F)"].dropna(), rtol=1e-6)
 
 
-# -- rows that nothing can be computed from ------------------------------------------------------------------------------------
+# -- rows that nothing can be computed from
+# ------------------------------------------------------------------------------------
 
 
 def small(w: list[float], g: list[str] | None = None, h: list[str] | None = None) -> es.Table:
@@ -182,7 +218,9 @@ def small(w: list[float], g: list[str] | None = None, h: list[str] | None = None
 
 
 def test_too_few_rows_and_constant_data_are_refused_as_r_does() -> None:
-    with pytest.raises(es.DataError, match="not enough observations: there is 1 row, and two are needed"):
+    with pytest.raises(
+        es.DataError, match="not enough observations: there is 1 row, and two are needed"
+    ):
         opened(small([3, 4])[0:1], es.TTest("v0"))
     with pytest.raises(es.DataError, match="the data are constant"):
         opened(small([3, 3, 3, 4])[0:3], es.TTest("v0"))
@@ -226,9 +264,15 @@ def test_type_three_needs_rows_in_every_pair_of_groups() -> None:
     ("question", "complaint"),
     [
         (es.TTest("v1"), "variable 'v1' is categorical and not kept as numbers"),
-        (es.TTest("v0", by="v1"), "has 3 groups and a t-test compares two: groups= says which, or see Anova"),
+        (
+            es.TTest("v0", by="v1"),
+            "has 3 groups and a t-test compares two: groups= says which, or see Anova",
+        ),
         (es.TTest("v0", by="v1", groups=["bin0", "bin0"]), "two different groups"),
-        (es.TTest("v0", by="v1", groups=["bin0", "bin7"]), "'v1' has no level 'bin7': there are 'a', 'b', 'c'"),
+        (
+            es.TTest("v0", by="v1", groups=["bin0", "bin7"]),
+            "'v1' has no level 'bin7': there are 'a', 'b', 'c'",
+        ),
         (es.TTest("v0", by="v1", paired="v0"), "give one of them"),
         (es.TTest("v0", paired="v0"), "'v0' is paired with itself"),
         (es.TTest("v0", groups=["bin0", "bin1"]), "by= names it"),
@@ -239,7 +283,9 @@ def test_type_three_needs_rows_in_every_pair_of_groups() -> None:
         (es.Anova("v1", ["v0"]), "not kept as numbers"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_before_anything_is_computed(question: es.Question, complaint: str) -> None:
+def test_what_cannot_be_asked_is_refused_before_anything_is_computed(
+    question: es.Question, complaint: str
+) -> None:
     table = small([1, 2, 3, 5, 6, 7], list("aabbcc"), list("xyxyxy"))
     with pytest.raises(es.EncryptedStatsError, match=complaint):
         table.ask(question)
@@ -258,7 +304,9 @@ def test_totals_that_cannot_be_are_refused() -> None:
 @settings(max_examples=examples(8))  # each encrypts a table
 @given(
     some.lists(
-        some.tuples(some.integers(-50, 50), some.sampled_from("ab"), some.sampled_from("xy")), min_size=4, max_size=30
+        some.tuples(some.integers(-50, 50), some.sampled_from("ab"), some.sampled_from("xy")),
+        min_size=4,
+        max_size=30,
     )
 )
 def test_any_table_encrypted_is_as_in_the_clear(given_rows: list[tuple[int, str, str]]) -> None:

@@ -1,4 +1,6 @@
-"""Tables of counts: what is read from encrypted ones equals scipy and statsmodels on the same rows."""
+"""Tables of counts: what is read from encrypted ones equals scipy and statsmodels on
+the same rows.
+"""
 
 from __future__ import annotations
 
@@ -50,10 +52,14 @@ def crosstab(table: es.Table, *names: str) -> np.ndarray:
 
 
 def ids(table: es.Table, *names: str) -> list[str]:
-    return ["class" if name == table.schema.target else f"v{table.schema.index(name)}" for name in names]
+    return [
+        "class" if name == table.schema.target else f"v{table.schema.index(name)}" for name in names
+    ]
 
 
-@pytest.mark.parametrize("names", [("rate", "religious"), ("children", "affair"), ("religious", "affair")])
+@pytest.mark.parametrize(
+    "names", [("rate", "religious"), ("children", "affair"), ("religious", "affair")]
+)
 @pytest.mark.parametrize("correction", [True, False])
 def test_chi_square_is_scipys(affairs: es.Table, names: tuple[str, str], correction: bool) -> None:
     found = opened(affairs, es.ChiSquare(*ids(affairs, *names), correction=correction))
@@ -74,18 +80,28 @@ def test_chi_square_of_one_variable_compares_with_shares(affairs: es.Table) -> N
     )
     found = opened(affairs, es.ChiSquare(*ids(affairs, "children"), p=[0.25, 0.75]))
     wanted = st.chisquare(counts, counts.sum() * np.array([0.25, 0.75]))
-    assert (found.statistic, found.pvalue) == (pytest.approx(wanted.statistic), pytest.approx(wanted.pvalue))
+    assert (found.statistic, found.pvalue) == (
+        pytest.approx(wanted.statistic),
+        pytest.approx(wanted.pvalue),
+    )
 
 
 def test_fishers_test_is_scipys(affairs: es.Table) -> None:
     counts = crosstab(affairs, "children", "affair")
     for side in ("two-sided", "less", "greater"):
-        found = opened(affairs, es.FisherExact(*ids(affairs, "children", "affair"), alternative=side))
+        found = opened(
+            affairs, es.FisherExact(*ids(affairs, "children", "affair"), alternative=side)
+        )
         wanted = st.fisher_exact(counts, side)
-        assert (found.statistic, found.pvalue) == (pytest.approx(wanted.statistic), pytest.approx(wanted.pvalue))
+        assert (found.statistic, found.pvalue) == (
+            pytest.approx(wanted.statistic),
+            pytest.approx(wanted.pvalue),
+        )
         exact = st.contingency.odds_ratio(counts)
         assert found.odds_ratio == pytest.approx(exact.statistic)
-        assert found.confidence_interval == pytest.approx(tuple(exact.confidence_interval(0.95, side)))
+        assert found.confidence_interval == pytest.approx(
+            tuple(exact.confidence_interval(0.95, side))
+        )
 
 
 @pytest.mark.parametrize(
@@ -133,7 +149,9 @@ def test_fishers_test_of_larger_tables_counts_every_table(counts: list[list[int]
 def test_fishers_test_of_a_table_that_is_too_large_is_simulated_alike_every_time() -> None:
     counts = np.array([[30_000, 20_000, 10_000], [20_100, 13_300, 6_600]])
     rows = np.repeat(np.argwhere(counts >= 0), counts.flat, axis=0)
-    table = table_of(pd.DataFrame(rows, columns=["a", "b"]), kinds={"a": "categorical", "b": "categorical"})
+    table = table_of(
+        pd.DataFrame(rows, columns=["a", "b"]), kinds={"a": "categorical", "b": "categorical"}
+    )
     found = table.ask(es.FisherExact("a", "b"))
     assert found == table.ask(es.FisherExact("a", "b"))
     assert any("20,000 random tables" in note for note in found.notes)
@@ -152,17 +170,24 @@ def test_simulated_pvalues_are_never_0() -> None:
     [
         ([[3, 1], [1, 3]], (0.485714285714286, 0.985714285714286, 0.242857142857143)),
         ([[0, 5], [4, 6]], (0.230769230769231, 0.153846153846154, 1)),
-        ([[25_100, 24_900], [24_950, 25_050]], (0.346008806385954, 0.830213240274863, 0.173004403192977)),
+        (
+            [[25_100, 24_900], [24_950, 25_050]],
+            (0.346008806385954, 0.830213240274863, 0.173004403192977),
+        ),
         ([[30_000, 20_000], [26_000, 24_000]], (2.50672929448391e-143, 1, 1.25336464724197e-143)),
     ],
 )
-def test_fishers_test_of_two_by_two_is_rs(counts: list[list[int]], pvalues: tuple[float, ...]) -> None:
+def test_fishers_test_of_two_by_two_is_rs(
+    counts: list[list[int]], pvalues: tuple[float, ...]
+) -> None:
     """R: fisher.test(matrix(c(...), 2, byrow = TRUE), alternative = a)$p.value."""
     for side, wanted in zip(("two-sided", "less", "greater"), pvalues, strict=True):
         assert two_by_two_pvalue(np.array(counts), side) == pytest.approx(wanted, rel=1e-12)
 
 
-@pytest.mark.parametrize("counts", [[[3, 1], [1, 3]], [[0, 5], [4, 6]], [[5, 0], [4, 6]], [[40, 25], [30, 44]]])
+@pytest.mark.parametrize(
+    "counts", [[[3, 1], [1, 3]], [[0, 5], [4, 6]], [[5, 0], [4, 6]], [[40, 25], [30, 44]]]
+)
 @pytest.mark.parametrize("side", ["two-sided", "less", "greater"])
 def test_the_conditional_odds_ratio_is_scipys(counts: list[list[int]], side: str) -> None:
     wanted = st.contingency.odds_ratio(counts)
@@ -172,7 +197,9 @@ def test_the_conditional_odds_ratio_is_scipys(counts: list[list[int]], side: str
 
 
 def test_yates_correction_stops_at_the_expected_counts() -> None:
-    """R: chisq.test(matrix(c(5, 5, 6, 7), 2, byrow = TRUE)) gives X-squared = 0: |O - E| is 0.217."""
+    """R: chisq.test(matrix(c(5, 5, 6, 7), 2, byrow = TRUE)) gives X-squared = 0: |O -
+    E| is 0.217.
+    """
     table = small(a=["x"] * 10 + ["y"] * 13, b=list("pppppqqqqq") + list("ppppppqqqqqqq"))
     found = opened(table, es.ChiSquare("a", "b"))
     assert (found.statistic, found.pvalue) == (0, 1)
@@ -224,36 +251,56 @@ def test_strata_are_those_of_statsmodels(affairs: es.Table) -> None:
     assert found.riskratio_pooled == pytest.approx(wanted.riskratio_pooled, rel=1e-12)
     assert found.logodds_pooled_se == pytest.approx(wanted.logodds_pooled_se, rel=1e-12)
     assert found.confidence_interval == pytest.approx(wanted.oddsratio_pooled_confint(), rel=1e-10)
-    assert found.statistic == pytest.approx(wanted.test_null_odds(correction=True).statistic, rel=1e-10)
-    plain = opened(affairs, es.MantelHaenszel(*ids(affairs, "children", "affair", "religious"), correction=False))
+    assert found.statistic == pytest.approx(
+        wanted.test_null_odds(correction=True).statistic, rel=1e-10
+    )
+    plain = opened(
+        affairs,
+        es.MantelHaenszel(*ids(affairs, "children", "affair", "religious"), correction=False),
+    )
     assert plain.statistic == pytest.approx(wanted.test_null_odds().statistic, rel=1e-10)
     same = wanted.test_equal_odds(adjust=True)
-    assert (found.breslow_day, found.breslow_day_pvalue) == (pytest.approx(same.statistic), pytest.approx(same.pvalue))
+    assert (found.breslow_day, found.breslow_day_pvalue) == (
+        pytest.approx(same.statistic),
+        pytest.approx(same.pvalue),
+    )
 
 
 def test_strata_of_berkeley_as_r_prints_them() -> None:
-    """R's mantelhaen.test(UCBAdmissions): X-squared = 1.4269, common odds ratio 0.9046968, interval 0.7719074 to 1.0603298."""
+    """R's mantelhaen.test(UCBAdmissions): X-squared = 1.4269, common odds ratio 0.9046968, interval
+    0.7719074 to 1.0603298.
+    """
     admitted = np.array([[512, 89], [353, 17], [120, 202], [138, 131], [53, 94], [22, 24]])
     rejected = np.array([[313, 19], [207, 8], [205, 391], [279, 244], [138, 299], [351, 317]])
-    tables = [np.array([[a[0], r[0]], [a[1], r[1]]]) for a, r in zip(admitted, rejected, strict=True)]
+    tables = [
+        np.array([[a[0], r[0]], [a[1], r[1]]]) for a, r in zip(admitted, rejected, strict=True)
+    ]
     found = _pooled(tables, correction=True)
     assert found["chi2"] == pytest.approx(1.4269, abs=5e-5)
     assert found["odds"] == pytest.approx(0.9046968, abs=5e-8)
-    assert np.exp(np.log(found["odds"]) + 1.959964 * found["se"] * np.array([-1, 1])) == pytest.approx(
-        [0.7719074, 1.0603298], abs=5e-7
-    )
-    assert _breslow_day(tables, found["odds"])[0] == pytest.approx(18.8255, abs=0.01)  # DescTools::BreslowDayTest
+    assert np.exp(
+        np.log(found["odds"]) + 1.959964 * found["se"] * np.array([-1, 1])
+    ) == pytest.approx([0.7719074, 1.0603298], abs=5e-7)
+    assert _breslow_day(tables, found["odds"])[0] == pytest.approx(
+        18.8255, abs=0.01
+    )  # DescTools::BreslowDayTest
 
 
 def test_the_trend_test_is_the_linear_association_of_statsmodels(affairs: es.Table) -> None:
     found = opened(affairs, es.CochranArmitage(*ids(affairs, "rate", "affair")))
-    wanted = sm.stats.Table(crosstab(affairs, "rate", "affair"), shift_zeros=False).test_ordinal_association()
+    wanted = sm.stats.Table(
+        crosstab(affairs, "rate", "affair"), shift_zeros=False
+    ).test_ordinal_association()
     n = len(affairs)
-    # The variance of statsmodels is that of permutations, R's that of the binomial: they differ by n / (n - 1).
+    # The variance of statsmodels is that of permutations, R's that of the binomial: they differ by
+    # n / (n - 1).
     assert found.zscore == pytest.approx(wanted.zscore * np.sqrt(n / (n - 1)), rel=1e-9)
     codes, events = affairs.data[0].astype(float), (affairs.class_codes == 1).astype(float)
     assert found.statistic == pytest.approx(n * np.corrcoef(codes, events)[0, 1] ** 2, rel=1e-10)
-    other = opened(affairs, es.CochranArmitage(*ids(affairs, "rate", "affair"), scores=[1, 2, 3, 4, 5], event="class0"))
+    other = opened(
+        affairs,
+        es.CochranArmitage(*ids(affairs, "rate", "affair"), scores=[1, 2, 3, 4, 5], event="class0"),
+    )
     assert other.zscore == pytest.approx(-found.zscore)
 
 
@@ -261,7 +308,11 @@ def test_the_trend_test_of_r() -> None:
     """R: prop.trend.test(c(83, 90, 129, 70), c(86, 93, 136, 82)) gives X-squared = 8.2249."""
     events, rows = [83, 90, 129, 70], [86, 93, 136, 82]
     frame = pd.DataFrame(
-        [(k, int(i < e)) for k, (e, n) in enumerate(zip(events, rows, strict=True)) for i in range(n)],
+        [
+            (k, int(i < e))
+            for k, (e, n) in enumerate(zip(events, rows, strict=True))
+            for i in range(n)
+        ],
         columns=["k", "y"],
     )
     found = table_of(frame, "y", kinds={"k": "ordinal"}).ask(es.CochranArmitage("v0"))
@@ -279,7 +330,9 @@ def test_odds_and_risks_are_those_of_statsmodels(affairs: es.Table) -> None:
     assert found.riskratio == pytest.approx(wanted.riskratio, rel=1e-12)
     assert found.riskratio_interval == pytest.approx(wanted.riskratio_confint(), rel=1e-10)
     (b0, a0), (b1, a1) = counts
-    newcombe = confint_proportions_2indep(a1, a1 + b1, a0, a0 + b0, method="newcomb", compare="diff")
+    newcombe = confint_proportions_2indep(
+        a1, a1 + b1, a0, a0 + b0, method="newcomb", compare="diff"
+    )
     assert found.risk_difference_interval == pytest.approx(newcombe, rel=1e-9)
     assert found.risk_difference == pytest.approx(a1 / (a1 + b1) - a0 / (a0 + b0))
 
@@ -299,7 +352,9 @@ def test_kappa_is_that_of_statsmodels_and_sklearn(weights: str | None) -> None:
     rng = np.random.default_rng(2)
     one = rng.integers(1, 5, 200)
     other = np.where(rng.random(200) < 0.6, one, rng.integers(1, 5, 200))
-    table = table_of(pd.DataFrame({"a": one, "b": other}), kinds={"a": "categorical", "b": "categorical"})
+    table = table_of(
+        pd.DataFrame({"a": one, "b": other}), kinds={"a": "categorical", "b": "categorical"}
+    )
     found = opened(table, es.Kappa("v0", "v1", weights=weights))
     assert found.kappa == pytest.approx(cohen_kappa_score(one, other, weights=weights), rel=1e-12)
     wanted = cohens_kappa(crosstab(table, "a", "b"), wt=weights)
@@ -318,7 +373,8 @@ def test_the_roc_curve_of_a_binned_score_is_sklearns() -> None:
     assert found.curve.index[1] == table.schema.variables[1].labels[-1]
 
 
-# -- rows that nothing can be computed from ------------------------------------------------------------------------------------
+# -- rows that nothing can be computed from
+# ------------------------------------------------------------------------------------
 
 
 def small(**columns: list) -> es.Table:
@@ -354,7 +410,10 @@ def test_zero_cells_give_what_r_gives() -> None:
     odds = opened(table, es.OddsRatio("v0", "v1"))
     assert odds.oddsratio == np.inf
     assert np.isnan(odds.oddsratio_interval[0])
-    assert any(note.startswith("no rows with or without the event in a = x, y: ratios with it") for note in odds.notes)
+    assert any(
+        note.startswith("no rows with or without the event in a = x, y: ratios with it")
+        for note in odds.notes
+    )
 
 
 def test_one_row_and_one_class_are_refused() -> None:
@@ -375,18 +434,34 @@ def test_one_row_and_one_class_are_refused() -> None:
         (es.ChiSquare("v0", "v0"), "the variables have to be different ones"),
         (es.ChiSquare("v0", p=[1.0]), "3 shares that add up to 1 are needed"),
         (es.ChiSquare("v2", "v0"), "'v2' is a number and has no bins"),
-        (es.FisherExact("v0", "v1", alternative="less"), "for two groups by two, and these are 3 by 2"),
-        (es.FisherExact("v0", "v1", alternative="both"), "one of 'two-sided', 'less' and 'greater'"),
-        (es.MantelHaenszel("v0", "v1", "class"), "'v0' has 3 groups: Mantel-Haenszel is about two by two"),
+        (
+            es.FisherExact("v0", "v1", alternative="less"),
+            "for two groups by two, and these are 3 by 2",
+        ),
+        (
+            es.FisherExact("v0", "v1", alternative="both"),
+            "one of 'two-sided', 'less' and 'greater'",
+        ),
+        (
+            es.MantelHaenszel("v0", "v1", "class"),
+            "'v0' has 3 groups: Mantel-Haenszel is about two by two",
+        ),
         (es.OddsRatio("v1", "v0"), "'v0' has 3 groups: say which of them is the event="),
         (es.OddsRatio("v1", "v0", confidence=95), "confidence=95: a share between 0 and 1"),
         (es.Kappa("v0", "v1"), "'v0' has 3 groups, 'v1' has 2: kappa needs the same"),
-        (es.Kappa("v1", "class", weights="cubic"), "weights='cubic': 'linear', 'quadratic', or none"),
+        (
+            es.Kappa("v1", "class", weights="cubic"),
+            "weights='cubic': 'linear', 'quadratic', or none",
+        ),
         (es.ROC("v0"), "'v0' has no order among its bins"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_before_anything_is_computed(question: es.Question, complaint: str) -> None:
-    frame = pd.DataFrame({"a": ["x", "y", "z"] * 4, "b": ["p", "q"] * 6, "w": range(12), "y": [0, 1, 1] * 4})
+def test_what_cannot_be_asked_is_refused_before_anything_is_computed(
+    question: es.Question, complaint: str
+) -> None:
+    frame = pd.DataFrame(
+        {"a": ["x", "y", "z"] * 4, "b": ["p", "q"] * 6, "w": range(12), "y": [0, 1, 1] * 4}
+    )
     table = table_of(frame, "y", {"w": 0})
     with pytest.raises(es.EncryptedStatsError, match=complaint):
         table.ask(question)
@@ -398,7 +473,9 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_computed(question: e
 @given(some.lists(some.tuples(some.integers(0, 2), some.integers(0, 1)), min_size=8, max_size=40))
 def test_any_table_encrypted_is_as_in_the_clear(rows: list[tuple[int, int]]) -> None:
     frame = pd.DataFrame(rows, columns=["a", "b"])
-    schema = es.Schema.infer(pd.DataFrame({"a": [0, 1, 2], "b": [0, 1, 0]}), kinds={"a": "ordinal", "b": "categorical"})
+    schema = es.Schema.infer(
+        pd.DataFrame({"a": [0, 1, 2], "b": [0, 1, 0]}), kinds={"a": "ordinal", "b": "categorical"}
+    )
     table = schema.table(frame)
     for question in (
         es.ChiSquare("v0", "v1"),

@@ -26,7 +26,8 @@ def small(**columns: list[Any]) -> es.Table:
 ONE_LEVEL = {"y": [1, 2, 3, 5, 6, 9], "c": ["u"] * 6, "g": list("aabbab"), "o": list("uvvuvv")}
 
 
-# -- factors of one level ----------------------------------------------------------------------------------------------------
+# -- factors of one level
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore::encryptedstats.SchemaWarning")
@@ -60,7 +61,9 @@ def test_all_other_variables_do_not_include_those_of_one_level() -> None:
     assert any(note.endswith(": c") for note in found.summary().notes)
     factors = small(**{name: ONE_LEVEL[name] for name in ("c", "g", "o")})
     glm = es.GLM("o ~ .").fit(factors)
-    pd.testing.assert_frame_equal(glm.summary().coefficients, es.GLM("o ~ g").fit(factors).summary().coefficients)
+    pd.testing.assert_frame_equal(
+        glm.summary().coefficients, es.GLM("o ~ g").fit(factors).summary().coefficients
+    )
     assert any(note.endswith(": c") for note in glm.summary().notes)
 
 
@@ -79,7 +82,8 @@ def test_one_level_beside_missing_values_counts_by_what_becomes_of_these() -> No
         es.LinearRegression("y ~ c", missing="complete").fit(table)
 
 
-# -- no complete row ---------------------------------------------------------------------------------------------------------
+# -- no complete row
+# ------------------------------------------------------------------------------------------------
 
 
 def incomplete() -> es.Table:
@@ -134,12 +138,14 @@ def test_weights_that_are_all_0_are_not_called_altered() -> None:
         es.LinearRegression("y ~ x", weights="w").fit(schema.table(table.to_pandas()))
 
 
-# -- fits without residuals --------------------------------------------------------------------------------------------------
+# -- fits without residuals
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("typ", [1, 2])
 def test_a_perfect_fit_has_the_same_f_in_every_table(typ: int) -> None:
-    # In R, anova(lm(y ~ a + g)) of such rows warns of an essentially perfect fit, and F is beyond 1e30.
+    # In R, anova(lm(y ~ a + g)) of such rows warns of an essentially perfect fit, and F is beyond
+    # 1e30.
     table = small(y=[2, 4, 6, 8, 10], a=[1, 2, 3, 4, 5], g=list("uvvuv"))
     model = es.LinearRegression("y ~ a + g").fit(table)
     found = model.anova(typ).table

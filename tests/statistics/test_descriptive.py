@@ -1,4 +1,6 @@
-"""Descriptions, histograms and quantiles: what is read from encrypted totals equals pandas and scipy on the same rows."""
+"""Descriptions, histograms and quantiles: what is read from encrypted totals equals pandas and
+scipy on the same rows.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,18 @@ from encryptedstats.statistics.descriptive import bin_quantile
 def wine() -> es.Table:
     """scikit-learn's wines: numbers of one digit, one variable in bins."""
     frame = load_wine(as_frame=True).frame[["alcohol", "malic_acid", "magnesium", "target"]]
-    schema = es.Schema.infer(frame, target="target").with_bins("magnesium", edges=[85, 90, 95, 100, 105, 110, 120])
+    schema = es.Schema.infer(frame, target="target").with_bins(
+        "magnesium", edges=[85, 90, 95, 100, 105, 110, 120]
+    )
     for name in ("alcohol", "malic_acid"):
         schema = schema.with_kind(name, "number", digits=1)
     return schema.table(frame)
 
 
 def test_numbers_are_described_as_pandas_and_scipy_do(wine: es.Table) -> None:
-    table = table_of(pd.DataFrame({"x": wine.to_pandas()["malic_acid"].iloc[::4]}), numbers={"x": 1})
+    table = table_of(
+        pd.DataFrame({"x": wine.to_pandas()["malic_acid"].iloc[::4]}), numbers={"x": 1}
+    )
     found, x = opened(table, es.Describe(moments=4)).table.loc["x"], table.to_pandas()["x"]
     assert (found["n"], found["missing"]) == (len(x), 0)
     assert found["mean"] == pytest.approx(x.mean(), rel=1e-13)
@@ -46,16 +52,22 @@ def test_groups_have_means_and_variances_of_their_own(wine: es.Table) -> None:
 
 def test_a_table_is_described_by_name(wine: es.Table) -> None:
     assert wine.describe() == wine.ask(es.Describe())
-    assert wine.describe(["alcohol"], by="class", moments=4) == wine.ask(es.Describe(["v0"], by="class", moments=4))
+    assert wine.describe(["alcohol"], by="class", moments=4) == wine.ask(
+        es.Describe(["v0"], by="class", moments=4)
+    )
 
 
 def test_an_encrypted_table_is_described_by_name() -> None:
     table = table_of(pd.DataFrame({"x": [1, 2, 2, 5], "g": list("abab")}), numbers={"x": 0})
-    assert small_owner().decrypt(small_owner().encrypt(table).describe(["x"], by="g")) == table.describe(["x"], by="g")
+    assert small_owner().decrypt(
+        small_owner().encrypt(table).describe(["x"], by="g")
+    ) == table.describe(["x"], by="g")
 
 
 def test_missing_values_of_bins_are_counted() -> None:
-    table = table_of(pd.DataFrame({"g": ["a", None, "b", "a", None], "h": list("xxyyy")}), missing="bin")
+    table = table_of(
+        pd.DataFrame({"g": ["a", None, "b", "a", None], "h": list("xxyyy")}), missing="bin"
+    )
     found = opened(table, es.Describe(["v0"], by="v1")).table
     assert found[["n", "missing"]].to_numpy().tolist() == [[1, 1], [2, 1]]
     assert opened(table, es.Describe(["v0"])).table.loc["g", "missing"] == 2
@@ -77,14 +89,18 @@ def test_an_empty_group_has_no_mean() -> None:
     assert np.isnan(found.loc[("x", "b"), "mean"])
 
 
-# -- bins ---------------------------------------------------------------------------------------------------------------------
+# -- bins
+# ------------------------------------------------------------------------------------------------
 
 
 def test_quantiles_are_those_of_rows_spread_evenly_in_their_bins(wine: es.Table) -> None:
     found = opened(wine, es.Histogram("v2"))
     edges, counts = wine.schema["magnesium"].edges, found.counts["rows"].to_numpy()
     spread = np.concatenate(
-        [np.linspace(a, b, 2 * n + 1)[1::2] for a, b, n in zip([70, *edges], [*edges, 162], counts, strict=True)]
+        [
+            np.linspace(a, b, 2 * n + 1)[1::2]
+            for a, b, n in zip([70, *edges], [*edges, 162], counts, strict=True)
+        ]
     )
     for share in (0.1, 0.25, 0.5, 0.75, 0.9):
         assert found.quantile(share, low=70, high=162)["rows"] == pytest.approx(
@@ -134,7 +150,9 @@ def test_quantiles_rise_and_stay_inside(counts: list[int], share: float) -> None
         (es.Histogram("v2", by="v2"), "by= names another variable"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(wine: es.Table, question: es.Question, complaint: str) -> None:
+def test_what_cannot_be_asked_is_refused(
+    wine: es.Table, question: es.Question, complaint: str
+) -> None:
     with pytest.raises(es.EncryptedStatsError, match=complaint):
         wine.ask(question)
     with pytest.raises(es.EncryptedStatsError, match=complaint):
@@ -146,5 +164,9 @@ def test_one_variable_is_one() -> None:
     table = es.Schema.infer(frame, numbers="keep", digits=0).table(frame)
     assert table.ask(es.Describe(["x"])).title == "Description of 1 variable"
     assert table.ask(es.Describe(["x", "y"])).title == "Description of 2 variables"
-    one = es.LinearRegression("y ~ 1").fit(es.Schema.infer(frame, numbers="keep", digits=0).table(frame[:1]))
-    assert any(note.startswith("1 row and 1 coefficient: no degrees") for note in one.summary().notes)
+    one = es.LinearRegression("y ~ 1").fit(
+        es.Schema.infer(frame, numbers="keep", digits=0).table(frame[:1])
+    )
+    assert any(
+        note.startswith("1 row and 1 coefficient: no degrees") for note in one.summary().notes
+    )

@@ -1,4 +1,6 @@
-"""Regressions and analyses of variance against eliminations in fractions, which are slow and beyond doubt."""
+"""Regressions and analyses of variance against eliminations in fractions, which are slow and beyond
+doubt.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import encryptedstats as es
-from encryptedstats.statistics._least_squares import DIGITS, Moments, add_up, factor_matrix, independent, solve
+from encryptedstats.statistics._least_squares import (
+    DIGITS,
+    Moments,
+    add_up,
+    factor_matrix,
+    independent,
+    solve,
+)
 from encryptedstats.tables.questions import ImpossibleTotalsError
 
 
-def eliminate_in_fractions(matrix: Sequence[Sequence[int]], p: int) -> tuple[list[int], list[Fraction]]:
-    """Return the columns that depend on no earlier ones, and what is left of the last entry after each column."""
+def eliminate_in_fractions(
+    matrix: Sequence[Sequence[int]], p: int
+) -> tuple[list[int], list[Fraction]]:
+    """Return the columns that depend on no earlier ones, and what is left of the last entry after
+    each column.
+    """
     work, used = [[Fraction(int(value)) for value in row] for row in matrix], []
     left = [work[-1][-1]]
     for k in range(p):
@@ -33,7 +46,10 @@ def eliminate_in_fractions(matrix: Sequence[Sequence[int]], p: int) -> tuple[lis
 
 def invert_in_fractions(matrix: Sequence[Sequence[int]]) -> list[list[Fraction]]:
     n = len(matrix)
-    work = [[Fraction(int(v)) for v in row] + [Fraction(int(i == j)) for j in range(n)] for i, row in enumerate(matrix)]
+    work = [
+        [Fraction(int(v)) for v in row] + [Fraction(int(i == j)) for j in range(n)]
+        for i, row in enumerate(matrix)
+    ]
     for k in range(n):
         work[k] = [value / work[k][k] for value in work[k]]
         for i, row in enumerate(work):
@@ -47,7 +63,12 @@ def moments_of(x: np.ndarray[Any, Any], *, centred: bool = True) -> Moments:
     whole = np.array([[int(value) for value in row] for row in x], dtype=object)
     k = whole.shape[1]
     return Moments(
-        len(whole), len(whole), whole.sum(axis=0), whole.T @ whole, np.array([1] * k, dtype=object), centred=centred
+        len(whole),
+        len(whole),
+        whole.sum(axis=0),
+        whole.T @ whole,
+        np.array([1] * k, dtype=object),
+        centred=centred,
     )
 
 
@@ -57,32 +78,44 @@ def check_solution(x: np.ndarray[Any, Any], *, centred: bool = True) -> None:
     used, left = eliminate_in_fractions(moments.scatter.tolist(), p)
     found = solve(moments)
     assert found.used == used
-    for ours, theirs in zip(found.residuals, (value / moments.divisor for value in left), strict=True):
+    for ours, theirs in zip(
+        found.residuals, (value / moments.divisor for value in left), strict=True
+    ):
         assert float(ours) == float(theirs)  # the same double, and 0 where it is 0
     kept = moments.scatter[np.ix_(used, used)].tolist()
     inverse = invert_in_fractions(kept)
-    slopes = [sum(a * Fraction(int(moments.scatter[j, p])) for a, j in zip(row, used, strict=True)) for row in inverse]
+    slopes = [
+        sum(a * Fraction(int(moments.scatter[j, p])) for a, j in zip(row, used, strict=True))
+        for row in inverse
+    ]
     assert [float(found.slopes[j]) for j in used] == [float(value) for value in slopes]
     for place, j in enumerate(used):
         expected = [float(value * moments.divisor) for value in inverse[place]]
         assert [float(found.inverse[j, k]) for k in used] == expected
     if centred:
         means = moments.means
-        exact = means[p] - sum((slope * means[j] for slope, j in zip(slopes, used, strict=True)), Fraction(0))
+        exact = means[p] - sum(
+            (slope * means[j] for slope, j in zip(slopes, used, strict=True)), Fraction(0)
+        )
         assert float(found.intercept) == float(exact)
 
 
-# -- least squares -----------------------------------------------------------------------------------------------------------
+# -- least squares
+# ------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=80, deadline=None)
 @given(
     st.integers(1, 6).flatmap(
-        lambda k: st.lists(st.lists(st.integers(-4, 4), min_size=k, max_size=k), min_size=1, max_size=9)
+        lambda k: st.lists(
+            st.lists(st.integers(-4, 4), min_size=k, max_size=k), min_size=1, max_size=9
+        )
     ),
     st.booleans(),
 )
-def test_small_integers_with_dependent_and_constant_columns(rows: list[list[int]], centred: bool) -> None:
+def test_small_integers_with_dependent_and_constant_columns(
+    rows: list[list[int]], centred: bool
+) -> None:
     check_solution(np.array(rows), centred=centred)
 
 
@@ -154,7 +187,8 @@ def test_what_rounding_has_left_of_a_sum_is_0() -> None:
     assert add_up([]) == 0
 
 
-# -- analysis of variance of a regression --------------------------------------------------------------------------------------
+# -- analysis of variance of a regression
+# --------------------------------------------------------------------------------------
 
 
 def residual(table: es.Table, formula: str) -> tuple[Fraction, int]:
@@ -166,7 +200,13 @@ def residual(table: es.Table, formula: str) -> tuple[Fraction, int]:
 @pytest.fixture(scope="module")
 def mixed() -> es.Table:
     rng = np.random.default_rng(3)
-    frame = pd.DataFrame({"x": rng.integers(0, 30, 60), "z": rng.integers(0, 30, 60), "g": rng.choice(list("abc"), 60)})
+    frame = pd.DataFrame(
+        {
+            "x": rng.integers(0, 30, 60),
+            "z": rng.integers(0, 30, 60),
+            "g": rng.choice(list("abc"), 60),
+        }
+    )
     frame["copy"] = frame["x"] * 2  # aliased
     frame["y"] = 3 * frame["x"] + rng.integers(0, 9, 60)
     schema = es.Schema.infer(frame)
@@ -183,7 +223,9 @@ def mixed() -> es.Table:
         ("y ~ x + copy + g", {"x": "y ~ copy + g", "copy": "y ~ x + g", "g": "y ~ x + copy"}),
     ],
 )
-def test_type_two_compares_residuals_with_and_without_a_term(mixed: es.Table, formula: str, terms: Any) -> None:
+def test_type_two_compares_residuals_with_and_without_a_term(
+    mixed: es.Table, formula: str, terms: Any
+) -> None:
     whole, df = residual(mixed, formula)
     found = es.LinearRegression(formula).fit(mixed).anova(2).table
     for term, without in terms.items():
@@ -206,12 +248,17 @@ def test_type_one_adds_up_to_what_is_explained(mixed: es.Table) -> None:
     table = model.anova(1).table
     assert table["Df"].tolist() == [1, 0, 2, 1, 55]
     assert table.loc["copy", "Sum Sq"] == 0.0
-    before = [residual(mixed, "y ~ 1")[0], residual(mixed, "y ~ x")[0], residual(mixed, "y ~ x + g")[0]]
+    before = [
+        residual(mixed, "y ~ 1")[0],
+        residual(mixed, "y ~ x")[0],
+        residual(mixed, "y ~ x + g")[0],
+    ]
     assert table.loc["x", "Sum Sq"] == pytest.approx(float(before[0] - before[1]), rel=1e-15)
     assert table.loc["g", "Sum Sq"] == pytest.approx(float(before[1] - before[2]), rel=1e-15)
 
 
-# -- two factors ---------------------------------------------------------------------------------------------------------------
+# -- two factors
+# ------------------------------------------------------------------------------------------------
 
 
 def explained_in_fractions(rows: pd.DataFrame, columns: list[list[int]]) -> tuple[Fraction, int]:
@@ -229,31 +276,47 @@ def effects(values: Sequence[str]) -> list[list[int]]:
 
 def two_ways(rows: pd.DataFrame, typ: int, interaction: bool) -> list[tuple[Fraction, int]]:
     one, other = effects(list(rows["a"])), effects(list(rows["b"]))
-    both = [[x * y for x, y in zip(p, q, strict=True)] for p in one for q in other] if interaction else []
+    both = (
+        [[x * y for x, y in zip(p, q, strict=True)] for p in one for q in other]
+        if interaction
+        else []
+    )
     whole = [[1] * len(rows)]
     if typ == 1:
         steps = [(whole, whole + one), (whole + one, whole + one + other)]
     elif typ == 2:
         steps = [(whole + other, whole + one + other), (whole + one, whole + one + other)]
     else:
-        steps = [(whole + other + both, whole + one + other + both), (whole + one + both, whole + one + other + both)]
+        steps = [
+            (whole + other + both, whole + one + other + both),
+            (whole + one + both, whole + one + other + both),
+        ]
     if interaction:
         steps.append((whole + one + other, whole + one + other + both))
-    pairs = [(explained_in_fractions(rows, more), explained_in_fractions(rows, less)) for less, more in steps]
+    pairs = [
+        (explained_in_fractions(rows, more), explained_in_fractions(rows, less))
+        for less, more in steps
+    ]
     return [(more[0] - less[0], more[1] - less[1]) for more, less in pairs]
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(0, 9), st.sampled_from("pqrs"), st.sampled_from("uvw")), min_size=4, max_size=40),
+    st.lists(
+        st.tuples(st.integers(0, 9), st.sampled_from("pqrs"), st.sampled_from("uvw")),
+        min_size=4,
+        max_size=40,
+    ),
     st.sampled_from([1, 2, 3]),
     st.booleans(),
 )
-def test_sums_of_squares_of_two_factors(given_rows: list[tuple[int, str, str]], typ: int, interaction: bool) -> None:
+def test_sums_of_squares_of_two_factors(
+    given_rows: list[tuple[int, str, str]], typ: int, interaction: bool
+) -> None:
     rows = pd.DataFrame(given_rows, columns=["y", "a", "b"])
-    schema = es.Schema.infer(pd.DataFrame({"y": range(12), "a": list("pqrs") * 3, "b": list("uvw") * 4})).with_kind(
-        "y", "number", digits=0
-    )
+    schema = es.Schema.infer(
+        pd.DataFrame({"y": range(12), "a": list("pqrs") * 3, "b": list("uvw") * 4})
+    ).with_kind("y", "number", digits=0)
     question = es.Anova("y", ["a", "b"], interaction=interaction, typ=typ)
     try:
         found = schema.table(rows).ask(question).table

@@ -1,4 +1,6 @@
-"""Formulas: parsed strictly, translated to ids, and expanded to the columns that R and statsmodels have."""
+"""Formulas: parsed strictly, translated to ids, and expanded to the columns that R and statsmodels
+have.
+"""
 
 from __future__ import annotations
 
@@ -75,11 +77,24 @@ def test_formulas_are_read(text: str, canonical: str) -> None:
         ("y ~ a ~ b", "there is one ~", 6),
         ("y ~ a^0", "a power is a whole number from 1 to 16", 6),
         ("y ~ a^b", "a power is a whole number", 6),
-        pytest.param("y ~ a^" + "9" * 5000, "a power is a whole number from 1 to 16", 6, id="a very large power"),
+        pytest.param(
+            "y ~ a^" + "9" * 5000,
+            "a power is a whole number from 1 to 16",
+            6,
+            id="a very large power",
+        ),
         ("y ~ b + a^16:a^15", "a power above 16 comes of this", 8),
         ("y ~ a^9*b*a^8", "a power above 16 comes of this", 4),
-        ("y ~ " + "*".join(f"v{j}" for j in range(60)), "this comes to more than 4,096 terms: leave some out", 4),
-        ("y ~ a*b" + " + c*d" * 1500, "this comes to more than 4,096 terms: leave some out", 10 + 6 * 1364),
+        (
+            "y ~ " + "*".join(f"v{j}" for j in range(60)),
+            "this comes to more than 4,096 terms: leave some out",
+            4,
+        ),
+        (
+            "y ~ a*b" + " + c*d" * 1500,
+            "this comes to more than 4,096 terms: leave some out",
+            10 + 6 * 1364,
+        ),
         ("y ~ log(a)", r"'\(' means nothing in a formula", 7),
         ("y ~ `a", "this backtick is not closed", 4),
         ("y ~ ``", "a name is needed between backticks", 4),
@@ -101,7 +116,9 @@ def test_wrong_formulas_show_where(text: str, why: str, at: int) -> None:
 def test_names_become_ids(schema: es.Schema) -> None:
     assert str(parse("y ~ age*sex + bmi^2").in_ids(schema)) == "target ~ v0 + v1 + v3^2 + v0:v1"
     assert str(parse("target ~ v0").in_ids(schema.public())) == "target ~ v0"
-    with pytest.raises(es.SchemaError, match="'age' is no id of a variable, and whoever computes knows no names"):
+    with pytest.raises(
+        es.SchemaError, match="'age' is no id of a variable, and whoever computes knows no names"
+    ):
         parse("target ~ age").in_ids(schema.public())
 
 
@@ -114,11 +131,17 @@ def test_names_become_ids(schema: es.Schema) -> None:
         ("y ~ sex - 1", ["sex[f]", "sex[m]"]),
         ("y ~ sex + stage - 1", ["sex[f]", "sex[m]", "stage[b]", "stage[c]"]),
         ("y ~ age + sex + stage - 1", ["age", "sex[f]", "sex[m]", "stage[b]", "stage[c]"]),
-        ("y ~ sex*stage - 1", ["sex[f]", "sex[m]", "stage[b]", "stage[c]", "sex[m]:stage[b]", "sex[m]:stage[c]"]),
+        (
+            "y ~ sex*stage - 1",
+            ["sex[f]", "sex[m]", "stage[b]", "stage[c]", "sex[m]:stage[b]", "sex[m]:stage[c]"],
+        ),
         ("y ~ age + age:sex - 1", ["age", "age:sex[m]"]),
         ("y ~ sex:sex", ["Intercept", "sex[m]"]),
         ("y ~ bmi^2 + age", ["Intercept", "bmi^2", "age"]),
-        ("y ~ sex*stage", ["Intercept", "sex[m]", "stage[b]", "stage[c]", "sex[m]:stage[b]", "sex[m]:stage[c]"]),
+        (
+            "y ~ sex*stage",
+            ["Intercept", "sex[m]", "stage[b]", "stage[c]", "sex[m]:stage[b]", "sex[m]:stage[c]"],
+        ),
         ("~", ["Intercept", "age", "sex[m]", "stage[b]", "stage[c]", "bmi"]),
         ("bmi + y ~", ["Intercept", "age", "sex[m]", "stage[b]", "stage[c]"]),
         ("y ~ 1", ["Intercept"]),
@@ -130,7 +153,9 @@ def test_designs_have_the_columns_of_r(formula: str, names: list[str], schema: e
     assert found.targets == {"b": (3, -1)}.get(formula[0], (-1,))
     assert found.complete is None
     # The columns of every term together are all of them.
-    assert sum((own for _, own in found.terms), ()) == tuple(range(int(found.intercept), len(names)))
+    assert sum((own for _, own in found.terms), ()) == tuple(
+        range(int(found.intercept), len(names))
+    )
 
 
 def test_a_design_is_the_matrix_of_the_rows(schema: es.Schema) -> None:
@@ -155,14 +180,22 @@ def test_products_cost_what_they_must(schema: es.Schema) -> None:
     for i, a in enumerate(found.columns):
         for j, b in enumerate(found.columns):
             value = found.product(a, b)
-            total = table.evaluate([value.total()])[0] if isinstance(value, Expression) else value * len(table)
-            assert total / scales[i] / scales[j] == pytest.approx(float(matrix[:, i] @ matrix[:, j]))
+            total = (
+                table.evaluate([value.total()])[0]
+                if isinstance(value, Expression)
+                else value * len(table)
+            )
+            assert total / scales[i] / scales[j] == pytest.approx(
+                float(matrix[:, i] @ matrix[:, j])
+            )
     y = found.product(found.number(-1), by_name["age"])
     assert table.evaluate([y.total()])[0] == pytest.approx(1000 * float(FRAME["y"] @ FRAME["age"]))
 
 
 def test_rows_with_gaps_are_left_out() -> None:
-    gappy = FRAME.assign(age=FRAME["age"].mask(FRAME.index == 1), stage=FRAME["stage"].mask(FRAME.index == 4))
+    gappy = FRAME.assign(
+        age=FRAME["age"].mask(FRAME.index == 1), stage=FRAME["stage"].mask(FRAME.index == 4)
+    )
     schema = es.Schema.infer(gappy, target="y", numbers="keep", missing="bin")
     table = schema.table(gappy)
     assert made("y ~ sex + bmi", schema).complete is None
@@ -208,13 +241,21 @@ def test_questions_with_a_formula(schema: es.Schema) -> None:
 
         def totals(self, schema: Any, columns: Any = None, fold: Any = None) -> dict[str, Any]:
             made = design(self.formula, schema, self.reference)
-            return {"sums": [made.product(column).total() for column in made.columns if column.factors]}
+            return {
+                "sums": [made.product(column).total() for column in made.columns if column.factors]
+            }
 
         def shapes(self, schema: Any) -> dict[str, tuple[int, ...]]:
             return {"sums": (len(design(self.formula, schema, self.reference).columns) - 1,)}
 
         def read(self, totals: Any, schema: Any, n_rows: int) -> Any:
-            return dict(zip(design(self.formula, schema.public()).names(schema)[1:], totals["sums"], strict=True))
+            return dict(
+                zip(
+                    design(self.formula, schema.public()).names(schema)[1:],
+                    totals["sums"],
+                    strict=True,
+                )
+            )
 
     asked = SumOfColumns("y ~ age + sex", {"sex": "m"})
     assert asked.in_ids(schema) == SumOfColumns("target ~ v0 + v1", {"v1": "bin1"})
@@ -227,5 +268,7 @@ def test_columns_are_counted_before_they_are_made(monkeypatch: pytest.MonkeyPatc
     frame = pd.DataFrame({f"f{j}": list("abcdefgh") * 2 for j in range(6)} | {"y": np.arange(16.0)})
     schema = es.Schema.infer(frame, target="y", numbers="keep")
     monkeypatch.setattr(formulas, "product", None)
-    with pytest.raises(es.ParameterError, match="the formula has more than 4,096 columns: leave terms out"):
+    with pytest.raises(
+        es.ParameterError, match="the formula has more than 4,096 columns: leave terms out"
+    ):
         made("y ~ f0:f1:f2:f3:f4:f5", schema)

@@ -1,4 +1,6 @@
-"""Generalized linear models against statsmodels on the rows themselves, from encrypted tables; and what has no maximum."""
+"""Generalized linear models against statsmodels on the rows themselves, from encrypted tables; and
+what has no maximum.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ def test_encrypted_fits_are_those_of_statsmodels(toy: es.Owner) -> None:
     wanted = statsmodels_fit("ill ~ arm + sex", frame, "binomial")
     np.testing.assert_allclose([logistic.intercept_, *logistic.coef_], wanted.params, rtol=1e-9)
     np.testing.assert_allclose(logistic.predict(frame), wanted.predict(frame), rtol=1e-9)
-    rates = toy.decrypt(es.GLM("v2 ~ v0 + v1", "poisson", "v3").fit(sealed, workers=1), schema=known)
+    rates = toy.decrypt(
+        es.GLM("v2 ~ v0 + v1", "poisson", "v3").fit(sealed, workers=1), schema=known
+    )
     wanted = statsmodels_fit("visits ~ arm + sex", frame, "poisson", offset=np.log(frame["time"]))
     table = rates.summary().coefficients
     np.testing.assert_allclose(table["Estimate"], wanted.params, rtol=1e-9)
@@ -132,21 +136,29 @@ def test_it_prints_as_r_does() -> None:
     assert "event: ill is 1" in text
 
 
-# -- hostile rows ---------------------------------------------------------------------------------------------------------
+# -- hostile rows
+# ------------------------------------------------------------------------------------------------
 
 
 def test_separation_is_said_and_names_the_level() -> None:
     frame = made_up()
     frame.loc[frame["arm"] == "c", "ill"] = 1
     found = es.GLM("class ~ v0 + v1").fit(schema_of(frame).table(frame)).summary()
-    assert any("fitted probabilities numerically 0 or 1 occurred" in note and "arm[c]" in note for note in found.notes)
+    assert any(
+        "fitted probabilities numerically 0 or 1 occurred" in note and "arm[c]" in note
+        for note in found.notes
+    )
     assert not any("sex[m]" in note for note in found.notes)
     rest = frame[frame["arm"] != "c"]
     wanted = statsmodels_fit("ill ~ arm + sex", rest, "binomial")
-    np.testing.assert_allclose(found.coefficients.loc["sex[m]", "Estimate"], wanted.params["sex[T.m]"], rtol=1e-6)
+    np.testing.assert_allclose(
+        found.coefficients.loc["sex[m]", "Estimate"], wanted.params["sex[T.m]"], rtol=1e-6
+    )
     frame.loc[frame["arm"] == "c", "visits"] = 0
     rates = es.GLM("v2 ~ v0", "poisson").fit(schema_of(frame).table(frame)).summary()
-    assert any("fitted rates numerically 0 occurred" in note and "arm[c]" in note for note in rates.notes)
+    assert any(
+        "fitted rates numerically 0 occurred" in note and "arm[c]" in note for note in rates.notes
+    )
 
 
 def test_empty_and_collinear_levels_are_aliased() -> None:
@@ -154,11 +166,16 @@ def test_empty_and_collinear_levels_are_aliased() -> None:
     known = schema_of(frame)
     found = es.GLM("class ~ v0 + v1").fit(known.table(frame[frame["arm"] != "b"])).summary()
     assert np.isnan(found.coefficients.loc["arm[b]", "Estimate"])
-    assert any("not defined because of singularities (aliased): arm[b]" in note for note in found.notes)
+    assert any(
+        "not defined because of singularities (aliased): arm[b]" in note for note in found.notes
+    )
     wanted = statsmodels_fit("ill ~ arm + sex", frame[frame["arm"] != "b"], "binomial")
     np.testing.assert_allclose(found.coefficients["Estimate"].dropna(), wanted.params, rtol=1e-9)
     twice = frame.assign(sex=np.where(frame["arm"] == "b", "m", "f"))
-    assert any("aliased): sex[m]" in note for note in es.GLM("class ~ v0 + v1").fit(known.table(twice)).summary().notes)
+    assert any(
+        "aliased): sex[m]" in note
+        for note in es.GLM("class ~ v0 + v1").fit(known.table(twice)).summary().notes
+    )
 
 
 def test_rows_from_which_nothing_is_learnt() -> None:
@@ -177,7 +194,11 @@ def test_rows_from_which_nothing_is_learnt() -> None:
     [
         (es.GLM("class"), es.ParameterError, "a ~ is needed"),
         (es.GLM("class ~ v0 + "), es.ParameterError, "the name of a variable is needed here"),
-        (es.GLM("class ~ v0", "gamma"), es.ParameterError, "family='gamma': one of 'binomial', 'poisson'"),
+        (
+            es.GLM("class ~ v0", "gamma"),
+            es.ParameterError,
+            "family='gamma': one of 'binomial', 'poisson'",
+        ),
         (es.GLM("class ~ v0", exposure="v3"), es.ParameterError, "only family='poisson' has one"),
         (es.GLM("class ~ v3"), es.SchemaError, "kept as a number, and a GLM takes factors"),
         (es.GLM("v0 ~ v1"), es.SchemaError, "has 3 levels, and a binomial one has two"),
@@ -193,11 +214,14 @@ def test_what_cannot_be_asked(model: es.GLM, error: Any, message: str) -> None:
 
 def test_too_large_a_table_is_refused_with_its_size() -> None:
     rng = np.random.default_rng(1)
-    frame = pd.DataFrame({f"x{j}": rng.integers(0, 10, 50) for j in range(4)}).assign(y=rng.integers(0, 2, 50))
+    frame = pd.DataFrame({f"x{j}": rng.integers(0, 10, 50) for j in range(4)}).assign(
+        y=rng.integers(0, 2, 50)
+    )
     known = es.Schema.infer(frame, target="y", kinds={f"x{j}": "categorical" for j in range(4)})
     sizes = " x ".join(str(variable.n_bins) for variable in known.variables)
     with pytest.raises(
-        es.ParameterError, match=f"has 2 x {sizes} = .* cells, and at most 10,000 .*OneStepLogisticRegression"
+        es.ParameterError,
+        match=f"has 2 x {sizes} = .* cells, and at most 10,000 .*OneStepLogisticRegression",
     ):
         es.plan(es.GLM("class ~ v0 + v1 + v2 + v3"), known, n_rows=50)
 
@@ -205,11 +229,16 @@ def test_too_large_a_table_is_refused_with_its_size() -> None:
 def test_names_are_those_of_the_owner(toy: es.Owner) -> None:
     frame = made_up()
     known = schema_of(frame)
-    named, by_id = es.GLM("visits ~ arm*sex", "poisson", "time"), es.GLM("v2 ~ v0*v1", "poisson", "v3")
+    named, by_id = (
+        es.GLM("visits ~ arm*sex", "poisson", "time"),
+        es.GLM("v2 ~ v0*v1", "poisson", "v3"),
+    )
     assert named.in_ids(known).parameters() == by_id.in_ids(known.public()).parameters()
     assert by_id.in_ids(known).in_ids(known).formula == "v2 ~ v0 + v1 + v0:v1"
     assert es.GLM("ill ~ arm", reference={"arm": "b"}).in_ids(known).reference == {"v0": "bin1"}
-    opened = toy.decrypt(named.fit(toy.encrypt(known.table(frame), workers=1), workers=1), schema=known)
+    opened = toy.decrypt(
+        named.fit(toy.encrypt(known.table(frame), workers=1), workers=1), schema=known
+    )
     np.testing.assert_array_equal(opened.coef_, by_id.fit(known.table(frame)).coef_)
     assert opened.summary().formula == "visits ~ arm + sex + arm:sex"
     with pytest.raises(es.SchemaError, match="knows no names"):
@@ -218,7 +247,12 @@ def test_names_are_those_of_the_owner(toy: es.Owner) -> None:
 
 def test_another_reference_level() -> None:
     frame = made_up()
-    found = es.GLM("ill ~ arm", reference={"arm": "b"}).fit(schema_of(frame).table(frame)).summary().coefficients
+    found = (
+        es.GLM("ill ~ arm", reference={"arm": "b"})
+        .fit(schema_of(frame).table(frame))
+        .summary()
+        .coefficients
+    )
     wanted = statsmodels_fit("ill ~ C(arm, Treatment('b'))", frame, "binomial")
     assert list(found.index) == ["(Intercept)", "arm[a]", "arm[c]"]
     np.testing.assert_allclose(found["Estimate"], wanted.params, rtol=1e-9)
@@ -227,4 +261,6 @@ def test_another_reference_level() -> None:
 def test_all_other_variables_by_default() -> None:
     frame = made_up()[["arm", "sex", "ill"]]
     table = es.Schema.infer(frame, target="ill").table(frame)
-    np.testing.assert_array_equal(es.GLM().fit(table).coef_, es.GLM("ill ~ arm + sex").fit(table).coef_)
+    np.testing.assert_array_equal(
+        es.GLM().fit(table).coef_, es.GLM("ill ~ arm + sex").fit(table).coef_
+    )

@@ -19,7 +19,9 @@ def people() -> pd.DataFrame:
     rng = np.random.default_rng(4)
     genotypes = rng.binomial(2, rng.uniform(0.1, 0.5, SNPS), (N, SNPS))
     sick = rng.random(N) < 0.3 + 0.2 * (genotypes[:, 3] > 0)
-    return pd.DataFrame(genotypes, columns=[f"rs{j}" for j in range(SNPS)]).assign(sick=sick.astype(int))
+    return pd.DataFrame(genotypes, columns=[f"rs{j}" for j in range(SNPS)]).assign(
+        sick=sick.astype(int)
+    )
 
 
 def as_numbers(frame: pd.DataFrame) -> es.Table:
@@ -28,7 +30,10 @@ def as_numbers(frame: pd.DataFrame) -> es.Table:
 
 def as_bins(frame: pd.DataFrame, **options: str) -> es.Table:
     return table_of(
-        frame, "sick", kinds=dict.fromkeys([name for name in frame if name != "sick"], "ordinal"), **options
+        frame,
+        "sick",
+        kinds=dict.fromkeys([name for name in frame if name != "sick"], "ordinal"),
+        **options,
     )
 
 
@@ -71,8 +76,12 @@ def test_every_snp_is_tested_as_scipy_does(people: pd.DataFrame) -> None:
 
 def test_bins_give_what_numbers_give_with_no_product_for_squares(people: pd.DataFrame) -> None:
     numbers, bins = as_numbers(people), as_bins(people)
-    pd.testing.assert_frame_equal(opened(bins, es.GenomeScan()).table, opened(numbers, es.GenomeScan()).table)
-    assert es.plan(es.GenomeScan(), bins).products == SNPS < es.plan(es.GenomeScan(), numbers).products
+    pd.testing.assert_frame_equal(
+        opened(bins, es.GenomeScan()).table, opened(numbers, es.GenomeScan()).table
+    )
+    assert (
+        es.plan(es.GenomeScan(), bins).products == SNPS < es.plan(es.GenomeScan(), numbers).products
+    )
 
 
 def test_missing_genotypes_are_left_out_snp_by_snp(people: pd.DataFrame) -> None:
@@ -86,7 +95,9 @@ def test_missing_genotypes_are_left_out_snp_by_snp(people: pd.DataFrame) -> None
 def test_missing_numbers_are_left_out_snp_by_snp(people: pd.DataFrame) -> None:
     rng = np.random.default_rng(1)
     gaps = people.iloc[:, :-1].mask(rng.random((N, SNPS)) < 0.05).assign(sick=people["sick"])
-    table = es.Schema.infer(gaps, target="sick", numbers="keep", digits=0, missing="bin").table(gaps)
+    table = es.Schema.infer(gaps, target="sick", numbers="keep", digits=0, missing="bin").table(
+        gaps
+    )
     check(opened(table, es.GenomeScan()).table, gaps)
 
 
@@ -96,7 +107,9 @@ def test_another_variable_and_another_class_can_be_the_outcome(people: pd.DataFr
     assert list(other.table.index) == ["rs3", "rs1"]
     whole = table.ask(es.GenomeScan()).table
     assert other.table.loc["rs3", "odds_ratio"] == pytest.approx(1 / whole.loc["rs3", "odds_ratio"])
-    named = table_of(people.assign(sick=people["sick"].map({0: "no", 1: "yes"})), numbers={"rs1": 0})
+    named = table_of(
+        people.assign(sick=people["sick"].map({0: "no", 1: "yes"})), numbers={"rs1": 0}
+    )
     found = opened(named, es.GenomeScan(["rs1"], outcome="sick"))
     assert found.table.loc["rs1", "chi2_trend"] == pytest.approx(whole.loc["rs1", "chi2_trend"])
 
@@ -104,7 +117,11 @@ def test_another_variable_and_another_class_can_be_the_outcome(people: pd.DataFr
 @pytest.mark.filterwarnings("ignore:column .* is constant")
 def test_a_snp_of_one_genotype_is_not_tested(people: pd.DataFrame) -> None:
     found = opened(as_numbers(people.assign(rs0=0, rs1=2)), es.GenomeScan())
-    assert found.table.loc[["rs0", "rs1"], ["chi2_trend", "p_trend", "chi2_allelic", "p_hwe"]].isna().all(axis=None)
+    assert (
+        found.table.loc[["rs0", "rs1"], ["chi2_trend", "p_trend", "chi2_allelic", "p_hwe"]]
+        .isna()
+        .all(axis=None)
+    )
     assert "2 SNPs have one genotype only and were not tested" in found.notes
     assert np.isfinite(found.inflation)
 
@@ -131,7 +148,12 @@ def test_one_class_and_impossible_totals_are_refused(people: pd.DataFrame) -> No
 )
 def test_what_cannot_be_asked_is_refused(question: es.Question, complaint: str) -> None:
     frame = pd.DataFrame(
-        {"rs": [0, 1, 2, 1], "age": [40, 50, 60, 70], "where": ["a", "b", "c", "a"], "y": [0, 1, 1, 0]}
+        {
+            "rs": [0, 1, 2, 1],
+            "age": [40, 50, 60, 70],
+            "where": ["a", "b", "c", "a"],
+            "y": [0, 1, 1, 0],
+        }
     )
     table = table_of(frame, "y", {"rs": 0, "age": 0})
     with pytest.raises(es.EncryptedStatsError, match=complaint):

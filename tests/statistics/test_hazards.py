@@ -1,4 +1,6 @@
-"""The score test of Cox's regression and piecewise-exponential regression, against statsmodels, from encrypted rows."""
+"""The score test of Cox's regression and piecewise-exponential regression, against statsmodels,
+from encrypted rows.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def schema_of(frame: pd.DataFrame) -> es.Schema:
 def score_by_statsmodels(frame: pd.DataFrame, columns: list[str], ties: str) -> tuple[Any, Any]:
     regression = pytest.importorskip("statsmodels.duration.hazard_regression")
     x = pd.get_dummies(frame, columns=["arm"], dtype=float)[columns].to_numpy(dtype=float)
-    model = regression.PHReg(frame["week"].to_numpy(dtype=float), x, status=frame["died"].to_numpy(), ties=ties)
+    model = regression.PHReg(
+        frame["week"].to_numpy(dtype=float), x, status=frame["died"].to_numpy(), ties=ties
+    )
     nothing = np.zeros(len(columns))
     return model.score(nothing), -model.hessian(nothing)
 
@@ -47,27 +51,37 @@ def test_encrypted_scores_are_those_of_statsmodels(toy: es.Owner, ties: str) -> 
     frame = made_up()
     known = schema_of(frame)
     question = es.CoxScore("v0", covariates=["v1", "v2"], ties=ties)
-    found = toy.decrypt(toy.encrypt(known.table(frame), workers=1).ask(question, workers=1), schema=known)
+    found = toy.decrypt(
+        toy.encrypt(known.table(frame), workers=1).ask(question, workers=1), schema=known
+    )
     score, information = score_by_statsmodels(frame, ["arm_b", "arm_c", "age"], ties)
     assert list(found.covariates.index) == ["arm[b]", "arm[c]", "age"]
     np.testing.assert_allclose(found.covariates["score"], score, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(found.information, information, rtol=1e-9, atol=1e-9)
     assert found.statistic == pytest.approx(score @ np.linalg.solve(information, score), rel=1e-9)
-    np.testing.assert_allclose(found.covariates["one-step coef"], np.linalg.solve(information, score), rtol=1e-8)
+    np.testing.assert_allclose(
+        found.covariates["one-step coef"], np.linalg.solve(information, score), rtol=1e-8
+    )
     assert found.df == 3
     assert found == known.table(frame).ask(question)
 
 
 def test_rossi_as_r_has_it() -> None:
-    """coxph(Surv(week, arrest) ~ fin + age + prio), rossi: the score test of statsmodels' own score and hessian."""
+    """coxph(Surv(week, arrest) ~ fin + age + prio), rossi: the score test of statsmodels' own score
+    and hessian.
+    """
     datasets = pytest.importorskip("lifelines.datasets")
     regression = pytest.importorskip("statsmodels.duration.hazard_regression")
     rossi = datasets.load_rossi()[["week", "fin", "age", "prio", "arrest"]]
-    known = es.Schema.infer(rossi, target="arrest").with_kind("week", "ordinal", levels=range(1, 53))
+    known = es.Schema.infer(rossi, target="arrest").with_kind(
+        "week", "ordinal", levels=range(1, 53)
+    )
     known = known.with_kind("age", "number", digits=0).with_kind("prio", "number", digits=0)
     found = known.table(rossi).ask(es.CoxScore("v0", covariates=["v1", "v2", "v3"]))
     x = rossi[["fin", "age", "prio"]].to_numpy(dtype=float)
-    model = regression.PHReg(rossi["week"].to_numpy(dtype=float), x, status=rossi["arrest"].to_numpy(), ties="efron")
+    model = regression.PHReg(
+        rossi["week"].to_numpy(dtype=float), x, status=rossi["arrest"].to_numpy(), ties="efron"
+    )
     score, information = model.score(np.zeros(3)), -model.hessian(np.zeros(3))
     assert found.statistic == pytest.approx(score @ np.linalg.solve(information, score), rel=1e-10)
     assert found.df == 3
@@ -76,7 +90,10 @@ def test_rossi_as_r_has_it() -> None:
 def test_a_score_test_of_groups_without_ties_is_the_log_rank_test() -> None:
     frame = made_up(6).assign(week=range(1, 7), died=[1, 0, 1, 1, 0, 1], arm=list("ababab"))
     table = schema_of(frame).table(frame)
-    score, rank = table.ask(es.CoxScore("v0", covariates=["v1"])), table.ask(es.LogRank("v0", by="v1"))
+    score, rank = (
+        table.ask(es.CoxScore("v0", covariates=["v1"])),
+        table.ask(es.LogRank("v0", by="v1")),
+    )
     assert score.statistic == pytest.approx(rank.statistic, rel=1e-12)
 
 
@@ -88,11 +105,15 @@ def long_rows(frame: pd.DataFrame, cuts: list[float]) -> pd.DataFrame:
         for j, (low, high) in enumerate(pairwise(limits)):
             if row["week"] > low:
                 ended = row["week"] <= high
-                lines.append((j, row["arm"], int(row["died"] and ended), min(row["week"], high) - low))
+                lines.append(
+                    (j, row["arm"], int(row["died"] and ended), min(row["week"], high) - low)
+                )
     return pd.DataFrame(lines, columns=["interval", "arm", "died", "time"])
 
 
-def test_a_piecewise_exponential_regression_is_that_of_statsmodels_on_the_long_table(toy: es.Owner) -> None:
+def test_a_piecewise_exponential_regression_is_that_of_statsmodels_on_the_long_table(
+    toy: es.Owner,
+) -> None:
     pytest.importorskip("statsmodels")
     import statsmodels.api as sm
     import statsmodels.formula.api as smf
@@ -100,12 +121,23 @@ def test_a_piecewise_exponential_regression_is_that_of_statsmodels_on_the_long_t
     frame = made_up()
     known = schema_of(frame)
     question = es.PiecewiseExponential("v0", covariates=["v1"], cuts=["bin1", "bin3"])
-    found = toy.decrypt(toy.encrypt(known.table(frame), workers=1).ask(question, workers=1), schema=known)
+    found = toy.decrypt(
+        toy.encrypt(known.table(frame), workers=1).ask(question, workers=1), schema=known
+    )
     rows = long_rows(frame, [2, 4])
     wanted = smf.glm(
-        "died ~ C(interval) + arm", rows, family=sm.families.Poisson(), offset=np.log(rows["time"].astype(float))
+        "died ~ C(interval) + arm",
+        rows,
+        family=sm.families.Poisson(),
+        offset=np.log(rows["time"].astype(float)),
     ).fit(tol=1e-14)
-    assert list(found.coefficients.index) == ["(Intercept)", "interval[2-4]", "interval[4-6]", "arm[b]", "arm[c]"]
+    assert list(found.coefficients.index) == [
+        "(Intercept)",
+        "interval[2-4]",
+        "interval[4-6]",
+        "arm[b]",
+        "arm[c]",
+    ]
     np.testing.assert_allclose(found.coefficients["Estimate"], wanted.params, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(found.coefficients["Std. Error"], wanted.bse, rtol=1e-8)
     assert found.formula == "hazard(week) ~ interval + arm"
@@ -116,7 +148,9 @@ def test_without_cuts_and_covariates_it_is_the_incidence_rate() -> None:
     table = schema_of(frame).table(frame)
     found = table.ask(es.PiecewiseExponential("v0"))
     rate = table.ask(es.IncidenceRate("v0")).rates["rate"].iloc[0]
-    assert np.exp(found.coefficients.loc["(Intercept)", "Estimate"]) == pytest.approx(rate, rel=1e-12)
+    assert np.exp(found.coefficients.loc["(Intercept)", "Estimate"]) == pytest.approx(
+        rate, rel=1e-12
+    )
 
 
 def test_rows_from_which_nothing_is_learnt() -> None:
@@ -135,22 +169,44 @@ def test_rows_from_which_nothing_is_learnt() -> None:
     assert empty.ask(es.CoxScore("v0", covariates="v1")).df == 1
     found = empty.ask(es.PiecewiseExponential("v0", covariates="v1"))
     assert any("aliased): arm[b]" in note for note in found.notes)
-    assert schema_of(frame).table(frame.assign(age=50)).ask(es.CoxScore("v0", covariates=["v1", "v2"])).df == 2
+    assert (
+        schema_of(frame)
+        .table(frame.assign(age=50))
+        .ask(es.CoxScore("v0", covariates=["v1", "v2"]))
+        .df
+        == 2
+    )
 
 
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
         (lambda: es.CoxScore("v0"), es.ParameterError, "name some"),
-        (lambda: es.CoxScore("v0", covariates="v1", ties="exact"), es.ParameterError, "ties='exact': one of"),
-        (lambda: es.CoxScore("v0", covariates=["v0"]), es.SchemaError, "have to be different variables"),
+        (
+            lambda: es.CoxScore("v0", covariates="v1", ties="exact"),
+            es.ParameterError,
+            "ties='exact': one of",
+        ),
+        (
+            lambda: es.CoxScore("v0", covariates=["v0"]),
+            es.SchemaError,
+            "have to be different variables",
+        ),
         (
             lambda: es.PiecewiseExponential("v0", cuts=["bin3", "bin1"]),
             es.ParameterError,
             "increasing levels of the time",
         ),
-        (lambda: es.PiecewiseExponential("v0", cuts=["bin5"]), es.ParameterError, "before its last one"),
-        (lambda: es.PiecewiseExponential("v2"), es.SchemaError, "kept as a number, and is counted in bins"),
+        (
+            lambda: es.PiecewiseExponential("v0", cuts=["bin5"]),
+            es.ParameterError,
+            "before its last one",
+        ),
+        (
+            lambda: es.PiecewiseExponential("v2"),
+            es.SchemaError,
+            "kept as a number, and is counted in bins",
+        ),
     ],
 )
 def test_what_cannot_be_asked(make: Any, error: Any, message: str) -> None:
@@ -163,7 +219,10 @@ def test_results_are_stored_and_read_again(tmp_path: Any) -> None:
     frame = made_up()
     table = schema_of(frame).table(frame)
     for number, question in enumerate(
-        (es.CoxScore("v0", covariates=["v1", "v2"]), es.PiecewiseExponential("v0", covariates=["v1"], cuts=["bin2"]))
+        (
+            es.CoxScore("v0", covariates=["v1", "v2"]),
+            es.PiecewiseExponential("v0", covariates=["v1"], cuts=["bin2"]),
+        )
     ):
         found = table.ask(question)
         found.save(tmp_path / str(number))

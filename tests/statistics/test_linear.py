@@ -1,4 +1,6 @@
-"""Linear and ridge regression: NIST's certified digits, statsmodels and scikit-learn, from clear and encrypted rows."""
+"""Linear and ridge regression: NIST's certified digits, statsmodels and scikit-learn, from clear
+and encrypted rows.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +43,16 @@ def numbers(frame: pd.DataFrame, digits: dict[str, int], **options: Any) -> es.S
 
 
 def patients(n: int = 442) -> pd.DataFrame:
-    frame = load_diabetes(as_frame=True, scaled=False).frame[["age", "sex", "bmi", "bp", "target"]].head(n)
+    frame = (
+        load_diabetes(as_frame=True, scaled=False)
+        .frame[["age", "sex", "bmi", "bp", "target"]]
+        .head(n)
+    )
     sex = frame["sex"].map({1.0: "f", 2.0: "m"})
     region = np.array(["north", "south", "west"])[np.arange(n) % 3]
-    return frame.assign(sex=sex, region=region, bmi=frame["bmi"].round(), bp=frame["bp"].round()).rename(
-        columns={"target": "y"}
-    )
+    return frame.assign(
+        sex=sex, region=region, bmi=frame["bmi"].round(), bp=frame["bp"].round()
+    ).rename(columns={"target": "y"})
 
 
 NUMBERS = {"age": 0, "bmi": 0, "bp": 0, "y": 0}
@@ -62,11 +68,14 @@ def plain(table: es.Table) -> pd.DataFrame:
     return table.to_pandas().astype({"sex": str, "region": str})
 
 
-# -- certified values ----------------------------------------------------------------------------------------------------------
+# -- certified values
+# ------------------------------------------------------------------------------------------------
 
 
 def digits_right(found: Any, certified: Any) -> float:
-    """How many digits agree: the least of -log10 of the relative errors (absolute ones where the value is 0)."""
+    """How many digits agree: the least of -log10 of the relative errors (absolute ones where the
+    value is 0).
+    """
     found, certified = np.asarray(found, dtype=float), np.asarray(certified, dtype=float)
     below = np.where(certified == 0, 1.0, np.abs(certified))
     return float(-np.log10(np.maximum(np.abs(found - certified) / below, 1e-16)).min())
@@ -74,7 +83,9 @@ def digits_right(found: Any, certified: Any) -> float:
 
 @pytest.mark.parametrize("name", [*(one.name for one in SETS), "Longley"])
 def test_certified_digits_of_nist(name: str) -> None:
-    certified: Certified = longley() if name == "Longley" else next(one for one in SETS if one.name == name)
+    certified: Certified = (
+        longley() if name == "Longley" else next(one for one in SETS if one.name == name)
+    )
     table = numbers(certified.frame, certified.digits).table(certified.frame)
     result = es.LinearRegression(certified.formula).fit(table).summary()
     # NIST prints 15 significant digits.
@@ -86,13 +97,23 @@ def test_certified_digits_of_nist(name: str) -> None:
 
 
 LONG = pytest.mark.slow
-OF_NIST = ["Norris", "NoInt1", "Longley", pytest.param("Pontius", marks=LONG), pytest.param("Wampler1", marks=LONG)]
+OF_NIST = [
+    "Norris",
+    "NoInt1",
+    "Longley",
+    pytest.param("Pontius", marks=LONG),
+    pytest.param("Wampler1", marks=LONG),
+]
 
 
 @pytest.mark.parametrize("name", OF_NIST)
 def test_certified_digits_come_out_of_encrypted_rows(name: str) -> None:
-    """With 128 bits of security: totals of up to 45 bits, powers, and numbers that are stored in digits."""
-    certified: Certified = longley() if name == "Longley" else next(one for one in SETS if one.name == name)
+    """With 128 bits of security: totals of up to 45 bits, powers, and numbers that are stored in
+    digits.
+    """
+    certified: Certified = (
+        longley() if name == "Longley" else next(one for one in SETS if one.name == name)
+    )
     schema = es.Schema.infer(certified.frame, target="y", numbers="keep", digits=certified.digits)
     rows, regression = schema.table(certified.frame), es.LinearRegression(certified.formula)
     owner = es.Owner(es.plan(regression, rows))
@@ -101,7 +122,8 @@ def test_certified_digits_come_out_of_encrypted_rows(name: str) -> None:
     assert digits_right(result.coefficients["Std. Error"], certified.errors) > 14
 
 
-# -- statsmodels ---------------------------------------------------------------------------------------------------------------
+# -- statsmodels
+# ------------------------------------------------------------------------------------------------
 
 FORMULAS = {
     "y ~ age + bmi": "y ~ age + bmi",
@@ -114,8 +136,13 @@ FORMULAS = {
 
 
 @pytest.mark.parametrize("formula", FORMULAS)
-def test_summaries_are_those_of_statsmodels(table: es.Table, plain: pd.DataFrame, formula: str) -> None:
-    result, wanted = es.LinearRegression(formula).fit(table).summary(0.9), smf.ols(FORMULAS[formula], plain).fit()
+def test_summaries_are_those_of_statsmodels(
+    table: es.Table, plain: pd.DataFrame, formula: str
+) -> None:
+    result, wanted = (
+        es.LinearRegression(formula).fit(table).summary(0.9),
+        smf.ols(FORMULAS[formula], plain).fit(),
+    )
     found = result.coefficients
     order = np.argsort(found["Estimate"].to_numpy())
     other = np.argsort(wanted.params.to_numpy())
@@ -123,8 +150,12 @@ def test_summaries_are_those_of_statsmodels(table: es.Table, plain: pd.DataFrame
     np.testing.assert_allclose(found["Estimate"].iloc[order], wanted.params.iloc[other], rtol=CLOSE)
     np.testing.assert_allclose(found["Std. Error"].iloc[order], wanted.bse.iloc[other], rtol=CLOSE)
     np.testing.assert_allclose(found["t value"].iloc[order], wanted.tvalues.iloc[other], rtol=CLOSE)
-    np.testing.assert_allclose(found["Pr(>|t|)"].iloc[order], wanted.pvalues.iloc[other], rtol=1e-6, atol=1e-300)
-    np.testing.assert_allclose(found[["5 %", "95 %"]].iloc[order], wanted.conf_int(0.1).iloc[other], rtol=CLOSE)
+    np.testing.assert_allclose(
+        found["Pr(>|t|)"].iloc[order], wanted.pvalues.iloc[other], rtol=1e-6, atol=1e-300
+    )
+    np.testing.assert_allclose(
+        found[["5 %", "95 %"]].iloc[order], wanted.conf_int(0.1).iloc[other], rtol=CLOSE
+    )
     for name in ("rsquared", "rsquared_adj", "fvalue", "f_pvalue", "llf", "aic", "bic", "scale"):
         if name in ("fvalue", "f_pvalue") and formula == "y ~ 1":
             continue
@@ -135,7 +166,11 @@ def test_summaries_are_those_of_statsmodels(table: es.Table, plain: pd.DataFrame
             atol=1e-12,
             err_msg=name,
         )
-    assert (result.df_model, result.df_resid, result.n_rows) == (wanted.df_model, wanted.df_resid, 442)
+    assert (result.df_model, result.df_resid, result.n_rows) == (
+        wanted.df_model,
+        wanted.df_resid,
+        442,
+    )
 
 
 def test_columns_are_called_as_the_owner_calls_them(table: es.Table) -> None:
@@ -147,8 +182,13 @@ def test_columns_are_called_as_the_owner_calls_them(table: es.Table) -> None:
     assert "442 rows" in text
 
 
-def test_predictions_and_their_intervals_are_those_of_statsmodels(table: es.Table, plain: pd.DataFrame) -> None:
-    model, wanted = es.LinearRegression("y ~ bmi + sex").fit(table), smf.ols("y ~ bmi + C(sex)", plain).fit()
+def test_predictions_and_their_intervals_are_those_of_statsmodels(
+    table: es.Table, plain: pd.DataFrame
+) -> None:
+    model, wanted = (
+        es.LinearRegression("y ~ bmi + sex").fit(table),
+        smf.ols("y ~ bmi + C(sex)", plain).fit(),
+    )
     new = plain.head(7).drop(columns="y")
     expected = wanted.get_prediction(new).summary_frame(alpha=0.2)
     np.testing.assert_allclose(model.predict(new), expected["mean"], rtol=CLOSE)
@@ -157,17 +197,31 @@ def test_predictions_and_their_intervals_are_those_of_statsmodels(table: es.Tabl
         "prediction": ["obs_ci_lower", "obs_ci_upper"],
     }.items():
         found = model.predict(new, interval=interval, confidence=0.8)
-        np.testing.assert_allclose(found[["fit", "lower", "upper"]], expected[["mean", *names]], rtol=CLOSE)
+        np.testing.assert_allclose(
+            found[["fit", "lower", "upper"]], expected[["mean", *names]], rtol=CLOSE
+        )
     np.testing.assert_allclose(model.predict(table)[:7], expected["mean"], rtol=CLOSE)
-    with pytest.raises(ValueError, match="interval='both': 'confidence' and 'prediction' are there"):
+    with pytest.raises(
+        ValueError, match="interval='both': 'confidence' and 'prediction' are there"
+    ):
         model.predict(new, interval="both")
 
 
 @pytest.mark.parametrize(
     ("kind", "formula", "theirs", "terms"),
     [
-        (1, "y ~ bmi + bp + age + bmi:age", "y ~ bmi + bp + age + bmi:age", ["bmi", "bp", "age", "bmi:age"]),
-        (2, "y ~ bmi * sex + region", "y ~ bmi + C(sex) + C(region) + bmi:C(sex)", ["bmi", "sex", "region", "bmi:sex"]),
+        (
+            1,
+            "y ~ bmi + bp + age + bmi:age",
+            "y ~ bmi + bp + age + bmi:age",
+            ["bmi", "bp", "age", "bmi:age"],
+        ),
+        (
+            2,
+            "y ~ bmi * sex + region",
+            "y ~ bmi + C(sex) + C(region) + bmi:C(sex)",
+            ["bmi", "sex", "region", "bmi:sex"],
+        ),
     ],
 )
 def test_analysis_of_variance_is_that_of_statsmodels(
@@ -186,7 +240,9 @@ def test_analysis_of_variance_is_that_of_statsmodels(
 def test_variance_inflation_is_that_of_statsmodels(table: es.Table, plain: pd.DataFrame) -> None:
     found = es.LinearRegression("y ~ age + bmi + bp").fit(table).vif()
     X = sm.add_constant(plain[["age", "bmi", "bp"]]).to_numpy()
-    np.testing.assert_allclose(found, [variance_inflation_factor(X, j) for j in (1, 2, 3)], rtol=CLOSE)
+    np.testing.assert_allclose(
+        found, [variance_inflation_factor(X, j) for j in (1, 2, 3)], rtol=CLOSE
+    )
 
 
 def test_a_variable_weighs_the_rows_as_in_wls(table: es.Table, plain: pd.DataFrame) -> None:
@@ -195,13 +251,16 @@ def test_a_variable_weighs_the_rows_as_in_wls(table: es.Table, plain: pd.DataFra
     np.testing.assert_allclose(result.coefficients["Estimate"], wanted.params, rtol=CLOSE)
     np.testing.assert_allclose(result.coefficients["Std. Error"], wanted.bse, rtol=CLOSE)
     np.testing.assert_allclose(
-        [result.rsquared, result.fvalue, result.scale], [wanted.rsquared, wanted.fvalue, wanted.scale], rtol=CLOSE
+        [result.rsquared, result.fvalue, result.scale],
+        [wanted.rsquared, wanted.fvalue, wanted.scale],
+        rtol=CLOSE,
     )
     assert np.isnan(result.llf)
     assert "weighted by age" in str(result)
 
 
-# -- encrypted -----------------------------------------------------------------------------------------------------------------
+# -- encrypted
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -210,10 +269,15 @@ def test_a_variable_weighs_the_rows_as_in_wls(table: es.Table, plain: pd.DataFra
     [es.LinearRegression("v4 ~ v2 + v1 + v5"), es.Ridge(3.5, "v4 ~ v2 + v0")],
     ids=lambda one: type(one).__name__,
 )
-def test_encrypted_is_clear_and_can_be_stored(keys: es.Owner, table: es.Table, model: Any, tmp_path: Any) -> None:
+def test_encrypted_is_clear_and_can_be_stored(
+    keys: es.Owner, table: es.Table, model: Any, tmp_path: Any
+) -> None:
     keys.encrypt(table).save(tmp_path / "sealed")
     model.fit(es.load(tmp_path / "sealed", keys.public_keys())).save(tmp_path / "m.enc")
-    opened, clear = keys.open(tmp_path / "m.enc", table.schema), type(model)(**model.get_params()).fit(table)
+    opened, clear = (
+        keys.open(tmp_path / "m.enc", table.schema),
+        type(model)(**model.get_params()).fit(table),
+    )
     assert opened.totals_ == clear.totals_
     assert opened.columns_ == clear.columns_
     np.testing.assert_array_equal(opened.coef_, clear.coef_)
@@ -232,7 +296,11 @@ def test_names_are_translated_where_they_are_known(keys: es.Owner, table: es.Tab
     assert opened.summary() == es.LinearRegression("y ~ bmi").fit(table).summary()
 
 
-@settings(max_examples=examples(5), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(5),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(st.integers(0, 2**32), st.sampled_from([1, 2, 50, 1024, 1300]), st.booleans())
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_encrypted_equals_clear(keys: es.Owner, seed: int, n: int, intercept: bool) -> None:
@@ -242,23 +310,31 @@ def test_encrypted_equals_clear(keys: es.Owner, seed: int, n: int, intercept: bo
     rows = known.table(frame, slots=1024)
     model = es.LinearRegression("v2 ~ v0 + v1", fit_intercept=intercept)
     opened = keys.decrypt(model.fit(keys.encrypt(rows, workers=1), workers=1), schema=known)
-    assert opened.totals_ == es.LinearRegression("y ~ a + b", fit_intercept=intercept).fit(rows).totals_
+    assert (
+        opened.totals_
+        == es.LinearRegression("y ~ a + b", fit_intercept=intercept).fit(rows).totals_
+    )
 
 
 def test_rows_are_added_and_forgotten(table: es.Table) -> None:
     model = es.LinearRegression("y ~ bmi + sex")
-    first, second, whole = (type(model)(model.formula).fit(part) for part in (table[:200], table[200:], table))
+    first, second, whole = (
+        type(model)(model.formula).fit(part) for part in (table[:200], table[200:], table)
+    )
     assert (first + second).totals_ == whole.totals_
     assert (whole - second).totals_ == first.totals_
     assert first.partial_fit(table[200:]).totals_ == whole.totals_
 
 
-# -- ridge ---------------------------------------------------------------------------------------------------------------------
+# -- ridge
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 100.0])
 @pytest.mark.parametrize("intercept", [True, False])
-def test_ridge_is_that_of_scikit_learn(table: es.Table, plain: pd.DataFrame, alpha: float, intercept: bool) -> None:
+def test_ridge_is_that_of_scikit_learn(
+    table: es.Table, plain: pd.DataFrame, alpha: float, intercept: bool
+) -> None:
     X = plain[["age", "bmi", "bp"]]
     found = es.Ridge(alpha, "y ~ age + bmi + bp", fit_intercept=intercept).fit(table)
     wanted = PlainRidge(alpha, fit_intercept=intercept, solver="svd").fit(X, plain["y"])
@@ -274,7 +350,9 @@ def test_a_path_is_many_ridges(table: es.Table) -> None:
     path = es.Ridge(formula="y ~ age + bmi").fit(table).path([0.1, 1, 10])
     for alpha in (0.1, 1, 10):
         model = es.Ridge(alpha, "y ~ age + bmi").fit(table)
-        np.testing.assert_array_equal(path.coefficients.loc[alpha], [model.intercept_, *model.coef_])
+        np.testing.assert_array_equal(
+            path.coefficients.loc[alpha], [model.intercept_, *model.coef_]
+        )
 
 
 def test_alpha_is_chosen_by_folds_of_encrypted_rows_in_one_pass(keys: es.Owner) -> None:
@@ -292,7 +370,9 @@ def test_alpha_is_chosen_by_folds_of_encrypted_rows_in_one_pass(keys: es.Owner) 
             model = PlainRidge(alpha, solver="svd").fit(X[folds != fold], y[folds != fold])
             errors.append(np.mean((model.predict(X[folds == fold]) - y[folds == fold]) ** 2))
         np.testing.assert_allclose(found.errors.loc[alpha, "error"], np.mean(errors), rtol=CLOSE)
-        np.testing.assert_allclose(found.errors.loc[alpha, "std. error"], np.std(errors, ddof=1) / 2, rtol=1e-8)
+        np.testing.assert_allclose(
+            found.errors.loc[alpha, "std. error"], np.std(errors, ddof=1) / 2, rtol=1e-8
+        )
     assert found.best_alpha == found.errors["error"].idxmin()
     whole = es.Ridge(10.0, "y ~ age + bmi").fit(rows)
     np.testing.assert_array_equal(found.coefficients.loc[10.0], [whole.intercept_, *whole.coef_])
@@ -300,12 +380,19 @@ def test_alpha_is_chosen_by_folds_of_encrypted_rows_in_one_pass(keys: es.Owner) 
         es.Ridge.cross_validate([whole], alphas)
 
 
-# -- hostile tables ------------------------------------------------------------------------------------------------------------
+# -- hostile tables
+# ------------------------------------------------------------------------------------------------
 
 
 def test_aliased_columns_are_named_as_in_r() -> None:
     frame = pd.DataFrame(
-        {"a": [1, 2, 3, 4, 6], "twice": [2, 4, 6, 8, 12], "flat": 7, "b": [0, 1, 0, 2, 1], "y": [1, 2, 2, 5, 4]}
+        {
+            "a": [1, 2, 3, 4, 6],
+            "twice": [2, 4, 6, 8, 12],
+            "flat": 7,
+            "b": [0, 1, 0, 2, 1],
+            "y": [1, 2, 2, 5, 4],
+        }
     )
     rows = numbers(frame, dict.fromkeys(frame, 0)).table(frame)
     with pytest.warns(UserWarning, match="aliased.*: twice, flat"):
@@ -322,7 +409,11 @@ def test_aliased_columns_are_named_as_in_r() -> None:
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_one_row_has_a_mean_and_nothing_else() -> None:
     frame = pd.DataFrame({"a": [3], "y": [5]})
-    result = es.LinearRegression("y ~ a").fit(numbers(frame, dict.fromkeys(frame, 0)).table(frame)).summary()
+    result = (
+        es.LinearRegression("y ~ a")
+        .fit(numbers(frame, dict.fromkeys(frame, 0)).table(frame))
+        .summary()
+    )
     assert result.coefficients.loc["Intercept", "Estimate"] == 5
     assert result.coefficients["Std. Error"].isna().all()
     assert "no degrees of freedom are left" in str(result)
@@ -330,7 +421,11 @@ def test_one_row_has_a_mean_and_nothing_else() -> None:
 
 def test_a_perfect_fit_leaves_nothing() -> None:
     frame = pd.DataFrame({"a": [1, 2, 3], "y": [2, 4, 6]})
-    result = es.LinearRegression("y ~ a").fit(numbers(frame, dict.fromkeys(frame, 0)).table(frame)).summary()
+    result = (
+        es.LinearRegression("y ~ a")
+        .fit(numbers(frame, dict.fromkeys(frame, 0)).table(frame))
+        .summary()
+    )
     assert result.scale == 0.0
     assert result.rsquared == 1.0
     assert result.fvalue == np.inf
@@ -362,7 +457,9 @@ def test_what_cannot_be_is_refused(table: es.Table, model: Any, said: str) -> No
 
 
 def test_a_reference_without_rows_is_noted() -> None:
-    frame = pd.DataFrame({"b": list("uvwuvwvw"), "y": [1, 4, 2, 5, 3, 6, 7, 9], "ill": [0, 0, 1, 0, 1, 1, 0, 1]})
+    frame = pd.DataFrame(
+        {"b": list("uvwuvwvw"), "y": [1, 4, 2, 5, 3, 6, 7, 9], "ill": [0, 0, 1, 0, 1, 1, 0, 1]}
+    )
     schema = es.Schema.infer(frame, target="ill").with_kind("y", "number", digits=0)
     said = "no rows have b[u], the reference level: others of b are compared with b[w]"
     for weights in (None, "y"):
@@ -382,7 +479,9 @@ def test_a_reference_without_rows_is_noted() -> None:
 def test_rows_of_weight_0_count_in_the_degrees_of_freedom_as_in_statsmodels() -> None:
     frame = pd.DataFrame({"a": [1, 2, 3, 5, 4], "y": [2, 3, 5, 8, 1], "w": [1, 0, 2, 1, 1]})
     result = (
-        es.LinearRegression("y ~ a", weights="w").fit(numbers(frame, dict.fromkeys("ayw", 0)).table(frame)).summary()
+        es.LinearRegression("y ~ a", weights="w")
+        .fit(numbers(frame, dict.fromkeys("ayw", 0)).table(frame))
+        .summary()
     )
     wanted = sm.WLS(frame["y"], sm.add_constant(frame[["a"]]), weights=frame["w"]).fit()
     assert result.df_resid == wanted.df_resid == 3
@@ -392,14 +491,18 @@ def test_rows_of_weight_0_count_in_the_degrees_of_freedom_as_in_statsmodels() ->
 def test_new_rows_are_read_by_the_schema() -> None:
     frame = pd.DataFrame({"a": [1, 2, 3, 5], "y": [2, 3, 5, 8]})
     model = es.LinearRegression("y ~ a").fit(numbers(frame, {"a": 0, "y": 0}).table(frame))
-    np.testing.assert_array_equal(model.predict(pd.DataFrame({"a": [2.4, 2.6]})), model.predict(frame[["a"]])[1:3])
+    np.testing.assert_array_equal(
+        model.predict(pd.DataFrame({"a": [2.4, 2.6]})), model.predict(frame[["a"]])[1:3]
+    )
     with pytest.raises(es.SchemaError, match=r"100 is out of bounds"):
         model.predict(pd.DataFrame({"a": [100]}))
 
 
 def test_a_constant_target_has_no_f_statistic() -> None:
     frame = pd.DataFrame({"a": [1, 2, 3, 5], "y": [2, 2, 2, 2]})
-    result = es.LinearRegression("y ~ a").fit(numbers(frame, {"a": 0, "y": 0}).table(frame)).summary()
+    result = (
+        es.LinearRegression("y ~ a").fit(numbers(frame, {"a": 0, "y": 0}).table(frame)).summary()
+    )
     assert np.isnan([result.fvalue, result.f_pvalue, result.rsquared]).all()
     line = frame.assign(y=2 * frame["a"])
     result = es.LinearRegression("y ~ a").fit(numbers(line, {"a": 0, "y": 0}).table(line)).summary()
@@ -443,14 +546,17 @@ def test_totals_that_no_rows_have_are_refused(table: es.Table) -> None:
         model.opened(totals, table.schema, len(table))
 
 
-# -- scikit-learn --------------------------------------------------------------------------------------------------------------
+# -- scikit-learn
+# ------------------------------------------------------------------------------------------------
 
 #: Checks that do not apply, and why.
 NOT_APPLICABLE: dict[str, str] = {}
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@parametrize_with_checks([es.LinearRegression(), es.Ridge()], expected_failed_checks=lambda model: NOT_APPLICABLE)
+@parametrize_with_checks(
+    [es.LinearRegression(), es.Ridge()], expected_failed_checks=lambda model: NOT_APPLICABLE
+)
 def test_scikit_learn_is_content(estimator: Any, check: Any) -> None:
     check(estimator)
 
@@ -464,7 +570,8 @@ def test_coefficients_and_paths_are_drawn(table: es.Table) -> None:
     assert [line.get_label() for line in path.plot().lines] == ["age", "bmi"]
 
 
-# -- targets, gaps and plans ---------------------------------------------------------------------------------------------------
+# -- targets, gaps and plans
+# ------------------------------------------------------------------------------------------------
 
 
 def test_the_target_of_a_schema_is_explained_by_all_other_variables(keys: es.Owner) -> None:
@@ -476,8 +583,12 @@ def test_the_target_of_a_schema_is_explained_by_all_other_variables(keys: es.Own
     assert opened.columns_ == ["age", "sex[m]", "bmi"]
     assert opened.target_ == "y"
     found = opened.summary().coefficients["Estimate"]
-    np.testing.assert_allclose(found[["Intercept", "sex[m]", "age", "bmi"]], wanted.params, rtol=CLOSE)
-    np.testing.assert_allclose(opened.predict(frame.drop(columns="y")), wanted.predict(frame), rtol=CLOSE)
+    np.testing.assert_allclose(
+        found[["Intercept", "sex[m]", "age", "bmi"]], wanted.params, rtol=CLOSE
+    )
+    np.testing.assert_allclose(
+        opened.predict(frame.drop(columns="y")), wanted.predict(frame), rtol=CLOSE
+    )
 
 
 def test_the_reference_level_is_the_owners_choice(table: es.Table, plain: pd.DataFrame) -> None:
@@ -488,7 +599,9 @@ def test_the_reference_level_is_the_owners_choice(table: es.Table, plain: pd.Dat
 
 
 @pytest.mark.parametrize("missing", ["level", "complete"])
-def test_missing_values_are_left_out_or_a_level_and_it_is_said(keys: es.Owner, missing: str) -> None:
+def test_missing_values_are_left_out_or_a_level_and_it_is_said(
+    keys: es.Owner, missing: str
+) -> None:
     frame = patients(200)[["age", "sex", "bmi", "y"]]
     frame.loc[[3, 50, 120], "bmi"] = np.nan
     frame.loc[[7, 50], "sex"] = None
@@ -501,7 +614,9 @@ def test_missing_values_are_left_out_or_a_level_and_it_is_said(keys: es.Owner, m
     assert opened.summary().n_rows == len(whole) == wanted.nobs
     np.testing.assert_allclose(opened.coef_[0], wanted.params["bmi"], rtol=CLOSE)
     np.testing.assert_allclose(opened.scale_, wanted.scale, rtol=CLOSE)
-    assert f"{200 - len(whole)} rows were left out because of missing values" in str(opened.summary())
+    assert f"{200 - len(whole)} rows were left out because of missing values" in str(
+        opened.summary()
+    )
 
 
 def test_folds_of_a_target_that_is_a_number(keys: es.Owner) -> None:
@@ -524,12 +639,17 @@ def test_a_plan_takes_names_and_real_parameters_carry_it() -> None:
     assert plan.depth == 1
     owner = es.Owner(plan)
     opened = owner.decrypt(model.fit(owner.encrypt(known.table(frame))), schema=known)
-    assert opened.summary() == es.LinearRegression("y ~ age + sex + bmi").fit(known.table(frame)).summary()
+    assert (
+        opened.summary()
+        == es.LinearRegression("y ~ age + sex + bmi").fit(known.table(frame)).summary()
+    )
 
 
 def test_totals_far_beyond_32_bits_are_exact() -> None:
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"a": rng.normal(50, 10, 300).round(3), "y": rng.normal(0, 1, 300).round(4)})
+    frame = pd.DataFrame(
+        {"a": rng.normal(50, 10, 300).round(3), "y": rng.normal(0, 1, 300).round(4)}
+    )
     known = es.Schema.infer(frame, target="y", numbers="keep", digits={"a": 3, "y": 4})
     plan = es.plan(es.LinearRegression(), known, n_rows=300)
     assert plan.largest > 1 << 37
@@ -549,13 +669,17 @@ def test_a_plan_with_folds_carries_them() -> None:
     owner, rows = es.Owner(plan), known.table(frame, folds=3)
     sealed = owner.encrypt(rows)
     opened = owner.open(es.Ridge().fit_folds(sealed), known)
-    assert [model.totals_ for model in opened] == [model.totals_ for model in es.Ridge().fit_folds(rows)]
+    assert [model.totals_ for model in opened] == [
+        model.totals_ for model in es.Ridge().fit_folds(rows)
+    ]
 
 
 def test_classes_are_no_target_of_a_regression() -> None:
     frame = pd.DataFrame({"a": [1, 2, 3, 5], "y": list("uvuv")})
     rows = numbers(frame, {"a": 0}, target="y").table(frame)
-    with pytest.raises(es.SchemaError, match="the target has classes, and a regression explains a number"):
+    with pytest.raises(
+        es.SchemaError, match="the target has classes, and a regression explains a number"
+    ):
         es.LinearRegression().fit(rows)
 
 
@@ -567,7 +691,9 @@ def test_a_worker_knows_no_names(keys: es.Owner, table: es.Table) -> None:
 
 
 def test_products_are_counted_without_making_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    frame = pd.DataFrame({"a": list("uvwuvw"), "b": list("xyxyyx"), "n": range(6), "y": [1, 3, 2, 5, 4, 6]})
+    frame = pd.DataFrame(
+        {"a": list("uvwuvw"), "b": list("xyxyyx"), "n": range(6), "y": [1, 3, 2, 5, 4, 6]}
+    )
     public = es.Schema.infer(frame, target="y", numbers="keep", digits=0).public()
     asked = es.LinearRegression("target ~ v0*v1 + v2")
     made = len(asked.totals(public)["products"])
@@ -575,5 +701,8 @@ def test_products_are_counted_without_making_them(monkeypatch: pytest.MonkeyPatc
     assert asked.shapes(public)["products"] == (made,)
     many = pd.DataFrame({f"x{j}": [0, 1, 2] for j in range(1500)} | {"y": [0, 1, 2]})
     wide = es.Schema.infer(many, target="y", numbers="keep", digits=0).public()
-    with pytest.raises(es.ParameterError, match="has 1,501 columns, and more than 1,048,576 products of two of them"):
+    with pytest.raises(
+        es.ParameterError,
+        match="has 1,501 columns, and more than 1,048,576 products of two of them",
+    ):
         es.LinearRegression().check_schema(wide)

@@ -1,4 +1,6 @@
-"""Models without classes, and discriminants, are opened on the command line as any other: as a view, and as facts."""
+"""Models without classes, and discriminants, are opened on the command line as any other: as a
+view, and as facts.
+"""
 
 from __future__ import annotations
 

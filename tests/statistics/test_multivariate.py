@@ -1,4 +1,6 @@
-"""Covariances, correlations, components and discriminants are those of scipy and scikit-learn, from clear and encrypted rows."""
+"""Covariances, correlations, components and discriminants are those of scipy and scikit-learn, from
+clear and encrypted rows.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,8 @@ def numbers(frame: pd.DataFrame, digits: int = 0) -> tuple[es.Schema, es.Table]:
     return schema, schema.table(frame, slots=1024)
 
 
-# -- covariances and correlations --------------------------------------------------------------------------------------------
+# -- covariances and correlations
+# --------------------------------------------------------------------------------------------
 
 
 def test_a_covariance_matrix_is_that_of_pandas_from_encrypted_rows(keys: es.Owner) -> None:
@@ -98,7 +101,9 @@ def test_correlations_are_those_of_scipy_from_encrypted_rows(keys: es.Owner) -> 
 
 
 def test_correlations_of_constant_and_equal_columns() -> None:
-    _schema, table = numbers(pd.DataFrame({"a": [1, 2, 3, 5], "b": [1, 2, 3, 5], "c": [7, 7, 7, 7]}))
+    _schema, table = numbers(
+        pd.DataFrame({"a": [1, 2, 3, 5], "b": [1, 2, 3, 5], "c": [7, 7, 7, 7]})
+    )
     result = table.ask(es.Correlation())
     assert result.correlation.loc["a", "b"] == 1.0
     assert np.isnan(result.correlation.loc["a", "c"])
@@ -131,7 +136,9 @@ def test_mahalanobis_distances_are_those_of_scipy() -> None:
 
 def test_a_distance_needs_columns_that_do_not_depend_on_each_other() -> None:
     _, table = numbers(pd.DataFrame({"a": [1, 2, 3, 5], "b": [2, 4, 6, 10]}))
-    with pytest.raises(ValueError, match="there is no distance: b depends on the variables before it"):
+    with pytest.raises(
+        ValueError, match="there is no distance: b depends on the variables before it"
+    ):
         table.ask(es.Covariance()).mahalanobis(table)
 
 
@@ -154,16 +161,22 @@ def test_rows_with_gaps_are_left_out_and_counted(keys: es.Owner) -> None:
     pd.testing.assert_frame_equal(correlation.correlation, complete.corr(), rtol=1e-14)
     moments = keys.decrypt(sealed.moments(["a", "c"]), schema=schema)
     assert moments.loc["count"].tolist() == [58, 58]
-    assert np.isclose(moments.loc["cov(a)", "c"], table.to_pandas()[["a", "c"]].dropna().cov().loc["a", "c"])
+    assert np.isclose(
+        moments.loc["cov(a)", "c"], table.to_pandas()[["a", "c"]].dropna().cov().loc["a", "c"]
+    )
     model = keys.decrypt(es.PCA().fit(sealed), schema=schema)
-    np.testing.assert_allclose(model.explained_variance_, PlainPCA().fit(complete).explained_variance_)
+    np.testing.assert_allclose(
+        model.explained_variance_, PlainPCA().fit(complete).explained_variance_
+    )
     for result in (covariance, correlation, model.summary()):
         assert result.n_rows == 57
         assert note in result.notes
     scores = model.transform(table)
     assert np.isnan(scores).any(axis=1).nonzero()[0].tolist() == [3, 9, 20]
     with pytest.raises(ValueError, match="61 rows are counted, of 60"):
-        es.Covariance().read({"complete": [61], "sums": np.array([1]), "products": np.array([1])}, schema, 60)
+        es.Covariance().read(
+            {"complete": [61], "sums": np.array([1]), "products": np.array([1])}, schema, 60
+        )
 
 
 def test_one_row_has_no_covariance() -> None:
@@ -183,17 +196,28 @@ def test_what_is_no_number_is_refused() -> None:
         es.Covariance(confidence=2)
 
 
-# -- principal components ----------------------------------------------------------------------------------------------------
+# -- principal components
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_components", [None, 2])
-def test_components_are_those_of_scikit_learn_from_encrypted_rows(keys: es.Owner, n_components: int | None) -> None:
+def test_components_are_those_of_scikit_learn_from_encrypted_rows(
+    keys: es.Owner, n_components: int | None
+) -> None:
     schema, table = iris()
     model = keys.decrypt(es.PCA(n_components).fit(keys.encrypt(table)), schema=schema)
     plain = table.to_pandas()[list(schema.names)]
     wanted = PlainPCA(n_components).fit(plain)
-    for name in ("components_", "explained_variance_", "explained_variance_ratio_", "mean_", "singular_values_"):
-        np.testing.assert_allclose(getattr(model, name), getattr(wanted, name), rtol=1e-9, atol=1e-12, err_msg=name)
+    for name in (
+        "components_",
+        "explained_variance_",
+        "explained_variance_ratio_",
+        "mean_",
+        "singular_values_",
+    ):
+        np.testing.assert_allclose(
+            getattr(model, name), getattr(wanted, name), rtol=1e-9, atol=1e-12, err_msg=name
+        )
     np.testing.assert_allclose(model.noise_variance_, wanted.noise_variance_, rtol=1e-9)
     np.testing.assert_allclose(model.transform(plain), wanted.transform(plain), atol=1e-10)
     assert model.get_feature_names_out()[0] == "pca0"
@@ -246,7 +270,8 @@ def test_an_opened_model_is_stored(tmp_path: Any) -> None:
     np.testing.assert_array_equal(loaded.components_, es.PCA(2).fit(table).components_)
 
 
-# -- discriminants -----------------------------------------------------------------------------------------------------------
+# -- discriminants
+# ------------------------------------------------------------------------------------------------
 
 DISCRIMINANTS = (es.LinearDiscriminant, es.QuadraticDiscriminant)
 
@@ -262,7 +287,9 @@ def test_discriminants_do_not_mind_where_numbers_start(kind: Any) -> None:
 
 
 def normal_posterior(model: Any, X: Any, y: Any, priors: Any, unbiased: bool) -> Any:
-    """Probabilities by the definition: densities of normal distributions with the means and covariances of the classes."""
+    """Probabilities by the definition: densities of normal distributions with the means and
+    covariances of the classes.
+    """
     classes = np.unique(y)
     less = len(classes) if isinstance(model, es.LinearDiscriminant) else 1
     groups = [X[y == label] for label in classes]
@@ -273,7 +300,9 @@ def normal_posterior(model: Any, X: Any, y: Any, priors: Any, unbiased: bool) ->
         found = [one / (len(group) - unbiased) for one, group in zip(scatters, groups, strict=True)]
     priors = [len(group) / len(X) for group in groups] if priors is None else priors
     each = zip(priors, groups, found, strict=True)
-    densities = np.column_stack([p * stats.multivariate_normal(g.mean(axis=0), s).pdf(X) for p, g, s in each])
+    densities = np.column_stack(
+        [p * stats.multivariate_normal(g.mean(axis=0), s).pdf(X) for p, g, s in each]
+    )
     return densities / densities.sum(axis=1, keepdims=True)
 
 
@@ -286,8 +315,12 @@ def test_discriminants_are_posteriors_of_normal_classes_from_encrypted_rows(
     model = keys.decrypt(ours(priors, unbiased).fit(keys.encrypt(table)), schema=schema)
     plain = table.to_pandas()
     X, y = plain[list(schema.names)].to_numpy(), plain["kind"].to_numpy()
-    np.testing.assert_allclose(model.predict_proba(plain), normal_posterior(model, X, y, priors, unbiased), atol=1e-10)
-    np.testing.assert_allclose(model.means_, [X[y == label].mean(axis=0) for label in model.classes_], rtol=1e-12)
+    np.testing.assert_allclose(
+        model.predict_proba(plain), normal_posterior(model, X, y, priors, unbiased), atol=1e-10
+    )
+    np.testing.assert_allclose(
+        model.means_, [X[y == label].mean(axis=0) for label in model.classes_], rtol=1e-12
+    )
     assert (model.predict(plain) == model.classes_[model.predict_proba(plain).argmax(axis=1)]).all()
     assert model.totals_ == ours(priors, unbiased).fit(table).totals_
 
@@ -296,7 +329,8 @@ def test_discriminants_are_posteriors_of_normal_classes_from_encrypted_rows(
 def test_discriminants_are_those_of_scikit_learn(load: Any) -> None:
     X, y = load(return_X_y=True)
     X = X[:, :8]
-    # Its solver "svd" divides by n or n less the classes, as its version has it; this one has always divided by n.
+    # Its solver "svd" divides by n or n less the classes, as its version has it; this one has
+    # always divided by n.
     wanted = LinearDiscriminantAnalysis(solver="lsqr").fit(X, y)
     model = es.LinearDiscriminant().fit(X, y)
     np.testing.assert_allclose(model.covariance_, wanted.covariance_, rtol=1e-9, atol=1e-15)
@@ -311,25 +345,36 @@ def test_collinear_predictors() -> None:
     _schema, table = iris()
     frame = table.to_pandas().assign(twice=lambda rows: 2 * rows["sl"])
     X, y = frame.drop(columns="kind"), frame["kind"]
-    with pytest.warns(UserWarning, match="collinear or constant within classes, and left out: twice"):
+    with pytest.warns(
+        UserWarning, match="collinear or constant within classes, and left out: twice"
+    ):
         model = es.LinearDiscriminant().fit(X, y)
     np.testing.assert_allclose(
         model.predict_proba(X),
-        es.LinearDiscriminant().fit(X.drop(columns="twice"), y).predict_proba(X.drop(columns="twice")),
+        es.LinearDiscriminant()
+        .fit(X.drop(columns="twice"), y)
+        .predict_proba(X.drop(columns="twice")),
     )
-    with pytest.raises(ValueError, match="class setosa is not of full rank: twice is constant or collinear"):
+    with pytest.raises(
+        ValueError, match="class setosa is not of full rank: twice is constant or collinear"
+    ):
         es.QuadraticDiscriminant().fit(X, y)
 
 
 def test_priors_that_are_none() -> None:
     _, table = iris()
     with pytest.raises(
-        es.ParameterError, match=r"priors=\[0.5, 0.5\]: 3 numbers of at least 0 are needed that add up to 1"
+        es.ParameterError,
+        match=r"priors=\[0.5, 0.5\]: 3 numbers of at least 0 are needed that add up to 1",
     ):
         es.LinearDiscriminant([0.5, 0.5]).fit(table)
 
 
-@settings(max_examples=examples(5), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(5),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(st.integers(0, 2**32), st.sampled_from([2, 30, 1024, 1500]), st.integers(1, 4))
 def test_encrypted_is_clear(keys: es.Owner, seed: int, n: int, k: int) -> None:
     rng = np.random.default_rng(seed)

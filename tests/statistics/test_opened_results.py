@@ -54,7 +54,9 @@ class BinShares(es.Question):
             title=f"Shares of {variable_name(schema, j)}",
             n_rows=n_rows,
             notes=("every row counts once",),
-            table=pd.DataFrame({"share": shares}, index=pd.Index(labels(schema, j), name=variable_name(schema, j))),
+            table=pd.DataFrame(
+                {"share": shares}, index=pd.Index(labels(schema, j), name=variable_name(schema, j))
+            ),
             largest=shares.max(),
         )
 
@@ -84,7 +86,12 @@ def test_it_prints_as_people_expect(shares: Shares) -> None:
         "6 rows",
         "every row counts once",
     ]
-    assert shares.summary().splitlines() == repr(shares).splitlines() == str(shares).splitlines() == text
+    assert (
+        shares.summary().splitlines()
+        == repr(shares).splitlines()
+        == str(shares).splitlines()
+        == text
+    )
     page = replace(shares, title="<a & b>")._repr_html_()
     assert "&lt;a &amp; b&gt;" in page
     assert "<td>0.3333</td>" in page
@@ -110,12 +117,16 @@ def test_numbers_without_a_table_of_their_own() -> None:
         "",
         "1 row",
     ]
-    with pytest.raises(NotImplementedError, match=r"Test has no plot: print it, or see to_frame\(\)"):
+    with pytest.raises(
+        NotImplementedError, match=r"Test has no plot: print it, or see to_frame\(\)"
+    ):
         found.plot()
 
 
 def test_it_is_data_for_json(shares: Shares) -> None:
-    found = json.loads(json.dumps(replace(shares, largest=np.float64("nan")).to_dict(), allow_nan=False))
+    found = json.loads(
+        json.dumps(replace(shares, largest=np.float64("nan")).to_dict(), allow_nan=False)
+    )
     assert found == {
         "title": "Shares of age",
         "n_rows": 6,
@@ -123,7 +134,12 @@ def test_it_is_data_for_json(shares: Shares) -> None:
         "table": {
             "index": ["30", "40", "50", "60"],
             "columns": ["share"],
-            "values": [[pytest.approx(1 / 3)], [pytest.approx(1 / 3)], [pytest.approx(1 / 6)], [pytest.approx(1 / 6)]],
+            "values": [
+                [pytest.approx(1 / 3)],
+                [pytest.approx(1 / 3)],
+                [pytest.approx(1 / 6)],
+                [pytest.approx(1 / 6)],
+            ],
         },
         "largest": None,
         "pvalue": 1e-30,
@@ -141,7 +157,9 @@ def test_two_are_equal_if_they_say_the_same(shares: Shares, schema: es.Schema) -
     assert without == replace(without)
 
 
-def test_it_is_stored_and_read_again(tiny: es.Owner, schema: es.Schema, shares: Shares, tmp_path: Path) -> None:
+def test_it_is_stored_and_read_again(
+    tiny: es.Owner, schema: es.Schema, shares: Shares, tmp_path: Path
+) -> None:
     sealed = tiny.encrypt(schema.table(FRAME), workers=1)
     answer = sealed.ask(BinShares("v0"), workers=1)
     opened, unnamed = tiny.open(answer, schema), tiny.decrypt(replace_schema(answer))
@@ -195,7 +213,11 @@ def test_rows_that_the_schema_leaves_out_are_said(tiny: es.Owner) -> None:
         ({}, [1, 2, 3, 1.5], "no list of integers"),
         ({}, [1, 2, 3, 1 << 300], "no sum over rows is that large"),
         ({}, [1, 2, 3, 4], "totals that cannot be: bins without rows"),
-        ({"question": "MultinomialNB", "params": {"alpha": 1.0, "bins": 5}}, [1] * 10, "MultinomialNB gives none"),
+        (
+            {"question": "MultinomialNB", "params": {"alpha": 1.0, "bins": 5}},
+            [1] * 10,
+            "MultinomialNB gives none",
+        ),
         ({"question": "Nobody"}, [2, 2, 1, 1], "nobody here knows"),
         ({"n_dropped": -1}, [2, 2, 1, 1], "an impossible number of rows"),
         ({"params": {"variable": "v5"}}, [2, 2, 1, 1], "a question that its schema does not allow"),
@@ -207,16 +229,24 @@ def test_forged_files_are_refused(
     shares.save(tmp_path / "result")
     file = container.read(tmp_path / "result")
     sections = {**file.sections, "totals": json.dumps(totals).encode()}
-    container.write(replace(file, fields={**file.fields, **fields}, sections=sections), tmp_path / "forged")
+    container.write(
+        replace(file, fields={**file.fields, **fields}, sections=sections), tmp_path / "forged"
+    )
     with pytest.raises(es.FileFormatError, match=words):
         es.load(tmp_path / "forged")
 
 
 def test_an_opened_result_says_how_many_rows_the_schema_left_out(tmp_path: Path) -> None:
     """In the clear, encrypted in memory, stored, added up, and opened once more from a file."""
-    frame = pd.DataFrame({"x": [1.0, 2.0, np.nan, 4.0, 6.0, np.nan, 3.0, 5.0], "y": [2, 1, 3, 5, 4, 6, 8, 7]})
+    frame = pd.DataFrame(
+        {"x": [1.0, 2.0, np.nan, 4.0, 6.0, np.nan, 3.0, 5.0], "y": [2, 1, 3, 5, 4, 6, 8, 7]}
+    )
     schema = es.Schema.infer(frame, target="y", numbers="keep", digits=0, missing="drop")
-    table, owner, said = schema.table(frame), small_owner(), "2 rows with missing values were left out of the table"
+    table, owner, said = (
+        schema.table(frame),
+        small_owner(),
+        "2 rows with missing values were left out of the table",
+    )
     with pytest.warns(es.SchemaWarning, match="2 of 8 rows have gaps"):
         owner.encrypt(table, out=tmp_path / "table")
     stored = es.load(tmp_path / "table")
@@ -244,7 +274,10 @@ def test_an_opened_result_says_how_many_rows_the_schema_left_out(tmp_path: Path)
     ("question", "said"),
     [
         (es.TTest("v0", mu="abc"), "mu='abc': a number is needed"),
-        (es.TTest("v0", mu=10**400), r"mu=\d+\.\.\.\d+: a number is needed, of at most 1e\+100 in size"),
+        (
+            es.TTest("v0", mu=10**400),
+            r"mu=\d+\.\.\.\d+: a number is needed, of at most 1e\+100 in size",
+        ),
         (es.TTest("v0", mu=10**5000), "mu=.*: a number is needed"),
         (es.TTest("v0", mu=float("nan")), "mu=nan: a number is needed"),
         (es.TTest("v0", mu=True), "mu=True: a number is needed"),
@@ -256,13 +289,18 @@ def test_an_opened_result_says_how_many_rows_the_schema_left_out(tmp_path: Path)
         (es.ChiSquare("v1", p={"a": 0.5}), "p={'a': 0.5}: a list of numbers is needed"),
         (es.ChiSquare("v1", p=[0.5, "x"]), "p='x': a number is needed"),
         (es.ChiSquare("v1", correction="no"), "correction='no': true or false is needed"),
-        (es.LinearRegression("v0 ~ v1", fit_intercept="no"), "fit_intercept='no': true or false is needed"),
+        (
+            es.LinearRegression("v0 ~ v1", fit_intercept="no"),
+            "fit_intercept='no': true or false is needed",
+        ),
         (es.Ridge(10**400, "v0 ~ v1"), "a number of at least 0 is needed"),
         (es.PCA(standardized="no"), "standardized='no': true or false is needed"),
     ],
     ids=lambda value: value.name if isinstance(value, es.Question) else "",
 )
-def test_parameters_are_refused_before_anything_is_computed(question: es.Question, said: str) -> None:
+def test_parameters_are_refused_before_anything_is_computed(
+    question: es.Question, said: str
+) -> None:
     frame = pd.DataFrame({"x": [1, 2, 3, 5], "g": list("abab"), "h": list("uuvv")})
     schema = es.Schema.infer(frame, numbers="keep", digits=0).public()
     with pytest.raises(es.ParameterError, match=said):
@@ -275,9 +313,13 @@ def test_more_rows_than_blocks_hold_are_refused(tmp_path: Path) -> None:
     owner = small_owner()
     answer = owner.encrypt(schema.table(frame)).ask(es.Describe(["v0"]), progress=False, workers=1)
     file = answer.to_container()
-    assert es.EncryptedAnswer.load(_stored(file, tmp_path / "good"), owner.public_keys()).n_rows == 4
+    assert (
+        es.EncryptedAnswer.load(_stored(file, tmp_path / "good"), owner.public_keys()).n_rows == 4
+    )
     changed = replace(file, fields={**file.fields, "n_rows": 1 << 62})
-    with pytest.raises(es.FileFormatError, match="4,611,686,018,427,387,904 rows, and its 1 blocks hold fewer"):
+    with pytest.raises(
+        es.FileFormatError, match="4,611,686,018,427,387,904 rows, and its 1 blocks hold fewer"
+    ):
         es.EncryptedAnswer.load(_stored(changed, tmp_path / "bad"), owner.public_keys())
 
 

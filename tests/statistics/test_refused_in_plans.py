@@ -1,4 +1,6 @@
-"""Questions that no rows can answer are refused when they are planned, before keys are made and anything is computed."""
+"""Questions that no rows can answer are refused when they are planned, before keys are made and
+anything is computed.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,12 @@ def table() -> es.Table:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", es.SchemaWarning)
         schema = es.Schema.infer(ROWS, target="died")
-    schema = schema.with_kind("y", "number", digits=0).with_kind("week", "ordinal", levels=[1, 2, 3])
-    schema = schema.with_kind("month", "ordinal", levels=["jan", "feb", "mar"]).with_bins("age", edges=[25, 45])
+    schema = schema.with_kind("y", "number", digits=0).with_kind(
+        "week", "ordinal", levels=[1, 2, 3]
+    )
+    schema = schema.with_kind("month", "ordinal", levels=["jan", "feb", "mar"]).with_bins(
+        "age", edges=[25, 45]
+    )
     return schema.table(ROWS)
 
 
@@ -71,10 +77,14 @@ def test_comparisons_of_one_group(table: es.Table, question: es.Question) -> Non
     ],
     ids=repr,
 )
-def test_levels_that_only_the_owner_knows(table: es.Table, question: es.Question, action: str) -> None:
+def test_levels_that_only_the_owner_knows(
+    table: es.Table, question: es.Question, action: str
+) -> None:
     for schema in (table, table.schema):
         with pytest.raises(es.SchemaError) as caught:
-            es.plan(question, schema, n_rows=6) if schema is not table else es.plan(question, schema)
+            es.plan(question, schema, n_rows=6) if schema is not table else es.plan(
+                question, schema
+            )
         assert [cure.action for cure in caught.value.cures] == [action]
 
 
@@ -121,7 +131,9 @@ def test_parameters_that_do_not_fit(table: es.Table, question: Any) -> None:
     ],
     ids=repr,
 )
-def test_levels_that_the_worker_knows_not_to_exist(table: es.Table, question: es.Question, wrong: Any) -> None:
+def test_levels_that_the_worker_knows_not_to_exist(
+    table: es.Table, question: es.Question, wrong: Any
+) -> None:
     with pytest.raises(wrong):
         question.check_schema(table.public_schema)
 
@@ -144,6 +156,8 @@ def test_a_worker_cannot_tell_and_the_owner_is_told_when_it_is_opened(table: es.
     question = es.Kappa("v0", "v1")
     question.check_schema(table.public_schema)
     totals = question.named(table.totals(question), table.public_schema)
-    assert question.read(totals, table.public_schema, len(table)).agreement == 1.0  # by numbers of bins
+    assert (
+        question.read(totals, table.public_schema, len(table)).agreement == 1.0
+    )  # by numbers of bins
     with pytest.raises(es.SchemaError):
         question.read(totals, table.schema, len(table))

@@ -1,4 +1,6 @@
-"""Pictures of tests, tables and scans: drawn into the axes that are given, or new ones, and showing what they should."""
+"""Pictures of tests, tables and scans: drawn into the axes that are given, or new ones, and showing
+what they should.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def test_a_histogram_has_a_line_for_each_group(table: es.Table) -> None:
     assert ax.get_ylabel() == "share per unit"
     bars = found.plot()
     assert bars.get_ylabel() == "rows"
-    assert sorted(bar.get_height() for bar in bars.patches) == sorted(found.counts.to_numpy().ravel())
+    assert sorted(bar.get_height() for bar in bars.patches) == sorted(
+        found.counts.to_numpy().ravel()
+    )
 
 
 def test_boxes_span_the_quartiles_and_have_no_whiskers_in_open_bins(table: es.Table) -> None:
@@ -56,10 +60,14 @@ def test_boxes_span_the_quartiles_and_have_no_whiskers_in_open_bins(table: es.Ta
     heights = {round(float(y), 6) for line in ax.lines for y in line.get_ydata()}
     assert {round(q1, 6), round(q3, 6)} <= heights
     assert min(heights) == round(q1, 6)
-    assert min(float(y) for line in found.boxplot(low=0, high=99).lines for y in line.get_ydata()) < q1
+    assert (
+        min(float(y) for line in found.boxplot(low=0, high=99).lines for y in line.get_ydata()) < q1
+    )
 
 
-def test_means_residuals_ratios_and_curves_are_drawn_where_they_are_told_to(table: es.Table) -> None:
+def test_means_residuals_ratios_and_curves_are_drawn_where_they_are_told_to(
+    table: es.Table,
+) -> None:
     from matplotlib import pyplot as plt
 
     for question in (
@@ -81,13 +89,17 @@ def test_a_result_without_a_picture_says_so(table: es.Table) -> None:
 
 def test_a_manhattan_plot_shows_every_snp_by_chromosome_and_a_qq_plot_the_inflation() -> None:
     rng = np.random.default_rng(3)
-    frame = pd.DataFrame(rng.binomial(2, 0.3, (80, 6)), columns=[f"rs{j}" for j in range(6)]).assign(
-        y=rng.integers(0, 2, 80)
-    )
+    frame = pd.DataFrame(
+        rng.binomial(2, 0.3, (80, 6)), columns=[f"rs{j}" for j in range(6)]
+    ).assign(y=rng.integers(0, 2, 80))
     found = table_of(frame, "y", {f"rs{j}": 0 for j in range(6)}).ask(es.GenomeScan())
     ax = found.plot(chromosomes=[1, 1, 1, 2, 2, "X"], positions=[5, 9, 20, 3, 8, 1])
     points = np.concatenate(
-        [line.get_ydata() for line in ax.lines if len(line.get_ydata()) < 6 and line.get_marker() == "."]
+        [
+            line.get_ydata()
+            for line in ax.lines
+            if len(line.get_ydata()) < 6 and line.get_marker() == "."
+        ]
     )
     np.testing.assert_allclose(points, -np.log10(found.pvalues))
     assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "2", "X"]

@@ -1,4 +1,6 @@
-"""Survival against lifelines and SciPy on the quantised table, from encrypted rows; and rows from which nothing can be learnt."""
+"""Survival against lifelines and SciPy on the quantised table, from encrypted rows; and rows from
+which nothing can be learnt.
+"""
 
 from __future__ import annotations
 
@@ -62,20 +64,31 @@ def in_the_clear(frame: pd.DataFrame, question: es.Question) -> Any:
         ([1, 2, 3, 4], [1, 1, 0, 0], 2, 1),  # flat to the end
     ],
 )
-def test_the_median_of_a_flat_curve_is_rs(weeks: list[int], died: list[int], median: float, low: float) -> None:
-    """R: summary(survfit(Surv(weeks, died) ~ 1))$table[c("median", "0.95LCL", "0.95UCL")]; the last is NA."""
-    found = in_the_clear(pd.DataFrame({"week": weeks, "arm": "a", "died": died}), es.KaplanMeier("week"))
+def test_the_median_of_a_flat_curve_is_rs(
+    weeks: list[int], died: list[int], median: float, low: float
+) -> None:
+    """R: summary(survfit(Surv(weeks, died) ~ 1))$table[c("median", "0.95LCL", "0.95UCL")]; the last
+    is NA.
+    """
+    found = in_the_clear(
+        pd.DataFrame({"week": weeks, "arm": "a", "died": died}), es.KaplanMeier("week")
+    )
     assert found.groups[["median", "low", "high"]].iloc[0].tolist() == [median, low, np.inf]
 
 
-# -- equality with others ---------------------------------------------------------------------------------------------
+# -- equality with others
+# ---------------------------------------------------------------------------------------------
 
 
-def test_encrypted_answers_are_those_of_lifelines(toy: es.Owner, frame: pd.DataFrame, schema: es.Schema) -> None:
+def test_encrypted_answers_are_those_of_lifelines(
+    toy: es.Owner, frame: pd.DataFrame, schema: es.Schema
+) -> None:
     lifelines = pytest.importorskip("lifelines")
     tests = pytest.importorskip("lifelines.statistics")
     sealed = toy.encrypt(schema.table(frame), workers=1)
-    curves = toy.decrypt(sealed.ask(es.KaplanMeier("v0", by="v1", interval="log-log"), workers=1), schema=schema)
+    curves = toy.decrypt(
+        sealed.ask(es.KaplanMeier("v0", by="v1", interval="log-log"), workers=1), schema=schema
+    )
     for arm, rows in frame.groupby("arm"):
         fitted = lifelines.KaplanMeierFitter().fit(rows["week"], rows["died"])
         own = curves.curves.loc[arm]
@@ -91,7 +104,10 @@ def test_encrypted_answers_are_those_of_lifelines(toy: es.Owner, frame: pd.DataF
     for weights in ("logrank", "wilcoxon", "tarone-ware", "peto"):
         found = schema.table(frame).ask(es.LogRank("v0", by="v1", weights=weights))
         wanted = tests.multivariate_logrank_test(
-            frame["week"], frame["arm"], frame["died"], weightings=None if weights == "logrank" else weights
+            frame["week"],
+            frame["arm"],
+            frame["died"],
+            weightings=None if weights == "logrank" else weights,
         )
         assert found.df == 2
         assert found.statistic == pytest.approx(wanted.test_statistic, rel=1e-11)
@@ -99,11 +115,15 @@ def test_encrypted_answers_are_those_of_lifelines(toy: es.Owner, frame: pd.DataF
 
 
 def test_rossi_as_lifelines_and_r_have_it() -> None:
-    """432 convicts, 52 weeks: the log-rank test of financial aid, chi-square 3.8 on one degree of freedom, p = 0.05."""
+    """432 convicts, 52 weeks: the log-rank test of financial aid, chi-square 3.8 on one degree of
+    freedom, p = 0.05.
+    """
     datasets = pytest.importorskip("lifelines.datasets")
     tests = pytest.importorskip("lifelines.statistics")
     rossi = datasets.load_rossi()[["week", "fin", "arrest"]]
-    known = es.Schema.infer(rossi, target="arrest").with_kind("week", "ordinal", levels=range(1, 53))
+    known = es.Schema.infer(rossi, target="arrest").with_kind(
+        "week", "ordinal", levels=range(1, 53)
+    )
     table = known.table(rossi)
     found = table.ask(es.LogRank("v0", by="v1"))
     one, other = (rossi[rossi["fin"] == fin] for fin in (0, 1))
@@ -124,7 +144,11 @@ def test_other_scales_by_their_formula(frame: pd.DataFrame, interval: str) -> No
     found = in_the_clear(frame, es.KaplanMeier("v0", interval=interval, confidence=0.9)).curves
     n, d, s = found["at_risk"], found["events"], found["survival"]
     reach = norm.ppf(0.95) * np.sqrt((d / (n * (n - d))).cumsum())
-    wanted = (s - s * reach, s + s * reach) if interval == "plain" else (s * np.exp(-reach), s * np.exp(reach))
+    wanted = (
+        (s - s * reach, s + s * reach)
+        if interval == "plain"
+        else (s * np.exp(-reach), s * np.exp(reach))
+    )
     left = s > 0
     np.testing.assert_allclose(found["low"][left], wanted[0][left].clip(lower=0), rtol=1e-12)
     np.testing.assert_allclose(found["high"][left], wanted[1][left].clip(upper=1), rtol=1e-12)
@@ -136,7 +160,9 @@ def test_rates_are_those_of_scipy(toy: es.Owner, frame: pd.DataFrame, schema: es
     kept = schema.with_kind("week", "number", digits=0, low=0, high=12)
     grid = schema.table(frame).ask(es.IncidenceRate("v0", by="v1", per=100))
     sealed = toy.encrypt(kept.table(frame), workers=1)
-    numbers = toy.decrypt(sealed.ask(es.IncidenceRate("v0", by="v1", per=100), workers=1), schema=kept)
+    numbers = toy.decrypt(
+        sealed.ask(es.IncidenceRate("v0", by="v1", per=100), workers=1), schema=kept
+    )
     pd.testing.assert_frame_equal(grid.rates, numbers.rates)
     for arm, rows in frame.groupby("arm"):
         d, time, line = rows["died"].sum(), rows["week"].sum(), grid.rates.loc[arm]
@@ -149,20 +175,35 @@ def test_rates_are_those_of_scipy(toy: es.Owner, frame: pd.DataFrame, schema: es
 
 
 def test_a_rate_ratio_as_r_has_it() -> None:
-    """poisson.test(c(11, 6 + 8 + 7), c(800, 1083 + 1050 + 878)), R's own example: 1.971 (0.858 to 4.278), p = 0.079."""
+    """poisson.test(c(11, 6 + 8 + 7), c(800, 1083 + 1050 + 878)), R's own example: 1.971 (0.858 to
+    4.278), p = 0.079.
+    """
     from encryptedstats.statistics.survival import _rate_ratio
 
     found = _rate_ratio((11, 800), (21, 3011), 0.95)
     assert found["rate_ratio"] == pytest.approx(1.971488, abs=1e-6)
-    assert (found["ratio_low"], found["ratio_high"]) == pytest.approx((0.8584264, 4.2772659), abs=1e-6)
+    assert (found["ratio_low"], found["ratio_high"]) == pytest.approx(
+        (0.8584264, 4.2772659), abs=1e-6
+    )
     assert found["pvalue"] == pytest.approx(0.07967, abs=1e-5)
 
 
 def test_a_life_table_by_hand() -> None:
-    """To 5, to 10 and beyond: 10 rows enter, 2 leave and 3 have the event; then 1 leaves of 5 and 2 have it; then 2 leave."""
-    frame = pd.DataFrame({"week": [1] * 5 + [7] * 3 + [11] * 2, "died": [0, 0, 1, 1, 1, 0, 1, 1, 0, 0], "arm": "a"})
-    known = es.Schema.infer(frame, target="died", kinds={"arm": "categorical", "week": "continuous"})
-    found = known.with_bins("week", edges=[5, 10]).table(frame).ask(es.LifeTable("v0", interval="plain")).table
+    """To 5, to 10 and beyond: 10 rows enter, 2 leave and 3 have the event; then 1 leaves of 5 and 2
+    have it; then 2 leave.
+    """
+    frame = pd.DataFrame(
+        {"week": [1] * 5 + [7] * 3 + [11] * 2, "died": [0, 0, 1, 1, 1, 0, 1, 1, 0, 0], "arm": "a"}
+    )
+    known = es.Schema.infer(
+        frame, target="died", kinds={"arm": "categorical", "week": "continuous"}
+    )
+    found = (
+        known.with_bins("week", edges=[5, 10])
+        .table(frame)
+        .ask(es.LifeTable("v0", interval="plain"))
+        .table
+    )
     assert found.index.tolist() == [0, 5, 10]
     assert found["end"].tolist() == [5, 10, np.inf]
     assert found["exposed"].tolist() == [9, 4.5, 1]
@@ -189,12 +230,15 @@ def test_curves_hold_together(n: int, seed: int, by: str | None) -> None:
         assert left.tolist() == [*curve["at_risk"].tolist()[1:], 0]
 
 
-# -- what is counted as what --------------------------------------------------------------------------------------------
+# -- what is counted as what
+# --------------------------------------------------------------------------------------------
 
 
 def test_an_event_may_be_a_variable_with_competing_levels(frame: pd.DataFrame) -> None:
     rng = np.random.default_rng(4)
-    more = frame.assign(end=rng.choice(["alive", "relapse", "death"], len(frame))).drop(columns="died")
+    more = frame.assign(end=rng.choice(["alive", "relapse", "death"], len(frame))).drop(
+        columns="died"
+    )
     known = es.Schema.infer(more).with_kind("week", "ordinal", levels=WEEKS)
     table, level = known.table(more), known.variables[2].levels.index("relapse")
     found = table.ask(es.KaplanMeier("v0", "v2", event_level=f"bin{level}"))
@@ -202,13 +246,17 @@ def test_an_event_may_be_a_variable_with_competing_levels(frame: pd.DataFrame) -
     assert any("competing events among these count as censored" in note for note in found.notes)
     with pytest.raises(es.ParameterError, match="event_level= names the one that is the event"):
         table.ask(es.KaplanMeier("v0", "v2"))
-    with pytest.raises(es.SchemaError, match="has no level 'bin9': there are 'alive', 'death', 'relapse'"):
+    with pytest.raises(
+        es.SchemaError, match="has no level 'bin9': there are 'alive', 'death', 'relapse'"
+    ):
         table.ask(es.KaplanMeier("v0", "v2", event_level="bin9"))
 
 
 def test_missing_groups_are_left_out_and_said(frame: pd.DataFrame) -> None:
     gaps = frame.assign(arm=frame["arm"].where(frame["arm"] != "c"))
-    known = es.Schema.infer(gaps, target="died", missing="bin").with_kind("week", "ordinal", levels=WEEKS)
+    known = es.Schema.infer(gaps, target="died", missing="bin").with_kind(
+        "week", "ordinal", levels=WEEKS
+    )
     found = known.table(gaps).ask(es.KaplanMeier("v0", by="v1"))
     n_missing = int(gaps["arm"].isna().sum())
     assert list(found.groups.index) == ["a", "b"]
@@ -231,8 +279,12 @@ def test_weights_count_rows_several_times(frame: pd.DataFrame, schema: es.Schema
         pd.testing.assert_frame_equal(weighted.to_frame(), repeated.to_frame())
 
 
-def test_without_names_times_are_bins(frame: pd.DataFrame, schema: es.Schema, toy: es.Owner, tmp_path: Any) -> None:
-    toy.encrypt(schema.table(frame), workers=1).ask(es.KaplanMeier("v0"), workers=1).save(tmp_path / "curve")
+def test_without_names_times_are_bins(
+    frame: pd.DataFrame, schema: es.Schema, toy: es.Owner, tmp_path: Any
+) -> None:
+    toy.encrypt(schema.table(frame), workers=1).ask(es.KaplanMeier("v0"), workers=1).save(
+        tmp_path / "curve"
+    )
     found = toy.decrypt(es.load(tmp_path / "curve", toy.public_keys()))
     wanted = schema.table(frame).ask(es.KaplanMeier("v0")).curves
     assert found.curves["survival"].tolist() == wanted["survival"].tolist()
@@ -245,7 +297,8 @@ def test_without_names_times_are_bins(frame: pd.DataFrame, schema: es.Schema, to
             toy.decrypt(es.load(tmp_path / question.name, toy.public_keys()))
 
 
-# -- hostile rows ---------------------------------------------------------------------------------------------------------
+# -- hostile rows
+# ------------------------------------------------------------------------------------------------
 
 
 def test_all_censored(frame: pd.DataFrame) -> None:
@@ -282,7 +335,11 @@ def test_one_row(frame: pd.DataFrame) -> None:
 
 def test_empty_groups_are_dropped_and_said(frame: pd.DataFrame, schema: es.Schema) -> None:
     table = schema.table(frame[frame["arm"] != "b"])
-    for question in (es.KaplanMeier("v0", by="v1"), es.LogRank("v0", by="v1"), es.IncidenceRate("v0", by="v1")):
+    for question in (
+        es.KaplanMeier("v0", by="v1"),
+        es.LogRank("v0", by="v1"),
+        es.IncidenceRate("v0", by="v1"),
+    ):
         found = table.ask(question)
         assert any("groups of arm without rows were dropped: b" in note for note in found.notes)
         assert "b" not in found.to_frame().index.get_level_values(0)
@@ -303,8 +360,12 @@ def test_times_that_are_none(frame: pd.DataFrame, schema: es.Schema) -> None:
     with pytest.raises(es.SchemaError, match="no numbers in their order"):
         words.table(rows).ask(es.KaplanMeier("v0"))
     with pytest.raises(es.SchemaError, match="kept as a number, and is counted in bins here"):
-        schema.with_kind("week", "number", digits=0, low=0, high=12).table(frame).ask(es.KaplanMeier("v0"))
-    with pytest.raises(es.SchemaError, match="intervals, which do not say how long a row was followed"):
+        schema.with_kind("week", "number", digits=0, low=0, high=12).table(frame).ask(
+            es.KaplanMeier("v0")
+        )
+    with pytest.raises(
+        es.SchemaError, match="intervals, which do not say how long a row was followed"
+    ):
         schema.with_bins("week", edges=[3, 6]).table(frame).ask(es.IncidenceRate("v0"))
     with pytest.raises(es.SchemaError, match="have to be different"):
         schema.table(frame).ask(es.KaplanMeier("v0", by="v0"))
@@ -313,7 +374,10 @@ def test_times_that_are_none(frame: pd.DataFrame, schema: es.Schema) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: es.KaplanMeier("v0", interval="arcsine"), "interval='arcsine': one of 'log', 'log-log', 'plain'"),
+        (
+            lambda: es.KaplanMeier("v0", interval="arcsine"),
+            "interval='arcsine': one of 'log', 'log-log', 'plain'",
+        ),
         (lambda: es.KaplanMeier("v0", confidence=95), "confidence=95: a share between 0 and 1"),
         (lambda: es.LogRank("v0"), "by=None: a log-rank test compares groups"),
         (lambda: es.LogRank("v0", by="v1", weights="none"), "weights='none': one of 'logrank'"),
@@ -325,10 +389,13 @@ def test_parameters_that_cannot_be(make: Any, message: str) -> None:
         make()
 
 
-# -- shown and stored -------------------------------------------------------------------------------------------------------
+# -- shown and stored
+# ------------------------------------------------------------------------------------------------
 
 
-def test_results_are_stored_and_read_again(frame: pd.DataFrame, schema: es.Schema, tmp_path: Any) -> None:
+def test_results_are_stored_and_read_again(
+    frame: pd.DataFrame, schema: es.Schema, tmp_path: Any
+) -> None:
     questions = (
         es.KaplanMeier("v0", by="v1"),
         es.LifeTable("v0"),

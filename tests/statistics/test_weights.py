@@ -1,4 +1,6 @@
-"""Row weights: a question counts each row as often as its weight says, or refuses the table; it never mixes the two."""
+"""Row weights: a question counts each row as often as its weight says, or refuses the table; it
+never mixes the two.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,10 @@ def named(question: Any) -> str:
 @pytest.mark.parametrize("question", REFUSED, ids=named)
 def test_weights_that_would_not_count_are_refused(question: Any) -> None:
     schema, frame = rows()
-    with pytest.raises(es.SchemaError, match=f"have weights, and {question.name} does not count them: make the table"):
+    with pytest.raises(
+        es.SchemaError,
+        match=f"have weights, and {question.name} does not count them: make the table",
+    ):
         schema.table(frame, weights=WEIGHTS).ask(question)
     schema.table(frame, weights=np.ones(60, int)).ask(question)  # weights of 1 are none
 
@@ -84,7 +89,9 @@ def test_encrypted_tables_and_plans_refuse_them_as_well() -> None:
     table = schema.table(frame, weights=WEIGHTS)
     sealed = small_owner().encrypt(table)
     for refused in (lambda: sealed.ask(es.GenomeScan()), lambda: es.plan(es.GenomeScan(), table)):
-        with pytest.raises(es.SchemaError, match="have weights, and GenomeScan does not count them"):
+        with pytest.raises(
+            es.SchemaError, match="have weights, and GenomeScan does not count them"
+        ):
             refused()
     with pytest.raises(es.SchemaError, match="have weights, and moments does not count them"):
         table.moments(["a"])

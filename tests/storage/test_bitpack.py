@@ -1,4 +1,6 @@
-"""Packing to bits: the inverse for every size, at the extremes, along the last axis of any shape."""
+"""Packing to bits: the inverse for every size, at the extremes, along the last axis of
+any shape.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def test_extremes_of_every_size(bits):
     seed=st.integers(0, 2**32),
 )
 def test_any_numbers_of_any_shape(bits, words, lead, seed):
-    values = np.random.default_rng(seed).integers(0, 1 << bits, (*lead, 64 * words), dtype=np.uint64)
+    values = np.random.default_rng(seed).integers(
+        0, 1 << bits, (*lead, 64 * words), dtype=np.uint64
+    )
     packed = pack(values, bits)
     assert packed.shape == (*lead, bits * words)
     np.testing.assert_array_equal(unpack(packed, bits), values)

@@ -1,4 +1,6 @@
-"""Chains: entries follow each other, whoever writes at the same time or is killed, and every change of one is noticed."""
+"""Chains: entries follow each other, whoever writes at the same time or is killed, and every change
+of one is noticed.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,11 @@ def test_a_signature_that_is_written_otherwise_is_none(chain):
     order = 2**252 + 27742317777372353535851937790883648493
     data = bytes.fromhex(entry.signature)
     shifted = data[:32] + (int.from_bytes(data[32:], "little") + order).to_bytes(32, "little")
-    for other in (entry.signature.upper(), " ".join((entry.signature[:64], entry.signature[64:])), shifted.hex()):
+    for other in (
+        entry.signature.upper(),
+        " ".join((entry.signature[:64], entry.signature[64:])),
+        shifted.hex(),
+    ):
         assert bytes.fromhex(other) in (data, shifted)
         chain.store.write(chain.name(0), [replace(entry, signature=other).to_bytes()])
         with pytest.raises(FileFormatError, match="it was altered or forged"):
@@ -112,7 +118,9 @@ def test_an_altered_entry_is_refused_and_named(chain, change):
         append(chain, {"n": n})
     values = json.loads(chain.store.read(chain.name(1)))
     CHANGES[change](values)
-    chain.store.write(chain.name(1), [json.dumps(values, sort_keys=True, separators=(",", ":")).encode() + b"\n"])
+    chain.store.write(
+        chain.name(1), [json.dumps(values, sort_keys=True, separators=(",", ":")).encode() + b"\n"]
+    )
     with pytest.raises(FileFormatError, match=r"00000001\.json"):
         Chain(chain.store, "log", "topic", signed).entries()
 
@@ -137,7 +145,9 @@ def test_a_missing_entry_and_a_cut_end_are_noticed(chain):
     append(fresh, {"n": "other"})
     fresh.check_contains(fresh.head())
     chain.store.delete(chain.name(1))
-    with pytest.raises(FileFormatError, match=r"00000001\.json is missing, and there are later entries"):
+    with pytest.raises(
+        FileFormatError, match=r"00000001\.json is missing, and there are later entries"
+    ):
         Chain(chain.store, "log", "topic", signed).entries()
 
 

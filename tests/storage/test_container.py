@@ -24,7 +24,11 @@ MANY = settings(max_examples=150, deadline=None)
 
 NAMES = st.text(min_size=1, max_size=12)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | NAMES,
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | NAMES,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
     max_leaves=8,
 )
@@ -37,11 +41,17 @@ CONTAINERS = st.builds(
     fields=st.dictionaries(NAMES, JSON, max_size=4),
     sections=st.dictionaries(NAMES, st.binary(max_size=40), max_size=4),
 )
-SMALL = Container("a kind", "finger", "key", {"shape": [1, 2]}, {"first": b"one", "second": b"two!", "none": b""})
+SMALL = Container(
+    "a kind", "finger", "key", {"shape": [1, 2]}, {"first": b"one", "second": b"two!", "none": b""}
+)
 
 
 def sealed(
-    header: Any, body: bytes = b"", *, version: int = container.VERSION, magic: bytes = container.MAGIC
+    header: Any,
+    body: bytes = b"",
+    *,
+    version: int = container.VERSION,
+    magic: bytes = container.MAGIC,
 ) -> bytes:
     """A file with any header, and the hash that fits."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
@@ -50,10 +60,18 @@ def sealed(
 
 
 def header(**changes: Any) -> dict[str, Any]:
-    return {"kind": "k", "fingerprint": "f", "key_id": "i", "fields": {}, "sections": [["a", 3]], **changes}
+    return {
+        "kind": "k",
+        "fingerprint": "f",
+        "key_id": "i",
+        "fields": {},
+        "sections": [["a", 3]],
+        **changes,
+    }
 
 
-# -- what is written comes back -------------------------------------------------------------------------------------------
+# -- what is written comes back
+# -------------------------------------------------------------------------------------------
 
 
 @MANY
@@ -74,7 +92,11 @@ def test_the_layout_is_the_documented_one() -> None:
     data = container.to_bytes(SMALL)
     magic, version, length = struct.unpack_from("<8sHI", data)
     assert (magic, version) == (b"\x89EncStat", 2)
-    assert json.loads(data[14 : 14 + length])["sections"] == [["first", 3], ["second", 4], ["none", 0]]
+    assert json.loads(data[14 : 14 + length])["sections"] == [
+        ["first", 3],
+        ["second", 4],
+        ["none", 0],
+    ]
     assert data[14 + length : -32] == b"onetwo!"
     assert data[-32:] == hashlib.sha256(data[:-32]).digest()
 
@@ -87,7 +109,9 @@ def test_nothing_is_written_that_could_not_be_read() -> None:
     with pytest.raises(FileFormatError, match=f"over the limit of {container.MAX_HEADER_BYTES}"):
         container.to_bytes(Container("k", "f", "i", {"x": "y" * container.MAX_HEADER_BYTES}))
     with pytest.raises(FileFormatError, match=f"{container.MAX_SECTIONS}"):
-        container.to_bytes(Container("k", "f", "i", {}, {str(i): b"" for i in range(container.MAX_SECTIONS + 1)}))
+        container.to_bytes(
+            Container("k", "f", "i", {}, {str(i): b"" for i in range(container.MAX_SECTIONS + 1)})
+        )
 
 
 def test_fields_and_sections_that_have_to_be_there() -> None:
@@ -95,7 +119,9 @@ def test_fields_and_sections_that_have_to_be_there() -> None:
     assert SMALL.expect("shape", list) == [1, 2]
     with pytest.raises(FileFormatError, match="no section 'third': it is not a whole a kind file"):
         SMALL.section("third")
-    with pytest.raises(FileFormatError, match="field 'shape' of the a kind file is missing or no dict"):
+    with pytest.raises(
+        FileFormatError, match="field 'shape' of the a kind file is missing or no dict"
+    ):
         SMALL.expect("shape", dict)
     with pytest.raises(FileFormatError, match=r"field 'size' .* missing or no int"):
         SMALL.expect("size", int)
@@ -103,7 +129,8 @@ def test_fields_and_sections_that_have_to_be_there() -> None:
         Container("k", "f", "i", {"flag": True}).expect("flag", int)
 
 
-# -- accidents --------------------------------------------------------------------------------------------------------------
+# -- accidents
+# ------------------------------------------------------------------------------------------------
 
 
 def test_every_single_flipped_bit_is_found() -> None:
@@ -125,7 +152,10 @@ def test_every_cut_is_found() -> None:
 
 
 @MANY
-@given(position=st.integers(0, len(container.to_bytes(SMALL))), extra=st.binary(min_size=1, max_size=60))
+@given(
+    position=st.integers(0, len(container.to_bytes(SMALL))),
+    extra=st.binary(min_size=1, max_size=60),
+)
 def test_every_insertion_is_found(position: int, extra: bytes) -> None:
     data = container.to_bytes(SMALL)
     with pytest.raises(FileFormatError):
@@ -148,12 +178,17 @@ def test_messages_name_the_file_and_say_what_is_wrong(tmp_path: Path) -> None:
     path, data = tmp_path / "some.file", container.to_bytes(SMALL)
     damage = {
         "some.file is not an encryptedstats file": b"PK" + data,
-        "some.file has format version 3; this library reads up to 2: upgrade it": sealed(header(), b"abc", version=3),
-        "some.file has format version 1, and this library reads 2, ": sealed(header(), b"abc", version=1),
+        "some.file has format version 3; this library reads up to 2: upgrade it": sealed(
+            header(), b"abc", version=3
+        ),
+        "some.file has format version 1, and this library reads 2, ": sealed(
+            header(), b"abc", version=1
+        ),
         "some.file has format version 0, which never existed": sealed(header(), b"abc", version=0),
         "some.file is truncated: its header is not all there": data[:40],
         "some.file is truncated or has bytes too many": data[:-1],
-        "some.file was altered or damaged: its SHA-256 does not fit": data[:-1] + bytes([data[-1] ^ 1]),
+        "some.file was altered or damaged: its SHA-256 does not fit": data[:-1]
+        + bytes([data[-1] ^ 1]),
         "some.file has a header that is not valid JSON": sealed(b"{"),
     }
     for message, content in damage.items():
@@ -161,11 +196,14 @@ def test_messages_name_the_file_and_say_what_is_wrong(tmp_path: Path) -> None:
         with pytest.raises(FileFormatError, match=message):
             container.read(path)
     path.write_bytes(data)
-    with pytest.raises(FileFormatError, match=r"some\.file holds 'a kind', and 'another' is wanted here"):
+    with pytest.raises(
+        FileFormatError, match=r"some\.file holds 'a kind', and 'another' is wanted here"
+    ):
         container.read(path, kind="another")
 
 
-# -- forgeries: the hash fits, and what is inside must still be refused ---------------------------------------------------------
+# -- forgeries: the hash fits, and what is inside must still be refused
+# ---------------------------------------------------------
 
 FORGED: dict[str, bytes] = {
     "no object": sealed([1, 2], b"abc"),
@@ -208,7 +246,9 @@ FORGED: dict[str, bytes] = {
 
 def test_the_forger_itself_makes_good_files() -> None:
     """Otherwise every forgery below would be refused for the wrong reason."""
-    assert container.from_bytes(sealed(header(), b"abc")) == Container("k", "f", "i", {}, {"a": b"abc"})
+    assert container.from_bytes(sealed(header(), b"abc")) == Container(
+        "k", "f", "i", {}, {"a": b"abc"}
+    )
     deep = sealed(json.dumps(header(fields=7)).replace("7", '{"x":[[]]}').encode(), b"abc")
     assert container.from_bytes(deep).fields == {"x": [[]]}
 
@@ -247,7 +287,9 @@ except FileFormatError as error:
 
 
 def test_a_huge_file_is_refused_without_reading_it(tmp_path: Path) -> None:
-    """The header says how long a file is; what is longer need not be read (and would not fit into memory)."""
+    """The header says how long a file is; what is longer need not be read (and would not fit into
+    memory).
+    """
     path = tmp_path / "huge"
     container.write(SMALL, path)
     os.truncate(path, 8 << 30)
@@ -264,7 +306,8 @@ def test_a_huge_file_is_refused_without_reading_it(tmp_path: Path) -> None:
     assert "truncated or has bytes too many" in done.stdout
 
 
-# -- writing ----------------------------------------------------------------------------------------------------------------
+# -- writing
+# ------------------------------------------------------------------------------------------------
 
 
 def test_writing_takes_what_it_is_given_part_by_part(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""One writer at a time, in a folder and elsewhere: the second is refused, the dead are succeeded, the overtaken give up."""
+"""One writer at a time, in a folder and elsewhere: the second is refused, the dead are succeeded,
+the overtaken give up.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,21 @@ with writing(open_store(sys.argv[1])):
 @pytest.fixture(params=["folder", "memory", "local"])
 def store(request, tmp_path, monkeypatch):
     monkeypatch.setattr(leases, "LEASE_SECONDS", 2.0)
-    url = {"folder": tmp_path / "a", "memory": f"memory://lease{next(_numbers)}", "local": f"local://{tmp_path}/a"}
+    url = {
+        "folder": tmp_path / "a",
+        "memory": f"memory://lease{next(_numbers)}",
+        "local": f"local://{tmp_path}/a",
+    }
     return open_store(url[request.param])
 
 
 def test_the_second_is_refused_and_nothing_stays(store):
     with (
         writing(store) as writer,
-        pytest.raises(BusyError, match=rf"process {os.getpid()} on .* is writing to .* now; nothing was touched: wait"),
+        pytest.raises(
+            BusyError,
+            match=rf"process {os.getpid()} on .* is writing to .* now; nothing was touched: wait",
+        ),
         writing(store),
     ):
         writer.check()
@@ -72,7 +81,9 @@ def test_who_waits_is_next(store):
 @pytest.mark.parametrize(("kind", "how"), [("folder", "forks"), ("local", "alone")])
 def test_the_lease_of_a_killed_process_is_free_at_once(tmp_path: Path, kind: str, how: str) -> None:
     url = str(tmp_path / "a") if kind == "folder" else f"local://{tmp_path}/a"
-    with subprocess.Popen([sys.executable, "-c", HOLD, url, how], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as one:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, url, how], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as one:
         assert one.stdout is not None
         assert one.stdout.readline()
         with pytest.raises(BusyError, match=f"process {one.pid} on"), writing(open_store(url)):

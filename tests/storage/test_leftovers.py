@@ -1,4 +1,6 @@
-"""What killed processes leave behind is removed by the next run, secret files first; what a living one writes is not touched."""
+"""What killed processes leave behind is removed by the next run, secret files first; what a living
+one writes is not touched.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,14 @@ import pytest
 
 from encryptedstats.errors import FileFormatError
 from encryptedstats.storage import files
-from encryptedstats.storage.files import PRIVATE, is_dead, process_tag, sweep, write_atomic, write_together
+from encryptedstats.storage.files import (
+    PRIVATE,
+    is_dead,
+    process_tag,
+    sweep,
+    write_atomic,
+    write_together,
+)
 from encryptedstats.storage.objects import open_store
 
 KILLED = """
@@ -37,7 +46,9 @@ write_atomic(Path(sys.argv[1]) / "secret.key", parts(), mode=int(sys.argv[3], 8)
 
 def leave(folder: Path, mode: str = "600") -> Path:
     """A file of a process that was killed while it wrote it."""
-    done = subprocess.run([sys.executable, "-c", KILLED, folder, "dies", mode], check=False, capture_output=True)
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, folder, "dies", mode], check=False, capture_output=True
+    )
     assert done.returncode == -signal.SIGKILL, done.stderr
     (left,) = folder.glob(".secret.key.*.tmp")
     return left
@@ -88,14 +99,17 @@ def test_processes_are_known_again() -> None:
     tag = process_tag()
     assert is_dead(tag) is False
     machine, pid, start, token = tag.split("-")
-    assert is_dead(f"{machine}-{pid}-{int(start) + 1}-{token}") is True  # the number was given to another one
+    assert (
+        is_dead(f"{machine}-{pid}-{int(start) + 1}-{token}") is True
+    )  # the number was given to another one
     assert is_dead(f"00000000-{pid}-{start}-{token}") is None
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
         pass
     assert is_dead(f"{machine}-{child.pid}-1-{token}") is True
 
 
-# -- files that belong together ------------------------------------------------------------------------------------------
+# -- files that belong together
+# ------------------------------------------------------------------------------------------
 
 
 def killed_at(moment: int, act: Callable[[], None]) -> None:
@@ -130,7 +144,9 @@ def test_killed_between_two_files_all_are_new_or_all_are_old(
 ) -> None:
     for name in existing:
         (tmp_path / name).write_bytes(f"old {name}".encode())
-    writers = {tmp_path / name: partial(Path.write_bytes, data=f"new {name}".encode()) for name in "sp"}
+    writers = {
+        tmp_path / name: partial(Path.write_bytes, data=f"new {name}".encode()) for name in "sp"
+    }
     killed_at(moment, lambda: write_together(writers, overwrite=True))
     files.mend(tmp_path)
     found = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -148,7 +164,9 @@ def test_killed_between_two_new_files_there_are_both_or_none(moment: int, tmp_pa
 
 
 def test_a_file_that_was_set_aside_is_as_old_as_that(tmp_path: Path) -> None:
-    """Regression: a secret key of last year, set aside a minute ago on a machine that was started again, counted as old."""
+    """Regression: a secret key of last year, set aside a minute ago on a machine that was started
+    again, counted as old.
+    """
     key = tmp_path / "secret.key"
     key.write_bytes(b"old")
     os.utime(key, (time.time() - 300 * 86400,) * 2)
@@ -185,7 +203,8 @@ def test_mending_leaves_the_files_of_a_living_process(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p", "s"]
 
 
-# -- what is read --------------------------------------------------------------------------------------------------------
+# -- what is read
+# ------------------------------------------------------------------------------------------------
 
 
 def test_pipes_devices_and_links_are_not_read(tmp_path: Path) -> None:
@@ -194,7 +213,11 @@ def test_pipes_devices_and_links_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "device").symlink_to("/dev/zero")
     (tmp_path / "file").write_bytes(b"1")
     (tmp_path / "link").symlink_to(tmp_path / "file")
-    for name, said in {"pipe": "no ordinary file", "device": "is a link", "link": "is a link"}.items():
+    for name, said in {
+        "pipe": "no ordinary file",
+        "device": "is a link",
+        "link": "is a link",
+    }.items():
         with pytest.raises(FileFormatError, match=re.escape(f"{tmp_path}/{name}") + f".*{said}"):
             store.read(name)
         with pytest.raises(FileFormatError, match=said):
@@ -202,14 +225,18 @@ def test_pipes_devices_and_links_are_not_read(tmp_path: Path) -> None:
         assert store.exists(name)
     with pytest.raises(FileFormatError, match="device is no ordinary file"):
         files.read_regular(tmp_path / "device")
-    assert files.read_regular(tmp_path / "link") == b"1"  # whoever names a file may name it by a link
+    assert (
+        files.read_regular(tmp_path / "link") == b"1"
+    )  # whoever names a file may name it by a link
 
 
 def test_what_is_too_large_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "sparse"
     path.touch()
     os.truncate(path, 40 << 30)
-    with pytest.raises(FileFormatError, match=r"sparse has 42,949,672,960 bytes, .* at most 1,000: it is not read"):
+    with pytest.raises(
+        FileFormatError, match=r"sparse has 42,949,672,960 bytes, .* at most 1,000: it is not read"
+    ):
         open_store(tmp_path).read("sparse", limit=1000)
     with pytest.raises(FileFormatError, match="at most"):
         files.read_regular(path)

@@ -1,4 +1,6 @@
-"""Stores: a folder, file:// and what fsspec opens behave alike; objects are there whole or not at all."""
+"""Stores: a folder, file:// and what fsspec opens behave alike; objects are there whole or not at
+all.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,13 @@ def test_parts_of_an_object(store, start, length, part):
 
 def test_several_parts_of_an_object(store):
     store.write("a/x", [b"abcdefgh"])
-    assert store.read_ranges("a/x", [(0, 3), (6, 9), (2, 1), (3, 0), (2, 1)]) == [b"abc", b"gh", b"c", b"", b"c"]
+    assert store.read_ranges("a/x", [(0, 3), (6, 9), (2, 1), (3, 0), (2, 1)]) == [
+        b"abc",
+        b"gh",
+        b"c",
+        b"",
+        b"c",
+    ]
     assert store.read_ranges("a/x", []) == []
     with pytest.raises(FileNotFoundError, match=r"y is not there"):
         store.read_ranges("a/y", [(0, 1), (1, 1)])
@@ -134,12 +142,14 @@ def test_a_relative_folder_stays_where_it_was(tmp_path, monkeypatch):
 def test_without_fsspec_the_cure_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
     with pytest.raises(
-        FileFormatError, match=r"s3://x is not a local path: .* pip install 'encryptedstats\[storage\]'"
+        FileFormatError,
+        match=r"s3://x is not a local path: .* pip install 'encryptedstats\[storage\]'",
     ):
         objects.open_store("s3://x")
 
 
-# -- single objects --------------------------------------------------------------------------------------------------
+# -- single objects
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=["path", "text", "relative", "file", "memory"])
@@ -172,7 +182,8 @@ def test_saving_and_loading_a_file(place):
     objects.save_file(FILE, place)
     assert objects.load_file(place) == objects.load_file(place, kind="votes") == FILE
     with pytest.raises(
-        FileExistsError, match=r"x\.enc exists already; it was not touched \(overwrite=True replaces it\)"
+        FileExistsError,
+        match=r"x\.enc exists already; it was not touched \(overwrite=True replaces it\)",
     ):
         objects.save_file(FILE, place)
     other = Container("votes", "ab", "cd", {"n": 2}, {})
@@ -188,10 +199,14 @@ def test_saving_and_loading_a_file(place):
 def test_a_private_file_stays_private(tmp_path):
     for url in (tmp_path / "a", f"file://{tmp_path}/b"):
         objects.save_file(FILE, url, private=True)
-    assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {"a": 0o600, "b": 0o600}
+    assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {
+        "a": 0o600,
+        "b": 0o600,
+    }
 
 
-# -- what is not known ---------------------------------------------------------------------------------------------------
+# -- what is not known
+# ------------------------------------------------------------------------------------------------
 
 
 def test_compare_and_replace(store):
@@ -237,7 +252,10 @@ def test_an_outage_is_no_answer(monkeypatch):
         lambda: objects.load_file(place),
         lambda: open_store(place).names(),
     ):
-        with pytest.raises(StorageError, match=r"outage.*the storage cannot be reached .*reset by peer.*run it again"):
+        with pytest.raises(
+            StorageError,
+            match=r"outage.*the storage cannot be reached .*reset by peer.*run it again",
+        ):
             act()
     outage.left = 2
     assert objects.load_file(place) == FILE  # what fails once is asked again
@@ -249,7 +267,9 @@ def test_an_outage_is_no_answer(monkeypatch):
 
 def test_not_allowed_to_look_is_no_answer(monkeypatch):
     Outage(monkeypatch, 20, PermissionError("Forbidden"))
-    with pytest.raises(StorageError, match=r"memory://outage/x: .*Forbidden.*check who may read and list there"):
+    with pytest.raises(
+        StorageError, match=r"memory://outage/x: .*Forbidden.*check who may read and list there"
+    ):
         open_store("memory://outage").exists("x")
 
 
@@ -278,10 +298,18 @@ def test_an_altered_answer_is_asked_for_again(monkeypatch):
 
 @pytest.mark.parametrize(
     "url",
-    ["http://host/x", "reference://x", "simplecache::s3://bucket/x", "s3://bucket/zip://a::file:///b", "ftp://host/x"],
+    [
+        "http://host/x",
+        "reference://x",
+        "simplecache::s3://bucket/x",
+        "s3://bucket/zip://a::file:///b",
+        "ftp://host/x",
+    ],
 )
 def test_protocols_are_listed(url, monkeypatch):
-    with pytest.raises(ValueError, match=r"is no address that is opened here: .* begins with one of file, .*, s3,"):
+    with pytest.raises(
+        ValueError, match=r"is no address that is opened here: .* begins with one of file, .*, s3,"
+    ):
         open_store(url)
     monkeypatch.setenv("ENCRYPTEDSTATS_PROTOCOLS", "dummy, http")
     if url.startswith("http"):

@@ -1,4 +1,6 @@
-"""Files where the system has no forks, no locks of POSIX, and not all flags: Windows, made here by taking them away."""
+"""Files where the system has no forks, no locks of POSIX, and not all flags: Windows, made here by
+taking them away.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ print(sorted(os.listdir(".")))
 
 
 def test_files_are_written_and_read_without_posix(tmp_path):
-    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     total, refusal, names = done.stdout.splitlines()
     assert total == "160"

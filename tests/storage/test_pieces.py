@@ -1,4 +1,6 @@
-"""Pieces: the extension against hashlib and NumPy, byte for byte, for every size of prime and every kind of processor."""
+"""Pieces: the extension against hashlib and NumPy, byte for byte, for every size of prime and every
+kind of processor.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str 
 
 
 def moduli() -> Iterator[int]:
-    """Odd numbers of every size from 2 bits on: near the upper end, as our primes are, and where half of all draws are rejected."""
+    """Odd numbers of every size from 2 bits on: near the upper end, as our primes are, and where
+    half of all draws are rejected.
+    """
     for bits in range(2, 62):
         yield (1 << bits) - 1
         yield (1 << (bits - 1)) + 1
@@ -46,8 +50,12 @@ def expanded_by_definition(seed: bytes, modulus: int, run: int, length: int) -> 
     """As docs/formats.md says it, number by number."""
     bits, width = modulus.bit_length(), length // 64
     message = b"encryptedstats a" + seed + modulus.to_bytes(8, "little") + run.to_bytes(8, "little")
-    words = np.frombuffer(hashlib.shake_256(message).digest(8 * (bits * width + 64 * length)), dtype="<u8").tolist()
-    streams = [sum(words[row * width + j] << (64 * row) for row in range(bits)) for j in range(width)]
+    words = np.frombuffer(
+        hashlib.shake_256(message).digest(8 * (bits * width + 64 * length)), dtype="<u8"
+    ).tolist()
+    streams = [
+        sum(words[row * width + j] << (64 * row) for row in range(bits)) for j in range(width)
+    ]
     mask = (1 << bits) - 1
     numbers = [streams[n % width] >> (bits * (n // width)) & mask for n in range(length)]
     more = (word & mask for word in words[bits * width :] if word & mask < modulus)
@@ -61,7 +69,9 @@ def test_expanding_is_what_it_is_said_to_be(way):
         pieces.expand(SEEDS, modulus, out, 0)
         for column in (0, COLUMNS - 1):
             seed = SEEDS[32 * column : 32 * (column + 1)]
-            assert out[column, 0, 0].tolist() == expanded_by_definition(seed, modulus, 0, 64), modulus
+            assert out[column, 0, 0].tolist() == expanded_by_definition(seed, modulus, 0, 64), (
+                modulus
+            )
     for run in range(3):
         out = np.zeros((1, 2, 2, 3072), dtype=np.uint64)
         pieces.expand(SEEDS[:32], (1 << 43) - 1, out, 1)
@@ -74,7 +84,9 @@ def test_expanding_is_what_it_is_said_to_be(way):
 @needs_extension
 @pytest.mark.parametrize("modulus", [5, 17, (1 << 34) + 1, (1 << 43) - 5, (1 << 60) + 33])
 def test_expanded_numbers_are_uniform(modulus):
-    """Means and the spread of the lowest and highest quarters, at five standard deviations; none is twice the same by design."""
+    """Means and the spread of the lowest and highest quarters, at five standard deviations; none is
+    twice the same by design.
+    """
     out = np.empty((COLUMNS, 1, 1, 8192), dtype=np.uint64)
     pieces.expand(SEEDS, modulus, out, 0)
     found = out.reshape(-1)
@@ -108,7 +120,9 @@ def test_what_was_written_is_read(way, seeded):
         modulus, run = (1 << bits) - 1, int(random.choice([64, 128, 1024]))
         n_runs, components = int(random.integers(1, 3)) if run == 1024 else 1, 1 if seeded else 2
         residues = random.integers(0, modulus, (COLUMNS, 2, n_runs * run), dtype=np.uint64)
-        by_run = residues[:, :components].reshape(COLUMNS, components, n_runs, run).transpose(2, 0, 1, 3)
+        by_run = (
+            residues[:, :components].reshape(COLUMNS, components, n_runs, run).transpose(2, 0, 1, 3)
+        )
         data = packed(np.ascontiguousarray(by_run), bits)
         assert data == bitpack.pack(by_run, bits).astype("<u8").tobytes()
         size = components * run * bits // 8
@@ -138,11 +152,16 @@ def test_the_first_bad_piece_is_named(way):
     for bad in (0, 6, 7, 13):
         for place in (size * bad, size * (bad + 1) - 1):
             damaged = data[:place] + bytes([data[place] ^ 128]) + data[place + 1 :]
-            assert pieces.read(damaged, digests, SEEDS, modulus, range(2), out, 0, 0) == (bad, False)
+            assert pieces.read(damaged, digests, SEEDS, modulus, range(2), out, 0, 0) == (
+                bad,
+                False,
+            )
         excess = numbers.copy()
         excess[bad, 1023], excess[13, 0] = modulus, modulus
         wrong = packed(excess, 43)
-        found = pieces.read(wrong, pieces.digests_of(wrong, size), SEEDS, modulus, range(2), out, 0, 0)
+        found = pieces.read(
+            wrong, pieces.digests_of(wrong, size), SEEDS, modulus, range(2), out, 0, 0
+        )
         assert found == (bad, True)
 
 
@@ -151,8 +170,14 @@ def test_later_runs_are_expanded_as_such(way):
     modulus = (1 << 43) - 5
     numbers = np.zeros((COLUMNS, 1024), dtype=np.uint64)
     data = packed(numbers, 43)
-    out, whole = np.empty((COLUMNS, 2, 1, 1024), dtype=np.uint64), np.empty((COLUMNS, 1, 1, 4096), dtype=np.uint64)
-    assert pieces.read(data, pieces.digests_of(data, 5504), SEEDS, modulus, range(3, 4), out, 0, 0) is None
+    out, whole = (
+        np.empty((COLUMNS, 2, 1, 1024), dtype=np.uint64),
+        np.empty((COLUMNS, 1, 1, 4096), dtype=np.uint64),
+    )
+    assert (
+        pieces.read(data, pieces.digests_of(data, 5504), SEEDS, modulus, range(3, 4), out, 0, 0)
+        is None
+    )
     pieces.expand(SEEDS, modulus, whole, 0)
     np.testing.assert_array_equal(out[:, 1, 0], whole[:, 0, 0, 3072:])
 
@@ -168,7 +193,9 @@ def test_the_environment_caps_the_processor(monkeypatch):
     if pieces._storage is None:
         assert pieces.level() is None
         return
-    with pytest.raises(ValueError, match="ENCRYPTEDSTATS_CPU='pentium': it can be baseline, avx2, avx512, ifma"):
+    with pytest.raises(
+        ValueError, match="ENCRYPTEDSTATS_CPU='pentium': it can be baseline, avx2, avx512, ifma"
+    ):
         pieces.level()
     monkeypatch.setenv("ENCRYPTEDSTATS_CPU", "ifma")
     assert pieces.level() == LEVELS[-1]
@@ -179,7 +206,10 @@ def test_the_environment_caps_the_processor(monkeypatch):
 def test_what_is_no_residue_is_not_rebased(which):
     """A wrong word would go into a product with the secret."""
     for p in ((1 << 61) + 1, (1 << 43) - 5):
-        moduli, arrays = np.array([p] * 2, dtype=np.uint64), [np.ones((2, 64), dtype=np.uint64) for _ in range(4)]
+        moduli, arrays = (
+            np.array([p] * 2, dtype=np.uint64),
+            [np.ones((2, 64), dtype=np.uint64) for _ in range(4)],
+        )
         ciphertext, fresh, secret = np.stack(arrays[:2]), *arrays[2:]
         out = np.empty((2, 64), dtype=np.uint64)
         pieces.rebase(moduli, ciphertext, fresh, secret, out)
@@ -190,12 +220,18 @@ def test_what_is_no_residue_is_not_rebased(which):
 
 
 @needs_extension
-@pytest.mark.parametrize("modulus", [0, 1, 2, 1 << 20, 6, 1 << 61, (1 << 62) + 1, (1 << 63) + 29, (1 << 64) - 59])
+@pytest.mark.parametrize(
+    "modulus", [0, 1, 2, 1 << 20, 6, 1 << 61, (1 << 62) + 1, (1 << 63) + 29, (1 << 64) - 59]
+)
 def test_moduli_that_nothing_is_rebased_by(modulus):
-    """Even ones: of a power of two the quotient does not fit a word, and what came out would be wrong."""
+    """Even ones: of a power of two the quotient does not fit a word, and what came out would be
+    wrong.
+    """
     one = np.zeros((1, 64), dtype=np.uint64)
     with pytest.raises(ValueError, match="are re-based modulo odd primes below 2\\^62"):
-        pieces.rebase(np.array([modulus], dtype=np.uint64), np.stack([one, one]), one, one, one.copy())
+        pieces.rebase(
+            np.array([modulus], dtype=np.uint64), np.stack([one, one]), one, one, one.copy()
+        )
 
 
 @pytest.mark.parametrize("modulus", [(1 << 62) + 1, (1 << 63) + 29, (1 << 64) + (1 << 43) - 5, -5])
@@ -203,7 +239,9 @@ def test_moduli_that_nothing_is_rebased_by(modulus):
 def test_moduli_are_refused_and_not_cut_to_a_word(modulus):
     out = np.zeros((COLUMNS, 1, 1, 64), dtype=np.uint64)
     with pytest.raises((ValueError, OverflowError), match=r"do not fit|too big|negative"):
-        pieces._storage.read("baseline", modulus, (64, 0, 1, COLUMNS), b"", b"", SEEDS, out, (0, 64, 0))
+        pieces._storage.read(
+            "baseline", modulus, (64, 0, 1, COLUMNS), b"", b"", SEEDS, out, (0, 64, 0)
+        )
     assert not out.any()
 
 
@@ -221,17 +259,36 @@ def test_strange_arguments_are_refused():
     calls = [
         (storage.hash, ("baseline", data, size, np.empty(16 * COLUMNS, dtype=np.uint8))),
         (storage.pack, ("baseline", numbers, 43, 128, data.copy())),
-        (storage.read, ("baseline", modulus, (128, 0, 1, COLUMNS), data, digests, seeds, out, (0, 256, 128))),
-        (storage.read, ("baseline", modulus, (64, 0, 2, COLUMNS), empty, empty, seeds, out, (128, 256, 0))),
+        (
+            storage.read,
+            ("baseline", modulus, (128, 0, 1, COLUMNS), data, digests, seeds, out, (0, 256, 128)),
+        ),
+        (
+            storage.read,
+            ("baseline", modulus, (64, 0, 2, COLUMNS), empty, empty, seeds, out, (128, 256, 0)),
+        ),
         (
             storage.rebase,
-            (np.array([modulus] * 2, dtype=np.uint64), pair, *numbers[2:4], np.empty(128, dtype=np.uint64)),
+            (
+                np.array([modulus] * 2, dtype=np.uint64),
+                pair,
+                *numbers[2:4],
+                np.empty(128, dtype=np.uint64),
+            ),
         ),
     ]
     calls += [(call, (LEVELS[-1], *arguments[1:])) for call, arguments in calls[:-1]]
     for call, arguments in calls:
         call(*arguments)
-    others = [None, b"", 1.5, (), 1 << 70, "z80", *(argument for _, arguments in calls for argument in arguments)]
+    others = [
+        None,
+        b"",
+        1.5,
+        (),
+        1 << 70,
+        "z80",
+        *(argument for _, arguments in calls for argument in arguments),
+    ]
     for name, random in random_runs():
         call, arguments = one_of(random, calls)
         changed = list(arguments)

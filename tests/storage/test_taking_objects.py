@@ -1,4 +1,6 @@
-"""Sizes, files that become objects, second names of one object, and what a file says of itself by its first bytes."""
+"""Sizes, files that become objects, second names of one object, and what a file says of itself by
+its first bytes.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,9 @@ def test_an_object_gets_a_second_name(store: Store) -> None:
         store.copy("objects/x", "tables/t/y")
 
 
-def test_a_second_name_takes_no_room_where_links_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_name_takes_no_room_where_links_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = FolderStore(str(tmp_path))
     store.write("x", [b"content"])
     store.copy("x", "y")
@@ -88,14 +92,20 @@ def test_a_second_name_takes_no_room_where_links_are_known(tmp_path: Path, monke
 
 
 def test_first_bytes_tell_the_kind_and_the_sections() -> None:
-    data = container.to_bytes(Container("public keys", "f", "k", {"a": 1}, {"one": b"x" * 5, "two": b""}))
+    data = container.to_bytes(
+        Container("public keys", "f", "k", {"a": 1}, {"one": b"x" * 5, "two": b""})
+    )
     head = data.index(b'"two"')
     for length in (0, 5, 13, 14, head):
         assert container.peeked(data[:length], len(data), "it") is None
     for length in (len(data) - 37, len(data)):
         found = container.peeked(data[:length], len(data), "it")
         assert found is not None
-        assert (found[0].kind, found[0].key_id, found[1]) == ("public keys", "k", {"one": 5, "two": 0})
+        assert (found[0].kind, found[0].key_id, found[1]) == (
+            "public keys",
+            "k",
+            {"one": 5, "two": 0},
+        )
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,12 @@ def say(made: World, me: Identity, content: dict[str, Any], *, by: bytes = b"") 
 
 def bayes_totals(*frames: pd.DataFrame) -> list[int]:
     """Return the totals of the question over clear rows."""
-    return [int(one) for one in es.MultinomialNB().fit(SCHEMA.table(pd.concat(frames, ignore_index=True))).totals_]
+    return [
+        int(one)
+        for one in es.MultinomialNB()
+        .fit(SCHEMA.table(pd.concat(frames, ignore_index=True)))
+        .totals_
+    ]
 
 
 def read_rows(owner: es.Owner, table: EncryptedTable) -> dict[str, list[int]]:
@@ -37,7 +42,9 @@ def read_rows(owner: es.Owner, table: EncryptedTable) -> dict[str, list[int]]:
     found = {}
     for place, column in enumerate(table.facts.columns):
         plain = owner._decryptor.decrypt(ciphertext_of(engine, block[place]))
-        found[str(column)] = [int(one) for one in engine.encoder.decode(plain)[: table.blocks.rows[0]]]
+        found[str(column)] = [
+            int(one) for one in engine.encoder.decode(plain)[: table.blocks.rows[0]]
+        ]
     return found
 
 
@@ -88,7 +95,9 @@ def bring_multiplied(made: World, site: str, rows: pd.DataFrame, factor: int) ->
         if column.startswith("class"):
             plain = keys.engine.encoder.encode(np.full(keys.parameters.slots, factor))
             old = ciphertext_of(keys.engine, residues[place])
-            residues[place] = residues_of(keys.engine, keys.engine.evaluator.multiply_plain(old, plain))
+            residues[place] = residues_of(
+                keys.engine, keys.engine.evaluator.multiply_plain(old, plain)
+            )
     blocks = MemoryBlocks(good.blocks.ids, good.blocks.rows, (residues,))
     bring_forged(party, EncryptedTable(good.facts, blocks, keys))
 
@@ -101,7 +110,11 @@ def bring_unlike_copies(made: World, site: str, rows: pd.DataFrame) -> int:
     t, slots = keys.parameters.plain_modulus, keys.parameters.slots
     squares = np.arange(t, dtype=np.int64) ** 2 % t
     # x + y = 2 k and x^2 + y^2 = 2 k: x - k is a root of k - k^2.
-    times, root = next((k, int(at[0])) for k in range(5, 30) if len(at := np.flatnonzero(squares == (k - k * k) % t)))
+    times, root = next(
+        (k, int(at[0]))
+        for k in range(5, 30)
+        if len(at := np.flatnonzero(squares == (k - k * k) % t))
+    )
     row = int(np.flatnonzero(rows["ill"] == "no")[0])
     added = in_copies(np.zeros(slots, dtype=np.int64), 2)
     first, second = np.flatnonzero(in_copies(np.arange(slots) == row, 2))
@@ -130,7 +143,9 @@ def unseal_key(made: World, sites: tuple[str, ...]) -> es.Owner:
         sealed = study.transcript.read_object(parts[holding.SHARE + site])
         shares.append(study.me.reader.open(sealed, holding._bound_to(study, "deal", site)))
     secret = holding._joined(shares)
-    return holding._unsealed(es.Study(made.url).transcript.read_object(parts[holding.SEALED]), secret)
+    return holding._unsealed(
+        es.Study(made.url).transcript.read_object(parts[holding.SEALED]), secret
+    )
 
 
 def open_folder(made: World, party: str, site: str) -> EncryptedTable:

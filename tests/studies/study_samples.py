@@ -1,4 +1,6 @@
-"""What the tests of studies share: three hospitals with few rows, a worker, a receiver, and parameters that cost nothing."""
+"""What the tests of studies share: three hospitals with few rows, a worker, a receiver, and
+parameters that cost nothing.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,11 @@ def frame(seed: int, n: int = N) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     ill = rng.integers(0, 2, n)
     return pd.DataFrame(
-        {"age": rng.normal(50, 10, n) + 9 * ill, "sex": rng.choice(["f", "m"], n), "ill": np.array(CLASSES)[ill]}
+        {
+            "age": rng.normal(50, 10, n) + 9 * ill,
+            "sex": rng.choice(["f", "m"], n),
+            "ill": np.array(CLASSES)[ill],
+        }
     )
 
 
@@ -129,14 +135,22 @@ def copied(made: World, folder: Path) -> World:
 
 def world(folder: Path, address: str = "", **options: Any) -> World:
     """A study that nobody has joined yet, in a folder or at an address."""
-    given = {"schema": SCHEMA, "questions": {"forest": FOREST}, "n_rows": 1000, "sites": SITES, "worker": "centre"}
+    given = {
+        "schema": SCHEMA,
+        "questions": {"forest": FOREST},
+        "n_rows": 1000,
+        "sites": SITES,
+        "worker": "centre",
+    }
     given |= {"receiver": "registry", "parameters": parameters(), **options}
     folder.mkdir(exist_ok=True)
     return World(folder, es.Study.create(address or folder / "shared", **given), address)
 
 
 def killed_at(write: int, after: bool, action: Callable[[], Any]) -> bool:
-    """Do it in a process of its own, which is killed at the n-th file that is put in its place, before or after; whether it was."""
+    """Do it in a process of its own, which is killed at the n-th file that is put in its place,
+    before or after; whether it was.
+    """
     child = os.fork()
     if child == 0:
         count = 0

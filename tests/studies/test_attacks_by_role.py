@@ -94,7 +94,9 @@ def test_receiver_opens_the_agreed_answers_of_the_folder_and_nothing_else(answer
             open_folder(answered, "registry", site)
 
 
-def test_receiver_reads_all_rows_that_are_not_sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_receiver_reads_all_rows_that_are_not_sealed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Unsealed(study.SealedStore):
         def write(self, name: str, data: bytes) -> None:
             self._store.write(self._path(name), [data])
@@ -108,14 +110,20 @@ def test_receiver_reads_all_rows_that_are_not_sealed(tmp_path: Path, monkeypatch
     assert read == [clear_rows(one.parent.name) for one in found]
 
 
-def test_receiver_who_is_given_the_keys_of_folders_reads_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_receiver_who_is_given_the_keys_of_folders_reads_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A site that seals rows for the receiver too shows them to her."""
-    monkeypatch.setattr(Document, "row_readers", property(lambda self: (self.worker, self.receiver)))
+    monkeypatch.setattr(
+        Document, "row_readers", property(lambda self: (self.worker, self.receiver))
+    )
     made = encrypted_world(tmp_path / "w")
     assert read_rows(holder(made), open_folder(made, "registry", "north")) == clear_rows("north")
 
 
-def test_receiver_and_a_site_read_no_rows_of_another_site(begun: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_receiver_and_a_site_read_no_rows_of_another_site(
+    begun: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither has the key of the folder: its envelope is for the worker."""
     rows = es.Study(begun.url).state().rows["south"]
     assert set(rows.keys) == {"centre"}
@@ -124,7 +132,9 @@ def test_receiver_and_a_site_read_no_rows_of_another_site(begun: World, monkeypa
         with pytest.raises(es.StudyError):
             open_folder(begun, party, "south")
         with pytest.raises((es.KeyMismatchError, es.FileFormatError)):
-            attacker.me.reader.open(rows.keys["centre"], attacker._bind_folder(rows.folder, "centre"))
+            attacker.me.reader.open(
+                rows.keys["centre"], attacker._bind_folder(rows.folder, "centre")
+            )
 
 
 def test_receiver_and_a_site_for_whom_rows_are_sealed_read_them(
@@ -166,17 +176,23 @@ def test_worker_and_a_site_read_all_rows_where_one_site_unseals_the_key(
     assert read_rows(owner, open_folder(made, "centre", "south")) == clear_rows("south")
 
 
-def test_limit_openers_of_an_escrow_open_answers_and_with_the_worker_all_rows(escrowed: World) -> None:
+def test_limit_openers_of_an_escrow_open_answers_and_with_the_worker_all_rows(
+    escrowed: World,
+) -> None:
     owner = unseal_key(escrowed, ("north", "west"))
     assert answers_in(escrowed, owner) == [bayes_totals(*FRAMES.values())]
     assert plain_tables(Path(escrowed.url)) == []
     with pytest.raises(es.StudyError):
         open_folder(escrowed, "north", "south")
     assert read_rows(owner, open_folder(escrowed, "centre", "south")) == clear_rows("south")
-    assert any("2 sites" in risk for risk in es.Study(escrowed.url).status().to_dict()["open_risks"])
+    assert any(
+        "2 sites" in risk for risk in es.Study(escrowed.url).status().to_dict()["open_risks"]
+    )
 
 
-def test_receiver_under_escrow_who_keeps_the_key_reads_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_receiver_under_escrow_who_keeps_the_key_reads_no_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without the worker she opens the agreed answers and nothing else."""
     kept, seal = [], study.kind_of("escrow").keygen.__globals__["_sealed"]
     monkeypatch.setitem(
@@ -209,7 +225,9 @@ def test_receiver_opens_the_sum_of_encrypted_totals_and_no_site_s(tmp_path: Path
     assert answers_in(made, holder(made)) == [bayes_totals(*FRAMES.values())]
 
 
-def test_receiver_opens_totals_of_a_site_that_are_not_sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_receiver_opens_totals_of_a_site_that_are_not_sealed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def sealed_answer(study: Any, state: State, question: str, answer: es.EncryptedAnswer) -> bytes:
         return totals.container.to_bytes(answer.to_container())
 
@@ -217,7 +235,9 @@ def test_receiver_opens_totals_of_a_site_that_are_not_sealed(tmp_path: Path, mon
     made = world(tmp_path / "w", questions=HOME).join_all()
     made.as_("registry").keygen(made.key)
     made.run(until=lambda: made.steps() == [("centre", "fit")])
-    assert sorted(answers_in(made, holder(made))) == sorted(bayes_totals(one) for one in FRAMES.values())
+    assert sorted(answers_in(made, holder(made))) == sorted(
+        bayes_totals(one) for one in FRAMES.values()
+    )
 
 
 def test_limit_receiver_and_worker_open_the_totals_of_a_site(tmp_path: Path) -> None:
@@ -256,11 +276,15 @@ def unmask_as(made: World, site: str, helpers: tuple[str, ...]) -> list[int]:
         state = party.state()
         mask = totals._mask(party, state, "bayes", state.round("bayes"), site, len(values))
         sign = -1 if site < other else 1
-        values = [(value + sign * one) % (1 << 256) for value, one in zip(values, mask, strict=True)]
+        values = [
+            (value + sign * one) % (1 << 256) for value, one in zip(values, mask, strict=True)
+        ]
     return values[:-2]
 
 
-def test_receiver_and_one_site_do_not_read_the_totals_of_another(masked: World, tmp_path: Path) -> None:
+def test_receiver_and_one_site_do_not_read_the_totals_of_another(
+    masked: World, tmp_path: Path
+) -> None:
     made = copied(masked, tmp_path)
     add_masked(made)
     assert all(one > 1 << 200 for one in unmask_as(made, "north", ()))  # but for one in 2^56 each
@@ -271,14 +295,20 @@ def test_receiver_and_one_site_do_not_read_the_totals_of_another(masked: World, 
     assert others == bayes_totals(FRAMES["north"], FRAMES["south"])
 
 
-def test_receiver_reads_totals_without_masks(masked: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_receiver_reads_totals_without_masks(
+    masked: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = copied(masked, tmp_path)
-    monkeypatch.setattr(totals, "_mask", lambda study, state, question, now, other, count: [0] * count)
+    monkeypatch.setattr(
+        totals, "_mask", lambda study, state, question, now, other, count: [0] * count
+    )
     add_masked(made)
     assert sent_values(made, "north")[:-2] == bayes_totals(FRAMES["north"])
 
 
-def test_readers_of_the_folder_and_the_worker_open_no_masked_totals(masked: World, tmp_path: Path) -> None:
+def test_readers_of_the_folder_and_the_worker_open_no_masked_totals(
+    masked: World, tmp_path: Path
+) -> None:
     made = copied(masked, tmp_path)
     add_masked(made)
     for party in ("centre", "south"):
@@ -289,7 +319,9 @@ def test_readers_of_the_folder_and_the_worker_open_no_masked_totals(masked: Worl
             attacker.me.reader.open(sealed, totals._binding(attacker, "bayes", now, "north"))
 
 
-def test_limit_all_other_sites_and_the_receiver_read_the_totals_of_the_last(masked: World, tmp_path: Path) -> None:
+def test_limit_all_other_sites_and_the_receiver_read_the_totals_of_the_last(
+    masked: World, tmp_path: Path
+) -> None:
     made = copied(masked, tmp_path)
     add_masked(made)
     assert unmask_as(made, "north", ("south", "west")) == bayes_totals(FRAMES["north"])
@@ -340,7 +372,8 @@ def test_receiver_with_a_second_sum_reads_the_totals_of_one_site(
 
 
 def differ_by_forking(made: World) -> list[int]:
-    """As receiver and host, remove the last announcement after totals were stored, exclude its site.
+    """As receiver and host, remove the last announcement after totals were stored, exclude its
+    site.
 
     Processes of north and south begin before west announces, and store their totals after it. The
     host then removes the announcement of west, and both sites come back with their files.
@@ -356,11 +389,15 @@ def differ_by_forking(made: World) -> list[int]:
     first = [int(one) for one in copy.as_("registry").open()["bayes"].totals_]
     for message in set(Path(made.url, "messages").iterdir()) - before:
         message.unlink()
-    made.identity("registry").with_name("registry.id.seen").unlink(missing_ok=True)  # she forgets what she likes
+    made.identity("registry").with_name("registry.id.seen").unlink(
+        missing_ok=True
+    )  # she forgets what she likes
     return difference(made, first)
 
 
-def test_receiver_and_host_get_no_second_sum_by_showing_two_chains(masked: World, tmp_path: Path) -> None:
+def test_receiver_and_host_get_no_second_sum_by_showing_two_chains(
+    masked: World, tmp_path: Path
+) -> None:
     with pytest.raises(es.FileFormatError):
         differ_by_forking(copied(masked, tmp_path))
 
@@ -380,7 +417,9 @@ def test_receiver_who_says_that_good_rows_are_bad_does_so_once_and_for_all_quest
     registry = made.as_("registry")
     registry.post("verdict", {"valid": {"north": True, "south": True, "west": False}})
     found = made.run()
-    assert [int(one) for one in found["bayes"].totals_] == bayes_totals(FRAMES["north"], FRAMES["south"])
+    assert [int(one) for one in found["bayes"].totals_] == bayes_totals(
+        FRAMES["north"], FRAMES["south"]
+    )
     with pytest.raises(es.StudyError):
         registry.post("verdict", {"valid": dict.fromkeys(SITES, True)})
     with pytest.raises(es.StudyError):
@@ -394,9 +433,13 @@ def honest_frames() -> list[pd.DataFrame]:
 # -- a site ---------------------------------------------------------------------------------------
 
 
-def test_site_that_lets_its_rows_count_thrice_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_site_that_lets_its_rows_count_thrice_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = FRAMES["west"].assign(ill=["no"] * 2 + ["yes"] * 28)
-    made = world(tmp_path / "w", questions=ROWS).with_rows({site: FRAMES[site] for site in SITES[:2]})
+    made = world(tmp_path / "w", questions=ROWS).with_rows(
+        {site: FRAMES[site] for site in SITES[:2]}
+    )
     bring_multiplied(made, "west", rows, 3)
     honest = copied(made, tmp_path / "honest").run()["bayes"]
     assert [int(one) for one in honest.totals_] == bayes_totals(FRAMES["north"], FRAMES["south"])
@@ -426,9 +469,13 @@ def test_site_that_claims_the_rows_of_another_is_refused(tmp_path: Path) -> None
     assert [one.by for one in after.refused] == ["west", "west"]
 
 
-def test_site_that_copies_the_rows_of_another_into_its_own_folder_is_noticed(begun: World, tmp_path: Path) -> None:
+def test_site_that_copies_the_rows_of_another_into_its_own_folder_is_noticed(
+    begun: World, tmp_path: Path
+) -> None:
     """The worker hands rows of north to west: blocks are there twice, and nothing is computed."""
-    made = world(tmp_path / "w", questions=ROWS).with_rows({site: FRAMES[site] for site in SITES[:2]})
+    made = world(tmp_path / "w", questions=ROWS).with_rows(
+        {site: FRAMES[site] for site in SITES[:2]}
+    )
     centre, west = made.as_("centre"), made.as_("west")
     west.add(open_folder(made, "centre", "north"))
     made.run(until=lambda: bool(es.Study(made.url).state().valid))
@@ -439,7 +486,9 @@ def test_site_that_copies_the_rows_of_another_into_its_own_folder_is_noticed(beg
 # -- outsiders ------------------------------------------------------------------------------------
 
 
-def test_outsider_speaks_for_nobody(begun: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outsider_speaks_for_nobody(
+    begun: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who can write to the folder signs with a key of her own, or claims that of the receiver."""
     content = {"kind": "exclude", "name": "west", "why": "so"}
     receiver = es.Study(begun.url).state().parties["registry"].signing
@@ -455,7 +504,9 @@ def test_outsider_speaks_for_nobody(begun: World, tmp_path: Path, monkeypatch: p
     assert es.Study(made.url).state().excluded == {"west": "so"}
 
 
-def test_outsider_exchanges_no_rows(begun: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outsider_exchanges_no_rows(
+    begun: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """She puts the folder of one site in the place of another's."""
     made = copied(begun, tmp_path)
     made.run(until=lambda: ("centre", "fit") in made.steps())
@@ -470,7 +521,9 @@ def test_outsider_exchanges_no_rows(begun: World, tmp_path: Path, monkeypatch: p
 # -- documents ------------------------------------------------------------------------------------
 
 
-def test_documents_refuse_copies_and_less_than_128_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documents_refuse_copies_and_less_than_128_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     several = replace(parameters(), copies=2)
     for wrong in (several, replace(parameters(), members=3)):
         with pytest.raises(es.ParameterError):
@@ -508,16 +561,30 @@ def test_a_document_that_somebody_else_wrote_is_checked_when_it_is_read(
             world(tmp_path / "copies", parameters=replace(parameters(), copies=2)),
             world(tmp_path / "both", worker="registry"),
             world(tmp_path / "openers", key="escrow", openers=1),
-            world(tmp_path / "joint", key="joint", questions=HOME, parameters=replace(parameters(), members=3)),
-            world(tmp_path / "site", key="joint", receiver="north", parameters=replace(parameters(), members=3)),
+            world(
+                tmp_path / "joint",
+                key="joint",
+                questions=HOME,
+                parameters=replace(parameters(), members=3),
+            ),
+            world(
+                tmp_path / "site",
+                key="joint",
+                receiver="north",
+                parameters=replace(parameters(), members=3),
+            ),
         ]
     for one in made:
         with pytest.raises((es.ParameterError, es.FileFormatError)):
             es.Study(one.url)
 
 
-def test_keys_of_one_owner_are_never_those_of_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mark on the keys of one owner is refused, and would not switch flooding off: the worker goes by the parameters."""
+def test_keys_of_one_owner_are_never_those_of_members(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mark on the keys of one owner is refused, and would not switch flooding off: the worker
+    goes by the parameters.
+    """
     owner = es.Owner(parameters())
     with pytest.raises(es.KeyMismatchError):
         mark_as_joint(owner.public_keys())
@@ -546,7 +613,9 @@ def test_ids_of_studies_have_256_bits(tmp_path: Path) -> None:
 # -- messages before objects ----------------------------------------------------------------------
 
 
-def is_refused_before_it_is_stored(made: World, act: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> bool:
+def is_refused_before_it_is_stored(
+    made: World, act: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> bool:
     """Let nobody post, and see whether anything new lies in the folder after an attempt."""
 
     def refuse(*_: Any, **__: Any) -> Any:
@@ -565,9 +634,13 @@ def test_nothing_is_stored_before_its_message_counts(
 ) -> None:
     """Two versions of the totals of a site would tell their difference, so one is fixed first."""
     made = world(tmp_path / "rows", questions=ROWS).with_rows({})
-    assert is_refused_before_it_is_stored(made, lambda: made.as_("north").add(FRAMES["north"]), monkeypatch)
+    assert is_refused_before_it_is_stored(
+        made, lambda: made.as_("north").add(FRAMES["north"]), monkeypatch
+    )
     home = copied(masked, tmp_path / "masked")
-    assert is_refused_before_it_is_stored(home, lambda: home.as_("north").add(FRAMES["north"]), monkeypatch)
+    assert is_refused_before_it_is_stored(
+        home, lambda: home.as_("north").add(FRAMES["north"]), monkeypatch
+    )
     checked = copied(begun, tmp_path / "checked")
     checked.run(until=lambda: ("centre", "fit") in checked.steps())
     assert is_refused_before_it_is_stored(checked, lambda: checked.as_("centre").fit(), monkeypatch)
@@ -598,7 +671,11 @@ def test_totals_are_stored_when_all_members_have_announced_theirs(
 
 def test_status_names_the_risk_of_every_kind_of_key(begun: World) -> None:
     document = begun.created.document
-    asked = {"one holder": ("registry", "centre"), "escrow": ("registry", "centre"), "joint": ("registry", "one site")}
+    asked = {
+        "one holder": ("registry", "centre"),
+        "escrow": ("registry", "centre"),
+        "joint": ("registry", "one site"),
+    }
     for kind, words in asked.items():
         risks = replace(document, key=KeyRule(kind, 2)).open_risks
         assert all(word in risks[0] for word in words)

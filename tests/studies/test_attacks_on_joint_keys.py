@@ -1,7 +1,8 @@
 """Attack studies with a joint key by role, as ``test_attacks_by_role.py`` attacks the others.
 
-A site that chooses the noise of its ciphertexts adds t k X^-j to a polynomial: the message stays, and
-what is opened carries k times a coefficient of the joint secret, for whoever sees it before rounding.
+A site that chooses the noise of its ciphertexts adds t k X^-j to a polynomial: the message stays,
+and what is opened carries k times a coefficient of the joint secret, for whoever sees it before
+rounding.
 """
 
 from __future__ import annotations
@@ -42,7 +43,12 @@ def joint_parameters() -> es.Parameters:
 
 def joint_world(folder: Path, **options: Any) -> World:
     """A study whose sites have made their parts of a joint key."""
-    given = {"key": "joint", "questions": {"bayes": BAYES}, "parameters": joint_parameters(), **options}
+    given = {
+        "key": "joint",
+        "questions": {"bayes": BAYES},
+        "parameters": joint_parameters(),
+        **options,
+    }
     made = world(folder, **given).join_all()
     made.run(until=lambda: es.Study(made.url).state().key_rounds_complete)
     return made
@@ -138,7 +144,9 @@ def packs_of(made: World, name: str) -> list[tuple[Residues, Any]]:
     """Return the ciphertexts of an answer or of validity totals as they lie in the folder."""
     study = es.Study(made.url)
     state = study.state()
-    file = container.from_bytes(study.transcript.read_object({**state.checks, **state.answers}[name]))
+    file = container.from_bytes(
+        study.transcript.read_object({**state.checks, **state.answers}[name])
+    )
     if name in state.checks:
         return EncryptedNumbers.from_container(file, study.public_keys()).packs()
     return read_answer(file, study.public_keys()).ciphertexts.packs()
@@ -148,18 +156,24 @@ def shares_of(made: World, item: str) -> dict[str, bytes]:
     """Return the shares of the last call that lie in the folder, for one of its items."""
     study = es.Study(made.url)
     given = study.state().shares[study.state().calls[-1].hash]
-    return {site: joint.Joint()._share_of(study, site, digest, item) for site, digest in given.items()}
+    return {
+        site: joint.Joint()._share_of(study, site, digest, item) for site, digest in given.items()
+    }
 
 
 def receiver_secret(made: World) -> Residues:
     owner = es.Owner.load(made.key or "")
-    return secret_residues(owner.parameters, owner._generator.secret_key().to_string()).astype(object)
+    return secret_residues(owner.parameters, owner._generator.secret_key().to_string()).astype(
+        object
+    )
 
 
 def receive(made: World, name: str) -> list[int]:
     """Return the coefficients, noise and all, of what the shares of all sites give the receiver."""
     key, packs = joint.joint_key(es.Study(made.url).document), packs_of(made, name)
-    ((residues, _),) = key.switched(packs, shares_of(made, name), es.Owner.load(made.key or "").key_id)
+    ((residues, _),) = key.switched(
+        packs, shares_of(made, name), es.Owner.load(made.key or "").key_id
+    )
     moduli = common_moduli(key.parameters, packs)
     own = receiver_secret(made)[: len(moduli)]
     return coefficients(residues[0].astype(object) + residues[1].astype(object) * own, moduli)
@@ -209,9 +223,14 @@ def test_a_site_who_receives_reads_the_joint_key_from_encrypted_totals(
     def chosen(question: Any, table: Any, keys: es.PublicKeys) -> es.EncryptedAnswer:
         answer = honest(question, table, keys)
         (part,) = answer.ciphertexts.parts
-        residues, moduli = part.residues.copy(), joint_parameters().data_moduli[: part.residues.shape[1]]
+        residues, moduli = (
+            part.residues.copy(),
+            joint_parameters().data_moduli[: part.residues.shape[1]],
+        )
         for number, q in enumerate(moduli):
-            residues[1, number] = (residues[1, number] + joint_parameters().plain_modulus * k % q) % q
+            residues[1, number] = (
+                residues[1, number] + joint_parameters().plain_modulus * k % q
+            ) % q
         answer.ciphertexts.parts = (Part(residues, part.noise),)
         return answer
 
@@ -242,7 +261,10 @@ def call_for_chosen(made: World) -> None:
     centre = made.as_("centre")
     answer = centre.answer_from_rows("bayes")
     part = answer.ciphertexts.parts[0]
-    moduli, residues = joint_parameters().data_moduli[: part.residues.shape[1]], part.residues.copy()
+    moduli, residues = (
+        joint_parameters().data_moduli[: part.residues.shape[1]],
+        part.residues.copy(),
+    )
     for number, q in enumerate(moduli):
         residues[1, number] = math.prod(moduli) // 4 % q
     answer.ciphertexts.parts = (Part(residues, part.noise),)
@@ -251,7 +273,9 @@ def call_for_chosen(made: World) -> None:
     made.as_("registry").open(made.key)
 
 
-def test_sites_share_for_no_ciphertext_that_the_worker_has_chosen(judged: World, tmp_path: Path) -> None:
+def test_sites_share_for_no_ciphertext_that_the_worker_has_chosen(
+    judged: World, tmp_path: Path
+) -> None:
     made = copied(judged, tmp_path)
     call_for_chosen(made)
     for site in SITES:
@@ -269,7 +293,9 @@ def test_worker_and_receiver_read_the_secret_of_a_site_that_believes_the_worker(
     made.as_("north").share()
     moduli = joint_parameters().data_moduli
     body = container.from_bytes(shares_of(made, "bayes")["north"]).section("packs")
-    first, second = residues_from_bytes(body, moduli, joint_parameters().ring_degree, polynomials=2).astype(object)
+    first, second = residues_from_bytes(
+        body, moduli, joint_parameters().ring_degree, polynomials=2
+    ).astype(object)
     given = coefficients(first + second * receiver_secret(made)[: len(moduli)], moduli)
     read = [round(Fraction(4 * one, math.prod(moduli))) for one in given]
     assert read == secret_coefficients(made, "north")
@@ -279,7 +305,11 @@ def test_receiver_calls_for_nothing_but_answers(judged: World, tmp_path: Path) -
     made = copied(judged, tmp_path)
     registry = made.as_("registry")
     state = registry.state()
-    for items in ({"bayes": state.rows["north"].manifest}, {"validity of north": state.checks["north"]}, {}):
+    for items in (
+        {"bayes": state.rows["north"].manifest},
+        {"validity of north": state.checks["north"]},
+        {},
+    ):
         with pytest.raises(es.StudyError):
             registry.post("call", {"items": items})
 
@@ -290,7 +320,9 @@ def test_worker_and_receiver_read_rows_that_are_encrypted_for_a_key_of_hers(
     """She announces a key that the sites have not made: they encrypt nothing for it."""
     made = copied(begun, tmp_path)
     owner, registry = es.Owner(joint_parameters()), made.as_("registry")
-    digest = registry.transcript.store_object(container.to_bytes(owner.public_keys().to_container()))
+    digest = registry.transcript.store_object(
+        container.to_bytes(owner.public_keys().to_container())
+    )
     registry.post("keys", {"object": digest, "key_id": owner.key_id, "parts": {}})
     with pytest.raises(es.KeyMismatchError):
         made.as_("north").add(FRAMES["north"])
@@ -306,7 +338,9 @@ def test_worker_and_receiver_read_rows_that_are_encrypted_for_a_key_of_hers(
 def test_sites_do_not_read_validity_totals_from_the_shares_in_the_folder(
     called: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """West has chosen what its total is made of, and would read the key from shares for everybody."""
+    """West has chosen what its total is made of, and would read the key from shares for
+    everybody.
+    """
     for has_receiver in (True, False):
         made = copied(called, tmp_path / str(has_receiver))
         with monkeypatch.context() as patch:
@@ -319,12 +353,16 @@ def test_sites_do_not_read_validity_totals_from_the_shares_in_the_folder(
         opened = packs[0][0][0].astype(object)
         for share in shares_of(made, "validity of west").values():
             body = container.from_bytes(share).section("packs")
-            opened = opened + residues_from_bytes(body, moduli, 1024, polynomials=count)[0].astype(object)
+            opened = opened + residues_from_bytes(body, moduli, 1024, polynomials=count)[0].astype(
+                object
+            )
         assert is_readable(coefficients(opened, moduli), math.prod(moduli)) is not has_receiver
 
 
 @pytest.mark.parametrize("sites", [("west",), ("north", "south"), SITES], ids=len)
-def test_sites_and_the_worker_read_nothing_unless_they_are_all(answered: World, sites: tuple[str, ...]) -> None:
+def test_sites_and_the_worker_read_nothing_unless_they_are_all(
+    answered: World, sites: tuple[str, ...]
+) -> None:
     """Limit: all sites together have the key."""
     ((residues, _),) = packs_of(answered, "bayes")
     moduli = joint_parameters().data_moduli[: residues.shape[1]]

@@ -1,4 +1,6 @@
-"""Totals that sites compute at home: encrypted or masked, they are what all rows together give, and nobody sees those of one."""
+"""Totals that sites compute at home: encrypted or masked, they are what all rows together give, and
+nobody sees those of one.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,18 @@ BAYES = es.MultinomialNB()
 
 
 def without_rows(folder: Path, way: str, **options: Any) -> World:
-    made = world(folder, questions={"bayes": (BAYES, way), "ages": (Counts((0, -1)), way)}, **options).join_all()
+    made = world(
+        folder, questions={"bayes": (BAYES, way), "ages": (Counts((0, -1)), way)}, **options
+    ).join_all()
     if way == "totals":
         made.as_("registry").keygen(made.key)
     return made
 
 
 def add_all(made: World, sites: tuple[str, ...] = SITES) -> None:
-    """Let sites announce their totals, and then store them, which they do when all are announced."""
+    """Let sites announce their totals, and then store them, which they do when all are
+    announced.
+    """
     for site in sites:
         made.as_(site).add(FRAMES[site])
     for site in sites:
@@ -38,7 +44,9 @@ def add_all(made: World, sites: tuple[str, ...] = SITES) -> None:
 def test_totals_from_home_are_those_of_all_rows(tmp_path: Path, way: str) -> None:
     made = without_rows(tmp_path / "w", way)
     found = made.run()
-    assert list(found["bayes"].totals_) == list(es.MultinomialNB().fit(SCHEMA.table(TOGETHER)).totals_)
+    assert list(found["bayes"].totals_) == list(
+        es.MultinomialNB().fit(SCHEMA.table(TOGETHER)).totals_
+    )
     assert found["ages"].equals(SCHEMA.table(TOGETHER).counts("age", by="class"))
     assert found["bayes"].n_rows_ == len(TOGETHER)
     assert made.steps() == []
@@ -56,12 +64,15 @@ def test_masks_wait_for_everybody(tmp_path: Path) -> None:
     for name in ("north", "south", "centre"):
         es.Study.join(made.url, made.created.invitations[name], made.identity(name))
     with pytest.raises(
-        es.StudyError, match="west, registry have not joined yet: totals are masked by keys of everybody, so add"
+        es.StudyError,
+        match="west, registry have not joined yet: totals are masked by keys of everybody, so add",
     ):
         made.as_("north").add(FRAMES["north"])
     for name in ("west", "registry"):
         es.Study.join(made.url, made.created.invitations[name], made.identity(name))
-    assert list(made.run()["bayes"].totals_) == list(es.MultinomialNB().fit(SCHEMA.table(TOGETHER)).totals_)
+    assert list(made.run()["bayes"].totals_) == list(
+        es.MultinomialNB().fit(SCHEMA.table(TOGETHER)).totals_
+    )
 
 
 def test_what_a_site_sends_is_uniform_and_vanishes_in_the_sum_alone(tmp_path: Path) -> None:
@@ -76,13 +87,16 @@ def test_what_a_site_sends_is_uniform_and_vanishes_in_the_sum_alone(tmp_path: Pa
         data = registry.me.reader.open(sealed, totals._binding(registry, "bayes", now, site))
         seen[site] = [int.from_bytes(data[i : i + 32], "big") for i in range(0, len(data), 32)]
     values = {
-        site: totals.site_values(state.document.questions["bayes"].question, SCHEMA.table(FRAMES[site]))
+        site: totals.site_values(
+            state.document.questions["bayes"].question, SCHEMA.table(FRAMES[site])
+        )
         for site in SITES
     }
     for site in SITES:
         assert all(one > 1 << 200 for one in seen[site])  # but for one in 2^56 each
         others = [
-            sum(pair) % (1 << 256) for pair in zip(*(seen[other] for other in SITES if other != site), strict=True)
+            sum(pair) % (1 << 256)
+            for pair in zip(*(seen[other] for other in SITES if other != site), strict=True)
         ]
         assert all(one > 1 << 200 for one in others)
     together = [sum(column) % (1 << 256) for column in zip(*seen.values(), strict=True)]
@@ -94,7 +108,9 @@ def test_masks_are_for_one_study_question_round_and_list_of_members(tmp_path: Pa
     north, state = made.as_("north"), made.as_("north").state()
     from encryptedstats.studies.transcript import Round
 
-    def mask(question: str = "bayes", number: int = 0, members: tuple[str, ...] = SITES) -> list[int]:
+    def mask(
+        question: str = "bayes", number: int = 0, members: tuple[str, ...] = SITES
+    ) -> list[int]:
         return totals._mask(north, state, question, Round(number, members), "south", 3)
 
     assert mask() == mask()
@@ -104,8 +120,12 @@ def test_masks_are_for_one_study_question_round_and_list_of_members(tmp_path: Pa
     assert len({tuple(one) for one in others}) == 3
 
 
-def test_other_bytes_under_one_binding_are_never_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A site is killed between storing its totals and saying so; its rows are others when it comes back."""
+def test_other_bytes_under_one_binding_are_never_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A site is killed between storing its totals and saying so; its rows are others when it comes
+    back.
+    """
     made = without_rows(tmp_path / "w", "masked")
     north = made.as_("north")
     with monkeypatch.context() as patch:
@@ -118,29 +138,46 @@ def test_other_bytes_under_one_binding_are_never_sent(tmp_path: Path, monkeypatc
     for site in SITES:
         made.as_(site).share()
     found, together = made.as_("registry").open(), SCHEMA.table(TOGETHER)
-    assert found["ages"].equals(together.counts("age", by="class"))  # what was stored first is what was sent
+    assert found["ages"].equals(
+        together.counts("age", by="class")
+    )  # what was stored first is what was sent
     assert list(found["bayes"].totals_) != list(
         es.MultinomialNB().fit(together).totals_
     )  # nothing was stored of it before
     state = north.state()
-    with pytest.raises(es.StudyError, match="the totals of north are there already: the first ones count"):
-        north.post("totals", {"question": "bayes", "round": 0, "object": state.round("bayes").objects["south"]})
+    with pytest.raises(
+        es.StudyError, match="the totals of north are there already: the first ones count"
+    ):
+        north.post(
+            "totals",
+            {"question": "bayes", "round": 0, "object": state.round("bayes").objects["south"]},
+        )
 
 
 def test_nobody_sends_totals_in_the_name_of_a_site(tmp_path: Path) -> None:
-    """Who can write to the shared folder puts totals there, wherever a site might look for what it has made before."""
+    """Who can write to the shared folder puts totals there, wherever a site might look for what it
+    has made before.
+    """
     made = without_rows(tmp_path / "w", "totals")
     keys, forged = es.Study(made.url).public_keys(), SCHEMA.table(frame(77))
     for name, asked in made.created.document.questions.items():
-        data = container.to_bytes(totals.encrypted_answer(asked.question, forged, keys).to_container())
-        for place in (f"once/totals/{name}/0/north", f"totals-{name}-0", f"north.id.sent/totals-{name}-0"):
+        data = container.to_bytes(
+            totals.encrypted_answer(asked.question, forged, keys).to_container()
+        )
+        for place in (
+            f"once/totals/{name}/0/north",
+            f"totals-{name}-0",
+            f"north.id.sent/totals-{name}-0",
+        ):
             file = Path(made.url, place)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
     for site in SITES:
         made.as_(site).add(FRAMES[site])
     found = made.run()
-    assert list(found["bayes"].totals_) == list(es.MultinomialNB().fit(SCHEMA.table(TOGETHER)).totals_)
+    assert list(found["bayes"].totals_) == list(
+        es.MultinomialNB().fit(SCHEMA.table(TOGETHER)).totals_
+    )
     kept = made.folder / "north.id.sent"
     assert kept.stat().st_mode & 0o777 == 0o700
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in kept.iterdir())
@@ -153,7 +190,9 @@ def test_a_dropout_restarts_the_round_under_other_masks(tmp_path: Path) -> None:
     registry = made.as_("registry")
     assert registry.open() == {}
     old = registry.state().round("bayes").objects["north"]
-    assert not registry.transcript.has_object(old)  # nothing is stored before all have announced their totals
+    assert not registry.transcript.has_object(
+        old
+    )  # nothing is stored before all have announced their totals
     registry.exclude("west", "west does not answer")
     with pytest.raises(es.StudyError, match="it is of another round than 1: replayed"):
         made.as_("north").post("totals", {"question": "bayes", "round": 0, "object": old})
@@ -165,7 +204,9 @@ def test_a_dropout_restarts_the_round_under_other_masks(tmp_path: Path) -> None:
 
 
 def test_two_sums_that_would_tell_the_totals_of_one_are_refused(tmp_path: Path) -> None:
-    """All have announced their totals of one of two questions: nobody is excluded from the other."""
+    """All have announced their totals of one of two questions: nobody is excluded from
+    the other.
+    """
     made = without_rows(tmp_path / "w", "masked")
     for site in SITES:
         party = made.as_(site)
@@ -187,10 +228,14 @@ def test_a_wrong_mask_is_noticed_by_the_number_of_rows(tmp_path: Path) -> None:
         west, state, "bayes", totals.site_values(BAYES.in_ids(SCHEMA), SCHEMA.table(FRAMES["west"]))
     )
     west._me = real
-    west.post("totals", {"question": "bayes", "round": 0, "object": west.transcript.store_object(bad)})
+    west.post(
+        "totals", {"question": "bayes", "round": 0, "object": west.transcript.store_object(bad)}
+    )
     for site in SITES[:2]:
         made.as_(site).share()
-    with pytest.raises(es.FileFormatError, match="a member has sent other masks or other totals than it should"):
+    with pytest.raises(
+        es.FileFormatError, match="a member has sent other masks or other totals than it should"
+    ):
         made.as_("registry").open()
 
 
@@ -199,7 +244,9 @@ def test_encrypted_totals_are_fresh_and_add_up(tmp_path: Path) -> None:
     made = without_rows(tmp_path / "w", "totals")
     keys = made.as_("north").public_keys()
     asked = made.created.document.questions["bayes"].question
-    one, two = (totals.encrypted_answer(asked, SCHEMA.table(FRAMES[site]), keys) for site in SITES[:2])
+    one, two = (
+        totals.encrypted_answer(asked, SCHEMA.table(FRAMES[site]), keys) for site in SITES[:2]
+    )
     owner = es.Owner.load(made.key or "")
     both = es.MultinomialNB().fit(SCHEMA.table(TOGETHER[:60]))
     assert list(owner.decrypt(one + two, schema=SCHEMA).totals_) == list(both.totals_)
@@ -210,7 +257,9 @@ def test_encrypted_totals_are_fresh_and_add_up(tmp_path: Path) -> None:
 def test_a_site_does_not_say_how_much_noise_its_totals_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factor: float
 ) -> None:
-    """Members of a joint key flood by what is proven of the noise: a site that says less than there is would weaken all of them."""
+    """Members of a joint key flood by what is proven of the noise: a site that says less than there
+    is would weaken all of them.
+    """
     made = without_rows(tmp_path / "w", "totals")
     honest = totals.encrypted_answer
 
@@ -227,7 +276,9 @@ def test_a_site_does_not_say_how_much_noise_its_totals_have(
             made.as_(site).add(FRAMES[site])
     for site in SITES:
         made.as_(site).share()
-    with pytest.raises(es.FileFormatError, match="the totals of south are not as a site encrypts them: their noise"):
+    with pytest.raises(
+        es.FileFormatError, match="the totals of south are not as a site encrypts them: their noise"
+    ):
         made.as_("centre").fit()
 
 
@@ -236,13 +287,19 @@ def test_a_file_of_rows_at_home(tmp_path: Path) -> None:
     for site in SITES:
         FRAMES[site].to_csv(tmp_path / f"{site}.csv", index=False)
         made.as_(site).add(tmp_path / f"{site}.csv")
-    assert list(made.run()["bayes"].totals_) == list(es.MultinomialNB().fit(SCHEMA.table(TOGETHER)).totals_)
+    assert list(made.run()["bayes"].totals_) == list(
+        es.MultinomialNB().fit(SCHEMA.table(TOGETHER)).totals_
+    )
 
 
 def test_cut_points_are_agreed_on_by_masked_counts_over_a_grid(tmp_path: Path) -> None:
-    """Nobody sees the ages of one site: a fine grid that everybody knows, and the sum of the counts in it."""
+    """Nobody sees the ages of one site: a fine grid that everybody knows, and the sum of the counts
+    in it.
+    """
     fine = SCHEMA.with_bins("age", edges=range(20, 80))
-    made = world(tmp_path / "w", schema=fine, questions={"ages": (Counts((0,)), "masked")}).join_all()
+    made = world(
+        tmp_path / "w", schema=fine, questions={"ages": (Counts((0,)), "masked")}
+    ).join_all()
     add_all(made)
     counts = made.as_("registry").open()["ages"]["count"]
     agreed = fine.with_quantiles("age", counts, bins=4)

@@ -1,4 +1,6 @@
-"""A study with a joint key: three hospitals, a worker and a receiver, none of whom ever has the key that opens their rows."""
+"""A study with a joint key: three hospitals, a worker and a receiver, none of whom ever has the key
+that opens their rows.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,18 @@ from typing import Any
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from study_samples import FOREST, FRAMES, SCHEMA, SITES, TOGETHER, World, copied, killed_at, parameters, world
+from study_samples import (
+    FOREST,
+    FRAMES,
+    SCHEMA,
+    SITES,
+    TOGETHER,
+    World,
+    copied,
+    killed_at,
+    parameters,
+    world,
+)
 
 import encryptedstats as es
 from encryptedstats.storage import container
@@ -53,10 +66,16 @@ def asked(begun: World, tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 def is_forest_of_all(found: dict[str, Any]) -> bool:
-    return bool((found["forest"].leaf_counts_ == clone(FOREST).fit(SCHEMA.table(TOGETHER)).leaf_counts_).all())
+    return bool(
+        (
+            found["forest"].leaf_counts_ == clone(FOREST).fit(SCHEMA.table(TOGETHER)).leaf_counts_
+        ).all()
+    )
 
 
-def test_three_hospitals_get_the_forest_of_all_rows_when_all_of_them_share(asked: World, tmp_path: Path) -> None:
+def test_three_hospitals_get_the_forest_of_all_rows_when_all_of_them_share(
+    asked: World, tmp_path: Path
+) -> None:
     made = copied(asked, tmp_path)
     for site in SITES[:2]:
         made.as_(site).share()
@@ -79,13 +98,21 @@ def test_rounds_come_in_order_and_once(tmp_path: Path) -> None:
     assert made.steps() == [(site, "keygen") for site in SITES]
     north = made.as_("north")
     north.keygen()
-    with pytest.raises(es.StudyError, match="not all messages of the rounds before 'contribution' are there"):
+    with pytest.raises(
+        es.StudyError, match="not all messages of the rounds before 'contribution' are there"
+    ):
         north.post("key round", {"round": "contribution", "object": "0" * 64})
-    with pytest.raises(es.StudyError, match="north has sent its commitment already: the first one counts"):
+    with pytest.raises(
+        es.StudyError, match="north has sent its commitment already: the first one counts"
+    ):
         north.post("key round", {"round": "commitment", "object": "0" * 64})
-    with pytest.raises(es.StudyError, match="the sites have not made their parts of the joint key yet"):
+    with pytest.raises(
+        es.StudyError, match="the sites have not made their parts of the joint key yet"
+    ):
         made.as_("registry").keygen(made.key)
-    with pytest.raises(es.StudyError, match="the sites have not made their parts of the joint key yet"):
+    with pytest.raises(
+        es.StudyError, match="the sites have not made their parts of the joint key yet"
+    ):
         made.as_("registry").post("keys", {"object": "0" * 64, "key_id": "0" * 32, "parts": {}})
     with pytest.raises(es.StudyError, match="centre is no site"):
         made.as_("centre").post("key round", {"round": "commitment", "object": "0" * 64})
@@ -101,12 +128,15 @@ def test_a_receiver_who_announces_a_key_of_its_own_gets_no_rows(tmp_path: Path) 
     digest = registry.transcript.store_object(container.to_bytes(own.to_container()))
     registry.post("keys", {"object": digest, "key_id": own.key_id, "parts": {}})
     with pytest.raises(
-        es.KeyMismatchError, match=r"registry has announced the key .* and the sites have made .*: encrypt nothing"
+        es.KeyMismatchError,
+        match=r"registry has announced the key .* and the sites have made .*: encrypt nothing",
     ):
         made.as_("north").add(FRAMES["north"])
 
 
-def test_a_site_shares_for_nothing_that_it_does_not_compute_itself(begun: World, tmp_path: Path) -> None:
+def test_a_site_shares_for_nothing_that_it_does_not_compute_itself(
+    begun: World, tmp_path: Path
+) -> None:
     made = copied(begun, tmp_path)
     made.run(lambda: es.Study(made.url).state().judged)
     centre = made.as_("centre")
@@ -115,7 +145,10 @@ def test_a_site_shares_for_nothing_that_it_does_not_compute_itself(begun: World,
     digest = centre.transcript.store_object(container.to_bytes(good.to_container()))
     centre.post("answer", {"question": "forest", "object": digest})
     made.as_("registry").open(made.key)
-    with pytest.raises(es.VerificationError, match="what centre gave for 'forest' is not what comes out of the rows"):
+    with pytest.raises(
+        es.VerificationError,
+        match="what centre gave for 'forest' is not what comes out of the rows",
+    ):
         made.as_("north").share()
     assert "forest" not in str([m.content for m in centre.messages() if m.kind == "share"])
 
@@ -143,17 +176,26 @@ def test_asked_again_a_site_gives_the_same_bytes(asked: World, tmp_path: Path) -
     shutil.copytree(made.folder / "north.id.member", first.folder / "north.id.member")
     first.as_("north").share()
     given = [w.as_("north").state() for w in (made, first)]
-    assert given[0].shares[given[0].call.hash]["north"] == given[1].shares[given[1].call.hash]["north"]
+    assert (
+        given[0].shares[given[0].call.hash]["north"] == given[1].shares[given[1].call.hash]["north"]
+    )
 
 
-def test_a_site_with_an_old_copy_of_its_folder_sends_what_it_has_sent(asked: World, tmp_path: Path) -> None:
-    """Its own record of shares is lost; the transcript has them. A second share of a ciphertext would be flooded otherwise."""
+def test_a_site_with_an_old_copy_of_its_folder_sends_what_it_has_sent(
+    asked: World, tmp_path: Path
+) -> None:
+    """Its own record of shares is lost; the transcript has them. A second share of a ciphertext
+    would be flooded otherwise.
+    """
     made = copied(asked, tmp_path)
     for site in SITES:
         made.as_(site).share()
     assert is_forest_of_all(made.as_("registry").open(made.key))
     first = made.as_("north").state()
-    for path in [*made.folder.glob("north.id.member/share-*"), *made.folder.glob("north.id.sent/*")]:
+    for path in [
+        *made.folder.glob("north.id.member/share-*"),
+        *made.folder.glob("north.id.sent/*"),
+    ]:
         path.unlink()
     made.as_("registry").open(made.key, again=True)
     made.as_("north").share()
@@ -167,14 +209,19 @@ def test_a_site_with_an_old_copy_of_its_folder_sends_what_it_has_sent(asked: Wor
 def test_what_a_joint_study_needs(tmp_path: Path, begun: World) -> None:
     with pytest.raises(es.ParameterError, match="parameters for 1 members"):
         world(tmp_path / "w", key="joint")
-    with pytest.raises(es.StudyError, match="the file of your identity, beside which your part of the key"):
+    with pytest.raises(
+        es.StudyError, match="the file of your identity, beside which your part of the key"
+    ):
         es.Study(begun.url, begun.as_("north").me).keygen()
     assert es.Study(begun.url).document.key.kind == "joint"
     assert set(es.Study(begun.url).state().key_rounds) == set(KEY_ROUNDS)
 
 
 NUMBERS = es.Schema.infer(
-    pd.DataFrame({"x": range(50), "y": range(50)}), target="y", kinds={"x": "number"}, numbers="keep"
+    pd.DataFrame({"x": range(50), "y": range(50)}),
+    target="y",
+    kinds={"x": "number"},
+    numbers="keep",
 )
 
 
@@ -188,29 +235,50 @@ NUMBERS = es.Schema.infer(
     ],
     ids=["kinds", "penalties", "scales", "intervals"],
 )
-def test_what_would_be_opened_twice_is_refused_when_the_study_is_made(tmp_path: Path, two: tuple[Any, Any]) -> None:
-    """Each member shares once for a ciphertext: the call for the second would stay open for ever."""
+def test_what_would_be_opened_twice_is_refused_when_the_study_is_made(
+    tmp_path: Path, two: tuple[Any, Any]
+) -> None:
+    """Each member shares once for a ciphertext: the call for the second would stay open
+    for ever.
+    """
     asked = dict(zip("ab", two, strict=True))
     with pytest.raises(
-        es.ParameterError, match=r"'a' \(.*\) and 'b' \(.*\) ask for the same totals, which .* open once"
+        es.ParameterError,
+        match=r"'a' \(.*\) and 'b' \(.*\) ask for the same totals, which .* open once",
     ):
         joint_world(tmp_path / "w", schema=NUMBERS, questions=asked)
-    assert world(tmp_path / "v", schema=NUMBERS, questions=asked).created.document.questions.keys() == {"a", "b"}
+    assert world(
+        tmp_path / "v", schema=NUMBERS, questions=asked
+    ).created.document.questions.keys() == {"a", "b"}
 
 
 def test_votes_that_would_be_opened_twice_are_refused_too(tmp_path: Path) -> None:
-    asked = {name: (es.MultinomialNB(alpha=alpha), "votes") for name, alpha in (("a", 0.5), ("b", 0.25))}
-    with pytest.raises(es.ParameterError, match="ask for the same votes, which the members of a joint key open once"):
+    asked = {
+        name: (es.MultinomialNB(alpha=alpha), "votes") for name, alpha in (("a", 0.5), ("b", 0.25))
+    }
+    with pytest.raises(
+        es.ParameterError,
+        match="ask for the same votes, which the members of a joint key open once",
+    ):
         joint_world(tmp_path / "w", questions=asked)
-    others = {"a": (FOREST, "votes"), "b": (es.CompletelyRandomForest(n_trees=3, depth=2, random_state=2), "votes")}
-    assert joint_world(tmp_path / "v", questions=others).created.document.questions.keys() == {"a", "b"}
+    others = {
+        "a": (FOREST, "votes"),
+        "b": (es.CompletelyRandomForest(n_trees=3, depth=2, random_state=2), "votes"),
+    }
+    assert joint_world(tmp_path / "v", questions=others).created.document.questions.keys() == {
+        "a",
+        "b",
+    }
 
 
-# -- processes -------------------------------------------------------------------------------------------------------------
+# -- processes
+# ------------------------------------------------------------------------------------------------
 
 
 def killed_story(made: World, wanted: Callable[[int], bool], after: bool) -> int:
-    """Everybody is a process that is killed again and again, in what the kills before have left; how often."""
+    """Everybody is a process that is killed again and again, in what the kills before have left;
+    how often.
+    """
     kills = 0
     for _ in range(60):
         todo = made.steps()
@@ -234,7 +302,9 @@ def killed_story(made: World, wanted: Callable[[int], bool], after: bool) -> int
 def test_killed_at_every_write(tmp_path: Path, after: bool) -> None:
     made = joint_world(tmp_path / "w").join_all()
     assert killed_story(made, lambda write: True, after) > 40
-    made.as_("registry").open(made.key, again=True)  # what was shown died with its process: the same shares again
+    made.as_("registry").open(
+        made.key, again=True
+    )  # what was shown died with its process: the same shares again
     for site in SITES:
         made.as_(site).share()
     assert is_forest_of_all(made.as_("registry").open(made.key))

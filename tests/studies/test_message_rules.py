@@ -23,12 +23,25 @@ BAYES = es.MultinomialNB()
 class Talk:
     """A study in which everybody has joined, and what is said in it."""
 
-    def __init__(self, questions: dict[str, Any], sites: tuple[str, ...] = SITES, n_rows: int = 100) -> None:
+    def __init__(
+        self, questions: dict[str, Any], sites: tuple[str, ...] = SITES, n_rows: int = 100
+    ) -> None:
         self.document: Document = written_document(
-            "study", SCHEMA, questions, n_rows, parameters(), sites, "centre", "registry", KeyRule("one holder")
+            "study",
+            SCHEMA,
+            questions,
+            n_rows,
+            parameters(),
+            sites,
+            "centre",
+            "registry",
+            KeyRule("one holder"),
         )[0]
         self.state, self.number = State(self.document), 0
-        self.people = {name: Identity(self.document.id, name, name[:1].encode() * SEED_BYTES) for name in self.names}
+        self.people = {
+            name: Identity(self.document.id, name, name[:1].encode() * SEED_BYTES)
+            for name in self.names
+        }
         self.state.parties = {name: one.party for name, one in self.people.items()}
 
     @property
@@ -47,7 +60,13 @@ class Talk:
         return True
 
     def bring(self, site: str, **changes: Any) -> bool:
-        content = {"folder": f"rows/{site}/x", "manifest": ONE, "n_rows": 10, "n_blocks": 1, "blocks": ONE}
+        content = {
+            "folder": f"rows/{site}/x",
+            "manifest": ONE,
+            "n_rows": 10,
+            "n_blocks": 1,
+            "blocks": ONE,
+        }
         return self.say(site, "rows", **{**content, "keys": {"centre": "00"}, **changes})
 
     def toss(self, name: str) -> bool:
@@ -69,7 +88,9 @@ class Talk:
         return self
 
     def with_checks(self) -> Talk:
-        assert self.with_coins().say("centre", "checks", objects=dict.fromkeys(self.document.sites, ONE))
+        assert self.with_coins().say(
+            "centre", "checks", objects=dict.fromkeys(self.document.sites, ONE)
+        )
         return self
 
     def with_verdict(self, **valid: bool) -> Talk:
@@ -90,14 +111,18 @@ def masked(sites: tuple[str, ...] = SITES) -> Talk:
 # -- rows -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("folder", ["rows/north/x", "rows/west/../north/x", "west/x", "rows/westnorth/x"])
+@pytest.mark.parametrize(
+    "folder", ["rows/north/x", "rows/west/../north/x", "west/x", "rows/westnorth/x"]
+)
 def test_a_site_claims_no_folder_but_its_own(folder: str) -> None:
     talk = rows().with_key()
     assert not talk.bring("west", folder=folder)
     assert talk.bring("west")
 
 
-@pytest.mark.parametrize("keys", [{}, {"registry": "00"}, {"centre": "00", "registry": "00"}, {"centre": "x"}, None])
+@pytest.mark.parametrize(
+    "keys", [{}, {"registry": "00"}, {"centre": "00", "registry": "00"}, {"centre": "x"}, None]
+)
 def test_rows_are_sealed_for_those_who_may_read_them(keys: Any) -> None:
     assert not rows().with_key().bring("west", keys=keys)
 
@@ -268,7 +293,9 @@ def test_totals_beside_rows_come_from_the_sites_that_were_judged_to_be_good() ->
     assert talk.state.rounds["bayes"].members == SITES[:2]
     assert not talk.total("west", number=1)
     assert talk.total("north", number=1)
-    alone = Talk({"forest": (FOREST, "rows"), "bayes": (BAYES, "masked")}).with_verdict(west=False, south=False)
+    alone = Talk({"forest": (FOREST, "rows"), "bayes": (BAYES, "masked")}).with_verdict(
+        west=False, south=False
+    )
     assert not alone.total("north", number=1)
 
 

@@ -1,4 +1,6 @@
-"""Messages that must not count: forged, altered, replayed, doubled, out of turn, by strangers. All are refused and named."""
+"""Messages that must not count: forged, altered, replayed, doubled, out of turn, by strangers. All
+are refused and named.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def study(begun: World, tmp_path: Path) -> World:
 
 
 def say(made: World, me: Identity, content: dict[str, Any]) -> None:
-    """What a party whose software keeps no rules can write: signed, in its place, whatever it says."""
+    """What a party whose software keeps no rules can write: signed, in its place,
+    whatever it says.
+    """
     document = es.Study(made.url).document
     chain = Chain(es.Study(made.url).store, MESSAGES, f"encryptedstats study {document.id}")
     chain.append(content, me.signer.public_bytes.hex(), me.signer.sign)
@@ -47,7 +51,8 @@ def me(made: World, name: str) -> Identity:
     return Identity.load(made.identity(name))
 
 
-# -- joining ---------------------------------------------------------------------------------------------------------------
+# -- joining
+# ------------------------------------------------------------------------------------------------
 
 
 def test_who_was_not_invited_cannot_join_in_any_name(tmp_path: Path) -> None:
@@ -57,7 +62,9 @@ def test_who_was_not_invited_cannot_join_in_any_name(tmp_path: Path) -> None:
     stranger = Identity.new(made.created.document.id, "north")
     proof = Invitation.new().proof(made.created.document.id, stranger.party)
     say(made, stranger, {"kind": "join", "party": stranger.party.to_dict(), "proof": proof})
-    assert refused(made) == ["message 0, 'join' by north: refused, it has no proof of the invitation for north"]
+    assert refused(made) == [
+        "message 0, 'join' by north: refused, it has no proof of the invitation for north"
+    ]
     made.join_all()
     assert made.steps() == [("registry", "keygen")]
 
@@ -65,13 +72,19 @@ def test_who_was_not_invited_cannot_join_in_any_name(tmp_path: Path) -> None:
 def test_an_invitation_is_for_one_name_and_one_set_of_keys(tmp_path: Path) -> None:
     made = world(tmp_path / "w").join_all()
     code = made.created.invitations["north"]
-    with pytest.raises(es.StudyError, match="north has joined already, with the keys of the first message"):
+    with pytest.raises(
+        es.StudyError, match="north has joined already, with the keys of the first message"
+    ):
         es.Study.join(made.url, code, tmp_path / "second.id")
-    assert es.Study.join(made.url, code, made.identity("north")).me.name == "north"  # run again: nothing is said twice
+    assert (
+        es.Study.join(made.url, code, made.identity("north")).me.name == "north"
+    )  # run again: nothing is said twice
     south = Identity.new(made.created.document.id, "south")
     proof = Invitation(code).proof(made.created.document.id, south.party)
     say(made, south, {"kind": "join", "party": south.party.to_dict(), "proof": proof})
-    assert refused(made) == ["message 5, 'join' by south: refused, it has no proof of the invitation for south"]
+    assert refused(made) == [
+        "message 5, 'join' by south: refused, it has no proof of the invitation for south"
+    ]
 
 
 def test_keys_of_another_party_are_refused(tmp_path: Path) -> None:
@@ -84,12 +97,17 @@ def test_keys_of_another_party_are_refused(tmp_path: Path) -> None:
     say(
         made,
         again,
-        {"kind": "join", "party": again.party.to_dict(), "proof": Invitation(codes["south"]).proof(study, again.party)},
+        {
+            "kind": "join",
+            "party": again.party.to_dict(),
+            "proof": Invitation(codes["south"]).proof(study, again.party),
+        },
     )
     assert "its keys are those of another party" in refused(made)[0]
 
 
-# -- what is said ----------------------------------------------------------------------------------------------------------
+# -- what is said
+# ------------------------------------------------------------------------------------------------
 
 
 def test_messages_of_strangers_and_of_unknown_kinds_do_not_count(study: World) -> None:
@@ -124,7 +142,9 @@ def test_messages_of_strangers_and_of_unknown_kinds_do_not_count(study: World) -
         ("registry", {"kind": "exclude", "name": "centre", "why": "so"}, "centre is no site that can be excluded"),
     ],
 )  # fmt: skip
-def test_what_may_not_be_said_now(study: World, who: str, content: dict[str, Any], why: str) -> None:
+def test_what_may_not_be_said_now(
+    study: World, who: str, content: dict[str, Any], why: str
+) -> None:
     before = es.Study(study.url).state()
     said = {name: value for name, value in content.items() if name != "kind"}
     with pytest.raises(es.StudyError, match=f"by {who} would be refused: .*{why}"):
@@ -134,8 +154,13 @@ def test_what_may_not_be_said_now(study: World, who: str, content: dict[str, Any
     assert f"by {who}: refused" in found
     assert why in found
     after = es.Study(study.url).state()
-    changed = [one.name for one in fields(after) if getattr(after, one.name) != getattr(before, one.name)]
-    assert changed == ["document", "refused"]  # questions are never equal, and the document is the same file
+    changed = [
+        one.name for one in fields(after) if getattr(after, one.name) != getattr(before, one.name)
+    ]
+    assert changed == [
+        "document",
+        "refused",
+    ]  # questions are never equal, and the document is the same file
 
 
 def test_a_message_of_another_study_is_refused(study: World, tmp_path: Path) -> None:
@@ -157,7 +182,8 @@ def test_a_message_that_is_sent_again_is_refused(study: World) -> None:
             es.Study(study.url).status()
 
 
-# -- shares ----------------------------------------------------------------------------------------------------------------
+# -- shares
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +204,9 @@ def called(calling: World, tmp_path: Path) -> World:
 
 def test_missing_shares_are_named_and_two_are_enough(called: World) -> None:
     assert called.steps() == [("north", "share"), ("south", "share"), ("west", "share")]
-    assert called.as_("north").share() == ["a share for opening validity of north, validity of south, validity of west"]
+    assert called.as_("north").share() == [
+        "a share for opening validity of north, validity of south, validity of west"
+    ]
     assert called.as_("registry").open() == {}
     assert not es.Study(called.url).state().valid  # one alone opens nothing
     assert called.steps() == [("south", "share"), ("west", "share")]
@@ -195,7 +223,10 @@ def test_a_doubled_share_is_refused_and_the_first_one_counts(called: World) -> N
     first = es.Study(called.url).state().shares[call.hash]["north"]
     assert north.share() == []
     say(called, me(called, "north"), {"kind": "share", "call": call.hash, "object": SOME})
-    assert "'share' by north: refused, north has given its share already: the first one counts" in refused(called)[0]
+    assert (
+        "'share' by north: refused, north has given its share already: the first one counts"
+        in refused(called)[0]
+    )
     assert es.Study(called.url).state().shares[call.hash]["north"] == first
 
 
@@ -236,7 +267,8 @@ def test_an_object_that_was_altered_is_refused(called: World) -> None:
         called.as_("registry").open()
 
 
-# -- the coin --------------------------------------------------------------------------------------------------------------
+# -- the coin
+# ------------------------------------------------------------------------------------------------
 
 
 def test_the_coin_is_bound_to_everybody_s_number_and_to_the_rows(study: World) -> None:
@@ -246,7 +278,10 @@ def test_the_coin_is_bound_to_everybody_s_number_and_to_the_rows(study: World) -
     state = es.Study(study.url).state()
     coin = state.coin
     assert set(state.coins) == {"north", "south", "west", "registry"}
-    assert all(hashlib.sha256(bytes.fromhex(n)).hexdigest() == state.parties[p].coin for p, n in state.coins.items())
+    assert all(
+        hashlib.sha256(bytes.fromhex(n)).hexdigest() == state.parties[p].coin
+        for p, n in state.coins.items()
+    )
     for party in state.coins:
         kept = state.coins[party]
         state.coins[party] = SOME
@@ -265,7 +300,9 @@ def test_no_number_is_shown_before_all_rows_are_there(tmp_path: Path) -> None:
 
 
 def test_a_number_is_shown_for_one_set_of_rows(tmp_path: Path) -> None:
-    """Who holds the folder takes messages away that nobody remembers yet, number in hand, and has a site bring other rows."""
+    """Who holds the folder takes messages away that nobody remembers yet, number in hand, and has a
+    site bring other rows.
+    """
     made = world(tmp_path / "w").with_rows({site: FRAMES[site] for site in ("north", "south")})
     before = len(es.Study(made.url).messages())
     seen = made.identity("north").with_name("north.id.seen")
@@ -278,12 +315,14 @@ def test_a_number_is_shown_for_one_set_of_rows(tmp_path: Path) -> None:
     made.identity("west").with_name("west.id.seen").unlink()
     made.as_("west").add(frame(5))
     with pytest.raises(
-        es.StudyError, match="when the rows of the study were others: who exchanged them since knows it"
+        es.StudyError,
+        match="when the rows of the study were others: who exchanged them since knows it",
     ):
         made.as_("north").share()
 
 
-# -- secrets ---------------------------------------------------------------------------------------------------------------
+# -- secrets
+# ------------------------------------------------------------------------------------------------
 
 
 def test_an_identity_stays_at_home(study: World) -> None:
@@ -302,7 +341,9 @@ def test_an_identity_stays_at_home(study: World) -> None:
 
 def test_a_locked_identity(tmp_path: Path) -> None:
     made = world(tmp_path / "w")
-    es.Study.join(made.url, made.created.invitations["north"], tmp_path / "n.id", passphrase="words")
+    es.Study.join(
+        made.url, made.created.invitations["north"], tmp_path / "n.id", passphrase="words"
+    )
     with pytest.raises(es.PassphraseError, match="give its passphrase"):
         es.Study(made.url, tmp_path / "n.id")
     with pytest.raises(es.PassphraseError):
@@ -313,7 +354,9 @@ def test_a_locked_identity(tmp_path: Path) -> None:
 
 
 def test_what_was_opened_is_called_for_again_only_when_that_is_asked_for(called: World) -> None:
-    """Under escrow nobody can open alone: if what was shown is lost, sites have to help once more, and it is on the record."""
+    """Under escrow nobody can open alone: if what was shown is lost, sites have to help once more,
+    and it is on the record.
+    """
     found = called.run()
     assert called.as_("registry").open() == {}
     assert es.Study(called.url).state().call is None

@@ -1,4 +1,6 @@
-"""A study from its document to its results: three hospitals get the forest of all their rows, and nothing else is opened."""
+"""A study from its document to its results: three hospitals get the forest of all their rows, and
+nothing else is opened.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.base import clone
-from study_samples import FOREST, FRAMES, SCHEMA, SITES, TOGETHER, World, bring_forged, frame, parameters, world
+from study_samples import (
+    FOREST,
+    FRAMES,
+    SCHEMA,
+    SITES,
+    TOGETHER,
+    World,
+    bring_forged,
+    frame,
+    parameters,
+    world,
+)
 
 import encryptedstats as es
 from encryptedstats.crypto.residues import ciphertext_of, residues_of
@@ -83,7 +96,9 @@ def test_a_worker_and_whoever_looks_learn_no_names(begun: World) -> None:
 
 
 def test_each_does_what_is_its_own(begun: World) -> None:
-    with pytest.raises(es.StudyError, match="centre does not bring rows: that is for north, south, west"):
+    with pytest.raises(
+        es.StudyError, match="centre does not bring rows: that is for north, south, west"
+    ):
         begun.as_("centre").add(FRAMES["north"])
     with pytest.raises(es.StudyError, match="north does not open results: that is for registry"):
         begun.as_("north").open(begun.key)
@@ -93,7 +108,9 @@ def test_each_does_what_is_its_own(begun: World) -> None:
         es.Study(begun.url).share()
 
 
-def test_rows_are_checked_against_the_agreed_schema_before_they_are_encrypted(tmp_path: Path) -> None:
+def test_rows_are_checked_against_the_agreed_schema_before_they_are_encrypted(
+    tmp_path: Path,
+) -> None:
     made = world(tmp_path / "w", n_rows=50).join_all()
     made.as_("registry").keygen(made.key)
     north = made.as_("north")
@@ -106,7 +123,8 @@ def test_rows_are_checked_against_the_agreed_schema_before_they_are_encrypted(tm
         north.add(other.table(frame(1)))
     north.add(frame(1))
     with pytest.raises(
-        es.StudyError, match="it brings 30 rows, and of the 50 that the study was planned for 20 are left"
+        es.StudyError,
+        match="it brings 30 rows, and of the 50 that the study was planned for 20 are left",
     ):
         made.as_("south").add(frame(2))
     made.as_("south").add(frame(2, 20))
@@ -131,7 +149,9 @@ def forged_rows(made: World, site: str, factor: int) -> None:
         slots = np.full(keys.parameters.slots, factor)
         plain = keys.engine.encoder.encode(slots)
         old = ciphertext_of(keys.engine, residues[names.index(name)])
-        residues[names.index(name)] = residues_of(keys.engine, keys.engine.evaluator.multiply_plain(old, plain))
+        residues[names.index(name)] = residues_of(
+            keys.engine, keys.engine.evaluator.multiply_plain(old, plain)
+        )
     blocks = MemoryBlocks(good.blocks.ids, good.blocks.rows, (residues,))
     bring_forged(party, EncryptedTable(good.facts, blocks, keys))
 
@@ -140,7 +160,11 @@ def test_a_site_that_encrypts_wrongly_is_left_out_before_any_question(tmp_path: 
     made = world(tmp_path / "w").with_rows({site: FRAMES[site] for site in SITES[:2]})
     forged_rows(made, "west", 3)
     found = made.run()
-    assert es.Study(made.url).status().to_dict()["valid"] == {"north": True, "south": True, "west": False}
+    assert es.Study(made.url).status().to_dict()["valid"] == {
+        "north": True,
+        "south": True,
+        "west": False,
+    }
     assert "west: NO, its rows are left out" in str(es.Study(made.url).status())
     rest = clone(FOREST).fit(SCHEMA.table(TOGETHER[: 2 * len(FRAMES["north"])]))
     assert (found["forest"].leaf_counts_ == rest.leaf_counts_).all()
@@ -151,7 +175,9 @@ def test_a_study_without_any_valid_rows_ends(tmp_path: Path) -> None:
     for site in SITES[:2]:
         forged_rows(made, site, 3)
     assert made.run() == {}
-    assert "nothing: fewer than 2 sites have rows that are valid" in str(es.Study(made.url).status())
+    assert "nothing: fewer than 2 sites have rows that are valid" in str(
+        es.Study(made.url).status()
+    )
     with pytest.raises(es.StudyError, match="no rows were found to be valid yet"):
         made.as_("centre").table()
 
@@ -172,31 +198,45 @@ def test_rows_that_were_exchanged_after_they_were_fixed_are_refused(study: World
     manifest = Path(study.url) / state.rows["west"].folder / "table.manifest"
     other = Path(study.url) / state.rows["north"].folder / "table.manifest"
     manifest.write_bytes(other.read_bytes())
-    with pytest.raises(es.FileFormatError, match="was altered or cut short, or was sealed for others"):
+    with pytest.raises(
+        es.FileFormatError, match="was altered or cut short, or was sealed for others"
+    ):
         study.as_("centre").fit()
 
 
 def test_nothing_is_opened_but_the_questions_of_the_document(judged: World) -> None:
-    """A worker who answers something else under a question's name, from other rows, or under another name."""
+    """A worker who answers something else under a question's name, from other rows, or under
+    another name.
+    """
     centre = judged.as_("centre")
     nb = centre.table().totals(es.MultinomialNB())
-    some = es.EncryptedAnswer(es.MultinomialNB(), nb, centre.document.schema, 90, centre.table().blocks.ids)
+    some = es.EncryptedAnswer(
+        es.MultinomialNB(), nb, centre.document.schema, 90, centre.table().blocks.ids
+    )
     digest = centre.transcript.store_object(container.to_bytes(some.to_container()))
-    with pytest.raises(es.StudyError, match="'bayes' is no question of the document that a worker answers"):
+    with pytest.raises(
+        es.StudyError, match="'bayes' is no question of the document that a worker answers"
+    ):
         centre.post("answer", {"question": "bayes", "object": digest})
     centre.post("answer", {"question": "forest", "object": digest})
-    with pytest.raises(es.FileFormatError, match="what centre gave for 'forest' answers another question"):
+    with pytest.raises(
+        es.FileFormatError, match="what centre gave for 'forest' answers another question"
+    ):
         judged.as_("registry").open(judged.key)
     assert not es.Study(judged.url).state().opened
 
 
 def test_an_answer_from_fewer_rows_is_not_opened(judged: World) -> None:
-    """A worker who leaves a site out, so that the difference of two answers would be that site's."""
+    """A worker who leaves a site out, so that the difference of two answers would be
+    that site's.
+    """
     centre = judged.as_("centre")
     state, keys = centre.state(), centre.public_keys()
     table = pooled([centre._site(site, state, keys) for site in SITES[:2]])
     asked = centre.document.questions["forest"].question
-    answer = es.EncryptedAnswer(asked, table.totals(asked), table.schema, table.n_rows, table.blocks.ids)
+    answer = es.EncryptedAnswer(
+        asked, table.totals(asked), table.schema, table.n_rows, table.blocks.ids
+    )
     digest = centre.transcript.store_object(container.to_bytes(answer.to_container()))
     centre.post("answer", {"question": "forest", "object": digest})
     with pytest.raises(es.FileFormatError, match="or is from other rows"):
@@ -212,7 +252,10 @@ def test_an_opening_is_recorded_once_and_can_be_read_again_by_the_holder(judged:
 
 def test_a_fingerprint_stands_for_the_document_and_all_keys(begun: World, tmp_path: Path) -> None:
     told = es.Study(begun.url).fingerprint
-    assert es.Study(begun.url, begun.identity("north"), fingerprint=told.replace(" ", "")).me.name == "north"
+    assert (
+        es.Study(begun.url, begun.identity("north"), fingerprint=told.replace(" ", "")).me.name
+        == "north"
+    )
     other = world(tmp_path / "other").join_all()
     with pytest.raises(es.KeyMismatchError, match="other members, keys or agreements"):
         es.Study(other.url, fingerprint=told)
@@ -249,7 +292,9 @@ def test_what_cannot_be_agreed_on(tmp_path: Path, options: dict[str, object], me
 
 
 def test_a_study_does_not_take_the_place_of_another(begun: World) -> None:
-    with pytest.raises(FileExistsError, match=r"there is a study at .* already; it was not touched"):
+    with pytest.raises(
+        FileExistsError, match=r"there is a study at .* already; it was not touched"
+    ):
         world(begun.folder)
 
 
@@ -282,7 +327,9 @@ def test_planned_parameters_carry_the_study(tmp_path: Path) -> None:
 def test_parameters_are_those_of_the_document(tmp_path: Path) -> None:
     made = world(tmp_path / "w").join_all()
     es.Owner(es.Parameters.choose(max_value=1000, depth=0)).save(made.key or "")
-    with pytest.raises(es.KeyMismatchError, match="a key of other parameters than the study has agreed on"):
+    with pytest.raises(
+        es.KeyMismatchError, match="a key of other parameters than the study has agreed on"
+    ):
         made.as_("registry").keygen(made.key)
     assert made.created.document.parameters == parameters()
 
@@ -290,6 +337,7 @@ def test_parameters_are_those_of_the_document(tmp_path: Path) -> None:
 def test_a_second_key_is_not_made(begun: World, tmp_path: Path) -> None:
     begun.as_("registry").keygen(begun.key)  # it is there: nothing to do
     with pytest.raises(
-        es.StudyError, match=r"the study has the key .* already, and .* has another one: it is not used"
+        es.StudyError,
+        match=r"the study has the key .* already, and .* has another one: it is not used",
     ):
         begun.as_("registry").keygen(tmp_path / "other.key")

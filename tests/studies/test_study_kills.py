@@ -1,4 +1,6 @@
-"""Three hospitals, a worker and a receiver, each a process that is killed at every write, and goes on from its files."""
+"""Three hospitals, a worker and a receiver, each a process that is killed at every write, and goes
+on from its files.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParamete
 
 
 def until_done(action: Callable[[], Any], writes: Callable[[int], bool], after: bool) -> int:
-    """Kill it at every write that is wanted, in what the kills before have left; then let it finish. How often it was killed."""
+    """Kill it at every write that is wanted, in what the kills before have left; then let it
+    finish. How often it was killed.
+    """
     kills, write = 0, 1
     while True:
         if not writes(write):
@@ -33,8 +37,12 @@ def until_done(action: Callable[[], Any], writes: Callable[[int], bool], after: 
         write += 1
 
 
-def story(made: World, key: str, writes: Callable[[int], bool], after: bool) -> tuple[int, dict[str, Any]]:
-    """All of it, with everybody killed again and again; the last opening is done here, to see what comes out."""
+def story(
+    made: World, key: str, writes: Callable[[int], bool], after: bool
+) -> tuple[int, dict[str, Any]]:
+    """All of it, with everybody killed again and again; the last opening is done here, to see what
+    comes out.
+    """
     kills, codes = 0, made.created.invitations
     for _ in range(60):
         todo = made.steps()
@@ -42,7 +50,11 @@ def story(made: World, key: str, writes: Callable[[int], bool], after: bool) -> 
             break
         who, what = todo[0]
         if what == "join":
-            kills += until_done(lambda: es.Study.join(made.url, codes[who], made.identity(who)), writes, after)  # noqa: B023
+            kills += until_done(
+                lambda: es.Study.join(made.url, codes[who], made.identity(who)),  # noqa: B023
+                writes,
+                after,
+            )
         else:
             kills += until_done(lambda: made.take(who, what), writes, after)  # noqa: B023
     assert made.steps() == []
@@ -67,7 +79,9 @@ def test_killed_once_at_each_step(tmp_path: Path) -> None:
     made = world(tmp_path / "w", questions={"bayes": (es.MultinomialNB(), "masked")})
     kills, found = story(made, "none", lambda write: write == 2, after=False)
     assert kills >= len(made.created.document.parties) + len(SITES)
-    assert list(found["bayes"].totals_) == list(es.MultinomialNB().fit(SCHEMA.table(TOGETHER)).totals_)
+    assert list(found["bayes"].totals_) == list(
+        es.MultinomialNB().fit(SCHEMA.table(TOGETHER)).totals_
+    )
 
 
 @pytest.mark.slow
@@ -87,7 +101,9 @@ def test_masked_totals_of_killed_sites(tmp_path: Path) -> None:
         for site in SITES:
             until_done(lambda: made.take(site, what), lambda write: True, after=True)  # noqa: B023
     found = made.as_("registry").open()
-    assert list(found["bayes"].totals_) == list(es.MultinomialNB().fit(SCHEMA.table(TOGETHER)).totals_)
+    assert list(found["bayes"].totals_) == list(
+        es.MultinomialNB().fit(SCHEMA.table(TOGETHER)).totals_
+    )
 
 
 @pytest.mark.slow

@@ -1,4 +1,6 @@
-"""Votes in a study: a model of the rows of all, that nobody opens, says something of new rows, and the receiver alone sees it."""
+"""Votes in a study: a model of the rows of all, that nobody opens, says something of new rows, and
+the receiver alone sees it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,19 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from study_samples import FOREST, FRAMES, SCHEMA, SITES, TOGETHER, World, bring_forged, copied, frame, killed_at, world
+from study_samples import (
+    FOREST,
+    FRAMES,
+    SCHEMA,
+    SITES,
+    TOGETHER,
+    World,
+    bring_forged,
+    copied,
+    frame,
+    killed_at,
+    world,
+)
 
 import encryptedstats as es
 from encryptedstats.storage import container
@@ -30,7 +44,12 @@ def joint_parameters() -> es.Parameters:
 
 
 def votes_world(folder: Path, **options: Any) -> World:
-    given = {"questions": {"forest": (FOREST, "votes")}, "key": "joint", "parameters": joint_parameters(), **options}
+    given = {
+        "questions": {"forest": (FOREST, "votes")},
+        "key": "joint",
+        "parameters": joint_parameters(),
+        **options,
+    }
     return world(folder, **given)
 
 
@@ -61,19 +80,32 @@ def judged(begun: World, tmp_path_factory: pytest.TempPathFactory) -> World:
     return made
 
 
-def test_the_receiver_gets_the_votes_of_new_rows_and_nobody_opens_the_model(judged: World, tmp_path: Path) -> None:
+def test_the_receiver_gets_the_votes_of_new_rows_and_nobody_opens_the_model(
+    judged: World, tmp_path: Path
+) -> None:
     made = copied(judged, tmp_path)
     found = made.run()["forest"]
-    clear = clone(FOREST).fit(SCHEMA.table(TOGETHER)).predict_votes(SCHEMA.table(pd.concat(NEW.values())))
+    clear = (
+        clone(FOREST)
+        .fit(SCHEMA.table(TOGETHER))
+        .predict_votes(SCHEMA.table(pd.concat(NEW.values())))
+    )
     assert found.equals(clear)
     facts = es.Study(made.url).status().to_dict()
     assert facts["new_rows"] == {"north": 11, "west": 5}
     assert facts["valid"] == dict.fromkeys((*SITES, "new rows of north", "new rows of west"), True)
     assert (facts["opened"], facts["refused"], facts["next"]) == (["forest"], [], [])
     # What was opened: validity totals, and votes; never totals of the forest.
-    called = [item for m in es.Study(made.url).messages() if m.kind == "call" for item in m.content["items"]]
+    called = [
+        item
+        for m in es.Study(made.url).messages()
+        if m.kind == "call"
+        for item in m.content["items"]
+    ]
     assert sorted(called) == ["forest", *sorted(f"validity of {one}" for one in facts["valid"])]
-    file = container.from_bytes(made.as_("centre").transcript.read_object(es.Study(made.url).state().answers["forest"]))
+    file = container.from_bytes(
+        made.as_("centre").transcript.read_object(es.Study(made.url).state().answers["forest"])
+    )
     assert file.kind == "encrypted prediction"
 
 
@@ -92,19 +124,25 @@ def test_new_rows_come_before_the_others_and_once(begun: World, tmp_path: Path) 
     made.as_("west").add(FRAMES["west"])  # all have said it, so that its rows come at once
     assert made.steps() == [("north", "add"), ("south", "add")]
     # Now there are rows that the forest is of, and nobody brings them as new ones.
-    with pytest.raises(es.StudyError, match="'new rows' by south would be refused: the new rows of south are there"):
+    with pytest.raises(
+        es.StudyError, match="'new rows' by south would be refused: the new rows of south are there"
+    ):
         south.post("new rows", {**rows, "folder": "rows/south/x"})
     assert set(south.state().new_rows) == {"north"}
 
 
 def test_nobody_brings_rows_of_others_as_new_ones(begun: World, tmp_path: Path) -> None:
-    """A site whose software keeps no rules sends rows too early: they do not count, and nobody is asked to copy them."""
+    """A site whose software keeps no rules sends rows too early: they do not count, and nobody is
+    asked to copy them.
+    """
     made = copied(begun, tmp_path)
     west = made.as_("west")
     content = {"kind": "rows", "folder": "rows/west/x", "manifest": "0" * 64, "n_rows": 3}
     chain = Chain(west.store, MESSAGES, f"encryptedstats study {west.document.id}")
     chain.append(content, west.me.signer.public_bytes.hex(), west.me.signer.sign)
-    assert "north, south, west have not said which new rows they bring" in str(es.Study(made.url).status())
+    assert "north, south, west have not said which new rows they bring" in str(
+        es.Study(made.url).status()
+    )
     with_rows(made, {})
     state = es.Study(made.url).state()
     assert set(state.rows) == set(SITES)
@@ -129,7 +167,9 @@ def test_new_rows_that_are_encrypted_wrongly_are_left_out(begun: World, tmp_path
     found = made.run()["forest"]
     state = es.Study(made.url).state()
     assert (state.good_sites, state.asking_sites) == (SITES, ("west",))
-    assert found.equals(clone(FOREST).fit(SCHEMA.table(TOGETHER)).predict_votes(SCHEMA.table(NEW["west"])))
+    assert found.equals(
+        clone(FOREST).fit(SCHEMA.table(TOGETHER)).predict_votes(SCHEMA.table(NEW["west"]))
+    )
 
 
 def test_without_new_rows_there_is_nothing_to_vote_on(begun: World, tmp_path: Path) -> None:
@@ -146,7 +186,10 @@ def test_a_worker_who_votes_otherwise_gets_no_shares(judged: World, tmp_path: Pa
     digest = centre.transcript.store_object(container.to_bytes(votes.to_container()))
     centre.post("answer", {"question": "forest", "object": digest})
     made.as_("registry").open(made.key)
-    with pytest.raises(es.VerificationError, match="what centre gave for 'forest' is not what comes out of the rows"):
+    with pytest.raises(
+        es.VerificationError,
+        match="what centre gave for 'forest' is not what comes out of the rows",
+    ):
         made.as_("south").share()
 
 
@@ -172,7 +215,10 @@ def test_what_votes_need(tmp_path: Path) -> None:
             )
     for asked, why in (
         (es.Describe(["v0"]), "'q': a Describe says nothing of rows before it is opened"),
-        (es.CompletelyRandomForest(n_trees=3, depth=2, fraction=8, random_state=1), "'q' draws a fraction"),
+        (
+            es.CompletelyRandomForest(n_trees=3, depth=2, fraction=8, random_state=1),
+            "'q' draws a fraction",
+        ),
     ):
         with pytest.raises(es.ParameterError, match=why):
             votes_world(tmp_path / "w", questions={"q": (asked, "votes")})
@@ -191,11 +237,19 @@ def test_sites_that_are_killed_while_they_add(begun: World, tmp_path: Path, afte
     for _ in range(2):
         for site in SITES:
             for write in range(1, 40):
-                if not killed_at(write, after, lambda: made.as_(site).add(FRAMES[site], new=NEW.get(site))):  # noqa: B023
+                if not killed_at(
+                    write,
+                    after,
+                    lambda: made.as_(site).add(FRAMES[site], new=NEW.get(site)),  # noqa: B023
+                ):
                     break
                 kills += 1
     assert kills > 20
-    clear = clone(FOREST).fit(SCHEMA.table(TOGETHER)).predict_votes(SCHEMA.table(pd.concat(NEW.values())))
+    clear = (
+        clone(FOREST)
+        .fit(SCHEMA.table(TOGETHER))
+        .predict_votes(SCHEMA.table(pd.concat(NEW.values())))
+    )
     assert made.run()["forest"].equals(clear)
     assert es.Study(made.url).status().to_dict()["refused"] == []
 

@@ -1,4 +1,6 @@
-"""Keys for encrypted tables, made once a session: small ones for most tests, real ones for facts about size."""
+"""Keys for encrypted tables, made once a session: small ones for most tests, real ones for facts
+about size.
+"""
 
 from __future__ import annotations
 

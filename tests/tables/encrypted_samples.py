@@ -1,4 +1,6 @@
-"""What the tests of encrypted tables share: small keys, frames of all kinds, and the comparison with the clear twin."""
+"""What the tests of encrypted tables share: small keys, frames of all kinds, and the comparison
+with the clear twin.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +21,32 @@ from encryptedstats.tables.encrypted import MANIFEST
 
 SLOTS = 1024
 ALL = ("onehot", "ordinal", "centred")
-KINDS = {"age": "continuous", "grade": "ordinal", "größe": "categorical", "before": "ordinal", "after": "ordinal"}
+KINDS = {
+    "age": "continuous",
+    "grade": "ordinal",
+    "größe": "categorical",
+    "before": "ordinal",
+    "after": "ordinal",
+}
 GRADES = (1, 2, 3, 4)
 #: Whatever a damaged or foreign table may answer with. Anything else is a bug.
 REFUSALS = (es.FileFormatError, es.KeyMismatchError, FileNotFoundError)
 
 
 def small_owner(scheme: str = "bgv", *, for_others: bool = False) -> es.Owner:
-    """Keys so small that a column takes a fraction of a millisecond: 1024 slots, exact up to 6144, two products deep."""
+    """Keys so small that a column takes a fraction of a millisecond: 1024 slots, exact up to 6144,
+    two products deep.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", es.InsecureParametersWarning)
         if for_others:  # results are flooded, which takes 65 bits more, and packs that keep them
-            parameters = es.Parameters.from_bits(scheme, SLOTS, 4000, (50,) * 6, allow_insecure=True)
+            parameters = es.Parameters.from_bits(
+                scheme, SLOTS, 4000, (50,) * 6, allow_insecure=True
+            )
             return es.Owner(replace(parameters, kept_primes=5))
-        return es.Owner(es.Parameters.from_bits(scheme, SLOTS, 4000, (40,) * 4, allow_insecure=True))
+        return es.Owner(
+            es.Parameters.from_bits(scheme, SLOTS, 4000, (40,) * 4, allow_insecure=True)
+        )
 
 
 def mixed_frame(n: int, seed: int = 0) -> pd.DataFrame:
@@ -61,7 +75,9 @@ def mixed_schema() -> Schema:
 
 def plain(owner: es.Owner, sealed: es.EncryptedTable) -> dict[str, list[int]]:
     """Every stored column, decrypted."""
-    return {str(column): owner.decrypt(sealed.values(column)).tolist() for column in sealed.columns()}
+    return {
+        str(column): owner.decrypt(sealed.values(column)).tolist() for column in sealed.columns()
+    }
 
 
 def clear(table: Table, encodings: tuple[str, ...] = ("onehot",)) -> dict[str, list[int]]:
@@ -69,7 +85,9 @@ def clear(table: Table, encodings: tuple[str, ...] = ("onehot",)) -> dict[str, l
     return {str(column): table.values(column).tolist() for column in table.columns(encodings)}
 
 
-def assert_twins(owner: es.Owner, sealed: es.EncryptedTable, table: Table, encodings: Any = ("onehot",)) -> None:
+def assert_twins(
+    owner: es.Owner, sealed: es.EncryptedTable, table: Table, encodings: Any = ("onehot",)
+) -> None:
     """Whatever can be asked of a table gives the same in the clear and under encryption."""
     twin = table.with_layout(sealed.layout)
     assert sealed.layout == twin.layout
@@ -86,9 +104,15 @@ def assert_twins(owner: es.Owner, sealed: es.EncryptedTable, table: Table, encod
             assert len(sealed.bins(position)) == variable.n_bins
             _same(owner, sealed.bins(position)[-1:], table.bins(position)[-1:])
             ranges = [range(variable.n_bins // 2, variable.n_bins), {0, variable.n_bins - 1}]
-            _same(owner, *([t.range_sum(position, chosen) for chosen in ranges] for t in (sealed, table)))
+            _same(
+                owner,
+                *([t.range_sum(position, chosen) for chosen in ranges] for t in (sealed, table)),
+            )
         if variable.has_codes and variable.n_bins > 1:
-            _same(owner, *([t.codes(position), t.codes(position, centred=True)] for t in (sealed, table)))
+            _same(
+                owner,
+                *([t.codes(position), t.codes(position, centred=True)] for t in (sealed, table)),
+            )
     for fold in [None, *range(table.n_folds)] if table.has_classes else []:
         _same(owner, sealed.classes(fold), table.classes(fold))
 

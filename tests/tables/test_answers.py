@@ -20,7 +20,9 @@ def halves(tiny: es.Owner) -> list[es.EncryptedTable]:
     return [tiny.encrypt(SCHEMA.table(part), workers=1) for part in (FRAME[:4], FRAME[4:])]
 
 
-def test_a_model_holds_one_answer_and_reads_it(tiny: es.Owner, halves: list[es.EncryptedTable]) -> None:
+def test_a_model_holds_one_answer_and_reads_it(
+    tiny: es.Owner, halves: list[es.EncryptedTable]
+) -> None:
     model = es.MultinomialNB().fit(halves[0], workers=1)
     answer = model.answer_
     assert isinstance(answer, Answer)

@@ -25,13 +25,17 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 @pytest.mark.parametrize("n", [11, 100, 101, 547])
 def test_edges_are_numpys_quantiles(bins, n):
     values = np.random.default_rng(n).normal(size=n)
-    np.testing.assert_allclose(quantile_edges(values, bins), np.quantile(values, np.arange(1, bins) / bins), rtol=1e-12)
+    np.testing.assert_allclose(
+        quantile_edges(values, bins), np.quantile(values, np.arange(1, bins) / bins), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("n", [10, 11, 99, 500])
 def test_bins_are_those_of_pandas_qcut(n):
     values = np.random.default_rng(n).normal(size=n)
-    assert (assign_bins(values, quantile_edges(values, 5)) == pd.qcut(values, 5, labels=False)).all()
+    assert (
+        assign_bins(values, quantile_edges(values, 5)) == pd.qcut(values, 5, labels=False)
+    ).all()
 
 
 @given(st.lists(FINITE, min_size=1, max_size=40), st.integers(1, 9))
@@ -44,7 +48,9 @@ def test_every_bin_holds_a_value_and_edges_increase(values, bins):
     assert len(edges) < bins
 
 
-@given(st.lists(FINITE, min_size=1, max_size=20), st.lists(FINITE, max_size=6, unique=True).map(sorted))
+@given(
+    st.lists(FINITE, min_size=1, max_size=20), st.lists(FINITE, max_size=6, unique=True).map(sorted)
+)
 def test_bin_number_counts_the_edges_below(values, edges):
     expected = [sum(edge < value for edge in edges) for value in values]
     assert assign_bins(values, edges).tolist() == expected
@@ -57,14 +63,17 @@ def test_ties_merge_and_a_heavy_least_value_keeps_its_bin():
 
 
 def test_an_edge_meant_to_be_a_data_value_is_that_value():
-    # k/bins * (n - 1) in doubles can miss an integer by one rounding and push a value over its own cut point.
+    # k/bins * (n - 1) in doubles can miss an integer by one rounding and push a value over its own
+    # cut point.
     for n in range(2, 300):
         values = np.arange(n) / 10
         exact = [values[k * (n - 1) // 5] for k in range(1, 5) if k * (n - 1) % 5 == 0]
         assert set(exact) <= {*quantile_edges(values, 5), values[-1]}
 
 
-@pytest.mark.parametrize(("values", "bins"), [([], 5), ([np.nan], 5), ([np.inf, 1], 5), ([1, 2], 0)])
+@pytest.mark.parametrize(
+    ("values", "bins"), [([], 5), ([np.nan], 5), ([np.inf, 1], 5), ([1, 2], 0)]
+)
 def test_impossible_quantiles_are_refused(values, bins):
     with pytest.raises(SchemaError, match=r"bins=0|at least one value, all of them finite"):
         quantile_edges(values, bins)
@@ -82,7 +91,9 @@ def test_centred_codes_are_symmetric_and_evenly_spaced(m):
 def test_fixed_point_rounds_halves_to_even_on_both_sides_of_zero():
     assert fixed_point([0.5, 1.5, 2.5, -0.5, -1.5, -2.5], 0).tolist() == [0, 2, 2, 0, -2, -2]
     assert fixed_point([0.25, 0.75, -0.25, 12.34], 1).tolist() == [2, 8, -2, 123]
-    single = np.array([36.64, 123456.78], dtype=np.float32)  # scaled in double precision, like a column of a table
+    single = np.array(
+        [36.64, 123456.78], dtype=np.float32
+    )  # scaled in double precision, like a column of a table
     assert fixed_point(single, 4).tolist() == [366400, 1234567812]
     assert fixed_point([True, False], 2).tolist() == [100, 0]
 
@@ -95,7 +106,14 @@ def test_large_integers_are_exact():
 
 @pytest.mark.parametrize(
     ("values", "digits"),
-    [([2**62 + 1], 0), ([-(2**62)], 1), (np.array([2**63], np.uint64), 0), ([1e19], 0), ([np.nan], 0), ([np.inf], 2)],
+    [
+        ([2**62 + 1], 0),
+        ([-(2**62)], 1),
+        (np.array([2**63], np.uint64), 0),
+        ([1e19], 0),
+        ([np.nan], 0),
+        ([np.inf], 2),
+    ],
 )
 def test_what_does_not_fit_is_refused(values, digits):
     with pytest.raises(SchemaError, match="does not fit a fixed-point integer"):

@@ -1,4 +1,6 @@
-"""Blocks: any part is read without the rest, and a damaged part is found, named, and does not spoil the others."""
+"""Blocks: any part is read without the rest, and a damaged part is found, named, and does not spoil
+the others.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def parameters(ring: int = 2048, bits: tuple[int, ...] = (40, 41, 43, 44)) -> es
 def random_residues(shape: BlockShape, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
     ring, moduli = shape.parameters.ring_degree, shape.parameters.data_moduli
-    return np.stack([rng.integers(0, p, (shape.n_columns, 2, ring), dtype=np.uint64) for p in moduli], axis=2)
+    return np.stack(
+        [rng.integers(0, p, (shape.n_columns, 2, ring), dtype=np.uint64) for p in moduli], axis=2
+    )
 
 
 class RecordingStore:
@@ -64,8 +68,14 @@ class RecordingStore:
     def where(self, name: str) -> str:
         return f"recording/{name}"
 
-    def read(self, name: str, start: int = 0, length: int | None = None, *, limit: int = 1 << 30) -> bytes:
-        data = self.objects[name][start:] if length is None else self.objects[name][start : start + length]
+    def read(
+        self, name: str, start: int = 0, length: int | None = None, *, limit: int = 1 << 30
+    ) -> bytes:
+        data = (
+            self.objects[name][start:]
+            if length is None
+            else self.objects[name][start : start + length]
+        )
         self.reads.append((start, len(data)))
         return data
 
@@ -111,7 +121,9 @@ def test_packing_is_undone(ring, columns):
     assert len(pack_residues(residues, shape)) == shape.residue_bytes
     data = block_bytes(residues, shape, block_id=ID, rows=7, key_id=KEY)
     entry = block_entry(data, NAME, shape, KEY, "made")
-    np.testing.assert_array_equal(read_block(RecordingStore({NAME: data}), entry, shape, KEY), residues)
+    np.testing.assert_array_equal(
+        read_block(RecordingStore({NAME: data}), entry, shape, KEY), residues
+    )
 
 
 def test_whole_block(store):
@@ -123,7 +135,9 @@ def test_pieces_are_slices(store):
     for prime in range(3):
         for run in range(2):
             expected = RESIDUES[:, :, prime, run * 1024 : (run + 1) * 1024]
-            np.testing.assert_array_equal(read_pieces(store, ENTRY, SHAPE, prime=prime, run=run), expected)
+            np.testing.assert_array_equal(
+                read_pieces(store, ENTRY, SHAPE, prime=prime, run=run), expected
+            )
             for columns in ([1], [2, 0], [0, 1, 2]):
                 some = read_pieces(store, ENTRY, SHAPE, prime=prime, run=run, columns=columns)
                 np.testing.assert_array_equal(some, expected[columns])
@@ -157,15 +171,22 @@ def test_some_columns_are_read_without_the_rest(columns, stretches):
         assert store.reads == [(0, len(WIDE_DATA))]
         return
     assert len(store.reads) == 1 + 3 * 2 * stretches  # the digests, then primes and runs
-    assert sum(length for _, length in store.reads) == WIDE.digest_bytes + len(set(columns)) * WIDE.residue_bytes // 9
+    assert (
+        sum(length for _, length in store.reads)
+        == WIDE.digest_bytes + len(set(columns)) * WIDE.residue_bytes // 9
+    )
 
 
 def test_damage_in_some_columns_is_found_in_them_alone():
     at = WIDE_ENTRY.start + WIDE.digest_bytes + WIDE.piece_start(1, 1, 4) + 17
-    store = RecordingStore({NAME: WIDE_DATA[:at] + bytes([WIDE_DATA[at] ^ 4]) + WIDE_DATA[at + 1 :]})
+    store = RecordingStore(
+        {NAME: WIDE_DATA[:at] + bytes([WIDE_DATA[at] ^ 4]) + WIDE_DATA[at + 1 :]}
+    )
     with pytest.raises(FileFormatError, match=rf"{NAME} is damaged in column 4, prime 1, run 1"):
         read_columns(store, WIDE_ENTRY, WIDE, KEY, [3, 4])
-    np.testing.assert_array_equal(read_columns(store, WIDE_ENTRY, WIDE, KEY, [3, 5]), WIDE_RESIDUES[[3, 5]])
+    np.testing.assert_array_equal(
+        read_columns(store, WIDE_ENTRY, WIDE, KEY, [3, 5]), WIDE_RESIDUES[[3, 5]]
+    )
     cut = RecordingStore({NAME: WIDE_DATA[:at]})
     with pytest.raises(FileFormatError, match=r"is damaged in column 4, prime 1, run 1"):
         read_columns(cut, WIDE_ENTRY, WIDE, KEY, [4])
@@ -178,7 +199,10 @@ def test_a_piece_is_read_without_the_rest(store):
     store.reads.clear()
     for column in range(3):
         np.testing.assert_array_equal(read_column(store, ENTRY, SHAPE, column), RESIDUES[column])
-        assert sum(length for _, length in store.reads) == SHAPE.digest_bytes + SHAPE.residue_bytes // 3
+        assert (
+            sum(length for _, length in store.reads)
+            == SHAPE.digest_bytes + SHAPE.residue_bytes // 3
+        )
         assert len(store.reads) == 1 + 6  # the digests once
         store.reads.clear()
 
@@ -194,7 +218,10 @@ def test_a_flipped_byte_is_found_in_the_very_piece(place, flip):
             for column in range(3):
                 start = SHAPE.piece_start(prime, run, column)
                 if start <= place < start + SHAPE.piece_bytes(prime):
-                    text = rf"recording/{NAME} is damaged in column {column}, prime {prime}, run {run}: its digest"
+                    text = (
+                        rf"recording/{NAME} is damaged in column {column}, prime {prime}, run "
+                        rf"{run}: its digest"
+                    )
                     for columns in ([column], None):
                         with pytest.raises(FileFormatError, match=text):
                             read_pieces(store, ENTRY, SHAPE, prime=prime, run=run, columns=columns)
@@ -202,7 +229,9 @@ def test_a_flipped_byte_is_found_in_the_very_piece(place, flip):
                         read_column(store, ENTRY, SHAPE, column)
                 else:
                     good = read_pieces(store, ENTRY, SHAPE, prime=prime, run=run, columns=[column])
-                    np.testing.assert_array_equal(good[0], RESIDUES[column, :, prime, run * 1024 : (run + 1) * 1024])
+                    np.testing.assert_array_equal(
+                        good[0], RESIDUES[column, :, prime, run * 1024 : (run + 1) * 1024]
+                    )
     with pytest.raises(FileFormatError, match=f"recording/{NAME} is damaged in column"):
         read_block(store, ENTRY, SHAPE, KEY)
 
@@ -213,9 +242,13 @@ def test_a_flipped_digest_is_found(place, flip):
     data = bytearray(DATA)
     data[ENTRY.start + place] ^= flip
     store = RecordingStore({NAME: bytes(data)})
-    for read in (lambda: read_pieces(store, ENTRY, SHAPE, prime=0, run=0), lambda: read_column(store, ENTRY, SHAPE, 1)):
+    for read in (
+        lambda: read_pieces(store, ENTRY, SHAPE, prime=0, run=0),
+        lambda: read_column(store, ENTRY, SHAPE, 1),
+    ):
         with pytest.raises(
-            FileFormatError, match=f"recording/{NAME} is not the block that the manifest lists, or is damaged"
+            FileFormatError,
+            match=f"recording/{NAME} is not the block that the manifest lists, or is damaged",
         ):
             read()
 
@@ -231,32 +264,44 @@ def test_a_block_cut_short_is_found(length):
         with pytest.raises(FileFormatError, match=f"recording/{NAME}"):
             read_pieces(store, ENTRY, SHAPE, **last)
     else:
-        np.testing.assert_array_equal(read_pieces(store, ENTRY, SHAPE, **last)[0], RESIDUES[2, :, 2, 1024:])
+        np.testing.assert_array_equal(
+            read_pieces(store, ENTRY, SHAPE, **last)[0], RESIDUES[2, :, 2, 1024:]
+        )
 
 
 def test_other_blocks_are_refused():
     others = {
         "its id": block_bytes(RESIDUES, SHAPE, block_id=ID[::-1], rows=1500, key_id=KEY),
         "its rows": block_bytes(RESIDUES, SHAPE, block_id=ID, rows=1499, key_id=KEY),
-        "its residues": block_bytes(random_residues(SHAPE, 5), SHAPE, block_id=ID, rows=1500, key_id=KEY),
+        "its residues": block_bytes(
+            random_residues(SHAPE, 5), SHAPE, block_id=ID, rows=1500, key_id=KEY
+        ),
     }
     for data in others.values():
         store = RecordingStore({NAME: data})
-        with pytest.raises(FileFormatError, match=f"recording/{NAME} is not the block that the manifest lists"):
+        with pytest.raises(
+            FileFormatError, match=f"recording/{NAME} is not the block that the manifest lists"
+        ):
             read_block(store, ENTRY, SHAPE, KEY)
     # And when the manifest was made to fit as well:
     for what, data in others.items():
         if what != "its residues":
             listed = block_entry(data, NAME, SHAPE, KEY, "made")
             forged = replace(ENTRY, sha256=listed.sha256, head_sha256=listed.head_sha256)
-            with pytest.raises(FileFormatError, match=f"is block .* and the manifest lists '{ID}' there"):
+            with pytest.raises(
+                FileFormatError, match=f"is block .* and the manifest lists '{ID}' there"
+            ):
                 read_block(RecordingStore({NAME: data}), forged, SHAPE, KEY)
 
 
 def test_a_block_of_another_key_or_shape_is_refused():
     for key, shape, message in (
         ("ffff", SHAPE, "belongs to another key or other parameters"),
-        (KEY, BlockShape(parameters(bits=(40, 41, 43, 45)), 3), "belongs to another key or other parameters"),
+        (
+            KEY,
+            BlockShape(parameters(bits=(40, 41, 43, 45)), 3),
+            "belongs to another key or other parameters",
+        ),
         (KEY, BlockShape(SHAPE.parameters, 2), "has another shape than its table"),
     ):
         with pytest.raises(FileFormatError, match=f"here {message}"):
@@ -265,7 +310,9 @@ def test_a_block_of_another_key_or_shape_is_refused():
 
 @pytest.mark.parametrize("prime", range(3))
 def test_residues_that_are_no_residues_are_refused(prime):
-    """Evaluators compute on what is read without looking: a residue is below its prime, whatever the hashes say."""
+    """Evaluators compute on what is read without looking: a residue is below its prime, whatever
+    the hashes say.
+    """
     residues = RESIDUES.copy()
     residues[1, 1, prime, 5] = SHAPE.parameters.data_moduli[prime]
     data = block_bytes(residues, SHAPE, block_id=ID, rows=1500, key_id=KEY)
@@ -284,7 +331,9 @@ def test_residues_that_are_no_residues_are_refused(prime):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda c: replace(c, sections={"residues": c.sections["residues"], "digests": c.sections["digests"]}),
+        lambda c: replace(
+            c, sections={"residues": c.sections["residues"], "digests": c.sections["digests"]}
+        ),
         lambda c: replace(c, sections={"residues": c.sections["residues"]}),
         lambda c: replace(c, sections={"seeds": bytes(96), **c.sections}),
         lambda c: replace(c, sections={**c.sections, "more": b""}),
@@ -297,11 +346,20 @@ def test_residues_that_are_no_residues_are_refused(prime):
 def test_forged_blocks_are_refused_by_name(change):
     with pytest.raises(FileFormatError, match="here has another shape than its table"):
         block_entry(rewritten_manifest(DATA, change), NAME, SHAPE, KEY, "here")
-    with pytest.raises(FileFormatError, match="here holds 'something', and 'table block' is wanted"):
-        block_entry(rewritten_manifest(DATA, lambda c: replace(c, kind="something")), NAME, SHAPE, KEY, "here")
+    with pytest.raises(
+        FileFormatError, match="here holds 'something', and 'table block' is wanted"
+    ):
+        block_entry(
+            rewritten_manifest(DATA, lambda c: replace(c, kind="something")),
+            NAME,
+            SHAPE,
+            KEY,
+            "here",
+        )
 
 
-# ------------------------------------------------------------------------------ seeds for the second polynomials
+# ------------------------------------------------------------------------------ seeds for the
+# second polynomials
 
 SEEDED = replace(SHAPE, seeded=True)
 SEEDS = bytes(range(96))
@@ -313,7 +371,11 @@ HALF_ENTRY = block_entry(HALF, NAME, SHAPE, KEY, "made")
 
 def test_a_seeded_block_is_half_of_a_whole_one():
     assert SEEDED.residue_bytes == SHAPE.residue_bytes // 2
-    assert SEEDED.sections == {"seeds": 96, "digests": SHAPE.digest_bytes, "residues": SHAPE.residue_bytes // 2}
+    assert SEEDED.sections == {
+        "seeds": 96,
+        "digests": SHAPE.digest_bytes,
+        "residues": SHAPE.residue_bytes // 2,
+    }
     assert len(HALF) == HALF_ENTRY.bytes == block_size(SEEDED, 1500) - len("0" * 32) + len(KEY)
     assert (HALF_ENTRY.seeded, ENTRY.seeded) == (True, False)
     assert BlockEntry.from_dict(json.loads(json.dumps(HALF_ENTRY.to_dict())), SHAPE) == HALF_ENTRY
@@ -330,7 +392,9 @@ def test_any_part_of_a_seeded_block_is_read_without_the_rest():
     for prime, run in ((0, 1), (2, 0)):
         for columns in ([1], [2, 0], [0, 1, 2]):
             part = read_pieces(store, HALF_ENTRY, SHAPE, prime=prime, run=run, columns=columns)
-            np.testing.assert_array_equal(part, BOTH[columns, :, prime, run * 1024 : (run + 1) * 1024])
+            np.testing.assert_array_equal(
+                part, BOTH[columns, :, prime, run * 1024 : (run + 1) * 1024]
+            )
     most = SEEDED.head_bytes + 3 * SEEDED.piece_bytes(2)
     assert max(length for _, length in store.reads) <= most
 
@@ -347,13 +411,17 @@ def test_a_flipped_seed_is_found(place, flip):
         lambda: read_block(store, HALF_ENTRY, SHAPE, KEY),
         lambda: read_seeds(store, HALF_ENTRY, SHAPE),
     ):
-        with pytest.raises(FileFormatError, match=f"recording/{NAME} is not the block that the manifest lists"):
+        with pytest.raises(
+            FileFormatError, match=f"recording/{NAME} is not the block that the manifest lists"
+        ):
             read()
 
 
 @pytest.mark.parametrize("length", [0, 95, 96, 100, SEEDED.head_bytes - 16])
 def test_a_short_head_is_refused_whatever_hash_is_listed(length):
-    """Of rows by others nothing is signed: who forges the manifest lists what fits an object that ends within its head."""
+    """Of rows by others nothing is signed: who forges the manifest lists what fits an object that
+    ends within its head.
+    """
     store = RecordingStore({NAME: HALF[: HALF_ENTRY.start + length]})
     head = HALF[HALF_ENTRY.start :][:length]
     forged = replace(HALF_ENTRY, digests_sha256=hashlib.sha256(head).hexdigest())
@@ -362,23 +430,38 @@ def test_a_short_head_is_refused_whatever_hash_is_listed(length):
         lambda: read_column(store, forged, SHAPE, 1),
         lambda: read_seeds(store, forged, SHAPE),
     ):
-        with pytest.raises(FileFormatError, match=f"recording/{NAME} is not the block that the manifest lists"):
+        with pytest.raises(
+            FileFormatError, match=f"recording/{NAME} is not the block that the manifest lists"
+        ):
             read()
 
 
 def test_all_facts_of_a_block_are_signed():
     facts = {"version": 2, "columns": ["class0", "class1"], "weight_bound": 1, "schema": "{}"}
     statements = {block_statement(ENTRY, **facts)}
-    for change in ({"version": 3}, {"columns": ["class1", "class0"]}, {"weight_bound": 2}, {"schema": "{ }"}):
+    for change in (
+        {"version": 3},
+        {"columns": ["class1", "class0"]},
+        {"weight_bound": 2},
+        {"schema": "{ }"},
+    ):
         statements.add(block_statement(ENTRY, **{**facts, **change}))
-    for change in ({"id": ID[::-1]}, {"rows": 1499}, {"seeded": True}, {"digests_sha256": "0" * 64}):
+    for change in (
+        {"id": ID[::-1]},
+        {"rows": 1499},
+        {"seeded": True},
+        {"digests_sha256": "0" * 64},
+    ):
         statements.add(block_statement(replace(ENTRY, **change), **facts))
     assert len(statements) == 9
 
 
 @pytest.mark.parametrize("seeds", [b"", SEEDS[:-1], SEEDS + b"x", SEEDS[:64]])
 def test_seeds_of_another_length_are_refused(seeds):
-    with pytest.raises(ValueError, match=rf"{len(seeds)} bytes of seeds and 1 polynomials a ciphertext: 96 and 1 are"):
+    with pytest.raises(
+        ValueError,
+        match=rf"{len(seeds)} bytes of seeds and 1 polynomials a ciphertext: 96 and 1 are",
+    ):
         block_bytes(BOTH[:, :1], SEEDED, seeds=seeds, block_id=ID, rows=1500, key_id=KEY)
     with pytest.raises(ValueError, match=r"bytes of seeds for 3 ciphertexts: each has 32"):
         expand_seeds(seeds, SHAPE.parameters.data_moduli, BOTH.copy())
@@ -395,9 +478,13 @@ def test_seeds_of_another_length_are_refused(seeds):
 
 
 def test_a_seeded_block_does_not_pass_for_a_whole_one():
-    """A manifest that was made to fit by somebody who is no owner: the object says itself what it is."""
+    """A manifest that was made to fit by somebody who is no owner: the object says itself what it
+    is.
+    """
     twisted = replace(ENTRY, seeded=True)
-    with pytest.raises(FileFormatError, match=f"recording/{NAME} is not the block that the manifest lists"):
+    with pytest.raises(
+        FileFormatError, match=f"recording/{NAME} is not the block that the manifest lists"
+    ):
         read_block(RecordingStore({NAME: DATA}), twisted, SHAPE, KEY)
 
 
@@ -407,8 +494,13 @@ def test_seeded_residues_that_are_no_residues_are_refused(prime):
     residues[2, 0, prime, 1030] = SHAPE.parameters.data_moduli[prime]
     data = block_bytes(residues, SEEDED, seeds=SEEDS, block_id=ID, rows=1500, key_id=KEY)
     entry, store = block_entry(data, NAME, SHAPE, KEY, "made"), RecordingStore({NAME: data})
-    for read in (lambda: read_block(store, entry, SHAPE, KEY), lambda: read_column(store, entry, SHAPE, 2)):
-        with pytest.raises(FileFormatError, match=f"{NAME} holds residues that are not below prime {prime}"):
+    for read in (
+        lambda: read_block(store, entry, SHAPE, KEY),
+        lambda: read_column(store, entry, SHAPE, 2),
+    ):
+        with pytest.raises(
+            FileFormatError, match=f"{NAME} holds residues that are not below prime {prime}"
+        ):
             read()
 
 
@@ -426,7 +518,9 @@ def test_the_same_on_any_number_of_threads(monkeypatch, cores, at_once):
     monkeypatch.setattr(blocks, "_PIECES_AT_ONCE", at_once)
     monkeypatch.setattr(blocks, "cores", lambda: cores)
     blocks._readers.cache_clear()
-    np.testing.assert_array_equal(read_block(RecordingStore({NAME: HALF}), HALF_ENTRY, SHAPE, KEY), BOTH)
+    np.testing.assert_array_equal(
+        read_block(RecordingStore({NAME: HALF}), HALF_ENTRY, SHAPE, KEY), BOTH
+    )
     at = HALF_ENTRY.start + SEEDED.head_bytes + SEEDED.piece_start(1, 1, 2) + 5
     store = RecordingStore({NAME: HALF[:at] + bytes([HALF[at] ^ 1]) + HALF[at + 1 :]})
     with pytest.raises(FileFormatError, match="is damaged in column 2, prime 1, run 1"):
@@ -434,7 +528,8 @@ def test_the_same_on_any_number_of_threads(monkeypatch, cores, at_once):
     blocks._readers.cache_clear()
 
 
-# ---------------------------------------------------------------------------------------- entries of the manifest
+# ---------------------------------------------------------------------------------------- entri
+# of the manifest
 
 
 def test_entries_travel_as_json():
@@ -472,7 +567,9 @@ def test_numbers_that_cannot_be(change):
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**80), 2**80) | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=5,
 )
 

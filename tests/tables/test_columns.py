@@ -9,12 +9,24 @@ from hypothesis import strategies as st
 
 from encryptedstats.errors import SchemaError
 from encryptedstats.tables import Column, Layout, Schema
-from encryptedstats.tables.columns import ColumnAlgebra, asked_columns, column_bound, stored_groups, table_columns
+from encryptedstats.tables.columns import (
+    ColumnAlgebra,
+    asked_columns,
+    column_bound,
+    stored_groups,
+    table_columns,
+)
 
 COLUMNS = st.one_of(
-    st.builds(Column, st.sampled_from(["onehot", "cumulative"]), st.integers(0, 999), st.integers(0, 999)),
+    st.builds(
+        Column, st.sampled_from(["onehot", "cumulative"]), st.integers(0, 999), st.integers(0, 999)
+    ),
     st.builds(Column, st.sampled_from(["ordinal", "centred", "number"]), st.integers(0, 999)),
-    st.builds(lambda c, f: Column("class", -1, c, f), st.integers(0, 99), st.one_of(st.none(), st.integers(0, 99))),
+    st.builds(
+        lambda c, f: Column("class", -1, c, f),
+        st.integers(0, 99),
+        st.one_of(st.none(), st.integers(0, 99)),
+    ),
 )
 
 
@@ -24,7 +36,12 @@ def test_keys_round_trip(column):
 
 
 def test_keys_as_documented():
-    columns = [Column("onehot", 3, 2), Column("ordinal", 3), Column("centred", 3), Column("number", 7)]
+    columns = [
+        Column("onehot", 3, 2),
+        Column("ordinal", 3),
+        Column("centred", 3),
+        Column("number", 7),
+    ]
     columns += [Column("class", -1, 1), Column("class", -1, 1, 0)]
     keys = ["v3.bin2", "v3.code", "v3.centred", "v7.number", "class1", "class1.fold0"]
     assert [str(column) for column in columns] == keys
@@ -54,14 +71,23 @@ def test_foreign_keys_are_refused(key):
 
 @pytest.mark.parametrize(
     "arguments",
-    [("onehot", -1, 0), ("class", 0, 1), ("number", 2, 1), ("ordinal", 1, 0, 0), ("class", -1, -1), ("bits", 0)],
+    [
+        ("onehot", -1, 0),
+        ("class", 0, 1),
+        ("number", 2, 1),
+        ("ordinal", 1, 0, 0),
+        ("class", -1, -1),
+        ("bits", 0),
+    ],
 )
 def test_impossible_columns_are_refused(arguments):
     with pytest.raises(SchemaError, match=r"Column\(|does not exist"):
         Column(*arguments)
 
 
-@pytest.mark.parametrize(("n_rows", "n_chunks", "padding"), [(0, 0, 0), (1, 1, 7), (8, 1, 0), (9, 2, 7), (24, 3, 0)])
+@pytest.mark.parametrize(
+    ("n_rows", "n_chunks", "padding"), [(0, 0, 0), (1, 1, 7), (8, 1, 0), (9, 2, 7), (24, 3, 0)]
+)
 def test_layout(n_rows, n_chunks, padding):
     layout = Layout(n_rows, slots=8)
     assert (layout.n_chunks, layout.padding) == (n_chunks, padding)
@@ -80,7 +106,9 @@ def test_layout_refuses_nonsense():
 
 
 class Linear:
-    """Columns that can only be added to each other and to an integer, and multiplied by one, as ciphertexts can."""
+    """Columns that can only be added to each other and to an integer, and multiplied by one, as
+    ciphertexts can.
+    """
 
     def __init__(self, values):
         self.held = values
@@ -99,7 +127,9 @@ class Linear:
 
 
 class BinsOnly(ColumnAlgebra[Linear]):
-    """A table that stores all but one of the bins only and knows the public schema only, as an encrypted one does."""
+    """A table that stores all but one of the bins only and knows the public schema only, as an
+    encrypted one does.
+    """
 
     def __init__(self, table):
         self.schema = table.schema.public()
@@ -162,24 +192,43 @@ def test_bounds_come_from_public_knowledge(schema):
     assert column_bound(public, Column("centred", 0)) == 2
     assert column_bound(schema.public(), Column("centred", 1)) == 3
     assert column_bound(public, Column("class", -1, 1), weight_bound=16) == 16
-    for column in (Column("onehot", 0, 5), Column("class", -1, 2), Column("number", 0), Column("ordinal", 2)):
+    for column in (
+        Column("onehot", 0, 5),
+        Column("class", -1, 2),
+        Column("number", 0),
+        Column("ordinal", 2),
+    ):
         with pytest.raises(SchemaError, match=r"no column|ordered kind"):
             column_bound(public, column)
 
 
 def test_columns_are_enumerated_in_order(schema):
-    keys = [str(column) for column in table_columns(schema.public(), ("ordinal", "centred"), classes=True, n_folds=2)]
+    keys = [
+        str(column)
+        for column in table_columns(
+            schema.public(), ("ordinal", "centred"), classes=True, n_folds=2
+        )
+    ]
     assert keys == [
         *("v0.code", "v0.centred", "v1.code", "v1.centred", "v3.code", "v3.centred"),
         *("class0", "class0.fold0", "class1.fold0", "class0.fold1", "class1.fold1"),
     ]
-    asked = [str(column) for column in asked_columns(schema.public(), table_columns(schema.public(), classes=True))]
-    assert asked == [f"v{j}.bin{k}" for j, bins in enumerate((5, 4, 3, 1)) for k in range(bins)] + ["class0", "class1"]
+    asked = [
+        str(column)
+        for column in asked_columns(schema.public(), table_columns(schema.public(), classes=True))
+    ]
+    assert asked == [f"v{j}.bin{k}" for j, bins in enumerate((5, 4, 3, 1)) for k in range(bins)] + [
+        "class0",
+        "class1",
+    ]
 
 
 def test_one_column_less_than_bins_levels_and_classes_is_stored(schema):
     groups = stored_groups(schema.public(), classes=True)
-    assert [(group.variable, group.coding, [str(column) for column in group.columns]) for group in groups] == [
+    assert [
+        (group.variable, group.coding, [str(column) for column in group.columns])
+        for group in groups
+    ] == [
         (0, "cumulative", ["v0.upto0", "v0.upto1", "v0.upto2", "v0.upto3"]),
         (1, "cumulative", ["v1.upto0", "v1.upto1", "v1.upto2"]),
         (2, "all but one", ["v2.bin0", "v2.bin1"]),
@@ -192,7 +241,10 @@ def test_one_column_less_than_bins_levels_and_classes_is_stored(schema):
 
 def test_states_are_what_the_columns_of_rows_hold(table):
     for group in stored_groups(table.public_schema, classes=True):
-        held = {tuple(row) for row in np.stack([table.values(column) for column in group.columns], axis=1).tolist()}
+        held = {
+            tuple(row)
+            for row in np.stack([table.values(column) for column in group.columns], axis=1).tolist()
+        }
         assert group.states is not None
         assert held <= set(group.states)
         assert (
@@ -205,10 +257,13 @@ def test_states_are_what_the_columns_of_rows_hold(table):
 def test_a_cut_is_refused_where_there_is_none(schema):
     public = schema.public()
     assert column_bound(public, Column("cumulative", 0, 3)) == 1
-    with pytest.raises(SchemaError, match=r"no column v0.upto4: variable 'v0' has 4 cuts between its bins"):
+    with pytest.raises(
+        SchemaError, match=r"no column v0.upto4: variable 'v0' has 4 cuts between its bins"
+    ):
         column_bound(public, Column("cumulative", 0, 4))
     with pytest.raises(
-        SchemaError, match=r"no column v2.upto0: variable 'v2' is categorical, and its bins have no order"
+        SchemaError,
+        match=r"no column v2.upto0: variable 'v2' is categorical, and its bins have no order",
     ):
         column_bound(public, Column("cumulative", 2, 0))
 

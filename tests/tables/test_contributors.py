@@ -1,4 +1,6 @@
-"""Rows by others: taken only when asked for, since whoever forges some and sees a result learns the secret key. Here it is done."""
+"""Rows by others: taken only when asked for, since whoever forges some and sees a result learns the
+secret key. Here it is done.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,16 @@ from encryptedstats.tables.encrypted import MANIFEST, EncryptedTable, MemoryBloc
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 REFUSED = (
-    r"encrypted with the public keys, by others than its owner: whoever forges such rows and sees a result that is opened can "
+    r"encrypted with the public keys, by others than its owner: whoever forges such rows and sees "
+    r"a result that is opened can "
     r"recover the secret key\. .*es\.load\(url, by_others=True\), or table\.accept_others\(\)"
 )
 BINS = 31
 STEP = 32  # counts of every bin are then between 0 and the number of rows
 FRAME = pd.DataFrame({"x": np.arange(4 * BINS) % BINS, "y": ["a", "b"] * (2 * BINS)})
-FULL = pd.DataFrame({"x": np.arange(1024) % BINS, "y": ["a", "b"] * 512})  # as many rows as slots: no padding
+FULL = pd.DataFrame(
+    {"x": np.arange(1024) % BINS, "y": ["a", "b"] * 512}
+)  # as many rows as slots: no padding
 SCHEMA = es.Schema.infer(FRAME, target="y", kinds={"x": "ordinal"}, bins=BINS)
 
 
@@ -42,14 +47,19 @@ def by_public(owner: es.Owner) -> es.EncryptedTable:
     return owner.public_keys().encrypt(SCHEMA.table(FRAME))
 
 
-# -- the attack ----------------------------------------------------------------------------------------------------------
+# -- the attack
+# ------------------------------------------------------------------------------------------------
 
 
 class Contributor:
     """Somebody who has the public keys, and ciphertexts of their own making instead of rows."""
 
     def __init__(self, keys: es.PublicKeys) -> None:
-        self.keys, self.ring, self.t = keys, keys.parameters.ring_degree, keys.parameters.plain_modulus
+        self.keys, self.ring, self.t = (
+            keys,
+            keys.parameters.ring_degree,
+            keys.parameters.plain_modulus,
+        )
 
     def monomial(self, power: int, factor: int = 1) -> dict[int, int]:
         """factor X^power, where X^N is -1."""
@@ -58,7 +68,9 @@ class Contributor:
 
     def plain(self, terms: dict[int, int]) -> Any:
         powers = sorted(terms, reverse=True)
-        return seal.Plaintext(" + ".join(f"{terms[p]:X}x^{p}" if p else f"{terms[p]:X}" for p in powers))
+        return seal.Plaintext(
+            " + ".join(f"{terms[p]:X}x^{p}" if p else f"{terms[p]:X}" for p in powers)
+        )
 
     def polynomial(self, terms: dict[int, int]) -> Residues:
         """A polynomial as a ciphertext has it: what adding it to one changes."""
@@ -83,13 +95,19 @@ class Contributor:
         columns = [self.forged(j) for j in range(BINS - 1)]
         residues = np.stack([*columns, self.honest({0: 1})])
         assert residues.shape == real.blocks.block(0).shape
-        return EncryptedTable(real.facts, MemoryBlocks(real.blocks.ids, real.blocks.rows, (residues,)), self.keys)
+        return EncryptedTable(
+            real.facts, MemoryBlocks(real.blocks.ids, real.blocks.rows, (residues,)), self.keys
+        )
 
 
 def secret_coefficients(owner: es.Owner, count: int) -> list[int]:
-    """The first coefficients of the secret, from its values at the roots, which SEAL keeps: N s_j is the sum of s(r) r^-j."""
+    """The first coefficients of the secret, from its values at the roots, which SEAL keeps: N s_j
+    is the sum of s(r) r^-j.
+    """
     ring, prime = owner.parameters.ring_degree, owner.parameters.coefficient_moduli[0]
-    stored = owner._generator.secret_key().to_string()[-8 * ring * len(owner.parameters.coefficient_moduli) :]
+    stored = owner._generator.secret_key().to_string()[
+        -8 * ring * len(owner.parameters.coefficient_moduli) :
+    ]
     values = np.frombuffer(stored, dtype="<u8")[:ring].astype(object)
     roots = Contributor(owner.public_keys()).polynomial({1: 1})[0].astype(object)
     powers, found = np.array([pow(int(r), -1, prime) for r in roots], dtype=object), []
@@ -99,7 +117,9 @@ def secret_coefficients(owner: es.Owner, count: int) -> list[int]:
     return [c - prime if c > prime // 2 else c for c in found]
 
 
-def test_a_contributor_who_sees_a_published_cross_table_learns_the_secret_key(owner: es.Owner, tmp_path: Path) -> None:
+def test_a_contributor_who_sees_a_published_cross_table_learns_the_secret_key(
+    owner: es.Owner, tmp_path: Path
+) -> None:
     Contributor(owner.public_keys()).table().save(tmp_path / "site.enc")
     with pytest.raises(es.RowsByOthersError, match=REFUSED):
         es.load(tmp_path / "site.enc").counts("v0", by="class")
@@ -117,9 +137,13 @@ def test_the_attacker_cannot_claim_to_be_the_owner(owner: es.Owner, tmp_path: Pa
     _claim_the_secret_key(tmp_path / "t")
     table = es.load(tmp_path / "t")
     assert not table.by_others
-    for attempt in (lambda: table.counts("v0", by="class"), lambda: owner.encrypt(SCHEMA.table(FRAME)).append(table)):
+    for attempt in (
+        lambda: table.counts("v0", by="class"),
+        lambda: owner.encrypt(SCHEMA.table(FRAME)).append(table),
+    ):
         with pytest.raises(
-            es.FileFormatError, match=f"is not signed by the owner of key {owner.key_id}, and the table says"
+            es.FileFormatError,
+            match=f"is not signed by the owner of key {owner.key_id}, and the table says",
         ):
             attempt()
 
@@ -145,7 +169,9 @@ def test_a_signature_is_for_one_block_as_it_is(owner: es.Owner, tmp_path: Path, 
     elif what == "rows":
         put(tmp_path / "t", _with_entry(content, rows=5))
     else:
-        changed = rewritten_manifest(content[MANIFEST], lambda f: replace(f, fields={**f.fields, "weight_bound": 3}))
+        changed = rewritten_manifest(
+            content[MANIFEST], lambda f: replace(f, fields={**f.fields, "weight_bound": 3})
+        )
         put(tmp_path / "t", {**content, MANIFEST: changed})
     with pytest.raises(es.FileFormatError, match="is not signed by the owner"):
         es.load(tmp_path / "t").counts("v0", by="class")
@@ -163,10 +189,13 @@ def _with_entry(content: dict[str, bytes], **changes: Any) -> dict[str, bytes]:
     return {**content, MANIFEST: rewritten_manifest(content[MANIFEST], changed)}
 
 
-# -- asking for it -------------------------------------------------------------------------------------------------------
+# -- asking for it
+# ------------------------------------------------------------------------------------------------
 
 
-def test_rows_by_others_are_computed_on_only_when_asked_for(owner: es.Owner, by_public: es.EncryptedTable) -> None:
+def test_rows_by_others_are_computed_on_only_when_asked_for(
+    owner: es.Owner, by_public: es.EncryptedTable
+) -> None:
     assert by_public.by_others
     for attempt in (
         lambda: by_public.counts("x"),
@@ -189,7 +218,9 @@ def test_a_stored_table_with_rows_by_others_keeps_asking(
     assert not es.load(tmp_path / "t").by_others
     grown = es.load(tmp_path / "t").append(by_public.accept_others())
     assert grown.by_others
-    assert owner.decrypt(grown.counts("v0"))["count"].tolist() == [8] * BINS  # asked for when it was appended
+    assert (
+        owner.decrypt(grown.counts("v0"))["count"].tolist() == [8] * BINS
+    )  # asked for when it was appended
     again = es.load(tmp_path / "t")
     assert again.n_rows == 8 * BINS  # looking at it is no danger
     assert "by others   yes" in str(again.info())
@@ -198,10 +229,15 @@ def test_a_stored_table_with_rows_by_others_keeps_asking(
         again.counts("v0")
     with pytest.raises(es.RowsByOthersError, match=REFUSED):
         es.load(tmp_path / "t").append(owner.encrypt(SCHEMA.table(FRAME[:3])))
-    assert owner.decrypt(es.load(tmp_path / "t", by_others=True).counts("v0"))["count"].tolist() == [8] * BINS
+    assert (
+        owner.decrypt(es.load(tmp_path / "t", by_others=True).counts("v0"))["count"].tolist()
+        == [8] * BINS
+    )
 
 
-def test_tables_of_the_owner_are_signed_however_they_were_stored(owner: es.Owner, tmp_path: Path) -> None:
+def test_tables_of_the_owner_are_signed_however_they_were_stored(
+    owner: es.Owner, tmp_path: Path
+) -> None:
     one, two = SCHEMA.table(FRAME), SCHEMA.table(FRAME.iloc[::-1])
     owner.encrypt(one, out=tmp_path / "a")
     owner.encrypt(one).append(owner.encrypt(two)).save(tmp_path / "b")
@@ -213,14 +249,17 @@ def test_tables_of_the_owner_are_signed_however_they_were_stored(owner: es.Owner
         assert owner.decrypt(table.counts("v0"))["count"].sum() == table.n_rows
 
 
-# -- the same rows once more ---------------------------------------------------------------------------------------------
+# -- the same rows once more
+# ---------------------------------------------------------------------------------------------
 
 
 def test_rows_that_the_owner_encrypts_twice_are_noticed(owner: es.Owner, tmp_path: Path) -> None:
     rows = SCHEMA.table(FRAME)
     owner.encrypt(rows).save(tmp_path / "t")
     again = owner.encrypt(rows)
-    with pytest.raises(es.SchemaError, match="is in this table already: its rows would count twice"):
+    with pytest.raises(
+        es.SchemaError, match="is in this table already: its rows would count twice"
+    ):
         es.load(tmp_path / "t").append(again)
     fitted = es.MultinomialNB().fit(es.load(tmp_path / "t"))
     with pytest.raises(es.SchemaError, match="is in the model already: its rows would count twice"):
@@ -245,7 +284,8 @@ def test_what_cannot_be_known_is_not_claimed(owner: es.Owner) -> None:
     assert sites[0].append(sites[1]).n_rows == 8 * BINS
 
 
-# -- what the review of the cure found ---------------------------------------------------------------------------------------
+# -- what the review of the cure found
+# ---------------------------------------------------------------------------------------
 
 
 def forged_block(owner: es.Owner, data: bytes, shape: BlockShape) -> bytes:
@@ -256,8 +296,12 @@ def forged_block(owner: es.Owner, data: bytes, shape: BlockShape) -> bytes:
     return container.to_bytes(replace(block, sections={**block.sections, "residues": residues}))
 
 
-def test_residues_that_the_signed_digests_are_not_of_are_refused(owner: es.Owner, tmp_path: Path) -> None:
-    """Also where a whole block is read at once: the hash of an object is not signed, those of its pieces are."""
+def test_residues_that_the_signed_digests_are_not_of_are_refused(
+    owner: es.Owner, tmp_path: Path
+) -> None:
+    """Also where a whole block is read at once: the hash of an object is not signed, those of its
+    pieces are.
+    """
     sealed = owner.encrypt(SCHEMA.table(FRAME), out=tmp_path / "t")
     name = sealed.blocks.entries[0].name
     data = forged_block(owner, (tmp_path / "t" / name).read_bytes(), sealed.facts.shape)
@@ -269,16 +313,25 @@ def test_residues_that_the_signed_digests_are_not_of_are_refused(owner: es.Owner
         entries[0]["sha256"] = data[-32:].hex()
         return replace(file, sections={**file.sections, "blocks": json.dumps(entries).encode()})
 
-    put(tmp_path / "t", {**objects(tmp_path / "t"), MANIFEST: rewritten_manifest(manifest, as_if_listed)})
+    put(
+        tmp_path / "t",
+        {**objects(tmp_path / "t"), MANIFEST: rewritten_manifest(manifest, as_if_listed)},
+    )
     forged = es.load(tmp_path / "t")
-    with pytest.raises(es.FileFormatError, match="is damaged in column 0, prime 0, run 0: its digest does not fit"):
+    with pytest.raises(
+        es.FileFormatError, match="is damaged in column 0, prime 0, run 0: its digest does not fit"
+    ):
         forged.blocks.block(0)
     with pytest.raises(es.FileFormatError):
         forged.counts("v0", by="class")
 
 
-def test_the_owner_signs_no_block_that_somebody_else_has_put_there(owner: es.Owner, tmp_path: Path) -> None:
-    """Names of blocks are public once they are written: what lies there when a table is saved again is not believed."""
+def test_the_owner_signs_no_block_that_somebody_else_has_put_there(
+    owner: es.Owner, tmp_path: Path
+) -> None:
+    """Names of blocks are public once they are written: what lies there when a table is saved again
+    is not believed.
+    """
     sealed = owner.encrypt(SCHEMA.table(FRAME))
     sealed.save(tmp_path / "t")
     listed = es.load(tmp_path / "t").blocks.entries[0]
@@ -291,19 +344,29 @@ def test_the_owner_signs_no_block_that_somebody_else_has_put_there(owner: es.Own
     assert opened.to_numpy().sum() == len(FRAME)
 
 
-def test_a_forged_table_without_keys_is_not_appended_to_one_in_memory(owner: es.Owner, tmp_path: Path) -> None:
+def test_a_forged_table_without_keys_is_not_appended_to_one_in_memory(
+    owner: es.Owner, tmp_path: Path
+) -> None:
     owner.public_keys().encrypt(SCHEMA.table(FRAME)).save(tmp_path / "t")
     manifest = (tmp_path / "t" / MANIFEST).read_bytes()
-    claimed = rewritten_manifest(manifest, lambda file: replace(file, fields={**file.fields, "with_secret_key": True}))
-    kept = {name: data for name, data in objects(tmp_path / "t").items() if not name.endswith(".keys")}
+    claimed = rewritten_manifest(
+        manifest, lambda file: replace(file, fields={**file.fields, "with_secret_key": True})
+    )
+    kept = {
+        name: data for name, data in objects(tmp_path / "t").items() if not name.endswith(".keys")
+    }
     put(tmp_path / "forged", {**kept, MANIFEST: claimed})
     with pytest.raises(es.FileFormatError, match="is not signed by the owner"):
         owner.encrypt(SCHEMA.table(FRAME)).append(es.load(tmp_path / "forged"))
 
 
-def test_fractions_are_not_drawn_from_rows_of_others(owner: es.Owner, by_public: es.EncryptedTable) -> None:
+def test_fractions_are_not_drawn_from_rows_of_others(
+    owner: es.Owner, by_public: es.EncryptedTable
+) -> None:
     """Which rows are drawn is public, so that a drawn fraction tells where single rows are."""
-    forest = es.CompletelyRandomForest(n_trees=1, depth=1, fraction=2, random_state=1).fit(by_public.accept_others())
+    forest = es.CompletelyRandomForest(n_trees=1, depth=1, fraction=2, random_state=1).fit(
+        by_public.accept_others()
+    )
     assert getattr(forest, "drawn_", None) is None
     with pytest.raises(es.RowsByOthersError, match="in which leaves single rows are"):
         forest.draw_fraction(by_public)

@@ -1,4 +1,6 @@
-"""What people get wrong most often: the message names the place, what is allowed, and what to do; doubts are warnings."""
+"""What people get wrong most often: the message names the place, what is allowed, and what to do;
+doubts are warnings.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from encryptedstats.errors import SchemaError, SchemaWarning
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 
 
-# ----------------------------------------------------------------------------------------------------------- values
+# ----------------------------------------------------------------------------------------------
+# values
 
 
 def rows(**changed: object) -> pd.DataFrame:
@@ -28,21 +31,27 @@ def rows(**changed: object) -> pd.DataFrame:
 
 def test_an_unseen_category(schema):
     message = (
-        r"column 'größe', row 'p4': 'riesig' is not a level of the schema \(levels: .*\): correct it; or, before anything is "
+        r"column 'größe', row 'p4': 'riesig' is not a level of the schema \(levels: .*\): correct "
+        r"it; or, before anything is "
         r"encrypted, give it a level, schema\.with_bins\('größe', levels=\[\.\.\.\]\), or .* "
         r"schema\.with_unknown\('other', 'größe'\)"
     )
     with pytest.raises(SchemaError, match=message):
         schema.table(rows(größe="riesig"))
     levels = [*schema["größe"].levels, "riesig"]
-    assert len(schema.with_bins("größe", levels=levels).table(rows(größe="riesig"))) == 10  # the cure is one
+    assert (
+        len(schema.with_bins("größe", levels=levels).table(rows(größe="riesig"))) == 10
+    )  # the cure is one
     with pytest.warns(SchemaWarning, match="'riesig', row 'p4'"):
         assert len(schema.with_unknown("other", "größe").table(rows(größe="riesig"))) == 10
     assert len(schema.with_missing_bin("größe").table(rows(größe=None))) == 10
 
 
 def test_an_unseen_class(schema):
-    message = r"target 'sick', row 'p4': 'dead' is not a class .*: correct it, or name all classes .*with_classes\(\[\.\.\.\]\)"
+    message = (
+        r"target 'sick', row 'p4': 'dead' is not a class .*: correct it, or name all classes "
+        r".*with_classes\(\[\.\.\.\]\)"
+    )
     with pytest.raises(SchemaError, match=message):
         schema.table(rows(sick="dead"))
 
@@ -50,7 +59,8 @@ def test_an_unseen_class(schema):
 @pytest.mark.parametrize("column", ["age", "dose"])
 def test_text_in_a_column_of_numbers(schema, column):
     message = (
-        rf"column '{column}', row 'p4': 'n\.a\.' is not a number: correct it, or leave it empty if it is missing; if '{column}' is "
+        rf"column '{column}', row 'p4': 'n\.a\.' is not a number: correct it, or leave it empty "
+        rf"if it is missing; if '{column}' is "
         rf"a category, .* schema\.with_kind\('{column}', 'categorical', levels=\[\.\.\.\]\)"
     )
     with pytest.raises(SchemaError, match=message):
@@ -58,7 +68,9 @@ def test_text_in_a_column_of_numbers(schema, column):
 
 
 def test_cures_come_after_the_count_of_other_rows(schema):
-    with pytest.raises(SchemaError, match=r"row 'p0': 'x' is not a number \(and 9 more rows\): correct it"):
+    with pytest.raises(
+        SchemaError, match=r"row 'p0': 'x' is not a number \(and 9 more rows\): correct it"
+    ):
         schema.table(rows().assign(age="x"))
 
 
@@ -69,17 +81,22 @@ def test_rows_of_a_file_are_counted_as_said(keeper, schema, tmp_path):
     frame.to_csv(tmp_path / "rows.csv", index=False)
     assert "riesig" in (tmp_path / "rows.csv").read_text().splitlines()[1:][7]
     with pytest.raises(
-        SchemaError, match=r"rows\.csv: column 'größe', row 8: .* \(the first row below the names is row 1\)"
+        SchemaError,
+        match=r"rows\.csv: column 'größe', row 8: .* \(the first row below the names is row 1\)",
     ):
         keeper.encrypt_file(tmp_path / "rows.csv", schema, tmp_path / "t")
 
 
 def test_whole_numbers_in_floats(keeper):
     with pytest.raises(
-        TypeError, match=r"with 2\.0: only integers are exact here\. This is a whole number .*: give 2 "
+        TypeError,
+        match=r"with 2\.0: only integers are exact here\. This is a whole number .*: give 2 ",
     ):
         keeper.encrypt(2.0)
-    with pytest.raises(TypeError, match=r"value at \(1,\) with 3\.0: .* give 3 \(of an array: array\.astype\(int\)\)"):
+    with pytest.raises(
+        TypeError,
+        match=r"value at \(1,\) with 3\.0: .* give 3 \(of an array: array\.astype\(int\)\)",
+    ):
         keeper.encrypt([1, 3.0])
     assert keeper.decrypt(keeper.encrypt(np.array([1.0, 3.0]).astype(int))).tolist() == [1, 3]
     with pytest.raises(TypeError, match="Scale it to an integer first"):
@@ -88,35 +105,47 @@ def test_whole_numbers_in_floats(keeper):
         keeper.encrypt(float("inf"))
 
 
-# ------------------------------------------------------------------------------------------------------------- keys
+# ----------------------------------------------------------------------------------------------
+# keys
 
 
 def test_the_key_of_another_owner(keeper, stranger_keeper, schema, tmp_path):
     ours = (
-        r"opened to {0}, and the secret key that was given is {1}\. Only the secret key {0} opens it: es\.Owner\.load"
+        r"opened to {0}, and the secret key that was given is {1}\. Only the secret key {0} opens "
+        r"it: es\.Owner\.load"
     )
     message = ours.format(keeper.key_id, stranger_keeper.key_id)
     table = keeper.encrypt(schema.table(mixed_frame(9)))
-    for value in (keeper.encrypt(3), keeper.encrypt([1, 2]), table.counts("before"), table.values(table.columns()[0])):
+    for value in (
+        keeper.encrypt(3),
+        keeper.encrypt([1, 2]),
+        table.counts("before"),
+        table.values(table.columns()[0]),
+    ):
         with pytest.raises(es.KeyMismatchError, match=message):
             stranger_keeper.decrypt(value)
     table.counts("before").save(tmp_path / "answer")
     table.save(tmp_path / "t")
     for name in ("answer", "t"):
         with pytest.raises(
-            es.KeyMismatchError, match=rf"belongs to key {keeper.key_id}.*: give (the public keys|those) of"
+            es.KeyMismatchError,
+            match=rf"belongs to key {keeper.key_id}.*: give (the public keys|those) of",
         ):
             es.load(tmp_path / name, keys=stranger_keeper.public_keys())
 
 
-# ------------------------------------------------------------------------------------------- keys for fewer rows
+# ------------------------------------------------------------------------------------------- ke
+# for fewer rows
 
 
 def test_keys_for_fewer_rows_are_warned_of(keeper, schema, tmp_path):
     exact = keeper.parameters.max_value
     frame = mixed_frame(exact + 1)[["before", "sick"]]
     narrow = es.Schema((schema["before"],), "sick", schema.classes)
-    message = rf"these are {exact + 1:,} rows: counts .* exact up to ±{exact:,}, .*es\.plan\(\.\.\., n_rows=\.\.\.\)"
+    message = (
+        rf"these are {exact + 1:,} rows: counts .* exact up to ±{exact:,}, .*es\.plan\(\.\.\., "
+        r"n_rows=\.\.\.\)"
+    )
     with pytest.warns(SchemaWarning, match=message) as caught:
         sealed = keeper.encrypt(narrow.table(frame))
     assert caught[0].filename == __file__
@@ -133,11 +162,15 @@ def test_keys_for_enough_rows_are_not(keeper, schema):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         keeper.encrypt(schema.table(mixed_frame(SLOTS)))
-    with pytest.warns(SchemaWarning, match=r"these are 9 rows with weights up to 4,096: counts .* can reach 36,864"):
+    with pytest.warns(
+        SchemaWarning,
+        match=r"these are 9 rows with weights up to 4,096: counts .* can reach 36,864",
+    ):
         keeper.encrypt(schema.table(mixed_frame(9), weights=np.ones(9, int), weight_bound=4096))
 
 
-# -------------------------------------------------------------------------------------------------------- inference
+# ----------------------------------------------------------------------------------------------
+# inference
 
 
 EVEN = range(0, 120, 2)
@@ -156,14 +189,17 @@ def test_one_typo_among_numbers_is_warned_of(typo):
     (warning,) = caught
     assert warning.filename == __file__
     message = str(warning.message)
-    assert message.startswith("column 'x' has numbers in 99 % of its rows and became a categorical with 100 levels")
+    assert message.startswith(
+        "column 'x' has numbers in 99 % of its rows and became a categorical with 100 levels"
+    )
     assert f"column 'x', row 99: {typo!r} is not a number" in message
     assert message.endswith("correct these, or leave them empty")
 
 
 def test_too_many_levels_because_of_a_typo_say_so():
     with pytest.raises(
-        SchemaError, match=r"5000 different values; .*As numbers it cannot be read: .*row 4999: 'oops' is not"
+        SchemaError,
+        match=r"5000 different values; .*As numbers it cannot be read: .*row 4999: 'oops' is not",
     ):
         es.Schema.infer(column([*map(str, range(4999)), "oops"]))
 
@@ -172,7 +208,8 @@ def test_too_many_levels_because_of_a_typo_say_so():
 def test_names_and_numbers_of_people_are_warned_of(as_number):
     values = [f"{i:05d}" if as_number else f"patient {i}" for i in range(40)]
     with pytest.warns(
-        SchemaWarning, match=r"column 'id' has another value in every row, .* with 40 levels, .*: leave it out"
+        SchemaWarning,
+        match=r"column 'id' has another value in every row, .* with 40 levels, .*: leave it out",
     ):
         es.Schema.infer(column(values, "id"))
 
@@ -180,7 +217,8 @@ def test_names_and_numbers_of_people_are_warned_of(as_number):
 def test_a_measurement_as_target_is_warned_of():
     frame = pd.DataFrame({"a": EVEN, "y": np.arange(60) / 7})
     with pytest.warns(
-        SchemaWarning, match=r"target 'y' has 60 different numbers, .* cut it into classes first, .*median"
+        SchemaWarning,
+        match=r"target 'y' has 60 different numbers, .* cut it into classes first, .*median",
     ):
         es.Schema.infer(frame, target="y")
     with pytest.warns(SchemaWarning, match="target 'y' has 60 different numbers"):
@@ -198,7 +236,10 @@ def test_a_measurement_as_target_is_warned_of():
         (column(np.arange(100.0)), {}),
         (pd.DataFrame({"a": EVEN, "y": np.arange(60) % 20}), {"target": "y"}),
         (pd.DataFrame({"a": EVEN, "y": range(60)}), {"target": "y", "classes": range(60)}),  # given
-        (pd.DataFrame({"a": EVEN, "y": [f"c{i % 30}" for i in range(60)]}), {"target": "y"}),  # text
+        (
+            pd.DataFrame({"a": EVEN, "y": [f"c{i % 30}" for i in range(60)]}),
+            {"target": "y"},
+        ),  # text
     ],
 )
 def test_what_is_meant_is_not_warned_of(frame, options):

@@ -1,4 +1,6 @@
-"""CSV files as the world writes them: found out, said, refused where there are two readings, and the same numbers every time."""
+"""CSV files as the world writes them: found out, said, refused where there are two readings, and
+the same numbers every time.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,30 @@ from encryptedstats.tables.encrypting import file_tables
 from encryptedstats.tables.row_files import read_frame, read_frames
 
 PLAIN = "größe,dose,sex,ill\n1.5,1200.25,f,no\n2.25,950,m,yes\n1.75,3.5,f,no\n"
-NUMBERS = {"größe": [1.5, 2.25, 1.75], "dose": [1200.25, 950, 3.5], "sex": ["f", "m", "f"], "ill": ["no", "yes", "no"]}
+NUMBERS = {
+    "größe": [1.5, 2.25, 1.75],
+    "dose": [1200.25, 950, 3.5],
+    "sex": ["f", "m", "f"],
+    "ill": ["no", "yes", "no"],
+}
 GERMAN = "größe;dose;sex;ill\r\n1,5;1.200,25;f;no\r\n2,25;950;m;yes\r\n1,75;3,5;f;no\r\n"
 SAMPLES: dict[str, tuple[str, str, str]] = {
     "plain": (PLAIN, "utf-8", "comma separated, decimal point, utf-8"),
-    "german": (GERMAN, "cp1252", "semicolon separated, decimal comma, point between thousands, cp1252"),
+    "german": (
+        GERMAN,
+        "cp1252",
+        "semicolon separated, decimal comma, point between thousands, cp1252",
+    ),
     "excel": (
         "sep=;\r\n" + GERMAN,
         "utf-8-sig",
         "semicolon separated, decimal comma, point between thousands, utf-8-sig",
     ),
-    "utf-16": (GERMAN.replace(";", "\t"), "utf-16", "tab separated, decimal comma, point between thousands, utf-16"),
+    "utf-16": (
+        GERMAN.replace(";", "\t"),
+        "utf-16",
+        "tab separated, decimal comma, point between thousands, utf-16",
+    ),
     "french": (
         GERMAN.replace("1.200", "1\u202f200"),
         "utf-8",
@@ -60,7 +75,9 @@ def written(folder: Path, text: str, charset: str = "utf-8", name: str = "rows.c
     return path
 
 
-def read(path: Path, schema: es.Schema | None = None, **options: Any) -> tuple[pd.DataFrame, CsvFormat]:
+def read(
+    path: Path, schema: es.Schema | None = None, **options: Any
+) -> tuple[pd.DataFrame, CsvFormat]:
     found: list[CsvFormat] = []
     frame = read_frame(path, schema, CsvOptions(**options), found.append)
     return frame, found[0]
@@ -76,9 +93,13 @@ def test_the_same_numbers_come_out(kind: str, tmp_path: Path) -> None:
 
 
 @each_sample
-def test_pieces_are_read_like_the_whole_and_by_the_schema_of_another_file(kind: str, tmp_path: Path) -> None:
+def test_pieces_are_read_like_the_whole_and_by_the_schema_of_another_file(
+    kind: str, tmp_path: Path
+) -> None:
     plain = read_frame(written(tmp_path, PLAIN))
-    schema = es.Schema.infer(plain, target="ill", bins=2, kinds={"größe": "continuous", "dose": "continuous"})
+    schema = es.Schema.infer(
+        plain, target="ill", bins=2, kinds={"größe": "continuous", "dose": "continuous"}
+    )
     text, charset, _ = SAMPLES[kind]
     path = written(tmp_path, text, charset, "other.csv")
     tables = list(file_tables(schema, path, 2))
@@ -99,8 +120,18 @@ def test_pieces_are_read_like_the_whole_and_by_the_schema_of_another_file(kind: 
             1.234,
         ),
         ("a;b\n1,234;2\n", r"decimal='\.' or decimal=','", {"decimal": "."}, 1234),
-        ("a;b\n1.234;2\n", r"column 'a' .*'1\.234', which is 1234 \(a point", {"thousands": "."}, 1234),
-        ('a,b\n"1,234",2\n', r"which is 1234 .* or 1\.234 \(a decimal comma\)", {"decimal": "."}, 1234),
+        (
+            "a;b\n1.234;2\n",
+            r"column 'a' .*'1\.234', which is 1234 \(a point",
+            {"thousands": "."},
+            1234,
+        ),
+        (
+            'a,b\n"1,234",2\n',
+            r"which is 1234 .* or 1\.234 \(a decimal comma\)",
+            {"decimal": "."},
+            1234,
+        ),
         (
             "a;b\n1,5;2.5\n",
             r"column 'b' \('2\.5'\) has a decimal point, and column 'a' \('1,5'\) a decimal comma",
@@ -119,7 +150,12 @@ def test_pieces_are_read_like_the_whole_and_by_the_schema_of_another_file(kind: 
             {"dates": "%m/%d/%Y"},
             18295,
         ),
-        ("a,b;c\n1,2;3\n", r"separated by comma or by semicolon, with 2 columns each", {"separator": ","}, 1),
+        (
+            "a,b;c\n1,2;3\n",
+            r"separated by comma or by semicolon, with 2 columns each",
+            {"separator": ","},
+            1,
+        ),
     ],
 )
 def test_two_readings_are_an_error_with_both(
@@ -152,28 +188,39 @@ def test_what_the_sample_does_not_show_is_refused_when_it_comes(tmp_path: Path) 
     lines = [f"{i};1" for i in range(SAMPLE_BYTES // 4)]
     path = written(tmp_path, "\n".join(["a;b", *lines, "1.234;1"]))
     with pytest.raises(
-        es.SchemaError, match=r"column 'a', row 65537: '1\.234' is no number in a file that is semicolon"
+        es.SchemaError,
+        match=r"column 'a', row 65537: '1\.234' is no number in a file that is semicolon",
     ):
         list(file_tables(schema, path, 1 << 20))
     late = written(tmp_path, "\n".join(["a,b", *(["x,1"] * SAMPLE_BYTES)]) + "\nä,1\n", "latin-1")
-    with pytest.raises(es.SchemaError, match=r"not written in utf-8, as its beginning looked.*charset='cp1252'"):
+    with pytest.raises(
+        es.SchemaError, match=r"not written in utf-8, as its beginning looked.*charset='cp1252'"
+    ):
         read(late)
     assert read(late, charset="latin-1")[0]["a"].iloc[-1] == "ä"
 
 
 def test_a_word_among_numbers_is_named_and_not_its_neighbours(tmp_path: Path) -> None:
-    schema = es.Schema.infer(pd.DataFrame({"a": [1.5, 2.5, 9.0], "g": [1, 2, 3]}), bins=3, kinds={"a": "continuous"})
+    schema = es.Schema.infer(
+        pd.DataFrame({"a": [1.5, 2.5, 9.0], "g": [1, 2, 3]}), bins=3, kinds={"a": "continuous"}
+    )
     path = written(tmp_path, "a;g\n" + "2,5;1\n" * 20 + "oops;2\n")
     with pytest.raises(es.SchemaError, match=r"column 'a', row 21: 'oops' is not a number"):
         list(file_tables(schema, path, 128))
     other = schema.with_unknown("other", "g")
-    with pytest.warns(es.SchemaWarning, match=r"column 'g': 1 row with a level .*'oops', row 21\) went to 'other'"):
-        (table,) = file_tables(other, written(tmp_path, "a,g\n" + "2.5,1\n" * 20 + "2.5,oops\n"), 128)
+    with pytest.warns(
+        es.SchemaWarning, match=r"column 'g': 1 row with a level .*'oops', row 21\) went to 'other'"
+    ):
+        (table,) = file_tables(
+            other, written(tmp_path, "a,g\n" + "2.5,1\n" * 20 + "2.5,oops\n"), 128
+        )
     assert table.counts("g")["count"].tolist() == [20, 0, 0, 1]
 
 
 def test_the_schema_remembers_how_its_file_was_written(tmp_path: Path) -> None:
-    frame, form = read(written(tmp_path, "a;b\n" + "".join(f"{i},{i}5;{i % 2}\n" for i in range(30))))
+    frame, form = read(
+        written(tmp_path, "a;b\n" + "".join(f"{i},{i}5;{i % 2}\n" for i in range(30)))
+    )
     schema = es.Schema.infer(frame)
     one = written(tmp_path, "a;b\n1,234;1\n", name="one.csv")
     with pytest.raises(es.SchemaError, match=r"1234 .* or 1\.234"):
@@ -200,7 +247,12 @@ def test_dates_become_days_and_later_files_are_read_alike(tmp_path: Path) -> Non
         list(
             file_tables(
                 schema,
-                written(tmp_path, "born,seen\n" + "02/03/1970,1970-02-01 00:00\n" * 20 + "soon,1970-02-01 00:00\n"),
+                written(
+                    tmp_path,
+                    "born,seen\n"
+                    + "02/03/1970,1970-02-01 00:00\n" * 20
+                    + "soon,1970-02-01 00:00\n",
+                ),
                 64,
             )
         )
@@ -208,7 +260,9 @@ def test_dates_become_days_and_later_files_are_read_alike(tmp_path: Path) -> Non
 
 
 def test_text_of_the_schema_and_ids_are_left_as_they_are(tmp_path: Path) -> None:
-    schema = es.Schema.infer(pd.DataFrame({"code": ["1,234", "01"], "n": [1, 2], "who": ["007", "008"]}), id="who")
+    schema = es.Schema.infer(
+        pd.DataFrame({"code": ["1,234", "01"], "n": [1, 2], "who": ["007", "008"]}), id="who"
+    )
     frame, _ = read(written(tmp_path, "who;code;n;extra\n007;1,234;1;9,999\n"), schema)
     assert frame.loc[1].to_dict() == {"who": "007", "code": "1,234", "n": 1, "extra": "9,999"}
 
@@ -224,7 +278,8 @@ def test_packed_files_and_pipes(tmp_path: Path) -> None:
 
 def test_names_given_twice_are_warned_of(tmp_path: Path) -> None:
     with pytest.warns(
-        es.SchemaWarning, match=r"column 'a\.1' stands beside 'a': either the file has the name 'a' twice"
+        es.SchemaWarning,
+        match=r"column 'a\.1' stands beside 'a': either the file has the name 'a' twice",
     ):
         read(written(tmp_path, "a,a\n1,2\n"))
 

@@ -1,4 +1,6 @@
-"""The registry of encodings: what each answers, that answers agree, and that none can be missing."""
+"""The registry of encodings: what each answers, that answers agree, and that none can
+be missing.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,11 @@ def test_a_new_encoding_is_used_everywhere(owner: es.Owner, tmp_path: Path) -> N
     assert column_ranges(public, [odd]) == {name: ColumnRange(0, 1)}
     # in stored and encrypted tables
     choices = ("onehot", "parity")
-    (group,) = (one for one in stored_groups(public, choices) if one.variable == 0 and one.coding == "parity")
+    (group,) = (
+        one
+        for one in stored_groups(public, choices)
+        if one.variable == 0 and one.coding == "parity"
+    )
     assert (group.columns, group.states) == ((odd,), ((0,), (1,)))
     assert odd in asked_columns(public, clear.stored_columns(choices))
     sealed = owner.encrypt(clear, encodings=choices)
@@ -115,14 +121,30 @@ def test_a_new_encoding_is_used_everywhere(owner: es.Owner, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "answer", ["name", "word", "stored_as", "check", "range", "values", "row_value", "groups", "states", "conditions"]
+    "answer",
+    [
+        "name",
+        "word",
+        "stored_as",
+        "check",
+        "range",
+        "values",
+        "row_value",
+        "groups",
+        "states",
+        "conditions",
+    ],
 )
 def test_an_encoding_that_lacks_an_answer_is_refused(answer: str) -> None:
     own = {
-        key: value for key, value in vars(Parity).items() if key not in (answer, "_abc_impl", "__dict__", "__weakref__")
+        key: value
+        for key, value in vars(Parity).items()
+        if key not in (answer, "_abc_impl", "__dict__", "__weakref__")
     }
     incomplete: Any = type("Incomplete", (Encoding,), own)
-    with pytest.raises(TypeError, match=rf"^encoding Incomplete does not define {answer} \([^,]*\)$"):
+    with pytest.raises(
+        TypeError, match=rf"^encoding Incomplete does not define {answer} \([^,]*\)$"
+    ):
         register_encoding(incomplete)
     assert "parity" not in [one.name for one in registered_encodings()]
 
@@ -136,7 +158,9 @@ def test_a_class_that_is_no_encoding_lacks_every_answer() -> None:
 
 
 @pytest.mark.usefixtures("parity")
-@pytest.mark.parametrize(("name", "word"), [("parity", "other"), ("other", "odd"), ("other", "Odd2"), ("other", "v")])
+@pytest.mark.parametrize(
+    ("name", "word"), [("parity", "other"), ("other", "odd"), ("other", "Odd2"), ("other", "v")]
+)
 def test_names_and_words_are_unique_and_fit_into_keys(name: str, word: str) -> None:
     other: Any = type("Other", (Parity,), {"name": name, "word": word})
     with pytest.raises(es.SchemaError, match=f"encoding '{name}' with keys of the word '{word}'"):
@@ -145,7 +169,9 @@ def test_names_and_words_are_unique_and_fit_into_keys(name: str, word: str) -> N
 
 def test_an_unknown_encoding_is_refused() -> None:
     for ask in (find_encoding, lambda name: Column(name, 0)):
-        with pytest.raises(es.SchemaError, match="encoding 'parity' does not exist; the encodings are onehot, "):
+        with pytest.raises(
+            es.SchemaError, match="encoding 'parity' does not exist; the encodings are onehot, "
+        ):
             ask("parity")
     with pytest.raises(es.SchemaError, match=r"'v0\.odd' is not the key of a column"):
         Column.parse("v0.odd")
@@ -165,7 +191,9 @@ def clear_table(*, number_target: bool = False) -> Table:
     target = "large" if number_target else "state"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        schema = es.Schema.infer(frame, target=target, bins=3, kinds=kinds, missing="bin", **options)
+        schema = es.Schema.infer(
+            frame, target=target, bins=3, kinds=kinds, missing="bin", **options
+        )
     return schema.table(frame, folds=FOLDS)
 
 
@@ -175,9 +203,16 @@ def row_states(table: Table, variable: int) -> list[RowState]:
     folds = [None] * len(table) if table.fold_codes is None else table.fold_codes.tolist()
     if variable == -1 and known.target_number is None:
         assert table.class_codes is not None
-        return [RowState(target=k, fold=f) for k, f in zip(table.class_codes.tolist(), folds, strict=True)]
+        return [
+            RowState(target=k, fold=f)
+            for k, f in zip(table.class_codes.tolist(), folds, strict=True)
+        ]
     if known.at(variable).kind == "number":
-        present = table.values(Column("present", variable)) if known.at(variable).missing_bin else [1] * len(table)
+        present = (
+            table.values(Column("present", variable))
+            if known.at(variable).missing_bin
+            else [1] * len(table)
+        )
         numbers = table.values(Column("number", variable)).tolist()
         return [RowState(number=x if there else None, fold=f)
                 for x, there, f in zip(numbers, present, folds, strict=True)]  # fmt: skip
@@ -204,16 +239,36 @@ def test_bounds_states_conditions_and_rows_agree_with_the_values_of_tables(
             assert values.max() <= known.high
             assert column_bound(public, one) == max(abs(known.low), abs(known.high))
             if one.encoding != "digit":  # totals over digits cannot be released
-                in_rows = [meaning.row_value(one, public, state) for state in row_states(table, group.variable)]
+                in_rows = [
+                    meaning.row_value(one, public, state)
+                    for state in row_states(table, group.variable)
+                ]
                 assert in_rows == values.tolist()
         if group.coding != "weighed" or group.columns[0].fold is None:  # studies have no folds
             for expression, constant in group.encoding.conditions(group):
                 assert not np.any(table.evaluate([expression])[0] + constant)
-    assert seen >= {"onehot", "cumulative", "ordinal", "centred", "present", "rows" if number_target else "class"}
+    assert seen >= {
+        "onehot",
+        "cumulative",
+        "ordinal",
+        "centred",
+        "present",
+        "rows" if number_target else "class",
+    }
     assert ("digit" if digit_bits else "number") in seen
 
 
 def test_every_encoding_is_registered_once() -> None:
     names = [one.name for one in registered_encodings()]
-    assert names == ["onehot", "cumulative", "ordinal", "centred", "number", "present", "digit", "class", "rows"]
+    assert names == [
+        "onehot",
+        "cumulative",
+        "ordinal",
+        "centred",
+        "number",
+        "present",
+        "digit",
+        "class",
+        "rows",
+    ]
     assert pd.Index([one.word for one in registered_encodings()]).is_unique

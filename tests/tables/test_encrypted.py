@@ -1,4 +1,6 @@
-"""Encrypted tables: whatever can be asked of them is what the clear twin answers; both schemes, both keys, every encoding."""
+"""Encrypted tables: whatever can be asked of them is what the clear twin answers; both schemes,
+both keys, every encoding.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,14 @@ from encryptedstats.tables import Column, Schema, Table
 from encryptedstats.tables.blocks import rows_id
 from reproduction import datasets
 
-# ------------------------------------------------------------------------- the identities of the paper's section 2.2
+# ------------------------------------------------------------------------- the identities of the
+# paper's section 2.2
 
 
 def test_equality_is_a_sum_of_products(small, schema):
-    """Eq. comparison: the sum over k of x_jk x_lk is 1 exactly in the rows where variables j and l share a bin."""
+    """Eq. comparison: the sum over k of x_jk x_lk is 1 exactly in the rows where variables j and l
+    share a bin.
+    """
     frame = mixed_frame(SLOTS + 7)
     sealed = small.encrypt(schema.table(frame))
     pairs = zip(sealed.bins("v3"), sealed.bins("v4"), strict=True)
@@ -42,10 +47,16 @@ def test_ranges_are_sums_and_cuts_are_comparisons(small, schema):
     frame = mixed_frame(300)
     sealed = small.encrypt(schema.table(frame))
     for k, edge in enumerate(schema["age"].edges):
-        np.testing.assert_array_equal(small.decrypt(sealed.range_sum("v0", range(k + 1))), frame["age"] <= edge)
-    np.testing.assert_array_equal(small.decrypt(sealed.range_sum(1, [0, 2])), frame["grade"].isin([1, 3]))
+        np.testing.assert_array_equal(
+            small.decrypt(sealed.range_sum("v0", range(k + 1))), frame["age"] <= edge
+        )
+    np.testing.assert_array_equal(
+        small.decrypt(sealed.range_sum(1, [0, 2])), frame["grade"].isin([1, 3])
+    )
     np.testing.assert_array_equal(small.decrypt(sealed.range_sum(2, range(3))), 1)
-    np.testing.assert_array_equal(small.decrypt(1 - sealed.range_sum(1, [0, 2])), ~frame["grade"].isin([1, 3]))
+    np.testing.assert_array_equal(
+        small.decrypt(1 - sealed.range_sum(1, [0, 2])), ~frame["grade"].isin([1, 3])
+    )
 
 
 def test_a_leaf_is_counted_by_its_indicators(small, schema):
@@ -55,24 +66,30 @@ def test_a_leaf_is_counted_by_its_indicators(small, schema):
     left, right = sealed.range_sum("v1", [0, 1]), sealed.range_sum("v2", [1])
     leaf = (sealed.classes()[1] * left) * right
     expected = (
-        (frame["sick"] == schema.classes[1]) & (frame["grade"] <= 2) & (frame["größe"] == schema["größe"].levels[1])
+        (frame["sick"] == schema.classes[1])
+        & (frame["grade"] <= 2)
+        & (frame["größe"] == schema["größe"].levels[1])
     )
     assert small.decrypt(leaf).sum() == expected.sum() > 0
 
 
-# ------------------------------------------------------------------------------------------ encrypted equals clear
+# ------------------------------------------------------------------------------------------
+# encrypted equals clear
 
 
 @pytest.mark.parametrize("rows", [1, SLOTS - 1, SLOTS, SLOTS + 1, 3 * SLOTS])
 def test_every_row_count(small, schema, rows):
     table = schema.table(mixed_frame(rows))
     sealed = small.encrypt(table)
-    assert sealed.layout.counts == (SLOTS,) * (rows // SLOTS) + ((rows % SLOTS,) if rows % SLOTS else ())
+    assert sealed.layout.counts == (SLOTS,) * (rows // SLOTS) + (
+        (rows % SLOTS,) if rows % SLOTS else ()
+    )
     assert_twins(small, sealed, table)
 
 
 @pytest.mark.parametrize(
-    "encodings", [("onehot",), ("ordinal",), ("centred",), ("ordinal", "centred"), ALL, ("centred", "onehot")]
+    "encodings",
+    [("onehot",), ("ordinal",), ("centred",), ("ordinal", "centred"), ALL, ("centred", "onehot")],
 )
 def test_every_encoding(small, schema, encodings):
     table = schema.table(mixed_frame(40))
@@ -82,7 +99,8 @@ def test_every_encoding(small, schema, encodings):
         assert_twins(small, sealed, table, encodings)
     if "onehot" not in encodings:
         with pytest.raises(
-            SchemaError, match=r"column v0.bin0 was not stored when this table was encrypted: it has \d+"
+            SchemaError,
+            match=r"column v0.bin0 was not stored when this table was encrypted: it has \d+",
         ):
             sealed.bins("v0")
 
@@ -92,7 +110,9 @@ def test_derived_codes_equal_stored_ones(small, schema):
     derived, stored = small.encrypt(table), small.encrypt(table, encodings=ALL)
     for variable in ("v0", "v1", "v3"):
         for centred in (False, True):
-            assert not derived.holds(Column("centred" if centred else "ordinal", schema.index(variable)))
+            assert not derived.holds(
+                Column("centred" if centred else "ordinal", schema.index(variable))
+            )
             values = [small.decrypt(t.codes(variable, centred=centred)) for t in (derived, stored)]
             np.testing.assert_array_equal(values[0], values[1])
             np.testing.assert_array_equal(values[0], table.codes(variable, centred=centred))
@@ -120,7 +140,9 @@ def test_rows_to_predict_have_no_classes(small, schema):
     assert_twins(small, sealed, table)
     assert not sealed.has_classes
     assert "none (rows to predict)" in str(sealed.info())
-    with pytest.raises(SchemaError, match="column class0 was not stored when this table was encrypted"):
+    with pytest.raises(
+        SchemaError, match="column class0 was not stored when this table was encrypted"
+    ):
         sealed.classes()
 
 
@@ -144,7 +166,9 @@ def test_onehot_schemas(small):
     names = ["a", "a", "b", "b", "b"]
     schema = Schema.from_onehot(names, {"a": "ord", "b": "cat"})
     rng = np.random.default_rng(3)
-    matrix = np.hstack([np.eye(2, dtype=int)[rng.integers(0, 2, 20)], np.eye(3, dtype=int)[rng.integers(0, 3, 20)]])
+    matrix = np.hstack(
+        [np.eye(2, dtype=int)[rng.integers(0, 2, 20)], np.eye(3, dtype=int)[rng.integers(0, 3, 20)]]
+    )
     table = schema.table(matrix, y=rng.integers(0, 2, 20))
     assert_twins(small, small.encrypt(table), table)
 
@@ -163,22 +187,32 @@ def random_tables(draw) -> Table:
     """Frames of any kinds and names, with missing values where a bin can hold them."""
     n = draw(st.integers(1, 12))
     kinds = draw(st.lists(st.sampled_from(sorted(cells)), min_size=1, max_size=5))
-    names = draw(st.lists(st.text(min_size=1, max_size=5), min_size=len(kinds), max_size=len(kinds), unique=True))
+    names = draw(
+        st.lists(
+            st.text(min_size=1, max_size=5), min_size=len(kinds), max_size=len(kinds), unique=True
+        )
+    )
     columns, wanted = {}, {}
     for name, kind in zip(names, kinds, strict=True):
         cell = cells[kind]
-        values = draw(st.lists(cell if kind == "number" else st.none() | cell, min_size=n, max_size=n))
+        values = draw(
+            st.lists(cell if kind == "number" else st.none() | cell, min_size=n, max_size=n)
+        )
         values[draw(st.integers(0, n - 1))] = draw(cell)
         columns[name] = pd.Series(values, dtype=object)
         if kind != "logical":
             wanted[name] = kind
     frame = pd.DataFrame(columns)
-    schema = Schema.infer(frame, bins=draw(st.integers(1, 5)), kinds=wanted, missing="bin", classes=["no", "yes"])
+    schema = Schema.infer(
+        frame, bins=draw(st.integers(1, 5)), kinds=wanted, missing="bin", classes=["no", "yes"]
+    )
     if not draw(st.booleans()):
         return schema.table(frame)
     y = draw(st.lists(st.sampled_from(["no", "yes"]), min_size=n, max_size=n))
     weights = draw(st.none() | st.lists(st.integers(0, 9), min_size=n, max_size=n))
-    return schema.table(frame, y, weights=weights, folds=draw(st.sampled_from([None, 2])) if n > 1 else None)
+    return schema.table(
+        frame, y, weights=weights, folds=draw(st.sampled_from([None, 2])) if n > 1 else None
+    )
 
 
 @settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -188,7 +222,8 @@ def test_any_frame(small, table, public, encodings):
     assert_twins(small, who.encrypt(table, encodings=encodings).accept_others(), table, encodings)
 
 
-# -------------------------------------------------------------------------------------------------------- the keys
+# ----------------------------------------------------------------------------------------------
+# the keys
 
 
 def test_both_keys_encrypt_and_the_secret_one_makes_less_noise(small, schema):
@@ -199,11 +234,15 @@ def test_both_keys_encrypt_and_the_secret_one_makes_less_noise(small, schema):
     assert "encrypted with the public key; no secret key is inside" in str(by_public.info())
     assert by_secret.info().to_dict()["encrypted_with"] == "secret key"
     model, column = small.parameters.noise, by_secret.columns()[0]
-    assert model.budget(by_secret.values(column)._noise) > model.budget(by_public.values(column)._noise)
+    assert model.budget(by_secret.values(column)._noise) > model.budget(
+        by_public.values(column)._noise
+    )
 
 
 def test_the_same_rows_are_known_again_whatever_columns_are_stored(keeper, schema):
-    """By the owner: ids are of the rows, and not of how they are encoded. Other rows, weights or places are others."""
+    """By the owner: ids are of the rows, and not of how they are encoded. Other rows, weights or
+    places are others.
+    """
     frame = mixed_frame(SLOTS)
     table, weights = schema.table(frame), np.arange(SLOTS) % 3
     first, *others = (
@@ -246,19 +285,27 @@ def test_tables_are_not_pickled(keeper, schema):
             pickle.dumps(value)
 
 
-# ------------------------------------------------------------------------------------------------------- refusals
+# ----------------------------------------------------------------------------------------------
+# refusals
 
 
 def test_values_beyond_the_parameters_are_refused_by_column(keeper, schema):
     wide = schema.with_kind("dose", "number", digits=4, low=-1, high=2)
     with pytest.raises(
-        OverflowError, match=r"column 'dose' \(v5.number\) holds values up to 20,000, .* ±6,144: choose"
+        OverflowError,
+        match=r"column 'dose' \(v5.number\) holds values up to 20,000, .* ±6,144: choose",
     ):
         keeper.encrypt(wide.table(mixed_frame(5)))
     heavy = schema.table(mixed_frame(5), weights=[1, 2, 3, 4, 5000])
-    with pytest.raises(OverflowError, match="the class indicator class0, times the weights, holds values up to 8,192"):
+    with pytest.raises(
+        OverflowError,
+        match="the class indicator class0, times the weights, holds values up to 8,192",
+    ):
         keeper.encrypt(heavy)
-    assert keeper.encrypt(schema.table(mixed_frame(5), weights=[5000] * 5, weight_bound=6000)).n_rows == 5
+    assert (
+        keeper.encrypt(schema.table(mixed_frame(5), weights=[5000] * 5, weight_bound=6000)).n_rows
+        == 5
+    )
 
 
 def test_a_target_beyond_the_parameters_is_refused_by_its_name(keeper):
@@ -269,13 +316,17 @@ def test_a_target_beyond_the_parameters_is_refused_by_its_name(keeper):
         keeper.encrypt(large)
     small = frame.assign(cost=[1, 2, 3, 4, 5])
     heavy = Schema.infer(small, target="cost", **options).table(small, weights=[1, 2, 3, 4, 5000])
-    with pytest.raises(OverflowError, match="the row indicator rows, times the weights, holds values up to 8,192"):
+    with pytest.raises(
+        OverflowError, match="the row indicator rows, times the weights, holds values up to 8,192"
+    ):
         keeper.encrypt(heavy)
 
 
 @pytest.mark.parametrize("encodings", ["onehot", ("one-hot",), ("number",)])
 def test_unknown_encodings(keeper, schema, encodings):
-    with pytest.raises(SchemaError, match="a sequence of 'onehot', 'ordinal' and 'centred' is needed"):
+    with pytest.raises(
+        SchemaError, match="a sequence of 'onehot', 'ordinal' and 'centred' is needed"
+    ):
         keeper.encrypt(schema.table(mixed_frame(5)), encodings=encodings)
 
 
@@ -285,7 +336,8 @@ def test_nothing_to_encrypt(keeper):
         keeper.encrypt(Schema.infer(frame).table(frame), encodings=("ordinal",))
 
 
-# ------------------------------------------------------------------------------------------- what is said and kept
+# ------------------------------------------------------------------------------------------- wh
+# is said and kept
 
 
 def test_info_and_repr(keeper, schema):
@@ -298,7 +350,11 @@ def test_info_and_repr(keeper, schema):
     assert (
         facts["columns"] == len(sealed.facts.columns) == len(sealed.columns()) - 5 - 1
     )  # one a variable with bins, one class
-    assert (facts["secret_key_inside"], facts["stored"], facts["key_id"]) == (False, False, keeper.key_id)
+    assert (facts["secret_key_inside"], facts["stored"], facts["key_id"]) == (
+        False,
+        False,
+        keeper.key_id,
+    )
     assert facts["bytes"] == 2 * len(sealed.facts.columns) * keeper.parameters.ciphertext_bytes()
     for text in ("1,029 in 2 blocks", "no secret key is inside", "folds       2", "in memory"):
         assert text in str(sealed.info())
@@ -321,11 +377,15 @@ def test_processes_give_the_same_columns(small, schema, tmp_path):
 
 
 def test_bytes_a_value_at_full_chunks(real, tmp_path):
-    """At most 44 bytes a value plus 1 %, for 4 limbs of 43 and 44 bits at N=8192, with all that belongs to a block."""
+    """At most 44 bytes a value plus 1 %, for 4 limbs of 43 and 44 bits at N=8192, with all that
+    belongs to a block.
+    """
     rng = np.random.default_rng(1)
     frame = pd.DataFrame({"a": rng.integers(0, 3, 8192), "b": rng.choice(list("xyz"), 8192)})
     sealed = real.encrypt(Schema.infer(frame).table(frame), out=tmp_path)
-    stored = {name: len(data) for name, data in objects(tmp_path).items() if not name.endswith(".keys")}
+    stored = {
+        name: len(data) for name, data in objects(tmp_path).items() if not name.endswith(".keys")
+    }
     values = 8192 * len(sealed.columns())
     assert sum(stored.values()) / values <= 44 * 1.01
     assert sealed.info().to_dict()["bytes_per_value"] <= 44 * 1.01
@@ -333,27 +393,39 @@ def test_bytes_a_value_at_full_chunks(real, tmp_path):
 
 
 def test_the_papers_case_study_is_under_25_megabytes(real, tmp_path):
-    """bcw_o, 683 rows, 45 bins, 2 classes, without the public keys beside it: 13.8 GB for 547 rows in the paper."""
+    """bcw_o, 683 rows, 45 bins, 2 classes, without the public keys beside it: 13.8 GB for 547 rows
+    in the paper.
+    """
     if not os.environ.get("ENCRYPTEDSTATS_DATA"):
         pytest.skip("ENCRYPTEDSTATS_DATA names no folder with the data sets")
     data = datasets.load("bcw_o", download=False)
     frame = data.table_frame()
     schema = Schema.infer(frame, target="target", kinds=data.kinds)
-    for name in schema.names:  # quintiles of these ten-point scales tie; the paper counts five bins for each
+    for name in (
+        schema.names
+    ):  # quintiles of these ten-point scales tie; the paper counts five bins for each
         schema = schema.with_bins(name, edges=(2, 4, 6, 8))
     table = schema.table(frame)
     sealed = real.encrypt(table, out=tmp_path)
     assert (len(sealed), len(sealed.schema.variables), len(sealed.columns())) == (683, 9, 45 + 2)
-    assert sum(len(data) for name, data in objects(tmp_path).items() if not name.endswith(".keys")) < 25e6
+    assert (
+        sum(len(data) for name, data in objects(tmp_path).items() if not name.endswith(".keys"))
+        < 25e6
+    )
     column = class_column(1)
-    np.testing.assert_array_equal(real.decrypt(es.load(tmp_path).values(column)), table.values(column))
+    np.testing.assert_array_equal(
+        real.decrypt(es.load(tmp_path).values(column)), table.values(column)
+    )
 
 
-# ----------------------------------------------------------------------------------------------- reading a few columns
+# ----------------------------------------------------------------------------------------------
+# reading a few columns
 
 
 @pytest.mark.parametrize("device", ["native", "seal"])
-def test_a_question_reads_only_the_columns_that_it_needs(keeper, schema, tmp_path, monkeypatch, device):
+def test_a_question_reads_only_the_columns_that_it_needs(
+    keeper, schema, tmp_path, monkeypatch, device
+):
     table = schema.table(mixed_frame(SLOTS + 9))
     stored = keeper.encrypt(table, out=tmp_path)
     needed = 2 + len(schema.classes) - 1
@@ -375,7 +447,9 @@ def test_a_question_reads_only_the_columns_that_it_needs(keeper, schema, tmp_pat
     answer = stored.counts("before", by="class", device=device, workers=1)
     pd.testing.assert_frame_equal(keeper.decrypt(answer), table.counts("before", by="class"))
     shape = stored.blocks.entries[0].shape(stored.facts.shape)
-    assert sum(lengths) == 2 * needed * shape.residue_bytes // len(stored.facts.columns)  # two blocks, once each
+    assert sum(lengths) == 2 * needed * shape.residue_bytes // len(
+        stored.facts.columns
+    )  # two blocks, once each
 
 
 @pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -389,5 +463,9 @@ def test_columns_of_a_chunk(keeper, schema, tmp_path):
             expected = [in_memory.blocks.block(chunk)[names.index(name)] for name in some]
             for sealed in (in_memory, es.load(tmp_path)):
                 np.testing.assert_array_equal(sealed.chunk(some, chunk), expected)
-                np.testing.assert_array_equal([sealed.residues(name, chunk) for name in some], expected)
-    assert np.shares_memory(in_memory.chunk(names[:1], 0)[0], in_memory.blocks.residues[0])  # not copied
+                np.testing.assert_array_equal(
+                    [sealed.residues(name, chunk) for name in some], expected
+                )
+    assert np.shares_memory(
+        in_memory.chunk(names[:1], 0)[0], in_memory.blocks.residues[0]
+    )  # not copied

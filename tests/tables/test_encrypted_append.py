@@ -1,9 +1,20 @@
-"""Appending: rows of the same kind behind those that are there, in memory and where a table is stored; nothing counts twice."""
+"""Appending: rows of the same kind behind those that are there, in memory and where a table is
+stored; nothing counts twice.
+"""
 
 from __future__ import annotations
 
 import pytest
-from encrypted_samples import ALL, SLOTS, assert_twins, before_each_write, clear, mixed_frame, objects, plain
+from encrypted_samples import (
+    ALL,
+    SLOTS,
+    assert_twins,
+    before_each_write,
+    clear,
+    mixed_frame,
+    objects,
+    plain,
+)
 
 import encryptedstats as es
 from encryptedstats.errors import SchemaError
@@ -18,7 +29,9 @@ def tables(schema, *rows: int, **options) -> list[Table]:
 
 @pytest.mark.parametrize("place", ["memory", "folder", "fsspec"])
 def test_rows_behind_rows(small, schema, tmp_path, place):
-    url = {"memory": None, "folder": tmp_path / "t", "fsspec": f"memory://append-{small.key_id}/t"}[place]
+    url = {"memory": None, "folder": tmp_path / "t", "fsspec": f"memory://append-{small.key_id}/t"}[
+        place
+    ]
     parts = tables(schema, SLOTS + 3, 7, 2 * SLOTS)
     grown = small.encrypt(parts[0], out=url)
     for part in parts[1:]:
@@ -27,7 +40,10 @@ def test_rows_behind_rows(small, schema, tmp_path, place):
     whole = Table.concat(parts)
     assert_twins(small, grown, whole)
     twin = whole.with_layout(grown.layout)
-    assert [twin.layout.rows_of(chunk) for chunk in range(5)][1:3] == [(SLOTS, SLOTS + 3), (SLOTS + 3, SLOTS + 10)]
+    assert [twin.layout.rows_of(chunk) for chunk in range(5)][1:3] == [
+        (SLOTS, SLOTS + 3),
+        (SLOTS + 3, SLOTS + 10),
+    ]
     if url is not None:
         assert es.load(url).blocks.entries == grown.blocks.entries
         es.load(url).save(tmp_path / "copy")
@@ -49,7 +65,9 @@ def test_a_stored_table_can_be_appended(keeper, schema, tmp_path):
 def test_all_encodings_weights_and_folds(keeper, schema):
     one, two = tables(schema, 20, 30, weights=None, folds=2)
     assert_twins(keeper, keeper.encrypt(one).append(keeper.encrypt(two)), Table.concat([one, two]))
-    one, two = (schema.table(mixed_frame(20, s), weights=[s + 1] * 20, weight_bound=4) for s in range(2))
+    one, two = (
+        schema.table(mixed_frame(20, s), weights=[s + 1] * 20, weight_bound=4) for s in range(2)
+    )
     both = keeper.encrypt(one, encodings=ALL).append(keeper.encrypt(two, encodings=ALL))
     assert_twins(keeper, both, Table.concat([one, two]), ALL)
 
@@ -83,7 +101,8 @@ def test_blocks_count_once(keeper, schema, tmp_path, stored):
     before = objects(tmp_path)
     for more in (one, two.append(one)):
         with pytest.raises(
-            SchemaError, match=r"block [0-9a-f]{32} is in this table already: its rows would count twice"
+            SchemaError,
+            match=r"block [0-9a-f]{32} is in this table already: its rows would count twice",
         ):
             one.append(more)
     assert objects(tmp_path) == before
@@ -103,16 +122,32 @@ def test_what_does_not_fit_is_refused(keeper, stranger_keeper, schema, tmp_path)
             es.KeyMismatchError,
             f"rows of key {stranger_keeper.key_id} cannot be appended",
         ),
-        (keeper.encrypt(other_bins.table(mixed_frame(5))), SchemaError, "only rows of the same schema"),
+        (
+            keeper.encrypt(other_bins.table(mixed_frame(5))),
+            SchemaError,
+            "only rows of the same schema",
+        ),
         (
             keeper.encrypt(schema.table(mixed_frame(5).drop(columns="sick"))),
             SchemaError,
             "with the same columns stored",
         ),
         (keeper.encrypt(table, encodings=ALL), SchemaError, "with the same columns stored"),
-        (keeper.encrypt(schema.table(mixed_frame(5), folds=2)), SchemaError, "with the same columns stored"),
-        (keeper.encrypt(schema.table(mixed_frame(5), weights=[3] * 5)), SchemaError, "with the same columns stored"),
-        (table, TypeError, "only an EncryptedTable can be appended, not Table: encrypt the rows first"),
+        (
+            keeper.encrypt(schema.table(mixed_frame(5), folds=2)),
+            SchemaError,
+            "with the same columns stored",
+        ),
+        (
+            keeper.encrypt(schema.table(mixed_frame(5), weights=[3] * 5)),
+            SchemaError,
+            "with the same columns stored",
+        ),
+        (
+            table,
+            TypeError,
+            "only an EncryptedTable can be appended, not Table: encrypt the rows first",
+        ),
         (mixed_frame(5), TypeError, "only an EncryptedTable can be appended, not DataFrame"),
     ]
     for more, kind, message in refusals:
@@ -122,7 +157,9 @@ def test_what_does_not_fit_is_refused(keeper, stranger_keeper, schema, tmp_path)
 
 
 def test_a_stored_table_that_went_on_is_not_cut_back(keeper, schema, tmp_path):
-    """What was appended since it was opened stays; a table that was replaced is not written over."""
+    """What was appended since it was opened stays; a table that was replaced is not
+    written over.
+    """
     parts = tables(schema, 10, 20, 30)
     one, two, three = (keeper.encrypt(part) for part in parts)
     one.save(tmp_path)
@@ -135,7 +172,9 @@ def test_a_stored_table_that_went_on_is_not_cut_back(keeper, schema, tmp_path):
     assert len(es.load(tmp_path)) == 60
     replaced = es.load(tmp_path)
     keeper.encrypt(schema.table(mixed_frame(4))).save(tmp_path, overwrite=True)
-    with pytest.raises(es.FileFormatError, match=r"is no longer the one that was opened.* es.load\(\) it again"):
+    with pytest.raises(
+        es.FileFormatError, match=r"is no longer the one that was opened.* es.load\(\) it again"
+    ):
         replaced.append(keeper.encrypt(schema.table(mixed_frame(5))))
     (tmp_path / "table.manifest").unlink()
     with pytest.raises(FileNotFoundError, match=r"table\.manifest is not there"):

@@ -1,4 +1,6 @@
-"""Encrypting files: CSV and Parquet, a piece at a time, give the very table that the whole frame gives; errors name the place."""
+"""Encrypting files: CSV and Parquet, a piece at a time, give the very table that the whole frame
+gives; errors name the place.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,8 @@ def write_csv(tmp_path):
     return written
 
 
-# --------------------------------------------------------------------------------------------- as the whole frame
+# ---------------------------------------------------------------------------------------------
+# the whole frame
 
 
 @pytest.mark.parametrize("rows", [1, SLOTS, 2 * SLOTS + 5])
@@ -59,7 +62,9 @@ def test_a_file_is_its_frame(keeper, schema, write, tmp_path, rows):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_dropped_rows_do_not_leave_holes(keeper, write, tmp_path, workers):
-    """Pieces of the file lose rows, one of them all: chunks are full all the same, as of the whole frame."""
+    """Pieces of the file lose rows, one of them all: chunks are full all the same, as of the whole
+    frame.
+    """
     frame = mixed_frame(4 * SLOTS)
     frame.loc[::4, "age"] = np.nan
     frame.loc[frame.index[SLOTS : 2 * SLOTS], "grade"] = np.nan
@@ -95,7 +100,8 @@ def test_into_any_storage(keeper, schema, write_csv, tmp_path, url):
     assert plain(keeper, es.load(url)) == clear(schema.table(frame))
 
 
-# ----------------------------------------------------------------------------------------------- text and numbers
+# ----------------------------------------------------------------------------------------------
+# text and numbers
 
 
 def test_text_that_looks_like_something_else(keeper, write, tmp_path):
@@ -114,7 +120,9 @@ def test_text_that_looks_like_something_else(keeper, write, tmp_path):
 
 
 def test_a_level_that_spells_missing_leaves_other_columns_alone(keeper, write_csv, tmp_path):
-    frame = pd.DataFrame({"word": ["None", "x"] * 10, "n": [1.5, 2.5] * 10, "other": ["a", "b"] * 10})
+    frame = pd.DataFrame(
+        {"word": ["None", "x"] * 10, "n": [1.5, 2.5] * 10, "other": ["a", "b"] * 10}
+    )
     schema = Schema.infer(frame, missing="drop")
     frame.loc[3, "n"] = np.nan
     frame.loc[7, "other"] = None
@@ -125,7 +133,9 @@ def test_a_level_that_spells_missing_leaves_other_columns_alone(keeper, write_cs
 
 def test_numbers_as_levels_and_booleans(keeper, write, tmp_path):
     n = SLOTS + 100
-    frame = pd.DataFrame({"k": np.arange(n) % 3, "b": np.arange(n) % 2 == 0, "y": np.arange(n) % 5 // 4})
+    frame = pd.DataFrame(
+        {"k": np.arange(n) % 3, "b": np.arange(n) % 2 == 0, "y": np.arange(n) % 5 // 4}
+    )
     schema = Schema.infer(frame, target="y", kinds={"k": "categorical"})
     holes = frame.astype({"k": float})
     holes.loc[SLOTS + 3, "k"] = np.nan  # integers turn into floats in one piece of the file only
@@ -135,16 +145,25 @@ def test_numbers_as_levels_and_booleans(keeper, write, tmp_path):
 
 
 def test_a_mixed_column_is_text_all_through(write_csv):
-    """Types are guessed once for the whole column: not numbers in the first rows and text in the last."""
+    """Types are guessed once for the whole column: not numbers in the first rows and text in the
+    last.
+    """
     n = 300_000
-    path = write_csv(pd.DataFrame({"mixed": [*map(str, np.arange(n) % 3), "?"], "wide": ["x" * 20] * (n + 1)}))
+    path = write_csv(
+        pd.DataFrame({"mixed": [*map(str, np.arange(n) % 3), "?"], "wide": ["x" * 20] * (n + 1)})
+    )
     schema = Schema.infer(read_frame(path))
     assert schema["mixed"].levels == ("0", "1", "2", "?")
 
 
-@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(12),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
-    values=st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=30), bins=st.integers(2, 5)
+    values=st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=30),
+    bins=st.integers(2, 5),
 )
 def test_numbers_are_read_exactly(keeper, tmp_path, values, bins):
     """A value that equals an edge falls on the same side of it from a file as from a frame."""
@@ -152,14 +171,24 @@ def test_numbers_are_read_exactly(keeper, tmp_path, values, bins):
     schema = Schema.infer(frame, bins=bins, kinds={"x": "continuous"})
     frame = pd.DataFrame({"x": [*values, *schema["x"].edges]})
     frame.to_csv(tmp_path / "x.csv", index=False)
-    sealed = keeper.encrypt_file(tmp_path / "x.csv", schema, tmp_path / "t", overwrite=True, workers=1)
+    sealed = keeper.encrypt_file(
+        tmp_path / "x.csv", schema, tmp_path / "t", overwrite=True, workers=1
+    )
     assert plain(keeper, sealed) == clear(schema.table(frame))
 
 
-@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(12),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     levels=st.lists(
-        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\0"), min_size=1, max_size=5),
+        st.text(
+            st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\0"),
+            min_size=1,
+            max_size=5,
+        ),
         min_size=2,
         max_size=6,
         unique=True,
@@ -170,11 +199,14 @@ def test_any_text_survives_a_file(keeper, tmp_path, levels, name):
     frame = pd.DataFrame({name: levels, "z" + name: range(len(levels))})
     schema = Schema.infer(frame)
     frame.to_csv(tmp_path / "x.csv", index=False)
-    sealed = keeper.encrypt_file(tmp_path / "x.csv", schema, tmp_path / "t", overwrite=True, workers=1)
+    sealed = keeper.encrypt_file(
+        tmp_path / "x.csv", schema, tmp_path / "t", overwrite=True, workers=1
+    )
     assert plain(keeper, sealed) == clear(schema.table(frame))
 
 
-# ----------------------------------------------------------------------------------------------- weights and folds
+# ----------------------------------------------------------------------------------------------
+# weights and folds
 
 
 def test_weights_of_a_column(keeper, schema, write, tmp_path):
@@ -200,12 +232,16 @@ def test_weights_beside_a_onehot_table(keeper, write_csv, tmp_path):
     schema = Schema.from_onehot(["a", "a", "b", "b"], {"a": "ord", "b": "cat"})
     frame = pd.DataFrame([[1, 0, 0, 1], [0, 1, 1, 0], [0, 1, 0, 1]], columns=list("pqrs"))
     frame = frame.assign(w=[3, 0, 1], target=[0, 1, 1])
-    sealed = keeper.encrypt_file(write_csv(frame), schema, tmp_path / "t", weights="w", weight_bound=4)
+    sealed = keeper.encrypt_file(
+        write_csv(frame), schema, tmp_path / "t", weights="w", weight_bound=4
+    )
     expected = schema.table(frame.drop(columns="w"), weights=frame["w"], weight_bound=4)
     assert_twins(keeper, sealed, expected)
 
 
-@pytest.mark.parametrize("rows", [3, SLOTS - 1, SLOTS + 1, pytest.param(2 * SLOTS + 4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "rows", [3, SLOTS - 1, SLOTS + 1, pytest.param(2 * SLOTS + 4, marks=pytest.mark.slow)]
+)
 def test_folds(keeper, schema, write_csv, tmp_path, rows):
     """Also where the rows that are left over at the end of a file are fewer than the folds."""
     frame = mixed_frame(rows)
@@ -232,7 +268,8 @@ def test_more_folds_than_rows(keeper, schema, write_csv, tmp_path):
         keeper.encrypt_file(path, schema, tmp_path / "t", folds=5)
 
 
-# --------------------------------------------------------------------------------------------------------- errors
+# ----------------------------------------------------------------------------------------------
+# errors
 
 
 def spoilt(frame: pd.DataFrame, row: int, column: str, value: object) -> pd.DataFrame:
@@ -261,21 +298,34 @@ LATE = SLOTS + 17  # in the second piece of the file, counted from 1
         ("w", 9, r"bound of the weights is 4, but the largest weight is 9"),
     ],
 )
-def test_errors_name_file_column_and_row(keeper, schema, write_csv, tmp_path, column, value, message):
+def test_errors_name_file_column_and_row(
+    keeper, schema, write_csv, tmp_path, column, value, message
+):
     frame = mixed_frame(SLOTS + 40).assign(w=1)
     path = write_csv(spoilt(frame, LATE - 1, column, value))
-    thorough = value in ("old", 2.5)  # one of the schema, one of the weights: what is not said is the same for all
+    thorough = value in (
+        "old",
+        2.5,
+    )  # one of the schema, one of the weights: what is not said is the same for all
     for workers in (1, 2) if thorough else (1,):
         with pytest.raises(SchemaError, match=message) as caught:
-            keeper.encrypt_file(path, schema, tmp_path / "t", weights="w", weight_bound=4, workers=workers)
+            keeper.encrypt_file(
+                path, schema, tmp_path / "t", weights="w", weight_bound=4, workers=workers
+            )
         assert str(caught.value).startswith(f"{path}: ")
     with pytest.raises(FileNotFoundError, match="was not finished"):
         es.load(tmp_path / "t")
     if not thorough:
         return
     # The good rows before the error are not encrypted again when the file is mended.
-    kept = [p.name for p in (tmp_path / "t" / "blocks").glob("0*")] if (tmp_path / "t" / "blocks").exists() else []
-    sealed = keeper.encrypt_file(write_csv(frame), schema, tmp_path / "t", weights="w", weight_bound=4)
+    kept = (
+        [p.name for p in (tmp_path / "t" / "blocks").glob("0*")]
+        if (tmp_path / "t" / "blocks").exists()
+        else []
+    )
+    sealed = keeper.encrypt_file(
+        write_csv(frame), schema, tmp_path / "t", weights="w", weight_bound=4
+    )
     assert_twins(keeper, sealed, schema.table(frame, weights=frame["w"], weight_bound=4))
     assert {entry.name.removeprefix("blocks/") for entry in sealed.blocks.entries} >= set(kept)
 
@@ -285,7 +335,9 @@ def test_an_error_in_parquet_names_its_row(keeper, schema, tmp_path):
     frame = mixed_frame(SLOTS + 40)
     frame.loc[LATE - 1, "größe"] = "riesig"
     frame.to_parquet(tmp_path / "x.parquet", row_group_size=100)
-    with pytest.raises(SchemaError, match=rf"x\.parquet: column 'größe', row {LATE}: 'riesig' is not a level"):
+    with pytest.raises(
+        SchemaError, match=rf"x\.parquet: column 'größe', row {LATE}: 'riesig' is not a level"
+    ):
         keeper.encrypt_file(tmp_path / "x.parquet", schema, tmp_path / "t")
 
 
@@ -297,10 +349,25 @@ def test_files_that_are_none(keeper, schema, tmp_path):
 
     for name, content, kind, message in (
         ("none.csv", None, FileNotFoundError, r"none\.csv"),
-        ("empty.csv", b"", SchemaError, r"empty\.csv is empty: there is not even a line of column names"),
+        (
+            "empty.csv",
+            b"",
+            SchemaError,
+            r"empty\.csv is empty: there is not even a line of column names",
+        ),
         ("head.csv", b"age,grade\n", SchemaError, r"head\.csv has no rows"),
-        ("ragged.csv", b"a,b\n1,2\n1,2,3\n", SchemaError, r"ragged\.csv is not a CSV file that pandas can read"),
-        ("binary.csv", b"a,b\n\x00\x01,2\n", SchemaError, r"binary\.csv is not a CSV file that pandas can read"),
+        (
+            "ragged.csv",
+            b"a,b\n1,2\n1,2,3\n",
+            SchemaError,
+            r"ragged\.csv is not a CSV file that pandas can read",
+        ),
+        (
+            "binary.csv",
+            b"a,b\n\x00\x01,2\n",
+            SchemaError,
+            r"binary\.csv is not a CSV file that pandas can read",
+        ),
         ("other.csv", b"a,b\n1,2\n", SchemaError, r"other\.csv: the data has no column 'age'"),
     ):
         with pytest.raises(kind, match=message):
@@ -339,7 +406,9 @@ def test_absent_columns(keeper, schema, write_csv, tmp_path):
 
 def test_only_a_schema_describes_a_file(keeper, schema, write_csv, tmp_path):
     path = write_csv(mixed_frame(20))
-    with pytest.raises(TypeError, match="a file is encrypted by a Schema, not by an object of type dict"):
+    with pytest.raises(
+        TypeError, match="a file is encrypted by a Schema, not by an object of type dict"
+    ):
         keeper.encrypt_file(path, {}, tmp_path / "t")
     with pytest.raises(TypeError, match="not by an object of type PublicSchema"):
         keeper.encrypt_file(path, schema.public(), tmp_path / "t")
@@ -355,6 +424,8 @@ def test_the_clear_twin_of_a_file(keeper, schema, write_csv):
 
 def test_others_encrypt_files_with_the_public_keys(keeper, schema, write_csv, tmp_path):
     frame = mixed_frame(SLOTS + 3)
-    sealed = keeper.public_keys().encrypt_file(write_csv(frame), schema, tmp_path / "t").accept_others()
+    sealed = (
+        keeper.public_keys().encrypt_file(write_csv(frame), schema, tmp_path / "t").accept_others()
+    )
     assert not sealed.with_secret_key
     assert plain(keeper, es.load(tmp_path / "t", by_others=True)) == clear(schema.table(frame))

@@ -13,7 +13,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from encrypted_samples import ALL, SLOTS, assert_twins, before_each_write, clear, mixed_frame, objects, plain
+from encrypted_samples import (
+    ALL,
+    SLOTS,
+    assert_twins,
+    before_each_write,
+    clear,
+    mixed_frame,
+    objects,
+    plain,
+)
 
 import encryptedstats as es
 from encryptedstats.storage import container
@@ -73,7 +82,9 @@ def stops_at(monkeypatch):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_killed_half_way(keeper, schema, tmp_path, workers):
     frame = mixed_frame(20 * SLOTS + 11)[["before", "after", "dose", "sick"]]
-    narrow = es.Schema(tuple(schema[name] for name in ("before", "after", "dose")), "sick", schema.classes)
+    narrow = es.Schema(
+        tuple(schema[name] for name in ("before", "after", "dose")), "sick", schema.classes
+    )
     frame.to_csv(tmp_path / "rows.csv", index=False)
     narrow.save(tmp_path / "schema.json")
     keeper.save(tmp_path / "owner.key")
@@ -91,9 +102,13 @@ def test_killed_half_way(keeper, schema, tmp_path, workers):
         process.stderr.close()
     before = blocks_of(tmp_path / "t")
     assert 3 <= len(before) < 21
-    with pytest.raises(FileNotFoundError, match=r"no encrypted table lies at .*, or it was not finished"):
+    with pytest.raises(
+        FileNotFoundError, match=r"no encrypted table lies at .*, or it was not finished"
+    ):
         es.load(tmp_path / "t")
-    (tmp_path / "t" / "blocks" / ".000099-x.0123.tmp").write_bytes(b"left over")  # as of a write under way
+    (tmp_path / "t" / "blocks" / ".000099-x.0123.tmp").write_bytes(
+        b"left over"
+    )  # as of a write under way
 
     sealed = keeper.encrypt_file(tmp_path / "rows.csv", narrow, tmp_path / "t", workers=workers)
     after = blocks_of(tmp_path / "t")
@@ -121,7 +136,11 @@ def test_a_full_disk(keeper, schema, tmp_path, monkeypatch, stops_at, k, workers
     after = blocks_of(tmp_path)
     assert {name: after[name] for name in before} == before
     assert plain(keeper, sealed) == plain(keeper, es.load(tmp_path)) == clear(table)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["blocks", keys_name(keeper.key_id), MANIFEST]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "blocks",
+        keys_name(keeper.key_id),
+        MANIFEST,
+    ]
 
 
 @pytest.mark.parametrize("which", ["draft", "keys", "manifest"])
@@ -165,7 +184,9 @@ def unfinished(keeper, schema, tmp_path, monkeypatch, stops_at):
     return interrupted(keeper, table, tmp_path / "t", monkeypatch, stops_at), table
 
 
-def interrupted(owner: es.Owner, table: es.Table, folder: Path, monkeypatch, stops_at, **options: Any) -> Path:
+def interrupted(
+    owner: es.Owner, table: es.Table, folder: Path, monkeypatch, stops_at, **options: Any
+) -> Path:
     """The folder, after an encryption that broke off at the third block."""
     stops_at(3, Full())
     with pytest.raises(Full):
@@ -179,7 +200,8 @@ def test_going_on_with_something_else_is_refused(keeper, stranger_keeper, schema
     folder, table = unfinished
     before = objects(folder)
     cure = (
-        r"unfinished table of another schema, key or encoding .*: choose another place, or overwrite=True to give it up"
+        r"unfinished table of another schema, key or encoding .*: choose another place, or "
+        r"overwrite=True to give it up"
     )
     others = [
         (stranger_keeper, table, {}),
@@ -197,12 +219,16 @@ def test_going_on_with_something_else_is_refused(keeper, stranger_keeper, schema
     for owner, other, options in others:
         sealed = owner.encrypt(other, out=folder, overwrite=True, **options)
         who = keeper if owner is not stranger_keeper else stranger_keeper
-        assert plain(who, es.load(folder, by_others=True)) == clear(other, options.get("encodings", ("onehot",)))
+        assert plain(who, es.load(folder, by_others=True)) == clear(
+            other, options.get("encodings", ("onehot",))
+        )
         assert len(blocks_of(folder)) == len(sealed.blocks.ids)
 
 
 def test_other_cut_points_cannot_be_mixed_in(keeper, schema, unfinished):
-    """As many bins, so all that is public is the same; the owner's digest of the schema tells them apart."""
+    """As many bins, so all that is public is the same; the owner's digest of the schema tells them
+    apart.
+    """
     folder, table = unfinished
     before = blocks_of(folder)
     moved = schema.with_bins("age", edges=[edge + 1 for edge in schema["age"].edges])
@@ -218,11 +244,15 @@ def test_other_cut_points_cannot_be_mixed_in(keeper, schema, unfinished):
 
 
 def test_other_rows_cannot_be_mixed_in(keeper, schema, unfinished):
-    """A file that was mended in its second chunk: the first block stays, the second is made anew."""
+    """A file that was mended in its second chunk: the first block stays, the second is
+    made anew.
+    """
     folder, _ = unfinished
     before = blocks_of(folder)
     frame = mixed_frame(2 * SLOTS + 9)
-    frame.loc[SLOTS + 5, "before"] = 4 - frame.loc[SLOTS + 5, "before"] if frame.loc[SLOTS + 5, "before"] != 2 else 1
+    frame.loc[SLOTS + 5, "before"] = (
+        4 - frame.loc[SLOTS + 5, "before"] if frame.loc[SLOTS + 5, "before"] != 2 else 1
+    )
     table = schema.table(frame)
     assert plain(keeper, keeper.encrypt(table, out=folder)) == clear(table)
     assert len(before.items() & blocks_of(folder).items()) == 1
@@ -251,24 +281,34 @@ def test_damaged_blocks_are_made_again(keeper, unfinished, damage):
         other.write_bytes(data)
     else:
         path.write_bytes(
-            {"flip": data[:5000] + bytes([data[5000] ^ 1]) + data[5001:], "cut": data[:-9], "empty": b""}[damage]
+            {
+                "flip": data[:5000] + bytes([data[5000] ^ 1]) + data[5001:],
+                "cut": data[:-9],
+                "empty": b"",
+            }[damage]
         )
     keeper.encrypt(table, out=folder)
     assert plain(keeper, es.load(folder)) == clear(table)
 
 
 def relabelled(path: Path, data: bytes, **fields: Any) -> None:
-    """Put an object there under the id of its new name, as whoever can write to the storage can; all hashes fit."""
+    """Put an object there under the id of its new name, as whoever can write to the storage can;
+    all hashes fit.
+    """
     block = container.from_bytes(data)
     own = {"id": block_id_of(f"blocks/{path.name}"), **fields}
     path.write_bytes(container.to_bytes(replace(block, fields={**block.fields, **own})))
 
 
-@pytest.mark.parametrize("attack", ["swapped", "doubled", "doubled, fewer rows", "fewer rows", "of another table"])
+@pytest.mark.parametrize(
+    "attack", ["swapped", "doubled", "doubled, fewer rows", "fewer rows", "of another table"]
+)
 def test_the_owner_signs_no_block_that_was_exchanged_or_relabelled(
     keeper, schema, unfinished, tmp_path, monkeypatch, stops_at, attack
 ):
-    """Who holds the storage between two runs has whole blocks of the owner to play with, and no key."""
+    """Who holds the storage between two runs has whole blocks of the owner to play with, and no
+    key.
+    """
     folder, table = unfinished
     first, second = (folder / "blocks" / name for name in sorted(blocks_of(folder)))
     one, two = first.read_bytes(), second.read_bytes()
@@ -291,15 +331,27 @@ def test_the_owner_signs_no_block_that_was_exchanged_or_relabelled(
     assert sealed.layout.counts == (SLOTS, SLOTS, 9)
     assert plain(keeper, sealed) == clear(table)
     kept = [path.read_bytes() == data for path, data in zip((first, second), forged, strict=True)]
-    assert kept == {"swapped": [False, False], "of another table": [False, True]}.get(attack, [True, False])
+    assert kept == {"swapped": [False, False], "of another table": [False, True]}.get(
+        attack, [True, False]
+    )
 
 
-def test_the_owner_signs_no_block_as_one_of_other_columns(keeper, schema, tmp_path, monkeypatch, stops_at):
-    """The same rows in another encoding, as many columns; the draft is made to go on with the ids of the other table."""
+def test_the_owner_signs_no_block_as_one_of_other_columns(
+    keeper, schema, tmp_path, monkeypatch, stops_at
+):
+    """The same rows in another encoding, as many columns; the draft is made to go on with the ids
+    of the other table.
+    """
     table = schema.table(mixed_frame(2 * SLOTS + 9))
-    codes = interrupted(keeper, table, tmp_path / "codes", monkeypatch, stops_at, encodings=("ordinal",))
-    centred = interrupted(keeper, table, tmp_path / "centred", monkeypatch, stops_at, encodings=("centred",))
-    theirs, draft = (container.from_bytes((folder / DRAFT).read_bytes()) for folder in (codes, centred))
+    codes = interrupted(
+        keeper, table, tmp_path / "codes", monkeypatch, stops_at, encodings=("ordinal",)
+    )
+    centred = interrupted(
+        keeper, table, tmp_path / "centred", monkeypatch, stops_at, encodings=("centred",)
+    )
+    theirs, draft = (
+        container.from_bytes((folder / DRAFT).read_bytes()) for folder in (codes, centred)
+    )
     fields = {**draft.fields, **{name: theirs.fields[name] for name in ("table_id", "token")}}
     (centred / DRAFT).write_bytes(container.to_bytes(replace(draft, fields=fields)))
     for name in blocks_of(codes):
@@ -309,7 +361,9 @@ def test_the_owner_signs_no_block_as_one_of_other_columns(keeper, schema, tmp_pa
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_going_on_with_the_other_way_of_storing(keeper, schema, tmp_path, monkeypatch, stops_at, whole):
+def test_going_on_with_the_other_way_of_storing(
+    keeper, schema, tmp_path, monkeypatch, stops_at, whole
+):
     """What was finished stays as it is; what is made now is stored as it was asked for now."""
     table = schema.table(mixed_frame(2 * SLOTS + 9))
     folder = interrupted(keeper, table, tmp_path / "t", monkeypatch, stops_at, whole=not whole)
@@ -325,16 +379,21 @@ def test_going_on_with_the_other_way_of_storing(keeper, schema, tmp_path, monkey
 def test_a_damaged_draft(keeper, unfinished, content):
     folder, table = unfinished
     draft = (folder / DRAFT).read_bytes()
-    (folder / DRAFT).write_bytes(draft[:-1] + bytes([draft[-1] ^ 1]) if content is None else content)
+    (folder / DRAFT).write_bytes(
+        draft[:-1] + bytes([draft[-1] ^ 1]) if content is None else content
+    )
     with pytest.raises(
-        es.FileFormatError, match=r"or a damaged one: choose another place, or overwrite=True to give it up"
+        es.FileFormatError,
+        match=r"or a damaged one: choose another place, or overwrite=True to give it up",
     ):
         keeper.encrypt(table, out=folder)
     assert plain(keeper, keeper.encrypt(table, out=folder, overwrite=True)) == clear(table)
     assert len(blocks_of(folder)) == 3
 
 
-def test_overwriting_keeps_the_old_table_until_the_new_one_is_whole(keeper, schema, tmp_path, monkeypatch, stops_at):
+def test_overwriting_keeps_the_old_table_until_the_new_one_is_whole(
+    keeper, schema, tmp_path, monkeypatch, stops_at
+):
     old, new = schema.table(mixed_frame(SLOTS + 1, 1)), schema.table(mixed_frame(2 * SLOTS + 1, 2))
     keeper.encrypt(old, out=tmp_path)
     stops_at(3, Full())
@@ -350,14 +409,20 @@ def test_overwriting_keeps_the_old_table_until_the_new_one_is_whole(keeper, sche
     after = blocks_of(tmp_path)
     assert len(after) == 3
     assert len(before.items() & after.items()) == 2  # it went on where it had stopped
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["blocks", keys_name(keeper.key_id), MANIFEST]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "blocks",
+        keys_name(keeper.key_id),
+        MANIFEST,
+    ]
 
 
 @pytest.mark.parametrize("way", ["encrypt", "save"])
 def test_overwriting_by_another_key_leaves_the_old_table_with_its_keys(
     keeper, stranger_keeper, schema, tmp_path, monkeypatch, way
 ):
-    """Stopped between the new keys and the new manifest: what is there is the old table, and it can be computed on."""
+    """Stopped between the new keys and the new manifest: what is there is the old table, and it can
+    be computed on.
+    """
     table = schema.table(mixed_frame(9))
     keeper.encrypt(table, out=tmp_path)
     real = FolderStore.write
@@ -394,7 +459,10 @@ def test_an_interrupted_encryption_with_the_public_key_says_why_it_cannot_go_on(
         first.encrypt(table, out=tmp_path / "t")
     monkeypatch.undo()
     again = es.PublicKeys.load(tmp_path / "keys")  # as another run of the program would
-    cure = r"was begun with the public key .* only with the secret key.*another place, or overwrite=True to start again"
+    cure = (
+        r"was begun with the public key .* only with the secret key.*another place, or "
+        r"overwrite=True to start again"
+    )
     with pytest.raises(es.FileFormatError, match=cure):
         again.encrypt(table, out=tmp_path / "t")
     assert len(blocks_of(tmp_path / "t")) == 1
@@ -420,13 +488,22 @@ def test_stopped_after_the_manifest(keeper, schema, tmp_path, monkeypatch):
     assert plain(keeper, es.load(tmp_path)) == clear(table)
     other = schema.table(mixed_frame(SLOTS + 9, 5))
     assert plain(keeper, keeper.encrypt(other, out=tmp_path, overwrite=True)) == clear(other)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["blocks", keys_name(keeper.key_id), MANIFEST]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "blocks",
+        keys_name(keeper.key_id),
+        MANIFEST,
+    ]
 
 
 def test_leftovers_do_no_harm(keeper, schema, tmp_path):
     table = schema.table(mixed_frame(SLOTS + 9))
     (tmp_path / "blocks").mkdir()
-    for name in (".table.manifest.00ff.tmp", "table.manifest.tmp", "blocks/.000000-x.00ff.tmp", "blocks/stray"):
+    for name in (
+        ".table.manifest.00ff.tmp",
+        "table.manifest.tmp",
+        "blocks/.000000-x.00ff.tmp",
+        "blocks/stray",
+    ):
         (tmp_path / name).write_bytes(b"left over")
     keeper.encrypt(table, out=tmp_path)
     assert plain(keeper, es.load(tmp_path)) == clear(table)

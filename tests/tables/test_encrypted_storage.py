@@ -1,6 +1,8 @@
-"""Stored tables: round trips on every kind of storage, nothing in them that is the owner's, and damage refused by name.
+"""Stored tables: round trips on every kind of storage, nothing in them that is the owner's, and
+damage refused by name.
 
-The contract of every damaged table: an error of a known kind that names the object, or the right values; never anything else.
+The contract of every damaged table: an error of a known kind that names the object, or the right
+values; never anything else.
 """
 
 from __future__ import annotations
@@ -40,7 +42,11 @@ from encryptedstats.tables.blocks import block_bytes, block_entry
 from encryptedstats.tables.encrypted import MANIFEST, keys_name
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
-quick = settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(
+    max_examples=examples(50),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 _numbers = itertools.count()
 
 
@@ -49,13 +55,19 @@ def memory_url() -> str:
     return f"memory://tables{next(_numbers)}/t"
 
 
-# ----------------------------------------------------------------------------------------------------- round trips
+# ----------------------------------------------------------------------------------------------
+# round trips
 
 
 @pytest.mark.parametrize("place", ["folder", "relative", "file", "memory"])
 def test_save_and_load(small, schema, tmp_path, monkeypatch, place):
     monkeypatch.chdir(tmp_path)
-    url = {"folder": tmp_path / "a", "relative": "b/c", "file": f"file://{tmp_path}/d", "memory": memory_url()}[place]
+    url = {
+        "folder": tmp_path / "a",
+        "relative": "b/c",
+        "file": f"file://{tmp_path}/d",
+        "memory": memory_url(),
+    }[place]
     table = schema.table(mixed_frame(SLOTS + 9), weights=np.arange(SLOTS + 9) % 3, folds=2)
     sealed = small.encrypt(table, encodings=ALL)
     assert sealed.save(url) is None
@@ -68,7 +80,9 @@ def test_save_and_load(small, schema, tmp_path, monkeypatch, place):
     for index in range(2):
         np.testing.assert_array_equal(loaded.blocks.block(index), sealed.blocks.block(index))
     assert loaded.info().to_dict()["stored"] is True
-    assert loaded.info().to_dict()["bytes"] == sum(len(d) for n, d in objects_at(loaded).items() if "blocks/" in n)
+    assert loaded.info().to_dict()["bytes"] == sum(
+        len(d) for n, d in objects_at(loaded).items() if "blocks/" in n
+    )
 
 
 def objects_at(table: EncryptedTable) -> dict[str, bytes]:
@@ -103,7 +117,9 @@ def test_a_table_is_not_overwritten_unasked(keeper, schema, tmp_path):
     one, other = (keeper.encrypt(schema.table(mixed_frame(9, seed))) for seed in (1, 2))
     one.save(tmp_path)
     before = objects(tmp_path)
-    with pytest.raises(FileExistsError, match=r"there is a table at .* already; it was not touched"):
+    with pytest.raises(
+        FileExistsError, match=r"there is a table at .* already; it was not touched"
+    ):
         other.save(tmp_path)
     with pytest.raises(FileExistsError, match="overwrite=True replaces it"):
         keeper.encrypt(schema.table(mixed_frame(9)), out=tmp_path)
@@ -114,7 +130,11 @@ def test_a_table_is_not_overwritten_unasked(keeper, schema, tmp_path):
 
 
 def test_overwriting_leaves_other_files_alone(keeper, schema, tmp_path):
-    mine = [tmp_path / "blocks" / "notes.txt", tmp_path / "blocks" / "000000-diary", tmp_path / "data.csv"]
+    mine = [
+        tmp_path / "blocks" / "notes.txt",
+        tmp_path / "blocks" / "000000-diary",
+        tmp_path / "data.csv",
+    ]
     (tmp_path / "blocks").mkdir()
     for path in mine:
         path.write_text("mine")
@@ -131,15 +151,20 @@ def test_overwriting_by_another_key(keeper, stranger_keeper, schema, tmp_path):
     stranger_keeper.encrypt(table).save(tmp_path / "a", overwrite=True)
     assert es.load(tmp_path / "a").keys.key_id == stranger_keeper.key_id
     # A table that came without keys must not stand beside those of the table it replaces.
-    assert sorted(path.name for path in (tmp_path / "a").glob("*.keys")) == [keys_name(stranger_keeper.key_id)]
+    assert sorted(path.name for path in (tmp_path / "a").glob("*.keys")) == [
+        keys_name(stranger_keeper.key_id)
+    ]
     (tmp_path / "a" / keys_name(stranger_keeper.key_id)).unlink()
     es.load(tmp_path / "a").save(tmp_path / "b", overwrite=True)
-    with pytest.raises(es.KeyMismatchError, match=r"this table came without public keys: es.load\(url, keys=...\)"):
+    with pytest.raises(
+        es.KeyMismatchError, match=r"this table came without public keys: es.load\(url, keys=...\)"
+    ):
         assert es.load(tmp_path / "b").keys
     assert not list((tmp_path / "b").glob("*.keys"))
 
 
-# --------------------------------------------------------------------------------------------------- keys and kinds
+# ----------------------------------------------------------------------------------------------
+# keys and kinds
 
 
 def test_keys_can_be_given(keeper, stranger_keeper, schema, tmp_path):
@@ -148,7 +173,10 @@ def test_keys_can_be_given(keeper, stranger_keeper, schema, tmp_path):
     more = keeper.public_keys(rotations=[1])
     assert es.load(tmp_path, keys=more).keys is more
     assert_twins(keeper, es.load(tmp_path, keys=more), table)
-    with pytest.raises(es.KeyMismatchError, match=f"belongs to key {keeper.key_id}, .* keys {stranger_keeper.key_id}"):
+    with pytest.raises(
+        es.KeyMismatchError,
+        match=f"belongs to key {keeper.key_id}, .* keys {stranger_keeper.key_id}",
+    ):
         es.load(tmp_path, keys=stranger_keeper.public_keys())
     with pytest.raises(TypeError, match="PublicKeys, nothing more"):
         es.load(tmp_path, keys=keeper)
@@ -165,7 +193,10 @@ def test_keys_of_another_table_are_refused(keeper, stranger_keeper, schema, tmp_
     (tmp_path / keys_name(keeper.key_id)).unlink()
     stranger_keeper.public_keys().save(tmp_path / keys_name(keeper.key_id))
     loaded = es.load(tmp_path)
-    with pytest.raises(es.KeyMismatchError, match=f"{keeper.key_id}, and these are the keys {stranger_keeper.key_id}"):
+    with pytest.raises(
+        es.KeyMismatchError,
+        match=f"{keeper.key_id}, and these are the keys {stranger_keeper.key_id}",
+    ):
         loaded.values(loaded.columns()[0])
 
 
@@ -180,7 +211,9 @@ def test_load_opens_files_by_what_they_are(keeper, schema, tmp_path):
         assert keeper.decrypt(array).tolist() == [1, 2]
         with pytest.raises(TypeError, match=r"holds an encrypted array: give the .*keys="):
             es.load(f"{prefix}{tmp_path}/array")
-        with pytest.raises(es.FileFormatError, match=r"holds a secret key: open it with Owner\.load"):
+        with pytest.raises(
+            es.FileFormatError, match=r"holds a secret key: open it with Owner\.load"
+        ):
             es.load(f"{prefix}{tmp_path}/owner.key")
     for path in (tmp_path / "t" / MANIFEST, *(tmp_path / "t" / "blocks").iterdir()):
         with pytest.raises(es.FileFormatError, match="open the folder of the table it belongs to"):
@@ -194,7 +227,8 @@ def test_load_opens_files_by_what_they_are(keeper, schema, tmp_path):
 def test_no_table(url, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(
-        FileNotFoundError, match=r"nowhere.*table.manifest is not there: no encrypted table lies at .*nowhere"
+        FileNotFoundError,
+        match=r"nowhere.*table.manifest is not there: no encrypted table lies at .*nowhere",
     ):
         es.load(url)
     (tmp_path / "file").write_bytes(b"1")
@@ -202,12 +236,19 @@ def test_no_table(url, tmp_path, monkeypatch):
         EncryptedTable.load(tmp_path / "file")
 
 
-# --------------------------------------------------------------------------------------------- nothing of the owner's
+# ---------------------------------------------------------------------------------------------
+# nothing of the owner's
 
 SECRET_FRAME = pd.DataFrame(
     {
         "Blutdruck-Säule": [101.375, 117.625, 133.875, 149.125, 163.3125] * 4,
-        "Versicherung": ["allgemeine Kasse", "private 保険会社", "Versorgungsamt", "allgemeine Kasse", "Versorgungsamt"]
+        "Versicherung": [
+            "allgemeine Kasse",
+            "private 保険会社",
+            "Versorgungsamt",
+            "allgemeine Kasse",
+            "Versorgungsamt",
+        ]
         * 4,
         "Diagnose-Geheim": ["Bluthochdruck", "unauffällig"] * 10,
     }
@@ -215,7 +256,12 @@ SECRET_FRAME = pd.DataFrame(
 
 
 def spellings(text: str) -> list[bytes]:
-    return [text.encode(), text.encode("utf-16-le"), text.encode("latin-1", "ignore"), json.dumps(text)[1:-1].encode()]
+    return [
+        text.encode(),
+        text.encode("utf-16-le"),
+        text.encode("latin-1", "ignore"),
+        json.dumps(text)[1:-1].encode(),
+    ]
 
 
 @pytest.mark.parametrize("way", ["memory", "stored", "file"])
@@ -230,7 +276,13 @@ def test_no_names_levels_classes_or_edges(keeper, tmp_path, way):
         keeper.encrypt_file(tmp_path / "Geheime-Patienten.csv", schema, tmp_path / "t")
     stored = objects(tmp_path / "t")
     everything = [*stored.values(), *(name.encode() for name in stored)]
-    texts = [*schema.names, schema.target, *schema.classes, *schema["Versicherung"].levels, "Geheime-Patienten"]
+    texts = [
+        *schema.names,
+        schema.target,
+        *schema.classes,
+        *schema["Versicherung"].levels,
+        "Geheime-Patienten",
+    ]
     texts += [word for text in texts for word in text.replace("-", " ").split() if len(word) > 7]
     edges = schema["Blutdruck-Säule"].edges
     assert len(edges) == 3
@@ -239,14 +291,17 @@ def test_no_names_levels_classes_or_edges(keeper, tmp_path, way):
     wanted += [struct.pack(form, edge) for edge in edges for form in ("<d", ">d")]
     for data in everything:
         assert not [secret for secret in wanted if secret in data]
-    # Four bytes occur in megabytes of random residues by chance, so these are looked for in all that is not random.
+    # Four bytes occur in megabytes of random residues by chance, so these are looked for in all
+    # that is not random.
     readable = [
         data[: data.index(b"}", 200)] if "blocks/" in name else data
         for name, data in stored.items()
         if not name.endswith(".keys")
     ]
     for data in [*readable, *(name.encode() for name in stored)]:
-        assert not [edge for edge in edges for form in ("<f", ">f") if struct.pack(form, edge) in data]
+        assert not [
+            edge for edge in edges for form in ("<f", ">f") if struct.pack(form, edge) in data
+        ]
 
 
 def test_no_unkeyed_hash_of_plain_data(keeper, tmp_path):
@@ -275,7 +330,9 @@ def test_no_unkeyed_hash_of_plain_data(keeper, tmp_path):
 
 
 def test_hashes_are_keyed(keeper, stranger_keeper, schema, tmp_path):
-    """The same rows have another id in every table and under every key: nobody can compare tables by their ids."""
+    """The same rows have another id in every table and under every key: nobody can compare tables
+    by their ids.
+    """
     table = schema.table(pd.concat([mixed_frame(SLOTS)] * 2))
     ids = []
     for number, owner in enumerate((keeper, keeper, stranger_keeper)):
@@ -294,13 +351,16 @@ def test_the_secret_key_is_not_inside(keeper, schema, tmp_path):
     assert not [piece for piece in pieces if len(set(piece)) > 4 and piece in everything]
 
 
-# --------------------------------------------------------------------------------------------------------- damage
+# ----------------------------------------------------------------------------------------------
+# damage
 
 
 @pytest.fixture(scope="module")
 def sample(keeper):
     """A small stored table as a dictionary of objects, and what is in it."""
-    frame = pd.DataFrame({"a": np.arange(2 * SLOTS + 3) % 2, "y": np.arange(2 * SLOTS + 3) // 3 % 2})
+    frame = pd.DataFrame(
+        {"a": np.arange(2 * SLOTS + 3) % 2, "y": np.arange(2 * SLOTS + 3) // 3 % 2}
+    )
     schema = Schema.infer(frame, target="y")
     table = schema.table(frame)
     url = memory_url()
@@ -324,7 +384,9 @@ def everything_of(owner, url=URL) -> dict[str, list[int]]:
 
 
 def refusal_of(read) -> str | None:
-    """What a table was refused with; None if it was not. Anything but the known refusals is a failure."""
+    """What a table was refused with; None if it was not. Anything but the known refusals is a
+    failure.
+    """
     try:
         read()
     except REFUSALS as error:
@@ -343,7 +405,9 @@ def test_flipped_bytes(keeper, sample, data):
     content, _ = sample
     name = data.draw(st.sampled_from(sorted(content)))
     changed = bytearray(content[name])
-    places = st.integers(0, len(changed) - 1) | st.integers(0, min(300, len(changed) - 1))  # headers are short
+    places = st.integers(0, len(changed) - 1) | st.integers(
+        0, min(300, len(changed) - 1)
+    )  # headers are short
     for place in data.draw(st.lists(places, min_size=1, max_size=3, unique=True)):
         changed[place] ^= data.draw(st.integers(1, 255))
     put(URL, {**content, name: bytes(changed)})
@@ -360,7 +424,9 @@ def test_objects_cut_short_or_with_more_behind(keeper, sample, data):
     length = data.draw(st.integers(0, len(content[name]) - 1))
     shorter = content[name][:length]
     changed = data.draw(
-        st.sampled_from([shorter, content[name] + b"x", shorter + bytes(len(content[name]) - length - 1)])
+        st.sampled_from(
+            [shorter, content[name] + b"x", shorter + bytes(len(content[name]) - length - 1)]
+        )
     )
     put(URL, {**content, name: changed})
     with pytest.raises(es.FileFormatError) as caught:
@@ -408,7 +474,10 @@ def test_blocks_of_another_table_or_key(keeper, stranger_keeper, sample):
         put(URL, {**content, blocks[0]: other})
         table = es.load(URL)
         for read in (lambda t=table: t.blocks.block(0), lambda t=table: t.values(t.columns()[0])):
-            with pytest.raises(es.FileFormatError, match=f"{URL}/{blocks[0]} is not the block that the manifest lists"):
+            with pytest.raises(
+                es.FileFormatError,
+                match=f"{URL}/{blocks[0]} is not the block that the manifest lists",
+            ):
                 read()
         assert table.blocks.block(1).shape == (
             len(table.facts.columns),
@@ -447,7 +516,11 @@ def test_a_transparent_ciphertext_is_refused(keeper, sample):
     entries[1] = block_entry(data, entry.name, shape, keeper.key_id, "").to_dict()
     put(
         URL,
-        {**content, entry.name: data, MANIFEST: rewritten_manifest(content[MANIFEST], with_section("blocks", entries))},
+        {
+            **content,
+            entry.name: data,
+            MANIFEST: rewritten_manifest(content[MANIFEST], with_section("blocks", entries)),
+        },
     )
     table = es.load(URL)
     with pytest.raises(es.FileFormatError, match=f"block {entry.id}: .* transparent"):
@@ -455,7 +528,9 @@ def test_a_transparent_ciphertext_is_refused(keeper, sample):
 
 
 def test_a_stale_manifest(keeper, sample):
-    """An older manifest over newer blocks, and a table that was replaced under somebody who has it open."""
+    """An older manifest over newer blocks, and a table that was replaced under somebody who has it
+    open.
+    """
     content, _ = sample
     put(URL, content)
     opened = es.load(URL)
@@ -469,7 +544,8 @@ def test_a_stale_manifest(keeper, sample):
         everything_of(keeper)
 
 
-# --------------------------------------------------------------------------------- manifests with hashes that fit
+# --------------------------------------------------------------------------------- manifests wi
+# hashes that fit
 
 
 def with_section(name, value):
@@ -497,12 +573,24 @@ def listed(content) -> list[dict]:
     [
         (lambda c: replace(c, kind="unfinished table"), "holds 'unfinished table'"),
         (lambda c: replace(c, fingerprint="0" * 32), "do not fit its fingerprint"),
-        (lambda c: replace(c, sections={k: v for k, v in c.sections.items() if k != "blocks"}), "no section 'blocks'"),
-        (lambda c: replace(c, sections={k: v for k, v in c.sections.items() if k != "schema"}), "no section 'schema'"),
-        (lambda c: replace(c, fields={k: v for k, v in c.fields.items() if k != "n_folds"}), "'n_folds' .* is missing"),
+        (
+            lambda c: replace(c, sections={k: v for k, v in c.sections.items() if k != "blocks"}),
+            "no section 'blocks'",
+        ),
+        (
+            lambda c: replace(c, sections={k: v for k, v in c.sections.items() if k != "schema"}),
+            "no section 'schema'",
+        ),
+        (
+            lambda c: replace(c, fields={k: v for k, v in c.fields.items() if k != "n_folds"}),
+            "'n_folds' .* is missing",
+        ),
         (with_field("weight_bound", 0), "impossible bound of weights"),
         (with_field("weight_bound", True), "'weight_bound' .* is missing or no int"),
-        (with_field("weight_bound", 2), "a list of columns that does not fit"),  # with weights, all classes are stored
+        (
+            with_field("weight_bound", 2),
+            "a list of columns that does not fit",
+        ),  # with weights, all classes are stored
         (with_field("n_folds", -1), "impossible bound of weights, number of folds or"),
         (with_field("n_dropped", -1), "number of rows that were left out"),
         (with_field("n_folds", 10**18), "more bins, classes or folds than columns"),
@@ -520,7 +608,10 @@ def listed(content) -> list[dict]:
         (with_section("columns", ["v0.bin0", "v0.bin1", "class0", "class1"]), "a list of columns"),
         (with_section("columns", ["v0.bin0", "class0", "class0.fold0"]), "a list of columns"),
         (with_section("columns", ["v0.bin0"]), "impossible entry"),  # blocks have one column more
-        (with_section("columns", ["v" + "9" * 5000 + ".bin0"]), "malformed schema or list of columns"),
+        (
+            with_section("columns", ["v" + "9" * 5000 + ".bin0"]),
+            "malformed schema or list of columns",
+        ),
         (with_section("columns", [1]), "malformed list of columns"),
         (with_section("columns", "x"), "columns of the file are no list"),
         (with_section("schema", b"\xff"), "malformed schema"),
@@ -540,11 +631,17 @@ def test_more_bins_than_anybody_has_memory_for(keeper, sample, n_bins, columns):
     def change(c):
         return with_section("columns", columns)(with_section("schema", schema)(c))
 
-    message = "more bins, classes or folds than columns" if n_bins > 3 or "v0.upto0" in columns else "impossible entry"
+    message = (
+        "more bins, classes or folds than columns"
+        if n_bins > 3 or "v0.upto0" in columns
+        else "impossible entry"
+    )
     refused(keeper, sample[0], change, message)
 
 
-@pytest.mark.parametrize("name", ["../x", "/etc/passwd", "blocks/../../x", "public.keys", "blocks/\x00", "C:\\x", ""])
+@pytest.mark.parametrize(
+    "name", ["../x", "/etc/passwd", "blocks/../../x", "public.keys", "blocks/\x00", "C:\\x", ""]
+)
 def test_names_that_leave_the_folder(keeper, sample, name):
     content, _ = sample
     entries = listed(content)
@@ -555,13 +652,32 @@ def test_names_that_leave_the_folder(keeper, sample, name):
 def test_lists_of_blocks(keeper, sample):
     content, _ = sample
     entries = listed(content)
-    refused(keeper, content, with_section("blocks", [*entries, entries[0]]), "a block is listed twice")
+    refused(
+        keeper, content, with_section("blocks", [*entries, entries[0]]), "a block is listed twice"
+    )
     again = {**entries[0], "name": entries[0]["name"].replace("000000", "000009")}
     refused(keeper, content, with_section("blocks", [*entries, again]), "a block is listed twice")
-    for field, value in (("rows", 10**30), ("bytes", 2**64), ("start", 2**64), ("start", -1), ("rows", 0)):
-        refused(keeper, content, with_section("blocks", [{**entries[0], field: value}]), "impossible entry of block")
+    for field, value in (
+        ("rows", 10**30),
+        ("bytes", 2**64),
+        ("start", 2**64),
+        ("start", -1),
+        ("rows", 0),
+    ):
+        refused(
+            keeper,
+            content,
+            with_section("blocks", [{**entries[0], field: value}]),
+            "impossible entry of block",
+        )
     # A shorter list is a smaller table: no hash can tell. The rows that are listed are right.
-    put(URL, {**content, MANIFEST: rewritten_manifest(content[MANIFEST], with_section("blocks", entries[1:]))})
+    put(
+        URL,
+        {
+            **content,
+            MANIFEST: rewritten_manifest(content[MANIFEST], with_section("blocks", entries[1:])),
+        },
+    )
     values = everything_of(keeper)
     assert {key: column[SLOTS:] for key, column in sample[1].items()} == values
 
@@ -573,7 +689,9 @@ json_values = st.one_of(
     st.integers(-(2**70), 2**70),
     st.floats(allow_nan=False, allow_infinity=False),
     st.text(max_size=6),
-    st.sampled_from(["../x", "v0", "v1", "ordinal", "number", "class9", "v0.bin9", "v0.number", "bfv", "onehot"]),
+    st.sampled_from(
+        ["../x", "v0", "v1", "ordinal", "number", "class9", "v0.bin9", "v0.number", "bfv", "onehot"]
+    ),
     st.lists(st.integers(), max_size=2),
     st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
 )
@@ -582,7 +700,13 @@ json_values = st.one_of(
 def paths_of(value, path=()):
     """Where something can be changed in a JSON value."""
     yield path
-    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    pairs = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, inner in pairs:
         yield from paths_of(inner, (*path, key))
 
@@ -600,17 +724,28 @@ def changed_at(value, path, new, kind):
     return copy
 
 
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(150),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(data=st.data())
 def test_manifests_with_anything_in_them(keeper, sample, data):
-    """Whatever a manifest says, reading ends in a known refusal or in residues; it does not crash, hang or leave the folder."""
+    """Whatever a manifest says, reading ends in a known refusal or in residues; it does not crash,
+    hang or leave the folder.
+    """
     content, _ = sample
     file = container.from_bytes(content[MANIFEST])
     part = data.draw(st.sampled_from(["blocks", "columns", "schema", "fields"]))
     value = dict(file.fields) if part == "fields" else json.loads(file.section(part))
     for _ in range(data.draw(st.integers(1, 2))):
         path = data.draw(st.sampled_from(list(paths_of(value))))
-        value = changed_at(value, path, data.draw(json_values), data.draw(st.sampled_from(["set", "remove", "repeat"])))
+        value = changed_at(
+            value,
+            path,
+            data.draw(json_values),
+            data.draw(st.sampled_from(["set", "remove", "repeat"])),
+        )
     as_fields = {"fields": value if isinstance(value, dict) else {}}
     file = replace(file, **as_fields) if part == "fields" else with_section(part, value)(file)
     if data.draw(st.booleans()):  # a forger can make the fingerprint fit, too
@@ -659,7 +794,9 @@ def test_sections_with_any_bytes_in_them(keeper, sample, data):
 
 
 def test_parameters_of_the_manifest_and_of_the_keys_must_agree(keeper, sample):
-    """With another plaintext modulus and a fitting fingerprint everything has the right size, and would decrypt to nonsense."""
+    """With another plaintext modulus and a fitting fingerprint everything has the right size, and
+    would decrypt to nonsense.
+    """
     content, _ = sample
 
     def change(c):
@@ -679,7 +816,15 @@ def test_manifest_is_small_and_public(keeper, schema, tmp_path):
     file = container.from_bytes(manifest_of(tmp_path))
     assert file.key_id == keeper.key_id
     assert json.loads(file.section("schema")) == json.loads(schema.public().to_json())
-    known = {"version", "parameters", "weight_bound", "n_folds", "n_dropped", "with_secret_key", "schema_digest"}
+    known = {
+        "version",
+        "parameters",
+        "weight_bound",
+        "n_folds",
+        "n_dropped",
+        "with_secret_key",
+        "schema_digest",
+    }
     assert set(file.fields) == known
     assert set(listed({MANIFEST: manifest_of(tmp_path)})[0]) == {
         "id", "rows", "name", "bytes", "start", "sha256", "head_sha256", "digests_sha256", "seeded", "signature",

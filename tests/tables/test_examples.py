@@ -9,7 +9,8 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    "module", ["binning", "blocks", "encodings", "schema.schema", "schema.variables", "transformers"]
+    "module",
+    ["binning", "blocks", "encodings", "schema.schema", "schema.variables", "transformers"],
 )
 def test_examples(module):
     result = doctest.testmod(importlib.import_module(f"encryptedstats.tables.{module}"))

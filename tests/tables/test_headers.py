@@ -18,8 +18,16 @@ from encryptedstats.tables.row_files import read_frame, read_frames
 
 ROWS = "40,m,yes\n50,f,no\n60,m,no\n"
 REFUSED = {
-    "row names of R": ("age,sex,ill\n" + "".join(f'"{i}",{row}\n' for i, row in enumerate(ROWS.split(), 1)), 1, 2),
-    "row names from 0": ("age,sex,ill\n" + "".join(f"{i},{row}\n" for i, row in enumerate(ROWS.split())), 1, 2),
+    "row names of R": (
+        "age,sex,ill\n" + "".join(f'"{i}",{row}\n' for i, row in enumerate(ROWS.split(), 1)),
+        1,
+        2,
+    ),
+    "row names from 0": (
+        "age,sex,ill\n" + "".join(f"{i},{row}\n" for i, row in enumerate(ROWS.split())),
+        1,
+        2,
+    ),
     "a separator at the end": ("age,sex,ill\n" + ROWS.replace("\n", ",\n"), 1, 2),
     "only the first row": ("age,sex,ill\n1,40,m,yes\n" + ROWS, 1, 2),
     "two more": ("age,sex\n" + "1,".join(["", *ROWS.splitlines(keepends=True)]), 1, 2),
@@ -38,11 +46,16 @@ def file_of(tmp_path: Path, text: str, separator: str = ",") -> Path:
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 @pytest.mark.parametrize("what", REFUSED)
-def test_a_first_line_with_fewer_fields_is_refused_by_its_line(tmp_path: Path, what: str, separator: str) -> None:
+def test_a_first_line_with_fewer_fields_is_refused_by_its_line(
+    tmp_path: Path, what: str, separator: str
+) -> None:
     text, first, second = REFUSED[what]
     with pytest.raises(es.SchemaError) as refused:
         read_frame(file_of(tmp_path, text, separator))
-    assert [cure.action for cure in refused.value.cures] == ["name every column", "remove title lines"]
+    assert [cure.action for cure in refused.value.cures] == [
+        "name every column",
+        "remove title lines",
+    ]
     assert f"line {first} " in str(refused.value)
     assert f"line {second} " in str(refused.value)
 
@@ -57,16 +70,24 @@ def test_a_packed_file_is_refused_as_well(tmp_path: Path) -> None:
         packed.writestr("rows.csv", REFUSED["row names from 0"][0])
     with pytest.raises(es.SchemaError) as refused:
         read_frame(tmp_path / "rows.zip")
-    assert [cure.action for cure in refused.value.cures] == ["name every column", "remove title lines"]
+    assert [cure.action for cure in refused.value.cures] == [
+        "name every column",
+        "remove title lines",
+    ]
 
 
 @pytest.mark.parametrize("rows", [None, 1])
-def test_rows_that_the_sample_does_not_reach_are_refused_as_well(tmp_path: Path, rows: int | None) -> None:
+def test_rows_that_the_sample_does_not_reach_are_refused_as_well(
+    tmp_path: Path, rows: int | None
+) -> None:
     names = ",".join(letter * SAMPLE_BYTES for letter in "abc")
     file = file_of(tmp_path, f"{names}\n0,40,m,yes\n1,50,f,no\n")
     with pytest.raises(es.SchemaError) as refused:
         list(read_frames(file, None, rows))
-    assert [cure.action for cure in refused.value.cures] == ["name every column", "remove title lines"]
+    assert [cure.action for cure in refused.value.cures] == [
+        "name every column",
+        "remove title lines",
+    ]
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
@@ -83,7 +104,8 @@ def test_a_later_row_with_more_fields_is_refused(tmp_path: Path) -> None:
         read_frame(file_of(tmp_path, "age,sex,ill\n" + ROWS + "1,2,3,4\n"))
 
 
-# -- large integers ----------------------------------------------------------------------------------------------------
+# -- large integers
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", [10**30, -(10**30), 1 << 63, 1 << 64])
@@ -94,7 +116,8 @@ def test_integers_beyond_64_bits_are_named_by_column_and_row(tmp_path: Path, val
     assert [cure.action for cure in refused.value.cures] == ["smaller integers"]
 
 
-# -- interruption ------------------------------------------------------------------------------------------------------
+# -- interruption
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a pipe by its name")

@@ -60,8 +60,14 @@ def test_a_kept_circuit_is_nobody_elses_list(facts: TableFacts) -> None:
     assert len(facts.written(_ToldBin(1))) == 1
 
 
-def test_parameters_that_were_set_after_a_fit_do_not_leave_the_old_trees_to_others(facts: TableFacts) -> None:
-    changed = es.CompletelyRandomForest(2, 2, random_state=31).fit(SCHEMA.table(FRAME)).set_params(random_state=32)
+def test_parameters_that_were_set_after_a_fit_do_not_leave_the_old_trees_to_others(
+    facts: TableFacts,
+) -> None:
+    changed = (
+        es.CompletelyRandomForest(2, 2, random_state=31)
+        .fit(SCHEMA.table(FRAME))
+        .set_params(random_state=32)
+    )
     facts.written(changed)
     fresh = es.CompletelyRandomForest(2, 2, random_state=32)
     assert facts.written(fresh) == fresh.circuit(facts.schema)

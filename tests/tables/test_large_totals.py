@@ -1,4 +1,6 @@
-"""Totals that no plaintext modulus holds: numbers in digits, totals in parts, and questions that know nothing of it."""
+"""Totals that no plaintext modulus holds: numbers in digits, totals in parts, and questions that
+know nothing of it.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ pytestmark = pytest.mark.filterwarnings(
 
 @dataclass(frozen=True)
 class Sums(es.Question):
-    """Sums, products of two and of three, by class, as a question of somebody who knows nothing of digits."""
+    """Sums, products of two and of three, by class, as a question of somebody who knows nothing of
+    digits.
+    """
 
     depth: int = 2
 
@@ -61,7 +65,9 @@ def owner_with(digit_bits: int | None, max_value: int, *, factors: bool = False)
     """A small insecure ring; with ``factors``, of primes that are not 1 modulo t."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", es.InsecureParametersWarning)
-        made = es.Parameters.from_bits("bfv" if factors else "bgv", 1024, max_value, (49,) * 8, allow_insecure=True)
+        made = es.Parameters.from_bits(
+            "bfv" if factors else "bgv", 1024, max_value, (49,) * 8, allow_insecure=True
+        )
         return es.Owner(replace(made, scheme="bgv", digit_bits=digit_bits))
 
 
@@ -81,17 +87,22 @@ def random_frame(bits: int, n_rows: int, seed: int) -> pd.DataFrame:
     return frame_of(x, y)
 
 
-# -- digits ---------------------------------------------------------------------------------------------------------------
+# -- digits
+# ------------------------------------------------------------------------------------------------
 
 
 @given(st.integers(-(2**62), 2**62), st.integers(-(2**62), 2**62), st.integers(2, 40), st.data())
-def test_digits_make_up_the_number_and_stay_within_their_bounds(a: int, b: int, bits: int, data: Any) -> None:
+def test_digits_make_up_the_number_and_stay_within_their_bounds(
+    a: int, b: int, bits: int, data: Any
+) -> None:
     low, high = min(a, b), max(a, b)
     value = data.draw(st.integers(low, high))
     bounds = digit_bounds(low, high, bits)
     digits = [int(digit_of(np.array([value]), k, len(bounds), bits)[0]) for k in range(len(bounds))]
     assert sum(digit << bits * k for k, digit in enumerate(digits)) == value
-    assert all(bound.low <= digit <= bound.high for digit, bound in zip(digits, bounds, strict=True))
+    assert all(
+        bound.low <= digit <= bound.high for digit, bound in zip(digits, bounds, strict=True)
+    )
     assert all(bound.largest <= 1 << (bits - 1) for bound in bounds)
 
 
@@ -99,7 +110,9 @@ def test_parts_of_a_circuit() -> None:
     x, y, w = column("x"), column("y"), column("w")
     digits = {"x": [(0, "x0"), (8, "x1")], "y": [(0, "y0"), (8, "y1")]}
     x0, x1, y0, y1 = (column(name) for name in ("x0", "x1", "y0", "y1"))
-    parts, shifts = in_digits([(x * y - 7).total(), w.total(), (x * x).total(), 2 * x.total() - w.total()], digits)
+    parts, shifts = in_digits(
+        [(x * y - 7).total(), w.total(), (x * x).total(), 2 * x.total() - w.total()], digits
+    )
     assert shifts == [0, 8, 16, 0, 0, 8, 16, 0, 8]
     assert parts[:3] == [(x0 * y0 - 7).total(), (x0 * y1 + x1 * y0).total(), (x1 * y1).total()]
     assert parts[3] == w.total()
@@ -123,22 +136,41 @@ def test_columns_of_digits_have_keys() -> None:
     assert asked_columns(schema, stored) == table_columns(schema, ())
     assert digits_among(stored)["v1.number"] == [(8 * k, f"v1.digit{k}.bits8") for k in range(3)]
     with pytest.raises(es.SchemaError, match="fewer digits"):
-        schema_of(random_frame(20, 30, 0)).table(random_frame(20, 30, 0)).values(Column("digit", 0, 3, bits=8))
+        schema_of(random_frame(20, 30, 0)).table(random_frame(20, 30, 0)).values(
+            Column("digit", 0, 3, bits=8)
+        )
 
 
-# -- encrypted is clear ---------------------------------------------------------------------------------------------------------
+# -- encrypted is clear
+# ------------------------------------------------------------------------------------------------
 
 
 @few
-@given(st.integers(1, 60), st.integers(2, 60), st.sampled_from([1, 2]), st.booleans(), st.integers(0, 99))
+@given(
+    st.integers(1, 60),
+    st.integers(2, 60),
+    st.sampled_from([1, 2]),
+    st.booleans(),
+    st.integers(0, 99),
+)
 def test_encrypted_is_clear(bits: int, n_rows: int, depth: int, factors: bool, seed: int) -> None:
-    """Digits of 6 bits: products of three, and what is merged of them, stay below 2^29 / 2 for sixty rows."""
+    """Digits of 6 bits: products of three, and what is merged of them, stay below 2^29 / 2 for
+    sixty rows.
+    """
     frame = random_frame(bits, n_rows, seed)
     schema = schema_of(frame)
-    table, owner, question = schema.table(frame), owner_with(6, 1 << 29, factors=factors), Sums(depth)
+    table, owner, question = (
+        schema.table(frame),
+        owner_with(6, 1 << 29, factors=factors),
+        Sums(depth),
+    )
     expected = table.ask(question)
     x, y = ([int(v) for v in frame[name]] for name in ("x", "y"))
-    assert expected[:3] == [sum(x), sum(y) - 3 * n_rows, sum(a * b for a, b in zip(x, y, strict=True))]
+    assert expected[:3] == [
+        sum(x),
+        sum(y) - 3 * n_rows,
+        sum(a * b for a, b in zip(x, y, strict=True)),
+    ]
     if depth == 2:
         assert expected[7] == sum((a - b + 1) ** 3 for a, b in zip(x, y, strict=True))
     sealed = owner.encrypt(table, encodings=())
@@ -180,9 +212,9 @@ def test_a_stored_table_and_its_answers(
     assert len(answer.ciphertexts) == 9
     assert len(answer.ciphertexts.facts) > 40
     answer.save(tmp_path / "answer.enc")
-    assert owner.decrypt(es.load(tmp_path / "answer.enc", keys=owner.public_keys())) == schema_of(frame).table(
+    assert owner.decrypt(es.load(tmp_path / "answer.enc", keys=owner.public_keys())) == schema_of(
         frame
-    ).ask(Sums())
+    ).table(frame).ask(Sums())
 
 
 def test_shards_of_a_queue_and_a_checkpoint(owner: es.Owner, tmp_path: Path) -> None:
@@ -194,12 +226,17 @@ def test_shards_of_a_queue_and_a_checkpoint(owner: es.Owner, tmp_path: Path) -> 
     cluster.work(job.queue)
     assert len(job.shards) == 3
     expected = table.ask(question).to_numpy().tolist()
-    assert owner.decrypt(es.load(tmp_path / "m.enc", keys=owner.public_keys())).to_numpy().tolist() == expected
+    assert (
+        owner.decrypt(es.load(tmp_path / "m.enc", keys=owner.public_keys())).to_numpy().tolist()
+        == expected
+    )
     answer = es.load(tmp_path / "table").ask(question, checkpoint=tmp_path / "begun", **QUIET)
     assert owner.decrypt(answer).to_numpy().tolist() == expected
 
 
-def test_weights_and_moments(owner: es.Owner, frame: pd.DataFrame, sealed: es.EncryptedTable) -> None:
+def test_weights_and_moments(
+    owner: es.Owner, frame: pd.DataFrame, sealed: es.EncryptedTable
+) -> None:
     opened = owner.decrypt(sealed.moments(["v0", "v1"], **QUIET))
     clear = schema_of(frame).table(frame).moments(["x", "y"])
     assert opened.to_numpy().tolist() == clear.to_numpy().tolist()
@@ -213,7 +250,8 @@ def test_numbers_come_back_whole_from_their_digits(owner: es.Owner) -> None:
     assert np.array_equal(owner.decrypt(sealed.numbers("v0")), small["x"])
 
 
-# -- refusals ------------------------------------------------------------------------------------------------------------------
+# -- refusals
+# ------------------------------------------------------------------------------------------------
 
 
 def test_a_part_that_could_leave_its_bounds_is_refused(owner: es.Owner) -> None:
@@ -237,12 +275,16 @@ def _spoilt(totals: EncryptedNumbers, change: Any) -> Any:
     entries = json.loads(file.sections["numbers"])
     change(entries)
     return container.from_bytes(
-        container.to_bytes(replace(file, sections={**file.sections, "numbers": json.dumps(entries).encode()}))
+        container.to_bytes(
+            replace(file, sections={**file.sections, "numbers": json.dumps(entries).encode()})
+        )
     )
 
 
 @pytest.mark.parametrize(
-    "shifts", [[8, 16], [0, 16, 8], [0, 8, 8], [0, -8], [0, 1 << 20]], ids=["no first", "down", "twice", "minus", "far"]
+    "shifts",
+    [[8, 16], [0, 16, 8], [0, 8, 8], [0, -8], [0, 1 << 20]],
+    ids=["no first", "down", "twice", "minus", "far"],
 )
 def test_parts_that_cannot_be_put_together_are_refused(
     owner: es.Owner, sealed: es.EncryptedTable, shifts: list[int]
@@ -262,7 +304,9 @@ def test_parts_that_cannot_be_put_together_are_refused(
     [{1: 9}, {5: 4096}, {4: 0, 5: 8, 6: 16, 7: 24, 8: 32, 9: 40, 10: 48, 11: 56}],
     ids=["one more", "far", "cut elsewhere"],
 )
-def test_parts_are_those_of_the_question(owner: es.Owner, sealed: es.EncryptedTable, changed: dict[int, int]) -> None:
+def test_parts_are_those_of_the_question(
+    owner: es.Owner, sealed: es.EncryptedTable, changed: dict[int, int]
+) -> None:
     answer = sealed.ask(Moments((0, 1)), **QUIET)
     file = answer.to_container()
 
@@ -275,7 +319,8 @@ def test_parts_are_those_of_the_question(owner: es.Owner, sealed: es.EncryptedTa
     for part, shift in changed.items():
         entries[part][4] = shift
     with pytest.raises(
-        FileFormatError, match="parts of totals that an answer to moments does not have: it was altered"
+        FileFormatError,
+        match="parts of totals that an answer to moments does not have: it was altered",
     ):
         read(entries)
 
@@ -295,13 +340,18 @@ def test_parts_are_not_computed_on_with(owner: es.Owner, sealed: es.EncryptedTab
     totals = sealed.evaluate([es.column("v0.number").total()], **QUIET)
     with pytest.raises(ValueError, match=r"in parts, .* to be opened"):
         es.circuits.evaluate.evaluate(
-            [es.circuits.expressions.given("m", 0) * es.column("class0")], sealed, form="rows", given={"m": totals}
+            [es.circuits.expressions.given("m", 0) * es.column("class0")],
+            sealed,
+            form="rows",
+            given={"m": totals},
         )
 
 
 @dataclass(frozen=True)
 class Product(es.Question):
-    """For every row the number of rows times one of its numbers; or the sum of these numbers, times whether it is of a class."""
+    """For every row the number of rows times one of its numbers; or the sum of these numbers, times
+    whether it is of a class.
+    """
 
     of_row: bool = True
 
@@ -317,15 +367,22 @@ class Product(es.Question):
 
     def answers(self, schema: Any, columns: Any, known: Any, output: str = "") -> Any:
         return {
-            "product": [known["total"][0] * (number_column(schema, 0) if self.of_row else class_columns(schema)[0])]
+            "product": [
+                known["total"][0]
+                * (number_column(schema, 0) if self.of_row else class_columns(schema)[0])
+            ]
         }
 
     def answer_shapes(self, schema: Any, output: str = "") -> Any:
         return {"product": (1,)}
 
 
-@pytest.mark.parametrize(("of_row", "said"), [(True, "column v0.number"), (False, "the totals of this Product are")])
-def test_nothing_is_predicted_from_digits(sealed: es.EncryptedTable, of_row: bool, said: str) -> None:
+@pytest.mark.parametrize(
+    ("of_row", "said"), [(True, "column v0.number"), (False, "the totals of this Product are")]
+)
+def test_nothing_is_predicted_from_digits(
+    sealed: es.EncryptedTable, of_row: bool, said: str
+) -> None:
     answer = sealed.ask(Product(of_row), **QUIET)
     with pytest.raises(es.SchemaError, match=rf"{said} in digits.*encrypted_prediction=True"):
         answer.predict_votes(sealed, **QUIET)
@@ -340,15 +397,20 @@ def test_digit_bits_are_checked() -> None:
             es.Parameters.from_dict({**good, "digit_bits": wrong})
 
 
-def test_a_table_with_other_digits_than_its_parameters_say_is_refused(sealed: es.EncryptedTable) -> None:
+def test_a_table_with_other_digits_than_its_parameters_say_is_refused(
+    sealed: es.EncryptedTable,
+) -> None:
     from encryptedstats.tables.encrypted import facts_from_container, facts_to_container
 
-    other = replace(sealed.facts, columns=tuple(table_columns(sealed.schema, (), classes=True, digit_bits=9)))
+    other = replace(
+        sealed.facts, columns=tuple(table_columns(sealed.schema, (), classes=True, digit_bits=9))
+    )
     with pytest.raises(FileFormatError, match="list of columns"):
         facts_from_container(facts_to_container(other, "encrypted table", {}, {}))
 
 
-# -- plans ---------------------------------------------------------------------------------------------------------------------
+# -- plans
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("bits", "digits"), [(8, None), (12, None), (20, 11), (60, 13)])

@@ -1,4 +1,6 @@
-"""Names and ids: questions that are asked by name, translated before they leave the owner, and refused where nobody knows names."""
+"""Names and ids: questions that are asked by name, translated before they leave the owner, and
+refused where nobody knows names.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ class Share(es.Question):
 
 @pytest.fixture(scope="module")
 def schema() -> es.Schema:
-    return es.Schema.infer(FRAME, target="sick", bins=2, kinds={"age": "continuous", "grade": "ordinal"})
+    return es.Schema.infer(
+        FRAME, target="sick", bins=2, kinds={"age": "continuous", "grade": "ordinal"}
+    )
 
 
 def test_names_become_ids(schema: es.Schema) -> None:
@@ -71,7 +75,9 @@ def test_ids_become_names(schema: es.Schema) -> None:
     asked = Share("v1", ["b"], among=["grade", "sick"], weights={"age": 2})
     assert asked.in_ids(schema).in_names(schema) == asked
     said = "Share(variable='grade', levels=['(-inf, 2.0]'], among=None, weights=None)"
-    assert Share("v1", ["bin0"]).describe(schema) == said  # the id of grade, and not the column of that name
+    assert (
+        Share("v1", ["bin0"]).describe(schema) == said
+    )  # the id of grade, and not the column of that name
     assert Share("grade", ["(-inf, 2.0]"]).describe(schema) == said
     model = es.GLM("sick ~ v1 + grade", reference={"v1": "b"})
     assert model.in_ids(schema).get_params() == {
@@ -85,7 +91,8 @@ def test_ids_become_names(schema: es.Schema) -> None:
 @pytest.mark.parametrize("name", ["age", "sick"])
 def test_whoever_computes_knows_no_names(name: str, schema: es.Schema, tiny: es.Owner) -> None:
     words = (
-        rf"'{name}' is no id of a variable, and whoever computes knows no names \(the ids are 'v0', 'v1', 'v2', 'class'\): "
+        rf"'{name}' is no id of a variable, and whoever computes knows no names \(the ids are "
+        r"'v0', 'v1', 'v2', 'class'\): "
         r"write its id, v0, v1, \.\.\. "
     )
     with pytest.raises(es.SchemaError, match=words):
@@ -102,7 +109,9 @@ def test_tables_and_plans_translate(schema: es.Schema, tiny: es.Owner) -> None:
     sealed = tiny.encrypt(table, workers=1)
     answer = sealed.ask(asked, workers=1)
     assert answer.question == Share("v0", ["bin1", "bin0"])
-    assert tiny.decrypt(answer, schema=schema) == wanted  # though the schema has another variable of the name v0 or v1
+    assert (
+        tiny.decrypt(answer, schema=schema) == wanted
+    )  # though the schema has another variable of the name v0 or v1
     assert es.plan(asked, table).n_totals == es.plan(asked, schema, n_rows=6).n_totals == 6
     with pytest.raises(es.SchemaError, match="'v1' has no level 'c': there are 'a', 'b'"):
         table.ask(Share("v1", ["c"]))
@@ -112,7 +121,11 @@ def test_levels_have_ids(schema: es.Schema) -> None:
     grades = schema.with_bins("grade", levels=[3, 2, 1])
     assert [level_id(grades, "grade", level) for level in (1, "3", 2.0)] == ["bin2", "bin0", "bin1"]
     assert level_id(schema, "sick", "yes") == level_id(schema.public(), "class", 1) == "class1"
-    assert level_id(schema, "age", schema["age"].labels[1]) == level_id(schema.public(), "v2", "bin1") == "bin1"
+    assert (
+        level_id(schema, "age", schema["age"].labels[1])
+        == level_id(schema.public(), "v2", "bin1")
+        == "bin1"
+    )
     assert level_number(schema, "class", "class1") == level_number(schema, "v0", 1) == 1
     for wrong in ("bin7", "bin", "class1", -1, True):
         with pytest.raises(es.SchemaError, match="'v0' has no level"):
@@ -124,7 +137,10 @@ def test_levels_have_ids(schema: es.Schema) -> None:
 def test_ids_of_targets(schema: es.Schema) -> None:
     number = es.Schema.infer(FRAME, target="age", numbers="keep")
     assert (
-        variable_id(number, "age") == variable_id(number, "class") == variable_id(number.public(), "target") == "target"
+        variable_id(number, "age")
+        == variable_id(number, "class")
+        == variable_id(number.public(), "target")
+        == "target"
     )
     assert position(number, "target") == -1
     with pytest.raises(es.SchemaError, match="the schema has no target"):
@@ -133,7 +149,9 @@ def test_ids_of_targets(schema: es.Schema) -> None:
 
 @pytest.mark.parametrize("text", ["v3", "v00", "v-1", "v1.0", "v٠", "w0", "v", ""])
 def test_only_ids_as_they_are_written_are_ids(text: str) -> None:
-    public = es.Schema.infer(pd.DataFrame({"a": ["x", "y"], "b": ["p", "q"], "c": ["s", "t"]})).public()
+    public = es.Schema.infer(
+        pd.DataFrame({"a": ["x", "y"], "b": ["p", "q"], "c": ["s", "t"]})
+    ).public()
     assert [public.index(f"v{j}") for j in range(3)] == [0, 1, 2]
     with pytest.raises(es.SchemaError, match="the variables are 'v0', 'v1', 'v2'"):
         public.index(text)

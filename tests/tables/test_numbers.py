@@ -1,4 +1,6 @@
-"""Numbers that are kept: as predictors and as the target, their digits and bounds, and rows where they are missing."""
+"""Numbers that are kept: as predictors and as the target, their digits and bounds, and rows where
+they are missing.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ import encryptedstats as es
 from encryptedstats.circuits.expressions import depth_of
 from encryptedstats.tables.columns import check_column
 from encryptedstats.tables.encodings import Column
-from encryptedstats.tables.questions import class_columns, complete_rows, number_column, product_of, row_column
+from encryptedstats.tables.questions import (
+    class_columns,
+    complete_rows,
+    number_column,
+    product_of,
+    row_column,
+)
 from encryptedstats.tables.summaries import scale, variable_name
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -25,26 +33,37 @@ FRAME = pd.DataFrame(
         "y": [1.25, 2.0, 3.5, 4.0, 2.75, 1.0],
     }
 )
-GAPPY = FRAME.assign(age=FRAME["age"].mask(FRAME.index == 1), sex=FRAME["sex"].mask(FRAME.index == 4))
+GAPPY = FRAME.assign(
+    age=FRAME["age"].mask(FRAME.index == 1), sex=FRAME["sex"].mask(FRAME.index == 4)
+)
 
 
 def kept(frame: pd.DataFrame = FRAME, **options: Any) -> es.Schema:
     return es.Schema.infer(frame, target="y", numbers="keep", **options)
 
 
-# -- inferring --------------------------------------------------------------------------------------------------------
+# -- inferring
+# ------------------------------------------------------------------------------------------------
 
 
 def test_numbers_are_kept_the_target_too() -> None:
     schema = kept()
-    assert [variable.kind for variable in schema.variables] == ["number", "categorical", "categorical"]
+    assert [variable.kind for variable in schema.variables] == [
+        "number",
+        "categorical",
+        "categorical",
+    ]
     assert (schema.target, schema.classes) == ("y", ())
     assert schema.target_number == es.Schema.infer(FRAME, numbers="keep")["y"]
     assert (schema["age"].digits, schema.target_number.digits) == (1, 2)
     assert [number.name for number in schema.numbers] == ["age", "y"]
     assert "target 'y', round(10**2 * x) in 0..512;" in repr(schema)
     public = schema.public()
-    assert (public.n_classes, public.target_number.id, public.target_number.high) == (0, "target", 512)
+    assert (public.n_classes, public.target_number.id, public.target_number.high) == (
+        0,
+        "target",
+        512,
+    )
     assert "y" not in [variable.id for variable in public.variables]
     assert es.Schema.from_json(schema.to_json()) == schema
     assert es.PublicSchema.from_json(public.to_json()) == public
@@ -57,7 +76,9 @@ def test_digits_and_bounds_as_they_are_said() -> None:
     assert kept(digits={"y": 3})["age"].digits == 1
     assert kept(digits={"y": 3}).target_number.digits == 3
     thirds = FRAME.assign(age=FRAME["age"] / 3)
-    with pytest.warns(es.SchemaWarning, match="'age': values have more than 4 decimal digits and are rounded to 4"):
+    with pytest.warns(
+        es.SchemaWarning, match="'age': values have more than 4 decimal digits and are rounded to 4"
+    ):
         assert kept(thirds)["age"].digits == 4
     assert kept(thirds, digits={"age": 2})["age"].digits == 2
 
@@ -68,10 +89,14 @@ def test_digits_and_bounds_as_they_are_said() -> None:
         ({"numbers": "all"}, "numbers='all': one of 'bins', 'keep' is needed"),
         (
             {"digits": {"sex": 1}},
-            "digits= names 'sex', which is no column that is kept as a number; these are 'age', 'y'",
+            "digits= names 'sex', which is no column that is kept as a number; these are 'age', "
+            "'y'",
         ),
         ({"bounds": {"height": (0, 2)}}, "bounds= names 'height', which is no column"),
-        ({"numbers": "bins", "digits": 2, "classes": [1, 2]}, "digits= is for numbers that are kept: numbers='keep'"),
+        (
+            {"numbers": "bins", "digits": 2, "classes": [1, 2]},
+            "digits= is for numbers that are kept: numbers='keep'",
+        ),
     ],
 )
 def test_what_cannot_be_kept(options: dict[str, Any], words: str) -> None:
@@ -91,9 +116,13 @@ def test_the_target_changes_its_kind() -> None:
     number = classed.with_kind("y", "number", digits=1, low=0, high=10)
     assert (number.classes, number.target_number.high) == ((), 100)
     assert number.with_classes([0, 1]).target_number is None
-    with pytest.raises(es.SchemaError, match=r"is a number or has classes, not 'ordinal': with_classes"):
+    with pytest.raises(
+        es.SchemaError, match=r"is a number or has classes, not 'ordinal': with_classes"
+    ):
         classed.with_kind("y", "ordinal")
-    with pytest.raises(es.SchemaError, match="it has classes, or is a number of the same name, 'z'"):
+    with pytest.raises(
+        es.SchemaError, match="it has classes, or is a number of the same name, 'z'"
+    ):
         es.Schema(
             number.variables,
             "y",
@@ -101,16 +130,26 @@ def test_the_target_changes_its_kind() -> None:
         )
 
 
-# -- tables -----------------------------------------------------------------------------------------------------------
+# -- tables
+# ------------------------------------------------------------------------------------------------
 
 
 def test_columns_of_a_target_that_is_a_number() -> None:
     table = kept().table(FRAME, folds=2, weights=[1, 2, 1, 1, 3, 1])
-    assert [str(column) for column in table.columns()][-4:] == ["target.number", "rows", "rows.fold0", "rows.fold1"]
+    assert [str(column) for column in table.columns()][-4:] == [
+        "target.number",
+        "rows",
+        "rows.fold0",
+        "rows.fold1",
+    ]
     assert all(Column.parse(str(column)) == column for column in table.columns())
     values = {str(column): table.values(column).tolist() for column in table.columns()}
     assert values["target.number"] == [125, 200, 350, 400, 275, 100]
-    assert values["rows"] == [1, 2, 1, 1, 3, 1] == np.add(values["rows.fold0"], values["rows.fold1"]).tolist()
+    assert (
+        values["rows"]
+        == [1, 2, 1, 1, 3, 1]
+        == np.add(values["rows.fold0"], values["rows.fold1"]).tolist()
+    )
     assert table.to_pandas()["y"].tolist() == FRAME["y"].tolist()
     assert (table.has_target, table.has_classes) == (True, False)
     assert "a number as target" in repr(table)
@@ -145,7 +184,8 @@ def test_classifiers_refuse_it_clearly() -> None:
     )
     for ask in asking:
         with pytest.raises(
-            es.SchemaError, match="the target is a number and has no classes to tell apart: regressions"
+            es.SchemaError,
+            match="the target is a number and has no classes to tell apart: regressions",
         ):
             ask(schema.public())
 
@@ -162,7 +202,8 @@ def test_moments_of_the_target(toy: es.Owner, tmp_path: Path) -> None:
     assert toy.decrypt(stored.moments(["v0", "target"], workers=1), schema=schema).equals(wanted)
 
 
-# -- missing values ---------------------------------------------------------------------------------------------------
+# -- missing values
+# ------------------------------------------------------------------------------------------------
 
 
 def test_rows_without_a_number() -> None:
@@ -177,7 +218,8 @@ def test_rows_without_a_number() -> None:
     with pytest.raises(es.SchemaError, match="'v1' is no number that may be missing"):
         check_column(schema.public(), Column("present", 1))
     with pytest.raises(
-        es.SchemaError, match="values of 'v0' may be missing, and this question takes complete rows alone"
+        es.SchemaError,
+        match="values of 'v0' may be missing, and this question takes complete rows alone",
     ):
         number_column(schema.public(), 0)
     assert table.moments(["age", "y"]).loc["count"].tolist() == [5, 5]
@@ -199,7 +241,9 @@ def test_complete_rows() -> None:
 
 def test_a_target_that_is_missing() -> None:
     rows = FRAME.assign(y=FRAME["y"].mask(FRAME.index == 2))
-    with pytest.raises(es.SchemaError, match=r"missing values in column 'y' \(row 2\): fill them in"):
+    with pytest.raises(
+        es.SchemaError, match=r"missing values in column 'y' \(row 2\): fill them in"
+    ):
         kept(rows)
     assert kept(rows, missing="drop").table(rows).n_rows == 5
     table = kept(rows, missing="bin").table(rows)
@@ -215,14 +259,19 @@ def test_files_are_encrypted_alike(tiny: es.Owner, tmp_path: Path) -> None:
         schema = kept(frame, missing=missing, digits=0)
         sealed = tiny.encrypt_file(tmp_path / "rows.csv", schema, tmp_path / missing, folds=2)
         table = schema.table(frame)
-        totals = [complete_rows(schema.public(), [0, -1]), number_column(schema.public(), -1, gaps=True)]
+        totals = [
+            complete_rows(schema.public(), [0, -1]),
+            number_column(schema.public(), -1, gaps=True),
+        ]
         totals = [x.total() for x in totals if x is not None]
         assert tiny.decrypt(sealed.evaluate(totals, workers=1)) == table.evaluate(totals)
         assert sealed.n_dropped == table.n_dropped == {"bin": 0, "drop": 3}[missing]
 
 
 def test_large_numbers_with_gaps_in_digits() -> None:
-    """A target and a predictor that no kernel carries whole: both are stored in digits, and a gap is 0 in all of them."""
+    """A target and a predictor that no kernel carries whole: both are stored in digits, and a gap
+    is 0 in all of them.
+    """
     frame = FRAME.assign(y=FRAME["y"] * 1e9, age=(FRAME["age"] * 1e9).mask(FRAME.index == 1))
     schema = kept(frame, missing="bin", digits=0)
     public = schema.public()

@@ -32,9 +32,14 @@ FORESTS = [(scheme, depth) for scheme in ("bgv", "bfv") for depth in (1, 2, 3, 4
 
 @pytest.mark.parametrize(
     ("scheme", "depth"),
-    [pytest.param(*case, marks=[pytest.mark.slow] if case in (("bfv", 3), ("bfv", 4)) else []) for case in FORESTS],
+    [
+        pytest.param(*case, marks=[pytest.mark.slow] if case in (("bfv", 3), ("bfv", 4)) else [])
+        for case in FORESTS
+    ],
 )
-def test_planned_forests_are_exact(frame: pd.DataFrame, schema: es.Schema, scheme: str, depth: int) -> None:
+def test_planned_forests_are_exact(
+    frame: pd.DataFrame, schema: es.Schema, scheme: str, depth: int
+) -> None:
     forest = es.CompletelyRandomForest(n_trees=2, depth=depth, random_state=depth)
     plan = es.plan(forest, schema, n_rows=len(frame), scheme=scheme)
     assert (plan.depth, plan.security >= 128, plan.largest) == (depth, True, len(frame))
@@ -57,29 +62,52 @@ def test_bytes_are_exact(frame: pd.DataFrame, schema: es.Schema, tmp_path: Path)
     assert len(model.totals_.to_container().section("residues")) == plan.bytes_down
 
 
-def test_a_plan_for_keys_that_are_there(frame: pd.DataFrame, schema: es.Schema, tmp_path: Path) -> None:
-    """The figures are those of the keys, what they carry is exact, and what they do not is refused before."""
-    forest, model = es.CompletelyRandomForest(n_trees=2, depth=3, random_state=1), es.MultinomialNB()
+def test_a_plan_for_keys_that_are_there(
+    frame: pd.DataFrame, schema: es.Schema, tmp_path: Path
+) -> None:
+    """The figures are those of the keys, what they carry is exact, and what they do not is refused
+    before.
+    """
+    forest, model = (
+        es.CompletelyRandomForest(n_trees=2, depth=3, random_state=1),
+        es.MultinomialNB(),
+    )
     deep, flat = (es.plan(one, schema, n_rows=len(frame)) for one in (forest, model))
     same = es.plan(forest, schema, n_rows=len(frame), keys=deep.parameters)
-    assert (same.parameters, same.bytes_up, same.bytes_down) == (deep.parameters, deep.bytes_up, deep.bytes_down)
+    assert (same.parameters, same.bytes_up, same.bytes_down) == (
+        deep.parameters,
+        deep.bytes_up,
+        deep.bytes_down,
+    )
     owner = es.Owner(deep)
     with_it = es.plan(model, schema, n_rows=len(frame), keys=owner)
     assert with_it.parameters == owner.parameters
     assert with_it.bytes_up > flat.bytes_up
     sealed = owner.encrypt(schema.table(frame))
     sealed.save(tmp_path / "table")
-    assert sum(block.stat().st_size for block in (tmp_path / "table/blocks").iterdir()) == with_it.bytes_up
-    assert owner.decrypt(es.MultinomialNB().fit(sealed)).totals_ == model.fit(schema.table(frame)).totals_
-    with pytest.raises(es.ParameterError, match="made for something else: it is 3 products deep over 500 rows"):
+    assert (
+        sum(block.stat().st_size for block in (tmp_path / "table/blocks").iterdir())
+        == with_it.bytes_up
+    )
+    assert (
+        owner.decrypt(es.MultinomialNB().fit(sealed)).totals_
+        == model.fit(schema.table(frame)).totals_
+    )
+    with pytest.raises(
+        es.ParameterError, match="made for something else: it is 3 products deep over 500 rows"
+    ):
         es.plan(forest, schema, n_rows=len(frame), keys=flat.parameters)
-    with pytest.raises(es.ParameterError, match=r"results can reach ±1,000,000,000, and these keys are exact up to"):
+    with pytest.raises(
+        es.ParameterError, match=r"results can reach ±1,000,000,000, and these keys are exact up to"
+    ):
         es.plan(model, schema, n_rows=10**9, keys=flat.parameters)
 
 
 def test_a_plan_for_keys_whose_numbers_are_too_small() -> None:
     frame = pd.DataFrame({"dose": [1, 70_000, 3], "y": [0, 1, 1]})
-    schema = es.Schema.infer(frame, target="y", kinds={"dose": "number"}, bounds={"dose": (0, 70_000)})
+    schema = es.Schema.infer(
+        frame, target="y", kinds={"dose": "number"}, bounds={"dose": (0, 70_000)}
+    )
     keys = es.Parameters.choose(max_value=100, depth=1)
     with pytest.raises(es.ParameterError, match="columns hold values up to 70,000"):
         es.plan(column("class1").total(), schema, 3, keys=keys)
@@ -123,7 +151,8 @@ def test_infeasible_circuits_name_the_limit_and_the_nearest_wish(schema: es.Sche
     with pytest.raises(es.ParameterError, match=r"\d+ products deep.*Nearest"):
         es.plan([((((x**64) ** 64) ** 64) ** 64).total()], schema, n_rows=10)
     with pytest.raises(
-        es.ParameterError, match=r"values up to 1,000,000,000,000,000,000,000.*Nearest: up to [\d,]+ rows"
+        es.ParameterError,
+        match=r"values up to 1,000,000,000,000,000,000,000.*Nearest: up to [\d,]+ rows",
     ):
         es.plan([(x * 10**15).total()], schema, n_rows=10**6)
     with pytest.raises(es.ParameterError, match="security=100"):
@@ -148,7 +177,8 @@ def test_a_fit_that_parameters_cannot_carry_fails_before_any_work(
     for device in registered().values():
         monkeypatch.setattr(type(device), "run", lambda *_: pytest.fail("it computed"))
     with pytest.raises(
-        es.NoiseError, match=r"could not be proven to decrypt.*binding step.*It would take Parameters\(bgv"
+        es.NoiseError,
+        match=r"could not be proven to decrypt.*binding step.*It would take Parameters\(bgv",
     ) as caught:
         forest.fit(sealed)
     assert [cure.action for cure in caught.value.cures] == ["plan"]
@@ -165,7 +195,8 @@ def test_estimated_time_is_of_the_measured_order(schema: es.Schema) -> None:
     assert np.isnan(Times.unknown().multiply)
 
 
-# -- rows by a table --------------------------------------------------------------------------------------------------
+# -- rows by a table
+# ------------------------------------------------------------------------------------------------
 
 
 def same_plan(a: es.Plan, b: es.Plan) -> bool:
@@ -179,7 +210,9 @@ def same_plan(a: es.Plan, b: es.Plan) -> bool:
     )
 
 
-def test_a_table_brings_all_that_is_known_of_its_rows(frame: pd.DataFrame, schema: es.Schema) -> None:
+def test_a_table_brings_all_that_is_known_of_its_rows(
+    frame: pd.DataFrame, schema: es.Schema
+) -> None:
     model = es.MultinomialNB()
     plain = es.plan(model, schema.table(frame))
     assert same_plan(plain, es.plan(model, schema, n_rows=len(frame)))
@@ -188,12 +221,16 @@ def test_a_table_brings_all_that_is_known_of_its_rows(frame: pd.DataFrame, schem
     found = es.plan(model, table)
     assert same_plan(found, es.plan(model, schema, len(frame), weight_bound=4, folds=2))
     assert found.largest == 4 * len(frame)
-    assert found.n_columns == plain.n_columns + 1 + 2 * 2  # with weights, no class follows from the other
+    assert (
+        found.n_columns == plain.n_columns + 1 + 2 * 2
+    )  # with weights, no class follows from the other
     owner = es.Owner(found)
     assert owner.decrypt(model.fit(owner.encrypt(table))).class_counts_.sum() == weights.sum()
 
 
-def test_more_rows_may_come_than_a_table_has_and_not_fewer(frame: pd.DataFrame, schema: es.Schema) -> None:
+def test_more_rows_may_come_than_a_table_has_and_not_fewer(
+    frame: pd.DataFrame, schema: es.Schema
+) -> None:
     table = schema.table(frame)
     assert es.plan(es.MultinomialNB(), table, n_rows=10_000).largest == 10_000
     with pytest.raises(ValueError, match=r"n_rows=499, and the table has 500 rows: leave it out"):
@@ -202,11 +239,13 @@ def test_more_rows_may_come_than_a_table_has_and_not_fewer(frame: pd.DataFrame, 
 
 def test_rows_that_nobody_counted_are_asked_for(frame: pd.DataFrame, schema: es.Schema) -> None:
     with pytest.raises(
-        TypeError, match=r"needs n_rows= beside a schema; es\.plan\(model, table\) takes it from the table"
+        TypeError,
+        match=r"needs n_rows= beside a schema; es\.plan\(model, table\) takes it from the table",
     ):
         es.plan(es.MultinomialNB(), schema)
     with pytest.raises(
-        TypeError, match=r"a Schema or a clear Table, not a DataFrame: .*es\.plan\(model, schema\.table\(df\)\)"
+        TypeError,
+        match=r"a Schema or a clear Table, not a DataFrame: .*es\.plan\(model, schema\.table\(df\)\)",
     ):
         es.plan(es.MultinomialNB(), frame)  # type: ignore[arg-type]  # that is what is tried
 
@@ -215,11 +254,20 @@ def test_numpy_integers_are_integers(frame: pd.DataFrame, schema: es.Schema) -> 
     model, few = es.MultinomialNB(), np.int64(2)
     wanted = es.plan(model, schema, n_rows=500, weight_bound=2, folds=2, workers=2)
     assert same_plan(
-        es.plan(model, schema, n_rows=np.int64(500), weight_bound=np.uint8(2), folds=few, workers=np.int32(2)), wanted
+        es.plan(
+            model,
+            schema,
+            n_rows=np.int64(500),
+            weight_bound=np.uint8(2),
+            folds=few,
+            workers=np.int32(2),
+        ),
+        wanted,
     )
     prediction = {"encrypted_prediction": True, "n_rows": np.int64(500)}
     assert same_plan(
-        es.plan(model, schema, n_predict=np.int16(9), **prediction), es.plan(model, schema, n_predict=9, **prediction)
+        es.plan(model, schema, n_predict=np.int16(9), **prediction),
+        es.plan(model, schema, n_predict=9, **prediction),
     )
     assert es.Parameters.choose(max_value=np.int64(1000), depth=np.int8(1)) == es.Parameters.choose(
         max_value=1000, depth=1
@@ -232,22 +280,31 @@ def test_numpy_integers_are_integers(frame: pd.DataFrame, schema: es.Schema) -> 
 
 @pytest.mark.parametrize("name", ["n_rows", "weight_bound", "folds", "workers"])
 @pytest.mark.parametrize("value", [True, np.True_, 2.0, np.float64(2), "2", -1])
-def test_what_is_no_number_of_things_is_refused(schema: es.Schema, name: str, value: object) -> None:
+def test_what_is_no_number_of_things_is_refused(
+    schema: es.Schema, name: str, value: object
+) -> None:
     with pytest.raises(ValueError, match=rf"^{name}=.*: a number of .* is needed, at least [01]$"):
         es.plan(es.MultinomialNB(), schema, **{"n_rows": 500, name: value})
 
 
 @pytest.mark.parametrize("bound", [2.5, True, 1])
-def test_a_bound_of_weights_is_an_integer(frame: pd.DataFrame, schema: es.Schema, bound: object) -> None:
+def test_a_bound_of_weights_is_an_integer(
+    frame: pd.DataFrame, schema: es.Schema, bound: object
+) -> None:
     with pytest.raises(
-        es.SchemaError, match=rf"the bound of the weights is {bound}, but the largest weight is 2: give an integer"
+        es.SchemaError,
+        match=rf"the bound of the weights is {bound}, but the largest weight is 2: give an integer",
     ):
         schema.table(frame, weights=np.full(len(frame), 2), weight_bound=bound)
 
 
 @pytest.mark.parametrize("workers", [0, True, 1.5])
-def test_no_work_is_done_by_no_workers(frame: pd.DataFrame, schema: es.Schema, toy: es.Owner, workers: object) -> None:
-    refused = pytest.raises(ValueError, match=r"^workers=.*: a number of workers is needed, at least 1")
+def test_no_work_is_done_by_no_workers(
+    frame: pd.DataFrame, schema: es.Schema, toy: es.Owner, workers: object
+) -> None:
+    refused = pytest.raises(
+        ValueError, match=r"^workers=.*: a number of workers is needed, at least 1"
+    )
     table = schema.table(frame)
     with refused:
         toy.encrypt(table, workers=workers)

@@ -1,4 +1,6 @@
-"""Rare and unknown levels and new gaps: where they go, what is said of it, and how the schema keeps it."""
+"""Rare and unknown levels and new gaps: where they go, what is said of it, and how the schema keeps
+it.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ def test_rare_levels_share_a_level_and_are_known(rare: float) -> None:
         warnings.simplefilter("error", es.SchemaWarning)  # they are known, so nothing is to be said
         assert counted(schema, ROWS) == {"de": 6, "fr": 4, "other": 2}
     with pytest.raises(
-        es.SchemaError, match=r"column 'country', row 1: 'xx' is not a level of the schema .*with_unknown"
+        es.SchemaError,
+        match=r"column 'country', row 1: 'xx' is not a level of the schema .*with_unknown",
     ):
         schema.table(NEW.drop(index=2))
     assert schema["country"].describe() == "3 bins: de fr other; 2 rare as other"
@@ -69,7 +72,8 @@ def test_unknown_levels_go_where_the_schema_says_and_are_counted(unknown: str, i
     schema = es.Schema.infer(ROWS, target="ill", unknown=unknown, missing="bin")
     rows = NEW.drop(index=2)
     message = (
-        rf"column 'country': 1 row with a level that the schema does not know \(such as 'xx', row 1\) went to '{into}'"
+        r"column 'country': 1 row with a level that the schema does not know \(such as 'xx', row "
+        rf"1\) went to '{into}'"
     )
     with pytest.warns(es.SchemaWarning, match=message) as caught:
         table = schema.table(rows)
@@ -82,13 +86,18 @@ def test_unknown_levels_go_where_the_schema_says_and_are_counted(unknown: str, i
 def test_new_gaps_go_to_other_where_missing_values_have_bins() -> None:
     schema = es.Schema.infer(ROWS, target="ill", unknown="other", missing="bin")
     with pytest.warns(
-        es.SchemaWarning, match=r"1 row with a level.*; column 'country': 1 row without a value \(such as row 2\)"
+        es.SchemaWarning,
+        match=r"1 row with a level.*; column 'country': 1 row without a value \(such as row 2\)",
     ):
         assert counted(schema, NEW) == {"de": 1, "fr": 0, "la": 0, "pe": 1, "other": 2}
     strict = es.Schema.infer(ROWS, target="ill", unknown="other")
-    cure = r"no bin for them there: fill them in, or leave these rows out; .* schema\.with_missing_bin\('country'\)"
+    cure = (
+        r"no bin for them there: fill them in, or leave these rows out; .* "
+        r"schema\.with_missing_bin\('country'\)"
+    )
     with pytest.raises(
-        es.SchemaError, match=rf"missing values in column 'country' \(row 2\), and the schema has {cure}"
+        es.SchemaError,
+        match=rf"missing values in column 'country' \(row 2\), and the schema has {cure}",
     ):
         strict.table(NEW)
     with pytest.warns(es.SchemaWarning):
@@ -97,7 +106,9 @@ def test_new_gaps_go_to_other_where_missing_values_have_bins() -> None:
 
 def test_advice_for_rows_to_predict_is_not_to_do_what_was_done() -> None:
     model = es.MultinomialNB().fit(es.Schema.infer(ROWS, target="ill", missing="bin").table(ROWS))
-    with pytest.raises(es.SchemaError, match=r"has no bin for them there.*schema\.with_missing_bin\('country'\)"):
+    with pytest.raises(
+        es.SchemaError, match=r"has no bin for them there.*schema\.with_missing_bin\('country'\)"
+    ):
         model.predict(NEW.drop(index=1))
 
 
@@ -146,11 +157,23 @@ def test_schemas_of_version_1_are_read_with_defaults_and_keep_their_digest() -> 
             '"unknown": "ignore"',
             r"variables\[0\]: variable 'country': unknown='ignore': one of 'error'",
         ),
-        ('"unknown": "error"', '"unknown": "other"', r"variables\[0\].*into the level other, and there is none"),
+        (
+            '"unknown": "error"',
+            '"unknown": "other"',
+            r"variables\[0\].*into the level other, and there is none",
+        ),
         ('"unknown": "error"', '"unknown": "missing"', r"variables\[0\].*needs missing_bin"),
         ('"other": null', '"other": "xx"', r"variables\[0\].*other='xx' is none of its levels"),
-        ('"other": null', '"other": []', r"variables\[0\], field 'other': text or .* is needed, not a list"),
-        ('"rare": []', '"rare": ["de"]', r"variables\[0\].*rare levels go into the level other, and there is none"),
+        (
+            '"other": null',
+            '"other": []',
+            r"variables\[0\], field 'other': text or .* is needed, not a list",
+        ),
+        (
+            '"rare": []',
+            '"rare": ["de"]',
+            r"variables\[0\].*rare levels go into the level other, and there is none",
+        ),
         ('"rare": []', '"rare": [null]', r"variables\[0\], field 'rare'\[0\]"),
         ('"id": null', '"id": "age"', "'age' is the id of the rows, and cannot be a variable too"),
         (
@@ -161,7 +184,9 @@ def test_schemas_of_version_1_are_read_with_defaults_and_keep_their_digest() -> 
         ('"edges": []', '"edges": [40', "not JSON: .* line"),
     ],
 )
-def test_mistakes_of_a_person_who_edits_are_named_by_field(old: str, new: str, message: str) -> None:
+def test_mistakes_of_a_person_who_edits_are_named_by_field(
+    old: str, new: str, message: str
+) -> None:
     text = es.Schema.infer(ROWS, target="ill").to_json()
     assert old in text
     with pytest.raises(es.SchemaError, match=message):
@@ -180,7 +205,9 @@ def test_classes_and_ids_are_set() -> None:
     assert schema.names == ("country", "age")
     assert schema.classes == (1, 0)
     assert "id 'patient'" in repr(schema)
-    assert es.Schema.infer(rows, target="ill").with_id("patient") == es.Schema.infer(rows, target="ill", id="patient")
+    assert es.Schema.infer(rows, target="ill").with_id("patient") == es.Schema.infer(
+        rows, target="ill", id="patient"
+    )
     with pytest.raises(es.SchemaError, match="no column 'name' for the id of the rows"):
         es.Schema.infer(rows, id="name")
 
@@ -191,12 +218,14 @@ def test_new_bins_keep_the_policy() -> None:
         "country", "categorical", levels=("fr", "de", "other"), other="other", unknown="other"
     )
     with pytest.raises(
-        es.SchemaError, match="variable 'age' has no levels: no value of a continuous variable is unknown"
+        es.SchemaError,
+        match="variable 'age' has no levels: no value of a continuous variable is unknown",
     ):
         schema.with_unknown("other", "age")
 
 
-# -- what is probably not meant --------------------------------------------------------------------------------------
+# -- what is probably not meant
+# --------------------------------------------------------------------------------------
 
 
 def warned(frame: pd.DataFrame, **options: object) -> list[str]:
@@ -230,7 +259,14 @@ def test_columns_that_are_no_predictors_are_warned_of() -> None:
         "column 'outcome' says the same as the target in every row",
     ):
         assert words in found
-    plain = pd.DataFrame({"a": rng.normal(size=60), "b": rng.normal(size=60), "c": rng.integers(0, 9000, 60), "y": ill})
+    plain = pd.DataFrame(
+        {
+            "a": rng.normal(size=60),
+            "b": rng.normal(size=60),
+            "c": rng.integers(0, 9000, 60),
+            "y": ill,
+        }
+    )
     assert warned(plain, target="y") == []
 
 
@@ -242,4 +278,6 @@ def test_dates_are_days() -> None:
 
 def test_the_target_goes_by_its_own_name() -> None:
     table = es.Schema.infer(ROWS, target="ill").table(ROWS)
-    pd.testing.assert_frame_equal(table.counts("country", by="ill"), table.counts("country", by="class"))
+    pd.testing.assert_frame_equal(
+        table.counts("country", by="ill"), table.counts("country", by="class")
+    )

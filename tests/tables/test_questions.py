@@ -1,4 +1,6 @@
-"""Questions of one's own: asked of clear and encrypted tables alike, planned, stored, found by name, added, and refused."""
+"""Questions of one's own: asked of clear and encrypted tables alike, planned, stored, found by
+name, added, and refused.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,10 @@ class Ages(es.Question):
     times: int = 1
 
     def totals(self, schema: Any, columns: Any = None, fold: Any = None) -> dict[str, Any]:
-        classes, bins = class_columns(schema, fold), bin_columns(schema, schema.index(self.variable))
+        classes, bins = (
+            class_columns(schema, fold),
+            bin_columns(schema, schema.index(self.variable)),
+        )
         return {
             "class_counts": [y.total() for y in classes],
             "cells": np.array([[(x * y).total() for y in classes] for x in bins], dtype=object),
@@ -52,8 +57,14 @@ class Ages(es.Question):
         return {"class_counts": (schema.n_classes,), "cells": (n_bins, schema.n_classes)}
 
     def read(self, totals: Any, schema: Any, n_rows: int) -> dict[str, Any]:
-        refuse_impossible(totals["cells"].sum() == totals["class_counts"].sum(), "cells without rows")
-        return {"cells": (self.times * totals["cells"]).tolist(), "rows": n_rows, "known": hasattr(schema, "target")}
+        refuse_impossible(
+            totals["cells"].sum() == totals["class_counts"].sum(), "cells without rows"
+        )
+        return {
+            "cells": (self.times * totals["cells"]).tolist(),
+            "rows": n_rows,
+            "known": hasattr(schema, "target"),
+        }
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +77,8 @@ def sealed(tiny: es.Owner, schema: es.Schema) -> es.EncryptedTable:
     return tiny.encrypt(schema.table(FRAME, folds=2), workers=1)
 
 
-# -- asking -----------------------------------------------------------------------------------------------------------
+# -- asking
+# ------------------------------------------------------------------------------------------------
 
 
 def test_an_encrypted_answer_is_read_as_the_clear_one(
@@ -87,7 +99,8 @@ def test_an_encrypted_answer_is_read_as_the_clear_one(
         assert tiny.decrypt(again, schema=schema) == wanted
         assert tiny.decrypt(again) == {**wanted, "known": False}
     assert repr(answer) == (
-        f"EncryptedAnswer(Ages(variable='v0', times=3), 6 rows, {answer.nbytes / 1e6:.1f} MB, key {tiny.key_id})"
+        f"EncryptedAnswer(Ages(variable='v0', times=3), 6 rows, {answer.nbytes / 1e6:.1f} MB, key "
+        f"{tiny.key_id})"
     )
     assert len(answer) == 6
     with pytest.raises(TypeError, match=r"not pickled: use save\(\) and load\(\)"):
@@ -96,17 +109,24 @@ def test_an_encrypted_answer_is_read_as_the_clear_one(
 
 def test_it_is_planned_as_models_are(schema: es.Schema) -> None:
     made = es.plan([Ages(), es.MultinomialNB()], schema, n_rows=100)
-    assert made.n_totals == 2 * len(dict.fromkeys(Ages().circuit(schema.public()))) == 20  # each is asked alone
+    assert (
+        made.n_totals == 2 * len(dict.fromkeys(Ages().circuit(schema.public()))) == 20
+    )  # each is asked alone
 
 
-def test_a_model_is_a_question(tiny: es.Owner, schema: es.Schema, sealed: es.EncryptedTable) -> None:
+def test_a_model_is_a_question(
+    tiny: es.Owner, schema: es.Schema, sealed: es.EncryptedTable
+) -> None:
     table = schema.table(FRAME)
     fitted, closed = table.ask(es.MultinomialNB()), sealed.ask(es.MultinomialNB(), workers=1)
     assert isinstance(fitted, es.MultinomialNB)
     assert closed.is_encrypted
     assert fitted.totals_ == es.MultinomialNB().fit(table).totals_ == tiny.decrypt(closed).totals_
     named = es.MultinomialNB().named(fitted.totals_, schema.public())
-    assert {name: array.shape for name, array in named.items()} == {"class_counts": (2,), "bins": (4, 2)}
+    assert {name: array.shape for name, array in named.items()} == {
+        "class_counts": (2,),
+        "bins": (4, 2),
+    }
 
 
 def test_folds_are_a_question(tiny: es.Owner, schema: es.Schema, sealed: es.EncryptedTable) -> None:
@@ -132,7 +152,9 @@ def test_answers_of_different_rows_add_up_and_forget(tiny: es.Owner, schema: es.
     assert tiny.decrypt(both) == schema.table(FRAME).ask(Ages())
     assert both.block_ids == one.block_ids + other.block_ids
     assert tiny.decrypt(both - other) == schema.table(FRAME[:4]).ask(Ages())
-    with pytest.raises(es.SchemaError, match="is in the answer already: its rows would count twice"):
+    with pytest.raises(
+        es.SchemaError, match="is in the answer already: its rows would count twice"
+    ):
         both + one
     with pytest.raises(es.SchemaError, match="only rows that are inside can be forgotten"):
         one - other
@@ -143,7 +165,8 @@ def test_answers_of_different_rows_add_up_and_forget(tiny: es.Owner, schema: es.
     assert tiny.decrypt(first.counts("age") + second.counts("age"))["count"].sum() == 6
 
 
-# -- mistakes ---------------------------------------------------------------------------------------------------------
+# -- mistakes
+# ------------------------------------------------------------------------------------------------
 
 
 def changed(**methods: Any) -> es.Question:
@@ -162,35 +185,51 @@ def changed(**methods: Any) -> es.Question:
             r"'cells' in the shape \(4, 2\), and shapes\(\) says \(2, 4\)",
         ),
         (
-            changed(totals=lambda self, schema, columns, fold: {"class_counts": [1, 2], "cells": [[0, 0]] * 4}),
+            changed(
+                totals=lambda self, schema, columns, fold: {
+                    "class_counts": [1, 2],
+                    "cells": [[0, 0]] * 4,
+                }
+            ),
             r"gives something else than expressions that end in \.total\(\)",
         ),
     ],
 )
-def test_totals_that_are_not_what_was_said(question: es.Question, words: str, schema: es.Schema) -> None:
+def test_totals_that_are_not_what_was_said(
+    question: es.Question, words: str, schema: es.Schema
+) -> None:
     with pytest.raises((ValueError, TypeError), match=f"Changed: .*{words}"):
         schema.table(FRAME).ask(question)
 
 
 def test_what_is_no_question(schema: es.Schema) -> None:
     for value, words in ((Ages, "not the class Ages"), ("counts", "not a str")):
-        with pytest.raises(TypeError, match=rf"asked a question, an object such as es\.MultinomialNB\(\), {words}"):
+        with pytest.raises(
+            TypeError, match=rf"asked a question, an object such as es\.MultinomialNB\(\), {words}"
+        ):
             schema.table(FRAME).ask(value)
 
 
 def test_impossible_totals_are_refused(schema: es.Schema) -> None:
-    with pytest.raises(ImpossibleTotalsError, match="cells without rows: the result was altered, or is of other rows"):
+    with pytest.raises(
+        ImpossibleTotalsError,
+        match="cells without rows: the result was altered, or is of other rows",
+    ):
         Ages().opened([9] * 10, schema, 6)
 
 
 def test_parameters_that_are_refused_are_data() -> None:
     error = es.ParameterError(Ages(times=0).named_parameter("times"), ": at least 1")
     assert str(error) == "times=0: at least 1"
-    assert [(cure.action, cure.values) for cure in error.cures] == [("parameter", {"parameter": "times", "value": 0})]
+    assert [(cure.action, cure.values) for cure in error.cures] == [
+        ("parameter", {"parameter": "times", "value": 0})
+    ]
 
 
 def test_columns_that_are_not_there(schema: es.Schema) -> None:
-    with pytest.raises(es.SchemaError, match=r"'v0' is ordinal and not kept as numbers: schema\.with_kind"):
+    with pytest.raises(
+        es.SchemaError, match=r"'v0' is ordinal and not kept as numbers: schema\.with_kind"
+    ):
         number_column(schema.public(), 0)
     with pytest.raises(es.SchemaError, match="the schema has no classes"):
         class_columns(es.Schema.infer(FRAME).public())
@@ -208,7 +247,10 @@ def test_columns_that_are_not_there(schema: es.Schema) -> None:
         ({"n_rows": -1}, "impossible number of rows"),
         ({"blocks": ["a", "a"]}, "list of blocks"),
         ({"schema": "{}"}, "a question or schema that cannot be"),
-        ({"question": "MultinomialNB", "params": {"alpha": 1.0, "bins": 5}}, "MultinomialNB gives none"),
+        (
+            {"question": "MultinomialNB", "params": {"alpha": 1.0, "bins": 5}},
+            "MultinomialNB gives none",
+        ),
     ],
 )
 def test_forged_files_are_refused(
@@ -227,7 +269,12 @@ class Nearby(Ages):
 
     def answers(self, schema: Any, columns: Any, known: Any, output: str = "") -> dict[str, Any]:
         x, cells = bin_columns(schema, schema.index(self.variable)), known["cells"]
-        return {"cells": [sum_of_numbers([times(a, b) for a, b in zip(row, x, strict=True)]) for row in cells.T]}
+        return {
+            "cells": [
+                sum_of_numbers([times(a, b) for a, b in zip(row, x, strict=True)])
+                for row in cells.T
+            ]
+        }
 
     def answer_shapes(self, schema: Any, output: str = "") -> dict[str, tuple[int, ...]]:
         return {"cells": (len(range(schema.n_classes)[:: self.times]),)}
@@ -237,9 +284,15 @@ class Nearby(Ages):
 
 
 @pytest.mark.parametrize("value", [0, "a", {}, [1]])
-def test_forged_predictions_are_refused(value: Any, tiny: es.Owner, sealed: es.EncryptedTable, tmp_path: Path) -> None:
-    forged = es.EncryptedAnswer(Nearby(), sealed.ask(Ages(), workers=1).ciphertexts, sealed.schema, 6)
-    file = forged.to_container(answers.PREDICTION_KIND, {"params": {"variable": "v0", "times": value}, "output": ""})
+def test_forged_predictions_are_refused(
+    value: Any, tiny: es.Owner, sealed: es.EncryptedTable, tmp_path: Path
+) -> None:
+    forged = es.EncryptedAnswer(
+        Nearby(), sealed.ask(Ages(), workers=1).ciphertexts, sealed.schema, 6
+    )
+    file = forged.to_container(
+        answers.PREDICTION_KIND, {"params": {"variable": "v0", "times": value}, "output": ""}
+    )
     container.write(file, tmp_path / "forged")
     with pytest.raises(es.FileFormatError, match="a question that its schema does not allow"):
         es.load(tmp_path / "forged", tiny.public_keys())
@@ -260,7 +313,11 @@ def test_answers_for_rows_are_planned(schema: es.Schema) -> None:
 
 
 def test_an_answer_predicts_without_being_opened(schema: es.Schema, tmp_path: Path) -> None:
-    question, table, new = Nearby(), schema.table(FRAME), schema.table(FRAME.drop(columns="sick").tail(3))
+    question, table, new = (
+        Nearby(),
+        schema.table(FRAME),
+        schema.table(FRAME.drop(columns="sick").tail(3)),
+    )
     owner = es.Owner(es.plan(question, table, n_predict=3, encrypted_prediction=True))
     rows = owner.encrypt(new, workers=1)
     answer = owner.encrypt(table, workers=1).ask(question, workers=1)
@@ -282,7 +339,8 @@ def test_an_answer_predicts_without_being_opened(schema: es.Schema, tmp_path: Pa
         owner.encrypt(table, workers=1).ask(Ages(), workers=1).predict_votes(rows)
 
 
-# -- found by name ----------------------------------------------------------------------------------------------------
+# -- found by name
+# ------------------------------------------------------------------------------------------------
 
 MODULE = """
 from dataclasses import dataclass
@@ -299,7 +357,9 @@ class {name}(es.Question):
 """
 
 
-def test_questions_are_found_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_questions_are_found_where_the_environment_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "mine.py").write_text(MODULE.format(name="InTheEnvironment"))
     with pytest.raises(es.FileFormatError, match=r"nobody here knows .* ENCRYPTEDSTATS_QUESTIONS"):
         question_class("InTheEnvironment")
@@ -331,7 +391,10 @@ def test_all_that_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     names = {"InstalledToo": "installed_too:InstalledToo", "Broken": "broken_package:Broken"}
     entries = [EntryPoint(name, value, questions.ENTRY_POINTS) for name, value in names.items()]
     monkeypatch.setattr(questions, "entry_points", lambda *, group: entries)
-    with pytest.warns(UserWarning, match="the installed question Broken cannot be imported: No module named 'nowhere"):
+    with pytest.warns(
+        UserWarning,
+        match="the installed question Broken cannot be imported: No module named 'nowhere",
+    ):
         known = questions.known_questions()
     assert {"Mine", "InstalledToo", "MultinomialNB"} <= set(known)
     assert "Broken" not in known
@@ -350,16 +413,22 @@ def test_abstract_questions_are_nobodys() -> None:
             question_class(name)
 
 
-# -- the house --------------------------------------------------------------------------------------------------------
+# -- the house
+# ------------------------------------------------------------------------------------------------
 
 
 def test_questions_need_no_scikit_learn() -> None:
-    code = "import sys, encryptedstats.questions as own; own.Question, own.labels; sys.exit('sklearn' in sys.modules)"
+    code = (
+        "import sys, encryptedstats.questions as own; own.Question, own.labels; "
+        "sys.exit('sklearn' in sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def imports_within(package: str) -> dict[str, set[str]]:
-    """For each module of a package, the modules of it that it imports, at any depth, also for types alone."""
+    """For each module of a package, the modules of it that it imports, at any depth, also for types
+    alone.
+    """
     folder = Path(es.__file__).parent / package
     found = {}
     for path in folder.glob("*.py"):
@@ -385,7 +454,12 @@ def test_no_module_of_questions_imports_late() -> None:
     for module in (questions, folds, opening, summaries):
         tree = ast.parse(Path(str(module.__file__)).read_text())
         functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-        late = [node for function in functions for node in ast.walk(function) if isinstance(node, ast.ImportFrom)]
+        late = [
+            node
+            for function in functions
+            for node in ast.walk(function)
+            if isinstance(node, ast.ImportFrom)
+        ]
         assert not late, module.__name__
 
 
@@ -397,7 +471,9 @@ def test_errors_tell_the_owner_which_names_ids_have() -> None:
     for ask in (schema.table(frame).ask, lambda question: es.plan(question, schema, n_rows=4)):
         with pytest.raises(es.ParameterError, match=said):
             ask(wrong)
-    with pytest.raises(es.SchemaError, match=r"'v1' has bins, and powers are of numbers \(v1 is 'race'\)$"):
+    with pytest.raises(
+        es.SchemaError, match=r"'v1' has bins, and powers are of numbers \(v1 is 'race'\)$"
+    ):
         es.LinearRegression("y ~ race^2").fit(schema.table(frame))
     with pytest.raises(es.ParameterError, match=r"see Anova$"):  # whoever computes knows no names
         es.plan(wrong.in_ids(schema), schema.public(), n_rows=4)

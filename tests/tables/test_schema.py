@@ -24,7 +24,9 @@ def patients():
         {
             "age": rng.normal(50, 12, 40).round(1),
             "grade": rng.integers(1, 9, 40),
-            "stage": pd.Categorical(rng.choice(["I", "II", "III"], 40), categories=["I", "II", "III"], ordered=True),
+            "stage": pd.Categorical(
+                rng.choice(["I", "II", "III"], 40), categories=["I", "II", "III"], ordered=True
+            ),
             "sex": rng.choice(["f", "m"], 40),
             "smoker": rng.random(40) < 0.5,
             "treated": rng.integers(0, 2, 40),
@@ -75,7 +77,13 @@ def test_merged_bins_are_reported(patients):
 
 
 def test_kinds_override_the_rule(patients):
-    kinds = {"age": "number", "treated": "number", "sex": "ordinal", "grade": "categorical", "dose": "ordinal"}
+    kinds = {
+        "age": "number",
+        "treated": "number",
+        "sex": "ordinal",
+        "grade": "categorical",
+        "dose": "ordinal",
+    }
     schema = Schema.infer(patients, target="diagnosis", kinds=kinds)
     assert schema["age"].digits == 1
     assert (schema["treated"].digits, schema["treated"].low, schema["treated"].high) == (0, 0, 1)
@@ -104,9 +112,13 @@ def test_with_kind_after_loading_says_what_it_needs(schema):
     assert loaded.with_kind("age", "ordinal")["age"].edges == schema["age"].edges
     assert loaded.with_kind("stage", "categorical")["stage"].kind == "categorical"
     assert loaded.with_kind("dose", "number", digits=1, low=-5, high=20)["dose"].low == -50
-    with pytest.raises(SchemaError, match=r"'dose': without data a number needs digits=, low= and high="):
+    with pytest.raises(
+        SchemaError, match=r"'dose': without data a number needs digits=, low= and high="
+    ):
         loaded.with_kind("dose", "number", digits=1)
-    with pytest.raises(SchemaError, match="'age' cannot turn from continuous to categorical without data"):
+    with pytest.raises(
+        SchemaError, match="'age' cannot turn from continuous to categorical without data"
+    ):
         loaded.with_kind("age", "categorical")
 
 
@@ -139,24 +151,51 @@ def test_with_missing_bin(schema):
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda s: s.with_kind("weight", "ordinal"), "no variable 'weight'; the variables are 'age', 'grade'"),
-        (lambda s: s.with_kind("age", "real"), "'age': kind 'real' does not exist; the kinds are continuous, ordinal"),
-        (lambda s: s.with_kind("sex", "continuous"), r"needs numbers: column 'sex', row 0: '[fm]' is not a number"),
+        (
+            lambda s: s.with_kind("weight", "ordinal"),
+            "no variable 'weight'; the variables are 'age', 'grade'",
+        ),
+        (
+            lambda s: s.with_kind("age", "real"),
+            "'age': kind 'real' does not exist; the kinds are continuous, ordinal",
+        ),
+        (
+            lambda s: s.with_kind("sex", "continuous"),
+            r"needs numbers: column 'sex', row 0: '[fm]' is not a number",
+        ),
         (lambda s: s.with_kind("sex", "number"), "kind 'number' needs numbers: column 'sex'"),
-        (lambda s: s.with_kind("age", "ordinal", digits=2), "digits, low and high are for kind 'number'"),
+        (
+            lambda s: s.with_kind("age", "ordinal", digits=2),
+            "digits, low and high are for kind 'number'",
+        ),
         (lambda s: s.with_kind("age", "number", levels=[1]), "a number has no levels"),
-        (lambda s: s.with_kind("age", "continuous", levels=[1]), "a continuous variable has edges, not levels"),
-        (lambda s: s.with_kind("sex", "categorical", levels=["f", "f"]), "level 'f' is given twice"),
+        (
+            lambda s: s.with_kind("age", "continuous", levels=[1]),
+            "a continuous variable has edges, not levels",
+        ),
+        (
+            lambda s: s.with_kind("sex", "categorical", levels=["f", "f"]),
+            "level 'f' is given twice",
+        ),
         (lambda s: s.with_kind("sex", "categorical", levels=[1, True]), "level 1 is given twice"),
-        (lambda s: s.with_kind("sex", "categorical", levels=[]), "a categorical variable needs levels"),
+        (
+            lambda s: s.with_kind("sex", "categorical", levels=[]),
+            "a categorical variable needs levels",
+        ),
         (lambda s: s.with_kind("sex", "ordinal", levels=[pd.Timestamp(0)]), "not Timestamp"),
         (lambda s: s.with_kind("dose", "number", digits=30), "digits=30: an integer from 0 to 15"),
         (lambda s: s.with_kind("dose", "number", low=5, high=1), r"low=50, high=10 is no range"),
         (lambda s: s.with_bins("age", edges=[2, 1]), r"edges \(2.0, 1.0\) do not increase"),
         (lambda s: s.with_bins("age", edges=[1, float("inf")]), "not all finite"),
-        (lambda s: Variable("n", "number", digits=0, low=0.5, high=1), "low=0.5, high=1 are not integers"),
+        (
+            lambda s: Variable("n", "number", digits=0, low=0.5, high=1),
+            "low=0.5, high=1 are not integers",
+        ),
         (lambda s: s.with_bins("age", edges=["a"]), "are not all numbers"),
-        (lambda s: Variable("n", "number", digits=0, low=0, high=1, levels=(1,)), "a number has no bins"),
+        (
+            lambda s: Variable("n", "number", digits=0, low=0, high=1, levels=(1,)),
+            "a number has no bins",
+        ),
     ],
 )
 def test_wrong_edits_are_refused(schema, edit, message):
@@ -170,31 +209,65 @@ def test_wrong_edits_are_refused(schema, edit, message):
         ({"data": pd.DataFrame()}, "no rows"),
         ({"data": pd.DataFrame({"a": []})}, "no rows"),
         ({"data": pd.DataFrame(index=[1, 2])}, "at least one variable"),
-        ({"data": pd.DataFrame({"y": [0, 1]}), "target": "y"}, "there is no column beside the target"),
+        (
+            {"data": pd.DataFrame({"y": [0, 1]}), "target": "y"},
+            "there is no column beside the target",
+        ),
         ({"data": pd.DataFrame([[1, 2]], columns=["a", "a"])}, "column name 'a' is given twice"),
         ({"data": pd.DataFrame([[1, 2]], columns=[1, "1"])}, "column name '1' is given twice"),
         ({"data": pd.DataFrame({"a": [1, 2]}), "target": "y"}, "no target column 'y'; it has 'a'"),
-        ({"data": pd.DataFrame({"a": [1, 2], "y": [1, 1]}), "target": "y"}, r"'y' has 1 classes \(1\): at least 2"),
-        ({"data": pd.DataFrame({"a": [1, 2]}), "kinds": {"b": "ordinal"}}, "kinds names column 'b'"),
-        ({"data": pd.DataFrame({"a": [1, 2]}), "kinds": {"a": "ord"}}, "'a': kind 'ord' does not exist"),
-        ({"data": pd.DataFrame({"a": [1, 2]}), "missing": "ignore"}, "missing='ignore': one of 'error', 'bin', 'drop'"),
+        (
+            {"data": pd.DataFrame({"a": [1, 2], "y": [1, 1]}), "target": "y"},
+            r"'y' has 1 classes \(1\): at least 2",
+        ),
+        (
+            {"data": pd.DataFrame({"a": [1, 2]}), "kinds": {"b": "ordinal"}},
+            "kinds names column 'b'",
+        ),
+        (
+            {"data": pd.DataFrame({"a": [1, 2]}), "kinds": {"a": "ord"}},
+            "'a': kind 'ord' does not exist",
+        ),
+        (
+            {"data": pd.DataFrame({"a": [1, 2]}), "missing": "ignore"},
+            "missing='ignore': one of 'error', 'bin', 'drop'",
+        ),
         ({"data": pd.DataFrame({"a": [1.5, 2]}), "bins": 0}, "bins=0"),
         ({"data": pd.DataFrame({"a": ["x"]}), "bins": 2.5}, "bins=2.5"),
-        ({"data": pd.DataFrame({"a": [None, None]}), "missing": "drop"}, "column 'a' has no values at all"),
-        ({"data": pd.DataFrame({"a": [1, np.inf]}, index=["r", "s"])}, "column 'a', row 's': inf is not finite"),
+        (
+            {"data": pd.DataFrame({"a": [None, None]}), "missing": "drop"},
+            "column 'a' has no values at all",
+        ),
+        (
+            {"data": pd.DataFrame({"a": [1, np.inf]}, index=["r", "s"])},
+            "column 'a', row 's': inf is not finite",
+        ),
         ({"data": pd.DataFrame({"a": [1j]})}, "complex"),
         ({"data": pd.DataFrame({"a": [[1], [2]]})}, "column 'a'"),
         ({"data": pd.DataFrame({"t": [pd.Timedelta(days=1)]})}, "convert it first"),
-        ({"data": pd.DataFrame({"id": [f"p{i}" for i in range(2000)]})}, "'id' has 2000 different values"),
-        ({"data": [[1, 2]]}, "a pandas or polars DataFrame or a 2-D NumPy array is needed, not list"),
+        (
+            {"data": pd.DataFrame({"id": [f"p{i}" for i in range(2000)]})},
+            "'id' has 2000 different values",
+        ),
+        (
+            {"data": [[1, 2]]},
+            "a pandas or polars DataFrame or a 2-D NumPy array is needed, not list",
+        ),
         ({"data": np.arange(3)}, r"a 2-D array is needed, not one of shape \(3,\)"),
         ({"data": pl.LazyFrame({"a": [1]})}, r"call .collect\(\) first"),
         ({"data": np.zeros((2, 2)), "target": 5}, "target=5: the array has 2 columns"),
-        ({"data": pd.DataFrame({"a": [1, 2], "target": 3}), "y": [0, 1]}, "both the target and a variable"),
-        ({"data": pd.DataFrame({"a": ["12", "12a"]}), "kinds": {"a": "continuous"}}, "column 'a', row 1: '12a'"),
+        (
+            {"data": pd.DataFrame({"a": [1, 2], "target": 3}), "y": [0, 1]},
+            "both the target and a variable",
+        ),
+        (
+            {"data": pd.DataFrame({"a": ["12", "12a"]}), "kinds": {"a": "continuous"}},
+            "column 'a', row 1: '12a'",
+        ),
         (
             {"data": pd.DataFrame({"a": [1.0, None] * 8, "b": [None] + [2.5] * 15})},
-            r"missing values in column 'a' \(rows 1, 3, 5, 7, 9, ... \(8 in all\)\); column 'b' \(row 0\)",
+            r"missing values in column 'a' \(rows 1, 3, 5, 7, 9, ... \(8 in all\)\); column 'b' "
+            r"\(row 0\)",
         ),
     ],
 )
@@ -219,8 +292,15 @@ def test_classes_and_targets_in_all_ways():
     assert Schema.infer(x, y=[1.0, 0.0, 1.0, 0.0]).classes == (0, 1)
     assert Schema.infer(x, y=pd.Series([True, False, True, True], name="ill")).target == "ill"
     with_target = Schema.infer(np.column_stack([x, [3, 1, 2, 1]]), target=-1)
-    assert (with_target.target, with_target.classes, with_target.names) == ("x2", (1, 2, 3), ("x0", "x1"))
-    assert Schema.infer(pd.DataFrame({"a": [1, 2], "y": [0, 0]}), target="y", classes=[0, 1]).n_classes == 2
+    assert (with_target.target, with_target.classes, with_target.names) == (
+        "x2",
+        (1, 2, 3),
+        ("x0", "x1"),
+    )
+    assert (
+        Schema.infer(pd.DataFrame({"a": [1, 2], "y": [0, 0]}), target="y", classes=[0, 1]).n_classes
+        == 2
+    )
     frame = pd.DataFrame(np.arange(6).reshape(2, 3))
     assert Schema.infer(frame, target=2).names == ("0", "1")
 
@@ -232,7 +312,10 @@ def test_numeric_text_is_ordered_by_number():
 
 
 def test_objects_of_one_type_are_read_as_that_type():
-    df = pd.DataFrame({"i": [1, 2, None, 3], "b": [True, None, False, True], "m": ["a", 1, 2.5, True]}, dtype=object)
+    df = pd.DataFrame(
+        {"i": [1, 2, None, 3], "b": [True, None, False, True], "m": ["a", 1, 2.5, True]},
+        dtype=object,
+    )
     schema = Schema.infer(df, missing="bin")
     assert schema["i"].levels == (1, 2, 3)
     assert schema["b"].levels == (False, True)
@@ -244,15 +327,29 @@ def test_labels_are_all_different():
     assert variable.labels == ("1", "'1'", "'missing'", "missing")
     close = Variable("x", "continuous", edges=(1.00000001, 1.00000002))
     assert len(set(close.labels)) == 3
-    assert Variable("x", "continuous", edges=(1.5, 3)).labels == ("(-inf, 1.5]", "(1.5, 3.0]", "(3.0, inf)")
+    assert Variable("x", "continuous", edges=(1.5, 3)).labels == (
+        "(-inf, 1.5]",
+        "(1.5, 3.0]",
+        "(3.0, inf)",
+    )
 
 
 def test_index_by_name_id_and_position(schema):
-    assert schema.index("grade") == schema.index("v1") == schema.index(1) == schema.index(np.int64(1)) == 1
+    assert (
+        schema.index("grade")
+        == schema.index("v1")
+        == schema.index(1)
+        == schema.index(np.int64(1))
+        == 1
+    )
     assert schema.public().index("v1") == schema.public().index(1) == 1
     named = Schema((Variable("v1", "continuous"), Variable("b", "continuous")))
     assert named.index("v1") == 0, "a name goes before an id"
-    for wrong, message in (("v99", "no variable 'v99'"), (8, "positions run from 0 to 7"), (-1, "position -1")):
+    for wrong, message in (
+        ("v99", "no variable 'v99'"),
+        (8, "positions run from 0 to 7"),
+        (-1, "position -1"),
+    ):
         with pytest.raises(SchemaError, match=message):
             schema.index(wrong)
     with pytest.raises(SchemaError, match="no variable 'age'; the variables are 'v0', 'v1'"):
@@ -264,7 +361,10 @@ def test_index_by_name_id_and_position(schema):
 
 def test_from_onehot_takes_names_and_kinds_as_r_does():
     schema = Schema.from_onehot(["b", "a", "b", "a", "b"], {"a": "cat", "b": "ord"})
-    assert [(v.name, v.kind, v.n_bins) for v in schema.variables] == [("b", "ordinal", 3), ("a", "categorical", 2)]
+    assert [(v.name, v.kind, v.n_bins) for v in schema.variables] == [
+        ("b", "ordinal", 3),
+        ("a", "categorical", 2),
+    ]
     assert schema.with_kind("b", "categorical")["b"].kind == "categorical"
     assert Schema.from_json(schema.to_json()) == schema
     with pytest.raises(SchemaError, match="kinds are given for 'a', the columns are of 'a', 'b'"):
@@ -280,10 +380,18 @@ def test_from_onehot_takes_names_and_kinds_as_r_does():
             edit()
 
 
-# ------------------------------------------------------------------------------------------------ JSON and files
+# ------------------------------------------------------------------------------------------------
+# JSON and files
 
-LEVELS = st.one_of(st.text(max_size=5), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.booleans())
-EDGES = st.lists(st.floats(allow_nan=False, allow_infinity=False).map(lambda x: x + 0.0), max_size=5, unique=True)
+LEVELS = st.one_of(
+    st.text(max_size=5),
+    st.integers(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.booleans(),
+)
+EDGES = st.lists(
+    st.floats(allow_nan=False, allow_infinity=False).map(lambda x: x + 0.0), max_size=5, unique=True
+)
 
 
 @st.composite
@@ -303,7 +411,9 @@ def variables(draw, name):
 def schemas(draw):
     names = draw(st.lists(st.text(max_size=6), min_size=2, max_size=5, unique=True))
     target = draw(st.sampled_from([None, names.pop()]))
-    classes = draw(st.lists(LEVELS, min_size=2, max_size=4, unique=True)) if target is not None else ()
+    classes = (
+        draw(st.lists(LEVELS, min_size=2, max_size=4, unique=True)) if target is not None else ()
+    )
     missing = draw(st.sampled_from(["error", "bin", "drop"]))
     return Schema(tuple(draw(variables(name)) for name in names), target, tuple(classes), missing)
 
@@ -323,7 +433,9 @@ def test_json_round_trip(schema):
 
 
 def test_numpy_scalars_become_plain():
-    variable = Variable("x", "categorical", levels=(np.int64(1), np.float64(2.0), np.str_("a"), np.bool_(False)))
+    variable = Variable(
+        "x", "categorical", levels=(np.int64(1), np.float64(2.0), np.str_("a"), np.bool_(False))
+    )
     assert [type(level) for level in variable.levels] == [int, int, str, bool]
     assert type(Variable("x", "continuous", edges=(np.float32(0.5),)).edges[0]) is float
 
@@ -331,7 +443,13 @@ def test_numpy_scalars_become_plain():
 def _paths(value, path=()):
     """Every place in a JSON value."""
     yield path
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, item in items:
         yield from _paths(item, (*path, key))
 
@@ -353,9 +471,14 @@ def test_every_mutation_of_the_structure_is_refused(schema, which):
     for path in _paths(document):
         if not path:
             continue
-        # A value of a type that is right nowhere, and for objects a field too many and a field too few.
+        # A value of a type that is right nowhere, and for objects a field too many and a field too
+        # few.
         with pytest.raises(SchemaError):
-            read(_changed(document, path, lambda holder, key: holder.__setitem__(key, {"strange": 1})))
+            read(
+                _changed(
+                    document, path, lambda holder, key: holder.__setitem__(key, {"strange": 1})
+                )
+            )
         if isinstance(path[-1], str):
             with pytest.raises(SchemaError, match=r"missing field|format None|version None"):
                 read(_changed(document, path, lambda holder, key: holder.pop(key)))
@@ -366,12 +489,28 @@ def test_every_mutation_of_the_structure_is_refused(schema, which):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('"edges": [1.5, 2.5]', '"edges": [2.5, 1.5]', r"variables\[0\]: variable 'x': edges \(2.5, 1.5\) do not"),
+        (
+            '"edges": [1.5, 2.5]',
+            '"edges": [2.5, 1.5]',
+            r"variables\[0\]: variable 'x': edges \(2.5, 1.5\) do not",
+        ),
         ('"edges": [1.5, 2.5]', '"edges": [1.5, NaN]', "NaN is not a finite number"),
         ('"edges": [1.5, 2.5]', '"edges": [1.5, 1e999]', "not all finite"),
-        ('"edges": [1.5, 2.5]', '"edges": [1.5, "2"]', r"'edges'\[1\]: an integer or a number is needed, not text"),
-        ('"edges": [1.5, 2.5]', '"edges": [1.5, true]', r"'edges'\[1\]: an integer or a number is needed, not true"),
-        ('"missing_bin": false', '"missing_bin": 0', "field 'missing_bin': true or false is needed, not an integer"),
+        (
+            '"edges": [1.5, 2.5]',
+            '"edges": [1.5, "2"]',
+            r"'edges'\[1\]: an integer or a number is needed, not text",
+        ),
+        (
+            '"edges": [1.5, 2.5]',
+            '"edges": [1.5, true]',
+            r"'edges'\[1\]: an integer or a number is needed, not true",
+        ),
+        (
+            '"missing_bin": false',
+            '"missing_bin": 0',
+            "field 'missing_bin': true or false is needed, not an integer",
+        ),
         ('"version": 3', '"version": 4', "version 4: this library reads versions 1 to 3"),
         ('"version": 3', '"version": true', "version True"),
         ('"target_number": null', '"target_number": {}', "field 'target_number': .*name"),
@@ -384,11 +523,17 @@ def test_every_mutation_of_the_structure_is_refused(schema, which):
         ('"low": null', '"low": 3', "digits, low and high are for kind 'number'"),
         ('"name": "x"', '"name": "y"', "'y' is both the target and a variable"),
         ('"format"', "format", "not JSON"),
-        ("encryptedstats.schema", "encryptedstats.public-schema", "'encryptedstats.schema' is needed"),
+        (
+            "encryptedstats.schema",
+            "encryptedstats.public-schema",
+            "'encryptedstats.schema' is needed",
+        ),
     ],
 )
 def test_altered_json_is_refused_by_place(old, new, message):
-    text = Schema((Variable("x", "continuous", edges=(1.5, 2.5)),), "y", (0, 1)).to_json(indent=None)
+    text = Schema((Variable("x", "continuous", edges=(1.5, 2.5)),), "y", (0, 1)).to_json(
+        indent=None
+    )
     assert old in text
     with pytest.raises(SchemaError, match=message):
         Schema.from_json(text.replace(old, new))
@@ -471,7 +616,11 @@ def test_public_schema_leaks_nothing(schema):
         secrets += [level for level in variable.levels if isinstance(level, str) and len(level) > 1]
     assert len(secrets) > 20
     assert [secret for secret in secrets if secret in text] == []
-    values = {type(v).__name__ for item in json.loads(public.to_json())["variables"] for v in item.values()}
+    values = {
+        type(v).__name__
+        for item in json.loads(public.to_json())["variables"]
+        for v in item.values()
+    }
     assert values <= {"str", "int", "bool", "NoneType"}
     assert [variable.id for variable in public.variables] == [f"v{j}" for j in range(8)]
     assert public.n_classes == 3
@@ -482,7 +631,9 @@ def test_public_schema_leaks_nothing(schema):
 
 
 def test_html_escapes_names():
-    schema = Schema((Variable("<script>", "categorical", levels=("<b>", "&")),), "<y>", ("<0>", "<1>"))
+    schema = Schema(
+        (Variable("<script>", "categorical", levels=("<b>", "&")),), "<y>", ("<0>", "<1>")
+    )
     html = schema._repr_html_()
     assert "<script>" not in html
     assert "<b>" not in html

@@ -1,4 +1,6 @@
-"""Results are opened with the schema of their rows and no other: wrong cut points, names, order and classes are refused."""
+"""Results are opened with the schema of their rows and no other: wrong cut points, names, order and
+classes are refused.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ FRAME = pd.DataFrame(
         "ill": RNG.choice(["no", "yes"], 80),
     }
 )
-ANOTHER = "this schema has the shape of that of the rows, and yet it is another one.*give the schema that the table was"
+ANOTHER = (
+    "this schema has the shape of that of the rows, and yet it is another one.*give the schema "
+    "that the table was"
+)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +45,9 @@ def others(known: es.Schema) -> dict[str, es.Schema]:
     age, pulse, sex = known.variables
     return {
         "edges": known.with_bins("age", edges=[edge + 1e-9 for edge in age.edges]),
-        "names swapped": replace(known, variables=(replace(age, name="pulse"), replace(pulse, name="age"), sex)),
+        "names swapped": replace(
+            known, variables=(replace(age, name="pulse"), replace(pulse, name="age"), sex)
+        ),
         "columns swapped": replace(known, variables=(pulse, age, sex)),
         "levels swapped": known.with_bins("sex", levels=["m", "f"]),
         "class labels": replace(known, classes=("nein", "ja")),
@@ -49,11 +56,21 @@ def others(known: es.Schema) -> dict[str, es.Schema]:
     }
 
 
-WAYS = ("edges", "names swapped", "columns swapped", "levels swapped", "class labels", "classes swapped", "target")
+WAYS = (
+    "edges",
+    "names swapped",
+    "columns swapped",
+    "levels swapped",
+    "class labels",
+    "classes swapped",
+    "target",
+)
 
 
 @pytest.fixture(scope="module")
-def results(keeper: es.Owner, known: es.Schema, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def results(
+    keeper: es.Owner, known: es.Schema, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
     """All kinds of results, made by a worker from files and sent back as files."""
     place = tmp_path_factory.mktemp("results")
     keeper.encrypt(known.table(FRAME, folds=2), out=place / "table")
@@ -61,7 +78,10 @@ def results(keeper: es.Owner, known: es.Schema, tmp_path_factory: pytest.TempPat
     table.counts("v0", by="class").save(place / "counts")
     es.MultinomialNB().fit(table).save(place / "model")
     es.MultinomialNB().fit_folds(table).save(place / "folds")
-    return {name: es.load(place / name, keys=keeper.public_keys()) for name in ("counts", "model", "folds")}
+    return {
+        name: es.load(place / name, keys=keeper.public_keys())
+        for name in ("counts", "model", "folds")
+    }
 
 
 @pytest.mark.parametrize("kind", ["counts", "model", "folds"])
@@ -77,7 +97,9 @@ def test_the_right_schema_opens(keeper, known, results, tmp_path):
     known.save(tmp_path / "schema.json")
     again = es.Schema.load(tmp_path / "schema.json")
     table = known.table(FRAME, folds=2)
-    pd.testing.assert_frame_equal(keeper.decrypt(results["counts"], schema=again), table.counts("age", by="class"))
+    pd.testing.assert_frame_equal(
+        keeper.decrypt(results["counts"], schema=again), table.counts("age", by="class")
+    )
     assert list(keeper.decrypt(results["model"], schema=again).classes_) == ["no", "yes"]
     models = keeper.decrypt(results["folds"], schema=again)
     assert len(es.score_folds(models, table)) == 2
@@ -111,7 +133,11 @@ def test_rows_of_different_schemas_are_not_brought_together(keeper, known):
     with pytest.raises(es.SchemaError, match=cure):
         parts["one"].append(parts["other"])
     one, other = (es.MultinomialNB().fit(parts[name]) for name in ("one", "other"))
-    for combine in (lambda: one + other, lambda: one.totals_ - other.totals_, lambda: one.partial_fit(parts["other"])):
+    for combine in (
+        lambda: one + other,
+        lambda: one.totals_ - other.totals_,
+        lambda: one.partial_fit(parts["other"]),
+    ):
         with pytest.raises(es.SchemaError, match=cure):
             combine()
 
@@ -125,7 +151,10 @@ def test_rows_of_the_public_key_have_none_and_are_taken_as_they_are(known, tmp_p
     for schema in (known, others(known)["edges"]):  # nobody can vouch for either
         assert keeper.decrypt(count, schema=schema).to_numpy().sum() == 30
     own = keeper.encrypt(known.table(FRAME[30:]), out=tmp_path / "own")
-    for joined in (own.append(by_others), by_others.append(keeper.encrypt(known.table(FRAME[30:])))):
+    for joined in (
+        own.append(by_others),
+        by_others.append(keeper.encrypt(known.table(FRAME[30:]))),
+    ):
         assert joined.facts.schema_digest == own.facts.schema_digest
         joined.private_schema = None
         with pytest.raises(es.SchemaError, match=ANOTHER):
@@ -149,26 +178,39 @@ def test_tampered_digests(keeper, known, tmp_path, digest):
         return replace(file, fields={**file.fields, "schema_digest": digest})
 
     put(tmp_path / "t", {**stored, MANIFEST: rewritten_manifest(stored[MANIFEST], change)})
-    keeper.encrypt(known.table(FRAME)).evaluate([column("class0").total()]).save(tmp_path / "totals")
+    keeper.encrypt(known.table(FRAME)).evaluate([column("class0").total()]).save(
+        tmp_path / "totals"
+    )
     container.write(change(container.read(tmp_path / "totals")), tmp_path / "forged")
     if digest is None or digest == "0" * 64:
         count = es.load(tmp_path / "t").counts("v0")
         assert es.load(tmp_path / "forged", keys=keeper.public_keys()).schema_digest == digest
-        if digest is None:  # a worker can take the mark off, as it can do anything: the mark is against mistakes
+        if (
+            digest is None
+        ):  # a worker can take the mark off, as it can do anything: the mark is against mistakes
             assert keeper.decrypt(count, schema=known)["count"].sum() == 80
         else:
             with pytest.raises(es.SchemaError, match=ANOTHER):
                 keeper.decrypt(count, schema=known)
         return
-    with pytest.raises(es.FileFormatError, match="field 'schema_digest' of the encrypted table file is no digest"):
+    with pytest.raises(
+        es.FileFormatError, match="field 'schema_digest' of the encrypted table file is no digest"
+    ):
         es.load(tmp_path / "t")
-    with pytest.raises(es.FileFormatError, match="field 'schema_digest' of the encrypted numbers file is no digest"):
+    with pytest.raises(
+        es.FileFormatError, match="field 'schema_digest' of the encrypted numbers file is no digest"
+    ):
         es.load(tmp_path / "forged", keys=keeper.public_keys())
 
 
 def test_the_digest_is_keyed(keeper, stranger_keeper, known):
-    """Whoever guesses the schema cannot check the guess; the same schema has another digest under another key."""
-    digests = {owner.encrypt(known.table(FRAME)).facts.schema_digest for owner in (keeper, keeper, stranger_keeper)}
+    """Whoever guesses the schema cannot check the guess; the same schema has another digest under
+    another key.
+    """
+    digests = {
+        owner.encrypt(known.table(FRAME)).facts.schema_digest
+        for owner in (keeper, keeper, stranger_keeper)
+    }
     assert len(digests) == 2
     content = known.canonical_json()
     for guess in (b"", keeper.key_id.encode(), bytes(32)):

@@ -1,4 +1,6 @@
-"""Tables of half the size: what is stored of whom, and that no seed is ever drawn twice, whatever happens on the way."""
+"""Tables of half the size: what is stored of whom, and that no seed is ever drawn twice, whatever
+happens on the way.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParamete
 
 
 class Journal:
-    """Every object that is handed to a store, also in runs that fail; ``fails`` makes one of them fail, written or not."""
+    """Every object that is handed to a store, also in runs that fail; ``fails`` makes one of them
+    fail, written or not.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.objects: list[bytes] = []
@@ -61,12 +65,16 @@ class Journal:
         return call
 
     def ciphertexts(self) -> dict[bytes, set[bytes]]:
-        """By their seeds, all first polynomials that were ever written with them: by the digests of their pieces."""
+        """By their seeds, all first polynomials that were ever written with them: by the digests of
+        their pieces.
+        """
         found = defaultdict(set)
         for data in self.objects:
             block = container.from_bytes(data, kind=BLOCK_KIND)
             seeds, columns = block.section("seeds"), block.fields["columns"]
-            digests = np.frombuffer(block.section("digests"), dtype=np.uint8).reshape(-1, columns, 16)
+            digests = np.frombuffer(block.section("digests"), dtype=np.uint8).reshape(
+                -1, columns, 16
+            )
             for column in range(columns):
                 found[seeds[32 * column : 32 * (column + 1)]].add(digests[:, column].tobytes())
         return found
@@ -78,7 +86,11 @@ def test_no_seed_twice_in_resumed_appended_forked_and_repeated_encryption(
 ):
     journal, frame = Journal(monkeypatch), mixed_frame(3 * SLOTS + 5)
     table, columns = schema.table(frame), len(schema.table(frame).stored_columns())
-    for at, written in ((2, False), (1, True), (1, True)):  # a full disk; then answers that are lost
+    for at, written in (
+        (2, False),
+        (1, True),
+        (1, True),
+    ):  # a full disk; then answers that are lost
         journal.fails(at, written=written)
         with pytest.raises(OSError):
             keeper.encrypt(table, out=tmp_path / "t", workers=workers)
@@ -97,15 +109,20 @@ def test_no_seed_twice_in_resumed_appended_forked_and_repeated_encryption(
     assert len(grown) == len(sealed) + SLOTS + 7
 
     ciphertexts = journal.ciphertexts()
-    assert all(len(polynomials) == 1 for polynomials in ciphertexts.values()), "one seed, two ciphertexts"
+    assert all(len(polynomials) == 1 for polynomials in ciphertexts.values()), (
+        "one seed, two ciphertexts"
+    )
     together = [polynomial for polynomials in ciphertexts.values() for polynomial in polynomials]
     assert len(set(together)) == len(together)
-    # 4 blocks of each of three runs that went through, what the broken ones had handed over, and the appended ones.
+    # 4 blocks of each of three runs that went through, what the broken ones had handed over, and
+    # the appended ones.
     assert len(ciphertexts) >= columns * (4 + 4 + 4 + 2)
 
 
 def test_a_table_is_stored_as_it_was_encrypted(keeper, schema, tmp_path):
-    """With its seeds, also when it is stored twice or copied: there is one version of a ciphertext."""
+    """With its seeds, also when it is stored twice or copied: there is one version of a
+    ciphertext.
+    """
     table = schema.table(mixed_frame(SLOTS + 9))
     sealed = keeper.encrypt(table)
     for name in ("one", "two"):
@@ -114,7 +131,9 @@ def test_a_table_is_stored_as_it_was_encrypted(keeper, schema, tmp_path):
     stored = [es.load(tmp_path / name) for name in ("one", "two", "three")]
     for other in stored:
         assert all(entry.seeded for entry in other.blocks.entries)
-        assert [other.blocks.seeds(i) for i in range(2)] == [sealed.blocks.seeds(i) for i in range(2)]
+        assert [other.blocks.seeds(i) for i in range(2)] == [
+            sealed.blocks.seeds(i) for i in range(2)
+        ]
         for index in range(2):
             np.testing.assert_array_equal(other.blocks.block(index), sealed.blocks.block(index))
         assert_twins(keeper, other, table)
@@ -125,7 +144,10 @@ def test_a_table_is_stored_as_it_was_encrypted(keeper, schema, tmp_path):
 
 def test_whole_where_it_is_asked_for(small, schema, tmp_path):
     table = schema.table(mixed_frame(SLOTS + 9))
-    half, whole = small.encrypt(table, out=tmp_path / "half"), small.encrypt(table, out=tmp_path / "whole", whole=True)
+    half, whole = (
+        small.encrypt(table, out=tmp_path / "half"),
+        small.encrypt(table, out=tmp_path / "whole", whole=True),
+    )
     assert [entry.seeded for entry in whole.blocks.entries] == [False, False]
     assert 1.9 < whole.info().to_dict()["bytes"] / half.info().to_dict()["bytes"] < 2.0
     in_memory = small.encrypt(table, whole=True)
@@ -149,13 +171,18 @@ def test_rows_by_others_are_whole_and_can_stand_beside_the_owners(tmp_path, sche
 
 
 def test_how_a_block_is_stored_is_signed(keeper, schema, tmp_path):
-    """A manifest that takes a whole block for one with seeds, with a start at which its length fits."""
+    """A manifest that takes a whole block for one with seeds, with a start at which its length
+    fits.
+    """
     sealed = keeper.encrypt(schema.table(mixed_frame(9)), out=tmp_path, whole=True)
     shape = replace(sealed.facts.shape, seeded=True)
 
     def flipped(file: container.Container) -> container.Container:
         (entry,) = json.loads(file.section("blocks"))
-        entry |= {"seeded": True, "start": entry["bytes"] - 32 - shape.residue_bytes - shape.head_bytes}
+        entry |= {
+            "seeded": True,
+            "start": entry["bytes"] - 32 - shape.residue_bytes - shape.head_bytes,
+        }
         return replace(file, sections={**file.sections, "blocks": json.dumps([entry]).encode()})
 
     (tmp_path / MANIFEST).write_bytes(rewritten_manifest(manifest_of(tmp_path), flipped))
@@ -164,11 +191,16 @@ def test_how_a_block_is_stored_is_signed(keeper, schema, tmp_path):
 
 
 def test_half_of_the_bytes(real, tmp_path):
-    """At most 22 bytes a value of a full ciphertext with four primes, where both polynomials take 43."""
+    """At most 22 bytes a value of a full ciphertext with four primes, where both polynomials take
+    43.
+    """
     frame = mixed_frame(8192)[["before", "sick"]]
     table = es.Schema.infer(frame, target="sick", kinds={"before": "ordinal"}).table(frame)
     assert real.encrypt(table, out=tmp_path / "half").info().to_dict()["bytes_per_value"] <= 22
-    assert real.encrypt(table, out=tmp_path / "whole", whole=True).info().to_dict()["bytes_per_value"] > 42
+    assert (
+        real.encrypt(table, out=tmp_path / "whole", whole=True).info().to_dict()["bytes_per_value"]
+        > 42
+    )
 
 
 def test_tables_of_another_version_are_refused_clearly(keeper, schema, tmp_path):
@@ -176,14 +208,20 @@ def test_tables_of_another_version_are_refused_clearly(keeper, schema, tmp_path)
     path = tmp_path / "table.manifest"
     file = container.from_bytes(path.read_bytes())
     for version, message in (
-        (None, "a table of version 1, and this library reads 3, .* encrypt the rows again, the same keys will do"),
+        (
+            None,
+            "a table of version 1, and this library reads 3, .* encrypt the rows again, the same "
+            "keys will do",
+        ),
         (TABLE_VERSION + 1, "a table of version 4; this library reads 3: upgrade it"),
         ("2", "a table of version '2'"),
         (0, "a table of version 0"),
     ):
         fields = {name: value for name, value in file.fields.items() if name != "version"}
         fields |= {} if version is None else {"version": version}
-        changed = container.Container(file.kind, file.fingerprint, file.key_id, fields, file.sections)
+        changed = container.Container(
+            file.kind, file.fingerprint, file.key_id, fields, file.sections
+        )
         path.write_bytes(container.to_bytes(changed))
         with pytest.raises(es.FileFormatError, match=message):
             es.load(tmp_path)

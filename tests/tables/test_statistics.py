@@ -1,4 +1,6 @@
-"""Counts, cross tables and moments: encrypted == clear == pandas, and results that cannot be are refused."""
+"""Counts, cross tables and moments: encrypted == clear == pandas, and results that cannot be are
+refused.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def schema(frame: pd.DataFrame) -> es.Schema:
 
 @pytest.fixture(scope="module", params=["bgv", "bfv"])
 def world(request: pytest.FixtureRequest, frame: pd.DataFrame, schema: es.Schema) -> tuple:
-    plan = es.plan([Moments((2, 3)), Counts((0, -1))], schema, n_rows=len(frame), scheme=request.param)
+    plan = es.plan(
+        [Moments((2, 3)), Counts((0, -1))], schema, n_rows=len(frame), scheme=request.param
+    )
     owner = es.Owner(plan)
     table = schema.table(frame)
     return owner, table, owner.encrypt(table)
@@ -58,12 +62,17 @@ def test_the_target_is_asked_for_by_its_own_name(world: tuple) -> None:
     wanted = table.counts("age", by="class")
     pd.testing.assert_frame_equal(table.counts("age", by="diagnosis"), wanted)
     pd.testing.assert_frame_equal(owner.decrypt(sealed.counts("age", by="diagnosis")), wanted)
-    pd.testing.assert_frame_equal(owner.decrypt(sealed.crosstab("diagnosis", "age")), table.crosstab("class", "age"))
+    pd.testing.assert_frame_equal(
+        owner.decrypt(sealed.crosstab("diagnosis", "age")), table.crosstab("class", "age")
+    )
 
 
 def test_counts_alone_and_crosstab_equal_pandas(world: tuple, frame: pd.DataFrame) -> None:
     owner, table, sealed = world
-    assert owner.decrypt(sealed.counts("sex"))["count"].to_dict() == frame["sex"].value_counts().to_dict()
+    assert (
+        owner.decrypt(sealed.counts("sex"))["count"].to_dict()
+        == frame["sex"].value_counts().to_dict()
+    )
     found = owner.decrypt(sealed.crosstab("age", "sex"))
     expected = pd.crosstab(table.to_pandas()["age"], frame["sex"])
     assert (found.to_numpy() == expected.to_numpy()).all()
@@ -81,12 +90,16 @@ def test_moments_equal_pandas(world: tuple, frame: pd.DataFrame) -> None:
     assert (found.loc["count"] == len(frame)).all()
 
 
-def test_a_worker_has_no_names_and_the_owner_gives_them_back(world: tuple, schema: es.Schema, tmp_path: Path) -> None:
+def test_a_worker_has_no_names_and_the_owner_gives_them_back(
+    world: tuple, schema: es.Schema, tmp_path: Path
+) -> None:
     owner, table, sealed = world
     sealed.save(tmp_path / "table")
     there = es.load(tmp_path / "table")
     there.counts("v0", by="class").save(tmp_path / "answer")
-    file = container.read(tmp_path / "answer")  # residues are random: any three letters can occur in them
+    file = container.read(
+        tmp_path / "answer"
+    )  # residues are random: any three letters can occur in them
     readable = [section for name, section in file.sections.items() if name != "residues"]
     data = b"\n".join([json.dumps(file.fields).encode(), *readable])
     assert b"counts" in data
@@ -95,7 +108,9 @@ def test_a_worker_has_no_names_and_the_owner_gives_them_back(world: tuple, schem
     answer = es.load(tmp_path / "answer", keys=there.keys)
     opaque = owner.decrypt(answer)
     assert list(opaque.columns) == [0, 1, 2]
-    pd.testing.assert_frame_equal(owner.decrypt(answer, schema=schema), table.counts("age", by="class"))
+    pd.testing.assert_frame_equal(
+        owner.decrypt(answer, schema=schema), table.counts("age", by="class")
+    )
     with pytest.raises(es.SchemaError, match="no variable 'age'"):
         there.counts("age")
 
@@ -114,15 +129,26 @@ def test_wrong_questions_are_explained(world: tuple) -> None:
 
 
 def test_the_class_goes_by_one_rule(world: tuple, frame: pd.DataFrame) -> None:
-    """By the target's name, or as class or target where no variable is called so; a worker has the two words."""
+    """By the target's name, or as class or target where no variable is called so; a worker has the
+    two words.
+    """
     _, table, sealed = world
     for name in ("diagnosis", "class", "target"):
         assert class_or_variable(name, table.schema) == -1
     for name in ("class", "target"):
         assert class_or_variable(name, sealed.schema) == -1
-    called_so = es.Schema.infer(frame[["age", "sex", "diagnosis"]].rename(columns={"sex": "class"}), target="diagnosis")
-    assert [class_or_variable(name, called_so) for name in ("diagnosis", "target", "v1", 1)] == [-1, -1, 1, 1]
-    with pytest.raises(es.SchemaError, match="'class' is v1, and the target is 'diagnosis'; write one of these"):
+    called_so = es.Schema.infer(
+        frame[["age", "sex", "diagnosis"]].rename(columns={"sex": "class"}), target="diagnosis"
+    )
+    assert [class_or_variable(name, called_so) for name in ("diagnosis", "target", "v1", 1)] == [
+        -1,
+        -1,
+        1,
+        1,
+    ]
+    with pytest.raises(
+        es.SchemaError, match="'class' is v1, and the target is 'diagnosis'; write one of these"
+    ):
         class_or_variable("class", called_so)
     without = es.Schema.infer(frame[["age", "sex"]].rename(columns={"sex": "class"}))
     assert class_or_variable("class", without) == 1
@@ -149,7 +175,9 @@ def test_counts_that_do_not_add_up_are_refused(schema: es.Schema) -> None:
 def test_weighted_class_counts(frame: pd.DataFrame, schema: es.Schema) -> None:
     weights = np.arange(len(frame)) % 3
     found = schema.table(frame, weights=weights).counts("sex", by="class")
-    expected = frame.assign(w=weights).pivot_table(index="sex", columns="diagnosis", values="w", aggfunc="sum")
+    expected = frame.assign(w=weights).pivot_table(
+        index="sex", columns="diagnosis", values="w", aggfunc="sum"
+    )
     assert (found.to_numpy() == expected[list(schema.classes)].to_numpy()).all()
 
 

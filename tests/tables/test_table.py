@@ -1,4 +1,6 @@
-"""Clear tables: the encodings and identities of section 2.2, weights, folds, missing values, refusals."""
+"""Clear tables: the encodings and identities of section 2.2, weights, folds, missing values,
+refusals.
+"""
 
 from __future__ import annotations
 
@@ -58,17 +60,23 @@ def test_interface(table):
 
 
 def test_equality_is_an_inner_product(table, frame):
-    """Paper, eq. comparison: the sum over k of x_ajk x_bjk is 1 exactly where rows a and b share a bin."""
+    """Paper, eq. comparison: the sum over k of x_ajk x_bjk is 1 exactly where rows a and b share a
+    bin.
+    """
     for name in ("age", "grade", "sex"):
         bins = np.column_stack(table.bins(name))
         label = table.to_pandas()[name].astype(str).to_numpy()
         np.testing.assert_array_equal(bins @ bins.T, label[:, None] == label[None, :])
     same_sex = frame["sex"].to_numpy()[:, None] == frame["sex"].to_numpy()[None, :]
-    np.testing.assert_array_equal(np.column_stack(table.bins("sex")) @ np.column_stack(table.bins("sex")).T, same_sex)
+    np.testing.assert_array_equal(
+        np.column_stack(table.bins("sex")) @ np.column_stack(table.bins("sex")).T, same_sex
+    )
 
 
 def test_ranges_are_sums(table, schema, frame):
-    """Paper, eq. range: the sum over k in K is 1 exactly where the bin is in K, so cuts become comparisons."""
+    """Paper, eq. range: the sum over k in K is 1 exactly where the bin is in K, so cuts become
+    comparisons.
+    """
     for k, edge in enumerate(schema["age"].edges):
         np.testing.assert_array_equal(table.range_sum("age", range(k + 1)), frame["age"] <= edge)
     np.testing.assert_array_equal(table.range_sum("grade", [0, 3, 3]), frame["grade"].isin([1, 4]))
@@ -79,11 +87,15 @@ def test_codes_numbers_classes(table, frame):
     np.testing.assert_array_equal(table.codes("grade"), frame["grade"])
     np.testing.assert_array_equal(table.codes("grade", centred=True), 2 * frame["grade"] - 5)
     np.testing.assert_array_equal(table.codes("age"), pd.qcut(frame["age"], 5, labels=False) + 1)
-    np.testing.assert_array_equal(table.codes("age", centred=True), pd.qcut(frame["age"], 5, labels=False) - 2)
+    np.testing.assert_array_equal(
+        table.codes("age", centred=True), pd.qcut(frame["age"], 5, labels=False) - 2
+    )
     np.testing.assert_array_equal(table.numbers("dose"), np.rint(frame["dose"] * 100))
     for values, name in zip(table.classes(), ["maybe", "no", "yes"], strict=True):
         np.testing.assert_array_equal(values, frame["y"] == name)
-    with pytest.raises(SchemaError, match=r"'dose' is a number: it has no bins, ask for numbers\('dose'\)"):
+    with pytest.raises(
+        SchemaError, match=r"'dose' is a number: it has no bins, ask for numbers\('dose'\)"
+    ):
         table.bins("dose")
 
 
@@ -170,29 +182,43 @@ def _with(frame, name, row, value):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("sex", "x", r"column 'sex', row 'r3': 'x' is not a level of the schema \(levels: 'f', 'm'\)"),
+        (
+            "sex",
+            "x",
+            r"column 'sex', row 'r3': 'x' is not a level of the schema \(levels: 'f', 'm'\)",
+        ),
         ("sex", 1, "column 'sex', row 'r3': 1 is not a level"),
         ("sex", pd.Timestamp(0), "column 'sex', row 'r3': Timestamp"),
-        ("grade", 9, r"column 'grade', row 'r3': 9 is not a level of the schema \(levels: 1, 2, 3, 4\)"),
+        (
+            "grade",
+            9,
+            r"column 'grade', row 'r3': 9 is not a level of the schema \(levels: 1, 2, 3, 4\)",
+        ),
         ("grade", "2", "column 'grade', row 'r3': '2' is not a level"),
         ("age", "12a", "column 'age', row 'r3': '12a' is not a number"),
         ("age", "", "column 'age', row 'r3': '' is not a number"),
         ("age", [1], r"column 'age', row 'r3': \[1\] is not a number"),
         ("age", float("inf"), "column 'age', row 'r3': inf is not finite"),
         ("age", "-inf", "column 'age', row 'r3': -inf is not finite"),
-        ("dose", 99.0, r"column 'dose', row 'r3': 99.0 is out of bounds \(-?[0-9.]+ to [0-9.]+\): with_kind"),
+        (
+            "dose",
+            99.0,
+            r"column 'dose', row 'r3': 99.0 is out of bounds \(-?[0-9.]+ to [0-9.]+\): with_kind",
+        ),
         ("dose", 1e300, "column 'dose', row 'r3': 1e\\+300 is out of bounds"),
         ("dose", "1,5", "column 'dose', row 'r3': '1,5' is not a number"),
         (
             "y",
             "perhaps",
-            r"target 'y', row 'r3': 'perhaps' is not a class of the schema \(classes: 'maybe', 'no', 'yes'\)",
+            r"target 'y', row 'r3': 'perhaps' is not a class of the schema \(classes: 'maybe', "
+            r"'no', 'yes'\)",
         ),
         ("y", None, r"the class is missing in column 'y' \(row 'r3'\)"),
         (
             "age",
             None,
-            r"missing values in column 'age' \(row 'r3'\), and the schema has no bin for them there: fill them in",
+            r"missing values in column 'age' \(row 'r3'\), and the schema has no bin for them "
+            r"there: fill them in",
         ),
         ("dose", np.nan, r"missing values in column 'dose' \(row 'r3'\)"),
     ],
@@ -213,14 +239,20 @@ def test_refusals_count_the_other_rows(schema, frame):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda s, f: s.table(f.drop(columns=["age", "sex"])), "no column 'age', 'sex'; it has 'grade', 'dose', 'y'"),
+        (
+            lambda s, f: s.table(f.drop(columns=["age", "sex"])),
+            "no column 'age', 'sex'; it has 'grade', 'dose', 'y'",
+        ),
         (lambda s, f: s.table(f.iloc[:0]), "the table has no rows"),
         (lambda s, f: s.table(f.to_numpy()[:, :3]), "the array has 3 columns, the schema 4"),
         (lambda s, f: s.table(f.to_numpy()[0]), "a 2-D array is needed"),
         (lambda s, f: s.table(f, y=["no"]), "y has 1 labels for 50 rows"),
         (lambda s, f: s.table(f, y=np.zeros((50, 2))), r"y has shape \(50, 2\)"),
         (lambda s, f: s.table(f, weights=[1.0] * 49), r"weights have shape \(49,\)"),
-        (lambda s, f: s.table(f, weights=[1.0] * 49 + [0.5]), r"weights\[49\] is 0.5: weights are integers"),
+        (
+            lambda s, f: s.table(f, weights=[1.0] * 49 + [0.5]),
+            r"weights\[49\] is 0.5: weights are integers",
+        ),
         (lambda s, f: s.table(f, weights=[-1] * 50), r"weights\[0\] is -1"),
         (lambda s, f: s.table(f, weights=[np.nan] * 50), r"weights\[0\] is nan"),
         (lambda s, f: s.table(f, weights=["1"] * 50), "integers are needed"),
@@ -228,19 +260,31 @@ def test_refusals_count_the_other_rows(schema, frame):
             lambda s, f: s.table(f, weights=[9] * 50, weight_bound=8),
             "bound of the weights is 8, but the largest weight is 9",
         ),
-        (lambda s, f: s.table(f.drop(columns="y"), weights=[1] * 50), "the rows have no target: give y="),
+        (
+            lambda s, f: s.table(f.drop(columns="y"), weights=[1] * 50),
+            "the rows have no target: give y=",
+        ),
         (lambda s, f: s.table(f.drop(columns="y"), folds=5), "the rows have no target: give y="),
         (lambda s, f: s.table(f, folds=1), "folds=1: from 2 to the number of rows, 50"),
         (lambda s, f: s.table(f, folds=51), "folds=51"),
         (lambda s, f: s.table(f, folds=2.5), "folds=2.5"),
         (lambda s, f: s.table(f, slots=1000), "slots=1000: a power of two"),
-        (lambda s, f: Schema.infer(f.drop(columns="y")).table(f, y=f["y"]), "the schema has no classes"),
+        (
+            lambda s, f: Schema.infer(f.drop(columns="y")).table(f, y=f["y"]),
+            "the schema has no classes",
+        ),
         (lambda s, f: s.table(f)[3], r"table\[a:b\]"),
         (lambda s, f: s.table(f)[::2], r"table\[a:b\]"),
         (lambda s, f: s.table(f)[7:7], "the table has no rows"),
         (lambda s, f: Table.concat([]), "at least one table"),
-        (lambda s, f: Table.concat([s.table(f), s.with_missing_bin("age").table(f)]), "different schemas"),
-        (lambda s, f: Table.concat([s.table(f), s.table(f.drop(columns="y"))]), "some of the tables have a target"),
+        (
+            lambda s, f: Table.concat([s.table(f), s.with_missing_bin("age").table(f)]),
+            "different schemas",
+        ),
+        (
+            lambda s, f: Table.concat([s.table(f), s.table(f.drop(columns="y"))]),
+            "some of the tables have a target",
+        ),
         (lambda s, f: Table.concat([s.table(f, folds=2), s.table(f, folds=3)]), "2 and 3 folds"),
     ],
 )
@@ -249,7 +293,8 @@ def test_wrong_calls_are_refused(schema, frame, call, message):
         call(schema, frame)
 
 
-# --------------------------------------------------------------------------------------------------- missing values
+# ----------------------------------------------------------------------------------------------
+# missing values
 
 
 @pytest.fixture
@@ -267,7 +312,9 @@ def test_missing_bin(gaps):
     np.testing.assert_array_equal(sum(table.bins("sex")), 1)
     assert table.to_pandas()["sex"].astype(str).tolist()[9] == "missing"
     for call in (lambda: table.codes("age"), lambda: table.values(Column("centred", 0))):
-        with pytest.raises(SchemaError, match=r"'(age|v0)' has a bin for missing values, which has no ordinal code"):
+        with pytest.raises(
+            SchemaError, match=r"'(age|v0)' has a bin for missing values, which has no ordinal code"
+        ):
             call()
     assert Column("ordinal", 0) not in table.columns(("ordinal",))
     with pytest.raises(SchemaError, match=r"column 'grade' \(row 2\)"):
@@ -281,18 +328,28 @@ def test_missing_rows_dropped(gaps):
     kept = np.delete(np.arange(50), [1, 4, 9])
     assert (len(table), table.n_dropped) == (47, 3)
     np.testing.assert_array_equal(table.weights, weights[kept])
-    np.testing.assert_array_equal(table.classes()[1], (gaps["y"].to_numpy() == "no")[kept] * weights[kept])
+    np.testing.assert_array_equal(
+        table.classes()[1], (gaps["y"].to_numpy() == "no")[kept] * weights[kept]
+    )
     assert "3 rows with missing values left out" in repr(table)
     with pytest.raises(SchemaError, match="no rows are left: values are missing in column 'age'"):
         schema.table(gaps.iloc[[1]])
 
 
-# ------------------------------------------------------------------------------------------------- weights, folds
+# ----------------------------------------------------------------------------------------------
+# weights, folds
 
 
 @pytest.mark.parametrize(
     ("weights", "bound"),
-    [([1, 0, 2], 2), ([3, 3, 3], 4), ([1, 1, 1], 1), ([0, 0, 0], 2), ([8.0, 1.0, 2.0], 8), ([True, False, True], 2)],
+    [
+        ([1, 0, 2], 2),
+        ([3, 3, 3], 4),
+        ([1, 1, 1], 1),
+        ([0, 0, 0], 2),
+        ([8.0, 1.0, 2.0], 8),
+        ([True, False, True], 2),
+    ],
 )
 def test_weights_multiply_the_classes(schema, frame, weights, bound):
     table = schema.table(frame.iloc[:3], weights=weights)
@@ -316,7 +373,9 @@ def test_folds_sum_to_the_classes_and_are_stratified(schema, frame, folds):
     assert (np.ptp(counts, axis=0) <= 1).all()
     assert np.ptp(counts.sum(axis=1)) <= 1
     assert len([column for column in table.columns() if column.fold is not None]) == 3 * folds
-    with pytest.raises(SchemaError, match=f"no column class0.fold{folds}: the table has {folds} folds"):
+    with pytest.raises(
+        SchemaError, match=f"no column class0.fold{folds}: the table has {folds} folds"
+    ):
         table.classes(fold=folds)
 
 
@@ -326,17 +385,25 @@ def test_folds_are_fixed_by_their_seed(schema, frame):
     assert (schema.table(frame, folds=3, fold_seed=1).fold_codes != folds).any()
     # Pinned: two owners, or two versions of NumPy, must deal the same folds.
     y = ["no", "yes"] * 6
-    pinned = Schema.infer(np.arange(12.0)[:, None], y=y).table(np.arange(12.0)[:, None], y=y, folds=3)
+    pinned = Schema.infer(np.arange(12.0)[:, None], y=y).table(
+        np.arange(12.0)[:, None], y=y, folds=3
+    )
     assert pinned.fold_codes.tolist() == [0, 2, 0, 1, 1, 1, 2, 0, 1, 2, 2, 0]
 
 
-# ------------------------------------------------------------------------------------------- one-hot, slices, data
+# -------------------------------------------------------------------------------------------
+# one-hot, slices, data
 
 
 def test_onehot_tables_are_taken_as_they_are():
     rng = np.random.default_rng(5)
-    schema = Schema.from_onehot(["b", "a", "b", "a", "b"], {"a": "cat", "b": "ord"}, classes=["no", "yes"])
-    b, a = np.eye(3, dtype=int)[rng.integers(0, 3, 20)], np.eye(2, dtype=int)[rng.integers(0, 2, 20)]
+    schema = Schema.from_onehot(
+        ["b", "a", "b", "a", "b"], {"a": "cat", "b": "ord"}, classes=["no", "yes"]
+    )
+    b, a = (
+        np.eye(3, dtype=int)[rng.integers(0, 3, 20)],
+        np.eye(2, dtype=int)[rng.integers(0, 2, 20)],
+    )
     matrix = np.column_stack([b[:, 0], a[:, 0], b[:, 1], a[:, 1], b[:, 2]])
     y = rng.choice(["no", "yes"], 20)
     frame = pd.DataFrame(matrix, columns=[f"c{j}" for j in range(5)])
@@ -351,7 +418,11 @@ def test_onehot_tables_are_taken_as_they_are():
         np.testing.assert_array_equal(np.column_stack(table.bins("a")), a)
         np.testing.assert_array_equal(table.classes()[1], y == "yes")
     for (row, col), value, message in (
-        ((4, 0), 1 - matrix[4, 0], "variable 'b', row 4: [02] ones in its columns: exactly one is needed"),
+        (
+            (4, 0),
+            1 - matrix[4, 0],
+            "variable 'b', row 4: [02] ones in its columns: exactly one is needed",
+        ),
         ((4, 1), 2, "column 'a.1', row 4: 2.0 is neither 0 nor 1"),
         ((4, 2), np.nan, r"missing values in column 'b.2' \(row 4\): a one-hot table has none"),
     ):
@@ -378,7 +449,10 @@ def test_slices_join_to_the_whole(schema, frame):
     mixed = Table.concat([schema.table(frame), schema.table(frame, weights=[5] * 50)])
     assert (mixed.weight_bound, mixed.weights.tolist()) == (8, [1] * 50 + [5] * 50)
     assert table.with_layout(64).layout.n_chunks == 1
-    assert repr(table) == "Table(50 rows, 4 variables, 3 classes, weights up to 64, 4 folds; 4 x 16 slots)"
+    assert (
+        repr(table)
+        == "Table(50 rows, 4 variables, 3 classes, weights up to 64, 4 folds; 4 x 16 slots)"
+    )
 
 
 def test_repeated_row_labels_do_no_harm(schema, frame):
@@ -414,7 +488,9 @@ def test_round_trip_of_any_frame(frame, bins):
         missing = frame[variable.name].isna()
         np.testing.assert_array_equal(sum(table.bins(j)), 1)
         assert ((decoded[variable.name] == "missing") & variable.missing_bin)[missing].all()
-        for value, code in zip(frame[variable.name][~missing], table.data[j][~missing], strict=True):
+        for value, code in zip(
+            frame[variable.name][~missing], table.data[j][~missing], strict=True
+        ):
             if variable.levels:
                 assert variable.levels[code] == value
             else:
@@ -436,7 +512,8 @@ def test_too_large_integers_are_refused():
     assert [cure.action for cure in refused.value.cures] == ["smaller integers"]
 
 
-# ---------------------------------------------------------------------------------------- the data sets of the paper
+# ---------------------------------------------------------------------------------------- the d
+# sets of the paper
 
 
 @pytest.mark.parametrize("name", ["infl", "bcw_o", "mammo", "heart", "adult"])
@@ -450,9 +527,13 @@ def test_data_sets_of_the_paper(name):
     kinds = dict(zip(about["columns"], about["kinds"], strict=True))
     schema = Schema.infer(data, target="target", kinds=kinds, missing="drop")
     assert {variable.name: variable.kind for variable in schema.variables} == kinds
-    # Five bins a continuous or ordinal variable in the paper's count; ties leave fewer here, and say so.
+    # Five bins a continuous or ordinal variable in the paper's count; ties leave fewer here, and
+    # say so.
     n_bins = sum(variable.asked_bins or variable.n_bins for variable in schema.variables)
     assert n_bins <= about["n_vars3"]
     table = schema.table(data)
-    assert (len(table), table.n_dropped) == (about["n_rows_complete"], about["n_rows"] - about["n_rows_complete"])
+    assert (len(table), table.n_dropped) == (
+        about["n_rows_complete"],
+        about["n_rows"] - about["n_rows_complete"],
+    )
     assert table.classes()[1].sum() == about["n_positive_complete"]

@@ -13,9 +13,14 @@ from encryptedstats.errors import SchemaError
 from encryptedstats.tables import Schema
 from encryptedstats.tables.transformers import FixedPoint, QuantileOneHot, QuantileOrdinal
 
-# No expected failures. One declared deviation, by tag: the output is int64 whatever the input (preserves_dtype is empty),
-# because integers are what can be encrypted.
-ESTIMATORS = [QuantileOneHot(), QuantileOrdinal(), QuantileOrdinal(bins=4, centred=True), FixedPoint()]
+# No expected failures. One declared deviation, by tag: the output is int64 whatever the input
+# (preserves_dtype is empty), because integers are what can be encrypted.
+ESTIMATORS = [
+    QuantileOneHot(),
+    QuantileOrdinal(),
+    QuantileOrdinal(bins=4, centred=True),
+    FixedPoint(),
+]
 
 
 @parametrize_with_checks(ESTIMATORS)
@@ -26,7 +31,9 @@ def test_scikit_learn_conventions(estimator, check):
 @pytest.fixture
 def frame():
     rng = np.random.default_rng(7)
-    return pd.DataFrame({"age": rng.normal(50, 10, 60).round(1), "ties": rng.poisson(0.5, 60) * 1.0})
+    return pd.DataFrame(
+        {"age": rng.normal(50, 10, 60).round(1), "ties": rng.poisson(0.5, 60) * 1.0}
+    )
 
 
 @pytest.mark.parametrize("bins", [2, 4, 5])
@@ -38,7 +45,11 @@ def test_same_integers_as_the_schema(frame, bins):
     for centred in (False, True):
         codes = np.column_stack([table.codes(name, centred=centred) for name in frame])
         np.testing.assert_array_equal(QuantileOrdinal(bins, centred).fit_transform(frame), codes)
-    numbers = schema.with_kind("age", "number", digits=1).with_kind("ties", "number", digits=1).table(frame)
+    numbers = (
+        schema.with_kind("age", "number", digits=1)
+        .with_kind("ties", "number", digits=1)
+        .table(frame)
+    )
     expected = np.column_stack([numbers.numbers(name) for name in frame])
     np.testing.assert_array_equal(FixedPoint(1).fit_transform(frame), expected)
 
@@ -52,7 +63,11 @@ def test_values_outside_the_training_range_fall_into_the_end_bins(frame):
 def test_names_and_frames_out(frame):
     onehot = QuantileOneHot(bins=2).set_output(transform="pandas").fit(frame)
     out = onehot.transform(frame)
-    assert list(out.columns) == ["age_bin0", "age_bin1", *[f"ties_bin{k}" for k in range(onehot.n_bins_[1])]]
+    assert list(out.columns) == [
+        "age_bin0",
+        "age_bin1",
+        *[f"ties_bin{k}" for k in range(onehot.n_bins_[1])],
+    ]
     assert list(QuantileOrdinal().fit(frame).get_feature_names_out()) == ["age", "ties"]
 
 

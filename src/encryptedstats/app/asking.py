@@ -1,6 +1,8 @@
-"""Questions as forms: every question that is known here, with a field for each of its parameters, and back to the question.
+"""Questions as forms: every question that is known here, with a field for each of its parameters,
+and back to the question.
 
-The registry and the docstrings say all of it: a question of your own that is installed has its form without a line here.
+The registry and the docstrings say all of it: a question of your own that is installed has its form
+without a line here.
 """
 
 from __future__ import annotations
@@ -13,7 +15,12 @@ from typing import Any, Final
 
 import encryptedstats as es
 from encryptedstats.tables.folds import Folds
-from encryptedstats.tables.question_parameters import described_parameters, takes_several, value_of, values_of
+from encryptedstats.tables.question_parameters import (
+    described_parameters,
+    takes_several,
+    value_of,
+    values_of,
+)
 from encryptedstats.tables.questions import asked_of, known_questions, plain, question_class
 from encryptedstats.tables.summaries import Statistic
 
@@ -71,7 +78,9 @@ def catalogue() -> dict[str, list[Form]]:
 
 
 def form_of(name: str, given: Mapping[str, Any] | None = None) -> Form:
-    """The form of a question, filled with what was given, else with what its parameters are by default."""
+    """The form of a question, filled with what was given, else with what its parameters are by
+    default.
+    """
     question = question_class(name)
     said = described_parameters(question)
     fields = []
@@ -82,7 +91,16 @@ def form_of(name: str, given: Mapping[str, Any] | None = None) -> Form:
         value = default if given is None else given.get(one.name, default)
         kind = _kind(one, question)
         text = said.get(one.name, "").replace("``", "")
-        fields.append(Field(one.name, _words(one.name), text, kind, _shown(value, kind), one.default is one.empty))
+        fields.append(
+            Field(
+                one.name,
+                _words(one.name),
+                text,
+                kind,
+                _shown(value, kind),
+                one.default is one.empty,
+            )
+        )
     return Form(name, title_of(name), question.about().replace("``", ""), tuple(fields))
 
 
@@ -132,13 +150,18 @@ def variables_for(schema: es.Schema) -> list[tuple[str, str]]:
 
 
 def given_in(name: str, form: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """What a form that was sent says of each parameter; what was left empty is left to the question."""
+    """What a form that was sent says of each parameter; what was left empty is left to the
+    question.
+    """
     question = question_class(name)
     found: dict[str, Any] = {}
     for one in inspect.signature(question).parameters.values():
         if one.name in _NOT_ASKED:
             continue
-        kind, texts = _kind(one, question), [text for text in form.get(one.name, ()) if text.strip()]
+        kind, texts = (
+            _kind(one, question),
+            [text for text in form.get(one.name, ()) if text.strip()],
+        )
         if kind == "flag":
             found[one.name] = bool(texts)
         elif kind == "variables" and texts:
@@ -148,12 +171,16 @@ def given_in(name: str, form: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         elif texts:
             text = texts[0].strip()
             plain = str(one.annotation) == "str"
-            found[one.name] = text if plain else values_of(text) if takes_several(one) else value_of(text)
+            found[one.name] = (
+                text if plain else values_of(text) if takes_several(one) else value_of(text)
+            )
     return found
 
 
 def question_of(name: str, parameters: Mapping[str, Any], schema: es.Schema) -> es.Question:
-    """The question, in the ids that a worker knows, with nothing left to chance; refused where these columns cannot be asked it."""
+    """The question, in the ids that a worker knows, with nothing left to chance; refused where
+    these columns cannot be asked it.
+    """
     found = question_class(name)
     missing = [
         one.name
@@ -161,13 +188,17 @@ def question_of(name: str, parameters: Mapping[str, Any], schema: es.Schema) -> 
         if one.default is one.empty and one.name not in parameters
     ]
     if missing:
-        raise ValueError(f"{title_of(name)} needs {' and '.join(map(_words, missing)).lower()}: choose it below")
+        raise ValueError(
+            f"{title_of(name)} needs {' and '.join(map(_words, missing)).lower()}: choose it below"
+        )
     return asked_of(found(**parameters), schema).settled()
 
 
 def described(name: str, parameters: Mapping[str, Any]) -> str:
     """A question in a line, as the owner asked it; what is as usual goes without saying."""
-    usual = {one.name: one.default for one in inspect.signature(question_class(name)).parameters.values()}
+    usual = {
+        one.name: one.default for one in inspect.signature(question_class(name)).parameters.values()
+    }
     said = [
         f"{_words(one).lower()}: {_text(value)}"
         for one, value in parameters.items()
@@ -184,7 +215,10 @@ def _text(value: Any) -> str:
 
 def asking_words(question: es.Question) -> list[str]:
     """The question as the command ``ask`` takes it."""
-    usual = {one.name: plain(one.default) for one in inspect.signature(type(question)).parameters.values()}
+    usual = {
+        one.name: plain(one.default)
+        for one in inspect.signature(type(question)).parameters.values()
+    }
     said = [
         f"{name}={value if isinstance(value, str) else json.dumps(value)}"
         for name, value in question.parameters().items()

@@ -1,7 +1,7 @@
 """Run a command of this program in a process that ends when the process that started it ends.
 
-``python -m encryptedstats.app.child DESCRIPTOR COMMAND ...``: the descriptor is the reading end of a
-pipe. Only the parent has the other end, and the system closes it however the parent ends.
+``python -m encryptedstats.app.child DESCRIPTOR COMMAND ...``: the descriptor is the reading end of
+a pipe. Only the parent has the other end, and the system closes it however the parent ends.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""The rows and their columns: reading the file that was chosen, noticing when it changes, and a schema from what the owner wants.
+"""The rows and their columns: reading the file that was chosen, noticing when it changes, and a
+schema from what the owner wants.
 
-Everything is the library's: :func:`read_frame` reads, :class:`Schema` infers. Here is what a form needs besides.
+Everything is the library's: :func:`read_frame` reads, :class:`Schema` infers. Here is what a form
+needs besides.
 """
 
 from __future__ import annotations
@@ -48,7 +50,13 @@ def look_at(path: Path, *, copied: bool) -> Data:
     frame = frame_of(path)
     found = path.stat()
     return Data(
-        str(path), found.st_size, found.st_mtime_ns, _sha256(path), len(frame), list(map(str, frame.columns)), copied
+        str(path),
+        found.st_size,
+        found.st_mtime_ns,
+        _sha256(path),
+        len(frame),
+        list(map(str, frame.columns)),
+        copied,
     )
 
 
@@ -59,7 +67,8 @@ def check_unchanged(data: Data) -> None:
         return
     if found.st_size != data.bytes or _sha256(Path(data.path)) != data.sha256:
         raise ChangedError(
-            f"{data.path} has changed since you chose it. Choose it again in the step Data, and look at its columns"
+            f"{data.path} has changed since you chose it. Choose it again in the step Data, and "
+            "look at its columns"
         )
 
 
@@ -74,7 +83,9 @@ def _read(path: Path, ignored: frozenset[str]) -> tuple[pd.DataFrame, CsvFormat 
 
 
 @lru_cache(maxsize=3)
-def _kept(path: str, size: int, modified: int, ignored: frozenset[str]) -> tuple[pd.DataFrame, CsvFormat | None]:
+def _kept(
+    path: str, size: int, modified: int, ignored: frozenset[str]
+) -> tuple[pd.DataFrame, CsvFormat | None]:
     formats: list[CsvFormat] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", es.SchemaWarning)
@@ -90,7 +101,8 @@ def _sha256(path: Path) -> str:
     return found.hexdigest()
 
 
-# -- the schema --------------------------------------------------------------------------------------------------------
+# -- the schema
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -104,7 +116,9 @@ class Made:
 
 def make_schema(data: Data, choices: Choices) -> Made:
     """The schema that the rows and the owner's choices make."""
-    left_out = [name for name, use in choices.uses.items() if use == LEFT_OUT and name in data.columns]
+    left_out = [
+        name for name, use in choices.uses.items() if use == LEFT_OUT and name in data.columns
+    ]
     ignored = frozenset([*left_out, *([choices.id] if choices.id else [])])
     frame, form = _read(Path(data.path), ignored)
     kinds = {
@@ -128,7 +142,9 @@ def make_schema(data: Data, choices: Choices) -> Made:
         for name, text in choices.cuts.items():
             if text.strip() and name in made.names:
                 made = made.with_bins(name, edges=_cut_points(text, name))
-    doubts = dict.fromkeys(in_page_words(one.message) for one in told if isinstance(one.message, Warning))
+    doubts = dict.fromkeys(
+        in_page_words(one.message) for one in told if isinstance(one.message, Warning)
+    )
     return Made(replace(made, csv=form), tuple(doubts), frame)
 
 
@@ -175,7 +191,9 @@ def _cut_points(text: str, name: str) -> list[float]:
     try:
         return [float(one) for one in items]
     except ValueError:
-        raise ValueError(f"{name}: the cut points {text!r} are not all numbers, as in 18, 40, 65") from None
+        raise ValueError(
+            f"{name}: the cut points {text!r} are not all numbers, as in 18, 40, 65"
+        ) from None
 
 
 def words_of(variable: Variable) -> str:
@@ -188,7 +206,8 @@ def words_of(variable: Variable) -> str:
     return f"numbers from {low:g} to {high:g}, with {plural(digits, 'decimal')}{gaps}"
 
 
-# -- drawings ----------------------------------------------------------------------------------------------------------
+# -- drawings
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -209,7 +228,9 @@ class Bars:
     def words(self) -> str:
         """The same for who does not see it."""
         if self.are_levels:
-            return ", ".join(f"{label}: {n:,}" for label, n in zip(self.labels, self.heights, strict=True))
+            return ", ".join(
+                f"{label}: {n:,}" for label, n in zip(self.labels, self.heights, strict=True)
+            )
         return f"from {self.labels[0]} to {self.labels[1]}" if self.labels else "no values"
 
 
@@ -235,7 +256,8 @@ def bars_of(column: pd.Series[Any], variable: Variable | None) -> Bars:
     return Bars(tuple(map(int, heights)), shares, (f"{low:g}", f"{high:g}"), False)
 
 
-# -- finding files -----------------------------------------------------------------------------------------------------
+# -- finding files
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -256,7 +278,9 @@ def listed(folder: Path) -> Iterator[Entry]:
             try:
                 is_folder = one.is_dir()
                 if not one.name.startswith(".") and (is_folder or _is_rows(one.name)):
-                    found.append(Entry(one.name, one.path, is_folder, 0 if is_folder else one.stat().st_size))
+                    found.append(
+                        Entry(one.name, one.path, is_folder, 0 if is_folder else one.stat().st_size)
+                    )
             except OSError:
                 continue
     yield from sorted(found, key=lambda one: (not one.is_folder, one.name.lower()))
@@ -274,6 +298,8 @@ def safe_name(given: str) -> str:
     """
     last = given.replace("\\", "/").rpartition("/")[2]
     text = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in last)[-80:]
-    suffix = next((one for one in sorted(SUFFIXES, key=len, reverse=True) if text.lower().endswith(one)), "")
+    suffix = next(
+        (one for one in sorted(SUFFIXES, key=len, reverse=True) if text.lower().endswith(one)), ""
+    )
     stem = (text[: len(text) - len(suffix)] if suffix else text).strip(".") or "rows"
     return f"{stem}{suffix.lower() or '.csv'}"

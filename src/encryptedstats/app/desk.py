@@ -1,8 +1,9 @@
-"""The owner's desk: her projects, the keys that are unlocked just now, and what is done in each step.
+"""The owner's desk: her projects, the keys that are unlocked just now, and what is done in each
+step.
 
-Nothing secret leaves this process but as an encrypted table; passphrases and unlocked keys are in its memory alone, and forgotten
-with it. Results are fetched before they are opened, whole and by a thread that knows nothing of opening: whether one opens is known
-here and nowhere else.
+Nothing secret leaves this process but as an encrypted table; passphrases and unlocked keys are in
+its memory alone, and forgotten with it. Results are fetched before they are opened, whole and by a
+thread that knows nothing of opening: whether one opens is known here and nowhere else.
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ class Desk:
         self._lock = threading.Lock()
         self._writing = threading.RLock()  # of ledgers
 
-    # -- data --------------------------------------------------------------------------------------------------------
+    # -- data
+    # --------------------------------------------------------------------------------------------
 
     def choose_file(self, project: Project, path: Path, *, copied: bool = False) -> None:
         """Take a file of rows for the project."""
@@ -97,8 +99,12 @@ class Desk:
         with project.changing() as state:
             state.data, state.columns_done, state.plan = data, False, None
             known = set(data.columns)
-            state.choices.uses = {name: use for name, use in state.choices.uses.items() if name in known}
-            state.choices.cuts = {name: text for name, text in state.choices.cuts.items() if name in known}
+            state.choices.uses = {
+                name: use for name, use in state.choices.uses.items() if name in known
+            }
+            state.choices.cuts = {
+                name: text for name, text in state.choices.cuts.items() if name in known
+            }
             state.choices.target = state.choices.target if state.choices.target in known else ""
             state.choices.id = state.choices.id if state.choices.id in known else ""
 
@@ -111,7 +117,8 @@ class Desk:
         write_atomic(path, iter(lambda: content.read(_COPY_AT_ONCE), b""), mode=PRIVATE)
         return path
 
-    # -- columns and questions -----------------------------------------------------------------------------------------
+    # -- columns and questions
+    # -----------------------------------------------------------------------------------------
 
     def made(self, project: Project) -> Made:
         """The schema as the choices say it just now."""
@@ -154,7 +161,9 @@ class Desk:
         return [asking.question_of(one.name, one.parameters, schema) for one in project.state.asked]
 
     def plan(self, project: Project) -> Plan:
-        """Parameters and cost of all questions over all rows; kept in memory, and its figures in the project."""
+        """Parameters and cost of all questions over all rows; kept in memory, and its figures in
+        the project.
+        """
         with self._lock:
             found = self._plans.get(project.id)
         if found is not None and project.state.plan is not None:
@@ -169,7 +178,8 @@ class Desk:
             state.plan = {**made.to_dict(), "lines": made.rows()}
         return made
 
-    # -- the key -----------------------------------------------------------------------------------------------------
+    # -- the key
+    # --------------------------------------------------------------------------------------------
 
     def make_key(self, project: Project, passphrase: str, again: str) -> None:
         """Keys for the plan, the secret one locked by a passphrase."""
@@ -178,14 +188,18 @@ class Desk:
             raise Refused("the two passphrases differ: type the same twice")
         if len(passphrase) < LEAST_PASSPHRASE:
             raise Refused(
-                f"the passphrase has {plural(len(passphrase), 'character')}, and at least {LEAST_PASSPHRASE} are wanted"
+                f"the passphrase has {plural(len(passphrase), 'character')}, and at least "
+                f"{LEAST_PASSPHRASE} are wanted"
             )
         made = self.plan(project)
         owner = es.Owner(made)
-        self._keep_key(project, owner, passphrase, Key(owner.key_id, owner.fingerprint, _now()), made)
+        self._keep_key(
+            project, owner, passphrase, Key(owner.key_id, owner.fingerprint, _now()), made
+        )
 
     def use_key(self, project: Project, source: Project | Path, passphrase: str) -> None:
-        """Take a key that is there already, of another project or a file, if it carries what is asked: that is planned with it.
+        """Take a key that is there already, of another project or a file, if it carries what is
+        asked: that is planned with it.
 
         The project gets a copy of its own, locked by the same passphrase.
         """
@@ -197,7 +211,10 @@ class Desk:
             raise Refused("type the passphrase of the key that you want to use")
         path = source.key_file if isinstance(source, Project) else source.expanduser()
         if not path.is_file():
-            raise Refused(f"{path} is no file: choose a project, or give the full path of a key such as secret.key")
+            raise Refused(
+                f"{path} is no file: choose a project, or give the full path of a key such as "
+                "secret.key"
+            )
         owner = es.Owner.load(path, passphrase)
         made = es.plan(questions, self.schema(project), data.rows, keys=owner)
         key = Key(owner.key_id, owner.fingerprint, _now(), of=str(path))
@@ -213,7 +230,9 @@ class Desk:
                 found.setdefault(other.state.key.key_id, other)
         return list(found.values())
 
-    def _keep_key(self, project: Project, owner: es.Owner, passphrase: str, key: Key, made: Plan) -> None:
+    def _keep_key(
+        self, project: Project, owner: es.Owner, passphrase: str, key: Key, made: Plan
+    ) -> None:
         with self._lock:
             self._plans[project.id] = made
         with project.changing() as state:
@@ -226,14 +245,17 @@ class Desk:
         self._unlocked[project.id] = Unlocked(owner, passphrase)
 
     def unlock(self, project: Project, passphrase: str) -> None:
-        """Open the key of a project for as long as this program runs, or until it is locked again."""
+        """Open the key of a project for as long as this program runs, or until it is
+        locked again.
+        """
         key = project.state.key
         if key is None:
             raise Refused("there is no key yet: make one in the step Key")
         owner = es.Owner.load(project.key_file, passphrase)
         if owner.key_id != key.key_id:
             raise es.KeyMismatchError(
-                f"{project.key_file} is the key {owner.key_id}, and this project was made with the key {key.key_id}: put the "
+                f"{project.key_file} is the key {owner.key_id}, and this project was made with "
+                f"the key {key.key_id}: put the "
                 "file of that key back"
             )
         self._unlocked[project.id] = Unlocked(owner, passphrase)
@@ -264,11 +286,13 @@ class Desk:
     def _check_open(self, project: Project) -> None:
         if project.state.key is not None:
             raise Refused(
-                "a key was made for exactly these columns and questions, so that they cannot change any more: start a copy of "
+                "a key was made for exactly these columns and questions, so that they cannot "
+                "change any more: start a copy of "
                 "the project to ask something else"
             )
 
-    # -- encrypting --------------------------------------------------------------------------------------------------
+    # -- encrypting
+    # --------------------------------------------------------------------------------------------
 
     def work(self, project: Project, name: str) -> Work | None:
         """What is under way, or how it ended, since this program was started."""
@@ -313,7 +337,13 @@ class Desk:
         watch()
         found = self._find_finished_table(project, unlocked.owner)
         if found is None:
-            words = ["encrypt", data.path, str(project.table_folder), "--schema", str(project.schema_file)]
+            words = [
+                "encrypt",
+                data.path,
+                str(project.table_folder),
+                "--schema",
+                str(project.schema_file),
+            ]
             # A finished table that does not fit was never sent: it is made anew.
             force = ["--force"] if (project.table_folder / MANIFEST).is_file() else []
             command = [*words, "--key", str(project.key_file), *force]
@@ -333,7 +363,10 @@ class Desk:
         """
         data = project.state.data
         assert data is not None
-        if not (project.table_folder / MANIFEST).is_file() or (project.table_folder / DRAFT).exists():
+        if (
+            not (project.table_folder / MANIFEST).is_file()
+            or (project.table_folder / DRAFT).exists()
+        ):
             return None
         try:
             table = es.EncryptedTable.load(project.table_folder, owner.public_keys())
@@ -345,17 +378,23 @@ class Desk:
         is_untouched = os.stat(data.path).st_mtime_ns == data.modified
         return (table.n_rows, table.n_dropped) if is_same and is_all and is_untouched else None
 
-    # -- sending -----------------------------------------------------------------------------------------------------
+    # -- sending
+    # --------------------------------------------------------------------------------------------
 
     def send_to_worker(self, project: Project, url: str, token: str, pin: str = "") -> None:
-        """Upload the table, ask all questions, wait for the results, and fetch them: in a thread, resumed after a restart."""
+        """Upload the table, ask all questions, wait for the results, and fetch them: in a thread,
+        resumed after a restart.
+        """
         self._check_sealed(project)
         if not url.startswith(("http://", "https://")):
             raise Refused(
-                f"{url or 'nothing'} is no address of a worker: it begins with https://, or http:// on your own machine"
+                f"{url or 'nothing'} is no address of a worker: it begins with https://, or "
+                "http:// on your own machine"
             )
         sent = project.state.sent
-        if not token and not (sent is not None and sent.place == url and project.token_file.is_file()):
+        if not token and not (
+            sent is not None and sent.place == url and project.token_file.is_file()
+        ):
             raise Refused("the worker wants a token: whoever runs it has given you one")
         with self.connect(url, token or project.token_file.read_text().strip(), pin=pin or None):
             pass  # nothing is sent yet: an address or a pin that cannot be is refused
@@ -407,7 +446,9 @@ class Desk:
             self._start(project, "send", lambda work: self._at_folder(project, work))
 
     def resume(self) -> None:
-        """After a restart: go on wherever results are still to come, unless the owner has stopped it."""
+        """After a restart: go on wherever results are still to come, unless the owner has stopped
+        it.
+        """
         for project in self.projects.all()[0]:
             if project.state.sent is not None and not project.state.sent.stopped:
                 self.go_on(project)
@@ -431,12 +472,16 @@ class Desk:
                 found = path.stat()
                 if unfinished.get(one.id) == (found.st_size, found.st_mtime_ns):
                     continue
-                with suppress(UnfinishedError):  # still being copied: it is read again when it has changed
+                with suppress(
+                    UnfinishedError
+                ):  # still being copied: it is read again when it has changed
                     self.take_result(project, one, path)
                     continue
                 unfinished[one.id] = found.st_size, found.st_mtime_ns
             here = sum(one.state == "here" for one in project.state.asked)
-            work.tell("Waiting for results in the folder", here, len(project.state.asked), "results")
+            work.tell(
+                "Waiting for results in the folder", here, len(project.state.asked), "results"
+            )
             work.wait(_SECONDS_BETWEEN_LOOKS)
 
     def take_result(self, project: Project, asked: Asked, path: Path) -> None:
@@ -452,11 +497,14 @@ class Desk:
             key_id = container.from_bytes(content).key_id
         except es.FileFormatError as error:
             raise UnfinishedError(
-                f"{path} is not a complete result ({error}). If it is still being copied, wait and ",
+                f"{path} is not a complete result ({error}). If it is still being copied, wait "
+                "and ",
                 Cure("take again", "take it again"),
             ) from error
         if project.state.key is None or key_id != project.state.key.key_id:
-            raise es.KeyMismatchError(f"{path} belongs to key {key_id}, which is not the key of this project")
+            raise es.KeyMismatchError(
+                f"{path} belongs to key {key_id}, which is not the key of this project"
+            )
         with project.changing():
             write_atomic(project.result_file(asked), [content], mode=PRIVATE)
             asked.state, asked.failed = "here", ""
@@ -467,14 +515,24 @@ class Desk:
         found = []
         for one in project.state.asked:
             question = asking.question_of(one.name, one.parameters, schema)
-            words = ["encryptedstats", "ask", "table.enc", *asking.asking_words(question), "-o", f"{one.id}.enc"]
+            words = [
+                "encryptedstats",
+                "ask",
+                "table.enc",
+                *asking.asking_words(question),
+                "-o",
+                f"{one.id}.enc",
+            ]
             found.append((one, words))
         return found
 
-    # -- opening -----------------------------------------------------------------------------------------------------
+    # -- opening
+    # --------------------------------------------------------------------------------------------
 
     def open_result(self, project: Project, asked: Asked) -> Shown:
-        """A result in the clear, kept in memory until the key is locked. Nobody is asked for anything but the file here."""
+        """A result in the clear, kept in memory until the key is locked. Nobody is asked for
+        anything but the file here.
+        """
         place, owner = (project.id, asked.id), self._key(project).owner
         if place not in self._shown:
             schema = self.schema(project)
@@ -486,7 +544,9 @@ class Desk:
         return self._shown[place]
 
     def predict(self, project: Project, asked: Asked, path: Path) -> tuple[dict[str, Any], Path]:
-        """What an opened model says of the rows of a file: what there is to say, and a CSV that only its user can read."""
+        """What an opened model says of the rows of a file: what there is to say, and a CSV that
+        only its user can read.
+        """
         folder = project.folder / "predictions"
         private_folder(folder)
         out = folder / f"{asked.id}-{columns.safe_name(path.name).partition('.')[0]}.csv"
@@ -494,11 +554,15 @@ class Desk:
             return run_command(["predict", str(model), str(path), "-o", str(out), "--force"]), out
 
     def evaluate(self, project: Project, asked: Asked, path: Path) -> dict[str, Any]:
-        """How good an opened model is on rows of known classes, as the command ``evaluate`` says it; of two classes also curves."""
+        """How good an opened model is on rows of known classes, as the command ``evaluate`` says
+        it; of two classes also curves.
+        """
         curves = self.curves_file(project, asked)
         private_folder(curves.parent)
         model = self.open_result(project, asked).model
-        draw = ["--plot", str(curves), "--force"] if len(getattr(model, "classes_", ())) == 2 else []
+        draw = (
+            ["--plot", str(curves), "--force"] if len(getattr(model, "classes_", ())) == 2 else []
+        )
         with self._model_file(project, asked) as file:
             return run_command(["evaluate", str(file), str(path), *draw])
 
@@ -506,8 +570,12 @@ class Desk:
         """Where the curves of a model are drawn."""
         return project.folder / "predictions" / f"{asked.id}-curves.svg"
 
-    def given_file(self, project: Project, path: str, name: str | None, content: BinaryIO | None) -> Path:
-        """A file of rows to predict for: by its path, or one that was chosen in the browser, which is copied."""
+    def given_file(
+        self, project: Project, path: str, name: str | None, content: BinaryIO | None
+    ) -> Path:
+        """A file of rows to predict for: by its path, or one that was chosen in the browser, which
+        is copied.
+        """
         if name and content is not None:
             folder = project.folder / "data"
             private_folder(folder)
@@ -524,7 +592,8 @@ class Desk:
             raise Refused(f"{asking.title_of(asked.name)} predicts nothing")
         return _OpenedModel(project.folder / "predictions" / f"{asked.id}.opened", shown.model)
 
-    # -- publishing --------------------------------------------------------------------------------------------------
+    # -- publishing
+    # --------------------------------------------------------------------------------------------
 
     def ledger(self, project: Project) -> es.Ledger:
         """What was opened, published and released so far; begun where there is none yet."""
@@ -542,24 +611,38 @@ class Desk:
         self.ledger(project).set_budget(self._key(project).owner, epsilon, delta)
 
     def publish(self, project: Project, asked: Asked, rules: str) -> None:
-        """See what others may by a profile of rules. The ledger is told, and refuses what gives rows away with what it has."""
+        """See what others may by a profile of rules. The ledger is told, and refuses what gives
+        rows away with what it has.
+        """
         owner, schema = self._key(project).owner, self.schema(project)
         with self._writing, warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always", es.DisclosureWarning)
-            found = owner.publish(project.result_file(asked), schema, rules=rules, ledger=self.ledger(project))
-        warned = [in_page_words(one.message) for one in told if isinstance(one.message, es.DisclosureWarning)]
+            found = owner.publish(
+                project.result_file(asked), schema, rules=rules, ledger=self.ledger(project)
+            )
+        warned = [
+            in_page_words(one.message)
+            for one in told
+            if isinstance(one.message, es.DisclosureWarning)
+        ]
         title = f"{asking.title_of(asked.name)}: {asking.described(asked.name, asked.parameters)}"
         self._keep(project, asked, BY_RULES, published(found, title, warned))
 
     def release(self, project: Project, asked: Asked, epsilon: float, delta: float) -> None:
-        """See a result with noise, which is spent from the budget before, and kept in a file: to make it again costs again."""
+        """See a result with noise, which is spent from the budget before, and kept in a file: to
+        make it again costs again.
+        """
         owner, schema = self._key(project).owner, self.schema(project)
         with self._writing:
             book = self.ledger(project)
             if book.budget is None:
-                raise Refused("say first what all releases together may cost: set a budget, below the results")
+                raise Refused(
+                    "say first what all releases together may cost: set a budget, below the results"
+                )
             private_folder(project.released_folder)
-            found = owner.release(project.result_file(asked), schema, epsilon=epsilon, delta=delta, ledger=book)
+            found = owner.release(
+                project.result_file(asked), schema, epsilon=epsilon, delta=delta, ledger=book
+            )
             number = 1 + sum(1 for _ in project.released_folder.iterdir())
             file = project.released_folder / f"{number}-{asked.id}.released"
             found.save(file)
@@ -569,12 +652,18 @@ class Desk:
         self._outgoing.setdefault((project.id, asked.id), {})[way] = found
 
     def outgoing(self, project: Project, asked: Asked) -> dict[str, Outgoing]:
-        """What others may see of a result, by the way in which they may; until the key is locked."""
+        """What others may see of a result, by the way in which they may; until the key
+        is locked.
+        """
         return self._outgoing.get((project.id, asked.id), {}) if self.is_unlocked(project) else {}
 
     def write_report(self, project: Project) -> Path:
-        """The page for an ethics board, from the table, the results, the releases and the ledger."""
-        results = [path for one in project.state.asked if (path := project.result_file(one)).is_file()]
+        """The page for an ethics board, from the table, the results, the releases and
+        the ledger.
+        """
+        results = [
+            path for one in project.state.asked if (path := project.result_file(one)).is_file()
+        ]
         paid = sorted(project.released_folder.glob("*.released"))
         es.write_report(
             project.board_file,

@@ -1,7 +1,9 @@
-"""Who may speak to the owner's page: her own browser, once it has shown the token of the URL that the program printed.
+"""Who may speak to the owner's page: her own browser, once it has shown the token of the URL that
+the program printed.
 
-Other programs of this machine, pages from elsewhere, and names that were made to point here (DNS rebinding) are turned away before
-anything else looks at their request. Imports nothing of this library.
+Other programs of this machine, pages from elsewhere, and names that were made to point here (DNS
+rebinding) are turned away before anything else looks at their request. Imports nothing of this
+library.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ ENTRY: Final = "/open"
 _SAFE: Final = ("GET", "HEAD")
 #: What browsers say of a request that this page itself, or its user, has caused.
 _OWN: Final = ("same-origin", "none")
-#: Shown once, and left at once for the page. A redirect would not do: the cookie is for requests of this page alone, and a browser
-#: that was sent here by a file or another program counts a redirect as theirs.
+#: Shown once, and left at once for the page. A redirect would not do: the cookie is for requests of
+#: this page alone, and a browser that was sent here by a file or another program counts a redirect
+#: as theirs.
 _WELCOME: Final = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>encryptedstats</title>
 <meta http-equiv="refresh" content="0; url=/">
 <link rel="icon" href="/static/icon.svg">
@@ -50,7 +53,8 @@ class Guard:
     def __init__(self, app: ASGIApp, port: int) -> None:
         self.app = app
         self.hosts = (f"127.0.0.1:{port}", f"localhost:{port}")
-        self.cookie = f"encryptedstats-{port}"  # cookies know no ports: two programs must not take each other's
+        # cookies know no ports: two programs must not take each other's
+        self.cookie = f"encryptedstats-{port}"
         self._token: str | None = secrets.token_urlsafe(32)
         self._session = secrets.token_urlsafe(32)
 
@@ -90,7 +94,14 @@ class Guard:
             return HTMLResponse(_REFUSED, 403)
         self._token = None
         answer = HTMLResponse(_WELCOME)
-        answer.set_cookie(self.cookie, self._session, max_age=30 * 86400, httponly=True, samesite="strict", path="/")
+        answer.set_cookie(
+            self.cookie,
+            self._session,
+            max_age=30 * 86400,
+            httponly=True,
+            samesite="strict",
+            path="/",
+        )
         return answer
 
     def _is_owner(self, headers: Headers) -> bool:

@@ -1,4 +1,6 @@
-"""The steps, how far a project is, and what leaves this machine in each: said beside every step, with its own figures."""
+"""The steps, how far a project is, and what leaves this machine in each: said beside every step,
+with its own figures.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,11 @@ def leaving(step: str, state: State) -> Leaving:
                 f"the {asked}, with v0, v1, … for your columns",
                 "how many rows, columns, bins and classes there are, and the bounds of numbers",
             ),
-            ("your secret key and its passphrase", f"{rows}, in the clear", "names of columns, levels and classes"),
+            (
+                "your secret key and its passphrase",
+                f"{rows}, in the clear",
+                "names of columns, levels and classes",
+            ),
             "The worker sees nothing else, now or later.",
         )
     if step == "results":
@@ -87,7 +93,8 @@ def leaving(step: str, state: State) -> Leaving:
         return Leaving(
             (),
             (rows, "all names", "the plan"),
-            f"Later, if you go on, {size_text(plan['bytes_up'])} of ciphertexts and {size_text(plan['bytes_keys'])} "
+            f"Later, if you go on, {size_text(plan['bytes_up'])} of ciphertexts and "
+            f"{size_text(plan['bytes_keys'])} "
             f"of public keys will leave, and {size_text(plan['bytes_down'])} will come back.",
         )
     stays = {
@@ -96,6 +103,10 @@ def leaving(step: str, state: State) -> Leaving:
         "questions": (rows, "names of columns", "what you ask, until you send it"),
         "plan": (rows, "all names", "the plan"),
         "key": ("the secret key", "the passphrase, which is kept nowhere", rows),
-        "encrypt": ("the secret key", f"{rows}, in the clear", "the encrypted table, until you send it"),
+        "encrypt": (
+            "the secret key",
+            f"{rows}, in the clear",
+            "the encrypted table, until you send it",
+        ),
     }[step]
     return Leaving((), stays)

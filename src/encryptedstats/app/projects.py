@@ -1,7 +1,9 @@
-"""Projects: what the owner has decided and done so far, kept in a folder of her own, so that it outlives the tab and the program.
+"""Projects: what the owner has decided and done so far, kept in a folder of her own, so that it
+outlives the tab and the program.
 
-A project is a folder with mode 0700. Its state is a JSON file that is replaced whole. It has no passphrase, no secret key and no
-token in it: the key is a file of its own, locked by the passphrase, and so is the worker's token, readable to its user only.
+A project is a folder with mode 0700. Its state is a JSON file that is replaced whole. It has no
+passphrase, no secret key and no token in it: the key is a file of its own, locked by the
+passphrase, and so is the worker's token, readable to its user only.
 """
 
 from __future__ import annotations
@@ -237,12 +239,16 @@ class Projects:
         return self.get(id)
 
     def copy(self, project: Project) -> Project:
-        """The same choices again, for another key: the questions of a table that is encrypted cannot change."""
+        """The same choices again, for another key: the questions of a table that is encrypted
+        cannot change.
+        """
         made = self.new(project.state.title)
         with made.changing() as state:
             old = _read(_written(project.state), str(project.folder))
             state.data, state.choices, state.columns_done = old.data, old.choices, old.columns_done
-            state.asked = [Asked(secrets.token_hex(4), one.name, one.parameters) for one in old.asked]
+            state.asked = [
+                Asked(secrets.token_hex(4), one.name, one.parameters) for one in old.asked
+            ]
             if old.columns_done:
                 write_atomic(made.schema_file, [project.schema_file.read_bytes()], mode=PRIVATE)
         return made
@@ -254,7 +260,13 @@ def private_folder(path: Path) -> None:
     path.chmod(0o700)
 
 
-_PARTS: Final[dict[str, Any]] = {"data": Data, "choices": Choices, "key": Key, "sealed": Sealed, "sent": Sent}
+_PARTS: Final[dict[str, Any]] = {
+    "data": Data,
+    "choices": Choices,
+    "key": Key,
+    "sealed": Sealed,
+    "sent": Sent,
+}
 
 
 def _written(state: State) -> bytes:

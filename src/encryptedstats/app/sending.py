@@ -1,7 +1,9 @@
-"""To the worker and back: the table goes up, questions are asked, encrypted results come down. No secret is known here.
+"""To the worker and back: the table goes up, questions are asked, encrypted results come down. No
+secret is known here.
 
-Results are fetched whole as soon as they are there, and nothing is said to the worker after that: what becomes of them, it never
-learns. A worker that cannot be reached is asked again until it answers, or until the owner stops it; a refusal ends it.
+Results are fetched whole as soon as they are there, and nothing is said to the worker after that:
+what becomes of them, it never learns. A worker that cannot be reached is asked again until it
+answers, or until the owner stops it; a refusal ends it.
 """
 
 from __future__ import annotations
@@ -15,15 +17,24 @@ from encryptedstats.app.projects import Asked, Project
 from encryptedstats.app.work import Work
 from encryptedstats.words import plural
 
-#: Makes a client from the URL and the token of a worker; ``es.connect``, and seconds for which a request is tried.
+#: Makes a client from the URL and the token of a worker; ``es.connect``, and seconds for which a
+#: request is tried.
 Connect = Callable[..., Any]
 PATIENCE: Final = 3.0
 _BETWEEN: Final = 1.0  # seconds between two looks
-_LATER: Final = (408, 429, 502, 503, 504)  # what a worker, or what stands before it, says that is starting or busy
+_LATER: Final = (
+    408,
+    429,
+    502,
+    503,
+    504,
+)  # what a worker, or what stands before it, says that is starting or busy
 T = TypeVar("T")
 
 
-def at_worker(client: es.Worker, project: Project, questions: Sequence[es.Question], work: Work) -> None:
+def at_worker(
+    client: es.Worker, project: Project, questions: Sequence[es.Question], work: Work
+) -> None:
     """Send the table, ask all that was not asked yet, and fetch every result once it is there."""
     table = _again(work, lambda: client.upload(project.table_folder, progress=_uploaded(work)))
     with project.changing() as state:
@@ -42,7 +53,12 @@ def at_worker(client: es.Worker, project: Project, questions: Sequence[es.Questi
                 _again(work, partial(_fetch, client, job, project, asked))
                 _note(project, asked, state="here", failed="")
             elif status.has_ended:
-                _note(project, asked, state="", failed="; ".join(status.failures) or f"it was {status.state} there")
+                _note(
+                    project,
+                    asked,
+                    state="",
+                    failed="; ".join(status.failures) or f"it was {status.state} there",
+                )
             else:
                 _note(project, asked, state=status.state)
                 work.tell(f"Computing: {asked.name}", status.rows_done, status.rows, "rows")
@@ -52,7 +68,9 @@ def at_worker(client: es.Worker, project: Project, questions: Sequence[es.Questi
             work.wait(_BETWEEN)
     failed = [one for one in project.state.asked if one.failed]
     if failed:
-        raise es.WorkerError(f"{plural(len(failed), 'question')} could not be computed: {failed[0].failed}")
+        raise es.WorkerError(
+            f"{plural(len(failed), 'question')} could not be computed: {failed[0].failed}"
+        )
 
 
 def _fetch(client: es.Worker, job: Any, project: Project, asked: Asked) -> None:

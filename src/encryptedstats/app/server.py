@@ -1,4 +1,6 @@
-"""The owner's page: addresses, forms and what they do at the desk. Served on the loopback address to one browser, see ``guard``."""
+"""The owner's page: addresses, forms and what they do at the desk. Served on the loopback address
+to one browser, see ``guard``.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,14 @@ from encryptedstats.publishing.mechanisms import NEEDS_OPENDP
 from encryptedstats.publishing.rules import PROFILES
 
 #: What a person can mend; everything else is a mistake of the program, and says so.
-_MENDABLE: Final = (es.EncryptedStatsError, OSError, ValueError, OverflowError, MemoryError, ImportError)
+_MENDABLE: Final = (
+    es.EncryptedStatsError,
+    OSError,
+    ValueError,
+    OverflowError,
+    MemoryError,
+    ImportError,
+)
 _PREVIEW_ROWS: Final = 6
 
 
@@ -46,20 +55,28 @@ class Pages:
     def __init__(self, desk: Desk, start: Path) -> None:
         self.desk, self.start = desk, start
         self.templates = environment("encryptedstats.app", "owner")
-        self.templates.globals |= {"version": es.__version__, "steps": STEPS, "title_of": asking.title_of}
+        self.templates.globals |= {
+            "version": es.__version__,
+            "steps": STEPS,
+            "title_of": asking.title_of,
+        }
         self.templates.globals |= {
             "described": asking.described,
             "words_of": columns.words_of,
             "is_done": is_done,
             "is_reachable": is_reachable,
-            "profiles": {name: rules.describe().partition(": ")[2] for name, rules in PROFILES.items()},
+            "profiles": {
+                name: rules.describe().partition(": ")[2] for name, rules in PROFILES.items()
+            },
         }
 
     def show(self, template: str, status: int = 200, **values: Any) -> HTMLResponse:
         """A page."""
         return HTMLResponse(self.templates.get_template(template).render(**values), status)
 
-    def step(self, project: Project, step: str, error: str = "", status: int = 200, **more: Any) -> HTMLResponse:
+    def step(
+        self, project: Project, step: str, error: str = "", status: int = 200, **more: Any
+    ) -> HTMLResponse:
         """The page of a step; what is wrong is said on top of it."""
         values: dict[str, Any] = {}
         try:
@@ -85,11 +102,17 @@ class Pages:
     def _data(self, project: Project, folder: str = "", **_: Any) -> dict[str, Any]:
         where = Path(folder) if folder else self.start
         preview = None
-        values: dict[str, Any] = {"folder": where, "parents": [*reversed(where.parents)], "files": []}
+        values: dict[str, Any] = {
+            "folder": where,
+            "parents": [*reversed(where.parents)],
+            "files": [],
+        }
         values["files"] = list(columns.listed(where))
         if project.state.data is not None:
             columns.check_unchanged(project.state.data)
-            preview = table_of(columns.frame_of(Path(project.state.data.path)).head(_PREVIEW_ROWS).astype(str))
+            preview = table_of(
+                columns.frame_of(Path(project.state.data.path)).head(_PREVIEW_ROWS).astype(str)
+            )
         return {**values, "preview": preview}
 
     def _columns(self, project: Project, **_: Any) -> dict[str, Any]:
@@ -98,7 +121,9 @@ class Pages:
             return {}
         columns.check_unchanged(data)
         frame = columns.frame_of(Path(data.path))
-        lines = [_line(place, name, frame, None, choices) for place, name in enumerate(data.columns)]
+        lines = [
+            _line(place, name, frame, None, choices) for place, name in enumerate(data.columns)
+        ]
         try:
             made = self.desk.made(project)
         except _MENDABLE as found:
@@ -106,7 +131,10 @@ class Pages:
         known = {variable.name: variable for variable in made.schema.variables}
         if made.schema.target_number is not None:
             known[made.schema.target_number.name] = made.schema.target_number
-        lines = [_line(place, name, frame, known.get(name), choices) for place, name in enumerate(data.columns)]
+        lines = [
+            _line(place, name, frame, known.get(name), choices)
+            for place, name in enumerate(data.columns)
+        ]
         return {"lines": lines, "doubts": made.doubts, "made": made.schema, "wrong": ""}
 
     def _questions(
@@ -153,7 +181,9 @@ class Pages:
                     opened[one.id] = self.desk.open_result(project, one)
                 except _MENDABLE as found:
                     opened[one.id] = in_page_words(found)
-        pictures = {id: isinstance(one, Shown) and one.svg is not None for id, one in opened.items()}
+        pictures = {
+            id: isinstance(one, Shown) and one.svg is not None for id, one in opened.items()
+        }
         return {
             "opened": opened,
             "pictures": pictures,
@@ -193,7 +223,14 @@ _EMPTY: Final[dict[str, dict[str, Any]]] = {
     "key": {"least": LEAST_PASSPHRASE, "before": [], "given_path": "", "given_project": ""},
     "encrypt": {"work": None},
     "send": {"work": None, "commands": [], "suggested": ""},
-    "results": {"opened": {}, "pictures": {}, "work": None, "outgoing": {}, "book": None, "no_noise": ""},
+    "results": {
+        "opened": {},
+        "pictures": {},
+        "work": None,
+        "outgoing": {},
+        "book": None,
+        "no_noise": "",
+    },
 }
 
 
@@ -216,7 +253,9 @@ def _line(place: int, name: str, frame: Any, variable: Any, choices: Any) -> dic
 
 
 def make_app(desk: Desk, start: Path) -> FastAPI:
-    """The application, without the guard around it; ``start`` is the folder where the file list begins."""
+    """The application, without the guard around it; ``start`` is the folder where the file list
+    begins.
+    """
     app = FastAPI(title="encryptedstats", docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(static_files())
     pages = Pages(desk, start)
@@ -235,7 +274,9 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
             raise HTTPException(404, "there is no such question") from None
 
     def tried(project: Project, step: str, act: Callable[[], str | None], **more: Any) -> Response:
-        """Do something and go on to a step, or stay and say what is wrong; the form keeps what was typed."""
+        """Do something and go on to a step, or stay and say what is wrong; the form keeps what was
+        typed.
+        """
         try:
             return RedirectResponse(f"/p/{project.id}/{act() or step}", 303)
         except _MENDABLE as error:
@@ -243,19 +284,27 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
 
     def given_file(project: Project, form: FormData) -> Path:
         dropped = form.get("dropped")
-        named, content = (dropped.filename, dropped.file) if isinstance(dropped, UploadFile) else (None, None)
+        named, content = (
+            (dropped.filename, dropped.file) if isinstance(dropped, UploadFile) else (None, None)
+        )
         return desk.given_file(project, str(form.get("path", "")), named, content)
 
     @app.exception_handler(HTTPException)
     def refused(request: Request, error: HTTPException) -> Response:
-        return pages.show("message.html", error.status_code, title="Not found", message=str(error.detail))
+        return pages.show(
+            "message.html", error.status_code, title="Not found", message=str(error.detail)
+        )
 
     @app.exception_handler(Exception)
     def broken(request: Request, error: Exception) -> Response:
-        what = f"{type(error).__name__}: a mistake of the program, not yours. Please report it. Your project was not touched."
+        what = (
+            f"{type(error).__name__}: a mistake of the program, not yours. Please report it. Your "
+            "project was not touched."
+        )
         return pages.show("message.html", 500, title="Something is broken", message=what)
 
-    # -- projects ----------------------------------------------------------------------------------------------------
+    # -- projects
+    # --------------------------------------------------------------------------------------------
 
     @app.get("/")
     def home() -> Response:
@@ -278,7 +327,8 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
         project = project_of(id)
         return RedirectResponse(f"/p/{id}/{next_step(project.state)}", 303)
 
-    # -- steps -------------------------------------------------------------------------------------------------------
+    # -- steps
+    # --------------------------------------------------------------------------------------------
 
     @app.get("/p/{id}/report")
     def report(id: str) -> Response:
@@ -310,7 +360,13 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
         if not is_reachable(step, project.state):
             return RedirectResponse(f"/p/{id}/{next_step(project.state)}", 303)
         more: dict[str, Any] = {}
-        more = {"folder": folder} if step == "data" and folder else {"name": ask} if step == "questions" and ask else {}
+        more = (
+            {"folder": folder}
+            if step == "data" and folder
+            else {"name": ask}
+            if step == "questions" and ask
+            else {}
+        )
         return pages.step(project, step, **more)
 
     @app.post("/p/{id}/data")
@@ -358,7 +414,9 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
             given = asking.given_in(name, texts)
         except _MENDABLE as error:
             return pages.step(project, "questions", in_page_words(error), 422)
-        return tried(project, "questions", lambda: desk.ask(project, name, given), name=name, given=given)
+        return tried(
+            project, "questions", lambda: desk.ask(project, name, given), name=name, given=given
+        )
 
     @app.post("/p/{id}/questions/{question}/remove")
     def remove_question(id: str, question: str) -> Response:
@@ -373,10 +431,20 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
 
     @app.post("/p/{id}/key/use")
     def use_key(id: str, form: SentForm) -> Response:
-        project, other, path = project_of(id), str(form.get("project", "")), str(form.get("path", "")).strip()
+        project, other, path = (
+            project_of(id),
+            str(form.get("project", "")),
+            str(form.get("path", "")).strip(),
+        )
         source = project_of(other) if other and not path else Path(path)
         words = str(form.get("passphrase", ""))
-        return tried(project, "key", lambda: desk.use_key(project, source, words), given_path=path, given_project=other)
+        return tried(
+            project,
+            "key",
+            lambda: desk.use_key(project, source, words),
+            given_path=path,
+            given_project=other,
+        )
 
     @app.post("/p/{id}/key/unlock")
     def unlock(id: str, form: SentForm) -> Response:
@@ -438,7 +506,8 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
             return HTMLResponse("", headers={"HX-Refresh": "true"})
         return pages.show("progress.html", project=project, state=project.state, work=work)
 
-    # -- results -----------------------------------------------------------------------------------------------------
+    # -- results
+    # --------------------------------------------------------------------------------------------
 
     def opened(project: Project, asked: Asked) -> Shown:
         try:
@@ -455,7 +524,9 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
     @app.get("/p/{id}/results/{question}.csv")
     def as_csv(id: str, question: str) -> Response:
         project, asked = question_of(id, question)
-        return _download(opened(project, asked).csv.encode(), f"{asked.name}-{asked.id}.csv", "text/csv")
+        return _download(
+            opened(project, asked).csv.encode(), f"{asked.name}-{asked.id}.csv", "text/csv"
+        )
 
     @app.get("/p/{id}/results/{question}.svg")
     def as_svg(id: str, question: str) -> Response:
@@ -472,7 +543,11 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
             facts, out = desk.predict(project, asked, path)
         except _MENDABLE as error:
             return pages.step(project, "results", in_page_words(error), 422)
-        return pages.step(project, "results", predicted={"of": asked.id, "facts": facts, "file": out, "rows": path})
+        return pages.step(
+            project,
+            "results",
+            predicted={"of": asked.id, "facts": facts, "file": out, "rows": path},
+        )
 
     @app.post("/p/{id}/results/{question}/evaluate")
     def evaluate(id: str, question: str, form: SentForm) -> Response:
@@ -500,7 +575,8 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
             raise HTTPException(404, "there is no picture yet")
         return Response(path.read_bytes(), media_type="image/svg+xml")
 
-    # -- publishing --------------------------------------------------------------------------------------------------
+    # -- publishing
+    # --------------------------------------------------------------------------------------------
 
     @app.post("/p/{id}/results/budget")
     def set_budget(id: str, form: SentForm) -> Response:
@@ -536,7 +612,9 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
         project, asked = question_of(id, question)
         found = desk.outgoing(project, asked)
         if way not in found:
-            raise HTTPException(404, "this was not published or released since the key was unlocked")
+            raise HTTPException(
+                404, "this was not published or released since the key was unlocked"
+            )
         return asked, found[way]
 
     @app.get("/p/{id}/results/{question}/{way}.csv")
@@ -549,7 +627,9 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
     @app.get("/p/{id}/results/{question}/{way}.txt")
     def outgoing_text(id: str, question: str, way: str) -> Response:
         asked, found = outgoing(id, question, way)
-        return _download(f"{found.text}\n".encode(), f"{way}-{asked.name}-{asked.id}.txt", "text/plain")
+        return _download(
+            f"{found.text}\n".encode(), f"{way}-{asked.name}-{asked.id}.txt", "text/plain"
+        )
 
     return app
 
@@ -563,11 +643,15 @@ def _number(form: FormData, name: str) -> float:
 
 
 def _download(content: bytes, name: str, kind: str) -> Response:
-    return Response(content, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+    return Response(
+        content, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'}
+    )
 
 
 def guarded(desk: Desk, port: int, start: Path) -> tuple[ASGIApp, str]:
-    """The page as it is served, to nobody but the owner's browser, and the address that opens it."""
+    """The page as it is served, to nobody but the owner's browser, and the address that
+    opens it.
+    """
     guard = Guard(make_app(desk, start), port)
     return SecurityHeaders(guard), guard.url
 
@@ -578,16 +662,20 @@ def listening(port: int) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind(("127.0.0.1", port))
-        made.listen()  # before the address is printed: who is quick has to wait, and is not turned away
+        # before the address is printed: who is quick has to wait, and is not turned away
+        made.listen()
     except OSError as error:
         made.close()
         raise OSError(
-            error.errno, f"port {port} of 127.0.0.1 is taken, or may not be: choose another, or 0 for any"
+            error.errno,
+            f"port {port} of 127.0.0.1 is taken, or may not be: choose another, or 0 for any",
         ) from error
     return made
 
 
 def serve(app: ASGIApp, listener: socket.socket) -> None:
     """Serve until Ctrl-C. Nothing is logged: addresses may have a token in them."""
-    config = uvicorn.Config(app, log_level="error", access_log=False, server_header=False, timeout_graceful_shutdown=2)
+    config = uvicorn.Config(
+        app, log_level="error", access_log=False, server_header=False, timeout_graceful_shutdown=2
+    )
     uvicorn.Server(config).run(sockets=[listener])

@@ -1,4 +1,6 @@
-"""Opened results as the page shows them: tables with their numbers as text, what is said beside them, a picture if there is one."""
+"""Opened results as the page shows them: tables with their numbers as text, what is said beside
+them, a picture if there is one.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,14 @@ from encryptedstats.app.words import WORDS
 from encryptedstats.metrics import SCORES
 from encryptedstats.publishing.publish import with_hidden
 from encryptedstats.publishing.release import PUBLIC_SCHEMA
-from encryptedstats.tables.results import ModelSummary, Result, frame_text, is_pvalue, number_text, p_text
+from encryptedstats.tables.results import (
+    ModelSummary,
+    Result,
+    frame_text,
+    is_pvalue,
+    number_text,
+    p_text,
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +50,10 @@ class Table:
         ['', 'number']
         """
         columns = [[cells[place] for _, cells in self.rows] for place in range(len(self.head))]
-        return ["number" if any(cell.lstrip("<±-−.")[:1].isdigit() for cell in cells) else "" for cells in columns]
+        return [
+            "number" if any(cell.lstrip("<±-−.")[:1].isdigit() for cell in cells) else ""
+            for cells in columns
+        ]
 
 
 @dataclass(frozen=True)
@@ -100,7 +112,9 @@ def _shown(result: Result, model: Any) -> Shown:
     frame = result.to_frame()
     facts = [] if list(frame.columns) == ["value"] else _numbers(result)
     if isinstance(result, ModelSummary):
-        facts = [(f"rows of class {label}", f"{count:,}") for label, count in result.class_counts.items()]
+        facts = [
+            (f"rows of class {label}", f"{count:,}") for label, count in result.class_counts.items()
+        ]
     text = result.summary()
     return Shown(
         title=result.title,
@@ -115,16 +129,24 @@ def _shown(result: Result, model: Any) -> Shown:
 
 
 def _numbers(result: Result) -> list[tuple[str, str]]:
-    """The single numbers of a result, which its main table need not have: a statistic, degrees of freedom, a probability."""
+    """The single numbers of a result, which its main table need not have: a statistic, degrees of
+    freedom, a probability.
+    """
     return [
         (name.replace("_", " "), _cell(name, getattr(result, name)))
         for name, value in result.to_dict().items()
-        if name not in ("title", "n_rows", "notes") and isinstance(value, (int, float)) and not isinstance(value, bool)
+        if name not in ("title", "n_rows", "notes")
+        and isinstance(value, (int, float))
+        and not isinstance(value, bool)
     ]
 
 
 def _plain(value: Any, title: str) -> Shown:
-    frame = value if isinstance(value, pd.DataFrame) else pd.DataFrame({"value": np.atleast_1d(np.asarray(value))})
+    frame = (
+        value
+        if isinstance(value, pd.DataFrame)
+        else pd.DataFrame({"value": np.atleast_1d(np.asarray(value))})
+    )
     return Shown(title, table_of(frame), [], str(value), frame.to_csv(lineterminator="\n"), [])
 
 
@@ -167,8 +189,18 @@ def released(found: es.Release, title: str, file: Path) -> Outgoing:
         facts.append(("left of the budget", left_text(privacy.spent, privacy.budget)))
     remarks = [_in_page_words(line) for line in privacy.describe()]
     written = found.to_frame()
-    text = "\n".join([shown.title, "", frame_text(written), "", *remarks])  # not the summary, which has p-values
-    return Outgoing(shown.title, table_of(written), facts, remarks, text, written.to_csv(lineterminator="\n"), file)
+    text = "\n".join(
+        [shown.title, "", frame_text(written), "", *remarks]
+    )  # not the summary, which has p-values
+    return Outgoing(
+        shown.title,
+        table_of(written),
+        facts,
+        remarks,
+        text,
+        written.to_csv(lineterminator="\n"),
+        file,
+    )
 
 
 def left_text(spent: float, budget: float) -> str:

@@ -1,4 +1,6 @@
-"""Errors in the words of the page: what went wrong, and where to click, where the library would say what to write in Python."""
+"""Errors in the words of the page: what went wrong, and where to click, where the library would say
+what to write in Python.
+"""
 
 from __future__ import annotations
 
@@ -27,17 +29,21 @@ WORDS: Final[dict[str, str]] = {
     "name the target": "choose a target in the step Columns",
     "say the digits": "the library can keep more",
     "show all classes": "the file has to show at least two",
-    "read text": "correct it, or leave it empty if it is missing; if {name!r} is a category, say so in the step Columns",
+    "read text": "correct it, or leave it empty if it is missing; if {name!r} is a category, say so in the "
+    "step Columns",
     "know a level": "correct it, or let unknown levels count as other, in the step Columns",
     "public schema": "cut points of your own, in the step Columns of a copy of the project",
-    "pin the certificate": "let whoever runs the worker tell you the SHA-256 of its certificate, and give it below the address",
+    "pin the certificate": "let whoever runs the worker tell you the SHA-256 of its certificate, and give it below "
+    "the address",
     "schema of the rows": "this project has another schema than the rows were encrypted with",
 }
 
 
 def in_page_words(error: BaseException) -> str:
     """The message of an error, or a warning, for the page: one line."""
-    text = error.strerror if isinstance(error, OSError) and error.strerror else reworded(error, _here)
+    text = (
+        error.strerror if isinstance(error, OSError) and error.strerror else reworded(error, _here)
+    )
     if isinstance(error, FileNotFoundError) and error.filename:
         text = f"{error.filename} is not there any more: put it back, or choose another file"
     elif isinstance(error, PermissionError) and error.filename:

@@ -1,7 +1,8 @@
-"""What lasts, beside the page: in a thread that says how far it is, or in a process of its own that is a command of this program.
+"""What lasts, beside the page: in a thread that says how far it is, or in a process of its own that
+is a command of this program.
 
-Commands are those of the command line, so that nothing is done in two ways. A passphrase reaches them through a pipe, never as an
-argument, in the environment or in a file.
+Commands are those of the command line, so that nothing is done in two ways. A passphrase reaches
+them through a pipe, never as an argument, in the environment or in a file.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ class Cancelled(Exception):
 
 
 class Work:
-    """Something under way: how far it is, what it says, and how it ended. Threads write it, pages read it."""
+    """Something under way: how far it is, what it says, and how it ended. Threads write it, pages
+    read it.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -95,7 +98,8 @@ def command_words(*words: str, parent: int | None = None) -> list[str]:
 def run_command(
     words: Sequence[str], passphrase: str | None = None, watch: Callable[[], None] | None = None
 ) -> dict[str, Any]:
-    """Run a command, and give what it prints as JSON. ``watch`` is called twice a second meanwhile; if it raises, the command ends.
+    """Run a command, and give what it prints as JSON. ``watch`` is called twice a second meanwhile;
+    if it raises, the command ends.
 
     With a passphrase, the command gets it as the first line of its standard input.
     """
@@ -106,7 +110,9 @@ def run_command(
 
 @contextmanager
 def _open_life_line() -> Iterator[int | None]:
-    """Open a pipe that a child waits on: the system closes its other end however this process ends."""
+    """Open a pipe that a child waits on: the system closes its other end however this
+    process ends.
+    """
     if os.name != "posix":  # descriptors cannot be passed on by number elsewhere
         yield None
         return
@@ -147,9 +153,13 @@ def _run(
         process.communicate()
         raise
     if process.returncode:
-        raise CommandError(_last_error(err) or f"the command {words[0]} has ended with {process.returncode}")
+        raise CommandError(
+            _last_error(err) or f"the command {words[0]} has ended with {process.returncode}"
+        )
     found: dict[str, Any] = json.loads(out)
-    found["warnings"] = [line.removeprefix("warning: ") for line in err.splitlines() if line.startswith("warning: ")]
+    found["warnings"] = [
+        line.removeprefix("warning: ") for line in err.splitlines() if line.startswith("warning: ")
+    ]
     return found
 
 

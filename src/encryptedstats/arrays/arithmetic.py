@@ -43,7 +43,9 @@ class EncryptedOperand:
     __array_ufunc__ = None  # NumPy scalars and arrays leave mixed operations to this class
     __hash__ = None  # type: ignore[assignment]  # equality cannot be known, so there is no sensible hash
 
-    def __init__(self, keys: PublicKeys, ciphertexts: Sequence[Any], noise: Noise, bound: int, depth: int) -> None:
+    def __init__(
+        self, keys: PublicKeys, ciphertexts: Sequence[Any], noise: Noise, bound: int, depth: int
+    ) -> None:
         self.keys = keys
         self.bound = bound
         self.depth = depth
@@ -110,8 +112,12 @@ class EncryptedOperand:
         result = [_unless_transparent(combine, a, b) for a, b in pairs]
         if all(part is None for part in result):
             return self._zero()
-        if any(part is None for part in result):  # some chunks of a vector are zero for all to see, others are not
-            zero, fresh = self.keys.encryptor.encrypt(self.keys.engine.encode_integer(0), constant=True)
+        if any(
+            part is None for part in result
+        ):  # some chunks of a vector are zero for all to see, others are not
+            zero, fresh = self.keys.encryptor.encrypt(
+                self.keys.engine.encode_integer(0), constant=True
+            )
             zero = self.keys.engine.switch(zero, level)
             result = [zero if part is None else part for part in result]
             noise = model.add(noise, model.switch(fresh, level))
@@ -164,14 +170,19 @@ class EncryptedOperand:
         self._check_noise(noise, "multiplication", self.depth)
         plain = self.keys.engine.encode_integer(abs(value))
         scaled = self._like(
-            [self._evaluator.multiply_plain(c, plain) for c in self._ciphertexts], noise, bound, self.depth
+            [self._evaluator.multiply_plain(c, plain) for c in self._ciphertexts],
+            noise,
+            bound,
+            self.depth,
         )
         return scaled if value > 0 else -scaled
 
     def __pow__(self: S, exponent: Any) -> S:
         exponent = plain_integer(exponent, "power")
         if not 0 <= exponent <= MAX_POWER:
-            raise ValueError(f"power {exponent}: encrypted integers have powers from 0 to {MAX_POWER}")
+            raise ValueError(
+                f"power {exponent}: encrypted integers have powers from 0 to {MAX_POWER}"
+            )
         if exponent == 0:
             one: S = self._zero()._add_plain(1, "power")
             return one
@@ -181,7 +192,9 @@ class EncryptedOperand:
         """Split the exponent into halves: the depth is its log2."""
         if exponent not in powers:
             left, right = exponent - exponent // 2, exponent // 2
-            powers[exponent] = self._power(left, powers)._multiply_operand(self._power(right, powers))
+            powers[exponent] = self._power(left, powers)._multiply_operand(
+                self._power(right, powers)
+            )
         return powers[exponent]
 
     # -- what happens underneath -------------------------------------------------------------------
@@ -201,23 +214,30 @@ class EncryptedOperand:
             return self._ciphertexts
         if self.keys.parameters.has_factors:
             raise ParameterError(
-                f"{self.keys.parameters!r} were planned for the totals of a table, so large that nothing but those can be "
-                "computed with them: for encrypted integers and arrays make keys with Parameters.choose(max_value=..., depth=...)"
+                f"{self.keys.parameters!r} were planned for the totals of a table, so large that "
+                "nothing but those can be "
+                "computed with them: for encrypted integers and arrays make keys with "
+                "Parameters.choose(max_value=..., depth=...)"
             )
         return tuple(self.keys.engine.switch(c, level) for c in self._ciphertexts)
 
     def _zero(self: S) -> S:
         """Return a publicly known zero: its bound is 0, so adding it costs nothing."""
         encryptor = self.keys.encryptor
-        zeros = [encryptor.encrypt(self.keys.engine.encode_integer(0), constant=True) for _ in self._ciphertexts]
+        zeros = [
+            encryptor.encrypt(self.keys.engine.encode_integer(0), constant=True)
+            for _ in self._ciphertexts
+        ]
         return self._like([ciphertext for ciphertext, _ in zeros], zeros[0][1], 0, 0)
 
     def _checked_bound(self, bound: int, operation: str) -> int:
         limit = self.keys.parameters.max_value
         if bound > limit:
             raise OverflowError(
-                f"this {operation} could reach ±{bound:,}, and these parameters are exact up to ±{limit:,}. "
-                f"Choose parameters with max_value={bound} or more, or give a tighter bound= when encrypting"
+                f"this {operation} could reach ±{bound:,}, and these parameters are exact up to "
+                f"±{limit:,}. "
+                f"Choose parameters with max_value={bound} or more, or give a tighter bound= when "
+                "encrypting"
             )
         return bound
 
@@ -233,30 +253,38 @@ class EncryptedOperand:
             missing = max(1, math.ceil(promised - budget)) if math.isfinite(budget) else 64
             cure = f"terms={parameters.terms << missing} or more (they have {parameters.terms})"
         raise NoiseError(
-            f"this {operation}, {depth} products deep, could not be proven to decrypt with these parameters. Choose "
-            f"parameters with {cure}: Parameters.choose(max_value=..., depth=..., terms=..., scheme={parameters.scheme!r})"
+            f"this {operation}, {depth} products deep, could not be proven to decrypt with these "
+            "parameters. Choose "
+            f"parameters with {cure}: Parameters.choose(max_value=..., depth=..., terms=..., "
+            f"scheme={parameters.scheme!r})"
         )
 
     # -- what cannot be: explained instead of guessed ----------------------------------------------
 
     def __truediv__(self, other: Any) -> NoReturn:
         raise TypeError(
-            "encrypted integers cannot be divided. Multiply everything by the denominator instead, or decrypt first: "
+            "encrypted integers cannot be divided. Multiply everything by the denominator "
+            "instead, or decrypt first: "
             "owner.decrypt(total) / n"
         )
 
-    __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = __truediv__
+    __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = (
+        __truediv__
+    )
 
     def __eq__(self, other: object) -> NoReturn:
         raise TypeError(
-            "encrypted integers cannot be compared: whoever computes does not see them. Compare after owner.decrypt, "
+            "encrypted integers cannot be compared: whoever computes does not see them. Compare "
+            "after owner.decrypt, "
             "or encode categories as 0/1 indicators, whose products test for equality"
         )
 
     __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __eq__
 
     def __bool__(self) -> NoReturn:
-        raise TypeError("whether an encrypted integer is zero cannot be known without owner.decrypt")
+        raise TypeError(
+            "whether an encrypted integer is zero cannot be known without owner.decrypt"
+        )
 
     def __int__(self) -> NoReturn:
         raise TypeError("an encrypted integer is no plain number: open it with owner.decrypt")
@@ -264,7 +292,8 @@ class EncryptedOperand:
     __float__ = __index__ = __abs__ = __int__
 
     def __copy__(self: S) -> S:
-        return self  # its value never changes and it holds no secret, so it is its own copy, as an int is
+        # its value never changes and it holds no secret, so it is its own copy, as an int is
+        return self
 
     def __deepcopy__(self: S, memo: Any) -> S:
         return self
@@ -290,14 +319,19 @@ def plain_integer(value: Any, operation: str) -> int:
     if isinstance(value, (float, np.floating)):
         if float(value).is_integer():
             raise TypeError(
-                f"{operation} with {value!r}: only integers are exact here. This is a whole number in a float: give "
+                f"{operation} with {value!r}: only integers are exact here. This is a whole "
+                "number in a float: give "
                 f"{int(value)} (of an array: array.astype(int))"
             )
         raise TypeError(
-            f"{operation} with {value!r}: only integers are exact here. Scale it to an integer first "
+            f"{operation} with {value!r}: only integers are exact here. Scale it to an integer "
+            "first "
             f"(for example round({value!r} * 100), and divide after decryption)"
         )
-    raise TypeError(f"{operation} with an object of type {type(value).__name__}: plain operands must be integers")
+    raise TypeError(
+        f"{operation} with an object of type {type(value).__name__}: plain operands must be "
+        "integers"
+    )
 
 
 def balanced(combine: Callable[[Any, Any], Any], items: Sequence[Any]) -> Any:

@@ -91,7 +91,8 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
             return f"EncryptedArray(shape={self.shape})"
         megabytes = sum(value.nbytes for value in self._values) / 1e6
         return (
-            f"EncryptedArray(shape={self.shape}, within ±{self.bound:,}, depth {self.depth}, {megabytes:.1f} MB, "
+            f"EncryptedArray(shape={self.shape}, within ±{self.bound:,}, depth {self.depth}, "
+            f"{megabytes:.1f} MB, "
             f"{self.keys.parameters.scheme}, key {self.keys.key_id})"
         )
 
@@ -129,13 +130,16 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
         """Assign one value to every place."""
         self[...] = value
 
-    def __array_function__(self, func: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(
+        self, func: Callable[..., Any], types: Any, args: Any, kwargs: Any
+    ) -> Any:
         """Call a NumPy function; plain integers that end up beside encrypted ones are encrypted."""
         if func in _UNKNOWABLE:
             _refuse(func.__name__)
         if func in _WRITERS:
             raise TypeError(
-                f"{func.__name__} would write past the checks of encrypted arrays: assign with a[...] = value"
+                f"{func.__name__} would write past the checks of encrypted arrays: assign with "
+                "a[...] = value"
             )
         if func is np.copyto and isinstance(args[0], EncryptedArray):
             shape = args[0].shape
@@ -149,11 +153,14 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Element by element through :class:`EncryptedInteger`, which checks everything."""
-        plain = [np.asarray(i, dtype=object) if isinstance(i, EncryptedArray) else i for i in inputs]
+        plain = [
+            np.asarray(i, dtype=object) if isinstance(i, EncryptedArray) else i for i in inputs
+        ]
         plain = [_boxed(i) if isinstance(i, EncryptedInteger) else i for i in plain]
         if any(isinstance(i, np.ndarray) and i.dtype.kind in "fc" for i in plain):
             raise TypeError(
-                f"{ufunc.__name__} with real numbers: only integers are exact here, scale to integers first"
+                f"{ufunc.__name__} with real numbers: only integers are exact here, scale to "
+                "integers first"
             )
         if ufunc in _UNKNOWABLE:
             _refuse(ufunc.__name__)
@@ -162,7 +169,9 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
             return _as_encrypted(getattr(ufunc, method)(*plain, **kwargs), self)
         # Into a copy first: what is refused half way leaves the output as it was.
         scratch = np.array(outputs[0], dtype=object)
-        result = _as_encrypted(np.asarray(getattr(ufunc, method)(*plain, out=scratch, **kwargs)), self)
+        result = _as_encrypted(
+            np.asarray(getattr(ufunc, method)(*plain, out=scratch, **kwargs)), self
+        )
         outputs[0][...] = result
         return outputs[0]
 
@@ -170,7 +179,9 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
         """Multiply over an axis, pairwise, so that n values are only log2(n) products deep."""
         if args or any(value is not None and value is not False for value in kwargs.values()):
             raise TypeError("prod of an encrypted array takes an axis and nothing else")
-        values = np.moveaxis(np.asarray(self), axis, 0) if axis is not None else np.asarray(self).ravel()
+        values = (
+            np.moveaxis(np.asarray(self), axis, 0) if axis is not None else np.asarray(self).ravel()
+        )
         factors = [_as_encrypted(_boxed(v)) for v in values]
         if not factors:
             raise ValueError("the product of no values: there is nothing to multiply")
@@ -242,7 +253,8 @@ _WRITERS: Final = frozenset({np.put, np.place, np.putmask, np.fill_diagonal})
 
 def _refuse(name: str) -> NoReturn:
     raise TypeError(
-        f"{name} of an encrypted array is not possible: it would have to compare, divide or convert values that nobody here can "
+        f"{name} of an encrypted array is not possible: it would have to compare, divide or "
+        "convert values that nobody here can "
         "see. Decrypt first: owner.decrypt(a)"
     )
 
@@ -270,11 +282,15 @@ def _as_encrypted(result: Any, like: EncryptedArray | None = None) -> Any:
         return type(result)(_as_encrypted(part, like) for part in result)
     if not isinstance(result, np.ndarray):
         if isinstance(result, int) and not isinstance(result, bool) and like is None:
-            raise TypeError("an encrypted array needs at least one encrypted integer to take its key from")
+            raise TypeError(
+                "an encrypted array needs at least one encrypted integer to take its key from"
+            )
         return result
     if result.dtype != object:
         if like is None:
-            raise TypeError("an encrypted array needs at least one encrypted integer to take its key from")
+            raise TypeError(
+                "an encrypted array needs at least one encrypted integer to take its key from"
+            )
         return result
     base = np.asarray(result)
     if not base.size:
@@ -294,7 +310,9 @@ def _common_keys(values: Iterable[Any], like: EncryptedArray | None) -> PublicKe
     if found is None and like is not None and like.size:
         found = like.keys
     if found is None:
-        raise TypeError("an encrypted array needs at least one encrypted integer to take its key from")
+        raise TypeError(
+            "an encrypted array needs at least one encrypted integer to take its key from"
+        )
     for value in values:
         if isinstance(value, EncryptedInteger):
             found.check_same(value.keys)
@@ -339,15 +357,19 @@ def _integer_array(value: Any) -> np.ndarray[Any, Any]:
 def _warn_if_heavy(size: int) -> None:
     if size > HEAVY_BYTES:
         warnings.warn(
-            f"an array with one ciphertext a value takes {size / 1e9:.1f} GB here; columns of data are better kept in an "
-            "encrypted table (schema.table, owner.encrypt), where a ciphertext holds thousands of values",
+            f"an array with one ciphertext a value takes {size / 1e9:.1f} GB here; columns of "
+            "data are better kept in an "
+            "encrypted table (schema.table, owner.encrypt), where a ciphertext holds thousands of "
+            "values",
             HeavyArrayWarning,
             stacklevel=5,
         )
 
 
 @decrypt_value.register(EncryptedArray)
-def _decrypt_array(value: EncryptedArray, decryptor: Decryptor, *, schema: Any = None) -> np.ndarray[Any, Any]:
+def _decrypt_array(
+    value: EncryptedArray, decryptor: Decryptor, *, schema: Any = None
+) -> np.ndarray[Any, Any]:
     """Decrypt all integers; a schema has no names for them."""
     numbers = [decrypt_integer(item, decryptor) for item in value._values]
     return np.array(numbers, dtype=np.int64).reshape(value.shape)
@@ -357,7 +379,10 @@ def _decrypt_array(value: EncryptedArray, decryptor: Decryptor, *, schema: Any =
 
 
 def save_encrypted(
-    value: EncryptedArray | EncryptedInteger, url: str | os.PathLike[str], *, overwrite: bool = False
+    value: EncryptedArray | EncryptedInteger,
+    url: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
 ) -> None:
     """Write an encrypted array or integer, its parameters and the bounds of its values."""
     array = np.asarray(_boxed(value))
@@ -390,7 +415,9 @@ def read_array(file: Container, keys: PublicKeys, path: str = "the file") -> Any
     array = np.empty(tuple(shape), dtype=object)
     for index, (noise, bound, depth) in enumerate(facts):
         length = keys.parameters.ciphertext_bytes(2, noise.level) + HEADER_BYTES
-        ciphertext = keys.engine.ciphertext_from_bytes(data[start : start + length], size=2, level=noise.level)
+        ciphertext = keys.engine.ciphertext_from_bytes(
+            data[start : start + length], size=2, level=noise.level
+        )
         array.flat[index] = EncryptedInteger(keys, [ciphertext], noise, bound, depth)
         start += length
     if start != len(data):
@@ -415,7 +442,11 @@ def _read_fact(entry: Any, keys: PublicKeys) -> tuple[Noise, int, int]:
         raise FileFormatError("the list of values is malformed")
     level, flat, peak, bound, depth = entry
     parameters = keys.parameters
-    numbers_fit = 0 <= level < len(parameters.data_moduli) and 0 <= bound <= parameters.max_value and 0 <= depth <= 64
+    numbers_fit = (
+        0 <= level < len(parameters.data_moduli)
+        and 0 <= bound <= parameters.max_value
+        and 0 <= depth <= 64
+    )
     noise = Noise(flat, peak, level)
     if not numbers_fit or not (flat > 0 and peak >= 0) or not parameters.noise.decrypts(noise):
         raise FileFormatError("the list of values states a level, bound or noise that cannot be")

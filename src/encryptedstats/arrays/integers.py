@@ -61,7 +61,10 @@ class EncryptedInteger(EncryptedOperand):
 
     def __repr__(self) -> str:
         scheme = self.keys.parameters.scheme
-        return f"EncryptedInteger(within ±{self.bound:,}, depth {self.depth}, {scheme}, key {self.keys.key_id})"
+        return (
+            f"EncryptedInteger(within ±{self.bound:,}, depth {self.depth}, {scheme}, key "
+            f"{self.keys.key_id})"
+        )
 
 
 def public_bound(values: Any, bound: int | None, limit: int) -> int:
@@ -74,19 +77,27 @@ def public_bound(values: Any, bound: int | None, limit: int) -> int:
         raise ValueError(f"bound={bound!r}: it must be a positive integer")
     if largest > bound:
         raise OverflowError(
-            f"a value of {largest:,} in absolute terms is beyond the bound={bound} it is declared to keep"
+            f"a value of {largest:,} in absolute terms is beyond the bound={bound} it is declared "
+            "to keep"
         )
     if bound > limit:
-        cure = f"choose parameters with max_value={bound} or more" if bound < 1 << 59 else "no parameters hold that"
+        cure = (
+            f"choose parameters with max_value={bound} or more"
+            if bound < 1 << 59
+            else "no parameters hold that"
+        )
         raise OverflowError(
-            f"values up to ±{bound:,} do not fit these parameters, which are exact up to ±{limit:,}: {cure}"
+            f"values up to ±{bound:,} do not fit these parameters, which are exact up to "
+            f"±{limit:,}: {cure}"
         )
     return int(bound)
 
 
 def encrypt_integer(value: int, encryptor: Encryptor, bound: int) -> EncryptedInteger:
     """Encrypt one integer with a given public bound."""
-    ciphertext, noise = encryptor.encrypt(encryptor.keys.engine.encode_integer(value), constant=True)
+    ciphertext, noise = encryptor.encrypt(
+        encryptor.keys.engine.encode_integer(value), constant=True
+    )
     return EncryptedInteger(encryptor.keys, [ciphertext], noise, bound, 0)
 
 
@@ -95,7 +106,9 @@ def encrypt_integer(value: int, encryptor: Encryptor, bound: int) -> EncryptedIn
 @encrypt_value.register(np.bool_)
 def _encrypt(value: Any, encryptor: Encryptor, *, bound: int | None = None) -> EncryptedInteger:
     value = int(value)
-    return encrypt_integer(value, encryptor, public_bound([value], bound, encryptor.keys.parameters.max_value))
+    return encrypt_integer(
+        value, encryptor, public_bound([value], bound, encryptor.keys.parameters.max_value)
+    )
 
 
 @encrypt_value.register(float)
@@ -112,7 +125,8 @@ def decrypt_integer(value: EncryptedInteger, decryptor: Decryptor, *, schema: An
     number = value.keys.engine.decode_integer(decryptor.decrypt(value._ciphertexts[0]))
     if number is None or abs(number) > value.bound:
         raise ValueError(
-            "this does not decrypt to an integer within its bound: the ciphertext was altered, or does not belong to this key"
+            "this does not decrypt to an integer within its bound: the ciphertext was altered, or "
+            "does not belong to this key"
         )
     return number
 

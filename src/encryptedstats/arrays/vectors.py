@@ -29,12 +29,20 @@ class EncryptedVector(EncryptedOperand):
     __slots__ = ("rows",)
 
     def __init__(
-        self, keys: PublicKeys, ciphertexts: Sequence[Any], noise: Noise, bound: int, depth: int, rows: Sequence[int]
+        self,
+        keys: PublicKeys,
+        ciphertexts: Sequence[Any],
+        noise: Noise,
+        bound: int,
+        depth: int,
+        rows: Sequence[int],
     ) -> None:
         super().__init__(keys, ciphertexts, noise, bound, depth)
         self.rows = tuple(rows)
 
-    def _like(self, ciphertexts: Sequence[Any], noise: Noise, bound: int, depth: int) -> EncryptedVector:
+    def _like(
+        self, ciphertexts: Sequence[Any], noise: Noise, bound: int, depth: int
+    ) -> EncryptedVector:
         return EncryptedVector(self.keys, ciphertexts, noise, bound, depth, self.rows)
 
     def within(self, bound: int) -> EncryptedVector:
@@ -44,14 +52,18 @@ class EncryptedVector(EncryptedOperand):
     def _check_fits(self, other: EncryptedOperand) -> None:
         super()._check_fits(other)
         if not isinstance(other, EncryptedVector) or other.rows != self.rows:
-            raise ValueError("vectors of different layout: their rows lie in other slots, so they do not fit together")
+            raise ValueError(
+                "vectors of different layout: their rows lie in other slots, so they do not fit "
+                "together"
+            )
 
     def __len__(self) -> int:
         return sum(self.rows)
 
     def __repr__(self) -> str:
         return (
-            f"EncryptedVector({len(self):,} rows in {len(self._ciphertexts)} ciphertexts, within ±{self.bound:,}, "
+            f"EncryptedVector({len(self):,} rows in {len(self._ciphertexts)} ciphertexts, within "
+            f"±{self.bound:,}, "
             f"depth {self.depth}, key {self.keys.key_id})"
         )
 
@@ -60,10 +72,14 @@ class EncryptedVector(EncryptedOperand):
 def _decrypt_vector(value: EncryptedVector, decryptor: Decryptor) -> NDArray[np.int64]:
     decryptor.check_own(value.keys)
     encoder = value.keys.engine.encoder
-    chunks = [encoder.decode(decryptor.decrypt(c))[:n] for c, n in zip(value._ciphertexts, value.rows, strict=True)]
+    chunks = [
+        encoder.decode(decryptor.decrypt(c))[:n]
+        for c, n in zip(value._ciphertexts, value.rows, strict=True)
+    ]
     numbers = np.concatenate(chunks).astype(np.int64)
     if len(numbers) and np.abs(numbers).max() > value.bound:
         raise ValueError(
-            "this does not decrypt to numbers within their bound: the ciphertext was altered, or is of another key"
+            "this does not decrypt to numbers within their bound: the ciphertext was altered, or "
+            "is of another key"
         )
     return numbers

@@ -1,7 +1,8 @@
 """Circuits: one description of a computation, read by every machine.
 
-A model writes an expression over the columns of a table; the readers in this package give its clear value, its bounds, its noise,
-its cost and its encrypted value. Imports crypto and storage, and nothing of tables or models.
+A model writes an expression over the columns of a table; the readers in this package give its clear
+value, its bounds, its noise, its cost and its encrypted value. Imports crypto and storage, and
+nothing of tables or models.
 """
 
 from __future__ import annotations

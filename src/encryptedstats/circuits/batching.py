@@ -1,6 +1,8 @@
-"""What of a program is computed at a time: given totals are large once they are expanded, so few of them are held at once.
+"""What of a program is computed at a time: given totals are large once they are expanded, so few of
+them are held at once.
 
-A part of lowering: a sum over terms is cut into sums over some of them, and these are added up again, as instructions.
+A part of lowering: a sum over terms is cut into sums over some of them, and these are added up
+again, as instructions.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from encryptedstats.crypto.packing import centred
 from encryptedstats.crypto.parameters import Parameters
 
 T = TypeVar("T")
-#: Bytes of expanded totals that a batch may hold, beside those that earlier ones have left to later ones.
+#: Bytes of expanded totals that a batch may hold, beside those that earlier ones have left to later
+#: ones.
 HELD: Final = 256 << 20
 _LEAST: Final = 16  # totals, whatever they take: each batch reads the rows again
 
@@ -23,7 +26,9 @@ _LEAST: Final = 16  # totals, whatever they take: each batch reads the rows agai
 AddUp = Callable[[Sequence[int], Sequence[Step], int], Step]
 
 
-def batches_of_totals(totals: Sequence[Step], parameters: Parameters, held: int) -> tuple[Batch, ...]:
+def batches_of_totals(
+    totals: Sequence[Step], parameters: Parameters, held: int
+) -> tuple[Batch, ...]:
     """Totals in groups that need few given ones each, neighbours of these together."""
     every = tuple(dict.fromkeys(totals))
     most = most_expanded(every, parameters, held)
@@ -36,19 +41,28 @@ def batches_of_totals(totals: Sequence[Step], parameters: Parameters, held: int)
 def batches_of_rows(
     rows: Sequence[Step], parameters: Parameters, held: int, add_up: AddUp
 ) -> tuple[tuple[Batch, ...], dict[Step, Step]]:
-    """Sums cut into such with few given totals each; and by each sum, what it is when all batches are added up."""
+    """Sums cut into such with few given totals each; and by each sum, what it is when all batches
+    are added up.
+    """
     every = tuple(dict.fromkeys(rows))
     most = most_expanded(every, parameters, held)
     if most is None:
         return (Batch(every, every),), {row: row for row in every}
     t = parameters.plain_modulus
-    terms = [((row, coefficient, term), _expanded([term])) for row in every for coefficient, term in _terms(row, t)]
+    terms = [
+        ((row, coefficient, term), _expanded([term]))
+        for row in every
+        for coefficient, term in _terms(row, t)
+    ]
     batches, known = [], dict[Step, Step]()
     for group in _grouped(terms, most):
         pieces: dict[Step, list[tuple[int, Step]]] = {}
         for row, coefficient, term in group:
             pieces.setdefault(row, []).append((coefficient, term))
-        steps = [_piece(some, add_up, 0 if row in known else _constant(row, t)) for row, some in pieces.items()]
+        steps = [
+            _piece(some, add_up, 0 if row in known else _constant(row, t))
+            for row, some in pieces.items()
+        ]
         for row, step in zip(pieces, steps, strict=True):
             known[row] = add_up((1, 1), (known[row], step), 0) if row in known else step
         batches.append(Batch(tuple(steps), tuple(known[row] for row in pieces)))
@@ -73,13 +87,18 @@ def _piece(terms: Sequence[tuple[int, Step]], add_up: AddUp, constant: int) -> S
 
 
 def _terms(row: Step, t: int) -> Iterator[tuple[int, Step]]:
-    """The terms of a sum with the coefficients that it was written with: in it they make up for what switching left in them."""
+    """The terms of a sum with the coefficients that it was written with: in it they make up for
+    what switching left in them.
+    """
     if row.op != ADD_UP:
         yield 1, row
         return
     for coefficient, term in zip(row.data[0], row.args, strict=True):
         same = term.factor == row.factor
-        yield coefficient if same else centred(coefficient * term.factor * pow(row.factor, -1, t), t), term
+        yield (
+            coefficient if same else centred(coefficient * term.factor * pow(row.factor, -1, t), t),
+            term,
+        )
 
 
 def _constant(row: Step, t: int) -> int:
@@ -94,17 +113,21 @@ def _expanded(steps: Sequence[Step]) -> set[Step]:
 
 
 def _grouped(things: Sequence[tuple[T, set[Step]]], most: int) -> list[list[T]]:
-    """Things in groups that need no more than so many given totals together, or than one alone does.
+    """Things in groups that need no more than so many given totals together, or than one alone
+    does.
 
-    They come in the order in which their totals come out of their packs, all packs from first to last side by side: on average,
-    since a total that all of them need, as the count of a class, says nothing about their order.
+    They come in the order in which their totals come out of their packs, all packs from first to
+    last side by side: on average, since a total that all of them need, as the count of a class,
+    says nothing about their order.
     """
     last: dict[Step, int] = {}
     for step in {step for _, needed in things for step in needed}:
         last[step.args[0]] = max(step.data, last.get(step.args[0], 0))
 
     def place(entry: tuple[T, set[Step]]) -> float:
-        return math.fsum(step.data / (last[step.args[0]] + 1) for step in entry[1]) / max(1, len(entry[1]))
+        return math.fsum(step.data / (last[step.args[0]] + 1) for step in entry[1]) / max(
+            1, len(entry[1])
+        )
 
     most = max(most, *(len(needed) for _, needed in things))
     groups: list[list[T]] = []

@@ -1,9 +1,10 @@
-"""The bounds reader: between which numbers every node lies, whatever the table. The plaintext modulus comes from here.
+"""The bounds reader: between which numbers every node lies, whatever the table. The plaintext
+modulus comes from here.
 
-Intervals, with two facts that indicators allow and plain intervals would miss: a row is in one bin of a variable at most, so a
-combination of indicators of its bins (of one bin or of several, in one sum, or sums of sums as prefix sums are) has one value for
-each bin, or 0; and ``x - x*s`` is
-``x*(1 - s)``, so the right child of a tree's node is an indicator like the left one.
+Intervals, with two facts that indicators allow and plain intervals would miss: a row is in one bin
+of a variable at most, so a combination of indicators of its bins (of one bin or of several, in one
+sum, or sums of sums as prefix sums are) has one value for each bin, or 0; and ``x - x*s`` is ``x*(1
+- s)``, so the right child of a tree's node is an indicator like the left one.
 """
 
 from __future__ import annotations
@@ -56,12 +57,15 @@ class Interval:
 
     def times(self, factor: int) -> Interval:
         """Every number times a factor."""
-        return Interval(min(factor * self.low, factor * self.high), max(factor * self.low, factor * self.high))
+        return Interval(
+            min(factor * self.low, factor * self.high), max(factor * self.low, factor * self.high)
+        )
 
 
 @dataclass(frozen=True)
 class ColumnRange:
-    """What is publicly known of a column: its values, and of a 0/1 indicator in which of the exclusive bins of a group it is 1.
+    """What is publicly known of a column: its values, and of a 0/1 indicator in which of the
+    exclusive bins of a group it is 1.
 
     Without ``bins`` it has one of its own.
     """
@@ -73,11 +77,15 @@ class ColumnRange:
 
 
 def read_bounds(
-    outputs: Iterable[Expression], ranges: Mapping[Any, ColumnRange], n_rows: int, n_slots: int | None = None
+    outputs: Iterable[Expression],
+    ranges: Mapping[Any, ColumnRange],
+    n_rows: int,
+    n_slots: int | None = None,
 ) -> dict[Expression, Interval]:
     """An interval for every node.
 
-    Totals count the real rows; ``n_slots`` (all slots, padding included) bounds them where rows were moved into padding.
+    Totals count the real rows; ``n_slots`` (all slots, padding included) bounds them where rows
+    were moved into padding.
     """
     outputs = list(outputs)
     slots = n_rows if n_slots is None else n_slots
@@ -96,8 +104,12 @@ def read_bounds(
             return _product(node, args)
         if node.op == LINEAR:
             return _linear(node, values, bins)
-        if node.op == TOTAL and moved[node.args[0]]:  # all slots count, less what padding would have held
-            return args[0].times(slots) + Interval.of(-(padding[node.args[0]] or 0) * (slots - n_rows))
+        if (
+            node.op == TOTAL and moved[node.args[0]]
+        ):  # all slots count, less what padding would have held
+            return args[0].times(slots) + Interval.of(
+                -(padding[node.args[0]] or 0) * (slots - n_rows)
+            )
         if node.op == MASK:
             return Interval(min(args[0].low, 0), max(args[0].high, 0))
         return args[0].times(n_rows) if node.op == TOTAL else args[0]
@@ -121,7 +133,9 @@ def bound_outputs(
     The latest results are kept: a plan asks for the same ones for every ring, and the compilation
     after it asks again.
     """
-    return _bound_outputs(outputs, ranges, n_rows, n_slots if _can_fill_padding(outputs) else n_rows)
+    return _bound_outputs(
+        outputs, ranges, n_rows, n_slots if _can_fill_padding(outputs) else n_rows
+    )
 
 
 @lru_cache(maxsize=8)
@@ -142,9 +156,12 @@ def _can_fill_padding(outputs: tuple[Expression | int, ...]) -> bool:
     return any(node.op in (RESAMPLE, REPLICATE) for node in in_order(expressions))
 
 
-def _moved(outputs: Iterable[Expression], padding: Mapping[Expression, int | None]) -> dict[Expression, bool]:
-    """Whether padding slots can hold something else than :func:`padding_value` says: resampling moves rows there, replicating
-    fills them, and a factor that is 0 there makes up for both."""
+def _moved(
+    outputs: Iterable[Expression], padding: Mapping[Expression, int | None]
+) -> dict[Expression, bool]:
+    """Whether padding slots can hold something else than :func:`padding_value` says: resampling
+    moves rows there, replicating fills them, and a factor that is 0 there makes up for both.
+    """
 
     def rule(node: Expression, args: list[bool]) -> bool:
         if node.op == PRODUCT and any(
@@ -166,7 +183,9 @@ def _product(node: Expression, args: list[Interval]) -> Interval:
 
 @dataclass
 class _Bins:
-    """``constant + sum(coefficient * indicator of a bin)`` over bins of one group: one coefficient, or none, counts in a row."""
+    """``constant + sum(coefficient * indicator of a bin)`` over bins of one group: one coefficient,
+    or none, counts in a row.
+    """
 
     group: str
     coefficients: dict[str | int, int] = field(default_factory=dict)
@@ -182,12 +201,18 @@ class _Bins:
         self.constant += times * other.constant
 
 
-def _bins_of(node: Expression, ranges: Mapping[Any, ColumnRange], bins: Mapping[Expression, _Bins]) -> _Bins | None:
+def _bins_of(
+    node: Expression, ranges: Mapping[Any, ColumnRange], bins: Mapping[Expression, _Bins]
+) -> _Bins | None:
     """The node as a combination of bins of one variable, if it is one."""
     if node.op == COLUMN:
         known = ranges[node.data]
         indicator = known.group is not None and (known.low, known.high) == (0, 1)
-        return _Bins(str(known.group), dict.fromkeys(known.bins or (node.data,), 1)) if indicator else None
+        return (
+            _Bins(str(known.group), dict.fromkeys(known.bins or (node.data,), 1))
+            if indicator
+            else None
+        )
     groups = {bins[arg].group if arg in bins else None for arg in node.args}
     if node.op != LINEAR or len(groups) > 1 or None in groups:
         return None
@@ -198,7 +223,9 @@ def _bins_of(node: Expression, ranges: Mapping[Any, ColumnRange], bins: Mapping[
     return combined
 
 
-def _linear(node: Expression, values: Mapping[Expression, Interval], bins: Mapping[Expression, _Bins]) -> Interval:
+def _linear(
+    node: Expression, values: Mapping[Expression, Interval], bins: Mapping[Expression, _Bins]
+) -> Interval:
     if node in bins:
         return bins[node].interval()
     coefficients, constant = node.data
@@ -210,7 +237,9 @@ def _linear(node: Expression, values: Mapping[Expression, Interval], bins: Mappi
             inside, share = pair
             coefficient = rest.pop(inside)
             rest.pop(term)
-            result = result + (values[inside] * (Interval.of(1) + values[share].times(-1))).times(coefficient)
+            result = result + (values[inside] * (Interval.of(1) + values[share].times(-1))).times(
+                coefficient
+            )
     exclusive: dict[str, _Bins] = {}
     for term, coefficient in rest.items():
         if term in bins:
@@ -223,7 +252,9 @@ def _linear(node: Expression, values: Mapping[Expression, Interval], bins: Mappi
     return result
 
 
-def _complement(term: Expression, rest: Mapping[Expression, int]) -> tuple[Expression, Expression] | None:
+def _complement(
+    term: Expression, rest: Mapping[Expression, int]
+) -> tuple[Expression, Expression] | None:
     """For a term -c*(x*s) beside c*x: the pair (x, s)."""
     if term.op != PRODUCT or term not in rest:
         return None

@@ -1,4 +1,5 @@
-"""Times of the primitive operations on this machine, measured once in a second or two, kept, and scaled to all parameters.
+"""Times of the primitive operations on this machine, measured once in a second or two, kept, and
+scaled to all parameters.
 
 What was measured while the machine was busy is measured again when it is not.
 """
@@ -42,14 +43,21 @@ _FEW_COLUMNS, _SAMPLE_COLUMNS = 3, 5  # of the table that devices are measured w
 _OF_CORES: Final = ("native", "seal")  # a card says itself what it takes
 _TRIES = 3
 _BUSY = 0.5  # processes that want a core, for every core: from then on others are in the way
-FAST_PRIME_BITS: Final = 49  # below 2^50 a modular product can be computed in doubles, several at a time
+FAST_PRIME_BITS: Final = (
+    49  # below 2^50 a modular product can be computed in doubles, several at a time
+)
 
 
 def measured_times(parameters: Parameters) -> Times:
-    """The times on this machine: from the cache, or measured now, and scaled from the parameters that are measured."""
+    """The times on this machine: from the cache, or measured now, and scaled from the parameters
+    that are measured.
+    """
     cache, reference, busy = _cache_file(), _reference(parameters), _busy()
     # The sixth version of what is measured; other kernels, or other arithmetic, are other times.
-    key = f"{reference.fingerprint} {platform.node()} {platform.machine()} {arithmetic()} {'+'.join(registered())} 6"
+    key = (
+        f"{reference.fingerprint} {platform.node()} {platform.machine()} {arithmetic()} "
+        f"{'+'.join(registered())} 6"
+    )
     try:
         known = json.loads(cache.read_text())
     except (OSError, ValueError):
@@ -59,7 +67,11 @@ def measured_times(parameters: Parameters) -> Times:
     try:
         times, busy_then = Times(**known[key]["times"]), float(known[key]["busy"])
         again = busy_then > _BUSY and busy < busy_then / 2
-    except (KeyError, TypeError, ValueError):  # not measured yet, or by a version that measured something else
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+    ):  # not measured yet, or by a version that measured something else
         again = True
     if again:
         times = calibrate(reference)
@@ -68,9 +80,13 @@ def measured_times(parameters: Parameters) -> Times:
 
 
 def _reference(parameters: Parameters) -> Parameters:
-    """What is measured in place of some parameters: of the same scheme, with primes that the kernels compute with as they do."""
+    """What is measured in place of some parameters: of the same scheme, with primes that the
+    kernels compute with as they do.
+    """
     small = max(parameters.coefficient_moduli).bit_length() <= FAST_PRIME_BITS
-    return Parameters.from_bits(parameters.scheme, 8192, 4000, (42, 43, 43, 43, 43) if small else (53, 53, 53, 54))
+    return Parameters.from_bits(
+        parameters.scheme, 8192, 4000, (42, 43, 43, 43, 43) if small else (53, 53, 53, 54)
+    )
 
 
 def _busy() -> float:
@@ -79,12 +95,16 @@ def _busy() -> float:
 
 
 def scaled_times(times: Times, measured: Parameters, parameters: Parameters) -> Times:
-    """Times under other parameters: most work is for every word, transforms have a factor of log N, and keys one of all primes."""
+    """Times under other parameters: most work is for every word, transforms have a factor of log N,
+    and keys one of all primes.
+    """
     primes, had = len(parameters.data_moduli), len(measured.data_moduli)
     words = parameters.ring_degree * primes / (measured.ring_degree * had)
     transforms = words * math.log2(parameters.ring_degree) / math.log2(measured.ring_degree)
     key_switch = transforms * (primes + 1) / (had + 1)
-    product = words if parameters.scheme == "bgv" else transforms * primes / had  # which BFV lifts to twice the primes
+    product = (
+        words if parameters.scheme == "bgv" else transforms * primes / had
+    )  # which BFV lifts to twice the primes
     grown = {
         "switch": transforms,
         "encrypt": transforms,
@@ -93,11 +113,17 @@ def scaled_times(times: Times, measured: Parameters, parameters: Parameters) -> 
         "multiply": product,
     }
     plain = dict.fromkeys(("load", "add", "scale", "unpack"), words)
-    return replace(times, **{name: getattr(times, name) * by for name, by in (grown | plain).items()})
+    return replace(
+        times, **{name: getattr(times, name) * by for name, by in (grown | plain).items()}
+    )
 
 
 def _cache_file() -> Path:
-    base = os.environ.get("ENCRYPTEDSTATS_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    base = (
+        os.environ.get("ENCRYPTEDSTATS_CACHE")
+        or os.environ.get("XDG_CACHE_HOME")
+        or Path.home() / ".cache"
+    )
     return Path(base) / "encryptedstats" / "times.json"
 
 
@@ -149,7 +175,9 @@ def calibrate(parameters: Parameters) -> Times:
 
 
 class _Sample(Source):
-    """A small made-up table, to see how fast the device is that circuits are evaluated with by default."""
+    """A small made-up table, to see how fast the device is that circuits are evaluated with by
+    default.
+    """
 
     def __init__(self, keys: PublicKeys, values: Residues, chunks: int) -> None:
         self._keys, self.values, self.chunks = keys, values, chunks
@@ -164,7 +192,9 @@ class _Sample(Source):
 
     @property
     def layout(self) -> Layout:
-        return Layout(self.chunks, self.parameters.slots, (1,) * self.chunks, self.parameters.copies)
+        return Layout(
+            self.chunks, self.parameters.slots, (1,) * self.chunks, self.parameters.copies
+        )
 
     @property
     def with_secret_key(self) -> bool:
@@ -178,7 +208,9 @@ class _Sample(Source):
 
 
 def _device_ratios(keys: PublicKeys, residues: Residues, times: Times) -> tuple[float, float]:
-    """Measured over predicted time, over rows and for the totals, from evaluations of one and of several chunks."""
+    """Measured over predicted time, over rows and for the totals, from evaluations of one and of
+    several chunks.
+    """
     for outputs in (_branches, _pairs):
         with suppress(NoiseError, OverflowError):
             return _measured_ratios(outputs, keys, residues, times)
@@ -198,14 +230,21 @@ def _branches(columns: int) -> list[Expression]:
 def _pairs(columns: int) -> list[Expression]:
     """For parameters that carry a single product."""
     x = [column(f"x{j}") for j in range(columns)]
-    return [(x[i] * (x[j] + x[(j + 1) % columns])).total() for i in range(columns) for j in range(i + 1, columns)]
+    return [
+        (x[i] * (x[j] + x[(j + 1) % columns])).total()
+        for i in range(columns)
+        for j in range(i + 1, columns)
+    ]
 
 
 def _measured_ratios(
-    outputs_of: Callable[[int], list[Expression]], keys: PublicKeys, residues: Residues, times: Times
+    outputs_of: Callable[[int], list[Expression]],
+    keys: PublicKeys,
+    residues: Residues,
+    times: Times,
 ) -> tuple[float, float]:
-    """A handful of totals where SEAL computes, as for BFV (all of them would take a minute); else so many that computing takes
-    longer than beginning to.
+    """A handful of totals where SEAL computes, as for BFV (all of them would take a minute); else
+    so many that computing takes longer than beginning to.
     """
     sample = partial(_Sample, keys, residues)
 
@@ -217,7 +256,9 @@ def _measured_ratios(
 
     def expected(columns: int) -> tuple[float, float]:
         cost = read_cost(compile_for(outputs_of(columns), sample(1)).program)
-        rows, finish = (work_seconds(counts, times, keys.parameters) for counts in (cost.rows, cost.finish))
+        rows, finish = (
+            work_seconds(counts, times, keys.parameters) for counts in (cost.rows, cost.finish)
+        )
         return rows, finish
 
     by_seal = run(_FEW_COLUMNS, 1, 2) > sum(expected(_FEW_COLUMNS)) / 2

@@ -1,10 +1,12 @@
-"""The clear reader: what a circuit gives on plain integers, exactly as the encrypted readers compute it.
+"""The clear reader: what a circuit gives on plain integers, exactly as the encrypted readers
+compute it.
 
-A node is computed modulo 2^k, with the smallest k that holds the interval proven for it: sums and products modulo 2^k are right
-modulo 2^k, and the interval says which number that is. The nodes of trees are 0 or 1, so k = 1: 64 rows are one word, a product is
-AND, a sum XOR of the terms with odd factors (inside less left is AND NOT), a total the number of ones. Other nodes are the smallest
-integers of NumPy that hold them, and beyond 64 bits Python's. Rows are read block by block, and a block's nodes are dropped after
-their last use, so that memory does not grow with rows times nodes.
+A node is computed modulo 2^k, with the smallest k that holds the interval proven for it: sums and
+products modulo 2^k are right modulo 2^k, and the interval says which number that is. The nodes of
+trees are 0 or 1, so k = 1: 64 rows are one word, a product is AND, a sum XOR of the terms with odd
+factors (inside less left is AND NOT), a total the number of ones. Other nodes are the smallest
+integers of NumPy that hold them, and beyond 64 bits Python's. Rows are read block by block, and a
+block's nodes are dropped after their last use, so that memory does not grow with rows times nodes.
 """
 
 from __future__ import annotations
@@ -63,7 +65,8 @@ def read_clear(
     ----------
     outputs : expressions
     columns : mapping
-        The rows of every column that occurs. Each is asked for once and kept no larger than it must be.
+        The rows of every column that occurs. Each is asked for once and kept no larger than it must
+        be.
     layout : Layout
     ranges : mapping, optional
         What is known of the columns; only what they hold, if it is not given.
@@ -92,7 +95,9 @@ class _Reader:
         self.types = {node: _smallest_type(bounds[node]) for node in self.order}
         self.largest = {node: bounds[node].largest for node in self.order}
         padding = padding_value(outputs)
-        self.padding = {node: known_padding(node, padding) for node in self.order if node.op == TOTAL}
+        self.padding = {
+            node: known_padding(node, padding) for node in self.order if node.op == TOTAL
+        }
         self.columns = {
             node: self._kept(node, self._stored(node, columns), bounds[node])
             for node in self.order
@@ -107,7 +112,9 @@ class _Reader:
 
     def read(self) -> list[Any]:
         """All rows, once for every time that a total is needed in the rows."""
-        stages = fold(self.outputs, lambda node, args: max(args, default=0) + (node.op == REPLICATE))
+        stages = fold(
+            self.outputs, lambda node, args: max(args, default=0) + (node.op == REPLICATE)
+        )
         for stage in range(max(stages.values(), default=-1) + 1):
             now = [node for node in self.order if stages[node] == stage]
             self._read_rows([node for node in now if node.op == TOTAL or node in self.rows])
@@ -141,15 +148,21 @@ class _Reader:
             for node in totals:
                 self.totals[node] += values[node]
             for node in rows:
-                self.rows[node][block.start : block.stop] = _numbers(values[node], self.types[node], block)
+                self.rows[node][block.start : block.stop] = _numbers(
+                    values[node], self.types[node], block
+                )
 
     def _steps(self, wanted: list[Expression]) -> list[_Step]:
-        """How every node is computed in a block, each with the nodes that nothing needs after it."""
+        """How every node is computed in a block, each with the nodes that nothing needs
+        after it.
+        """
         steps: list[_Step] = []
         needed = set(wanted)
         for node in reversed(self.order):
             if node in needed:
-                args = () if node.op == REPLICATE else node.args  # a total that comes back is a number
+                args = (
+                    () if node.op == REPLICATE else node.args
+                )  # a total that comes back is a number
                 done = [arg for arg in dict.fromkeys(args) if arg not in needed]
                 steps.append((node, args, self._rule(node), done))
                 needed.update(args)
@@ -164,13 +177,18 @@ class _Reader:
             alive -= sum(_bits_of(self.types[last]) for last in done)
         return most
 
-    # -- the rule of each kind of node -----------------------------------------------------------------------------
+    # -- the rule of each kind of node
+    # -----------------------------------------------------------------------------
 
     def _rule(self, node: Expression) -> _Rule:
         kind, args = self.types[node], [self.types[arg] for arg in node.args]
         if node.op in (COLUMN, GIVEN, HERE):
             rows = self.columns[node]
-            return (lambda block, _: rows[block.words]) if kind == _BIT else lambda block, _: rows[block.rows]
+            return (
+                (lambda block, _: rows[block.words])
+                if kind == _BIT
+                else lambda block, _: rows[block.rows]
+            )
         if node.op == PRODUCT:
             return _product_rule(kind, args)
         if node.op == LINEAR:
@@ -184,7 +202,11 @@ class _Reader:
         return _resample_rule(kind, drawn_shift(node.data, self.layout), self.layout)
 
     def _stored(self, node: Expression, columns: Mapping[Any, Values]) -> Values:
-        return np.full(self.layout.n_rows, node.data[0]) if node.op == HERE else np.asarray(columns[node.data])
+        return (
+            np.full(self.layout.n_rows, node.data[0])
+            if node.op == HERE
+            else np.asarray(columns[node.data])
+        )
 
     def _kept(self, node: Expression, rows: Values, interval: Interval) -> Values:
         """A column at its places, in the type of its node."""
@@ -193,14 +215,20 @@ class _Reader:
         held = _range_of(rows)
         if not (interval.low <= held.low and held.high <= interval.high):
             raise ValueError(
-                f"column {node.data} holds numbers from {held.low} to {held.high}, and is said to be within "
+                f"column {node.data} holds numbers from {held.low} to {held.high}, and is said to "
+                "be within "
                 f"{interval.low} to {interval.high}"
             )
         kind, rows = self.types[node], self.places.from_rows(rows)
-        return _packed(rows.astype(bool, copy=False)) if kind == _BIT else rows.astype(kind, copy=False)
+        return (
+            _packed(rows.astype(bool, copy=False))
+            if kind == _BIT
+            else rows.astype(kind, copy=False)
+        )
 
 
-# -- where values lie --------------------------------------------------------------------------------------------------
+# -- where values lie
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -224,7 +252,9 @@ class _Block:
 
     @cached_property
     def ones(self) -> Values:
-        """1 for every row, in words: what is left of the last one stays 0, here and in all that is made of it."""
+        """1 for every row, in words: what is left of the last one stays 0, here and in all that is
+        made of it.
+        """
         return _packed(np.ones(self.count, dtype=bool))
 
     @cached_property
@@ -240,7 +270,9 @@ _Step = tuple[
 
 @dataclass(frozen=True)
 class _Places:
-    """Where values are computed: at the rows, or, where some are moved, at all slots, padding among them."""
+    """Where values are computed: at the rows, or, where some are moved, at all slots, padding among
+    them.
+    """
 
     layout: Layout
     slots: bool
@@ -254,10 +286,14 @@ class _Places:
         return self.layout.padding if self.slots else 0
 
     def blocks(self, bits_alive: int) -> Iterator[_Block]:
-        """All places in order; in one block where values are moved, from whatever place to whatever other."""
+        """All places in order; in one block where values are moved, from whatever place to whatever
+        other.
+        """
         most = max(_LEAST_ROWS, 8 * _BLOCK_BYTES // max(1, bits_alive)) // 64 * 64
         step = max(1, self.count) if self.slots else most
-        return (_Block(start, min(start + step, self.count)) for start in range(0, self.count, step))
+        return (
+            _Block(start, min(start + step, self.count)) for start in range(0, self.count, step)
+        )
 
     def from_rows(self, rows: Values) -> Values:
         return to_slots(rows, self.layout, rows.dtype).reshape(-1) if self.slots else rows
@@ -270,11 +306,14 @@ class _Places:
         check_marks(marks, self.layout)
         if isinstance(marks, Weights):
             raise TypeError("weights are numbers modulo t, and nothing has a modulus in the clear")
-        first = marks.chunk * self.layout.slots if self.slots else self.layout.rows_of(marks.chunk)[0]
+        first = (
+            marks.chunk * self.layout.slots if self.slots else self.layout.rows_of(marks.chunk)[0]
+        )
         return first + marks.slots
 
 
-# -- types -------------------------------------------------------------------------------------------------------------
+# -- types
+# ------------------------------------------------------------------------------------------------
 
 
 def _smallest_type(interval: Interval) -> DType:
@@ -342,7 +381,8 @@ def _ones_by_table(words: Values) -> Values:
 _ones: Callable[[Values], Values] = getattr(np, "bitwise_count", _ones_by_table)
 
 
-# -- rules: what a node is in a block, from what its args are ---------------------------------------------------------------
+# -- rules: what a node is in a block, from what its args are
+# ---------------------------------------------------------------
 
 
 def _product_rule(kind: DType, args: list[DType]) -> _Rule:
@@ -356,7 +396,9 @@ def _product_rule(kind: DType, args: list[DType]) -> _Rule:
     )
 
 
-def _linear_rule(kind: DType, args: list[DType], coefficients: Sequence[int], constant: int) -> _Rule:
+def _linear_rule(
+    kind: DType, args: list[DType], coefficients: Sequence[int], constant: int
+) -> _Rule:
     if kind == _BIT:
         odd = [i for i, coefficient in enumerate(coefficients) if coefficient % 2]
 
@@ -398,7 +440,9 @@ def _mask_rule(kind: DType, arg: DType, places: NDArray[np.int64]) -> _Rule:
         marked[places[(block.start <= places) & (places < block.stop)] - block.start] = True
         if kind == _BIT:
             return _bits(values[0], arg) & _packed(marked)
-        return np.where(marked, _numbers(values[0], arg, block), _wrapped(0, kind)).astype(kind, copy=False)
+        return np.where(marked, _numbers(values[0], arg, block), _wrapped(0, kind)).astype(
+            kind, copy=False
+        )
 
     return masked
 
@@ -412,7 +456,8 @@ def _resample_rule(kind: DType, shift: tuple[int, int, bool], layout: Layout) ->
     return resampled
 
 
-# -- padding, slots, moves ---------------------------------------------------------------------------------------------
+# -- padding, slots, moves
+# ---------------------------------------------------------------------------------------------
 
 
 def known_padding(total: Expression, padding: Mapping[Expression, int | None]) -> int:
@@ -420,7 +465,8 @@ def known_padding(total: Expression, padding: Mapping[Expression, int | None]) -
     value = padding[total.args[0]]
     if value is None:
         raise ValueError(
-            f"the total of {total.args[0]!r} would count padding slots, whose content is encrypted: multiply by a column "
+            f"the total of {total.args[0]!r} would count padding slots, whose content is "
+            "encrypted: multiply by a column "
             "(the class indicators, say) before taking the total"
         )
     return value
@@ -443,27 +489,44 @@ def from_slots(slots: Values, layout: Layout) -> Values:
 
 
 def check_marks(marks: Marks, layout: Layout) -> None:
-    """Refuse marks on padding: nobody would take off what it holds. Weights are there to find out whether it holds nothing."""
-    if isinstance(marks, Weights) and marks.chunk < layout.n_chunks and marks.slots[-1] < layout.slots:
+    """Refuse marks on padding: nobody would take off what it holds. Weights are there to find out
+    whether it holds nothing.
+    """
+    if (
+        isinstance(marks, Weights)
+        and marks.chunk < layout.n_chunks
+        and marks.slots[-1] < layout.slots
+    ):
         return
     if marks.chunk >= layout.n_chunks or marks.slots[-1] >= layout.counts[marks.chunk]:
-        raise ValueError(f"marks on {marks!r} are not all on rows: the table has {layout.counts} rows in its chunks")
+        raise ValueError(
+            f"marks on {marks!r} are not all on rows: the table has {layout.counts} rows in its "
+            "chunks"
+        )
 
 
 def drawn_shift(seed: int | tuple[int, int, bool], layout: Layout) -> tuple[int, int, bool]:
-    """The move that a seed stands for: (chunks, slots within the half rows, whether half rows are swapped).
+    """The move that a seed stands for: (chunks, slots within the half rows, whether half rows are
+    swapped).
 
-    From a hash, so that it is the same on every machine and for every version of every library. A move stands for itself.
+    From a hash, so that it is the same on every machine and for every version of every library. A
+    move stands for itself.
     """
     if isinstance(seed, tuple):
         return seed[0] % max(1, layout.n_chunks), seed[1] % layout.turn, seed[2]
     digest = hashlib.sha256(f"encryptedstats resample {seed}".encode()).digest()
     chunk, rotation = int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:16], "big")
-    return chunk % max(1, layout.n_chunks), rotation % layout.turn, bool(digest[16] & 1) and layout.copies == 1
+    return (
+        chunk % max(1, layout.n_chunks),
+        rotation % layout.turn,
+        bool(digest[16] & 1) and layout.copies == 1,
+    )
 
 
 def permute_slots(slots: Values, shift: tuple[int, int, bool], turn: int | None = None) -> Values:
-    """Slots moved as SEAL moves them: whole chunks around, half rows (or ``turn`` slots) rotated to the left, and swapped."""
+    """Slots moved as SEAL moves them: whole chunks around, half rows (or ``turn`` slots) rotated to
+    the left, and swapped.
+    """
     chunks, rotation, swap = shift
     halves = np.roll(slots, -chunks, axis=0).reshape(len(slots), -1, turn or slots.shape[1] // 2)
     halves = np.roll(halves, -rotation, axis=2)

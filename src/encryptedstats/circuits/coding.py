@@ -1,10 +1,12 @@
 """Circuits over columns that are not stored, rewritten to those that are.
 
-Indicators of exclusive things add up to 1 in every row, so one of them need not be stored; and *at most cut j* is one column where
-the bins up to j are several. A coding says what each column that is asked for is in those that are stored: a sum with coefficients,
-and a number in every row. Sums of sums of columns are written as one, so that neighbouring bins become one column again.
+Indicators of exclusive things add up to 1 in every row, so one of them need not be stored; and *at
+most cut j* is one column where the bins up to j are several. A coding says what each column that is
+asked for is in those that are stored: a sum with coefficients, and a number in every row. Sums of
+sums of columns are written as one, so that neighbouring bins become one column again.
 
-Padding is 0 in all stored columns. What is a number there is known to everybody, and totals are rid of it where they are lowered.
+Padding is 0 in all stored columns. What is a number there is known to everybody, and totals are rid
+of it where they are lowered.
 """
 
 from __future__ import annotations
@@ -28,17 +30,22 @@ from encryptedstats.circuits.expressions import (
     ones,
 )
 
-#: For a column that is asked for: stored ones with their coefficients, and the number that is added in every row.
+#: For a column that is asked for: stored ones with their coefficients, and the number that is added
+#: in every row.
 Coding = Mapping[str, tuple[Mapping[str, int], int]]
 _Value = Expression | int
 
 
-def over_stored(outputs: Sequence[Expression | int], coding: Coding, indicator: str | None = None) -> list[_Value]:
-    """The outputs over stored columns: a plain number where what is asked for is the same in every row.
+def over_stored(
+    outputs: Sequence[Expression | int], coding: Coding, indicator: str | None = None
+) -> list[_Value]:
+    """The outputs over stored columns: a plain number where what is asked for is the same in every
+    row.
 
-    A total that would be a plain number is written with a stored ``indicator``, x, as the total of x² - x and that number: results
-    are encrypted, be they known to everybody or not. Where rows are moved into padding, or totals are brought there, it has to
-    hold 0 as it does in columns: the number is then added in rows alone.
+    A total that would be a plain number is written with a stored ``indicator``, x, as the total of
+    x² - x and that number: results are encrypted, be they known to everybody or not. Where rows are
+    moved into padding, or totals are brought there, it has to hold 0 as it does in columns: the
+    number is then added in rows alone.
 
     >>> x, y = column("bin0") + column("bin1"), column("class1")
     >>> coding = {"bin0": ({"upto0": 1}, 0), "bin1": ({"upto1": 1, "upto0": -1}, 0), "class1": ({"class0": -1}, 1)}
@@ -52,22 +59,32 @@ def over_stored(outputs: Sequence[Expression | int], coding: Coding, indicator: 
         if node.op == COLUMN:
             terms, more = coding.get(node.data, ({node.data: 1}, 0))
             added = [(more, ones())] if in_rows_alone and more else []
-            return combination([*((c, column(name)) for name, c in terms.items()), *added], 0 if added else more)
+            return combination(
+                [*((c, column(name)) for name, c in terms.items()), *added], 0 if added else more
+            )
         if all(new is old for new, old in zip(args, node.args, strict=True)):
             return node
         if node.op == LINEAR:
             coefficients, constant = node.data
-            return _sum_of_totals(node, args, indicator) if node.is_total else _sum(coefficients, constant, args)
+            return (
+                _sum_of_totals(node, args, indicator)
+                if node.is_total
+                else _sum(coefficients, constant, args)
+            )
         if node.op == PRODUCT:
             return _product(*args)
-        return Expression(node.op, tuple(_varying(arg, indicator) for arg in args), node.data, node.is_total)
+        return Expression(
+            node.op, tuple(_varying(arg, indicator) for arg in args), node.data, node.is_total
+        )
 
     values = fold(expressions, rule)
     return [values[output] if isinstance(output, Expression) else output for output in outputs]
 
 
 def _fills_padding(outputs: Sequence[Expression], coding: Coding) -> bool:
-    """Whether padding can hold something beside what columns are there: but for what is marked, and marks are never on padding."""
+    """Whether padding can hold something beside what columns are there: but for what is marked, and
+    marks are never on padding.
+    """
     reached: set[Expression] = set()
     stack = list(outputs)
     while stack:
@@ -80,14 +97,20 @@ def _fills_padding(outputs: Sequence[Expression], coding: Coding) -> bool:
 
 
 def _sum_of_totals(node: Expression, args: Sequence[_Value], indicator: str | None) -> Expression:
-    """Totals of columns as one: two of them can be as much as there are rows, and their ciphertexts cancel."""
+    """Totals of columns as one: two of them can be as much as there are rows, and their ciphertexts
+    cancel.
+    """
     coefficients, constant = node.data
     terms: list[tuple[int, Expression]] = []
     of_columns: list[tuple[int, Expression]] = []
     for coefficient, arg in zip(coefficients, args, strict=True):
-        assert isinstance(arg, Expression)  # totals are encrypted, be they known to everybody or not
+        assert isinstance(
+            arg, Expression
+        )  # totals are encrypted, be they known to everybody or not
         is_of_columns = arg.op == TOTAL and _is_of_columns(arg.args[0])
-        (of_columns if is_of_columns else terms).append((coefficient, arg.args[0] if is_of_columns else arg))
+        (of_columns if is_of_columns else terms).append(
+            (coefficient, arg.args[0] if is_of_columns else arg)
+        )
     if of_columns:
         together = _sum([c for c, _ in of_columns], 0, [x for _, x in of_columns])
         if together != 0 or not terms:
@@ -96,7 +119,9 @@ def _sum_of_totals(node: Expression, args: Sequence[_Value], indicator: str | No
 
 
 def _is_of_columns(node: Expression) -> bool:
-    return node.op == COLUMN or (node.op == LINEAR and all(one.op in (COLUMN, HERE) for one in node.args))
+    return node.op == COLUMN or (
+        node.op == LINEAR and all(one.op in (COLUMN, HERE) for one in node.args)
+    )
 
 
 def _sum(coefficients: Sequence[int], constant: int, args: Sequence[_Value]) -> _Value:

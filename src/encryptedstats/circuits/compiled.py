@@ -121,7 +121,8 @@ class Conditions:
     report : NoiseReport, optional
         A proof for at least these rows and outputs, so that shards are computed alike.
     flood : bool, optional
-        Whether noise hides the rows from the receiver. By default it does where others encrypted them.
+        Whether noise hides the rows from the receiver. By default it does where others encrypted
+        them.
     held : int
         Bytes of expanded totals that may be held at once.
     beside : int, optional
@@ -208,7 +209,9 @@ def compile_outputs(outputs: tuple[Expression | int, ...], conditions: Condition
     parameters, form = conditions.parameters, conditions.form
     facts = find_facts(outputs, conditions)
     wanted = cleared(outputs) if form == ROWS else [o for o in outputs if isinstance(o, Expression)]
-    distinct, positions = (wanted, list(range(len(wanted)))) if form == ROWS else deduplicate(wanted)
+    distinct, positions = (
+        (wanted, list(range(len(wanted)))) if form == ROWS else deduplicate(wanted)
+    )
     scaled, factors = _apply_correction_factors(distinct, conditions)
     proof = conditions.report
     if proof is None and any(node.op == MASK for node in in_order(scaled)):
@@ -276,12 +279,15 @@ def find_facts(outputs: Sequence[Expression | int], conditions: Conditions) -> l
     return [NumberFacts(bound.low, bound.high) for bound in bounds]
 
 
-def check_bounds(outputs: Sequence[Expression | int], largest: Sequence[int], parameters: Parameters) -> None:
+def check_bounds(
+    outputs: Sequence[Expression | int], largest: Sequence[int], parameters: Parameters
+) -> None:
     """Refuse results that may not fit. Intermediate values are exact modulo t, however large."""
     for output, value in zip(outputs, largest, strict=True):
         if value > parameters.max_value:
             raise TooLargeError(
-                f"{output!r} could reach ±{value:,}, and these parameters are exact up to ±{parameters.max_value:,}: ",
+                f"{output!r} could reach ±{value:,}, and these parameters are exact up to "
+                f"±{parameters.max_value:,}: ",
                 Cure(
                     "larger values",
                     f"choose max_value={value} or more, es.plan(...) does",
@@ -302,7 +308,8 @@ def _apply_correction_factors(
     return [circuit for circuit, _ in pairs], [factor for _, factor in pairs]
 
 
-# -- the proof ---------------------------------------------------------------------------------------
+# -- the proof
+# ---------------------------------------------------------------------------------------
 
 
 def _prove(outputs: Sequence[Expression], conditions: Conditions) -> NoiseReport:
@@ -327,7 +334,9 @@ def _prove(outputs: Sequence[Expression], conditions: Conditions) -> NoiseReport
             raise
         # Totals to be computed on with: the members refuse to open what they cannot flood.
         report = prove(flooded=False)
-    return report if given else lowest_start(outputs, parameters, layout, report, with_secret_key=own)
+    return (
+        report if given else lowest_start(outputs, parameters, layout, report, with_secret_key=own)
+    )
 
 
 def _prove_interleaved(prove: Callable[..., NoiseReport], conditions: Conditions) -> NoiseReport:
@@ -362,7 +371,8 @@ def _prove_rows(outputs: Sequence[Expression], conditions: Conditions) -> NoiseR
 def refuse_further_computation(parameters: Parameters) -> NoiseError:
     """Return the error for packs that have no room for a prediction."""
     return NoiseError(
-        f"totals that were packed with {parameters!r} are to be opened, not to be computed on with: "
+        f"totals that were packed with {parameters!r} are to be opened, not to be computed on "
+        "with: "
         "make keys for a model that predicts unopened, ",
         Cure("keys that predict", "es.Owner(es.plan(..., encrypted_prediction=True))"),
         ", and encrypt with those",
@@ -376,15 +386,19 @@ def _explain_unproven(
     others = Cure("plan for others", "es.plan(..., encrypted_prediction=True, by_others=True)")
     if not conditions.with_secret_key:
         with suppress(NoiseError):
-            prove_rows(outputs, conditions.parameters, conditions.layout, given, with_secret_key=True)
+            prove_rows(
+                outputs, conditions.parameters, conditions.layout, given, with_secret_key=True
+            )
             return (
-                "The cause: these rows were encrypted with public keys, which makes more noise, and "
+                "The cause: these rows were encrypted with public keys, which makes more noise, "
+                "and "
                 "the keys were planned for rows that the secret key encrypts. Keys for both: ",
                 others,
             )
     return (
         "A prediction takes keys that were planned for it, ",
         Cure("plan prediction", "es.plan(..., encrypted_prediction=True)"),
-        "; and if rows of the model or these were encrypted with public keys, keys that were planned for that: ",
+        "; and if rows of the model or these were encrypted with public keys, keys that were "
+        "planned for that: ",
         others,
     )

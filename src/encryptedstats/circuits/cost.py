@@ -1,4 +1,6 @@
-"""The cost reader: how many operations of each kind a program takes, and from measured times how many seconds."""
+"""The cost reader: how many operations of each kind a program takes, and from measured times how
+many seconds.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ from encryptedstats.crypto.packing import merges_of, packing_elements, packing_p
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.parallel import cores
 
-#: Seconds for every total that one core takes while the others wait, in Python: on 16 cores it is most of what a small table takes.
+#: Seconds for every total that one core takes while the others wait, in Python: on 16 cores it is
+#: most of what a small table takes.
 ALONE: Final = 1.5e-4
 # Operation, polynomials, primes: enough to tell what one costs.
 Kind = tuple[str, int, int]
@@ -36,7 +39,9 @@ Kind = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class Cost:
-    """What a program takes: counts of operations over all chunks, and what can be said of time from them."""
+    """What a program takes: counts of operations over all chunks, and what can be said of time from
+    them.
+    """
 
     parameters: Parameters
     rows: Counter[Kind]  # over rows, until the totals are summed
@@ -60,8 +65,14 @@ class Cost:
         workers = workers or cores()
         over_rows = times.rows_ratio * work_seconds(self.rows, times, self.parameters)
         unpacking = times.unpack * self.reads
-        finish = self.finish_seconds(times) + times.finish_ratio * work_seconds(self.spread, times, self.parameters)
-        return (over_rows + unpacking) / min(workers, self.batches) + finish / workers + ALONE * self.totals
+        finish = self.finish_seconds(times) + times.finish_ratio * work_seconds(
+            self.spread, times, self.parameters
+        )
+        return (
+            (over_rows + unpacking) / min(workers, self.batches)
+            + finish / workers
+            + ALONE * self.totals
+        )
 
     def finish_seconds(self, times: Times) -> float:
         """Estimated time on one core to bring the sums over rows into their form."""
@@ -81,7 +92,9 @@ def work_seconds(counts: Counter[Kind], times: Times, parameters: Parameters) ->
 def read_cost(program: Program) -> Cost:
     """Count the operations of a program over all chunks."""
     parameters, rows, finish = program.parameters, Counter[Kind](), Counter[Kind]()
-    apart = any(step.op == MASK for step in program.steps)  # what is marked is computed once, for all batches
+    apart = any(
+        step.op == MASK for step in program.steps
+    )  # what is marked is computed once, for all batches
     batches = [program]
     if not apart and program.form != ROWS:
         parts = [program.part(batch.steps) for batch in program.batches]
@@ -110,11 +123,14 @@ def _operations(step: Step, program: Program) -> Counter[Kind]:
     if step.op in (COLUMN, HERE):
         counts["load", size, primes] += 1
     elif step.op == ADD_UP:
-        # An addition a term but the first (which is negated if all are negative), a scaling for every coefficient beyond 1.
+        # An addition a term but the first (which is negated if all are negative), a scaling for
+        # every coefficient beyond 1.
         coefficients, constant = step.data
         for coefficient, arg in zip(coefficients, step.args, strict=True):
             counts["scale", arg.size, primes] += abs(coefficient) > 1
-        counts["add", size, primes] += len(step.args) - any(c > 0 for c in coefficients) + bool(constant)
+        counts["add", size, primes] += (
+            len(step.args) - any(c > 0 for c in coefficients) + bool(constant)
+        )
     elif step.op == MULTIPLY:  # every pair of polynomials
         counts["multiply", step.args[0].size * step.args[1].size, primes] += 1
     elif step.op == RELINEARISE:  # a key switch for every polynomial too many
@@ -130,7 +146,9 @@ def _operations(step: Step, program: Program) -> Counter[Kind]:
         counts["mask", size, primes] += 1
     elif step.op == SUM:
         chunks = step.args[0].chunks
-        counts["add", size, primes] += (max(1, program.layout.n_chunks) if chunks is None else len(chunks)) - 1
+        counts["add", size, primes] += (
+            max(1, program.layout.n_chunks) if chunks is None else len(chunks)
+        ) - 1
     return +counts
 
 
@@ -152,16 +170,22 @@ def expansion_counts(parameters: Parameters, different: int) -> Counter[Kind]:
     primes = packing_primes(parameters)
     switches = number_of(_packing_counts(parameters, different), "key switch")
     return Counter(
-        {("key switch", 2, primes): switches, ("add", 2, primes): 2 * switches, ("scale", 2, primes): different}
+        {
+            ("key switch", 2, primes): switches,
+            ("add", 2, primes): 2 * switches,
+            ("scale", 2, primes): different,
+        }
     )
 
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of SEAL's primitive operations on two polynomials under all primes, on one core, and what else it takes to tell.
+    """Seconds of SEAL's primitive operations on two polynomials under all primes, on one core, and
+    what else it takes to tell.
 
-    ``rows_ratio`` and ``finish_ratio`` are what the device that is taken by default needs of the time that SEAL would, for
-    computing over rows and for bringing totals down; ``encrypt`` and ``unpack`` are for a ciphertext of a stored table.
+    ``rows_ratio`` and ``finish_ratio`` are what the device that is taken by default needs of the
+    time that SEAL would, for computing over rows and for bringing totals down; ``encrypt`` and
+    ``unpack`` are for a ciphertext of a stored table.
     """
 
     load: float

@@ -1,14 +1,15 @@
 """Numbers in digits: totals that are larger than any plaintext modulus, from parts that are not.
 
-A column of large numbers is stored as columns of its digits, ``x = x0 + x1 2^b + x2 4^b ...``, each between -2^b / 2 and 2^b / 2. A
-product of two is then a sum of products of digits, and a total falls apart into *parts*, one for each power of 2 that occurs:
-the owner opens the parts, each within bounds that are proven as those of any total, and joins them as integers.
+A column of large numbers is stored as columns of its digits, ``x = x0 + x1 2^b + x2 4^b ...``, each
+between -2^b / 2 and 2^b / 2. A product of two is then a sum of products of digits, and a total
+falls apart into *parts*, one for each power of 2 that occurs: the owner opens the parts, each
+within bounds that are proven as those of any total, and joins them as integers.
 
-And the other way round: totals of a small table are digits themselves. Two of them travel as one, ``T1 + B T2``, where it is
-proven that T1 stays below B / 2, and the owner takes them apart.
+And the other way round: totals of a small table are digits themselves. Two of them travel as one,
+``T1 + B T2``, where it is proven that T1 stays below B / 2, and the owner takes them apart.
 
-Here circuits are rewritten to the totals that are computed, and numbers put together again from what is opened. Nothing else knows
-of digits: what is computed are totals like all others.
+Here circuits are rewritten to the totals that are computed, and numbers put together again from
+what is opened. Nothing else knows of digits: what is computed are totals like all others.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ from encryptedstats.circuits.proof import read_noise
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import NoiseError
 
-#: For a column that is stored in digits: their columns, each with the power of 2 that it counts for.
+#: For a column that is stored in digits: their columns, each with the power of 2 that it counts
+#: for.
 Digits = Mapping[str, Sequence[tuple[int, str]]]
 _Parts = dict[int, Expression]
 _DEEPEST: Final = 64  # steps down two circuits that are alike
@@ -47,8 +49,9 @@ _DEEPEST: Final = 64  # steps down two circuits that are alike
 class Stored:
     """What a total that is computed is of those that were asked for.
 
-    It counts for 2^``shift`` of one that begins with the last before it whose shift is 0. Where there is a ``base``, it is two: one
-    that is at most ``rest``, less than half the base, and as many times the base as the other is.
+    It counts for 2^``shift`` of one that begins with the last before it whose shift is 0. Where
+    there is a ``base``, it is two: one that is at most ``rest``, less than half the base, and as
+    many times the base as the other is.
     """
 
     shift: int = 0
@@ -60,7 +63,8 @@ WHOLE: Final = Stored()  # one that was asked for, as it is
 
 
 def in_digits(outputs: Sequence[Expression], digits: Digits) -> tuple[list[Expression], list[int]]:
-    """The parts of all outputs, one after the other, and the power of 2 that each counts for: every output begins with 0.
+    """The parts of all outputs, one after the other, and the power of 2 that each counts for: every
+    output begins with 0.
 
     >>> x, y = column("x"), column("y")
     >>> in_digits([(x * y).total(), y.total()], {"x": [(0, "x0"), (8, "x1")]})
@@ -78,7 +82,9 @@ def in_digits(outputs: Sequence[Expression], digits: Digits) -> tuple[list[Expre
             return _product(*args)
         # All else is done to each part alike: the sum over rows, marking and moving them.
         parts = {
-            shift: Expression(node.op, tuple(one.get(shift, one[0]) for one in args), node.data, node.is_total)
+            shift: Expression(
+                node.op, tuple(one.get(shift, one[0]) for one in args), node.data, node.is_total
+            )
             for shift in sorted({shift for one in args for shift in one})
         }
         return parts or {0: node}
@@ -113,7 +119,8 @@ def _product(a: _Parts, b: _Parts) -> _Parts:
     return {shift: linear(terms[shift]) for shift in sorted(terms)}
 
 
-# -- two totals as one ------------------------------------------------------------------------------------------------------
+# -- two totals as one
+# ------------------------------------------------------------------------------------------------
 
 
 def proven_pairs(
@@ -125,15 +132,20 @@ def proven_pairs(
     *,
     with_secret_key: bool = True,
 ) -> list[Stored] | None:
-    """What :func:`in_pairs` of some totals are of them, over a table; None where that is not proven.
+    """What :func:`in_pairs` of some totals are of them, over a table; None where that is not
+    proven.
 
-    It is not where one could reach half the base, two could wrap around modulo t, or drown in noise.
+    It is not where one could reach half the base, two could wrap around modulo t, or drown in
+    noise.
     """
     base = parameters.pair_base or 0
     found = read_bounds(single, ranges, layout.n_rows, layout.n_chunks * layout.slots)
     largest = [found[output].largest for output in single]
     pairs = list(zip(largest[::2], largest[1::2], strict=False))
-    if not all(2 * first < base and first + base * second <= parameters.max_value for first, second in pairs):
+    if not all(
+        2 * first < base and first + base * second <= parameters.max_value
+        for first, second in pairs
+    ):
         return None
     try:
         read_noise(paired, parameters, layout, with_secret_key=with_secret_key, quick=True)
@@ -143,7 +155,8 @@ def proven_pairs(
 
 
 def in_pairs(outputs: Sequence[Expression], base: int) -> list[Expression]:
-    """``T1 + base T2`` for every two neighbours: what they have in common is computed once. An odd one is left as it is.
+    """``T1 + base T2`` for every two neighbours: what they have in common is computed once. An odd
+    one is left as it is.
 
     >>> s, y, z = column("s"), column("y"), column("z")
     >>> in_pairs([(s * y).total(), (s * z).total()], 1024)
@@ -158,14 +171,22 @@ def in_pairs(outputs: Sequence[Expression], base: int) -> list[Expression]:
         return known[a, b]
 
     def alike(a: Expression, b: Expression, deep: int) -> Expression | None:
-        """By what they are made of, where that is the same but for some factors or terms: all this is linear in each of them."""
+        """By what they are made of, where that is the same but for some factors or terms: all this
+        is linear in each of them.
+        """
         if a.op == TOTAL:
             return both(a.args[0], b.args[0], deep).total()
         if a.op == PRODUCT:
             shared = next((x for x in a.args if x in b.args), None)
-            return None if shared is None else shared * both(_other(a, shared), _other(b, shared), deep)
+            return (
+                None
+                if shared is None
+                else shared * both(_other(a, shared), _other(b, shared), deep)
+            )
         if a.op == LINEAR and a.data[0] == b.data[0]:
-            terms = [(c, both(x, y, deep)) for c, x, y in zip(a.data[0], a.args, b.args, strict=True)]
+            terms = [
+                (c, both(x, y, deep)) for c, x, y in zip(a.data[0], a.args, b.args, strict=True)
+            ]
             return linear(terms, a.data[1] + base * b.data[1])
         return None
 
@@ -178,11 +199,13 @@ def _other(product: Expression, factor: Expression) -> Expression:
     return second if first is factor else first
 
 
-# -- the digits of numbers --------------------------------------------------------------------------------------------------
+# -- the digits of numbers
+# ------------------------------------------------------------------------------------------------
 
 
 def digit_bounds(low: int, high: int, bits: int) -> list[Interval]:
-    """Between which numbers every digit lies, for numbers from low to high: as many digits as it takes, the smallest first.
+    """Between which numbers every digit lies, for numbers from low to high: as many digits as it
+    takes, the smallest first.
 
     >>> [(digit.low, digit.high) for digit in digit_bounds(-3, 1000, 8)]
     [(-128, 127), (0, 4)]
@@ -227,7 +250,8 @@ def joined(totals: Sequence[int], stored: Sequence[Stored]) -> list[int]:
             first = total - one.base * second
             if abs(first) > one.rest:
                 raise ValueError(
-                    f"a total decrypts to {first}, outside the ±{one.rest} it is proven to keep: the result was altered, or does "
+                    f"a total decrypts to {first}, outside the ±{one.rest} it is proven to keep: "
+                    "the result was altered, or does "
                     "not belong to this computation. It is refused"
                 )
             numbers += [first, second]

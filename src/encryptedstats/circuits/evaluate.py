@@ -1,4 +1,6 @@
-"""Evaluating a circuit on an encrypted table: checked first, lowered to a program, run by a device, brought into a form."""
+"""Evaluating a circuit on an encrypted table: checked first, lowered to a program, run by a device,
+brought into a form.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,8 @@ def evaluate(
     report: NoiseReport | None = None,
     flood: bool | None = None,
 ) -> EncryptedNumbers:
-    """The encrypted numbers of a circuit. Checked before anything is computed: bounds against t, noise against q.
+    """The encrypted numbers of a circuit. Checked before anything is computed: bounds against t,
+    noise against q.
 
     Parameters
     ----------
@@ -62,35 +65,40 @@ def evaluate(
         Totals; with ``form="rows"`` expressions over rows, or plain numbers.
     source : an encrypted table
     form : "packed", "replicated", "slots" or "rows"
-        Many totals in few ciphertexts; each in all slots of one; or unsummed, for the owner to add up: that shows rows, so it is
-        for rows that the owner encrypted. Or numbers of every row, 0 in slots without a row.
+        Many totals in few ciphertexts; each in all slots of one; or unsummed, for the owner to add
+        up: that shows rows, so it is for rows that the owner encrypted. Or numbers of every row, 0
+        in slots without a row.
     given : mapping, optional
-        Packed totals from elsewhere, by the name that the circuit gives them: see ``expressions.given``. Rows without any
-        are answers of a plain model, whose coefficients are not told apart by what comes back.
+        Packed totals from elsewhere, by the name that the circuit gives them: see
+        ``expressions.given``. Rows without any are answers of a plain model, whose coefficients are
+        not told apart by what comes back.
     workers : int, optional
         Processes or threads; all cores by default.
     progress : bool, optional
         A progress bar; by default on a terminal.
     device : str
-        What computes: "native", kernels in C for BGV, or "seal", SEAL alone, which gives the same residues; "auto" takes the
-        fastest that can. See :mod:`encryptedstats.circuits.devices`.
+        What computes: "native", kernels in C for BGV, or "seal", SEAL alone, which gives the same
+        residues; "auto" takes the fastest that can. See :mod:`encryptedstats.circuits.devices`.
     memory_limit : int, optional
-        Bytes that a device may hold of sums and of chunks that it reads ahead. By default a quarter of the memory that the
-        machine, or the container, has left, from 256 MiB to 8 GiB. A stored table is read once whatever it is: sums that have no
-        room are kept in a temporary file. Totals that have no room until they are packed are merged as they come.
+        Bytes that a device may hold of sums and of chunks that it reads ahead. By default a quarter
+        of the memory that the machine, or the container, has left, from 256 MiB to 8 GiB. A stored
+        table is read once whatever it is: sums that have no room are kept in a temporary file.
+        Totals that have no room until they are packed are merged as they come.
     checkpoint : path or URL, optional
-        A folder for what is computed. A process that is interrupted and started again with the same circuit, rows and folder goes
-        on from it; when the result is saved it is removed. For devices that can.
+        A folder for what is computed. A process that is interrupted and started again with the same
+        circuit, rows and folder goes on from it; when the result is saved it is removed. For
+        devices that can.
     bounds : intervals, optional
-        Between which every output is known to lie, where who wrote the circuit knows more than intervals tell.
+        Between which every output is known to lie, where who wrote the circuit knows more than
+        intervals tell.
     reported_bounds : intervals, optional
         What the result says of its numbers, where that is to be less than is known here.
     report : NoiseReport, optional
-        A proof for at least these rows and outputs, made elsewhere: results of shards of a table add up when all of them are
-        computed and packed in the way that one proof holds for.
+        A proof for at least these rows and outputs, made elsewhere: results of shards of a table
+        add up when all of them are computed and packed in the way that one proof holds for.
     flood : bool, optional
-        Hide the rows from who opens the totals, by noise: see :mod:`encryptedstats.crypto.flooding`. By default where rows were
-        encrypted by others.
+        Hide the rows from who opens the totals, by noise: see
+        :mod:`encryptedstats.crypto.flooding`. By default where rows were encrypted by others.
     """
     workers, given = checked_workers(workers), given or {}
     checked_name(device)
@@ -112,7 +120,8 @@ def evaluate(
         raise DeviceError(f"checkpoint= cannot be kept here: {why_not}")
     task = Task(ready.program, source, given, Run(workers, memory_limit, checkpoint, progress))
     if form == ROWS:
-        # All answers of plain models say the same of their noise, so that it tells nothing of the coefficients.
+        # All answers of plain models say the same of their noise, so that it tells nothing of the
+        # coefficients.
         noise = None if given else resting_noise(source.parameters.noise)
         parts = execute(chosen, task, noise)
         rows = EncryptedNumbers(source.keys, ROWS, ready.facts, parts, counts=source.layout.counts)
@@ -124,7 +133,9 @@ def evaluate(
 def choose_device(compile_with: Callable[..., Compiled], name: str) -> tuple[Compiled, Device]:
     """Return the program and its device. Interleaved totals lie in the same places either way."""
     ready = compile_with()
-    if ready.program.beside > 1 and any(one.is_here and not one.side_by_side for one in registered().values()):
+    if ready.program.beside > 1 and any(
+        one.is_here and not one.side_by_side for one in registered().values()
+    ):
         alone = compile_with(beside=1)
         chosen = device_for(name, alone.program)
         if not chosen.side_by_side:
@@ -133,7 +144,10 @@ def choose_device(compile_with: Callable[..., Compiled], name: str) -> tuple[Com
 
 
 def _totals(
-    ready: Compiled, parts: Sequence[Part], source: Source, checkpoint: str | os.PathLike[str] | None
+    ready: Compiled,
+    parts: Sequence[Part],
+    source: Source,
+    checkpoint: str | os.PathLike[str] | None,
 ) -> EncryptedNumbers:
     program = ready.program
     # What belongs to a joint key is flooded by its members, when they open it.
@@ -155,11 +169,14 @@ def _totals(
     totals.check_decrypts()
     totals = totals.with_flooding() if ready.floods else totals
     if checkpoint is not None:  # kept until they are stored
-        totals.checkpoints = (checkpoint if is_url(os.fspath(checkpoint)) else os.path.abspath(checkpoint),)
+        totals.checkpoints = (
+            checkpoint if is_url(os.fspath(checkpoint)) else os.path.abspath(checkpoint),
+        )
     return totals
 
 
-# -- before anything is computed ---------------------------------------------------------------------
+# -- before anything is computed
+# ---------------------------------------------------------------------
 
 
 def compile_for(
@@ -173,7 +190,8 @@ def compile_for(
     reported_bounds: Sequence[Interval] | None = None,
     **conditions: Any,
 ) -> Compiled:
-    """Compile outputs for the rows of a source, with all checks of :func:`evaluate`; no row is read.
+    """Compile outputs for the rows of a source, with all checks of :func:`evaluate`; no row is
+    read.
 
     Other options are fields of :class:`~encryptedstats.circuits.compiled.Conditions`.
     """
@@ -197,27 +215,40 @@ def compile_for(
     return compile_outputs(outputs, under)
 
 
-def _check_form(outputs: Sequence[Expression | int], source: Source, form: str, flood: bool) -> None:
+def _check_form(
+    outputs: Sequence[Expression | int], source: Source, form: str, flood: bool
+) -> None:
     if form not in (PACKED, REPLICATED, SLOTS, ROWS):
         raise ValueError(
-            f"form={form!r}: totals come 'packed', 'replicated' or in 'slots', and numbers of rows as 'rows'"
+            f"form={form!r}: totals come 'packed', 'replicated' or in 'slots', and numbers of "
+            "rows as 'rows'"
         )
     if form == ROWS:
         if any(isinstance(output, Expression) and output.is_total for output in outputs):
             raise TypeError("a total is no number of a row: form='packed'")
-        if any(node.op == REPLICATE for node in in_order(o for o in outputs if isinstance(o, Expression))):
-            raise TypeError("rows are not computed beside totals of their own table at once: pack those first, given=")
+        if any(
+            node.op == REPLICATE
+            for node in in_order(o for o in outputs if isinstance(o, Expression))
+        ):
+            raise TypeError(
+                "rows are not computed beside totals of their own table at once: pack those "
+                "first, given="
+            )
         return
-    if not outputs or not all(isinstance(output, Expression) and output.is_total for output in outputs):
+    if not outputs or not all(
+        isinstance(output, Expression) and output.is_total for output in outputs
+    ):
         raise TypeError("a circuit is evaluated to totals: write .total() for the sum over rows")
     if form != PACKED and flood and source.with_secret_key:
         raise ValueError(f"form={form!r} shows rows, and flood=True hides them: form='packed'")
     if form != PACKED and not source.with_secret_key:
         raise ValueError(
-            f"form={form!r} is for rows that the owner encrypted. These were encrypted by others, and who opens their totals is to "
+            f"form={form!r} is for rows that the owner encrypted. These were encrypted by others, "
+            "and who opens their totals is to "
             "learn nothing else of them: form='packed'"
         )
     if form == PACKED and not source.keys.packs:
         raise KeyMismatchError(
-            "these public keys cannot pack totals: take owner.public_keys(packing=True), or form='slots' for one ciphertext a total"
+            "these public keys cannot pack totals: take owner.public_keys(packing=True), or "
+            "form='slots' for one ciphertext a total"
         )

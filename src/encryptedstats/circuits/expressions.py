@@ -1,9 +1,11 @@
-"""The expression graph: what a model writes and every reader reads. Imports nothing of this library but its errors.
+"""The expression graph: what a model writes and every reader reads. Imports nothing of this library
+but its errors.
 
-An expression is either a number for each row (``column``, sums, products) or one number for the whole table (``total``). It is
-immutable, and equal expressions are the same object, so that what occurs twice is computed once. Columns overload ``+ - *``: a
-model reads like the formula in the paper. What an expression *means* is defined on the slots of a table's public layout: columns
-are 0 in padding slots, and a total is the sum over all slots less what padding contributes.
+An expression is either a number for each row (``column``, sums, products) or one number for the
+whole table (``total``). It is immutable, and equal expressions are the same object, so that what
+occurs twice is computed once. Columns overload ``+ - *``: a model reads like the formula in the
+paper. What an expression *means* is defined on the slots of a table's public layout: columns are 0
+in padding slots, and a total is the sum over all slots less what padding contributes.
 """
 
 from __future__ import annotations
@@ -19,10 +21,18 @@ from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-COLUMN, LINEAR, PRODUCT, TOTAL, REPLICATE, RESAMPLE = "column", "linear", "product", "total", "replicate", "resample"
+COLUMN, LINEAR, PRODUCT, TOTAL, REPLICATE, RESAMPLE = (
+    "column",
+    "linear",
+    "product",
+    "total",
+    "replicate",
+    "resample",
+)
 MASK, GIVEN, HERE = "mask", "given", "here"
 ONES = (1, "one")  #: the number and the purpose of what is 1 in every row
-#: What readers know a column by (its name), or a given total (the name of its packs, and its number).
+#: What readers know a column by (its name), or a given total (the name of its packs, and its
+#: number).
 Key = str | tuple[str, int]
 _SHOWN_TERMS = 5  # of a sum, when it is printed
 
@@ -33,13 +43,14 @@ class Expression:
     Attributes
     ----------
     op : str
-        ``"column"``, ``"given"``, ``"here"``, ``"linear"``, ``"product"``, ``"total"``, ``"replicate"``, ``"resample"`` or
-        ``"mask"``.
+        ``"column"``, ``"given"``, ``"here"``, ``"linear"``, ``"product"``, ``"total"``,
+        ``"replicate"``, ``"resample"`` or ``"mask"``.
     args : tuple of Expression
         What it is computed from.
     data
-        The name of a column; the packs and the number of a given total; what is encrypted here, and what for; ``(coefficients,
-        constant)`` of a linear combination of the args; the seed or the move of a resampling; the :class:`Marks` of a mask.
+        The name of a column; the packs and the number of a given total; what is encrypted here, and
+        what for; ``(coefficients, constant)`` of a linear combination of the args; the seed or the
+        move of a resampling; the :class:`Marks` of a mask.
     is_total : bool
         One number for the table, rather than one for each row.
     """
@@ -52,7 +63,9 @@ class Expression:
     data: Any
     is_total: bool
 
-    def __new__(cls, op: str, args: tuple[Expression, ...], data: Any, is_total: bool) -> Expression:
+    def __new__(
+        cls, op: str, args: tuple[Expression, ...], data: Any, is_total: bool
+    ) -> Expression:
         """The one node with this content."""
         key = _content(op, args, data)
         known = cls._known.get(key)
@@ -67,7 +80,8 @@ class Expression:
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError("expressions are never changed")
 
-    # -- building ------------------------------------------------------------------------------------------------
+    # -- building
+    # --------------------------------------------------------------------------------------------
 
     def __add__(self, other: Expression | int) -> Expression:
         return _combine(self, other, 1)
@@ -100,7 +114,8 @@ class Expression:
             raise ValueError(f"power {exponent}: a circuit has powers from 1 to 64")
         if exponent == 1:
             return self
-        # Halves as equal as possible: the power 2^k is k products deep, and no other up to it is deeper.
+        # Halves as equal as possible: the power 2^k is k products deep, and no other up to it is
+        # deeper.
         return self ** (exponent // 2) * self ** (exponent - exponent // 2)
 
     def total(self) -> Expression:
@@ -116,13 +131,17 @@ class Expression:
         return Expression(REPLICATE, (self,), None, False)
 
     def resample(self, seed: int) -> Expression:
-        """The values of other rows, drawn by a seed. One seed moves every expression in the same way."""
+        """The values of other rows, drawn by a seed. One seed moves every expression in the same
+        way.
+        """
         if self.is_total:
             raise TypeError("a total has no rows to draw from")
         return Expression(RESAMPLE, (self,), _integer(seed), False)
 
     def moved(self, chunks: int, rotation: int, swap: bool) -> Expression:
-        """The values of other rows: those that lie so many chunks on, so many slots on within the half rows, in the other half."""
+        """The values of other rows: those that lie so many chunks on, so many slots on within the
+        half rows, in the other half.
+        """
         if self.is_total:
             raise TypeError("a total has no rows to move")
         move = (_integer(chunks), _integer(rotation), bool(swap))
@@ -134,7 +153,8 @@ class Expression:
             raise TypeError("a total has no rows to mark")
         return Expression(MASK, (self,), marks, False)
 
-    # -- showing -------------------------------------------------------------------------------------------------
+    # -- showing
+    # --------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         return _shortened(self, depth=4)
@@ -195,9 +215,11 @@ class Factors(Marks):
 
 
 class Weights(Marks):
-    """A number modulo t for every slot of a run, drawn from a seed that everybody knows. Padding may be in it.
+    """A number modulo t for every slot of a run, drawn from a seed that everybody knows. Padding
+    may be in it.
 
-    What is weighted is exact modulo t and no number of any size: a total of it says whether all of it is 0, and nothing else.
+    What is weighted is exact modulo t and no number of any size: a total of it says whether all of
+    it is 0, and nothing else.
     """
 
     __slots__ = ("seed",)
@@ -215,8 +237,12 @@ class Weights(Marks):
         return [self.chunk, int(self.slots[0]), len(self.slots), self.seed.hex()]
 
     def in_slots(self, count: int, modulus: int) -> NDArray[np.uint64]:
-        """Uniform but for 2^-64 t: SHAKE-256 of the seed and the chunk, 8 bytes a slot, modulo t."""
-        source = hashlib.shake_256(b"encryptedstats weights\0" + self.chunk.to_bytes(8, "big") + self.seed)
+        """Uniform but for 2^-64 t: SHAKE-256 of the seed and the chunk, 8 bytes a slot,
+        modulo t.
+        """
+        source = hashlib.shake_256(
+            b"encryptedstats weights\0" + self.chunk.to_bytes(8, "big") + self.seed
+        )
         factors = np.zeros(count, dtype=np.uint64)
         drawn = np.frombuffer(source.digest(8 * len(self.slots)), dtype="<u8") % np.uint64(modulus)
         factors[self.slots] = drawn
@@ -251,7 +277,8 @@ def given(name: str, index: int) -> Expression:
 
 
 def here(value: int, purpose: str) -> Expression:
-    """A plain number in every row (not in padding), encrypted with the public key where it is needed; the value is not shown.
+    """A plain number in every row (not in padding), encrypted with the public key where it is
+    needed; the value is not shown.
 
     >>> here(7, "answer0") + column("v0.bin1")
     here:answer0 + v0.bin1
@@ -260,7 +287,8 @@ def here(value: int, purpose: str) -> Expression:
 
 
 def ones() -> Expression:
-    """What is 1 in every row, and 0 in padding, for all to see: the same ciphertext whoever computes it.
+    """What is 1 in every row, and 0 in padding, for all to see: the same ciphertext whoever
+    computes it.
 
     >>> ones() * column("first")
     here:one * first
@@ -269,7 +297,8 @@ def ones() -> Expression:
 
 
 def linear(terms: Iterable[tuple[int, Expression]], constant: int = 0) -> Expression:
-    """``constant + sum(coefficient * expression)``, as one node: a sum of many terms is one step deep.
+    """``constant + sum(coefficient * expression)``, as one node: a sum of many terms is one step
+    deep.
 
     >>> a, b = column("a"), column("b")
     >>> linear([(1, a), (2, b), (1, a)])
@@ -290,7 +319,9 @@ def combination(terms: Iterable[tuple[int, Expression]], constant: int = 0) -> E
     collected: dict[Expression, int] = {}
     for coefficient, term in terms:
         if not isinstance(term, Expression):
-            raise TypeError(f"a sum of columns or totals, not of {term!r}: a plain number goes into constant=")
+            raise TypeError(
+                f"a sum of columns or totals, not of {term!r}: a plain number goes into constant="
+            )
         factor, term = _scaled(term)
         collected[term] = collected.get(term, 0) + factor * _integer(coefficient)
     kept = {term: coefficient for term, coefficient in collected.items() if coefficient}
@@ -309,7 +340,9 @@ def combination(terms: Iterable[tuple[int, Expression]], constant: int = 0) -> E
 
 
 def _plain_difference(terms: Mapping[Expression, int]) -> int | None:
-    """What c a - c b is where a and b are sums that differ by a number; None where they do not, or it is no difference of sums."""
+    """What c a - c b is where a and b are sums that differ by a number; None where they do not, or
+    it is no difference of sums.
+    """
     if len(terms) != 2 or sum(terms.values()) != 0 or any(term.op != LINEAR for term in terms):
         return None
     flat: dict[Expression, int] = {}
@@ -341,14 +374,18 @@ def _combine(left: Expression, right: Expression | int, sign: int) -> Expression
 
 
 def _scaled(term: Expression) -> tuple[int, Expression]:
-    """A term as a number times an expression that is not one itself: ``-(-x)`` is ``x``, ``2*a - 3*b`` is one sum."""
+    """A term as a number times an expression that is not one itself: ``-(-x)`` is ``x``, ``2*a -
+    3*b`` is one sum.
+    """
     if term.op == LINEAR and len(term.args) == 1 and term.data[1] == 0:
         return term.data[0][0], term.args[0]
     return 1, term
 
 
 def _content(op: str, args: tuple[Expression, ...], data: Any) -> tuple[Any, ...]:
-    """What makes nodes equal. Sums and products commute: whichever order was written first stands for all of them."""
+    """What makes nodes equal. Sums and products commute: whichever order was written first stands
+    for all of them.
+    """
     ids = tuple(map(id, args))
     if op == PRODUCT:
         return op, tuple(sorted(ids))
@@ -360,7 +397,10 @@ def _content(op: str, args: tuple[Expression, ...], data: Any) -> tuple[Any, ...
 
 def _check_same_kind(a: Expression, b: Expression, verb: str) -> None:
     if a.is_total != b.is_total:
-        raise TypeError(f"cannot {verb} a total and a column: write total.replicate() to have the total in every row")
+        raise TypeError(
+            f"cannot {verb} a total and a column: write total.replicate() to have the total in "
+            "every row"
+        )
 
 
 def _integer(value: Any) -> int:
@@ -372,7 +412,8 @@ def _integer(value: Any) -> int:
     raise TypeError(f"a circuit computes with integers, not with {value!r}")
 
 
-# -- walking --------------------------------------------------------------------------------------------------------
+# -- walking
+# ------------------------------------------------------------------------------------------------
 
 
 class Node(Protocol):
@@ -429,7 +470,9 @@ def with_packs_renamed(outputs: Sequence[Expression | int], suffix: str) -> list
     return [values[output] if isinstance(output, Expression) else output for output in outputs]
 
 
-def fold(outputs: Iterable[Expression], rule: Callable[[Expression, list[Any]], Any]) -> dict[Expression, Any]:
+def fold(
+    outputs: Iterable[Expression], rule: Callable[[Expression, list[Any]], Any]
+) -> dict[Expression, Any]:
     """What ``rule(node, values of its args)`` gives for every node: the skeleton of a reader."""
     values: dict[Expression, Any] = {}
     for node in in_order(outputs):
@@ -445,7 +488,9 @@ def depth_of(outputs: Iterable[Expression]) -> int:
 
 
 def circuit_digest(outputs: Sequence[Expression]) -> str:
-    """A hash of a circuit that does not depend on the order in which sums and products were written."""
+    """A hash of a circuit that does not depend on the order in which sums and products were
+    written.
+    """
 
     def rule(node: Expression, args: list[str]) -> str:
         if node.op == LINEAR:
@@ -459,11 +504,15 @@ def circuit_digest(outputs: Sequence[Expression]) -> str:
 
 
 def _hash(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, separators=(",", ":"), allow_nan=False).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
+    ).hexdigest()
 
 
 def padding_value(outputs: Iterable[Expression]) -> dict[Expression, int | None]:
-    """What every node is in a padding slot, where all columns are 0; None where it is not known to everybody."""
+    """What every node is in a padding slot, where all columns are 0; None where it is not known to
+    everybody.
+    """
 
     def rule(node: Expression, args: list[int | None]) -> int | None:
         known = [arg for arg in args if arg is not None]
@@ -508,7 +557,9 @@ def _linear_text(inner: list[str], node: Expression) -> str:
         term = _bracketed(term, arg)
         sign = "-" if coefficient < 0 else "+"
         factor = "" if abs(coefficient) == 1 else f"{abs(coefficient)}*"
-        text += f" {sign} {factor}{term}" if text else f"{'-' if coefficient < 0 else ''}{factor}{term}"
+        text += (
+            f" {sign} {factor}{term}" if text else f"{'-' if coefficient < 0 else ''}{factor}{term}"
+        )
     if len(node.args) > len(inner):
         text += f" + ... ({len(node.args) - len(inner)} more terms)"
     if constant:

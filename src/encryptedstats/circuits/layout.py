@@ -1,4 +1,6 @@
-"""Where rows lie in slots: public, and the same for clear and encrypted tables, so that both compute the same."""
+"""Where rows lie in slots: public, and the same for clear and encrypted tables, so that both
+compute the same.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,16 @@ from encryptedstats.errors import SchemaError
 
 @dataclass(frozen=True)
 class Layout:
-    """Where rows lie: chunk after chunk, some rows in each, from slot 0 on; what is left of a chunk is padding.
+    """Where rows lie: chunk after chunk, some rows in each, from slot 0 on; what is left of a chunk
+    is padding.
 
-    Usually all chunks but the last are full, and row i is in chunk ``i // slots``, slot ``i % slots``. A table that was
-    appended to can have partly filled chunks in between. A chunk becomes one plaintext of `slots` slots. SEAL arranges them
-    as two rows of ``slots / 2`` that rotate separately: slots 0 to slots/2 - 1, then the rest. Padding is 0 in every column.
+    Usually all chunks but the last are full, and row i is in chunk ``i // slots``, slot ``i %
+    slots``. A table that was appended to can have partly filled chunks in between. A chunk becomes
+    one plaintext of `slots` slots. SEAL arranges them as two rows of ``slots / 2`` that rotate
+    separately: slots 0 to slots/2 - 1, then the rest. Padding is 0 in every column.
 
-    With ``copies``, a ciphertext holds every value so many times, ``slots`` different ones, and these rotate together.
+    With ``copies``, a ciphertext holds every value so many times, ``slots`` different ones, and
+    these rotate together.
 
     Examples
     --------
@@ -35,9 +40,15 @@ class Layout:
         if self.slots < 2 or self.slots & (self.slots - 1):
             raise SchemaError(f"slots={self.slots}: a power of two, at least 2, is needed")
         given = self.uneven
-        if given and (sum(given) != self.n_rows or not all(0 < count <= self.slots for count in given)):
-            raise SchemaError(f"chunks of {given} rows do not hold {self.n_rows} rows in {self.slots} slots each")
-        if all(count == self.slots for count in given[:-1]):  # one way to say it, so that equal layouts are equal
+        if given and (
+            sum(given) != self.n_rows or not all(0 < count <= self.slots for count in given)
+        ):
+            raise SchemaError(
+                f"chunks of {given} rows do not hold {self.n_rows} rows in {self.slots} slots each"
+            )
+        if all(
+            count == self.slots for count in given[:-1]
+        ):  # one way to say it, so that equal layouts are equal
             object.__setattr__(self, "uneven", ())
 
     @property

@@ -1,4 +1,6 @@
-"""From expressions to a program: every decision (what is relinearised, switched, rotated, and when) is taken here, once."""
+"""From expressions to a program: every decision (what is relinearised, switched, rotated, and when)
+is taken here, once.
+"""
 
 from __future__ import annotations
 
@@ -68,25 +70,29 @@ from encryptedstats.errors import NoiseError
 class Strategy:
     """What is done about growing ciphertexts.
 
-    ``relinearise=False`` multiplies as things are: a product of k factors has k + 1 polynomials and stays under the full modulus.
-    That is much the cheapest while it fits, for BGV. Otherwise operands are relinearised and switched down before each product.
+    ``relinearise=False`` multiplies as things are: a product of k factors has k + 1 polynomials and
+    stays under the full modulus. That is much the cheapest while it fits, for BGV. Otherwise
+    operands are relinearised and switched down before each product.
     """
 
     relinearise: bool
 
 
-_TOGETHER: Final = 64  # given totals, of others that are multiplied by such: they are a few megabytes each
+_TOGETHER: Final = (
+    64  # given totals, of others that are multiplied by such: they are a few megabytes each
+)
 FLAT = Strategy(relinearise=False)
 LEVELLED = Strategy(relinearise=True)
 
 
 @dataclass(frozen=True)
 class Way:
-    """How a circuit is lowered: at which level columns begin, what is done about growing ciphertexts, and how results end.
+    """How a circuit is lowered: at which level columns begin, what is done about growing
+    ciphertexts, and how results end.
 
-    ``width`` totals are packed into a ciphertext, ``beside`` of them side by side before they are brought down. ``end`` is the
-    level that rows have to end at, where it is not the lowest; ``flooded`` rows leave room there for what the members of a joint
-    key add when they open them.
+    ``width`` totals are packed into a ciphertext, ``beside`` of them side by side before they are
+    brought down. ``end`` is the level that rows have to end at, where it is not the lowest;
+    ``flooded`` rows leave room there for what the members of a joint key add when they open them.
     """
 
     strategy: Strategy
@@ -140,7 +146,9 @@ def lower(
 
 @dataclass(frozen=True)
 class _Total:
-    """A total on its way: the sum over the slots of ``step``, plus ``offset``; or, with ``each``, what every slot holds."""
+    """A total on its way: the sum over the slots of ``step``, plus ``offset``; or, with ``each``,
+    what every slot holds.
+    """
 
     step: Step
     offset: int = 0
@@ -149,7 +157,9 @@ class _Total:
 
 @dataclass(frozen=True)
 class _SumOverGiven:
-    """An output as a sum over given totals, each times something; and the rest, which is all of it where there are none."""
+    """An output as a sum over given totals, each times something; and the rest, which is all of it
+    where there are none.
+    """
 
     factors: dict[Expression, Expression]
     rest: Expression | int
@@ -161,7 +171,9 @@ class _SumOverGiven:
 
 
 class Lowering:
-    """One circuit, lowered. What is done for a node follows from the node alone, never from the others."""
+    """One circuit, lowered. What is done for a node follows from the node alone, never from the
+    others.
+    """
 
     def __init__(
         self,
@@ -171,7 +183,13 @@ class Lowering:
         given: Mapping[str, Noise],
         places: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
-        self.rules, self.layout, self.way, self.given, self.places = rules, layout, way, given, places or {}
+        self.rules, self.layout, self.way, self.given, self.places = (
+            rules,
+            layout,
+            way,
+            given,
+            places or {},
+        )
         # Equal totals share a place in their packs, and are expanded once: as the first of them.
         self._first_at = {
             name: {place: number for number, place in reversed(list(enumerate(some)))}
@@ -190,15 +208,18 @@ class Lowering:
             if node.op == TOTAL:
                 self.totals[node] = self._summed(node, known_padding(node, padding))
             elif node.is_total:
-                self.totals[node] = self._total_product(node) if node.op == PRODUCT else self._total_sum(node)
+                self.totals[node] = (
+                    self._total_product(node) if node.op == PRODUCT else self._total_sum(node)
+                )
             else:
                 self.rows[node] = self._row(node)
         self._count_uses(self.rows.values())
         return [self._output(node, sums[node]) for node in outputs]
 
     def _sums_over_given(self, outputs: Sequence[Expression]) -> dict[Expression, _SumOverGiven]:
-        """Where totals lie side by side, outputs over rows are sums over given totals: of those packs that have the most of them,
-        where they are not linear in all."""
+        """Where totals lie side by side, outputs over rows are sums over given totals: of those
+        packs that have the most of them, where they are not linear in all.
+        """
         found = {output: _SumOverGiven({}, output) for output in outputs}
         if self.way.beside == 1:
             return found
@@ -208,7 +229,10 @@ class Lowering:
                 if node.op == GIVEN:
                     name, number = node.data
                     last[name] = max(number, last.get(name, 0))
-            for names in (set(last), *({name} for name in sorted(last, key=lambda name: -last[name]))):
+            for names in (
+                set(last),
+                *({name} for name in sorted(last, key=lambda name: -last[name])),
+            ):
                 parted = by_given(output, names) if names else None
                 if parted is not None:
                     found[output] = _SumOverGiven(*parted)
@@ -230,8 +254,9 @@ class Lowering:
     def _inner_products(self, over: _SumOverGiven) -> Step:
         """A sum over given totals, as many at a time as lie side by side.
 
-        What one of them is multiplied by goes with the inverse of its power of X. So the product holds the sum of all in every
-        copy, and beside it only what adds up to nothing over the copies: see ``Encoder.decode``.
+        What one of them is multiplied by goes with the inverse of its power of X. So the product
+        holds the sum of all in every copy, and beside it only what adds up to nothing over the
+        copies: see ``Encoder.decode``.
         """
         beside, ring = self.way.beside, self.rules.parameters.ring_degree
         groups: dict[tuple[int, str, int], list[tuple[int, Step]]] = {}
@@ -244,16 +269,29 @@ class Lowering:
         for (_, name, group), parts in sorted(groups.items(), key=lambda entry: entry[0]):
             powers = [side_by_side(place, beside, ring) for place, _ in parts]
             # X^-h = -X^(N-h)
-            rows = [self._shift(row, ring - h if h else 0) for h, (_, row) in zip(powers, parts, strict=True)]
-            row = self._add_up([-1 if h else 1 for h in powers], rows, 0) if any(powers) or len(rows) > 1 else rows[0]
+            rows = [
+                self._shift(row, ring - h if h else 0)
+                for h, (_, row) in zip(powers, parts, strict=True)
+            ]
+            row = (
+                self._add_up([-1 if h else 1 for h in powers], rows, 0)
+                if any(powers) or len(rows) > 1
+                else rows[0]
+            )
             terms.append(self._multiply(row, self._expanded(name, group, beside.bit_length() - 1)))
         if isinstance(over.rest, Expression):
             terms += [row for _, row in self._pieces(self.rows[over.rest])]
         constant = over.rest if isinstance(over.rest, int) else 0
-        return self._add_up((1,) * len(terms), terms, constant) if constant or len(terms) > 1 else terms[0]
+        return (
+            self._add_up((1,) * len(terms), terms, constant)
+            if constant or len(terms) > 1
+            else terms[0]
+        )
 
     def _pieces(self, row: Step) -> list[tuple[int, Step]]:
-        """A row that has given totals among its terms, some of them at a time: few are held at once."""
+        """A row that has given totals among its terms, some of them at a time: few are held at
+        once.
+        """
         if row.op != ADD_UP or not any(step.op == EXPAND for step in in_order([row])):
             return [(0, row)]
         terms, constant = _flattened(row)
@@ -263,7 +301,9 @@ class Lowering:
             pieces.setdefault(first // _TOGETHER, []).append((coefficient, term))
         found = []
         for when, some in sorted(pieces.items()):
-            found.append((when, self._add_up([c for c, _ in some], [term for _, term in some], constant)))
+            found.append(
+                (when, self._add_up([c for c, _ in some], [term for _, term in some], constant))
+            )
             constant = 0
         return found
 
@@ -273,19 +313,28 @@ class Lowering:
         packs = self._step(GIVEN, (), (name, start), self.given[name])
         return self._step(EXPAND, (packs,), number, self.rules.expand(packs.noise, start))
 
-    # -- instructions ----------------------------------------------------------------------------------------------
+    # -- instructions
+    # --------------------------------------------------------------------------------------------
 
-    def _step(self, op: str, args: tuple[Step, ...], data: Any, noise: Noise, chunks: Chunks = None) -> Step:
-        """The one instruction with this content: what is computed twice is computed once, and for all chunks alike once for all."""
+    def _step(
+        self, op: str, args: tuple[Step, ...], data: Any, noise: Noise, chunks: Chunks = None
+    ) -> Step:
+        """The one instruction with this content: what is computed twice is computed once, and for
+        all chunks alike once for all.
+        """
         key = (op, tuple(map(id, args)), data)
         if key not in self._known:
             alike = bool(args) and op != MASK and all(arg.is_total for arg in args)
             factor = self._factor(op, args, data)
-            self._known[key] = Step(op, args, data, noise, factor=factor, is_total=op == SUM or alike, chunks=chunks)
+            self._known[key] = Step(
+                op, args, data, noise, factor=factor, is_total=op == SUM or alike, chunks=chunks
+            )
         return self._known[key]
 
     def _factor(self, op: str, args: tuple[Step, ...], data: Any) -> int:
-        """What modulus switching has left; terms of a sum were all brought to that of one of them."""
+        """What modulus switching has left; terms of a sum were all brought to that of
+        one of them.
+        """
         factor, parameters = _common_factor(args) if args else 1, self.rules.parameters
         if op == SWITCH:
             factor *= parameters.switch_factor(args[0].level, data)
@@ -313,10 +362,14 @@ class Lowering:
         noises, chunks = [arg.noise for arg in args], None if constant else _together(args)
         common = _common_factor(args)
         if any(arg.factor != 1 for arg in args):
-            # Terms of lower degree have other factors. They have so much less noise that a coefficient of any size is hidden by
-            # that of the others; it is charged as t/2, whatever it is, so that equal shapes have equal noise.
+            # Terms of lower degree have other factors. They have so much less noise that a
+            # coefficient of any size is hidden by that of the others; it is charged as t/2,
+            # whatever it is, so that equal shapes have equal noise.
             t = self.rules.parameters.plain_modulus
-            charged = [c if arg.factor == common else c * (t // 2) for c, arg in zip(coefficients, args, strict=True)]
+            charged = [
+                c if arg.factor == common else c * (t // 2)
+                for c, arg in zip(coefficients, args, strict=True)
+            ]
             noise = self.rules.add_up(charged, noises, constant)
             coefficients = [
                 c if arg.factor == common else centred(c * common * pow(arg.factor, -1, t), t)
@@ -337,7 +390,9 @@ class Lowering:
         return self._step(MULTIPLY, (a, b), None, noise, in_both(a.chunks, b.chunks))
 
     def _shift(self, step: Step, by: int) -> Step:
-        """A step times a power of X, which changes no noise: of products one factor is, of sums all terms, down to what is read."""
+        """A step times a power of X, which changes no noise: of products one factor is, of sums all
+        terms, down to what is read.
+        """
         if not by:
             return step
         if step.op == MULTIPLY:
@@ -368,14 +423,17 @@ class Lowering:
         return self._step(ADD_UP, tuple(arg for _, arg in found), data, step.noise, step.chunks)
 
     def _carrier(self, product: Step) -> Step:
-        """The factor of a product that is shifted for all of it: what is computed, else what most products have in common."""
+        """The factor of a product that is shifted for all of it: what is computed, else what most
+        products have in common.
+        """
         return max(product.args, key=lambda arg: (not is_read(arg), self._uses[arg]))
 
     def _rotate(self, step: Step, by: int) -> Step:
         noise = self.rules.rotate(step.noise)
         return self._step(ROTATE, (step,), by, noise, step.chunks)
 
-    # -- over rows -------------------------------------------------------------------------------------------------
+    # -- over rows
+    # --------------------------------------------------------------------------------------------
 
     def _row(self, node: Expression) -> Step:
         if node.op == COLUMN:
@@ -407,20 +465,26 @@ class Lowering:
         step, n_chunks = self.relinearise(source), max(1, self.layout.n_chunks)
         by = drawn_shift(node.data, self.layout)[0] % n_chunks
         if by and not step.is_total:
-            moved = None if step.chunks is None else frozenset((chunk - by) % n_chunks for chunk in step.chunks)
+            moved = (
+                None
+                if step.chunks is None
+                else frozenset((chunk - by) % n_chunks for chunk in step.chunks)
+            )
             step = self._step(MOVE, (step,), by, step.noise, moved)
         for rotation in move_steps(node, self.layout):
             step = self._rotate(step, rotation)
         return step
 
-    # -- totals ----------------------------------------------------------------------------------------------------
+    # -- totals
+    # --------------------------------------------------------------------------------------------
 
     def _summed(self, node: Expression, padding: int) -> _Total:
         row = self.rows[node.args[0]]
         n_chunks = max(1, self.layout.n_chunks) if row.chunks is None else len(row.chunks)
         if not n_chunks:
             raise ValueError(
-                "a sum in this circuit is 0 whatever the table, its factors are marked in different chunks: leave it out"
+                "a sum in this circuit is 0 whatever the table, its factors are marked in "
+                "different chunks: leave it out"
             )
         noise = self.rules.sum(row.noise, n_chunks)
         step = self._step(SUM, (row,), None, noise)
@@ -436,14 +500,18 @@ class Lowering:
         if any(total.each for total in totals):
             steps = [self._replicated(arg) for arg in node.args]
             return _Total(self._add_up(coefficients, steps, constant), each=True)
-        offset = constant + sum(c * total.offset for c, total in zip(coefficients, totals, strict=True))
+        offset = constant + sum(
+            c * total.offset for c, total in zip(coefficients, totals, strict=True)
+        )
         return _Total(self._add_up(coefficients, [total.step for total in totals], 0), offset)
 
     def _replicated(self, node: Expression) -> Step:
         """A total in every slot: by rotating and adding, log2 N steps."""
         if node not in self._spread:
             total = self.totals[node]
-            self._spread[node] = total.step if total.each else self._rotated_and_added(total.step, total.offset)
+            self._spread[node] = (
+                total.step if total.each else self._rotated_and_added(total.step, total.offset)
+            )
         return self._spread[node]
 
     def _rotated_and_added(self, total: Step, offset: int) -> Step:
@@ -452,10 +520,16 @@ class Lowering:
             step = self._add_up((1, 1), (step, self._rotate(step, rotation)), 0)
         return self._add_up((1,), (step,), offset) if offset else step
 
-    # -- into a form -----------------------------------------------------------------------------------------------
+    # -- into a form
+    # --------------------------------------------------------------------------------------------
 
     def finished(
-        self, parameters: Parameters, form: str, outputs: Sequence[Output], width: int = 1, held: int = HELD
+        self,
+        parameters: Parameters,
+        form: str,
+        outputs: Sequence[Output],
+        width: int = 1,
+        held: int = HELD,
     ) -> Program:
         """The outputs in their form."""
         if form == PACKED:
@@ -465,25 +539,43 @@ class Lowering:
             batches, whole = batches_of_rows(steps, parameters, held, self._add_up)
             ends = [self.ended(model, whole[step]) for step in steps]
             return Program(
-                parameters, self.layout, form, tuple(map(Output, ends)), batches=batches, beside=self.way.beside
+                parameters,
+                self.layout,
+                form,
+                tuple(map(Output, ends)),
+                batches=batches,
+                beside=self.way.beside,
             )
         if form == REPLICATED:
             outputs = [
-                output if output.each else Output(self._rotated_and_added(output.step, output.offset), each=True)
+                output
+                if output.each
+                else Output(self._rotated_and_added(output.step, output.offset), each=True)
                 for output in outputs
             ]
-        done = [Output(self.relinearise(output.step), output.offset, output.each) for output in outputs]
+        done = [
+            Output(self.relinearise(output.step), output.offset, output.each) for output in outputs
+        ]
         batches = batches_of_totals([output.step for output in done], parameters, held)
         return Program(parameters, self.layout, form, tuple(done), batches=batches)
 
-    def _packed(self, parameters: Parameters, outputs: Sequence[Output], width: int, held: int) -> Program:
+    def _packed(
+        self, parameters: Parameters, outputs: Sequence[Output], width: int, held: int
+    ) -> Program:
         """Put side by side, brought down to the primes of the packing context, and merged."""
         small = packing_model(parameters, packing_primes(parameters))
         steps, beside = [output.step for output in outputs], self.way.beside
         places = self._places(steps, parameters.copies)
-        placed = [step for _, step in sorted(zip(places, steps, strict=True), key=lambda entry: entry[0])]
-        whole = [self._side_by_side(placed[i : i + beside], parameters) for i in range(0, len(placed), beside)]
-        descents = {noise: plan_descent(parameters, noise) for noise in {step.noise for step in whole}}
+        placed = [
+            step for _, step in sorted(zip(places, steps, strict=True), key=lambda entry: entry[0])
+        ]
+        whole = [
+            self._side_by_side(placed[i : i + beside], parameters)
+            for i in range(0, len(placed), beside)
+        ]
+        descents = {
+            noise: plan_descent(parameters, noise) for noise in {step.noise for step in whole}
+        }
         low = []
         for step in whole:
             descent = descents[step.noise]
@@ -502,12 +594,22 @@ class Lowering:
         ]
         batches = batches_of_totals(low, parameters, held)
         return Program(
-            parameters, self.layout, PACKED, tuple(done), tuple(packs), width, batches, beside, tuple(places)
+            parameters,
+            self.layout,
+            PACKED,
+            tuple(done),
+            tuple(packs),
+            width,
+            batches,
+            beside,
+            tuple(places),
         )
 
     def _places(self, totals: Sequence[Step], copies: int) -> list[int]:
-        """Where totals are packed: neighbours that have products in common, as those of a branching, are shifted alike and do not
-        lie side by side. Else it is in order, and the same however many do lie side by side."""
+        """Where totals are packed: neighbours that have products in common, as those of a
+        branching, are shifted alike and do not lie side by side. Else it is in order, and the same
+        however many do lie side by side.
+        """
         if copies == 1:
             return list(range(len(totals)))
         self._count_uses(in_order(totals))
@@ -524,8 +626,10 @@ class Lowering:
         return places
 
     def _root(self, step: Step) -> Step:
-        """By which totals are shifted alike: of the first of their products, what is not shifted. So the same sums of several
-        classes are, and those that compute on with them do the same for all classes."""
+        """By which totals are shifted alike: of the first of their products, what is not shifted.
+        So the same sums of several classes are, and those that compute on with them do the same for
+        all classes.
+        """
         while step.args and step.op != MASK and not is_read(step):
             if step.op == ADD_UP:
                 below = next(arg for arg in step.args if not is_read(arg))
@@ -543,10 +647,18 @@ class Lowering:
             return totals[0]
         powers = [side_by_side(number, copies, ring) for number in range(len(totals))]
         ones = (1,) * len(totals)
-        if all(total.op == SUM and not total.args[0].is_total and total.args[0].chunks is None for total in totals):
-            rows = [self._shift(total.args[0], power) for total, power in zip(totals, powers, strict=True)]
+        if all(
+            total.op == SUM and not total.args[0].is_total and total.args[0].chunks is None
+            for total in totals
+        ):
+            rows = [
+                self._shift(total.args[0], power)
+                for total, power in zip(totals, powers, strict=True)
+            ]
             row = self._add_up(ones, rows, 0)
-            return self._step(SUM, (row,), None, self.rules.sum(row.noise, max(1, self.layout.n_chunks)))
+            return self._step(
+                SUM, (row,), None, self.rules.sum(row.noise, max(1, self.layout.n_chunks))
+            )
         steps, marked = [], dict[tuple[Step, int], list[tuple[Marks, int]]]()
         for total, power in zip(totals, powers, strict=True):
             row = total.args[0]
@@ -559,7 +671,9 @@ class Lowering:
         return self._add_up((1,) * len(steps), steps, 0)
 
     def _marked_beside(self, row: Step, chunk: int, parts: Sequence[tuple[Marks, int]]) -> Step:
-        """The totals of marked slots, all at once: the same row times one public polynomial for all of them."""
+        """The totals of marked slots, all at once: the same row times one public polynomial for all
+        of them.
+        """
         noise, chunks = self.rules.mask(row.noise), in_both(frozenset((chunk,)), row.chunks)
         masked = self._step(MASK, (row,), MarksBeside(tuple(parts)), noise, chunks)
         return self._step(SUM, (masked,), None, self.rules.sum(noise, 1))
@@ -571,20 +685,30 @@ class Lowering:
             model,
             step.noise,
             self.way.end,
-            lambda noise: model.decrypts(flooded_at_its_level(parameters, noise) if flooded else noise),
+            lambda noise: model.decrypts(
+                flooded_at_its_level(parameters, noise) if flooded else noise
+            ),
         )
         return self.switch(self.relinearise(self.switch(step, at)), level)
 
 
 def _check_numbers(program: Program) -> None:
     """Refuse numbers that are added in chunks where there is no ciphertext to add them to."""
-    added = [step for step in program.steps if step.op == ADD_UP and step.data[1] and _together(step.args) is not None]
+    added = [
+        step
+        for step in program.steps
+        if step.op == ADD_UP and step.data[1] and _together(step.args) is not None
+    ]
     needed = program.needed() if added else {}
     for step in added:
-        every, there = frozenset(range(program.layout.n_chunks)), _together(step.args) or frozenset()
+        every, there = (
+            frozenset(range(program.layout.n_chunks)),
+            _together(step.args) or frozenset(),
+        )
         if any((every if chunks is None else chunks) - there for chunks in needed[step].values()):
             raise ValueError(
-                f"{step.data[1]} is added to what is 0 wherever no slot is marked, and nothing is encrypted there: add first and "
+                f"{step.data[1]} is added to what is 0 wherever no slot is marked, and nothing is "
+                "encrypted there: add first and "
                 "mark then, or add to the total"
             )
 
@@ -619,12 +743,15 @@ def is_read(step: Step) -> bool:
 def move_steps(node: Expression, layout: Layout) -> list[int]:
     """The rotations, one after the other, that a resampling takes; 0 swaps the half rows.
 
-    That of a seed has a key of its own. Moves can be many, and are made up of powers of 4: a few more key switches, and a few keys.
+    That of a seed has a key of its own. Moves can be many, and are made up of powers of 4: a few
+    more key switches, and a few keys.
     """
     _, rotation, swap = drawn_shift(node.data, layout)
     steps = [rotation] if rotation else []
     if isinstance(node.data, tuple):
-        steps = [4**i for i in range(layout.slots.bit_length()) for _ in range(rotation >> 2 * i & 3)]
+        steps = [
+            4**i for i in range(layout.slots.bit_length()) for _ in range(rotation >> 2 * i & 3)
+        ]
     return [max(1, layout.copies // 2) * step for step in steps] + [0] * swap
 
 
@@ -634,7 +761,9 @@ def replication_steps(layout: Layout) -> list[int]:
     return turns + [0] * (layout.copies == 1)
 
 
-def rotations_needed(outputs: Iterable[Expression], layout: Layout, *, replicated: bool = False) -> tuple[int, ...]:
+def rotations_needed(
+    outputs: Iterable[Expression], layout: Layout, *, replicated: bool = False
+) -> tuple[int, ...]:
     """The rotation keys that a worker needs for these outputs."""
     steps: set[int] = set()
     for node in in_order(outputs):
@@ -645,12 +774,15 @@ def rotations_needed(outputs: Iterable[Expression], layout: Layout, *, replicate
     return tuple(sorted(steps))
 
 
-# -- from a sum to something small to download ---------------------------------------------------------------------------
+# -- from a sum to something small to download
+# ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Descent:
-    """How sums are brought down for packing: relinearised at one level, then switched to the primes of the packing context."""
+    """How sums are brought down for packing: relinearised at one level, then switched to the primes
+    of the packing context.
+    """
 
     relinearise_at: int
     level: int
@@ -659,10 +791,12 @@ class Descent:
 
 @lru_cache(maxsize=4096)
 def plan_descent(parameters: Parameters, noise: Noise) -> Descent | None:
-    """The cheapest way to pack sums of this noise: the lowest level to relinearise at that is proven to decrypt.
+    """The cheapest way to pack sums of this noise: the lowest level to relinearise at that is
+    proven to decrypt.
 
-    Where packs are computed on with, the lowest that leaves about as little noise as any: switching a ciphertext of many
-    polynomials rounds each of them, and the rounding of the last meets a high power of the secret.
+    Where packs are computed on with, the lowest that leaves about as little noise as any: switching
+    a ciphertext of many polynomials rounds each of them, and the rounding of the last meets a high
+    power of the secret.
     """
     level = len(parameters.data_moduli) - packing_primes(parameters)
     small = packing_model(parameters, packing_primes(parameters))
@@ -680,9 +814,13 @@ def plan_descent(parameters: Parameters, noise: Noise) -> Descent | None:
 
 
 def row_descent(
-    model: NoiseModel, noise: Noise, end: int | None = None, decrypts: Callable[[Noise], bool] | None = None
+    model: NoiseModel,
+    noise: Noise,
+    end: int | None = None,
+    decrypts: Callable[[Noise], bool] | None = None,
 ) -> tuple[int, int]:
-    """Where rows are relinearised and where they end: both as low as is proven to decrypt, or the latter at a given level.
+    """Where rows are relinearised and where they end: both as low as is proven to decrypt, or the
+    latter at a given level.
 
     ``decrypts`` says what is proven to, where something is still to be added.
     """
@@ -693,9 +831,13 @@ def row_descent(
         for level in range(lowest, at - 1 if end is None else end - 1, -1):
             if decrypts(model.switch(low, level)):
                 return at, level
-    raise NoiseError("rows of this noise cannot be brought to a level where they are proven to decrypt")
+    raise NoiseError(
+        "rows of this noise cannot be brought to a level where they are proven to decrypt"
+    )
 
 
 def _common_factor(terms: Sequence[Step]) -> int:
-    """The factor that a sum has: of its noisiest term, beside whose noise the coefficients that the others take are small."""
+    """The factor that a sum has: of its noisiest term, beside whose noise the coefficients that the
+    others take are small.
+    """
     return max(terms, key=lambda term: term.noise.flat).factor

@@ -14,15 +14,20 @@ MAX_SIZE = 16  # SEAL has no ciphertexts of more polynomials
 
 
 class NoiseRules:
-    """A bound on the noise of every instruction. Results are remembered: thousands of steps share a few dozen bounds."""
+    """A bound on the noise of every instruction. Results are remembered: thousands of steps share a
+    few dozen bounds.
+    """
 
     def __init__(self, parameters: Parameters, *, with_secret_key: bool) -> None:
         self.parameters = parameters
         self.model: NoiseModel = parameters.noise
         self.column = self.model.fresh(with_secret_key=with_secret_key)
         self.here = self.model.fresh(with_secret_key=False)
-        # The public key is an encryption of 0 as fresh as by the secret key; SEAL's of BFV has another form.
-        self.ones = self.model.fresh(with_secret_key=True) if parameters.scheme == "bgv" else self.here
+        # The public key is an encryption of 0 as fresh as by the secret key; SEAL's of BFV has
+        # another form.
+        self.ones = (
+            self.model.fresh(with_secret_key=True) if parameters.scheme == "bgv" else self.here
+        )
         self._parameters = parameters
         self._sums: dict[tuple[tuple[int, ...], tuple[Noise, ...], bool], Noise] = {}
         self._products: dict[tuple[Noise, Noise], Noise] = {}
@@ -70,8 +75,9 @@ class NoiseRules:
         return self.model.multiply_plain(value, self.model.message())
 
     def expand(self, pack: Noise, start: int = 0) -> Noise:
-        """A total (or 2^start) that is taken out of a pack: a ciphertext under the primes that packs have kept, and at the pack's
-        level."""
+        """A total (or 2^start) that is taken out of a pack: a ciphertext under the primes that
+        packs have kept, and at the pack's level.
+        """
         if (pack, start) not in self._expanded:
             model = packing_model(self._parameters, packing_primes(self._parameters))
             self._expanded[pack, start] = expanded_noise(model, pack.at(0), start).at(pack.level)

@@ -1,9 +1,11 @@
-"""The plan: parameters for computations and what they will cost, known and printed before anybody pays.
+"""The plan: parameters for computations and what they will cost, known and printed before anybody
+pays.
 
-A plan is of stages, each from stored things to stored things: a fit, the draw of its fraction, a prediction from both. Stages are
-read by the bounds, noise and cost readers, for one ring after the other, until one carries all of them. Totals that a later stage
-computes on with are packed under so many primes that, expanded, they can still be multiplied; that number, ``kept_primes``, is
-found together with the ring and the primes.
+A plan is of stages, each from stored things to stored things: a fit, the draw of its fraction, a
+prediction from both. Stages are read by the bounds, noise and cost readers, for one ring after the
+other, until one carries all of them. Totals that a later stage computes on with are packed under so
+many primes that, expanded, they can still be multiplied; that number, ``kept_primes``, is found
+together with the ring and the primes.
 """
 
 from __future__ import annotations
@@ -31,7 +33,13 @@ from encryptedstats.circuits.expressions import (
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.lowering import rotations_needed
 from encryptedstats.circuits.program import PACKED, ROWS, Program
-from encryptedstats.circuits.proof import NoiseReport, noisiest_outputs, prove_rows, read_noise, room_for
+from encryptedstats.circuits.proof import (
+    NoiseReport,
+    noisiest_outputs,
+    prove_rows,
+    read_noise,
+    room_for,
+)
 from encryptedstats.circuits.rewriting import cleared
 from encryptedstats.circuits.shapes import Shapes, find_shapes
 from encryptedstats.crypto.flooding import FLOODING_BITS
@@ -62,13 +70,18 @@ OPENED_FIRST: Final = Cure("open before predicting", "with encrypted_prediction=
 
 def is_fast(parameters: Parameters) -> bool:
     """Whether the kernels compute with these at their best."""
-    return parameters.scheme == "bgv" and max(parameters.coefficient_moduli).bit_length() <= FAST_PRIME_BITS
+    return (
+        parameters.scheme == "bgv"
+        and max(parameters.coefficient_moduli).bit_length() <= FAST_PRIME_BITS
+    )
 
 
-# A shard of a cluster's work: by default a table is cut into so many, none of more than so many chunks. A shard's totals are
-# brought down and packed once, which costs as much as several chunks; and a lost shard should not be an hour's work.
+# A shard of a cluster's work: by default a table is cut into so many, none of more than so many
+# chunks. A shard's totals are brought down and packed once, which costs as much as several chunks;
+# and a lost shard should not be an hour's work.
 SHARDS: Final = 32
-#: Small tables are repeated in their ciphertexts: so many times at most, and no smaller than this many rows.
+#: Small tables are repeated in their ciphertexts: so many times at most, and no smaller than this
+#: many rows.
 MOST_COPIES: Final = 16
 LEAST_SLOTS: Final = 256
 MAX_SHARD_CHUNKS: Final = 64
@@ -92,7 +105,8 @@ class ClusterCost:
     rows_per_shard : int
         For ``es.cluster.fit``.
     seconds, core_hours : float
-        Time until the encrypted result is there, and what of it is computed; reading and writing not counted.
+        Time until the encrypted result is there, and what of it is computed; reading and writing
+        not counted.
     bytes_read, bytes_written : int
         Between storage and all workers.
     price : float or None
@@ -113,9 +127,16 @@ class ClusterCost:
         busy = f"{self.core_hours:,.{1 if self.core_hours >= 1 else 4}f} core hours of work"
         money = "" if self.price is None else f", {self.price:,.2f} for the workers' time"
         return [
-            ("cluster", f"{self.workers:,} workers, {self.shards:,} shards of up to {self.rows_per_shard:,} rows"),
+            (
+                "cluster",
+                f"{self.workers:,} workers, {self.shards:,} shards of up to "
+                f"{self.rows_per_shard:,} rows",
+            ),
             ("time there", f"{time_text(self.seconds)} to compute, {busy}{money}"),
-            ("traffic there", f"{size_text(self.bytes_read)} read, {size_text(self.bytes_written)} written"),
+            (
+                "traffic there",
+                f"{size_text(self.bytes_read)} read, {size_text(self.bytes_written)} written",
+            ),
         ]
 
 
@@ -158,7 +179,8 @@ class PredictionCost:
         return [
             (
                 "prediction",
-                f"{self.n_predict:,} rows, {time_text(self.seconds)}{draw}; answer {size_text(self.bytes_down)}",
+                f"{self.n_predict:,} rows, {time_text(self.seconds)}{draw}; answer "
+                f"{size_text(self.bytes_down)}",
             ),
             ("technique", self.technique),
         ]
@@ -200,10 +222,11 @@ class Plan:
     device : str
         What ``device="auto"`` will take, and how much faster it is than the next.
     flooded : bool
-        Whether results hide the rows from who opens them, by noise: so it is for rows that others encrypt.
+        Whether results hide the rows from who opens them, by noise: so it is for rows that others
+        encrypt.
     digests : tuple of str
-        A hash of the program of each stage. The evaluation of a table of the planned size runs the same
-        programs: see ``answer.program_digest``.
+        A hash of the program of each stage. The evaluation of a table of the planned size runs the
+        same programs: see ``answer.program_digest``.
     """
 
     parameters: Parameters
@@ -236,7 +259,10 @@ class Plan:
     @property
     def failure_bound(self) -> str:
         """The proven bound on the probability that decryption fails, with its model."""
-        return f"2^-{FAILURE_BITS} (canonical norm, docs/noise.md), {self.report.budget:.0f} bits to spare"
+        return (
+            f"2^-{FAILURE_BITS} (canonical norm, docs/noise.md), {self.report.budget:.0f} bits to "
+            "spare"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The figures, ready for JSON."""
@@ -272,13 +298,24 @@ class Plan:
         p, layout = self.parameters, self.layout
         primes = "+".join(str(q.bit_length()) for q in p.coefficient_moduli)
         return [
-            ("scheme", f"{p.scheme.upper()}, ring {p.ring_degree}, moduli {primes} bits, t = {p.plain_modulus}"),
+            (
+                "scheme",
+                f"{p.scheme.upper()}, ring {p.ring_degree}, moduli {primes} bits, t = "
+                f"{p.plain_modulus}",
+            ),
             ("security", f"{p.security} bits, {TABLE_NAME}"),
             ("rows", f"{layout.n_rows:,} in {layout.n_chunks:,} chunks of {layout.slots:,}"),
             ("depth", f"{self.depth} products in a row"),
-            ("largest value", f"±{self.largest:,} ({self._in_digits()}exact up to ±{p.max_value:,})"),
+            (
+                "largest value",
+                f"±{self.largest:,} ({self._in_digits()}exact up to ±{p.max_value:,})",
+            ),
             ("failure bound", self.failure_bound),
-            *([("flooding", f"{FLOODING_BITS} bits over the noise: {self._hidden()}")] if self.flooded else ()),
+            *(
+                [("flooding", f"{FLOODING_BITS} bits over the noise: {self._hidden()}")]
+                if self.flooded
+                else ()
+            ),
             (
                 "upload",
                 f"{self.n_columns * layout.n_chunks:,} ciphertexts, {size_text(self.bytes_up)}; "
@@ -289,7 +326,8 @@ class Plan:
             ("memory", f"{size_text(self.memory)} beside the table"),
             (
                 "time here",
-                f"{time_text(self.encrypt_seconds)} to encrypt, {time_text(self.seconds)} to compute, {cores()} cores",
+                f"{time_text(self.encrypt_seconds)} to encrypt, {time_text(self.seconds)} to "
+                f"compute, {cores()} cores",
             ),
             ("device", self.device),
             *(self.cluster.rows() if self.cluster is not None else ()),
@@ -298,23 +336,32 @@ class Plan:
 
     def _hidden(self) -> str:
         members = self.parameters.members
-        return "results hide the rows of others" if members == 1 else f"shares hide the secrets of {members} members"
+        return (
+            "results hide the rows of others"
+            if members == 1
+            else f"shares hide the secrets of {members} members"
+        )
 
     def _in_digits(self) -> str:
         bits, base = self.parameters.digit_bits, self.parameters.pair_base
         if base is not None:
             return f"two totals travel as one, T1 + {base:,} T2, "
-        return "" if bits is None else f"numbers in digits of {bits} bits, totals in parts that are "
+        return (
+            "" if bits is None else f"numbers in digits of {bits} bits, totals in parts that are "
+        )
 
     def _downloaded(self) -> str:
-        return f"{self.n_totals:,} totals" if self.prediction is None else "answers of the prediction"
+        return (
+            f"{self.n_totals:,} totals" if self.prediction is None else "answers of the prediction"
+        )
 
     def __str__(self) -> str:
         return "Plan\n" + "\n".join(f"  {name:<14}{value}" for name, value in self.rows())
 
     def _repr_html_(self) -> str:
         cells = "".join(
-            f"<tr><th style='text-align:left'>{name}</th><td>{value}</td></tr>" for name, value in self.rows()
+            f"<tr><th style='text-align:left'>{name}</th><td>{value}</td></tr>"
+            for name, value in self.rows()
         )
         return f"<table>{cells}</table>"
 
@@ -352,7 +399,9 @@ class Stage:
 
     def written(self, slots: int, copies: int = 1) -> tuple[Expression | int, ...]:
         """Return the outputs for a ring of so many slots."""
-        return tuple(self.outputs(self.layout(slots, copies)) if callable(self.outputs) else self.outputs)
+        return tuple(
+            self.outputs(self.layout(slots, copies)) if callable(self.outputs) else self.outputs
+        )
 
     def circuits(self, slots: int, copies: int = 1) -> list[Expression]:
         """Return the distinct outputs for a ring of so many slots, 0 in padding."""
@@ -362,7 +411,9 @@ class Stage:
         return list(dict.fromkeys(output for output in outputs if isinstance(output, Expression)))
 
     def renamed(self, suffix: str) -> Stage:
-        """The same with other names for all packs, so that those of several models are told apart."""
+        """The same with other names for all packs, so that those of several models are
+        told apart.
+        """
         gives = self.gives and f"{self.gives}{suffix}"
         if callable(self.outputs):
             return replace(self, gives=gives)
@@ -377,7 +428,9 @@ class Stage:
         layout, outputs = self.layout(slots, copies), self.written(slots, copies)
         if self.form == ROWS:
             outputs = tuple(self.circuits(slots, copies))
-        found = bound_outputs(outputs, tuple(ranges.items()), layout.n_rows, layout.n_chunks * slots)
+        found = bound_outputs(
+            outputs, tuple(ranges.items()), layout.n_rows, layout.n_chunks * slots
+        )
         return max(bound.largest for bound in found)
 
 
@@ -397,12 +450,13 @@ def plan_stages(
     parameters: Parameters | None = None,
     accepts: Callable[[Parameters], bool] | None = None,
 ) -> Plan:
-    """Plan some computations with the same keys; for ``workers``, with room to add up the results of all shards.
+    """Plan some computations with the same keys; for ``workers``, with room to add up the results
+    of all shards.
 
     ``accepts`` may refuse the parameters that were found before anything is compiled for them.
 
-    With ``room``, results that large many times over are exact: what is added and taken away later has bounds that add up. With
-    ``parameters`` it is planned for keys that are there already.
+    With ``room``, results that large many times over are exact: what is added and taken away later
+    has bounds that add up. With ``parameters`` it is planned for keys that are there already.
 
     Raises
     ------
@@ -413,10 +467,20 @@ def plan_stages(
         raise ParameterError(f"security={security!r}: it can be {', '.join(map(str, LEVELS))} bits")
     if parameters is not None:
         security, scheme, members = parameters.security, parameters.scheme, parameters.members
-    search = _Search(list(stages), dict(ranges), security, scheme or "bgv", with_secret_key, workers, members, room)
+    search = _Search(
+        list(stages),
+        dict(ranges),
+        security,
+        scheme or "bgv",
+        with_secret_key,
+        workers,
+        members,
+        room,
+    )
     found = search.found() if parameters is None else search.found_with(parameters)
     if found is None and scheme is None and members == 1:
-        # BGV wants primes that are 1 modulo t; for a very large t there are none, and BFV has to do.
+        # BGV wants primes that are 1 modulo t; for a very large t there are none, and BFV has to
+        # do.
         search = replace(search, scheme="bfv")
         found = search.found()
     if found is None:
@@ -428,7 +492,9 @@ def plan_stages(
     return _Figures(search, found, times).plan(columns, workers, price_per_core_hour)
 
 
-def plan_circuit(outputs: Sequence[Expression], ranges: Mapping[str, ColumnRange], n_rows: int, **options: Any) -> Plan:
+def plan_circuit(
+    outputs: Sequence[Expression], ranges: Mapping[str, ColumnRange], n_rows: int, **options: Any
+) -> Plan:
     """Plan the evaluation of some totals over so many rows: see :func:`plan_stages`."""
     form = options.pop("form", PACKED)
     return plan_stages([Stage(list(outputs), n_rows, form=form)], ranges, **options)
@@ -458,10 +524,14 @@ class _Search:
 
     def largest(self, slots: int, copies: int = 1) -> int:
         """The largest absolute value of a result, with the room that is left for it."""
-        return self.room * max(1, *(stage.largest(self.ranges, slots, copies) for stage in self.stages))
+        return self.room * max(
+            1, *(stage.largest(self.ranges, slots, copies) for stage in self.stages)
+        )
 
     def found(self) -> _Found | None:
-        """The smallest ring and modulus that carry everything, with as many copies of the rows as have room."""
+        """The smallest ring and modulus that carry everything, with as many copies of the rows as
+        have room.
+        """
         for ring in RINGS:
             for copies in dict.fromkeys((self._copies(ring), 1)):
                 found = self._in_ring(ring, copies)
@@ -470,8 +540,15 @@ class _Search:
         return None
 
     def _copies(self, ring: int) -> int:
-        """How often a ciphertext can hold all rows, which are those of one owner and in one piece."""
-        alone = self.with_secret_key and self.members == 1 and self.workers is None and self.scheme == "bgv"
+        """How often a ciphertext can hold all rows, which are those of one owner and in
+        one piece.
+        """
+        alone = (
+            self.with_secret_key
+            and self.members == 1
+            and self.workers is None
+            and self.scheme == "bgv"
+        )
         if not alone or not any(stage.form == PACKED for stage in self.stages):
             return 1
         rows = max((stage.n_rows or 1 for stage in self.stages), default=1)
@@ -486,10 +563,12 @@ class _Search:
         if found is None:
             depth = max(depth_of(stage.circuits(slots, copies)) for stage in self.stages)
             why = (
-                f"it is {depth} products deep over {self.stages[0].layout(parameters.slots).n_rows:,} rows, and that is not proven "
+                f"it is {depth} products deep over "
+                f"{self.stages[0].layout(parameters.slots).n_rows:,} rows, and that is not proven "
                 f"to decrypt with {parameters!r}"
                 if fits
-                else f"results can reach ±{largest:,}, and these keys are exact up to ±{parameters.max_value:,}"
+                else f"results can reach ±{largest:,}, and these keys are exact up to "
+                f"±{parameters.max_value:,}"
             )
             raise ParameterError(f"these keys were made for something else: {why}. Make new ones")
         return found
@@ -521,17 +600,23 @@ class _Search:
             # The smallest primes for the noisiest outputs are those for all, if they carry all.
             for critical in (True, False):
                 carries = partial(carry, critical=critical)
-                sizes = smallest_chain(self.scheme, ring, t, self.security, carries, largest_prime, with_factors=True)
+                sizes = smallest_chain(
+                    self.scheme, ring, t, self.security, carries, largest_prime, with_factors=True
+                )
                 if sizes is None:
                     break
-                primes = parameters_from_sizes(self.scheme, ring, t, sizes, with_factors=True).coefficient_moduli
+                primes = parameters_from_sizes(
+                    self.scheme, ring, t, sizes, with_factors=True
+                ).coefficient_moduli
                 found = prove(primes)
                 if found is not None:
                     return found
         return None
 
     def _with_kept_primes(self, parameters: Parameters) -> Iterator[Parameters]:
-        """Packs that are computed on with or flooded have to keep more primes: as few as there can be."""
+        """Packs that are computed on with or flooded have to keep more primes: as few as there can
+        be.
+        """
         primes = len(parameters.data_moduli)
         if any(stage.gives for stage in self.stages):
             tried = range(1, primes)
@@ -543,7 +628,9 @@ class _Search:
         for kept in tried:
             yield replace(parameters, kept_primes=kept)
 
-    def _proven(self, parameters: Parameters, shapes: _Shapes, *, critical: bool = False) -> _Found | None:
+    def _proven(
+        self, parameters: Parameters, shapes: _Shapes, *, critical: bool = False
+    ) -> _Found | None:
         """Return proofs of all stages, or of their noisiest outputs alone."""
         try:
             if not self._hopeful(parameters, shapes):
@@ -552,7 +639,9 @@ class _Search:
             for number, stage in enumerate(self.stages):
                 count = shapes.count(number)
                 if critical:
-                    circuits = shapes.critical(number, parameters, with_secret_key=self.with_secret_key)
+                    circuits = shapes.critical(
+                        number, parameters, with_secret_key=self.with_secret_key
+                    )
                 else:
                     circuits = shapes.of(number, parameters)
                 report = self._report(parameters, stage, circuits, count, given)
@@ -561,7 +650,8 @@ class _Search:
                     return None
                 reports.append(report)
                 if stage.gives and report.pack is not None:
-                    # Results of several tables, or shards, can be added up before they are computed on with.
+                    # Results of several tables, or shards, can be added up before they are computed
+                    # on with.
                     given[stage.gives] = _kept(parameters, report.pack.times(2**room))
         except (NoiseError, ParameterError):
             return None
@@ -579,7 +669,9 @@ class _Search:
         if stage.form == ROWS:
             used = {name: given[name] for name, _ in totals_of(circuits).values()}
             jointly = self.members > 1
-            return prove_rows(circuits, parameters, layout, used, with_secret_key=own, quick=True, flooded=jointly)
+            return prove_rows(
+                circuits, parameters, layout, used, with_secret_key=own, quick=True, flooded=jointly
+            )
         # Members flood what they open, when they open it: not what is computed on with.
         flooded = False if self.members > 1 and stage.gives else None
         return read_noise(
@@ -599,7 +691,9 @@ class _Search:
         return room_for(shards, flooded=not self.with_secret_key)
 
     def _hopeful(self, parameters: Parameters, shapes: _Shapes) -> bool:
-        """Whether rows would be proven if packs had no more noise than rounding leaves: quickly said, and mostly no."""
+        """Whether rows would be proven if packs had no more noise than rounding leaves: quickly
+        said, and mostly no.
+        """
         if not any(stage.gives for stage in self.stages):
             return True
         primes = packing_primes(parameters)
@@ -628,15 +722,20 @@ class _Search:
         if any(stage.form == ROWS for stage in self.stages):
             depths = [depth_of(stage.circuits(slots)) for stage in self.stages]
             return (
-                f"no parameters of {self.security}-bit security carry a fit over {n_rows:,} rows and a prediction that opens "
-                f"nothing: together they are about {sum(depths)} products deep, with values up to {largest:,}, and the largest "
-                f"ring is {slots}. Nearest: a smaller depth or fraction, or a model that is opened before it predicts (",
+                f"no parameters of {self.security}-bit security carry a fit over {n_rows:,} rows "
+                "and a prediction that opens "
+                f"nothing: together they are about {sum(depths)} products deep, with values up to "
+                f"{largest:,}, and the largest "
+                f"ring is {slots}. Nearest: a smaller depth or fraction, or a model that is "
+                "opened before it predicts (",
                 OPENED_FIRST,
                 ")",
             )
         text = (
-            f"no {self.scheme} parameters of {self.security}-bit security carry this circuit over {n_rows:,} rows: it is "
-            f"{depth_of(first.circuits(slots))} products deep with values up to {largest:,}, and the largest ring is {slots}"
+            f"no {self.scheme} parameters of {self.security}-bit security carry this circuit over "
+            f"{n_rows:,} rows: it is "
+            f"{depth_of(first.circuits(slots))} products deep with values up to {largest:,}, and "
+            f"the largest ring is {slots}"
         )
         low, high = 0, n_rows
         while low < high:
@@ -644,7 +743,11 @@ class _Search:
             fewer = replace(self, stages=[replace(stage, n_rows=middle) for stage in self.stages])
             low, high = (middle, high) if fewer._in_ring(slots) else (low, middle - 1)
         if low:
-            return (text, f". Nearest: up to {low:,} rows at once (results of parts can be added by the owner)")
+            return (
+                text,
+                f". Nearest: up to {low:,} rows at once (results of parts can be added by the "
+                "owner)",
+            )
         return (text, ". Nearest: fewer products in a row (a smaller depth)")
 
 
@@ -671,7 +774,9 @@ class _Shapes:
             self._shapes[number] = find_shapes(tuple(self._stages[number].circuits(*self._layout)))
         return self._shapes[number]
 
-    def critical(self, number: int, parameters: Parameters, *, with_secret_key: bool) -> list[Expression]:
+    def critical(
+        self, number: int, parameters: Parameters, *, with_secret_key: bool
+    ) -> list[Expression]:
         """Return the noisiest outputs of a stage: whatever carries all of them carries these.
 
         A search that tries dozens of moduli tries them on these first. Which output is noisiest
@@ -702,13 +807,17 @@ class _Shapes:
 
 
 def given_factor(parameters: Parameters) -> int:
-    """What totals are multiplied by, modulo t, once they were brought down from columns that were not, packed and expanded."""
+    """What totals are multiplied by, modulo t, once they were brought down from columns that were
+    not, packed and expanded.
+    """
     dropped = len(parameters.data_moduli) - packing_primes(parameters)
     scale = expansion_scale(parameters)
     return scale * parameters.switch_factor(0, dropped) % parameters.plain_modulus
 
 
-def _compile_with(outputs: tuple[Expression | int, ...], conditions: Conditions, **changes: Any) -> Compiled:
+def _compile_with(
+    outputs: tuple[Expression | int, ...], conditions: Conditions, **changes: Any
+) -> Compiled:
     return compile_outputs(outputs, replace(conditions, **changes))
 
 
@@ -762,7 +871,9 @@ class _Figures:
         return self.found.parameters
 
     def _are(self, stage: Stage) -> str:
-        """Return whether it is a fit, a draw (whose circuit depends on where rows lie), or a prediction."""
+        """Return whether it is a fit, a draw (whose circuit depends on where rows lie), or a
+        prediction.
+        """
         if stage.is_reserved:
             return "reserved"
         return "predict" if stage.form == ROWS else "draw" if callable(stage.outputs) else "fit"
@@ -778,14 +889,18 @@ class _Figures:
         layout = self.search.stages[0].layout(slots, copies)
         fits, draws, predictions = self._of("fit"), self._of("draw"), self._of("predict")
         prediction = self._prediction(fits, draws, predictions) if predictions else None
-        n_totals = sum(len(program.outputs) for kind in ("fit", "draw") for program in self._programs_of(kind))
+        n_totals = sum(
+            len(program.outputs) for kind in ("fit", "draw") for program in self._programs_of(kind)
+        )
         asked = (*fits, *draws, *predictions)
         counts = sum((cost.counts for _, cost in asked), Counter[Kind]())
         rotations = {
             step
             for stage in self.search.stages
             for step in rotations_needed(
-                stage.circuits(slots, copies), stage.layout(slots, copies), replicated=stage.form == "replicated"
+                stage.circuits(slots, copies),
+                stage.layout(slots, copies),
+                replicated=stage.form == "replicated",
             )
         }
         made = Plan(
@@ -805,7 +920,8 @@ class _Figures:
             rotations=tuple(sorted(rotations)),
             report=min(self.found.reports, key=lambda report: report.budget),
             prediction=prediction,
-            flooded=not self.search.with_secret_key and any(stage.form == PACKED for stage in self.search.stages),
+            flooded=not self.search.with_secret_key
+            and any(stage.form == PACKED for stage in self.search.stages),
             device=_device_text(prices(self.programs)),
             digests=tuple(one.digest for one in self.compiled),
             bytes_keys=count_public_bytes(parameters, len(rotations)),
@@ -884,16 +1000,27 @@ def _technique(different: int, every: int, copies: int) -> str:
     if not every:
         return "an open model: its numbers are coefficients"
     text = f"pack and expand: {different:,} totals, "
-    text += f"up to {copies} side by side in a ciphertext" if copies > 1 else "each into all slots of a ciphertext"
+    text += (
+        f"up to {copies} side by side in a ciphertext"
+        if copies > 1
+        else "each into all slots of a ciphertext"
+    )
     if different < every:
         text += f" ({every:,} in the model; equal splits are shared)"
     return text
 
 
 def _on_cluster(
-    made: Plan, costs: Sequence[Cost], packs: int, nbytes: int, times: Times, workers: int, price: float | None
+    made: Plan,
+    costs: Sequence[Cost],
+    packs: int,
+    nbytes: int,
+    times: Times,
+    workers: int,
+    price: float | None,
 ) -> ClusterCost:
-    """The same work cut into shards: each brings its totals down on its own, and then they are added up in rounds.
+    """The same work cut into shards: each brings its totals down on its own, and then they are
+    added up in rounds.
 
     ``packs`` of ``nbytes`` are what a shard brings.
     """

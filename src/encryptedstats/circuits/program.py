@@ -1,10 +1,13 @@
-"""The flat program that expressions are lowered to: every operation on ciphertexts, with its level, its size and its noise.
+"""The flat program that expressions are lowered to: every operation on ciphertexts, with its level,
+its size and its noise.
 
-Lowering (:mod:`encryptedstats.circuits.lowering`) takes all decisions: what is relinearised, switched and rotated, when, and how
-totals are brought down for packing. Whoever reads a program, to prove, to price or to run it, decides nothing, so that what was
-proven and priced is what is run: it is one object.
+Lowering (:mod:`encryptedstats.circuits.lowering`) takes all decisions: what is relinearised,
+switched and rotated, when, and how totals are brought down for packing. Whoever reads a program, to
+prove, to price or to run it, decides nothing, so that what was proven and priced is what is run: it
+is one object.
 
-Steps over rows are done for every chunk of rows, steps on totals once. What lies between them is :data:`SUM`, over all chunks.
+Steps over rows are done for every chunk of rows, steps on totals once. What lies between them is
+:data:`SUM`, over all chunks.
 """
 
 from __future__ import annotations
@@ -32,7 +35,9 @@ PACKED, REPLICATED, SLOTS, ROWS = "packed", "replicated", "slots", "rows"
 
 @dataclass(frozen=True)
 class MarksBeside:
-    """The marks of totals that lie side by side, each with the power of X that it is multiplied by."""
+    """The marks of totals that lie side by side, each with the power of X that it is
+    multiplied by.
+    """
 
     parts: tuple[tuple[Marks, int], ...]
 
@@ -52,19 +57,22 @@ class Step:
     Attributes
     ----------
     op : str
-        ``column`` (a chunk of a stored column), ``given`` (packs of totals from elsewhere), ``expand`` (one total taken out of
-        given packs, into all slots), ``here`` (a number encrypted on the spot), ``add up``, ``multiply``, ``mask``, ``move`` (the
-        value of another chunk), ``shift`` (a product with a power of X), ``relinearise``, ``switch``, ``rotate``, ``sum`` (over
-        chunks) or ``pack``.
+        ``column`` (a chunk of a stored column), ``given`` (packs of totals from elsewhere),
+        ``expand`` (one total taken out of given packs, into all slots), ``here`` (a number
+        encrypted on the spot), ``add up``, ``multiply``, ``mask``, ``move`` (the value of another
+        chunk), ``shift`` (a product with a power of X), ``relinearise``, ``switch``, ``rotate``,
+        ``sum`` (over chunks) or ``pack``.
     args : tuple of Step
     data
-        The name of a column; of given packs the name, and how many totals of them are taken out side by side, as a power of two;
-        the number of what is expanded; what is encrypted here, and what for; ``(coefficients, constant)``; :class:`Marks`, or those
-        of several totals; how many chunks on; the power of X; the rotation (0 swaps the half rows).
+        The name of a column; of given packs the name, and how many totals of them are taken out
+        side by side, as a power of two; the number of what is expanded; what is encrypted here, and
+        what for; ``(coefficients, constant)``; :class:`Marks`, or those of several totals; how many
+        chunks on; the power of X; the rotation (0 swaps the half rows).
     noise : Noise
         A bound, with level and size of the ciphertext.
     factor : int
-        What its number is multiplied by, modulo t, where it is decrypted: see ``Parameters.switch_factor``.
+        What its number is multiplied by, modulo t, where it is decrypted: see
+        ``Parameters.switch_factor``.
     is_total : bool
         One ciphertext for the table rather than one for each chunk.
     chunks : frozenset of int, optional
@@ -102,7 +110,9 @@ class Step:
         return self.chunks is None or chunk in self.chunks
 
     def needed(self, chunk: int | None, n_chunks: int) -> list[tuple[Step, int | None]]:
-        """What it is computed from for a chunk, with the chunk that is needed of it: None for totals."""
+        """What it is computed from for a chunk, with the chunk that is needed of it: None for
+        totals.
+        """
         if self.op == MOVE and chunk is not None:
             chunk = (chunk + self.data) % max(1, n_chunks)
         found: list[tuple[Step, int | None]] = []
@@ -121,9 +131,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Output:
-    """What is asked for: the sum over the slots of a step, plus ``offset``; or, with ``each``, what every slot holds.
+    """What is asked for: the sum over the slots of a step, plus ``offset``; or, with ``each``, what
+    every slot holds.
 
-    ``step`` is in its form but for packing. Its factor is not taken off yet: the offset goes with what is left without it.
+    ``step`` is in its form but for packing. Its factor is not taken off yet: the offset goes with
+    what is left without it.
     """
 
     step: Step
@@ -138,7 +150,8 @@ class Batch:
     Attributes
     ----------
     steps : tuple of Step
-        Totals in their form but for packing. Of rows, each a sum with some of the terms of one that is wanted ...
+        Totals in their form but for packing. Of rows, each a sum with some of the terms of one that
+        is wanted ...
     sums : tuple of Step
         ... and the same added to what the batches before have brought of it: the step itself, where this is the first.
     """
@@ -154,10 +167,11 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Outputs in a form, with all that they take; ``packs`` holds them where the form is packed, ``width`` in each.
+    """Outputs in a form, with all that they take; ``packs`` holds them where the form is packed,
+    ``width`` in each.
 
-    ``batches`` are computed one after the other: together they are all outputs. Of packed ones ``beside`` neighbours share a
-    ciphertext, in the order of their ``places``.
+    ``batches`` are computed one after the other: together they are all outputs. Of packed ones
+    ``beside`` neighbours share a ciphertext, in the order of their ``places``.
     """
 
     parameters: Parameters
@@ -172,12 +186,18 @@ class Program:
 
     def part(self, steps: Sequence[Step]) -> Program:
         """Some outputs alone, not packed."""
-        return replace(self, outputs=tuple(map(Output, steps)), packs=(), batches=(Batch(tuple(steps)),))
+        return replace(
+            self, outputs=tuple(map(Output, steps)), packs=(), batches=(Batch(tuple(steps)),)
+        )
 
     def needed_after(self, batch: int) -> set[Step]:
-        """The sums of rows that later batches add to, and those that outputs are brought down from."""
+        """The sums of rows that later batches add to, and those that outputs are
+        brought down from.
+        """
         every = {step for batch in self.batches for step in batch.sums}
-        needed = {arg for later in self.batches[batch + 1 :] for step in later.sums for arg in step.args}
+        needed = {
+            arg for later in self.batches[batch + 1 :] for step in later.sums for arg in step.args
+        }
         for output in self.outputs:
             step = output.step
             while step not in every:
@@ -204,8 +224,12 @@ class Program:
             data = step.data.content() if isinstance(step.data, (Marks, MarksBeside)) else step.data
             if step.op == GIVEN:
                 data = names.setdefault(data[0], len(names)), data[1]
-            content.append(repr((step.op, [numbers[arg] for arg in step.args], data, step.level, step.size)))
-        content.append(repr([(numbers[output.step], output.offset, output.each) for output in self.outputs]))
+            content.append(
+                repr((step.op, [numbers[arg] for arg in step.args], data, step.level, step.size))
+            )
+        content.append(
+            repr([(numbers[output.step], output.offset, output.each) for output in self.outputs])
+        )
         return hashlib.sha256("\n".join(content).encode()).hexdigest()
 
     @cached_property
@@ -214,7 +238,10 @@ class Program:
         found: dict[Step, int] = {}
         for step in self.steps:
             found[step] = max(
-                (found[arg] + (arg.is_total and (step.op == SUM or not step.is_total)) for arg in step.args),
+                (
+                    found[arg] + (arg.is_total and (step.op == SUM or not step.is_total))
+                    for arg in step.args
+                ),
                 default=0,
             )
         return found
@@ -226,9 +253,11 @@ class Program:
 
     @cached_property
     def words(self) -> tuple[int, int]:
-        """About how many words of residues are written, over rows and on totals: a key switch writes all for every prime.
+        """About how many words of residues are written, over rows and on totals: a key switch
+        writes all for every prime.
 
-        For comparing devices, quickly; :mod:`encryptedstats.circuits.cost` counts what is really done.
+        For comparing devices, quickly; :mod:`encryptedstats.circuits.cost` counts what is really
+        done.
         """
         rows, totals, ring = 0, 0, self.parameters.ring_degree
         for step in self.steps:
@@ -245,7 +274,9 @@ class Program:
         return rows, totals
 
     def needed(self) -> dict[Step, dict[tuple[int, int], Chunks]]:
-        """In which chunks every step over rows is needed, by the stage, and by how many chunks on from those that are added up."""
+        """In which chunks every step over rows is needed, by the stage, and by how many chunks on
+        from those that are added up.
+        """
         every, stages = max(1, self.layout.n_chunks), self.stages
         found: dict[Step, dict[tuple[int, int], Chunks]] = {step: {} for step in self.steps}
         if self.form == ROWS:
@@ -265,18 +296,22 @@ class Program:
     def runs(self) -> dict[Step, int]:
         """How many times each step is taken: those over rows for every chunk where they are needed.
 
-        Nothing over rows is kept from one chunk to the next: what is needed again, in another stage or for the sum of another
-        chunk, is taken again.
+        Nothing over rows is kept from one chunk to the next: what is needed again, in another stage
+        or for the sum of another chunk, is taken again.
         """
         every = max(1, self.layout.n_chunks)
         return {
-            step: 1 if step.is_total else sum(every if some is None else len(some) for some in places.values())
+            step: 1
+            if step.is_total
+            else sum(every if some is None else len(some) for some in places.values())
             for step, places in self.needed().items()
         }
 
 
 def is_readable(step: Step) -> bool:
-    """Whether a step is a column, a number or a given total; columns and numbers may be switched down."""
+    """Whether a step is a column, a number or a given total; columns and numbers may be switched
+    down.
+    """
     if step.op == SWITCH:
         return step.args[0].op in (COLUMN, HERE)
     return step.op in (COLUMN, HERE, EXPAND)
@@ -301,5 +336,7 @@ def program_digest(steps: Sequence[Step]) -> str:
     for step in in_order(steps):
         data = step.data.content() if isinstance(step.data, (Marks, MarksBeside)) else step.data
         content = [step.op, [digests[arg] for arg in step.args], data, step.level]
-        digests[step] = hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()
+        digests[step] = hashlib.sha256(
+            json.dumps(content, separators=(",", ":")).encode()
+        ).hexdigest()
     return hashlib.sha256("".join(digests[step] for step in steps).encode()).hexdigest()

@@ -1,4 +1,6 @@
-"""The proof: whether a circuit decrypts with given parameters, how it has to be lowered for that, and where it would not."""
+"""The proof: whether a circuit decrypts with given parameters, how it has to be lowered for that,
+and where it would not.
+"""
 
 from __future__ import annotations
 
@@ -36,21 +38,28 @@ from encryptedstats.crypto.packing import (
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import Cure, NoiseError
 
-# Bits that packs should leave, so that the results of so many parts of a table (2 to this power) can be added up encrypted.
+# Bits that packs should leave, so that the results of so many parts of a table (2 to this power)
+# can be added up encrypted.
 ROOM_FOR_ADDING = 4.0
-_FLOOR = 3.0  # bits that rounding has to leave at the level that plain models' answers are stored at ...
-_ROOM = 1.5  # ... so that what has these bits left is still proven to decrypt there: 2^-3 + 2^-1.5 < 1/2
+_FLOOR = (
+    3.0  # bits that rounding has to leave at the level that plain models' answers are stored at ...
+)
+# ... so that what has these bits left is still proven to decrypt there: 2^-3 + 2^-1.5 < 1/2
+_ROOM = 1.5
 
 
 def room_for(parts: int, *, flooded: bool = False) -> float:
-    """Bits that packs have to leave where the results of so many parts of a table will be added up; flooding is by whole bits."""
+    """Bits that packs have to leave where the results of so many parts of a table will be added up;
+    flooding is by whole bits.
+    """
     bits = math.log2(max(1, parts))
     return max(ROOM_FOR_ADDING, float(math.ceil(bits)) if flooded else bits)
 
 
 @dataclass(frozen=True)
 class NoiseReport:
-    """A proof that a circuit decrypts: the way it is lowered, and the bits to spare of its worst output.
+    """A proof that a circuit decrypts: the way it is lowered, and the bits to spare of its worst
+    output.
 
     ``pack`` bounds the noise of packs, which are ``flooded`` or not.
     """
@@ -92,13 +101,15 @@ def read_noise(
 ) -> NoiseReport:
     """The proof for the cheapest strategy that has one.
 
-    ``given`` is the noise of given packs, by their names; ``level`` where columns begin; ``n_outputs`` how many are
-    packed, if some stand for more.
+    ``given`` is the noise of given packs, by their names; ``level`` where columns begin;
+    ``n_outputs`` how many are packed, if some stand for more.
 
-    ``flooded`` proves packs that are flooded in the end; by default those of rows that others encrypted. ``end`` is the level
-    that rows have to end at. ``beside`` is how many totals lie side by side: by default as many as the parameters have copies.
+    ``flooded`` proves packs that are flooded in the end; by default those of rows that others
+    encrypted. ``end`` is the level that rows have to end at. ``beside`` is how many totals lie side
+    by side: by default as many as the parameters have copies.
 
-    With ``quick``, rows are proven for the cheapest strategy or not at all, and nobody finds out why not.
+    With ``quick``, rows are proven for the cheapest strategy or not at all, and nobody finds out
+    why not.
 
     Raises
     ------
@@ -109,7 +120,9 @@ def read_noise(
     outputs = representatives(outputs)
     flooded = not with_secret_key and form == PACKED if flooded is None else flooded
     if beside is None:
-        able = with_secret_key and (form == PACKED or bool(given)) and can_lie_side_by_side(parameters)
+        able = (
+            with_secret_key and (form == PACKED or bool(given)) and can_lie_side_by_side(parameters)
+        )
         beside = parameters.copies if able else 1
     rules = NoiseRules(parameters, with_secret_key=with_secret_key)
     trial = _Trial(outputs, n_outputs, parameters, layout, form, flooded, rules, given or {})
@@ -138,12 +151,14 @@ def prove_rows(
     flooded: bool = False,
     beside: int | None = None,
 ) -> NoiseReport:
-    """The proof for rows beside totals out of given packs of known noise; without totals, at the lowest level that has one.
+    """The proof for rows beside totals out of given packs of known noise; without totals, at the
+    lowest level that has one.
 
-    Without totals the numbers of a model are coefficients. Then there must be room to store the results at the level where those
-    of any such model are.
+    Without totals the numbers of a model are coefficients. Then there must be room to store the
+    results at the level where those of any such model are.
 
-    ``flooded`` leaves room for what the members of a joint key add when they open the answers: these end where there is some.
+    ``flooded`` leaves room for what the members of a joint key add when they open the answers:
+    these end where there is some.
 
     Raises
     ------
@@ -151,7 +166,11 @@ def prove_rows(
         Where there is none.
     """
     model = parameters.noise
-    levels = [max(noise.level for noise in given.values())] if given else range(resting_level(model), -1, -1)
+    levels = (
+        [max(noise.level for noise in given.values())]
+        if given
+        else range(resting_level(model), -1, -1)
+    )
     failure: NoiseError | None = None
     end = flooding_level(parameters) if flooded else None
     for level in levels:
@@ -181,21 +200,29 @@ def prove_rows(
 
 
 def resting_level(model: NoiseModel) -> int:
-    """Where answers of plain models are stored: as few primes as leave room above what rounding does to any ciphertext."""
+    """Where answers of plain models are stored: as few primes as leave room above what rounding
+    does to any ciphertext.
+    """
     levels = range(model.levels - 1, 0, -1)
     return next((level for level in levels if model.budget(model.rounded(2, level)) >= _FLOOR), 0)
 
 
 def flooding_level(parameters: Parameters) -> int:
-    """Where answers for rows end that the members of a joint key open: as few primes as leave room for flooding above rounding."""
+    """Where answers for rows end that the members of a joint key open: as few primes as leave room
+    for flooding above rounding.
+    """
     model = parameters.noise
     levels = range(model.levels - 1, 0, -1)
-    least = (model.budget(flooded_at_its_level(parameters, model.rounded(2, level))) for level in levels)
+    least = (
+        model.budget(flooded_at_its_level(parameters, model.rounded(2, level))) for level in levels
+    )
     return next((level for level, budget in zip(levels, least, strict=True) if budget >= _FLOOR), 0)
 
 
 def resting_noise(model: NoiseModel) -> Noise:
-    """As much noise as is proven to decrypt at the resting level: what is said of every plain model's answers."""
+    """As much noise as is proven to decrypt at the resting level: what is said of every plain
+    model's answers.
+    """
     level = resting_level(model)
     return Noise(2.0 ** (model.budget(Noise(1.0, level=level)) - 1.001), level=level)
 
@@ -208,12 +235,18 @@ def lowest_start(
     *,
     with_secret_key: bool,
 ) -> NoiseReport:
-    """The proof with columns begun at the lowest level that leaves packs about as little noise: deeper computations have left
-    primes to spare.
+    """The proof with columns begun at the lowest level that leaves packs about as little noise:
+    deeper computations have left primes to spare.
 
-    Not where switching leaves factors: totals of different degree would have different ones, and those who compute on with them
-    would pay for it."""
-    if parameters.kept_primes is None or report.pack is None or report.way.strategy != FLAT or parameters.has_factors:
+    Not where switching leaves factors: totals of different degree would have different ones, and
+    those who compute on with them would pay for it.
+    """
+    if (
+        parameters.kept_primes is None
+        or report.pack is None
+        or report.way.strategy != FLAT
+        or parameters.has_factors
+    ):
         return report
     for level in range(len(parameters.data_moduli) - packing_primes(parameters) - 1, 0, -1):
         try:
@@ -239,9 +272,16 @@ def lowest_start(
 
 
 def _least_noisy(reports: Sequence[NoiseReport]) -> NoiseReport:
-    """Where packs are computed on with: the cheapest way (the first) that leaves about as little noise in them as any."""
-    noises = [math.inf if report.pack is None else report.pack.flat + report.pack.peak for report in reports]
-    return next(report for report, noise in zip(reports, noises, strict=True) if noise <= 4 * min(noises))
+    """Where packs are computed on with: the cheapest way (the first) that leaves about as little
+    noise in them as any.
+    """
+    noises = [
+        math.inf if report.pack is None else report.pack.flat + report.pack.peak
+        for report in reports
+    ]
+    return next(
+        report for report, noise in zip(reports, noises, strict=True) if noise <= 4 * min(noises)
+    )
 
 
 def noisiest_outputs(
@@ -251,7 +291,9 @@ def noisiest_outputs(
     *,
     with_secret_key: bool,
 ) -> list[Expression]:
-    """Return the output with the most noise for each size and level of a result, by the cheapest strategy."""
+    """Return the output with the most noise for each size and level of a result, by the cheapest
+    strategy.
+    """
     rules = NoiseRules(parameters, with_secret_key=with_secret_key)
     found = Lowering(rules, layout, Way(strategies(parameters)[0]), {}).outputs(outputs)
     worst: dict[tuple[int, int], tuple[float, Expression]] = {}
@@ -264,13 +306,16 @@ def noisiest_outputs(
 
 
 def strategies(parameters: Parameters) -> tuple[Strategy, ...]:
-    """What can be done about growing ciphertexts, cheapest first. A BFV product costs more with every polynomial, so there is
-    only one way for it."""
+    """What can be done about growing ciphertexts, cheapest first. A BFV product costs more with
+    every polynomial, so there is only one way for it.
+    """
     return (FLAT, LEVELLED) if parameters.scheme == "bgv" else (LEVELLED,)
 
 
 def representatives(outputs: Sequence[Expression]) -> list[Expression]:
-    """One output of every shape: noise does not depend on which columns are computed with, only on how."""
+    """One output of every shape: noise does not depend on which columns are computed with, only on
+    how.
+    """
     shapes: dict[object, int] = {}
 
     def rule(node: Expression, args: list[int]) -> int:
@@ -321,10 +366,16 @@ class _Trial:
         if self.form == ROWS and self.flooded:
             return NoiseReport(way, min(budget, self._flooded_rows(lowering, found)), flooded=True)
         if self.form != PACKED:
-            done = found if self.form == ROWS else lowering.finished(parameters, self.form, found).outputs
+            done = (
+                found
+                if self.form == ROWS
+                else lowering.finished(parameters, self.form, found).outputs
+            )
             noises |= {lowering.relinearise(output.step).noise for output in done}
             return NoiseReport(way, min(map(parameters.noise.budget, noises)))
-        width = max(parameters.copies, 1 << packing_levels(min(self.n_outputs, parameters.ring_degree)))
+        width = max(
+            parameters.copies, 1 << packing_levels(min(self.n_outputs, parameters.ring_degree))
+        )
         way = replace(way, width=width)
         worst = _worst_of_each_form(found)
         if way.beside > 1:
@@ -341,7 +392,9 @@ class _Trial:
         return NoiseReport(way, min(budget, *map(model.budget, packs)), largest, self.flooded)
 
     def _flooded_rows(self, lowering: Lowering, found: Sequence[Output]) -> float:
-        """The bits to spare of answers for rows once the members of a joint key have flooded them, at the level they end at."""
+        """The bits to spare of answers for rows once the members of a joint key have flooded them,
+        at the level they end at.
+        """
         model = self.parameters.noise
         try:
             ends = {lowering.ended(model, output.step).noise for output in found}
@@ -353,16 +406,27 @@ class _Trial:
         """Why there is no proof: the node that binds, and what it would take."""
         binding = self._binding_node(best.way)
         what = f"its results cannot be brought into {self.form} form"
-        cure: tuple[object, ...] = (". ", Cure("plan", "es.plan(...)"), " finds parameters that carry it")
+        cure: tuple[object, ...] = (
+            ". ",
+            Cure("plan", "es.plan(...)"),
+            " finds parameters that carry it",
+        )
         if binding is not None:
             what = f"the binding step is {binding!r}"
         elif self.flooded:
-            what = "rows that others encrypted are hidden from who opens a result by noise, and there is no room for it"
-            cure = (". Plan for such rows, ", Cure("plan for rows of others", "es.plan(..., by_others=True)"))
+            what = (
+                "rows that others encrypted are hidden from who opens a result by noise, and "
+                "there is no room for it"
+            )
+            cure = (
+                ". Plan for such rows, ",
+                Cure("plan for rows of others", "es.plan(..., by_others=True)"),
+            )
         elif self.form == PACKED:
             cure = (Cure("other form", ", form='slots' may do"), *cure)
         return (
-            f"this circuit, {depth_of(self.outputs)} products deep over {self.layout.n_rows:,} rows, could not be proven to "
+            f"this circuit, {depth_of(self.outputs)} products deep over {self.layout.n_rows:,} "
+            "rows, could not be proven to "
             f"decrypt with {self.parameters!r}: {what}",
             *cure,
         )
@@ -379,7 +443,9 @@ class _Trial:
 
 
 def _worst_of_each_form(outputs: Sequence[Output]) -> list[Output]:
-    """One total above all that have the same size and level: what can be packed from it can be from any of them."""
+    """One total above all that have the same size and level: what can be packed from it can be from
+    any of them.
+    """
     worst: dict[tuple[int, int], Noise] = {}
     for noise in {output.step.noise for output in outputs}:
         known = worst.get((noise.size, noise.level), noise)

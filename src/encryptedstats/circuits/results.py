@@ -1,4 +1,6 @@
-"""Encrypted numbers: what comes back from an evaluation, totals or numbers of every row, opened by the owner alone."""
+"""Encrypted numbers: what comes back from an evaluation, totals or numbers of every row, opened by
+the owner alone.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,8 @@ MAX_OUTPUTS: Final = 1 << 16  # of every row
 _DIGEST_LENGTH: Final = 64
 _MAX_SHIFT: Final = 1 << 12  # bits
 NO_ROOM_FOR_FLOODING: Final = (
-    "rows that others encrypted are hidden from who opens a result by noise, and these keys leave no room for it: make keys for "
+    "rows that others encrypted are hidden from who opens a result by noise, and these keys leave "
+    "no room for it: make keys for "
     "such rows, ",
     Cure("keys for rows of others", "es.Owner(es.plan(..., by_others=True))"),
 )
@@ -62,8 +65,9 @@ NO_ROOM_FOR_FLOODING: Final = (
 class NumberFacts:
     """What is publicly known of one number: between which it lies, and how it is to be read.
 
-    What decrypts, the sum over the slots of a total, plus ``offset`` is the number times ``factor``, modulo t. ``stored`` says what
-    the number is of those that were asked for: see :mod:`encryptedstats.circuits.digits`.
+    What decrypts, the sum over the slots of a total, plus ``offset`` is the number times
+    ``factor``, modulo t. ``stored`` says what the number is of those that were asked for: see
+    :mod:`encryptedstats.circuits.digits`.
     """
 
     low: int
@@ -109,7 +113,9 @@ def read_cut(file: Container, name: str = CUT) -> Cut | None:
     if name not in file.sections:
         return None
     found = file.listed(name)
-    if [type(one) for one in found] != [list, list, int] or not all(_are_stops(stops) for stops in found[:2]):
+    if [type(one) for one in found] != [list, list, int] or not all(
+        _are_stops(stops) for stops in found[:2]
+    ):
         raise FileFormatError("the file has a malformed list of shards")
     blocks, totals, width = found
     if not blocks or not totals or width < 1 or any(stop % width for stop in totals[:-1]):
@@ -127,7 +133,8 @@ def pieces_of(stops: Sequence[int]) -> list[tuple[int, int]]:
 
 
 class EncryptedNumbers:
-    """Integers under encryption. ``owner.decrypt`` gives totals as a list, numbers of rows as an array (rows, numbers).
+    """Integers under encryption. ``owner.decrypt`` gives totals as a list, numbers of rows as an
+    array (rows, numbers).
 
     Results of the same computation on different rows can be added and subtracted.
 
@@ -135,7 +142,8 @@ class EncryptedNumbers:
     ----------
     keys : PublicKeys
     form : "packed", "replicated", "slots" or "rows"
-        Many totals in a ciphertext; each in all slots of one, or unsummed; or numbers of every row, 0 in slots without a row.
+        Many totals in a ciphertext; each in all slots of one, or unsummed; or numbers of every row,
+        0 in slots without a row.
     facts : sequence of NumberFacts
         One for each total, or each number that all rows have.
     parts : sequence of Part
@@ -173,13 +181,18 @@ class EncryptedNumbers:
         self.parts = tuple(parts)
         self.counts = tuple(counts)
         self.places = tuple(places) or tuple(range(len(self.facts)))
-        self.schema_digest = schema_digest  # of the rows, by which their owner knows the schema again; opaque here
-        # For rows of others, whether noise hides them from who opens the totals; None for one's own.
+        self.schema_digest = (
+            schema_digest  # of the rows, by which their owner knows the schema again; opaque here
+        )
+        # For rows of others, whether noise hides them from who opens the totals; None for one's
+        # own.
         self.flooded = flooded
         self.circuit = circuit  # a digest of what was computed: only the same adds up
         self.cut: Cut | None = None
         self.program_digest: str | None = None  # of the program that computed them, where it is one
-        self.checkpoints: tuple[str | os.PathLike[str], ...] = ()  # all that is stored of them, until they are saved
+        self.checkpoints: tuple[
+            str | os.PathLike[str], ...
+        ] = ()  # all that is stored of them, until they are saved
 
     def __len__(self) -> int:
         return sum(2 if facts.stored.base else not facts.stored.shift for facts in self.facts)
@@ -191,7 +204,9 @@ class EncryptedNumbers:
 
     def in_parts(self, stored: Sequence[Stored]) -> EncryptedNumbers:
         """The same numbers as parts of others, or as two in one."""
-        self.facts = tuple(replace(facts, stored=one) for facts, one in zip(self.facts, stored, strict=True))
+        self.facts = tuple(
+            replace(facts, stored=one) for facts, one in zip(self.facts, stored, strict=True)
+        )
         return self
 
     def repeat(self, positions: Sequence[int]) -> EncryptedNumbers:
@@ -213,8 +228,9 @@ class EncryptedNumbers:
         return repeated
 
     def most(self, place: int) -> int | None:
-        """How large one of the numbers that were asked for can be; None where that is not known: of the second of two in one, of
-        those in parts, and where something was taken off."""
+        """How large one of the numbers that were asked for can be; None where that is not known: of
+        the second of two in one, of those in parts, and where something was taken off.
+        """
         number = 0
         for facts, after in zip(self.facts, (*self.facts[1:], None), strict=True):
             if number == place:
@@ -248,14 +264,26 @@ class EncryptedNumbers:
     @property
     def _engine(self) -> Engine:
         """Packs live in the packing context, everything else in that of the keys."""
-        return engine_for(packing_parameters(self.keys.parameters)) if self.form == PACKED else self.keys.engine
+        return (
+            engine_for(packing_parameters(self.keys.parameters))
+            if self.form == PACKED
+            else self.keys.engine
+        )
 
     def __repr__(self) -> str:
-        what = f"{self.n_rows} rows of {len(self)} numbers" if self.form == ROWS else f"{len(self)} totals"
+        what = (
+            f"{self.n_rows} rows of {len(self)} numbers"
+            if self.form == ROWS
+            else f"{len(self)} totals"
+        )
         size = f"{self.nbytes / 1e6:.1f} MB"
-        return f"EncryptedNumbers({what} in {len(self.parts)} ciphertexts, {self.form}, {size}, key {self.keys.key_id})"
+        return (
+            f"EncryptedNumbers({what} in {len(self.parts)} ciphertexts, {self.form}, {size}, key "
+            f"{self.keys.key_id})"
+        )
 
-    # -- adding ----------------------------------------------------------------------------------------------------
+    # -- adding
+    # --------------------------------------------------------------------------------------------
 
     def __add__(self, other: EncryptedNumbers) -> EncryptedNumbers:
         return self._of_same_circuit(other).combined(other, 1)
@@ -269,7 +297,9 @@ class EncryptedNumbers:
         return self
 
     def combined(self, other: EncryptedNumbers, sign: int) -> EncryptedNumbers:
-        """The sum (1) or difference (-1) with the same totals of other rows, for who knows that they mean the same."""
+        """The sum (1) or difference (-1) with the same totals of other rows, for who knows that
+        they mean the same.
+        """
         self.keys.check_same(other.keys)
         if ROWS in (self.form, other.form):
             raise ValueError("numbers of rows are not added up: results that add up are totals")
@@ -280,13 +310,17 @@ class EncryptedNumbers:
         largest = max(max(abs(f.low), abs(f.high)) for f in facts)
         if largest > self.keys.parameters.max_value:
             raise OverflowError(
-                f"the sum could reach ±{largest:,}, and the parameters are exact up to ±{self.keys.parameters.max_value:,}: "
+                f"the sum could reach ±{largest:,}, and the parameters are exact up to "
+                f"±{self.keys.parameters.max_value:,}: "
                 "open before adding, or plan for all rows together"
             )
-        crowded = next((f.stored for f in facts if f.stored.base and 2 * f.stored.rest >= f.stored.base), None)
+        crowded = next(
+            (f.stored for f in facts if f.stored.base and 2 * f.stored.rest >= f.stored.base), None
+        )
         if crowded is not None:
             raise OverflowError(
-                f"the sum could reach ±{crowded.rest:,}, and with these keys two totals travel as one where both are below "
+                f"the sum could reach ±{crowded.rest:,}, and with these keys two totals travel as "
+                "one where both are below "
                 f"±{crowded.base // 2:,}: open before adding, or plan for all rows together"
             )
         model = self._model()
@@ -300,21 +334,43 @@ class EncryptedNumbers:
                     Cure("open before adding", "decrypt some of them"),
                 )
             parts.append(Part(self._combine_ciphertexts(a, b, level, sign), noise))
-        flooded = None if self.flooded is other.flooded is None else False not in (self.flooded, other.flooded)
-        combined = EncryptedNumbers(
-            self.keys, self.form, facts, parts, self.width, digest, flooded, self.circuit, places=self.places
+        flooded = (
+            None
+            if self.flooded is other.flooded is None
+            else False not in (self.flooded, other.flooded)
         )
-        combined.program_digest = self.program_digest if self.program_digest == other.program_digest else None
+        combined = EncryptedNumbers(
+            self.keys,
+            self.form,
+            facts,
+            parts,
+            self.width,
+            digest,
+            flooded,
+            self.circuit,
+            places=self.places,
+        )
+        combined.program_digest = (
+            self.program_digest if self.program_digest == other.program_digest else None
+        )
         combined.checkpoints = self.checkpoints + other.checkpoints
         return combined
 
     def _way_of_storing(self) -> tuple[Any, ...]:
-        return self.form, self.width, self.places, [(f.factor, f.stored.shift, f.stored.base) for f in self.facts]
+        return (
+            self.form,
+            self.width,
+            self.places,
+            [(f.factor, f.stored.shift, f.stored.base) for f in self.facts],
+        )
 
     def _combine_ciphertexts(self, a: Part, b: Part, level: int, sign: int) -> Residues:
         engine = self._engine
         if engine.parameters.switch_factor(min(a.noise.level, b.noise.level), level) != 1:
-            raise ValueError("results that were brought down differently cannot be added: they have different factors")
+            raise ValueError(
+                "results that were brought down differently cannot be added: they have different "
+                "factors"
+            )
         x, y = (
             engine.switch(ciphertext_of(engine, part.residues), level)
             if part.noise.level != level
@@ -322,7 +378,9 @@ class EncryptedNumbers:
             for part in (a, b)
         )
         try:
-            return residues_of(engine, (engine.evaluator.add if sign > 0 else engine.evaluator.sub)(x, y))
+            return residues_of(
+                engine, (engine.evaluator.add if sign > 0 else engine.evaluator.sub)(x, y)
+            )
         except RuntimeError as error:
             if "transparent" not in str(error):
                 raise
@@ -331,49 +389,81 @@ class EncryptedNumbers:
             ) from error
 
     def check_decrypts(self) -> None:
-        """Refuse what the noise that was tracked on the way does not prove to decrypt, whatever was proven beforehand."""
+        """Refuse what the noise that was tracked on the way does not prove to decrypt, whatever was
+        proven beforehand.
+        """
         if not all(self._model().decrypts(part.noise) for part in self.parts):
             raise NoiseError(
-                "these numbers are not proven to decrypt: the proof they were computed with was for others"
+                "these numbers are not proven to decrypt: the proof they were computed with was "
+                "for others"
             )
 
     def equals(self, other: EncryptedNumbers) -> bool:
         """Whether both are the same, residue for residue, and are said to be of the same size."""
         same = (self.form, self.width, self.facts, self.counts, self.places, len(self.parts))
-        return same == (other.form, other.width, other.facts, other.counts, other.places, len(other.parts)) and all(
-            np.array_equal(a.residues, b.residues) for a, b in zip(self.parts, other.parts, strict=True)
+        return same == (
+            other.form,
+            other.width,
+            other.facts,
+            other.counts,
+            other.places,
+            len(other.parts),
+        ) and all(
+            np.array_equal(a.residues, b.residues)
+            for a, b in zip(self.parts, other.parts, strict=True)
         )
 
     def packs(self) -> list[tuple[Residues, Noise]]:
-        """The ciphertexts as the members of a joint key open them, each with its noise under the primes that it has: packed
-        totals, or votes. These hold their numbers and zeros; what is in another form holds more, and is refused."""
-        if self.form not in (PACKED, ROWS) or (self.form == PACKED and any(part.noise.level for part in self.parts)):
+        """The ciphertexts as the members of a joint key open them, each with its noise under the
+        primes that it has: packed totals, or votes. These hold their numbers and zeros; what is in
+        another form holds more, and is refused.
+        """
+        if self.form not in (PACKED, ROWS) or (
+            self.form == PACKED and any(part.noise.level for part in self.parts)
+        ):
             raise ValueError(
-                f"members of a joint key open packed totals and votes and nothing else, and this is in the form {self.form!r}: the "
+                "members of a joint key open packed totals and votes and nothing else, and this "
+                f"is in the form {self.form!r}: the "
                 "rows that totals are of are never opened"
             )
         return [(part.residues, part.noise.at(0)) for part in self.parts]
 
-    def with_packs(self, keys: PublicKeys, packs: Sequence[tuple[Residues, Noise]]) -> EncryptedNumbers:
+    def with_packs(
+        self, keys: PublicKeys, packs: Sequence[tuple[Residues, Noise]]
+    ) -> EncryptedNumbers:
         """The same numbers under other keys."""
         parts = [
             Part(residues, noise.at(len(self._engine.parameters.data_moduli) - residues.shape[1]))
             for residues, noise in packs
         ]
         switched = EncryptedNumbers(
-            keys, self.form, self.facts, parts, self.width, None, True, self.circuit, self.counts, self.places
+            keys,
+            self.form,
+            self.facts,
+            parts,
+            self.width,
+            None,
+            True,
+            self.circuit,
+            self.counts,
+            self.places,
         )
         switched.program_digest = self.program_digest
         return switched
 
     def with_flooding(self) -> EncryptedNumbers:
-        """The same totals, hidden from who opens them in all but their values: see :mod:`encryptedstats.crypto.flooding`."""
+        """The same totals, hidden from who opens them in all but their values: see
+        :mod:`encryptedstats.crypto.flooding`.
+        """
         if self.form != PACKED:
             raise ValueError(
-                f"totals in form {self.form!r} cannot be flooded: only packs hold nothing beside their totals"
+                f"totals in form {self.form!r} cannot be flooded: only packs hold nothing beside "
+                "their totals"
             )
         if any(part.noise.level for part in self.parts):
-            raise ValueError("packs that were switched down cannot be flooded: flood them as they come")
+            raise ValueError(
+                "packs that were switched down cannot be flooded: flood them as they come"
+            )
         keys, model = self.keys, self._model()
         zero_noise = encrypted_zero_noise(keys.parameters)
         parts = []
@@ -381,37 +471,58 @@ class EncryptedNumbers:
             noise = flooded_noise(model, part.noise, zero_noise)
             if not model.decrypts(noise):
                 raise NoiseError(*NO_ROOM_FOR_FLOODING)
-            zero = keys.encryptor.encrypt_zero(len(keys.parameters.data_moduli) - part.residues.shape[1])
+            zero = keys.encryptor.encrypt_zero(
+                len(keys.parameters.data_moduli) - part.residues.shape[1]
+            )
             residues = flood(self._engine, part.residues, zero, flooding_width(model, part.noise))
             parts.append(Part(residues, noise))
         flooded = EncryptedNumbers(
-            keys, self.form, self.facts, parts, self.width, self.schema_digest, True, self.circuit, places=self.places
+            keys,
+            self.form,
+            self.facts,
+            parts,
+            self.width,
+            self.schema_digest,
+            True,
+            self.circuit,
+            places=self.places,
         )
         flooded.program_digest, flooded.checkpoints = self.program_digest, self.checkpoints
         return flooded
 
     def _model(self) -> NoiseModel:
         parameters = self.keys.parameters
-        return packing_model(parameters, packing_primes(parameters)) if self.form == PACKED else parameters.noise
+        return (
+            packing_model(parameters, packing_primes(parameters))
+            if self.form == PACKED
+            else parameters.noise
+        )
 
-    # -- files -----------------------------------------------------------------------------------------------------
+    # -- files
+    # --------------------------------------------------------------------------------------------
 
-    def to_container(self, kind: str = NUMBERS_KIND, fields: dict[str, Any] | None = None) -> Container:
+    def to_container(
+        self, kind: str = NUMBERS_KIND, fields: dict[str, Any] | None = None
+    ) -> Container:
         """As a checked envelope of bytes; ``fields`` are for those who store more with it."""
         parameters = self.keys.parameters
         sections = {
             "numbers": json.dumps([_listed_facts(f) for f in self.facts]).encode(),
             "chunks": json.dumps(list(self.counts)).encode(),
             "places": json.dumps(list(self.places)).encode(),
-            "noise": json.dumps([[p.noise.flat, p.noise.peak, p.noise.level] for p in self.parts]).encode(),
+            "noise": json.dumps(
+                [[p.noise.flat, p.noise.peak, p.noise.level] for p in self.parts]
+            ).encode(),
             "residues": b"".join(
-                residues_to_bytes(part.residues, self._engine.parameters.data_moduli) for part in self.parts
+                residues_to_bytes(part.residues, self._engine.parameters.data_moduli)
+                for part in self.parts
             ),
         }
         if self.cut is not None:
             sections[CUT] = self.cut.to_bytes()
         own = {"parameters": parameters.to_dict(), "form": self.form, "width": self.width}
-        # A program over rows holds the numbers of an opened model, and a hash of them could be guessed.
+        # A program over rows holds the numbers of an opened model, and a hash of them could be
+        # guessed.
         program = None if self.form == ROWS else self.program_digest
         own |= {"flooded": self.flooded, "circuit": self.circuit, "program": program}
         own |= {DIGEST_FIELD: self.schema_digest, **(fields or {})}
@@ -431,7 +542,9 @@ class EncryptedNumbers:
         if not all(type(count) is int and 0 < count <= parameters.slots for count in counts):
             raise FileFormatError("the chunks of the results have impossible numbers of rows")
         if bool(counts) != (form == ROWS):
-            raise FileFormatError("the results have rows where there are totals, or none where there should be")
+            raise FileFormatError(
+                "the results have rows where there are totals, or none where there should be"
+            )
         facts = [_read_facts(entry, parameters) for entry in file.listed("numbers")]
         _check_stored([one.stored for one in facts], form)
         places = file.listed("places")
@@ -443,7 +556,10 @@ class EncryptedNumbers:
             raise FileFormatError("results that are not packed share places")
         empty = cls(keys, form, facts, (), width, counts=counts, places=places)
         noises = [noise_from_json(entry, empty._model()) for entry in file.listed("noise")]
-        if not 0 < len(facts) <= (MAX_OUTPUTS if form == ROWS else MAX_NUMBERS) or len(noises) != empty._n_parts():
+        if (
+            not 0 < len(facts) <= (MAX_OUTPUTS if form == ROWS else MAX_NUMBERS)
+            or len(noises) != empty._n_parts()
+        ):
             raise FileFormatError("the number of ciphertexts does not fit the number of totals")
         parts = _read_parts(file.section("residues"), noises, empty._engine)
         flooded = file.fields.get("flooded")
@@ -452,7 +568,9 @@ class EncryptedNumbers:
         circuit = file.fields.get("circuit")
         if circuit is not None and (not isinstance(circuit, str) or len(circuit) > _DIGEST_LENGTH):
             raise FileFormatError("the results do not say what was computed")
-        numbers = cls(keys, form, facts, parts, width, read_digest(file), flooded, circuit, counts, places)
+        numbers = cls(
+            keys, form, facts, parts, width, read_digest(file), flooded, circuit, counts, places
+        )
         numbers.cut = _checked_cut(read_cut(file), numbers)
         numbers.program_digest = _read_program_digest(file)
         return numbers
@@ -492,18 +610,31 @@ def _read_program_digest(file: Container) -> str | None:
 
 
 def _checked_cut(cut: Cut | None, numbers: EncryptedNumbers) -> Cut | None:
-    """Refuse ranges that are not all totals in packs of these numbers: no computation was cut so."""
-    if cut is not None and (PACKED, numbers.n_places, numbers.width) != (numbers.form, cut.totals[-1], cut.width):
-        raise FileFormatError("the file has ranges of totals that leave something out, or count it twice")
+    """Refuse ranges that are not all totals in packs of these numbers: no computation
+    was cut so.
+    """
+    if cut is not None and (PACKED, numbers.n_places, numbers.width) != (
+        numbers.form,
+        cut.totals[-1],
+        cut.width,
+    ):
+        raise FileFormatError(
+            "the file has ranges of totals that leave something out, or count it twice"
+        )
     return cut
 
 
 def encrypted_numbers(
-    keys: PublicKeys, values: Sequence[int], facts: Sequence[NumberFacts], places: Sequence[int] = ()
+    keys: PublicKeys,
+    values: Sequence[int],
+    facts: Sequence[NumberFacts],
+    places: Sequence[int] = (),
 ) -> EncryptedNumbers:
-    """Plain totals, encrypted anew with the public key, as a worker packs them; their facts say between which they lie.
+    """Plain totals, encrypted anew with the public key, as a worker packs them; their facts say
+    between which they lie.
 
-    Such ciphertexts are fresh: they hold nothing of any rows but the totals, and are as good as flooded.
+    Such ciphertexts are fresh: they hold nothing of any rows but the totals, and are as good as
+    flooded.
     """
     parameters = keys.parameters
     level = len(parameters.data_moduli) - packing_primes(parameters)
@@ -511,14 +642,20 @@ def encrypted_numbers(
     placed = [value for _, value in sorted(dict(zip(places, values, strict=True)).items())]
     width = min(parameters.ring_degree, 1 << (max(1, len(placed)) - 1).bit_length())
     parts = [
-        Part(*encrypted_totals(parameters, keys.encryptor.encrypt_zero(level), placed[start : start + width]))
+        Part(
+            *encrypted_totals(
+                parameters, keys.encryptor.encrypt_zero(level), placed[start : start + width]
+            )
+        )
         for start in range(0, len(placed), width)
     ]
     return EncryptedNumbers(keys, PACKED, facts, parts, width, flooded=True, places=places)
 
 
 def numbers_of_all(parts: Sequence[EncryptedNumbers]) -> EncryptedNumbers:
-    """The same numbers of other rows, one behind the other, for who knows that they mean the same."""
+    """The same numbers of other rows, one behind the other, for who knows that they
+    mean the same.
+    """
     first = parts[0]
     counts = [count for part in parts for count in part.counts]
     chunks = [
@@ -527,7 +664,9 @@ def numbers_of_all(parts: Sequence[EncryptedNumbers]) -> EncryptedNumbers:
         for part in parts
         for chunk in part.parts[number * len(part.counts) : (number + 1) * len(part.counts)]
     ]
-    return EncryptedNumbers(first.keys, ROWS, first.facts, chunks, schema_digest=first.schema_digest, counts=counts)
+    return EncryptedNumbers(
+        first.keys, ROWS, first.facts, chunks, schema_digest=first.schema_digest, counts=counts
+    )
 
 
 @decrypt_value.register(EncryptedNumbers)
@@ -537,13 +676,18 @@ def decrypt_numbers(numbers: EncryptedNumbers, decryptor: Decryptor, *, schema: 
     if numbers.form == ROWS:
         return _decrypted_rows(numbers, decryptor)
     t = numbers.keys.parameters.plain_modulus
-    sums = _packed_sums(numbers, decryptor) if numbers.form == PACKED else _slot_sums(numbers, decryptor)
+    sums = (
+        _packed_sums(numbers, decryptor)
+        if numbers.form == PACKED
+        else _slot_sums(numbers, decryptor)
+    )
     values = []
     for index, (value, facts) in enumerate(zip(sums, numbers.facts, strict=True)):
         number = centred((value + facts.offset) * pow(facts.factor, -1, t), t)
         if not facts.low <= number <= facts.high:
             raise ValueError(
-                f"total {index} decrypts to {number}, outside the {facts.low} to {facts.high} it is proven to keep: "
+                f"total {index} decrypts to {number}, outside the {facts.low} to {facts.high} it "
+                "is proven to keep: "
                 "the result was altered, or does not belong to this computation. It is refused"
             )
         values.append(number)
@@ -560,7 +704,8 @@ def _decrypted_rows(numbers: EncryptedNumbers, decryptor: Decryptor) -> NDArray[
             slots = engine.encoder.decode(decryptor.decrypt(ciphertext_of(engine, part.residues)))
             if slots[count:].any():
                 raise ValueError(
-                    f"number {index} decrypts to something in slots that no row has, where results hold zeros: the result was "
+                    f"number {index} decrypts to something in slots that no row has, where "
+                    "results hold zeros: the result was "
                     "altered, or does not belong to this computation. It is refused"
                 )
             values.append(slots[:count].astype(object))
@@ -569,8 +714,10 @@ def _decrypted_rows(numbers: EncryptedNumbers, decryptor: Decryptor) -> NDArray[
         outside = np.flatnonzero((exact < facts.low) | (exact > facts.high))
         if len(outside):
             raise ValueError(
-                f"number {index} of row {outside[0]} decrypts to {exact[outside[0]]}, outside the {facts.low} to {facts.high} it "
-                "is proven to keep: the result was altered, or does not belong to this computation. It is refused"
+                f"number {index} of row {outside[0]} decrypts to {exact[outside[0]]}, outside the "
+                f"{facts.low} to {facts.high} it "
+                "is proven to keep: the result was altered, or does not belong to this "
+                "computation. It is refused"
             )
         columns.append(exact)
     return np.column_stack(columns)
@@ -603,8 +750,12 @@ def _read_parts(data: bytes, noises: Sequence[Noise], engine: Engine) -> list[Pa
     for noise in noises:
         length = engine.parameters.packed_bytes(noise.level)
         kept = engine.parameters.data_moduli[: len(engine.parameters.data_moduli) - noise.level]
-        residues = residues_from_bytes(data[start : start + length], kept, engine.parameters.ring_degree)
-        ciphertext_of(engine, residues)  # refuses what is no ciphertext, now and not when it is decrypted
+        residues = residues_from_bytes(
+            data[start : start + length], kept, engine.parameters.ring_degree
+        )
+        ciphertext_of(
+            engine, residues
+        )  # refuses what is no ciphertext, now and not when it is decrypted
         parts.append(Part(residues, noise))
         start += length
     if start != len(data):
@@ -613,7 +764,9 @@ def _read_parts(data: bytes, noises: Sequence[Noise], engine: Engine) -> list[Pa
 
 
 def _check_stored(stored: Sequence[Stored], form: str) -> None:
-    """Parts follow each other from the smallest on, and are totals; of two in one, the first is proven to stay apart."""
+    """Parts follow each other from the smallest on, and are totals; of two in one, the first is
+    proven to stay apart.
+    """
     shifts = [one.shift for one in stored]
     good = all(not shift or before < shift <= _MAX_SHIFT for before, shift in pairwise(shifts))
     if not good or any(shifts[:1]) or (form == ROWS and any(one != WHOLE for one in stored)):
@@ -626,7 +779,15 @@ def _check_stored(stored: Sequence[Stored], form: str) -> None:
 
 def _listed_facts(facts: NumberFacts) -> list[int]:
     stored = facts.stored
-    return [facts.low, facts.high, facts.offset, facts.factor, stored.shift, stored.base, stored.rest]
+    return [
+        facts.low,
+        facts.high,
+        facts.offset,
+        facts.factor,
+        stored.shift,
+        stored.base,
+        stored.rest,
+    ]
 
 
 def _read_facts(entry: Any, parameters: Parameters) -> NumberFacts:
@@ -634,10 +795,17 @@ def _read_facts(entry: Any, parameters: Parameters) -> NumberFacts:
         raise FileFormatError("the list of numbers is malformed")
     low, high, offset, factor, *stored = entry
     facts, most = NumberFacts(low, high, offset, factor, Stored(*stored)), parameters.max_value
-    if not -most <= facts.low <= facts.high <= most or not 0 < facts.factor < parameters.plain_modulus:
-        raise FileFormatError(f"the file claims a number between {facts.low} and {facts.high}: that cannot be")
+    if (
+        not -most <= facts.low <= facts.high <= most
+        or not 0 < facts.factor < parameters.plain_modulus
+    ):
+        raise FileFormatError(
+            f"the file claims a number between {facts.low} and {facts.high}: that cannot be"
+        )
     if facts.stored.base not in (0, parameters.pair_base):
-        raise FileFormatError("the file has two numbers in one, and its parameters have none, or others")
+        raise FileFormatError(
+            "the file has two numbers in one, and its parameters have none, or others"
+        )
     return facts
 
 
@@ -646,6 +814,8 @@ def noise_from_json(entry: Any, model: NoiseModel) -> Noise:
     if not isinstance(entry, list) or [type(part) for part in entry] != [float, float, int]:
         raise FileFormatError("the noise of the results is malformed")
     flat, peak, level = entry
-    if not (flat > 0 and peak >= 0 and 0 <= level < model.levels) or not model.decrypts(Noise(flat, peak, level)):
+    if not (flat > 0 and peak >= 0 and 0 <= level < model.levels) or not model.decrypts(
+        Noise(flat, peak, level)
+    ):
         raise FileFormatError("the noise of the results cannot be")
     return Noise(flat, peak, level)

@@ -1,11 +1,14 @@
-"""Circuits rewritten before they are lowered: so that padding holds nothing, and so that factors of given totals are made up for.
+"""Circuits rewritten before they are lowered: so that padding holds nothing, and so that factors of
+given totals are made up for.
 
-A total that is given from elsewhere, a closed model's count, comes out of its pack with a factor that is known (1/N, modulo t):
-rather than multiplying it away, which would cost noise, the factor is followed through the circuit and taken off by the owner.
+A total that is given from elsewhere, a closed model's count, comes out of its pack with a factor
+that is known (1/N, modulo t): rather than multiplying it away, which would cost noise, the factor
+is followed through the circuit and taken off by the owner.
 
-What comes back of rows holds answers and nothing else. Slots without a row are 0 (:func:`cleared`). Where the model is plain, its
-numbers are coefficients, and what is stored in the clear is the same for every model: an encryption of each answer's plain number
-is added, so that nobody but the owner can tell the coefficients from the ciphertexts.
+What comes back of rows holds answers and nothing else. Slots without a row are 0 (:func:`cleared`).
+Where the model is plain, its numbers are coefficients, and what is stored in the clear is the same
+for every model: an encryption of each answer's plain number is added, so that nobody but the owner
+can tell the coefficients from the ciphertexts.
 """
 
 from __future__ import annotations
@@ -33,15 +36,17 @@ from encryptedstats.circuits.expressions import (
 )
 from encryptedstats.crypto.packing import centred
 
-# -- padding --------------------------------------------------------------------------------------------------------------
+# -- padding
+# ------------------------------------------------------------------------------------------------
 
 
 def cleared(outputs: Sequence[Expression | int]) -> list[Expression]:
     """Every output as it is in the rows, and 0 in padding slots.
 
-    Columns are 0 in padding, so most terms of a sum are; given totals and plain numbers are not, and are multiplied by what is 1 in
-    every row, ``ones()``: the same rows give the same ciphertexts. An output without given totals has a fresh encryption of its
-    plain number, 0 included, which hides the coefficients of the others.
+    Columns are 0 in padding, so most terms of a sum are; given totals and plain numbers are not,
+    and are multiplied by what is 1 in every row, ``ones()``: the same rows give the same
+    ciphertexts. An output without given totals has a fresh encryption of its plain number, 0
+    included, which hides the coefficients of the others.
 
     >>> from encryptedstats.circuits.expressions import column, given
     >>> cleared([given("model", 0) + given("model", 1) * column("v0.bin1"), column("v0.bin1") - 7, 5])
@@ -69,7 +74,11 @@ class _Clearing:
         def vanishes(node: Expression, args: list[bool]) -> bool:
             if node.op in (COLUMN, HERE, MASK):
                 return True
-            return any(args) if node.op == PRODUCT else node.op == LINEAR and not node.data[1] and all(args)
+            return (
+                any(args)
+                if node.op == PRODUCT
+                else node.op == LINEAR and not node.data[1] and all(args)
+            )
 
         def is_mixed(node: Expression, args: list[bool]) -> bool:
             if self.vanishes[node] or node.op not in (PRODUCT, LINEAR):
@@ -106,11 +115,13 @@ class _Clearing:
         return [(times * c, term) for c, term in [*terms, (1, shared * self.ones)]], 0
 
 
-# -- marks --------------------------------------------------------------------------------------------------------------------
+# -- marks
+# ------------------------------------------------------------------------------------------------
 
 
 def with_marks_joined(outputs: Sequence[Expression]) -> list[Expression]:
-    """The same circuits, with one product for each column in a sum of marked sums of columns, rather than one for each of these.
+    """The same circuits, with one product for each column in a sum of marked sums of columns,
+    rather than one for each of these.
 
     >>> from encryptedstats.circuits.expressions import Marks, column
     >>> x, y = column("x"), column("y")
@@ -129,7 +140,10 @@ def with_marks_joined(outputs: Sequence[Expression]) -> list[Expression]:
 
 def _share_a_chunk(masks: Sequence[Expression]) -> bool:
     return (
-        all(mask.op == MASK and type(mask.data) is Marks and _of_columns(mask.args[0]) for mask in masks)
+        all(
+            mask.op == MASK and type(mask.data) is Marks and _of_columns(mask.args[0])
+            for mask in masks
+        )
         and len({mask.data.chunk for mask in masks}) == 1
     )
 
@@ -157,14 +171,15 @@ def _joined(masks: Sequence[Expression]) -> Expression:
     return linear(parts)
 
 
-# -- what is linear in given totals -------------------------------------------------------------------------------------------
+# -- what is linear in given totals
+# -------------------------------------------------------------------------------------------
 
 
 def by_given(
     output: Expression, names: Collection[str]
 ) -> tuple[dict[Expression, Expression], Expression | int] | None:
-    """An output as a sum over given totals of these names, each times what it is multiplied by, and the rest; None where it is
-    none.
+    """An output as a sum over given totals of these names, each times what it is multiplied by, and
+    the rest; None where it is none.
 
     >>> from encryptedstats.circuits.expressions import column, given
     >>> x, a, b = column("x"), given("model", 0), given("model", 1)
@@ -172,7 +187,9 @@ def by_given(
     ({model[0]: y * x, model[1]: -y * x + x}, 3*x)
     """
     order = list(in_order([output]))
-    has = fold([output], lambda node, args: any(args) or (node.op == GIVEN and node.data[0] in names))
+    has = fold(
+        [output], lambda node, args: any(args) or (node.op == GIVEN and node.data[0] in names)
+    )
     factors: dict[Expression, list[tuple[int, Expression | None]]] = {output: [(1, None)]}
     found: dict[Expression, Expression] = {}
     rest: list[tuple[int, Expression | None]] = []
@@ -204,24 +221,32 @@ def _factor_of(terms: Sequence[tuple[int, Expression | None]]) -> Expression | i
     return combination([(c, term) for c, term in terms if term is not None], constant)
 
 
-def _times(factor: Expression | int, number: int, other: Expression | None) -> tuple[int, Expression | None]:
+def _times(
+    factor: Expression | int, number: int, other: Expression | None
+) -> tuple[int, Expression | None]:
     """A factor times a number, and times something else."""
     if isinstance(factor, int):
         return factor * number, other
     return number, factor if other is None else factor * other
 
 
-# -- the factors of expanded totals ------------------------------------------------------------------------------------------
+# -- the factors of expanded totals
+# ------------------------------------------------------------------------------------------
 
 
 def followed(
-    outputs: Sequence[Expression], factors: Mapping[str, Sequence[int]], t: int, offsets: Mapping[str, Sequence[int]]
+    outputs: Sequence[Expression],
+    factors: Mapping[str, Sequence[int]],
+    t: int,
+    offsets: Mapping[str, Sequence[int]],
 ) -> list[tuple[Expression, int]]:
-    """Every output as it comes out when given totals are multiplied by factors modulo t, and the factor it then has itself.
+    """Every output as it comes out when given totals are multiplied by factors modulo t, and the
+    factor it then has itself.
 
-    ``factors`` are those of all totals of each pack. Where terms of a sum have different ones, or there is a plain number among
-    them, the smallest coefficients make up for it. ``offsets`` are what totals lack (before they are multiplied): what padding has
-    added to a total is taken off here.
+    ``factors`` are those of all totals of each pack. Where terms of a sum have different ones, or
+    there is a plain number among them, the smallest coefficients make up for it. ``offsets`` are
+    what totals lack (before they are multiplied): what padding has added to a total is taken off
+    here.
     """
 
     def rule(node: Expression, args: list[tuple[Expression, int]]) -> tuple[Expression, int]:
@@ -246,8 +271,12 @@ def followed(
     return [values[output] for output in outputs]
 
 
-def with_one_factor(coefficients: Sequence[int], factors: Sequence[int], t: int) -> tuple[list[int], int]:
-    """The smallest coefficients that bring all terms of a sum to one of their factors, and that factor: large ones cost noise."""
+def with_one_factor(
+    coefficients: Sequence[int], factors: Sequence[int], t: int
+) -> tuple[list[int], int]:
+    """The smallest coefficients that bring all terms of a sum to one of their factors, and that
+    factor: large ones cost noise.
+    """
 
     def brought_to(common: int) -> list[int]:
         pairs = zip(coefficients, factors, strict=True)

@@ -1,7 +1,9 @@
-"""What noise depends on of a circuit: one node for all of a shape, for who asks again and again while parameters are sought.
+"""What noise depends on of a circuit: one node for all of a shape, for who asks again and again
+while parameters are sought.
 
-Which columns are computed with does not matter, only how. Circuits are read once; what follows from the factors of given totals,
-which are others under other parameters, is then found on a few dozen shapes instead of on every node.
+Which columns are computed with does not matter, only how. Circuits are read once; what follows from
+the factors of given totals, which are others under other parameters, is then found on a few dozen
+shapes instead of on every node.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def find_shapes(outputs: tuple[Expression, ...]) -> Shapes:
 
 
 class Shapes:
-    """The shapes of some circuits. Terms of a sum are not allowed to cancel, so signs are left out."""
+    """The shapes of some circuits. Terms of a sum are not allowed to cancel, so signs
+    are left out.
+    """
 
     def __init__(self, outputs: Sequence[Expression]) -> None:
         self.n_outputs = len(outputs)
@@ -74,8 +78,9 @@ class Shapes:
         self.given = [data for op, _, data, _ in self._nodes if op == GIVEN]
 
     def circuits(self, factors: Mapping[str, int] | None = None, t: int = 0) -> list[Expression]:
-        """One circuit for every shape of an output; where given totals of these names have factors modulo t, with coefficients
-        that make up for them, as in :func:`encryptedstats.circuits.rewriting.followed`.
+        """One circuit for every shape of an output; where given totals of these names have factors
+        modulo t, with coefficients that make up for them, as in
+        :func:`encryptedstats.circuits.rewriting.followed`.
         """
         made: list[tuple[Expression, int]] = []
         for op, args, data, is_total in self._nodes:
@@ -93,11 +98,15 @@ class Shapes:
             else:
                 data = Marks(data, [0]) if op == MASK else data
                 inner = tuple(made[arg][0] for arg in args)
-                made.append((Expression(op, inner, data, is_total), made[args[0]][1] if args else 1))
+                made.append(
+                    (Expression(op, inner, data, is_total), made[args[0]][1] if args else 1)
+                )
         return list(dict.fromkeys(made[output][0] for output in self._outputs))
 
 
-def _sum(terms: Sequence[tuple[int, int, Expression, int]], constant: int, t: int) -> tuple[Expression, int]:
+def _sum(
+    terms: Sequence[tuple[int, int, Expression, int]], constant: int, t: int
+) -> tuple[Expression, int]:
     """Of terms with their coefficients, how often they occur, and their factors."""
     coefficients, factors, common = [c for c, *_ in terms], [factor for *_, factor in terms], 1
     if set(factors) != {1}:

@@ -1,8 +1,9 @@
-"""Slices: one prime and a range of coefficients of everything, and where the sums of each are kept until all of them are there.
+"""Slices: one prime and a range of coefficients of everything, and where the sums of each are kept
+until all of them are there.
 
-A stored table is read slice by slice, so that every byte of it is read once for all totals while few sums are in memory. What
-follows a sum needs all its residues, so slices wait: in memory, in a temporary file, or in a checkpoint, from which a fit that was
-interrupted goes on.
+A stored table is read slice by slice, so that every byte of it is read once for all totals while
+few sums are in memory. What follows a sum needs all its residues, so slices wait: in memory, in a
+temporary file, or in a checkpoint, from which a fit that was interrupted goes on.
 """
 
 from __future__ import annotations
@@ -51,7 +52,11 @@ class Slice:
 
     def primes(self, parameters: Parameters) -> range:
         """The numbers of its primes."""
-        return range(len(parameters.data_moduli)) if self.prime is None else range(self.prime, self.prime + 1)
+        return (
+            range(len(parameters.data_moduli))
+            if self.prime is None
+            else range(self.prime, self.prime + 1)
+        )
 
 
 def slices_of(parameters: Parameters, width: int) -> list[Slice]:
@@ -75,7 +80,9 @@ class SlicedSums(Protocol):
         """Whether the sums of a slice are there already."""
 
     def put(self, number: int, sums: Residues) -> None:
-        """Keep the sums of a slice, of shape (polynomials, primes, width). The array is used again afterwards."""
+        """Keep the sums of a slice, of shape (polynomials, primes, width). The array is used again
+        afterwards.
+        """
 
     def get(self, number: int, first: int, count: int) -> Residues:
         """Some polynomials of a slice."""
@@ -110,7 +117,9 @@ class MemorySums:
 
 
 class TemporarySums:
-    """In a file without a name, where the system keeps temporary files (``TMPDIR``): gone with this process, whatever ends it."""
+    """In a file without a name, where the system keeps temporary files (``TMPDIR``): gone with this
+    process, whatever ends it.
+    """
 
     def __init__(self, slices: Sequence[Slice]) -> None:
         self.slices = slices
@@ -130,7 +139,8 @@ class TemporarySums:
         except OSError as error:
             raise OSError(
                 error.errno,
-                f"{error.strerror}: sums that have no room in memory_limit go to a temporary file. Give more memory_limit, "
+                f"{error.strerror}: sums that have no room in memory_limit go to a temporary "
+                "file. Give more memory_limit, "
                 f"or set TMPDIR to a place with room",
                 tempfile.gettempdir(),
             ) from error
@@ -172,13 +182,17 @@ class FitIdentity:
             "rows": "other rows",
             "circuit": "another circuit",
         }
-        return [words for name, words in names.items() if getattr(self, name) != getattr(other, name)]
+        return [
+            words for name, words in names.items() if getattr(self, name) != getattr(other, name)
+        ]
 
 
 class CheckpointSums:
-    """In a folder or under a URL, each slice a file that is written whole or not at all and checked when it is read again.
+    """In a folder or under a URL, each slice a file that is written whole or not at all and checked
+    when it is read again.
 
-    A slice that is missing or damaged is computed again. All of it stays until what is computed from it was saved.
+    A slice that is missing or damaged is computed again. All of it stays until what is computed
+    from it was saved.
     """
 
     def __init__(
@@ -195,33 +209,49 @@ class CheckpointSums:
         if self._store.exists(CHECKPOINT):
             slices = self._read_header()
         else:
-            fields = {"rows": identity.rows, "circuit": identity.circuit, "polynomials": polynomials}
+            fields = {
+                "rows": identity.rows,
+                "circuit": identity.circuit,
+                "polynomials": polynomials,
+            }
             listed = json.dumps([list(astuple(one)) for one in slices]).encode()
-            file = Container(CHECKPOINT_KIND, identity.fingerprint, identity.key_id, fields, {"slices": listed})
+            file = Container(
+                CHECKPOINT_KIND, identity.fingerprint, identity.key_id, fields, {"slices": listed}
+            )
             self._store.write(CHECKPOINT, container.parts_of(file))
         self.slices = slices
-        self._digests: dict[int, bytes] = {}  # of each slice: the hash of the digests of its polynomials
+        self._digests: dict[
+            int, bytes
+        ] = {}  # of each slice: the hash of the digests of its polynomials
         self._done = self._found()
 
-    # -- the header ------------------------------------------------------------------------------------------------
+    # -- the header
+    # --------------------------------------------------------------------------------------------
 
     def _read_header(self) -> list[Slice]:
         where = self._store.where(CHECKPOINT)
         file = container.from_bytes(
             self._store.read(CHECKPOINT, limit=_MAX_HEADER_BYTES), kind=CHECKPOINT_KIND, name=where
         )
-        found = FitIdentity(file.fingerprint, file.key_id, file.expect("rows", str), file.expect("circuit", str))
+        found = FitIdentity(
+            file.fingerprint, file.key_id, file.expect("rows", str), file.expect("circuit", str)
+        )
         if found != self._identity:
             raise FileFormatError(
-                f"{where} is the checkpoint of another fit ({', '.join(self._identity.differences(found))}): give another folder, "
-                "or delete this one to begin anew. A forest with random_state=None grows other trees at every fit"
+                f"{where} is the checkpoint of another fit "
+                f"({', '.join(self._identity.differences(found))}): give another folder, "
+                "or delete this one to begin anew. A forest with random_state=None grows other "
+                "trees at every fit"
             )
         slices = _read_slices(file.section("slices"), self._parameters, where)
         if file.expect("polynomials", int) != self._polynomials:
-            raise FileFormatError(f"{where} does not fit its own circuit: it was altered. Delete it to begin anew")
+            raise FileFormatError(
+                f"{where} does not fit its own circuit: it was altered. Delete it to begin anew"
+            )
         return slices
 
-    # -- slices ----------------------------------------------------------------------------------------------------
+    # -- slices
+    # --------------------------------------------------------------------------------------------
 
     def _name(self, number: int) -> str:
         return f"sums-{number:06d}"
@@ -236,15 +266,28 @@ class CheckpointSums:
     def _start(self, number: int) -> int:
         """Where the digests begin in the object of a slice; the sums are behind them."""
         identity = self._identity
-        head = (SUMS_KIND, identity.fingerprint, identity.key_id, self._fields(number), self._lengths(number))
+        head = (
+            SUMS_KIND,
+            identity.fingerprint,
+            identity.key_id,
+            self._fields(number),
+            self._lengths(number),
+        )
         return len(container.header_bytes(*head))
 
     def _lengths(self, number: int) -> dict[str, int]:
-        return {"digests": _DIGEST_BYTES * self._polynomials, "sums": 8 * int(np.prod(self._shape(number)))}
+        return {
+            "digests": _DIGEST_BYTES * self._polynomials,
+            "sums": 8 * int(np.prod(self._shape(number))),
+        }
 
     def _found(self) -> set[int]:
         numbers = range(len(self.slices))
-        return {number for number in numbers if self._store.exists(self._name(number)) and self._good(number)}
+        return {
+            number
+            for number in numbers
+            if self._store.exists(self._name(number)) and self._good(number)
+        }
 
     def _good(self, number: int) -> bool:
         """Whether a slice is whole, of this fit, and holds residues."""
@@ -262,7 +305,10 @@ class CheckpointSums:
         if _digests(sums) != file.section("digests"):
             return False
         self._digests[number] = hashlib.sha256(file.section("digests")).digest()
-        moduli = [self._parameters.data_moduli[prime] for prime in self.slices[number].primes(self._parameters)]
+        moduli = [
+            self._parameters.data_moduli[prime]
+            for prime in self.slices[number].primes(self._parameters)
+        ]
         return all(int(sums[:, place].max()) < modulus for place, modulus in enumerate(moduli))
 
     def has(self, number: int) -> bool:
@@ -274,7 +320,9 @@ class CheckpointSums:
         identity = self._identity
         sums = sums.astype("<u8", copy=False)
         sections = {"digests": _digests(sums), "sums": sums.tobytes()}
-        file = Container(SUMS_KIND, identity.fingerprint, identity.key_id, self._fields(number), sections)
+        file = Container(
+            SUMS_KIND, identity.fingerprint, identity.key_id, self._fields(number), sections
+        )
         self._store.write(self._name(number), container.parts_of(file))
         self._digests[number] = hashlib.sha256(sections["digests"]).digest()
         self._done.add(number)
@@ -294,21 +342,28 @@ class CheckpointSums:
             if _digests(sums) == digests[_DIGEST_BYTES * first : _DIGEST_BYTES * (first + count)]:
                 return sums
         raise FileFormatError(
-            f"{self._store.where(name)} was damaged or altered since it was written: run the same again, and this part of the "
+            f"{self._store.where(name)} was damaged or altered since it was written: run the same "
+            "again, and this part of the "
             "checkpoint is computed anew"
         )
 
     def close(self) -> None:
-        """It stays: until what was computed from it is stored, it is all there is of it. See :func:`drop_checkpoint`."""
+        """It stays: until what was computed from it is stored, it is all there is of it. See
+        :func:`drop_checkpoint`.
+        """
 
 
 def _digests(sums: Residues) -> bytes:
     """A digest of each polynomial."""
-    return b"".join(hashlib.sha256(one.data).digest()[:_DIGEST_BYTES] for one in np.ascontiguousarray(sums))
+    return b"".join(
+        hashlib.sha256(one.data).digest()[:_DIGEST_BYTES] for one in np.ascontiguousarray(sums)
+    )
 
 
 def drop_checkpoint(url: str | os.PathLike[str]) -> None:
-    """Remove a checkpoint whose result is stored: the header last, so that what is left can always be gone on from."""
+    """Remove a checkpoint whose result is stored: the header last, so that what is left can always
+    be gone on from.
+    """
     store = open_store(url)
     for name in store.names():
         if _SUMS_NAME.fullmatch(name):
@@ -328,14 +383,18 @@ def _read_slices(data: bytes, parameters: Parameters, where: str) -> list[Slice]
         raise FileFormatError(f"{where} has a list of slices that is no JSON") from error
     width = (
         listed[0][2]
-        if isinstance(listed, list) and listed and len(listed) <= _MAX_SLICES and _is_slice(listed[0])
+        if isinstance(listed, list)
+        and listed
+        and len(listed) <= _MAX_SLICES
+        and _is_slice(listed[0])
         else 0
     )
     if not 0 < width <= parameters.ring_degree or listed != [
         list(astuple(one)) for one in slices_of(parameters, width)
     ]:
         raise FileFormatError(
-            f"{where} lists slices that are no cut of these parameters' residues: delete it to begin anew"
+            f"{where} lists slices that are no cut of these parameters' residues: delete it to "
+            "begin anew"
         )
     return slices_of(parameters, width)
 

@@ -13,7 +13,9 @@ from encryptedstats.crypto.residues import Residues
 
 
 class Source(ABC):
-    """Encrypted columns, chunk by chunk. The first six members have to be said; the others tell what else a source can do."""
+    """Encrypted columns, chunk by chunk. The first six members have to be said; the others tell
+    what else a source can do.
+    """
 
     @property
     @abstractmethod
@@ -43,8 +45,12 @@ class Source(ABC):
     def residues(self, name: str, chunk: int) -> Residues:
         """A column over one chunk of rows, (2, primes, N)."""
 
-    def pieces(self, names: Sequence[str], chunk: int, prime: int | None, start: int, stop: int) -> Sequence[Residues]:
-        """Some coefficients of one prime (None: of all) of some columns: without reading the rest, where a source can."""
+    def pieces(
+        self, names: Sequence[str], chunk: int, prime: int | None, start: int, stop: int
+    ) -> Sequence[Residues]:
+        """Some coefficients of one prime (None: of all) of some columns: without reading the rest,
+        where a source can.
+        """
         primes = slice(None) if prime is None else slice(prime, prime + 1)
         return [self.residues(name, chunk)[:, primes, start:stop] for name in names]
 

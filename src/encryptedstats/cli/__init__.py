@@ -1,7 +1,8 @@
-"""The command line ``encryptedstats``: a thin layer over the library, one module for each family of commands.
+"""The command line ``encryptedstats``: a thin layer over the library, one module for each family of
+commands.
 
-This module itself imports neither Typer nor Rich, which are the optional extra ``cli``, so that it can say so when they are
-missing. ``_app`` puts the commands together.
+This module itself imports neither Typer nor Rich, which are the optional extra ``cli``, so that it
+can say so when they are missing. ``_app`` puts the commands together.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def load_program() -> Callable[[], None]:
 
 
 def _terminated(number: int, _: object) -> None:
-    """Leave as after Ctrl-C, so that temporary files are taken away; in a forked worker there is nothing to tidy."""
+    """Leave as after Ctrl-C, so that temporary files are taken away; in a forked worker there is
+    nothing to tidy.
+    """
     processes = sys.modules.get(
         "multiprocessing"
     )  # which a worker has imported, and whoever asks for help need not wait for

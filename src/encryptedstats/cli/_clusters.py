@@ -1,4 +1,6 @@
-"""Options of work that many machines do, and how ``fit`` and ``predict`` hand it on: to a Dask scheduler, or to a queue."""
+"""Options of work that many machines do, and how ``fit`` and ``predict`` hand it on: to a Dask
+scheduler, or to a queue.
+"""
 
 from __future__ import annotations
 
@@ -25,33 +27,51 @@ def _option(*names: str, help: str, **more: Any) -> Any:
 RESULT_URL: Final = file_option(
     "--output", "-o", help="Where the encrypted result goes; a URL too with --scheduler or --queue."
 )
-#: Options with which many machines work: they go on where they were, and see for themselves whose a result is.
+#: Options with which many machines work: they go on where they were, and see for themselves whose a
+#: result is.
 MANY: Final = ("scheduler", "queue")
 Scheduler = Annotated[
     str | None,
-    _option(metavar="ADDRESS", help="Work on Dask: tcp://host:port, or local to start a cluster of processes here."),
+    _option(
+        metavar="ADDRESS",
+        help="Work on Dask: tcp://host:port, or local to start a cluster of processes here.",
+    ),
 ]
 FitQueue = Annotated[
     str | None,
-    _option("--queue", metavar="URL", help="Folder or bucket of the work; without --scheduler, for command worker."),
+    _option(
+        "--queue",
+        metavar="URL",
+        help="Folder or bucket of the work; without --scheduler, for command worker.",
+    ),
 ]
 RowsPerShard = Annotated[int | None, _option(min=1, metavar="N", help="Rows of a shard, at most.")]
-TreesPerTask = Annotated[int | None, _option(min=1, metavar="N", help="forest: split by trees too, about so many.")]
+TreesPerTask = Annotated[
+    int | None, _option(min=1, metavar="N", help="forest: split by trees too, about so many.")
+]
 
 
 def is_for_cluster(given: Mapping[str, Any]) -> bool:
-    """Whether the options of ``fit`` or ``predict`` ask for many machines, refusing those that make sense for them only."""
+    """Whether the options of ``fit`` or ``predict`` ask for many machines, refusing those that make
+    sense for them only.
+    """
     if any(given[name] is not None for name in MANY):
         return True
     for name in ("rows_per_shard", "trees_per_task"):
         if given.get(name) is not None:
-            raise typer.BadParameter(f"--{name.replace('_', '-')} is for --scheduler or --queue: give one of them")
+            raise typer.BadParameter(
+                f"--{name.replace('_', '-')} is for --scheduler or --queue: give one of them"
+            )
     if is_url(given["out"]):
-        raise typer.BadParameter(f"-o {given['out']}: a URL is written with --scheduler or --queue, a file without")
+        raise typer.BadParameter(
+            f"-o {given['out']}: a URL is written with --scheduler or --queue, a file without"
+        )
     return False
 
 
-def fit_on_cluster(model: Any, table: str, out: str, given: Mapping[str, Any]) -> tuple[Any, int] | None:
+def fit_on_cluster(
+    model: Any, table: str, out: str, given: Mapping[str, Any]
+) -> tuple[Any, int] | None:
     """The model and its bytes; None where it was only put into a queue, and said so."""
     from encryptedstats import cluster  # scikit-learn takes a second to import
 
@@ -71,7 +91,9 @@ def predict_on_cluster(
 
     options = {**_shared(given), "output": output}
     if given["scheduler"] is None:
-        _show_queued(cluster.submit_prediction(model, rows, out, **options), given["as_json"], "votes")
+        _show_queued(
+            cluster.submit_prediction(model, rows, out, **options), given["as_json"], "votes"
+        )
         return None
     votes = cluster.predict(model, rows, out, **_schedule(given), **options)
     return votes, len(read_object(out))
@@ -92,15 +114,32 @@ def _show_queued(job: Any, as_json: bool, made: str = "model") -> None:
 
     finished = any(one.id == job.id and one.finished for one in cluster.status(job.queue))
     shards = sum(item.is_shard for item in job.items.values())
-    facts = {"job": job.id, "queue": job.queue, "out": job.out, "rows": job.n_rows, "shards": shards}
+    facts = {
+        "job": job.id,
+        "queue": job.queue,
+        "out": job.out,
+        "rows": job.n_rows,
+        "shards": shards,
+    }
     facts["finished"] = finished
     if as_json:
         print_json({**facts, "items": len(job.items)})
         return
     rows: list[tuple[str, RenderableType]] = [
-        ("job", Text.assemble((job.id[:12], "cyan"), f", {plural(shards, 'shard')} of {plural(job.n_rows, 'row')}")),
+        (
+            "job",
+            Text.assemble(
+                (job.id[:12], "cyan"), f", {plural(shards, 'shard')} of {plural(job.n_rows, 'row')}"
+            ),
+        ),
         ("queue", printable(job.queue)),
-        (made, Text.assemble((printable(job.out), "bold"), ", which is there" if finished else ", when all are done")),
+        (
+            made,
+            Text.assemble(
+                (printable(job.out), "bold"),
+                ", which is there" if finished else ", when all are done",
+            ),
+        ),
     ]
     if not finished:
         rows.append(("next", command_line("worker", "--queue", job.queue)))
@@ -110,5 +149,6 @@ def _show_queued(job: Any, as_json: bool, made: str = "model") -> None:
 
 
 KeysFile = Annotated[
-    Path | None, file_option("--keys", help="Public keys to compute with, instead of those in the table.")
+    Path | None,
+    file_option("--keys", help="Public keys to compute with, instead of those in the table."),
 ]

@@ -1,4 +1,5 @@
-"""What a shell is offered when somebody presses the tab key: names that only the program, or a file given before, knows.
+"""What a shell is offered when somebody presses the tab key: names that only the program, or a file
+given before, knows.
 
 Whatever goes wrong here offers nothing; the command itself will say what is wrong.
 """
@@ -29,7 +30,9 @@ def offering(names: Callable[[typer.Context], Iterable[str]]) -> Completion:
 
 
 def _given(ctx: typer.Context, name: str) -> str:
-    """An argument that was given before; while the value of an option is typed, Typer has not given it its name yet."""
+    """An argument that was given before; while the value of an option is typed, Typer has not given
+    it its name yet.
+    """
     if ctx.params.get(name) is not None:
         return str(ctx.params[name])
     arguments = [one.name for one in ctx.command.params if one.param_type_name == "argument"]
@@ -43,7 +46,9 @@ def _columns(ctx: typer.Context) -> Iterable[str]:
 
 
 def _variable_ids(ctx: typer.Context) -> Iterable[str]:
-    return [variable.id for variable in es.EncryptedTable.load(_given(ctx, "table")).schema.variables]
+    return [
+        variable.id for variable in es.EncryptedTable.load(_given(ctx, "table")).schema.variables
+    ]
 
 
 def _class_and_ids(ctx: typer.Context) -> Iterable[str]:

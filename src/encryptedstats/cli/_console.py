@@ -28,7 +28,9 @@ def print_json(facts: Mapping[str, Any]) -> None:
 
 
 def _finite(value: Any) -> Any:
-    """The same with null for numbers that are none: JSON has no NaN, and strict readers refuse it."""
+    """The same with null for numbers that are none: JSON has no NaN, and strict readers
+    refuse it.
+    """
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
@@ -37,12 +39,16 @@ def _finite(value: Any) -> Any:
 
 
 def progress(message: str) -> Any:
-    """A spinner on stderr while something takes its time; nothing at all where stderr is no terminal."""
+    """A spinner on stderr while something takes its time; nothing at all where stderr is no
+    terminal.
+    """
     return Console(stderr=True).status(message)
 
 
 def printable(text: str) -> str:
-    """Text that may come from a file of unknown origin, with everything escaped that a terminal would obey."""
+    """Text that may come from a file of unknown origin, with everything escaped that a terminal
+    would obey.
+    """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -84,8 +90,15 @@ def parameter_rows(parameters: es.Parameters) -> list[tuple[str, RenderableType]
         ("scheme", parameters.scheme.upper()),
         ("security", _security(parameters)),
         ("exact up to", f"±{parameters.max_value:,} (t = {parameters.plain_modulus})"),
-        ("depth", f"{products} in a row with sums of up to {parameters.terms} at each level; a plan may go deeper"),
-        ("failure bound", f"{parameters.failure_bound} that a decryption within these limits goes wrong"),
+        (
+            "depth",
+            f"{products} in a row with sums of up to {parameters.terms} at each level; a plan may "
+            "go deeper",
+        ),
+        (
+            "failure bound",
+            f"{parameters.failure_bound} that a decryption within these limits goes wrong",
+        ),
         ("ring degree", f"{parameters.ring_degree}"),
         ("moduli", f"{' + '.join(map(str, bits[:-1]))} bits, {bits[-1]} for key switching"),
         ("ciphertext", f"{size_text(parameters.ciphertext_bytes())} when fresh"),
@@ -96,9 +109,12 @@ def _security(parameters: es.Parameters) -> Text:
     allowed = MAX_MODULUS_BITS[parameters.security or 128][parameters.ring_degree]
     if not parameters.security:
         return Text(
-            f"INSECURE, less than 128 bits: a {parameters.modulus_bits}-bit modulus where {allowed} are allowed. "
+            f"INSECURE, less than 128 bits: a {parameters.modulus_bits}-bit modulus where "
+            f"{allowed} are allowed. "
             "For tests, never for real data",
             style="bold red",
         )
     text = Text(f"{parameters.security} bits", style="bold")
-    return text.append(f" ({parameters.modulus_bits} of {allowed} bits of modulus; {_STANDARD})", style="not bold")
+    return text.append(
+        f" ({parameters.modulus_bits} of {allowed} bits of modulus; {_STANDARD})", style="not bold"
+    )

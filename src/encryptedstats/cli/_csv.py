@@ -1,4 +1,6 @@
-"""How a CSV file is written, as options say it, and the line that says how one was read. All commands that read rows share them."""
+"""How a CSV file is written, as options say it, and the line that says how one was read. All
+commands that read rows share them.
+"""
 
 from __future__ import annotations
 
@@ -49,13 +51,19 @@ def with_csv_options(function: Callable[..., None]) -> Callable[..., None]:
 
     hints = hints_of(function)
     hints |= {name: _option(name, *words) for name, words in _OPTIONS.items()}
-    defaults = {name: one.default for name, one in inspect.signature(function).parameters.items() if name != "csv"}
+    defaults = {
+        name: one.default
+        for name, one in inspect.signature(function).parameters.items()
+        if name != "csv"
+    }
     defaults |= dict.fromkeys(_OPTIONS)
     return with_parameters(command, hints, defaults)
 
 
 def _option(name: str, metavar: str, help: str) -> Any:
-    asked = typer.Option(f"--{name}", metavar=metavar, help=help, show_default=False, rich_help_panel=_PANEL)
+    asked = typer.Option(
+        f"--{name}", metavar=metavar, help=help, show_default=False, rich_help_panel=_PANEL
+    )
     return Annotated[str | None, asked]
 
 
@@ -64,7 +72,9 @@ def _sign(given: str | None) -> str | None:
 
 
 def say_format(path: object) -> Any:
-    """A function that says on the error output how a file is read, where that is not what everybody expects."""
+    """A function that says on the error output how a file is read, where that is not what everybody
+    expects.
+    """
 
     def say(form: CsvFormat) -> None:
         if not form.is_plain:

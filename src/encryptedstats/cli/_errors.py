@@ -24,10 +24,12 @@ WORDS: Final[dict[str, str]] = {
     "bin for gaps": "schema --missing-bin {name!r}",
     "leave rows out": "",
     "rows without weights": "encrypt the rows without --weights, each as often as it counts",
-    "know a level": "correct it; or, before anything is encrypted, give it a level, schema --levels '{name}=A,B,...', or say "
+    "know a level": "correct it; or, before anything is encrypted, give it a level, schema --levels "
+    "'{name}=A,B,...', or say "
     "where unknown ones go, schema --unknown other",
     "know a class": "correct it, or name all classes before anything is encrypted, schema --classes A,B,...",
-    "read text": "correct it, or leave it empty if it is missing; if {name!r} is a category, say so before anything is encrypted, "
+    "read text": "correct it, or leave it empty if it is missing; if {name!r} is a category, say so before "
+    "anything is encrypted, "
     "schema --kind COLUMN=categorical",
     "widen": "schema --range COLUMN=LOW:HIGH widens them",
     "keep numbers": "schema --digits COLUMN=N keeps numbers",
@@ -38,7 +40,8 @@ WORDS: Final[dict[str, str]] = {
     "leave one out": "leave one of them out (--leave-out)",
     "name the id": " (--id {name!r})",
     "cut at the median": "",
-    "fewer levels": "leave the column out (--leave-out), give it another kind (--kind), let --rare join those of few rows, or "
+    "fewer levels": "leave the column out (--leave-out), give it another kind (--kind), let --rare join those "
+    "of few rows, or "
     "give --levels",
     "rare levels": "--rare {value}",
     "show all classes": "give --classes when the data does not show all of them",
@@ -49,7 +52,8 @@ WORDS: Final[dict[str, str]] = {
     "keep all numbers": "--numbers keep",
     "say the digits": "--digits says how many to keep",
     "classes of the target": "make the schema with --classes, or without --numbers keep",
-    "name by ids": "write its id, v0, v1, ... (schema shows its owner which), or give --schema where you are the owner",
+    "name by ids": "write its id, v0, v1, ... (schema shows its owner which), or give --schema where you are "
+    "the owner",
     "name the target": "make it with schema --target",
     "column of the target": "the rows have no column of the target",
     "declare folds": "encrypt --folds K does",
@@ -68,10 +72,12 @@ WORDS: Final[dict[str, str]] = {
     "name another receiver": "--receiver names a party that is no --site",
     "any device": "--device auto chooses one that can",
     # keys
-    "schema of the rows": "give the schema that the table was encrypted with, with --schema (keep its file beside the secret key)",
+    "schema of the rows": "give the schema that the table was encrypted with, with --schema (keep its file beside "
+    "the secret key)",
     "keys of the file": ", or the secret key that they belong to",
     "give keys": "give --keys, those",
-    "pin the certificate": "let whoever runs the worker tell you its SHA-256, and put sha256:... into ENCRYPTEDSTATS_PIN",
+    "pin the certificate": "let whoever runs the worker tell you its SHA-256, and put sha256:... into "
+    "ENCRYPTEDSTATS_PIN",
     "load the key": ": give its file, with --key",
     "plan": "encryptedstats plan",
     "larger values": "it takes keys for --max-value {value} (plan chooses it)",
@@ -104,7 +110,8 @@ WORDS: Final[dict[str, str]] = {
     "open with names": "decrypt it again, with --schema",
     "open before adding": "let the owner decrypt them, and combine what is opened",
     "fewer shards": "fewer shards (--rows-per-shard), or keys that were planned with --workers, which makes room",
-    "no inverse": "--fraction inverse averages leaf shares and divides, which only an opened forest can: open it, or fit with "
+    "no inverse": "--fraction inverse averages leaf shares and divides, which only an opened forest can: "
+    "open it, or fit with "
     "--fraction 0 or 2 to 64",
     "use weights": "weights=rows uses them",
     "other device": "--device {device} goes on without it",
@@ -120,11 +127,13 @@ WORDS: Final[dict[str, str]] = {
     "another ledger": "--another",
     "ledger for each unit": "another ledger for each unit, ledger --begin --another",
     "unit of the ledger": "as the ledger says, without --max-rows and --relation",
-    "narrower bounds": "give narrower bounds, fewer digits, or a smaller bound of the weights when the table is encrypted",
+    "narrower bounds": "give narrower bounds, fewer digits, or a smaller bound of the weights when the table is "
+    "encrypted",
     "known encoding": "Ask for bins, codes, numbers or classes",
     "save the release": "give -o a name that does not end in .csv",
     "public schema": "schema --range COLUMN=LOW:HIGH, --levels COLUMN=A,B,..., --classes A,B,...",
-    "import questions": "name the file that defines it, decrypt --questions FILE.py, or install the package that brings it",
+    "import questions": "name the file that defines it, decrypt --questions FILE.py, or install the package that "
+    "brings it",
 }
 _CURES: Final[dict[type[OSError], str]] = {
     FileNotFoundError: "; check the path",
@@ -139,7 +148,9 @@ def one_line(error: BaseException) -> str:
     """What went wrong and how to mend it, in one line without control characters."""
     if isinstance(error, MemoryError):
         text = "not enough memory: free some, or choose smaller parameters"
-    elif isinstance(error, OSError) and error.strerror:  # the system's; without it, the message is the library's own
+    elif (
+        isinstance(error, OSError) and error.strerror
+    ):  # the system's; without it, the message is the library's own
         place = f"{error.filename}: " if error.filename is not None else ""
         text = f"{place}{error.strerror.lower()}{_cure(error)}"
     else:
@@ -148,7 +159,8 @@ def one_line(error: BaseException) -> str:
 
 
 def in_options(error: BaseException) -> str:
-    """A message of the library with its cures, and those of what caused it, spelt as options of the program.
+    """A message of the library with its cures, and those of what caused it, spelt as options of the
+    program.
 
     >>> from encryptedstats.errors import REPLACE, ExistsError
     >>> in_options(ExistsError("there is a table already (", REPLACE, " replaces it)"))
@@ -159,7 +171,9 @@ def in_options(error: BaseException) -> str:
 
 @contextmanager
 def spelled_as_options() -> Iterator[None]:
-    """What a model refuses of its parameters was a wrong option: ``--depth 7: an integer from 1 to 6 is needed``."""
+    """What a model refuses of its parameters was a wrong option: ``--depth 7: an integer from 1 to
+    6 is needed``.
+    """
     try:
         yield
     except ParameterError as error:

@@ -1,4 +1,6 @@
-"""What the program's exit codes mean. Imports nothing: the list of commands is shown without the library."""
+"""What the program's exit codes mean. Imports nothing: the list of commands is shown without the
+library.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """What commands write, under one rule for all of them.
 
-A parameter that names something to write is marked with :class:`Writes`, and the program checks all of them before a command
-begins (:func:`check_outputs`): nothing that exists is replaced without ``--force``, and nothing that the same command reads is
-written to, not even with it. What was made is written by the functions at the end, whole or not at all, and without ``--force``
-not over a file that has appeared meanwhile. Whatever lies open there is for its user only.
+A parameter that names something to write is marked with :class:`Writes`, and the program checks all
+of them before a command begins (:func:`check_outputs`): nothing that exists is replaced without
+``--force``, and nothing that the same command reads is written to, not even with it. What was made
+is written by the functions at the end, whole or not at all, and without ``--force`` not over a file
+that has appeared meanwhile. Whatever lies open there is for its user only.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class Writes:
     over_keys
         With ``--force`` a secret key may be replaced.
     left_to
-        Options under which somebody else looks whether it is there: a cluster goes on where it was, and knows its own results.
+        Options under which somebody else looks whether it is there: a cluster goes on where it was,
+        and knows its own results.
     """
 
     loss: str = "it would be lost"
@@ -57,19 +59,27 @@ class Writes:
 
 
 class Reads:
-    """Marks a parameter that is a text and names a file, a folder or a URL to read; one that is a path needs no mark."""
+    """Marks a parameter that is a text and names a file, a folder or a URL to read; one that is a
+    path needs no mark.
+    """
 
 
 def outputs_of(function: Callable[..., Any]) -> dict[str, Writes]:
     """The parameters of a command that name what it writes."""
     marked = {name: _marks(hint) for name, hint in hints_of(function).items()}
-    return {name: mark for name, marks in marked.items() for mark in marks if isinstance(mark, Writes)}
+    return {
+        name: mark for name, marks in marked.items() for mark in marks if isinstance(mark, Writes)
+    }
 
 
 def inputs_of(function: Callable[..., Any]) -> list[str]:
     """The parameters of a command that name what it reads."""
     hints, written = hints_of(function), outputs_of(function)
-    return [name for name, hint in hints.items() if name not in written and (_is_path(hint) or Reads in _marks(hint))]
+    return [
+        name
+        for name, hint in hints.items()
+        if name not in written and (_is_path(hint) or Reads in _marks(hint))
+    ]
 
 
 def _marks(hint: Any) -> tuple[Any, ...]:
@@ -80,23 +90,32 @@ def _is_path(hint: Any) -> bool:
     return hint is Path or any(_is_path(part) for part in get_args(hint))
 
 
-# -- before the work ---------------------------------------------------------------------------------------------------
+# -- before the work
+# ------------------------------------------------------------------------------------------------
 
 
 def check_outputs(function: Callable[..., Any], given: Mapping[str, Any]) -> None:
-    """Refuse what a command, called with these parameters, must not write; before it has done anything."""
+    """Refuse what a command, called with these parameters, must not write; before it has done
+    anything.
+    """
     places = [
-        (place, mark) for name, mark in outputs_of(function).items() for place in _places(given.get(name)) if place
+        (place, mark)
+        for name, mark in outputs_of(function).items()
+        for place in _places(given.get(name))
+        if place
     ]
     inputs = [place for name in inputs_of(function) for place in _places(given.get(name))]
     for number, (place, mark) in enumerate(places):
         for other, _ in places[:number]:
             if is_same(place, other):
-                raise typer.BadParameter(f"{other} and {place} are one place for two outputs: give two different files")
+                raise typer.BadParameter(
+                    f"{other} and {place} are one place for two outputs: give two different files"
+                )
         for read in inputs:
             if is_same(place, read) or _is_inside(place, read):
                 raise FileExistsError(
-                    f"{place} is read by this command, so that nothing is written there: give another name"
+                    f"{place} is read by this command, so that nothing is written there: give "
+                    "another name"
                 )
         somebody_else = any(given.get(name) is not None for name in mark.left_to)
         check_output(place, mark, force=bool(given.get("force")) or somebody_else)
@@ -119,7 +138,8 @@ def check_output(place: str | Path, mark: Writes, *, force: bool) -> None:
         there = Path(place).exists()
     if there and not force:
         raise FileExistsError(
-            f"{place} exists already and was not touched: give another name, or --force to replace it ({mark.loss})"
+            f"{place} exists already and was not touched: give another name, or --force to "
+            f"replace it ({mark.loss})"
         )
 
 
@@ -127,7 +147,9 @@ def _check_file(path: Path, mark: Writes) -> None:
     if not path.parent.is_dir():
         raise FileNotFoundError(f"the folder {path.parent} does not exist: make it first")
     if not os.access(path.parent, os.W_OK):
-        raise PermissionError(f"you may not write in the folder {path.parent}: give another, or check its permissions")
+        raise PermissionError(
+            f"you may not write in the folder {path.parent}: give another, or check its permissions"
+        )
     if path.exists() and not path.is_file():
         raise FileExistsError(f"{path} is no ordinary file: give the name of a file to write")
     if not mark.over_keys and path.exists() and is_secret_key(_head(path)):
@@ -135,7 +157,9 @@ def _check_file(path: Path, mark: Writes) -> None:
 
 
 def is_same(one: str, other: str) -> bool:
-    """Whether two addresses are one place: by their names, by what these lead to, or as two names of one file."""
+    """Whether two addresses are one place: by their names, by what these lead to, or as two names
+    of one file.
+    """
     if is_url(one) or is_url(other):
         return one.rstrip("/") == other.rstrip("/")
     if Path(one).exists() and Path(other).exists():
@@ -167,11 +191,14 @@ def _head(path: Path) -> bytes:
         return file.read(_HEAD_BYTES)
 
 
-# -- after it ----------------------------------------------------------------------------------------------------------
+# -- after it
+# ------------------------------------------------------------------------------------------------
 
 
 def save(made: Any, path: Path, *, force: bool) -> None:
-    """Write what has a ``save`` of its own; what lies open, such as an opened model, is private by it."""
+    """Write what has a ``save`` of its own; what lies open, such as an opened model, is private by
+    it.
+    """
     with naming(path):
         made.save(path, overwrite=force)
 

@@ -1,4 +1,6 @@
-"""DataFrames on the screen: numbers in line, sums in the margin, and columns that do not fit below the others."""
+"""DataFrames on the screen: numbers in line, sums in the margin, and columns that do not fit below
+the others.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def plain_table() -> Table:
 
 
 def frame_view(frame: pd.DataFrame, width: int, margin: str | None = None) -> RenderableType:
-    """A DataFrame, index and all, in as many tables below each other as the width asks for; ``margin`` is shown dim."""
+    """A DataFrame, index and all, in as many tables below each other as the width asks for;
+    ``margin`` is shown dim.
+    """
     shown, hidden = _shown_rows(len(frame))
     labels = [label_text(frame.index[row]) for row in shown]
     columns = [  # by position: labels that differ may read the same
@@ -50,7 +54,9 @@ def frame_view(frame: pd.DataFrame, width: int, margin: str | None = None) -> Re
             tables.append(Text())
         tables.append(_table(head, labels, side_by_side, margin, broken=bool(hidden)))
     if hidden:
-        tables.append(Text(f"{hidden:,} rows are not shown: -o FILE writes all of them", style="dim"))
+        tables.append(
+            Text(f"{hidden:,} rows are not shown: -o FILE writes all of them", style="dim")
+        )
     return Group(*tables)
 
 
@@ -75,7 +81,9 @@ def counts_view(frame: pd.DataFrame, width: int) -> RenderableType:
     table.add_row(ALL, f"{total:,}", "", "", style="dim")
     if not hidden:
         return table
-    return Group(table, Text(f"{hidden:,} rows are not shown: -o FILE writes all of them", style="dim"))
+    return Group(
+        table, Text(f"{hidden:,} rows are not shown: -o FILE writes all of them", style="dim")
+    )
 
 
 def moments_view(frame: pd.DataFrame, width: int) -> RenderableType:
@@ -90,7 +98,9 @@ def moments_view(frame: pd.DataFrame, width: int) -> RenderableType:
 
 
 def _with_margins(frame: pd.DataFrame, width: int) -> tuple[pd.DataFrame, int, str]:
-    """Counts of two variables with a row and a column of their sums, under a name that no bin has."""
+    """Counts of two variables with a row and a column of their sums, under a name that
+    no bin has.
+    """
     taken = {label_text(label) for label in (*frame.index, *frame.columns)}
     margin = ALL
     while margin in taken:
@@ -119,12 +129,16 @@ def number_text(value: Any) -> str:
 
 
 def _heading(frame: pd.DataFrame) -> str:
-    names = [printable(str(name)) for name in (frame.index.name, frame.columns.name) if name is not None]
+    names = [
+        printable(str(name)) for name in (frame.index.name, frame.columns.name) if name is not None
+    ]
     return " \\ ".join(names)
 
 
 def _shown_rows(count: int) -> tuple[list[int], int]:
-    """Which rows are shown, the first and the last where there are too many, and how many are not."""
+    """Which rows are shown, the first and the last where there are too many, and how
+    many are not.
+    """
     if count <= _MOST_ROWS:
         return list(range(count)), 0
     half = _MOST_ROWS // 2
@@ -145,11 +159,18 @@ def _fitting(columns: list[_Cells], room: int) -> Iterator[list[_Cells]]:
     yield run
 
 
-def _table(head: str, labels: list[str], columns: list[_Cells], margin: str | None, *, broken: bool) -> Table:
+def _table(
+    head: str, labels: list[str], columns: list[_Cells], margin: str | None, *, broken: bool
+) -> Table:
     table = plain_table()
     table.add_column(Text(head), style="bold", no_wrap=True)
     for column in columns:
-        table.add_column(Text(column.name), justify="right", no_wrap=True, style="dim" if column.name == margin else "")
+        table.add_column(
+            Text(column.name),
+            justify="right",
+            no_wrap=True,
+            style="dim" if column.name == margin else "",
+        )
     for position, label in enumerate(labels):
         if broken and position == len(labels) // 2:
             table.add_row("...", *("..." for _ in columns))

@@ -1,4 +1,6 @@
-"""Help that teaches: what stands behind ``Examples:`` in a command's docstring becomes a panel below its options."""
+"""Help that teaches: what stands behind ``Examples:`` in a command's docstring becomes a panel
+below its options.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class Command(TyperCommand):
     """A command whose outputs are checked before it begins, and whose help ends with examples."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Typer's, after a look at what is to be written; options that the function has no parameters for are kept aside."""
+        """Typer's, after a look at what is to be written; options that the function has no
+        parameters for are kept aside.
+        """
         for option in self._more:
             ctx.meta[_MORE, option.name] = ctx.params.pop(option.name)
         from encryptedstats.cli._files import check_outputs  # which needs the library
@@ -37,7 +41,9 @@ class Command(TyperCommand):
 
     @cached_property
     def _more(self) -> list[Any]:
-        """Options, and help of others, that are found out when the command is asked for, not whenever the program starts."""
+        """Options, and help of others, that are found out when the command is asked for, not
+        whenever the program starts.
+        """
         own: dict[str | None, Any] = {parameter.name: parameter for parameter in self.params}
         function = self.function
         for name, text in getattr(function, "more_help", dict)().items():
@@ -72,7 +78,9 @@ def more_options(ctx: typer.Context) -> dict[str, Any]:
 
 
 class Late(TyperCommand):
-    """The name of a command and a line about it, in its place until it is used: what it imports takes a second."""
+    """The name of a command and a line about it, in its place until it is used: what it imports
+    takes a second.
+    """
 
 
 class Group(TyperGroup):
@@ -111,7 +119,9 @@ def _without_types(parameters: list[Any]) -> list[Any]:
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a command is found: the module that has a function, or the commands of a group, and a line about it."""
+    """Where a command is found: the module that has a function, or the commands of a group, and a
+    line about it.
+    """
 
     module: str
     line: str
@@ -122,7 +132,9 @@ _entries: dict[str, Entry] = {}
 
 
 def register_late(app: typer.Typer, name: str, entry: Entry) -> None:
-    """Add a command that is imported when it is used. Its line is the first of its docstring (tests/cli/test_cli_help.py)."""
+    """Add a command that is imported when it is used. Its line is the first of its docstring
+    (tests/cli/test_cli_help.py).
+    """
 
     def late() -> None:
         raise AssertionError(f"{name} was not loaded")
@@ -146,8 +158,12 @@ def loaded(name: str) -> Any:
     return typer.main.get_command(alone)
 
 
-def register(app: typer.Typer, function: Callable[..., None], panel: str, name: str | None = None) -> None:
-    """Add a command under a heading, with help and examples from its docstring; called as its function, unless it has a name."""
+def register(
+    app: typer.Typer, function: Callable[..., None], panel: str, name: str | None = None
+) -> None:
+    """Add a command under a heading, with help and examples from its docstring; called as its
+    function, unless it has a name.
+    """
     text, _, examples = inspect.cleandoc(function.__doc__ or "").partition(_MARK)
     _examples[function.__name__] = inspect.cleandoc(examples)
     _functions[function.__name__] = function
@@ -155,7 +171,9 @@ def register(app: typer.Typer, function: Callable[..., None], panel: str, name: 
 
 
 def new_group(word: str, about: str, story: str) -> typer.Typer:
-    """Commands that have a word before them, with the story of how they go together below their help."""
+    """Commands that have a word before them, with the story of how they go together below their
+    help.
+    """
     _examples[word] = story
 
     class Part(Group):
@@ -164,7 +182,9 @@ def new_group(word: str, about: str, story: str) -> typer.Typer:
             TyperGroup.format_help(self, ctx, formatter)
             show_examples(story)
 
-    return typer.Typer(name=word, cls=Part, help=unwrapped(about), no_args_is_help=True, add_completion=False)
+    return typer.Typer(
+        name=word, cls=Part, help=unwrapped(about), no_args_is_help=True, add_completion=False
+    )
 
 
 def unwrapped(text: str) -> str:

@@ -1,5 +1,5 @@
-"""Opening what a command is given: rows, schemas, plans, tables, public keys. A file of another kind is named for what it is, with
-the option or the command that takes it.
+"""Opening what a command is given: rows, schemas, plans, tables, public keys. A file of another
+kind is named for what it is, with the option or the command that takes it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ _NATURES: Final[dict[str, tuple[str, str]]] = {
 
 
 def nature(place: str | Path) -> str:
-    """What lies at a path or a URL: the kind of a file of this program, or one of the words above."""
+    """What lies at a path or a URL: the kind of a file of this program, or one of the
+    words above.
+    """
     address = local_or_url(place)
     if is_url(address):
         return load_file(address).kind
@@ -48,7 +50,9 @@ def nature(place: str | Path) -> str:
             if (path / name).exists():
                 return kind
         return FOLDER
-    if path.exists() and not path.is_file():  # a pipe: what is read of it here would be missing later
+    if (
+        path.exists() and not path.is_file()
+    ):  # a pipe: what is read of it here would be missing later
         return OTHER
     with open(path, "rb") as file:
         head = file.read(_HEAD_BYTES)
@@ -70,7 +74,9 @@ def _nature_of_json(path: Path) -> str:
 
 
 def expect(path: str | Path, kinds: Collection[str], wanted: str, cure: str = "") -> str:
-    """The kind of a file, which has to be one of these; ``wanted`` and ``cure`` say what is wanted, and how to come by it."""
+    """The kind of a file, which has to be one of these; ``wanted`` and ``cure`` say what is wanted,
+    and how to come by it.
+    """
     found = nature(path)
     if found in kinds:
         return found
@@ -111,7 +117,9 @@ def load_table(url: str, keys: Path | None, by_others: bool) -> es.EncryptedTabl
     public = None if keys is None else load_public_keys(keys)
     address = local_or_url(url)
     if not is_url(address) and Path(address).exists():
-        expect(address, (TABLE_KIND,), "the folder of an encrypted table", _table_cure(Path(address)))
+        expect(
+            address, (TABLE_KIND,), "the folder of an encrypted table", _table_cure(Path(address))
+        )
     table = es.EncryptedTable.load(url, public, by_others=by_others)
     _ = table.keys  # rows by others that nobody asked for are refused before anything else is said
     return table

@@ -1,4 +1,6 @@
-"""Opening keys for a command: which file, whether it is locked, and how its passphrase is come by."""
+"""Opening keys for a command: which file, whether it is locked, and how its passphrase
+is come by.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +20,24 @@ from encryptedstats.storage import container
 from encryptedstats.storage.objects import load_file
 
 
-def load_owner(key: Path | None, passphrase_file: Path | None, opens: str | Path | None = None) -> es.Owner:
-    """The owner of a key file; a locked one is opened by the file given, or by asking where somebody can answer.
+def load_owner(
+    key: Path | None, passphrase_file: Path | None, opens: str | Path | None = None
+) -> es.Owner:
+    """The owner of a key file; a locked one is opened by the file given, or by asking where
+    somebody can answer.
 
     Where it is to open a file, another key is refused before anybody is asked for a passphrase.
     """
     if key is None:
-        raise ValueError("the secret key is needed: --key secret.key, the file that keygen wrote first")
+        raise ValueError(
+            "the secret key is needed: --key secret.key, the file that keygen wrote first"
+        )
     expect(key, (OWNER_KIND,), "your secret key", "give the file that keygen wrote first")
     content = container.read(key, kind=OWNER_KIND)
     if opens is not None and (wanted := load_file(opens).key_id) != content.key_id:
         raise es.KeyMismatchError(
-            f"{opens} belongs to key {wanted}, and {key} is the secret key {content.key_id}: only the secret key {wanted} opens "
+            f"{opens} belongs to key {wanted}, and {key} is the secret key {content.key_id}: only "
+            f"the secret key {wanted} opens "
             "it, give that one with --key"
         )
     locked = bool(content.fields.get("lock"))
@@ -46,7 +54,8 @@ def load_owner(key: Path | None, passphrase_file: Path | None, opens: str | Path
 def _asked(key: Path) -> str:
     if not _somebody_is_here():
         raise es.PassphraseError(
-            f"{key} is locked by a passphrase, and nobody is here to ask: give --passphrase-file, its first line is the passphrase"
+            f"{key} is locked by a passphrase, and nobody is here to ask: give --passphrase-file, "
+            "its first line is the passphrase"
         )
     words: str = typer.prompt(f"Passphrase of {key}", hide_input=True, err=True)
     return words
@@ -69,7 +78,9 @@ def first_line(file: Path, *, private: bool = True) -> str:
     try:
         line = file.read_bytes().partition(b"\n")[0].decode().removesuffix("\r")
     except UnicodeDecodeError:  # whose message would show a byte of the passphrase
-        raise es.PassphraseError(f"the first line of {file} is no UTF-8 text: write the passphrase there") from None
+        raise es.PassphraseError(
+            f"the first line of {file} is no UTF-8 text: write the passphrase there"
+        ) from None
     if not line:
         raise es.PassphraseError(f"the first line of {file} is empty: write the passphrase there")
     return line

@@ -1,8 +1,8 @@
 """Models as the command line knows them: their names and their options for ``plan`` and ``fit``.
 
-An option is a parameter of a model (``get_params``), of the type that its hint says, and its help is what the model's docstring
-says of it: a new model needs no line here. scikit-learn takes a second to import, so that models are imported only where one is
-asked for.
+An option is a parameter of a model (``get_params``), of the type that its hint says, and its help
+is what the model's docstring says of it: a new model needs no line here. scikit-learn takes a
+second to import, so that models are imported only where one is asked for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ _METAVARS: Final[dict[type, str]] = {int: "N", float: "X", str: "VALUE", bool: "
 
 
 def models() -> dict[str, type[Any]]:
-    """All models that there are, by the names that ``--model`` takes: their short ones, the first of those that have the same."""
+    """All models that there are, by the names that ``--model`` takes: their short ones, the first
+    of those that have the same.
+    """
     from encryptedstats.models import TotalsClassifier  # scikit-learn takes a second to import
     from encryptedstats.tables.questions import known_questions
 
@@ -40,7 +42,9 @@ def models() -> dict[str, type[Any]]:
 def models_help(names: Sequence[str] | None = None) -> str:
     """What some models are, by default all, in the words of each."""
     known = models()
-    listed = " ".join(f"{name}: {known[name].about()}" for name in (known if names is None else names))
+    listed = " ".join(
+        f"{name}: {known[name].about()}" for name in (known if names is None else names)
+    )
     return f"{listed} Or the class of a model of your own."
 
 
@@ -54,10 +58,13 @@ def flag(parameter: str, value: Any = True) -> str:
 
 
 def _option_name(parameter: str) -> str:
-    return "seed" if parameter == "random_state" else parameter.removeprefix("n_").removeprefix("fit_")
+    return (
+        "seed" if parameter == "random_state" else parameter.removeprefix("n_").removeprefix("fit_")
+    )
 
 
-# -- options ---------------------------------------------------------------------------------------------------------
+# -- options
+# ------------------------------------------------------------------------------------------------
 
 
 _MODEL: Final[dict[str, Any]] = {
@@ -74,7 +81,9 @@ PlannedModels = Annotated[
 
 
 def with_model_options(function: Callable[..., None]) -> Callable[..., None]:
-    """A command that has, beside its own, the options of all models: it finds what was given with :func:`make_models`."""
+    """A command that has, beside its own, the options of all models: it finds what was given with
+    :func:`make_models`.
+    """
     function.more_options = model_options  # type: ignore[attr-defined]  # looked for by ``_help.Command``
     function.more_help = lambda: {"model": models_help()}  # type: ignore[attr-defined]  # as above
     return function
@@ -151,16 +160,23 @@ def _annotated(options: list[_Option]) -> Any:
     for option in options:
         helps.setdefault(option.help, []).append(option.model)
     text = " ".join(f"{', '.join(names)}: {said}" for said, names in helps.items())
-    spelled = "/".join(flag(options[0].parameter, value) for value in ((True, False) if kind is bool else (True,)))
-    asked = typer.Option(spelled, help=text, metavar=_METAVARS[kind], show_default=False, rich_help_panel=_PANEL)
+    spelled = "/".join(
+        flag(options[0].parameter, value) for value in ((True, False) if kind is bool else (True,))
+    )
+    asked = typer.Option(
+        spelled, help=text, metavar=_METAVARS[kind], show_default=False, rich_help_panel=_PANEL
+    )
     return Annotated[Optional[kind], asked]  # noqa: UP045  a hint that is made here
 
 
-# -- making one --------------------------------------------------------------------------------------------------------
+# -- making one
+# ------------------------------------------------------------------------------------------------
 
 
 def make_models(names: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
-    """The unfitted models of these names, each with those options that it has; one that none of them has is an error."""
+    """The unfitted models of these names, each with those options that it has; one that none of
+    them has is an error.
+    """
     known, names = models(), list(dict.fromkeys(names))
     for name in names:
         if name not in known:
@@ -169,10 +185,18 @@ def make_models(names: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
     options = {option: value for option, value in given.items() if value is not None}
     for option, value in options.items():
         if names and not any(option in has for has in own.values()):
-            which = "; ".join(f"{name}, which has {', '.join(map(flag, has))}" for name, has in own.items())
+            which = "; ".join(
+                f"{name}, which has {', '.join(map(flag, has))}" for name, has in own.items()
+            )
             raise typer.BadParameter(f"{flag(option, value)} is no option of {which}")
     return [
-        known[name](**{has[one].parameter: has[one].value(value) for one, value in options.items() if one in has})
+        known[name](
+            **{
+                has[one].parameter: has[one].value(value)
+                for one, value in options.items()
+                if one in has
+            }
+        )
         for name, has in own.items()
     ]
 
@@ -187,16 +211,19 @@ def _no_model(name: str, known: Sequence[str]) -> str:
         return f"there is no model {name!r}: choose from {', '.join(known)}"
     first = next(iter(inspect.signature(asked).parameters))
     return (
-        f"{name!r} is no classifier, and is fitted by asking: encryptedstats ask TABLE {name} {first}=... -o FILE; plan --ask "
+        f"{name!r} is no classifier, and is fitted by asking: encryptedstats ask TABLE {name} "
+        f"{first}=... -o FILE; plan --ask "
         f"'{name} {first}=...' plans its keys"
     )
 
 
-# -- in words --------------------------------------------------------------------------------------------------------
+# -- in words
+# ------------------------------------------------------------------------------------------------
 
 
 def model_text(model: type[Any], parameters: Mapping[str, Any]) -> str:
-    """Name a model as it is asked for, with its options; switches that are off by default are left out.
+    """Name a model as it is asked for, with its options; switches that are off by default are left
+    out.
 
     >>> import encryptedstats as es
     >>> model_text(es.CompletelyRandomForest, {"depth": 3, "fraction": 0, "n_trees": 10, "random_state": 7})
@@ -207,6 +234,13 @@ def model_text(model: type[Any], parameters: Mapping[str, Any]) -> str:
     own = [one.parameter for one in _options_of(model.short_name, model).values()]
     known = inspect.signature(model).parameters
     is_off = {one for one in own if parameters.get(one) is known[one].default is False}
-    given = [(one, parameters[one]) for one in own if one not in is_off and parameters.get(one) is not None]
-    words = [flag(one, value) if isinstance(value, bool) else f"{flag(one)} {value}" for one, value in given]
+    given = [
+        (one, parameters[one])
+        for one in own
+        if one not in is_off and parameters.get(one) is not None
+    ]
+    words = [
+        flag(one, value) if isinstance(value, bool) else f"{flag(one)} {value}"
+        for one, value in given
+    ]
     return printable(" ".join([model.short_name, *words]))

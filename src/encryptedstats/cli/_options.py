@@ -1,6 +1,7 @@
 """Options and arguments that several commands have, said once.
 
-Paths are never checked by Typer (``readable=False``): what is wrong with a file is said in one line, like any other error.
+Paths are never checked by Typer (``readable=False``): what is wrong with a file is said in one
+line, like any other error.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class Encoding(str, Enum):
     centred = "centred"
 
 
-# -- how a file is asked for -----------------------------------------------------------------------------------------
+# -- how a file is asked for
+# -----------------------------------------------------------------------------------------
 
 
 def file_argument(metavar: str, help: str) -> Any:
@@ -48,19 +50,25 @@ def output(help: str) -> Any:
     return file_option("--output", "-o", help=help)
 
 
-# -- what is asked for -----------------------------------------------------------------------------------------------
+# -- what is asked for
+# -----------------------------------------------------------------------------------------------
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Scheme = Annotated[SchemeName, typer.Option(help="BGV is faster; BFV is the scheme of the paper.")]
 Security = Annotated[int, typer.Option(metavar="BITS", help="Bits of security: 128, 192 or 256.")]
 DataFile = Annotated[Path, file_argument("DATA", "CSV or Parquet file with the rows.")]
-SchemaFile = Annotated[Path, file_option("--schema", help="The schema, as the command schema wrote it.")]
-OwnSchema = Annotated[Path | None, file_option("--schema", help="Your schema, to see names instead of v0, v1, ...")]
+SchemaFile = Annotated[
+    Path, file_option("--schema", help="The schema, as the command schema wrote it.")
+]
+OwnSchema = Annotated[
+    Path | None, file_option("--schema", help="Your schema, to see names instead of v0, v1, ...")
+]
 KeyFile = Annotated[Path | None, file_option("--key", help="Your secret key, as keygen wrote it.")]
 PassphraseFile = Annotated[
     Path | None,
     file_option(
-        help="The first line opens a locked key; without it you are asked. Only you may have access (mode 0600)."
+        help="The first line opens a locked key; without it you are asked. Only you may have "
+        "access (mode 0600)."
     ),
 ]
 Encodings = Annotated[
@@ -68,7 +76,8 @@ Encodings = Annotated[
     typer.Option(
         "--encoding",
         metavar="ENCODING",
-        help="What is stored of binned variables: onehot, ordinal or centred; may be given several times.",
+        help="What is stored of binned variables: onehot, ordinal or centred; may be given several "
+        "times.",
     ),
 ]
 FoldSeed = Annotated[int, typer.Option(metavar="N", help="Seed of the folds.")]
@@ -83,22 +92,33 @@ Weights = Annotated[
 ]
 WeightBound = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="A bound of the weights, which a worker learns.", show_default=False),
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="A bound of the weights, which a worker learns.",
+        show_default=False,
+    ),
 ]
 Device = Annotated[
     str,
     typer.Option(
         "--device",
         metavar="NAME",
-        help="What computes: cuda (a GPU), native (kernels in C), seal (SEAL alone), or auto, the fastest. The result is the same.",
+        help="What computes: cuda (a GPU), native (kernels in C), seal (SEAL alone), or auto, the "
+        "fastest. The result is the same.",
         show_default=False,
     ),
 ]
 Workers = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Processes; all cores by default.", show_default=False)
+    int | None,
+    typer.Option(min=1, metavar="N", help="Processes; all cores by default.", show_default=False),
 ]
 TableUrl = Annotated[
-    str, Reads, typer.Argument(metavar="TABLE", help="Folder or URL of an encrypted table.", show_default=False)
+    str,
+    Reads,
+    typer.Argument(
+        metavar="TABLE", help="Folder or URL of an encrypted table.", show_default=False
+    ),
 ]
 VariableId = Annotated[
     str,
@@ -111,14 +131,17 @@ VariableId = Annotated[
 ]
 ResultFile = Annotated[Path, Writes(COMPUTED), output("Where the encrypted result goes.")]
 TableKeys = Annotated[
-    Path | None, file_option("--keys", help="Public keys to compute with, instead of those in the table.")
+    Path | None,
+    file_option("--keys", help="Public keys to compute with, instead of those in the table."),
 ]
 ByOthers = Annotated[
     bool,
     typer.Option(
         "--by-others",
-        help="Compute on rows that others have encrypted with the public keys. Whoever forges such rows and sees a result can "
-        "recover the secret key: only where all of them are trusted like the key, or see no results.",
+        help="Compute on rows that others have encrypted with the public keys. Whoever forges such "
+        "rows and sees a result can "
+        "recover the secret key: only where all of them are trusted like the key, or see no "
+        "results.",
     ),
 ]
 Fingerprint = Annotated[
@@ -135,7 +158,8 @@ LedgerFolder = Annotated[
     typer.Option(
         "--ledger",
         metavar="LEDGER",
-        help="Folder or URL of the ledger that it is written down in, as the command ledger began it.",
+        help="Folder or URL of the ledger that it is written down in, as the command ledger began "
+        "it.",
         show_default=False,
     ),
 ]
@@ -149,4 +173,6 @@ Profile = Annotated[
     ),
 ]
 #: On every command that writes, and the same on all.
-Force = Annotated[bool, typer.Option("--force", help="Replace what is there; never what this command reads.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Replace what is there; never what this command reads.")
+]

@@ -1,4 +1,6 @@
-"""Parameters of commands: what is said of them, and functions whose parameters are found out, for Typer, which reads signatures."""
+"""Parameters of commands: what is said of them, and functions whose parameters are found out, for
+Typer, which reads signatures.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,26 @@ from typing import Any
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
     """The types of a function's parameters, with all that is annotated.
 
-    ``typing.get_type_hints`` would lose that in Python 3.10 wherever the default is None: it puts another ``Optional`` around it.
+    ``typing.get_type_hints`` would lose that in Python 3.10 wherever the default is None: it puts
+    another ``Optional`` around it.
     """
-    return {name: one.annotation for name, one in inspect.signature(function, eval_str=True).parameters.items()}
+    return {
+        name: one.annotation
+        for name, one in inspect.signature(function, eval_str=True).parameters.items()
+    }
 
 
 def with_parameters(
     function: Callable[..., None], hints: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> Callable[..., None]:
-    """The function, as one that takes these parameters by name; ``inspect.Parameter.empty`` where one must be given."""
+    """The function, as one that takes these parameters by name; ``inspect.Parameter.empty`` where
+    one must be given.
+    """
     kind = inspect.Parameter.KEYWORD_ONLY
-    parameters = [inspect.Parameter(name, kind, default=defaults[name], annotation=hints[name]) for name in defaults]
+    parameters = [
+        inspect.Parameter(name, kind, default=defaults[name], annotation=hints[name])
+        for name in defaults
+    ]
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # looked for by inspect
     function.__annotations__ = {name: hints[name] for name in defaults}
     return function

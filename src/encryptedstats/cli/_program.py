@@ -1,4 +1,6 @@
-"""A program of commands: its global options, and how an error reaches the person. ``_app`` has those of the library."""
+"""A program of commands: its global options, and how an error reaches the person. ``_app`` has
+those of the library.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ import encryptedstats as es
 from encryptedstats.cli._exits import FAILED, INTERRUPTED, MISTAKE
 from encryptedstats.cli._help import Group, unwrapped
 
-# What a person can mend, and what Typer ends well by itself. Everything else is a mistake of the program.
+# What a person can mend, and what Typer ends well by itself. Everything else is a mistake of the
+# program.
 _MENDABLE = (es.EncryptedStatsError, OSError, ValueError, OverflowError, MemoryError, ImportError)
 _QUIET: tuple[type[BaseException], ...] = (
     BrokenPipeError,  # as in `encryptedstats info x | head`
@@ -22,7 +25,9 @@ _QUIET: tuple[type[BaseException], ...] = (
 
 
 class Program(Group):
-    """Turns errors into one line on stderr and an exit code, unless ``--debug`` asks for the traceback."""
+    """Turns errors into one line on stderr and an exit code, unless ``--debug`` asks for the
+    traceback.
+    """
 
     def invoke(self, ctx: Any) -> Any:
         """Typer's, with errors told."""
@@ -42,14 +47,20 @@ class Program(Group):
 
 def _said(error: BaseException) -> tuple[str, int]:
     """What is said of an error, and the exit code for it."""
-    from encryptedstats.cli._errors import one_line  # which needs the library, as the list of commands does not
+    from encryptedstats.cli._errors import (
+        one_line,
+    )  # which needs the library, as the list of commands does not
 
     if isinstance(error, KeyboardInterrupt):
         return "interrupted: nothing was left half-written", INTERRUPTED
     if isinstance(error, _MENDABLE):
         return f"error: {one_line(error)}", FAILED
     what = f"{type(error).__name__}: {one_line(error)}"
-    return f"error: a mistake of the program, not yours ({what}): please report it with what --debug shows", MISTAKE
+    return (
+        f"error: a mistake of the program, not yours ({what}): please report it with what --debug "
+        "shows",
+        MISTAKE,
+    )
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -80,9 +91,14 @@ def _version(wanted: bool) -> None:
 
 
 def _options(
-    debug: Annotated[bool, typer.Option("--debug", help="Before a command: show the traceback of an error.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Before a command: show the traceback of an error.")
+    ] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     pass

@@ -1,4 +1,6 @@
-"""Questions in words, and questions that are named on the command line: by name, or by the file or module that defines them."""
+"""Questions in words, and questions that are named on the command line: by name, or by the file or
+module that defines them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ STATISTICS: Final = {statistic.name: statistic for statistic in (Counts, CrossTa
 
 
 def question_text(name: str, parameters: Mapping[str, Any], schema: es.Schema | None = None) -> str:
-    """A question in words, a model as it is asked for. Of what is not this library's own, nothing is imported for it.
+    """A question in words, a model as it is asked for. Of what is not this library's own, nothing
+    is imported for it.
 
     >>> question_text("counts", {"variables": [0, -1]}), question_text("crosstab", {"variables": [0, 1]})
     ('counts of v0 by class', 'cross table of v0 and v1')
@@ -44,7 +47,11 @@ def question_text(name: str, parameters: Mapping[str, Any], schema: es.Schema | 
             raise es.FileFormatError("the folds are of no question that can be")
         return f"{parameters.get('n_folds')} folds of {question_text(inside, params, schema)}"
     found = known_by_now(name) or getattr(es, name, None)
-    if isinstance(found, type) and getattr(found, "kind", "") == MODEL_KIND and issubclass(found, es.TotalsClassifier):
+    if (
+        isinstance(found, type)
+        and getattr(found, "kind", "") == MODEL_KIND
+        and issubclass(found, es.TotalsClassifier)
+    ):
         return model_text(found, parameters)
     return " ".join([name, *(f"{one}={value}" for one, value in parameters.items())])
 
@@ -54,16 +61,24 @@ def variables_of(question: es.Question, schema: es.Schema | None = None) -> dict
     return {"variables": question.names(schema)} if isinstance(question, Statistic) else {}
 
 
-def make_question(words: Sequence[str], schema: es.Schema | es.PublicSchema | None = None) -> es.Question:
-    """The question that some words ask: ``my_questions.py:Ridge target=2 alpha=1``, or a name that is known here.
+def make_question(
+    words: Sequence[str], schema: es.Schema | es.PublicSchema | None = None
+) -> es.Question:
+    """The question that some words ask: ``my_questions.py:Ridge target=2 alpha=1``, or a name that
+    is known here.
 
     With the owner's schema it may speak of variables and levels by name, and is translated to ids.
     """
     source, _, name = words[0].rpartition(":")
     found = getattr(load_questions(source), name, None) if source else question_class(name)
-    if not isinstance(found, type) or not issubclass(found, es.Question) or inspect.isabstract(found):
+    if (
+        not isinstance(found, type)
+        or not issubclass(found, es.Question)
+        or inspect.isabstract(found)
+    ):
         raise typer.BadParameter(
-            f"{source} has no question {name!r}: give FILE.py:NAME of a subclass of encryptedstats.Question"
+            f"{source} has no question {name!r}: give FILE.py:NAME of a subclass of "
+            "encryptedstats.Question"
         )
     has = inspect.signature(found).parameters
     given = {}
@@ -74,7 +89,11 @@ def make_question(words: Sequence[str], schema: es.Schema | es.PublicSchema | No
                 f"{word}: {found.name} takes {', '.join(f'{one}=...' for one in has) or 'nothing'}"
             )
         given[parameter] = values_of(text) if takes_several(has[parameter]) else value_of(text)
-    missing = [one for one, about in has.items() if about.default is inspect.Parameter.empty and one not in given]
+    missing = [
+        one
+        for one, about in has.items()
+        if about.default is inspect.Parameter.empty and one not in given
+    ]
     if missing:
         raise typer.BadParameter(f"{found.name} needs {', '.join(f'{one}=...' for one in missing)}")
     asked = found(**given)
@@ -87,7 +106,9 @@ def listed_questions() -> list[tuple[str, str, str]]:
     for name, question in sorted(known_questions().items(), key=lambda item: item[0].lower()):
         if question is not Folds:
             taken = inspect.signature(question).parameters.values()
-            text = " ".join(one.name if one.default is one.empty else f"[{one.name}]" for one in taken)
+            text = " ".join(
+                one.name if one.default is one.empty else f"[{one.name}]" for one in taken
+            )
             found.append((name, text, question.about()))
     return found
 

@@ -1,7 +1,8 @@
-"""``--worker URL``: what a command computes here is computed by a worker that ``serve`` runs elsewhere; nothing else changes.
+"""``--worker URL``: what a command computes here is computed by a worker that ``serve`` runs
+elsewhere; nothing else changes.
 
-The table is sent, or what of it is not there yet; the answer is waited for, fetched, checked and read as if it had been made here.
-The same command again finds what it began.
+The table is sent, or what of it is not there yet; the answer is waited for, fetched, checked and
+read as if it had been made here. The same command again finds what it began.
 """
 
 from __future__ import annotations
@@ -21,14 +22,22 @@ from encryptedstats.tables.summaries import Asked
 if TYPE_CHECKING:
     from encryptedstats.service.client import WorkerJob, WorkerTable
 
-_HERE: Final = {"checkpoint": None, "scheduler": None, "queue": None, "workers": None, "device": "auto"}
+_HERE: Final = {
+    "checkpoint": None,
+    "scheduler": None,
+    "queue": None,
+    "workers": None,
+    "device": "auto",
+}
 WorkerUrl = Annotated[
     str | None,
     typer.Option(
         "--worker",
         metavar="URL",
-        help="Let a worker do it that serve runs there: the encrypted table is sent, and the encrypted result fetched. Its token "
-        "is in the file that ENCRYPTEDSTATS_TOKEN_FILE names (mode 0600), or in ENCRYPTEDSTATS_TOKEN; ENCRYPTEDSTATS_PIN pins its "
+        help="Let a worker do it that serve runs there: the encrypted table is sent, and the "
+        "encrypted result fetched. Its token "
+        "is in the file that ENCRYPTEDSTATS_TOKEN_FILE names (mode 0600), or in "
+        "ENCRYPTEDSTATS_TOKEN; ENCRYPTEDSTATS_PIN pins its "
         "certificate.",
         show_default=False,
     ),
@@ -42,7 +51,8 @@ def is_for_worker(given: Mapping[str, Any]) -> bool:
     for name, usual in _HERE.items():
         if given.get(name, usual) != usual:
             raise typer.BadParameter(
-                f"--{name} says how it is done here, and --worker does it elsewhere: give one of them"
+                f"--{name} says how it is done here, and --worker does it elsewhere: give one of "
+                "them"
             )
     return True
 
@@ -64,11 +74,17 @@ class RemoteTable(Asked):
 
     def ask(self, question: es.Question, **_: Any) -> Any:
         """The answer to a question, read from the file that it was fetched to."""
-        return self._done(lambda worker, table: worker.ask(question, table, by_others=self.by_others or None))
+        return self._done(
+            lambda worker, table: worker.ask(question, table, by_others=self.by_others or None)
+        )
 
     def fit(self, model: es.Question, folds: bool) -> Any:
         """The model, or every fold of it, still encrypted."""
-        return self._done(lambda worker, table: worker.fit(model, table, folds=folds, by_others=self.by_others or None))
+        return self._done(
+            lambda worker, table: worker.fit(
+                model, table, folds=folds, by_others=self.by_others or None
+            )
+        )
 
     def predicted_by(self, model: str, output: str | None) -> Any:
         """What an encrypted model says of every row."""

@@ -16,7 +16,15 @@ from encryptedstats.cli._console import printable
 from encryptedstats.cli._options import file_option
 from encryptedstats.storage.files import PRIVATE, release_lock, take_lock, write_atomic
 
-_NEEDED: Final = {"fastapi", "uvicorn", "jinja2", "httpx", "starlette", "multipart", "python_multipart"}
+_NEEDED: Final = {
+    "fastapi",
+    "uvicorn",
+    "jinja2",
+    "httpx",
+    "starlette",
+    "multipart",
+    "python_multipart",
+}
 
 
 def app(
@@ -30,18 +38,27 @@ def app(
     ] = None,
     files: Annotated[
         Path | None,
-        file_option("--files", metavar="FOLDER", help="Where the list of files begins; by default your home folder."),
+        file_option(
+            "--files",
+            metavar="FOLDER",
+            help="Where the list of files begins; by default your home folder.",
+        ),
     ] = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="N", help="Port on 127.0.0.1; any that is free by default.")
+        int,
+        typer.Option(
+            min=0, max=65535, metavar="N", help="Port on 127.0.0.1; any that is free by default."
+        ),
     ] = 0,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it in the browser.")] = True,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open it in the browser.")
+    ] = True,
 ) -> None:
     """Do all of the owner's part on a page in your browser, without writing a command.
 
-    The page is served by this machine to this machine only. The address that is printed opens one browser, once. Choose a file,
-    ask, see the plan, make a key, encrypt, send, and open the results; projects are kept in a folder, and go on after a restart.
-    Ctrl-C ends it.
+    The page is served by this machine to this machine only. The address that is printed opens one
+    browser, once. Choose a file, ask, see the plan, make a key, encrypt, send, and open the
+    results; projects are kept in a folder, and go on after a restart. Ctrl-C ends it.
 
     Examples:
       encryptedstats app
@@ -53,23 +70,32 @@ def app(
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _NEEDED:
             raise
-        raise ImportError(f"the page needs {error.name}: pip install 'encryptedstats[app]'") from error
+        raise ImportError(
+            f"the page needs {error.name}: pip install 'encryptedstats[app]'"
+        ) from error
     home = folder or _data_home() / "encryptedstats" / "projects"
     desk = Desk(home.expanduser().absolute(), es.connect)
     lock_file = desk.projects.home / ".lock"
     lock = take_lock(lock_file, str(os.getpid()).encode())
     if lock is None:
         raise es.BusyError(
-            f"the projects of {home} are open in another program: end that one, or give another --folder"
+            f"the projects of {home} are open in another program: end that one, or give another "
+            "--folder"
         )
     try:
         listener = listening(port)
-        page, url = guarded(desk, listener.getsockname()[1], (files or Path.home()).expanduser().absolute())
+        page, url = guarded(
+            desk, listener.getsockname()[1], (files or Path.home()).expanduser().absolute()
+        )
         desk.resume()
         console = Console()
         console.print(Text.assemble(("Open ", "bold"), (url, "cyan")), soft_wrap=True)
         console.print(
-            Text(f"It opens one browser, once. Projects are in {printable(str(home))}. Ctrl-C ends it.", style="dim")
+            Text(
+                f"It opens one browser, once. Projects are in {printable(str(home))}. Ctrl-C ends "
+                "it.",
+                style="dim",
+            )
         )
         if browser:
             _open(url, desk.projects.home)
@@ -84,11 +110,16 @@ def _data_home() -> Path:
 
 
 def _open(url: str, home: Path) -> None:
-    """Open the browser by a file that only its user can read: a command line with the token would be seen by everybody here."""
+    """Open the browser by a file that only its user can read: a command line with the token would
+    be seen by everybody here.
+    """
     page = home / ".open.html"
     write_atomic(
         page,
-        [f'<!doctype html><meta http-equiv="refresh" content="0; url={url}"><a href="{url}">Open</a>'.encode()],
+        [
+            f'<!doctype html><meta http-equiv="refresh" content="0; url={url}"><a '
+            f'href="{url}">Open</a>'.encode()
+        ],
         mode=PRIVATE,
     )
     webbrowser.open(page.as_uri())

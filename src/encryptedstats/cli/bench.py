@@ -1,5 +1,5 @@
-"""``bench``: what this machine does in a second, a short measurement. The figures that the documents quote are those of
-``python -m benchmarks``, in a checkout.
+"""``bench``: what this machine does in a second, a short measurement. The figures that the
+documents quote are those of ``python -m benchmarks``, in a checkout.
 """
 
 from __future__ import annotations
@@ -28,15 +28,19 @@ MAX_VALUE, DEPTH = 65_536, 2
 ROWS, VARIABLES, BINS, TREES = 8192, 9, 5, 20
 _LEAST, _SECONDS = 5, 0.2
 _QUICK_ROWS, _QUICK_TREES = 500, 2
-# A product is relinearised when it is multiplied again, and not before: the second is what it costs all in all.
+# A product is relinearised when it is multiplied again, and not before: the second is what it costs
+# all in all.
 _STEPS: Final = ("encrypt", "add", "multiply lazily", "multiply and relinearise", "decrypt")
 
 
 def bench(
-    quick: Annotated[bool, typer.Option("--quick", help="To see that it runs, not to quote figures.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="To see that it runs, not to quote figures.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure this machine: integers in both schemes, and a forest on an encrypted table. Ten seconds or so.
+    """Measure this machine: integers in both schemes, and a forest on an encrypted table. Ten
+    seconds or so.
 
     Examples:
       encryptedstats bench
@@ -73,8 +77,17 @@ def _integers(scheme: Scheme, quick: bool) -> dict[str, Any]:
         lambda: owner.decrypt(a),
     )
     times = dict(zip(_STEPS, (_median(operation, quick) for operation in operations), strict=True))
-    size = {"ring_degree": parameters.ring_degree, "ciphertext_bytes": parameters.ciphertext_bytes()}
-    return {"scheme": scheme, "max_value": MAX_VALUE, "depth": DEPTH, **size, "seconds": {"keys": keys, **times}}
+    size = {
+        "ring_degree": parameters.ring_degree,
+        "ciphertext_bytes": parameters.ciphertext_bytes(),
+    }
+    return {
+        "scheme": scheme,
+        "max_value": MAX_VALUE,
+        "depth": DEPTH,
+        **size,
+        "seconds": {"keys": keys, **times},
+    }
 
 
 def _median(operation: Callable[[], object], quick: bool) -> float:
@@ -89,7 +102,9 @@ def _median(operation: Callable[[], object], quick: bool) -> float:
 
 
 def _forest(quick: bool) -> dict[str, Any]:
-    """Seconds of a forest on a full chunk of made-up rows: encrypted, fitted, opened; compared with the fit in the clear."""
+    """Seconds of a forest on a full chunk of made-up rows: encrypted, fitted, opened; compared with
+    the fit in the clear.
+    """
     rows, trees = (_QUICK_ROWS, _QUICK_TREES) if quick else (ROWS, TREES)
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({f"x{j}": rng.normal(size=rows) for j in range(VARIABLES)})
@@ -108,7 +123,14 @@ def _forest(quick: bool) -> dict[str, Any]:
     seconds = dict(zip(("encrypt", "fit", "open"), np.diff(laps).tolist(), strict=True))
     exact = list(opened.totals_) == list(forest.fit(table).totals_)
     bytes_up = sealed.info().to_dict()["bytes"]
-    sizes = {"rows": rows, "variables": VARIABLES, "bins": BINS, "trees": trees, "bytes": bytes_up, "cores": cores()}
+    sizes = {
+        "rows": rows,
+        "variables": VARIABLES,
+        "bins": BINS,
+        "trees": trees,
+        "bytes": bytes_up,
+        "cores": cores(),
+    }
     return {**sizes, "exact": exact, "seconds": seconds}
 
 
@@ -116,9 +138,14 @@ def _show(facts: dict[str, Any]) -> None:
     console, machine, forest = Console(), facts["machine"], facts["forest"]
     memory = f", {size_text(machine['memory_bytes'])}" if machine["memory_bytes"] else ""
     console.print(
-        Text(f"{machine['cpu']}, {machine['usable_cores']} of {machine['cores']} cores{memory}", style="bold")
+        Text(
+            f"{machine['cpu']}, {machine['usable_cores']} of {machine['cores']} cores{memory}",
+            style="bold",
+        )
     )
-    console.print(Text(f"{machine['python']}, seal-python {facts['packages']['seal-python']}", style="dim"))
+    console.print(
+        Text(f"{machine['python']}, seal-python {facts['packages']['seal-python']}", style="dim")
+    )
     console.print()
     table = plain_table()
     table.add_column(f"one integer up to {MAX_VALUE:,}, depth {DEPTH}")
@@ -131,9 +158,16 @@ def _show(facts: dict[str, Any]) -> None:
     console.print()
     seconds = forest["seconds"]
     what = f"{forest['rows']:,} rows, {forest['variables']} variables of {forest['bins']} bins"
-    verdict = Text("exact", "green") if forest["exact"] else Text("DIFFERS from the fit in the clear", "bold red")
+    verdict = (
+        Text("exact", "green")
+        if forest["exact"]
+        else Text("DIFFERS from the fit in the clear", "bold red")
+    )
     rows: list[tuple[str, RenderableType]] = [
-        ("table", f"{what}: encrypted in {time_text(seconds['encrypt'])}, {size_text(forest['bytes'])}"),
+        (
+            "table",
+            f"{what}: encrypted in {time_text(seconds['encrypt'])}, {size_text(forest['bytes'])}",
+        ),
         ("forest", f"{forest['trees']} trees of depth 3: fitted in {time_text(seconds['fit'])}"),
         ("opened", Text.assemble(f"in {time_text(seconds['open'])}: ", verdict)),
     ]

@@ -1,4 +1,6 @@
-"""``calibrate``: probabilities for an opened model, from rows with known classes that it was not fitted to. The owner's work."""
+"""``calibrate``: probabilities for an opened model, from rows with known classes that it was not
+fitted to. The owner's work.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 import encryptedstats as es
-from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text
+from encryptedstats.cli._console import (
+    command_line,
+    fact_table,
+    plural,
+    print_json,
+    printable,
+    size_text,
+)
 from encryptedstats.cli._csv import AS_FOUND, with_csv_options
 from encryptedstats.cli._files import Writes, save
 from encryptedstats.cli._inputs import check_rows, expect
@@ -38,10 +47,17 @@ class Method(str, Enum):
 def calibrate(
     file: Annotated[Path, file_argument("MODEL", "An opened model, as decrypt -o wrote it.")],
     data: DataFile,
-    out: Annotated[Path, Writes(_LOSS), output("Where the calibrated model goes; predict and evaluate read it.")],
+    out: Annotated[
+        Path,
+        Writes(_LOSS),
+        output("Where the calibrated model goes; predict and evaluate read it."),
+    ],
     method: Annotated[
         Method,
-        typer.Option(help="sigmoid: Platt's two numbers. isotonic: any rising curve, for a thousand rows or more."),
+        typer.Option(
+            help="sigmoid: Platt's two numbers. isotonic: any rising curve, for a thousand rows or "
+            "more."
+        ),
     ] = Method.sigmoid,
     weights: Weights = None,
     csv: CsvOptions = AS_FOUND,
@@ -50,9 +66,10 @@ def calibrate(
 ) -> None:
     """Fit the probabilities of an opened model to rows with known classes.
 
-    What a forest gives are shares of votes: they rank rows, and are no probabilities. Calibration finds how often a class
-    occurs at each share. It needs rows that the model was not fitted to, a hundred or more, and the scores of the result are
-    then taken on rows of a third kind, which neither has seen.
+    What a forest gives are shares of votes: they rank rows, and are no probabilities. Calibration
+    finds how often a class occurs at each share. It needs rows that the model was not fitted to, a
+    hundred or more, and the scores of the result are then taken on rows of a third kind, which
+    neither has seen.
 
     Examples:
       encryptedstats calibrate forest.opened kept-back.csv -o calibrated.opened
@@ -76,7 +93,10 @@ def calibrate(
         "params": model.parameters(),
         "method": method.value,
         "rows": len(table),
-        "class_counts": {str(label): int(n) for label, n in zip(model.classes_, calibrated.class_counts_, strict=True)},
+        "class_counts": {
+            str(label): int(n)
+            for label, n in zip(model.classes_, calibrated.class_counts_, strict=True)
+        },
         "rows_left_out": table.n_dropped + unlabelled,
         "rows_without_class": unlabelled,
         "curves": calibrated.curves_,
@@ -90,18 +110,28 @@ def calibrate(
 def _show(facts: dict[str, Any], out: Path) -> None:
     rows: list[tuple[str, RenderableType]] = [("classes", counts_text(facts["class_counts"]))]
     without = facts["rows_without_class"]
-    for count, why in ((facts["rows_left_out"] - without, "with missing values"), (without, "without a class")):
+    for count, why in (
+        (facts["rows_left_out"] - without, "with missing values"),
+        (without, "without a class"),
+    ):
         if count:
             rows.append(("left out", Text(f"{plural(count, 'row')} {why}", style="yellow")))
     if facts["method"] == "sigmoid":
         lines = [f"{one['slope']:.4g} x score {one['intercept']:+.4g}" for one in facts["curves"]]
         rows.append(("log-odds", "; ".join(lines)))
     else:
-        rows.append(("curve", ", ".join(plural(len(one["x"]), "corner") for one in facts["curves"])))
-    written = Text.assemble((printable(str(out)), "bold red"), f"  {size_text(facts['bytes'])}, mode 0600: ")
+        rows.append(
+            ("curve", ", ".join(plural(len(one["x"]), "corner") for one in facts["curves"]))
+        )
+    written = Text.assemble(
+        (printable(str(out)), "bold red"), f"  {size_text(facts['bytes'])}, mode 0600: "
+    )
     rows.append(("model", written.append("it is not encrypted")))
     rows.append(("next", command_line("evaluate", out, "test.csv")))
     console = Console()
-    what = f"{question_text(facts['model'], facts['params'])} by {facts['method']} on {plural(facts['rows'], 'row')}"
+    what = (
+        f"{question_text(facts['model'], facts['params'])} by {facts['method']} on "
+        f"{plural(facts['rows'], 'row')}"
+    )
     console.print(Text.assemble(("Calibrated", "bold"), f" {what}"))
     console.print(fact_table(rows))

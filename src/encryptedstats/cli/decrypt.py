@@ -1,4 +1,6 @@
-"""``decrypt``: results, predictions and models opened by the owner; on the screen or as CSV, models as a file to predict with."""
+"""``decrypt``: results, predictions and models opened by the owner; on the screen or as CSV, models
+as a file to predict with.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,28 @@ from rich.text import Text
 import encryptedstats as es
 from encryptedstats.arrays.array import ARRAY_KIND
 from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers
-from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text
+from encryptedstats.cli._console import (
+    command_line,
+    fact_table,
+    plural,
+    print_json,
+    printable,
+    size_text,
+)
 from encryptedstats.cli._files import COMPUTED, SCREEN, Reads, Writes, save, write_parts, write_text
 from encryptedstats.cli._frames import counts_view, frame_view, label_text, moments_view
 from encryptedstats.cli._inputs import expect, load_schema
 from encryptedstats.cli._keys import load_owner
-from encryptedstats.cli._options import AsJson, Force, KeyFile, LedgerFolder, OwnSchema, PassphraseFile, Profile, output
+from encryptedstats.cli._options import (
+    AsJson,
+    Force,
+    KeyFile,
+    LedgerFolder,
+    OwnSchema,
+    PassphraseFile,
+    Profile,
+    output,
+)
 from encryptedstats.cli._questions import STATISTICS, question_text, variables_of
 from encryptedstats.cli._votes import predicted_counts, votes_frame, votes_view
 from encryptedstats.kinds import KINDS
@@ -53,7 +71,8 @@ def decrypt(
         Reads,
         typer.Argument(
             metavar="FILE",
-            help="A result, a prediction, a fitted model, or an encrypted array; a file, or a URL such as s3://...",
+            help="A result, a prediction, a fitted model, or an encrypted array; a file, or a URL "
+            "such as s3://...",
             show_default=False,
         ),
     ],
@@ -63,19 +82,25 @@ def decrypt(
         str | None,
         typer.Option(
             metavar="FILE.py",
-            help="Where the question is defined that was asked, if it is one of your own; or the name of a module.",
+            help="Where the question is defined that was asked, if it is one of your own; or the "
+            "name of a module.",
             show_default=False,
         ),
     ] = None,
     out: Annotated[
         Path | None,
         Writes(COMPUTED),
-        output("Write CSV there, or the opened model; a statistic also as .json or .opened; - for CSV on the screen."),
+        output(
+            "Write CSV there, or the opened model; a statistic also as .json or .opened; - for "
+            "CSV on the screen."
+        ),
     ] = None,
     plot: Annotated[
         Path | None,
         Writes(COMPUTED),
-        typer.Option(metavar="FILE", help="Draw a statistic there: .png, .svg or .pdf.", show_default=False),
+        typer.Option(
+            metavar="FILE", help="Draw a statistic there: .png, .svg or .pdf.", show_default=False
+        ),
     ] = None,
     rules: Profile = None,
     ledger: LedgerFolder = None,
@@ -85,10 +110,11 @@ def decrypt(
 ) -> None:
     """Open a result, a prediction or a model with the secret key.
 
-    An opened model is not encrypted any more: its file is readable to you only, and predict reads it. A prediction is a
-    line for every row that was encrypted, in their order: the class, probabilities, and the votes they come from. A statistic is
-    shown as a summary; -o FILE.json writes all of it for programs, -o FILE.opened a file that info shows again.
-    With --rules you get what others may see of it: small counts, and what would give them away, are left out.
+    An opened model is not encrypted any more: its file is readable to you only, and predict reads
+    it. A prediction is a line for every row that was encrypted, in their order: the class,
+    probabilities, and the votes they come from. A statistic is shown as a summary; -o FILE.json
+    writes all of it for programs, -o FILE.opened a file that info shows again. With --rules you get
+    what others may see of it: small counts, and what would give them away, are left out.
 
     Examples:
       encryptedstats decrypt v0-by-class.enc --key secret.key --schema schema.json
@@ -97,7 +123,8 @@ def decrypt(
       encryptedstats decrypt forest.enc --key secret.key --schema schema.json -o forest.opened
 
       # as it may be published
-      encryptedstats decrypt v0-by-class.enc --key secret.key --schema schema.json --rules pcornet --ledger study.ledger
+      encryptedstats decrypt v0-by-class.enc --key secret.key --schema schema.json --rules pcornet
+      --ledger study.ledger
 
       # what predict gave for encrypted rows
       encryptedstats decrypt votes.enc --key secret.key --schema schema.json -o votes.csv
@@ -108,13 +135,19 @@ def decrypt(
     owner = load_owner(key, passphrase_file, opens=file)
     if questions is not None:
         load_questions(questions)
-    opened = _open(file, owner, private) if rules is None else _published(file, owner, private, rules, ledger)
+    opened = (
+        _open(file, owner, private)
+        if rules is None
+        else _published(file, owner, private, rules, ledger)
+    )
     if rules is None and ledger is not None:
         record_opening(file, owner, ledger)
     if opened.csv is None and opened.model is None and out is not None:
         raise ValueError(f"{opened.title} is no CSV: leave -o out to see it")
     if screen and out is not None and opened.csv is None:
-        raise ValueError("an opened model is no CSV: give -o FILE to keep it, or leave -o out to see it")
+        raise ValueError(
+            "an opened model is no CSV: give -o FILE to keep it, or leave -o out to see it"
+        )
     if plot is not None:
         _draw(opened, plot, force)
     if out is not None and not screen:
@@ -129,10 +162,16 @@ def decrypt(
         Console().print(_wrote(opened, out))
     else:
         _show(opened)
-        kept = Text.assemble(_wrote(None, out), "  mode 0600: it is not encrypted, and yours to keep")
+        kept = Text.assemble(
+            _wrote(None, out), "  mode 0600: it is not encrypted, and yours to keep"
+        )
         Console().print(Text(), kept, sep="\n")
         if schema is not None and hasattr(opened.model, "predict"):
-            Console().print(fact_table([("next", command_line("predict", out, "new.csv", "-o", "predicted.csv"))]))
+            Console().print(
+                fact_table(
+                    [("next", command_line("predict", out, "new.csv", "-o", "predicted.csv"))]
+                )
+            )
 
 
 def _write(opened: Opened, out: Path, force: bool) -> None:
@@ -141,7 +180,9 @@ def _write(opened: Opened, out: Path, force: bool) -> None:
     elif opened.result is not None and out.suffix == ".opened":
         save(opened.result, out, force=force)
     elif opened.result is not None and out.suffix == ".json":
-        write_text(out, json.dumps(opened.result.to_dict(), indent=2, allow_nan=False) + "\n", force=force)
+        write_text(
+            out, json.dumps(opened.result.to_dict(), indent=2, allow_nan=False) + "\n", force=force
+        )
     else:
         write_text(out, str(opened.csv), force=force)
 
@@ -168,11 +209,15 @@ def _draw(opened: Opened, plot: Path, force: bool) -> None:
 
 def _wrote(opened: Opened | None, out: Path) -> Text:
     what = "" if opened is None else f": {printable(opened.title)}"
-    return Text.assemble("Wrote ", (printable(str(out)), "bold"), f"  {size_text(out.stat().st_size)}{what}")
+    return Text.assemble(
+        "Wrote ", (printable(str(out)), "bold"), f"  {size_text(out.stat().st_size)}{what}"
+    )
 
 
 def check_opens(file: str) -> None:
-    """Refuse what is no result, by what the file says it is; before anybody is asked for a passphrase."""
+    """Refuse what is no result, by what the file says it is; before anybody is asked for a
+    passphrase.
+    """
     cure = ""
     if Path(file).is_dir():
         cure = "a whole table is not decrypted; a worker computes results from it"
@@ -189,7 +234,9 @@ def _show(opened: Opened) -> None:
         console.print(Text(opened.hint, style="yellow"))
 
 
-def _published(file: str, owner: es.Owner, schema: es.Schema | None, rules: str, ledger: str | None) -> Opened:
+def _published(
+    file: str, owner: es.Owner, schema: es.Schema | None, rules: str, ledger: str | None
+) -> Opened:
     """What rules let others see of a file."""
     shown = owner.publish(file, schema, rules=rules, ledger=ledger)
     frame = shown.table if shown.result is None else _as_frame(shown.result)
@@ -204,12 +251,25 @@ def _published(file: str, owner: es.Owner, schema: es.Schema | None, rules: str,
     }
     text = shown.summary().removeprefix(shown.title).splitlines()[1:]
     model = shown.result if hasattr(shown.result, "predict") else None
-    csv = None if frame is None or model is not None else frame.to_csv(lineterminator="\n", na_rep="hidden")
+    csv = (
+        None
+        if frame is None or model is not None
+        else frame.to_csv(lineterminator="\n", na_rep="hidden")
+    )
     result = shown.result if isinstance(shown.result, Result) else None
-    return Opened(shown.title, lambda width: Text("\n".join(map(printable, text))), csv, facts, "", model, result)
+    return Opened(
+        shown.title,
+        lambda width: Text("\n".join(map(printable, text))),
+        csv,
+        facts,
+        "",
+        model,
+        result,
+    )
 
 
-# -- what can be opened ------------------------------------------------------------------------------------------------
+# -- what can be opened
+# ------------------------------------------------------------------------------------------------
 
 
 def _open(file: str, owner: es.Owner, schema: es.Schema | None) -> Opened:
@@ -221,7 +281,9 @@ def _open(file: str, owner: es.Owner, schema: es.Schema | None) -> Opened:
     if isinstance(sealed, EncryptedNumbers):
         csv = pd.DataFrame({"total": value}, dtype=object).to_csv(index=False, lineterminator="\n")
         facts = {"file": file, "kind": NUMBERS_KIND, "values": value}
-        return Opened(plural(len(value), "total"), _numbers(np.array(value, dtype=object)), csv, facts)
+        return Opened(
+            plural(len(value), "total"), _numbers(np.array(value, dtype=object)), csv, facts
+        )
     if isinstance(sealed, (es.EncryptedArray, es.EncryptedInteger)):
         return _array(file, np.asarray(value))
     return _model(file, value, schema)
@@ -240,18 +302,28 @@ def _answer(file: str, sealed: es.EncryptedAnswer, value: Any, schema: es.Schema
         "rows": sealed.n_rows,
     }
     in_units = ", and moments in their own units" if question.name == "moments" else ""
-    hint = "" if schema else f"Give --schema to see the names of columns, bins and classes{in_units}."
+    hint = (
+        "" if schema else f"Give --schema to see the names of columns, bins and classes{in_units}."
+    )
     if isinstance(value, Result):
         csv = value.to_frame().to_csv(lineterminator="\n")
         facts |= {"result": value.to_dict()}
         return Opened(value.title, lambda width: _body(value), csv, facts, hint, result=value)
     frame = _as_frame(value)
     if frame is None:
-        return Opened(title, lambda width: Text(printable(str(value))), None, facts | {"value": str(value)}, hint)
+        return Opened(
+            title,
+            lambda width: Text(printable(str(value))),
+            None,
+            facts | {"value": str(value)},
+            hint,
+        )
     facts |= _frame_facts(frame)
     counted = counts_view if question.name in STATISTICS else frame_view
     view = moments_view if question.name == "moments" else counted
-    return Opened(title, lambda width: view(frame, width), frame.to_csv(lineterminator="\n"), facts, hint)
+    return Opened(
+        title, lambda width: view(frame, width), frame.to_csv(lineterminator="\n"), facts, hint
+    )
 
 
 def _frame_facts(frame: pd.DataFrame) -> dict[str, Any]:
@@ -265,7 +337,9 @@ def _frame_facts(frame: pd.DataFrame) -> dict[str, Any]:
 
 def _body(result: Result) -> Text:
     """The summary below its title."""
-    return Text("\n".join(map(printable, result.summary().removeprefix(result.title).splitlines()[1:])))
+    return Text(
+        "\n".join(map(printable, result.summary().removeprefix(result.title).splitlines()[1:]))
+    )
 
 
 def _as_frame(value: Any) -> pd.DataFrame | None:
@@ -284,19 +358,42 @@ def _as_frame(value: Any) -> pd.DataFrame | None:
 def _array(file: str, values: Any) -> Opened:
     shape = " x ".join(map(str, values.shape))
     title = f"Array of {shape} integers" if shape else "An integer"
-    facts = {"file": file, "kind": ARRAY_KIND, "shape": list(values.shape), "values": values.tolist()}
+    facts = {
+        "file": file,
+        "kind": ARRAY_KIND,
+        "shape": list(values.shape),
+        "values": values.tolist(),
+    }
     return Opened(title, _numbers(values), _array_csv(values), facts)
 
 
 def _model(file: str, model: Any, schema: es.Schema | None) -> Opened:
     summary = model.summary()
-    title = f"Opened {question_text(model.name, model.parameters())}, {plural(model.n_rows_, 'row')}"
-    facts = {"file": file, "kind": MODEL_KIND, "model": model.name, "params": model.parameters(), "rows": model.n_rows_}
+    title = (
+        f"Opened {question_text(model.name, model.parameters())}, {plural(model.n_rows_, 'row')}"
+    )
+    facts = {
+        "file": file,
+        "kind": MODEL_KIND,
+        "model": model.name,
+        "params": model.parameters(),
+        "rows": model.n_rows_,
+    }
     if isinstance(summary, ModelSummary) and summary.class_counts:
-        facts |= {"classes": list(summary.class_counts), "class_counts": list(summary.class_counts.values())}
+        facts |= {
+            "classes": list(summary.class_counts),
+            "class_counts": list(summary.class_counts.values()),
+        }
     facts |= _frame_facts(summary.to_frame())
-    hint = "" if schema else "Give --schema: without it the model knows its variables by number, and cannot predict."
-    return Opened(title, lambda width: _summary_view(summary, width), None, facts, hint, model, summary)
+    hint = (
+        ""
+        if schema
+        else "Give --schema: without it the model knows its variables by number, and cannot "
+        "predict."
+    )
+    return Opened(
+        title, lambda width: _summary_view(summary, width), None, facts, hint, model, summary
+    )
 
 
 def _summary_view(summary: Result, width: int) -> RenderableType:
@@ -304,8 +401,14 @@ def _summary_view(summary: Result, width: int) -> RenderableType:
     if not isinstance(summary, ModelSummary):
         return Text("\n".join(map(printable, summary.summary().splitlines())))
     counts = [f"{label_text(label)} {count:,}" for label, count in summary.class_counts.items()]
-    head: list[RenderableType] = [fact_table([("classes", ", ".join(counts))]), Text()] if counts else []
-    return Group(*head, frame_view(summary.table, width), *(Text(note, style="dim") for note in summary.notes))
+    head: list[RenderableType] = (
+        [fact_table([("classes", ", ".join(counts))]), Text()] if counts else []
+    )
+    return Group(
+        *head,
+        frame_view(summary.table, width),
+        *(Text(note, style="dim") for note in summary.notes),
+    )
 
 
 def _votes(file: str, sealed: es.EncryptedAnswer, votes: Any, schema: es.Schema | None) -> Opened:
@@ -328,14 +431,18 @@ def _votes(file: str, sealed: es.EncryptedAnswer, votes: Any, schema: es.Schema 
 
 
 def _array_csv(values: Any) -> str:
-    """Rows of a matrix, one value a line of a vector; more dimensions as a list of indices with the value."""
+    """Rows of a matrix, one value a line of a vector; more dimensions as a list of indices with the
+    value.
+    """
     text = io.StringIO()
     if values.ndim > 2:
         names = [f"i{axis}" for axis in range(values.ndim)]
         rows = [(*index, value) for index, value in np.ndenumerate(values)]
         pd.DataFrame(rows, columns=[*names, "value"]).to_csv(text, index=False, lineterminator="\n")
     else:
-        pd.DataFrame(np.atleast_1d(values)).to_csv(text, index=False, header=False, lineterminator="\n")
+        pd.DataFrame(np.atleast_1d(values)).to_csv(
+            text, index=False, header=False, lineterminator="\n"
+        )
     return text.getvalue()
 
 

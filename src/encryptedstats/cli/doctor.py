@@ -1,4 +1,6 @@
-"""``doctor``: what is installed, what the machine can do, and whether encryption really works on it."""
+"""``doctor``: what is installed, what the machine can do, and whether encryption really works on
+it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from rich.table import Table
 from rich.text import Text
 
 import encryptedstats as es
-from encryptedstats.cli._console import fact_table, print_json, printable, progress, size_text, time_text
+from encryptedstats.cli._console import (
+    fact_table,
+    print_json,
+    printable,
+    progress,
+    size_text,
+    time_text,
+)
 from encryptedstats.cli._files import is_key_file
 from encryptedstats.cli._options import AsJson
 from encryptedstats.cli.machine import OPTIONAL, describe_machine, package_versions
@@ -30,7 +39,9 @@ _STEPS = ("keys", "encrypt", "multiply", "decrypt")
 
 @dataclass
 class SelfTest:
-    """How the self-test of one scheme went: seconds of every step that was reached, and what went wrong."""
+    """How the self-test of one scheme went: seconds of every step that was reached, and what went
+    wrong.
+    """
 
     scheme: Scheme
     passed: bool = False
@@ -39,7 +50,8 @@ class SelfTest:
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Check the installation: versions, CPU, memory, a self-test of both schemes, and the key files in this folder.
+    """Check the installation: versions, CPU, memory, a self-test of both schemes, and the key files
+    in this folder.
 
     Examples:
       encryptedstats doctor
@@ -55,7 +67,15 @@ def doctor(as_json: AsJson = False) -> None:
     if as_json:
         tested = [asdict(test) for test in tests]
         found = {"keys": [asdict(key) for key in keys]}
-        print_json({"healthy": healthy, "machine": machine, "packages": packages, "self_test": tested, **found})
+        print_json(
+            {
+                "healthy": healthy,
+                "machine": machine,
+                "packages": packages,
+                "self_test": tested,
+                **found,
+            }
+        )
     else:
         _show(machine, packages, tests)
         for key in keys:
@@ -76,20 +96,28 @@ class FoundKey:
 
 
 def keys_in(folder: Path) -> list[FoundKey]:
-    """The key files of a folder, as far as they can be read; the fingerprints are for the telephone."""
+    """The key files of a folder, as far as they can be read; the fingerprints are for the
+    telephone.
+    """
     found = []
     for path in sorted(folder.iterdir()):
         with contextlib.suppress(OSError, es.FileFormatError):
             if is_key_file(path):
                 content = container.read(path)
                 lax = bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
-                of_key = (content.kind, fingerprint_of(content.key_id), bool(content.fields.get("lock")))
+                of_key = (
+                    content.kind,
+                    fingerprint_of(content.key_id),
+                    bool(content.fields.get("lock")),
+                )
                 found.append(FoundKey(path.name, *of_key, content.kind == OWNER_KIND and lax))
     return found
 
 
 def _key_text(key: FoundKey) -> Text:
-    text = Text.assemble((printable(key.file), "bold"), f"  {key.kind} ", (printable(key.fingerprint), "cyan"))
+    text = Text.assemble(
+        (printable(key.file), "bold"), f"  {key.kind} ", (printable(key.fingerprint), "cyan")
+    )
     if key.kind == OWNER_KIND:
         text.append(", locked by a passphrase" if key.locked else ", no passphrase on it")
     if key.others_may_read:
@@ -142,8 +170,15 @@ def _show(machine: dict[str, Any], packages: dict[str, str | None], tests: list[
             [
                 ("Python", machine["python"]),
                 ("platform", machine["platform"]),
-                ("CPU", f"{machine['cpu'] or 'unknown'}, {machine['usable_cores']} of {machine['cores']} cores usable"),
-                ("features", _features(features) if features is not None else "unknown on this system"),
+                (
+                    "CPU",
+                    f"{machine['cpu'] or 'unknown'}, {machine['usable_cores']} of "
+                    f"{machine['cores']} cores usable",
+                ),
+                (
+                    "features",
+                    _features(features) if features is not None else "unknown on this system",
+                ),
                 (
                     "memory",
                     (size_text(total) if total else "unknown")
@@ -162,18 +197,25 @@ def _show(machine: dict[str, Any], packages: dict[str, str | None], tests: list[
     if all(test.passed for test in tests):
         console.print("All is well.", style="bold green")
     else:
-        console.print("The self-test failed: do not trust results of this installation.", style="bold red")
+        console.print(
+            "The self-test failed: do not trust results of this installation.", style="bold red"
+        )
 
 
 def _features(features: dict[str, bool]) -> Text:
     text = Text()
     for name, there in features.items():
-        text.append(f"{name} ").append("yes  " if there else "no  ", style="green" if there else "dim")
+        text.append(f"{name} ").append(
+            "yes  " if there else "no  ", style="green" if there else "dim"
+        )
     return text
 
 
 def _package(name: str, version: str | None) -> str:
-    return version or f"not installed (optional: pip install 'encryptedstats[{OPTIONAL.get(name, 'all')}]')"
+    return (
+        version
+        or f"not installed (optional: pip install 'encryptedstats[{OPTIONAL.get(name, 'all')}]')"
+    )
 
 
 def _test_table(tests: list[SelfTest]) -> Table:

@@ -1,4 +1,6 @@
-"""``draw``: the stochastic fraction of an encrypted forest, drawn again from the rows that it was fitted to."""
+"""``draw``: the stochastic fraction of an encrypted forest, drawn again from the rows that it was
+fitted to.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,27 @@ from rich.console import Console
 from rich.text import Text
 
 import encryptedstats as es
-from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text, time_text
+from encryptedstats.cli._console import (
+    command_line,
+    fact_table,
+    plural,
+    print_json,
+    printable,
+    size_text,
+    time_text,
+)
 from encryptedstats.cli._files import COMPUTED, Writes, save
 from encryptedstats.cli._inputs import expect, load_table
-from encryptedstats.cli._options import AsJson, Device, Force, TableKeys, TableUrl, Workers, file_argument, output
+from encryptedstats.cli._options import (
+    AsJson,
+    Device,
+    Force,
+    TableKeys,
+    TableUrl,
+    Workers,
+    file_argument,
+    output,
+)
 from encryptedstats.cli._questions import question_text
 from encryptedstats.cli._workers import RemoteTable, WorkerUrl
 from encryptedstats.kinds import read_file
@@ -34,8 +53,9 @@ def draw(
 ) -> None:
     """Draw the stochastic fraction of a forest that was put together from others.
 
-    A fit draws by itself where keys were planned with --encrypted-prediction. Fractions do not add up as counts do: a
-    forest of several machines, or of combine, has none until they are drawn from a table with all of its rows.
+    A fit draws by itself where keys were planned with --encrypted-prediction. Fractions do not add
+    up as counts do: a forest of several machines, or of combine, has none until they are drawn from
+    a table with all of its rows.
 
     Examples:
       encryptedstats draw all.enc patients.enc -o drawn.enc
@@ -44,10 +64,14 @@ def draw(
     sealed = load_table(table, keys, by_others=True)
     forest = read_file(container.read(model), sealed.keys)
     if not isinstance(forest, es.CompletelyRandomForest):
-        raise ValueError(f"{model} holds a {type(forest).__name__}: only forests have a stochastic fraction to draw")
+        raise ValueError(
+            f"{model} holds a {type(forest).__name__}: only forests have a stochastic fraction to "
+            "draw"
+        )
     if set(forest.block_ids_) != set(sealed.blocks.ids):
         raise ValueError(
-            f"{table} holds other rows than {model} was fitted to ({sealed.n_rows:,} and {forest.n_rows_:,}): fractions are "
+            f"{table} holds other rows than {model} was fitted to ({sealed.n_rows:,} and "
+            f"{forest.n_rows_:,}): fractions are "
             "drawn from all rows of a forest and no others, so give a table of just these"
         )
     started = time.perf_counter()
@@ -75,11 +99,22 @@ def draw(
 
 def _show(facts: dict[str, Any]) -> None:
     console = Console()
-    what = f" {plural(facts['drawn'], 'fraction')} of {question_text(facts['model'], facts['params'])}"
+    what = (
+        f" {plural(facts['drawn'], 'fraction')} of {question_text(facts['model'], facts['params'])}"
+    )
     console.print(
-        Text.assemble(("Drew", "bold"), what, f" from {plural(facts['rows'], 'row')}, in {time_text(facts['seconds'])}")
+        Text.assemble(
+            ("Drew", "bold"),
+            what,
+            f" from {plural(facts['rows'], 'row')}, in {time_text(facts['seconds'])}",
+        )
     )
     file = Text.assemble((printable(facts["file"]), "bold green"), f"  {size_text(facts['bytes'])}")
     console.print(
-        fact_table([("model", file), ("next", command_line("predict", facts["file"], "new.enc", "-o", "votes.enc"))])
+        fact_table(
+            [
+                ("model", file),
+                ("next", command_line("predict", facts["file"], "new.enc", "-o", "votes.enc")),
+            ]
+        )
     )

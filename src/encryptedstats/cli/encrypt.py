@@ -1,4 +1,6 @@
-"""``encrypt``: a CSV or Parquet file becomes an encrypted table, by its owner or by others with the public keys."""
+"""``encrypt``: a CSV or Parquet file becomes an encrypted table, by its owner or by others with the
+public keys.
+"""
 
 from __future__ import annotations
 
@@ -60,13 +62,16 @@ def encrypt(
         str,
         Writes("its rows would have to be encrypted again", table=True),
         typer.Argument(
-            metavar="OUT", help="Folder for the encrypted table, or a URL such as s3://...", show_default=False
+            metavar="OUT",
+            help="Folder for the encrypted table, or a URL such as s3://...",
+            show_default=False,
         ),
     ],
     schema: SchemaFile,
     key: KeyFile = None,
     public_keys: Annotated[
-        Path | None, file_option(help="Instead of --key: encrypt for somebody whose public keys these are.")
+        Path | None,
+        file_option(help="Instead of --key: encrypt for somebody whose public keys these are."),
     ] = None,
     fingerprint: Fingerprint = None,
     encoding: Encodings = [Encoding.onehot],  # noqa: B006  Typer copies it
@@ -74,14 +79,19 @@ def encrypt(
         bool,
         typer.Option(
             "--whole",
-            help="Store both polynomials of every ciphertext: twice the bytes, and a little less work for who computes on them. "
-            "By default a seed stands for one of them, but for --public-keys, where all are stored whole.",
+            help="Store both polynomials of every ciphertext: twice the bytes, and a little less "
+            "work for who computes on them. "
+            "By default a seed stands for one of them, but for --public-keys, where all are "
+            "stored whole.",
         ),
     ] = False,
     folds: Annotated[
         int | None,
         typer.Option(
-            min=2, metavar="K", help="Deal the rows into so many folds for cross-validation.", show_default=False
+            min=2,
+            metavar="K",
+            help="Deal the rows into so many folds for cross-validation.",
+            show_default=False,
         ),
     ] = None,
     fold_seed: FoldSeed = 0,
@@ -89,7 +99,9 @@ def encrypt(
     weight_bound: WeightBound = None,
     force: Annotated[
         bool,
-        typer.Option("--force", "--overwrite", help="Replace what is there; never what this command reads."),
+        typer.Option(
+            "--force", "--overwrite", help="Replace what is there; never what this command reads."
+        ),
     ] = False,
     workers: Workers = None,
     passphrase_file: PassphraseFile = None,
@@ -98,21 +110,28 @@ def encrypt(
 ) -> None:
     """Encrypt the rows of a file into a table that can be handed to anybody.
 
-    Rows are read and encrypted a piece at a time, so the file may be larger than memory. When it is interrupted, running
-    it again goes on where it stopped.
+    Rows are read and encrypted a piece at a time, so the file may be larger than memory. When it is
+    interrupted, running it again goes on where it stopped.
 
     Examples:
       encryptedstats encrypt patients.csv patients.enc --schema schema.json --key secret.key
 
       # a clinic that may not see anybody else's rows, nor open its own again
-      encryptedstats encrypt more.csv more.enc --schema schema.json --public-keys public.keys --fingerprint "3f2a 91bc ..."
+      encryptedstats encrypt more.csv more.enc --schema schema.json --public-keys public.keys
+      --fingerprint "3f2a 91bc ..."
     """
     if (key is None) == (public_keys is None):
-        raise ValueError("one key is needed: --key, your secret key, or --public-keys, those of whom you encrypt for")
+        raise ValueError(
+            "one key is needed: --key, your secret key, or --public-keys, those of whom you "
+            "encrypt for"
+        )
     if fingerprint is not None and public_keys is None:
         raise ValueError("--fingerprint is for --public-keys, those of somebody else")
     if weights is not None and weight_bound is None:
-        raise ValueError("--weights needs --weight-bound, the largest weight there may be: a worker has to know one")
+        raise ValueError(
+            "--weights needs --weight-bound, the largest weight there may be: a worker has to "
+            "know one"
+        )
     check_rows(data)
     store = open_store(out)
     _check_place(out, store, [path for path in (data, schema, key) if path is not None])
@@ -160,20 +179,31 @@ def encrypt(
 def _check_place(out: str, store: Store, private: list[Path]) -> None:
     """Refuse a folder that must not be given away."""
     folder = Path(store.where("x")).parent.resolve()
-    inside = [path for path in private if "://" not in store.url and folder in path.resolve().parents]
+    inside = [
+        path for path in private if "://" not in store.url and folder in path.resolve().parents
+    ]
     if inside:
         raise ValueError(
-            f"{out} is to be given away, and {inside[0]} lies in it: give the table a folder of its own, such as table.enc"
+            f"{out} is to be given away, and {inside[0]} lies in it: give the table a folder of "
+            "its own, such as table.enc"
         )
 
 
 def _encryption(
-    key: Path | None, public_keys: Path | None, passphrase_file: Path | None, fingerprint: str | None
+    key: Path | None,
+    public_keys: Path | None,
+    passphrase_file: Path | None,
+    fingerprint: str | None,
 ) -> Callable[..., es.EncryptedTable]:
     """The function that encrypts a file, under the key that was given."""
     if key is not None:
         if nature(key) == PUBLIC_KIND:
-            expect(key, (), "your secret key", f"to encrypt for their owner give them as --public-keys {key}")
+            expect(
+                key,
+                (),
+                "your secret key",
+                f"to encrypt for their owner give them as --public-keys {key}",
+            )
         run: Callable[..., es.EncryptedTable] = load_owner(key, passphrase_file).encrypt_file
         return run
     public = load_public_keys(cast(Path, public_keys))
@@ -182,8 +212,10 @@ def _encryption(
     public.check_in_use()
     if not has_room_for_flooding(public.parameters):
         raise es.ParameterError(
-            f"{public_keys}: what is computed on rows of others is hidden from who opens it by noise, and these keys leave no room "
-            "for it, so that nothing could be computed: let their owner make others, plan --by-others and keygen --plan"
+            f"{public_keys}: what is computed on rows of others is hidden from who opens it by "
+            "noise, and these keys leave no room "
+            "for it, so that nothing could be computed: let their owner make others, plan "
+            "--by-others and keygen --plan"
         )
     return public.encrypt_file
 
@@ -207,18 +239,34 @@ def _left(store: Store, resumable: bool) -> str:
         return "nothing was written"
     done = sum(block_id_of(name) is not None for name in store.names())
     if resumable:
-        return f"{plural(done, 'block')} of a draft kept at {store.url}; run the same command again to go on"
-    return f"a draft is left at {store.url}; run again with --force (only who has the secret key can go on with one)"
+        return (
+            f"{plural(done, 'block')} of a draft kept at {store.url}; run the same command again "
+            "to go on"
+        )
+    return (
+        f"a draft is left at {store.url}; run again with --force (only who has the secret key can "
+        "go on with one)"
+    )
 
 
-def _rows(facts: dict[str, Any], schema: es.Schema, table: es.EncryptedTable) -> list[tuple[str, RenderableType]]:
+def _rows(
+    facts: dict[str, Any], schema: es.Schema, table: es.EncryptedTable
+) -> list[tuple[str, RenderableType]]:
     kinds = ", ".join(f"{count} {kind}" for kind, count in facts["variables"].items())
     classes = f", {facts['classes']} classes" if facts["classes"] else ""
     rows: list[tuple[str, RenderableType]] = [
-        ("rows", f"{facts['rows']:,} in {plural(facts['blocks'], 'block')} of up to {facts['slots']:,}"),
+        (
+            "rows",
+            f"{facts['rows']:,} in {plural(facts['blocks'], 'block')} of up to {facts['slots']:,}",
+        ),
         ("columns", f"{facts['columns']:,}, of {kinds}{classes}"),
         ("size", f"{size_text(facts['bytes'])}, {facts['bytes_per_value']:,} bytes a value"),
-        ("key", Text.assemble((facts["key_id"], "cyan"), f", encrypted with the {facts['encrypted_with']}")),
+        (
+            "key",
+            Text.assemble(
+                (facts["key_id"], "cyan"), f", encrypted with the {facts['encrypted_with']}"
+            ),
+        ),
     ]
     if schema.target is not None and not table.has_target:
         absent = f"no column {schema.target!r} in the file: these are rows to predict"
@@ -226,7 +274,9 @@ def _rows(facts: dict[str, Any], schema: es.Schema, table: es.EncryptedTable) ->
     if facts["folds"]:
         rows.append(("folds", f"{facts['folds']}, for fit --folds and evaluate"))
     if facts["rows_left_out"]:
-        rows.append(("left out", Text(f"{plural(facts['rows_left_out'], 'row')} with gaps", style="yellow")))
+        rows.append(
+            ("left out", Text(f"{plural(facts['rows_left_out'], 'row')} with gaps", style="yellow"))
+        )
     if facts["blocks_kept"]:
         rows.append(("resumed", f"{plural(facts['blocks_kept'], 'block')} of an earlier run kept"))
     return rows
@@ -235,11 +285,19 @@ def _rows(facts: dict[str, Any], schema: es.Schema, table: es.EncryptedTable) ->
 def _who_gets_what(
     table: es.EncryptedTable, out: str, key: Path | None, public_keys: Path | None, schema: Path
 ) -> list[tuple[str, RenderableType]]:
-    give = Text.assemble((printable(out), "bold green"), "  whole, to whoever computes: no key in it opens anything")
+    give = Text.assemble(
+        (printable(out), "bold green"), "  whole, to whoever computes: no key in it opens anything"
+    )
     if key is None:
-        owner = Text.assemble("only who made ", (printable(str(public_keys)), "bold"), " can open it; you cannot")
-        compare = Text.assemble((fingerprint_of(table.key_id), "cyan"), "  compare it with the owner's by telephone")
-        worker = Text("computes on it only with --by-others: rows that were encrypted with public keys")
+        owner = Text.assemble(
+            "only who made ", (printable(str(public_keys)), "bold"), " can open it; you cannot"
+        )
+        compare = Text.assemble(
+            (fingerprint_of(table.key_id), "cyan"), "  compare it with the owner's by telephone"
+        )
+        worker = Text(
+            "computes on it only with --by-others: rows that were encrypted with public keys"
+        )
         notes: list[tuple[str, RenderableType]] = [
             ("give away", give),
             ("opens", owner),
@@ -247,7 +305,15 @@ def _who_gets_what(
             ("worker", worker),
         ]
         return notes
-    keep = Text.assemble((printable(str(key)), "bold red"), " and ", (printable(str(schema)), "bold red"))
+    keep = Text.assemble(
+        (printable(str(key)), "bold red"), " and ", (printable(str(schema)), "bold red")
+    )
     keep.append("  they open results, and say which column is which")
-    worker = Text("counts, crosstab, moments or fit, as the keys were planned; to look at the columns:\n")
-    return [("keep", keep), ("give away", give), ("worker", worker.append_text(command_line("info", out)))]
+    worker = Text(
+        "counts, crosstab, moments or fit, as the keys were planned; to look at the columns:\n"
+    )
+    return [
+        ("keep", keep),
+        ("give away", give),
+        ("worker", worker.append_text(command_line("info", out))),
+    ]

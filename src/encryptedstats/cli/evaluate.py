@@ -1,4 +1,6 @@
-"""``evaluate``: how good a model is, scored by its owner: each fold on rows it has not seen, or an opened model on new ones."""
+"""``evaluate``: how good a model is, scored by its owner: each fold on rows it has not seen, or an
+opened model on new ones.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,15 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 import encryptedstats as es
-from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, progress, size_text
+from encryptedstats.cli._console import (
+    command_line,
+    fact_table,
+    plural,
+    print_json,
+    printable,
+    progress,
+    size_text,
+)
 from encryptedstats.cli._csv import AS_FOUND, say_format, with_csv_options
 from encryptedstats.cli._files import COMPUTED, Writes, write_parts, write_text
 from encryptedstats.cli._frames import frame_view, label_text
@@ -57,7 +67,9 @@ _OF_CLASSES: Final = ("auc", "sensitivity", "specificity", "ppv", "npv", "brier"
 
 @dataclass(frozen=True)
 class _Work:
-    """Models, the clear rows that each of them is to be scored on, and how many rows are not among them."""
+    """Models, the clear rows that each of them is to be scored on, and how many rows are not among
+    them.
+    """
 
     models: Sequence[Any]
     table: es.Table
@@ -69,13 +81,16 @@ class _Work:
 
 @with_csv_options
 def evaluate(
-    file: Annotated[Path, file_argument("FILE", "Folds, as fit --folds wrote them, or an opened model.")],
+    file: Annotated[
+        Path, file_argument("FILE", "Folds, as fit --folds wrote them, or an opened model.")
+    ],
     data: DataFile,
     pos_label: Annotated[
         str | None,
         typer.Option(
             metavar="CLASS",
-            help="The positive class. By default the second of two in the schema; of more, each against all others.",
+            help="The positive class. By default the second of two in the schema; of more, each "
+            "against all others.",
             show_default=False,
         ),
     ] = None,
@@ -83,7 +98,8 @@ def evaluate(
         float | None,
         typer.Option(
             metavar="X",
-            help="Call a row positive from this probability on; by default as the model predicts, above 0.5.",
+            help="Call a row positive from this probability on; by default as the model predicts, "
+            "above 0.5.",
             show_default=False,
         ),
     ] = None,
@@ -104,27 +120,34 @@ def evaluate(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Score a model on rows with known classes: AUC, accuracy, log loss, Brier score, sensitivity, specificity, calibration.
+    """Score a model on rows with known classes: AUC, accuracy, log loss, Brier score, sensitivity,
+    specificity, calibration.
 
-    Each figure has its 95 % interval: Wilson's for shares, DeLong's for the AUC, else a normal one. Folds are opened with the
-    secret key, and each is scored on the rows that its model has not seen: give the file that was encrypted, with the same
-    --fold-seed and --weights. An opened model needs no key: give rows that it was not fitted to.
+    Each figure has its 95 % interval: Wilson's for shares, DeLong's for the AUC, else a normal one.
+    Folds are opened with the secret key, and each is scored on the rows that its model has not
+    seen: give the file that was encrypted, with the same --fold-seed and --weights. An opened model
+    needs no key: give rows that it was not fitted to.
 
     Examples:
       # an opened model on rows that were kept back
       encryptedstats evaluate forest.opened test.csv
-      encryptedstats evaluate forest.opened test.csv --pos-label ill --threshold 0.3 --plot curves.png
+      encryptedstats evaluate forest.opened test.csv --pos-label ill --threshold 0.3 --plot
+      curves.png
 
       # the owner, then the worker, then the owner
-      encryptedstats encrypt patients.csv patients.enc --schema schema.json --key secret.key --folds 5
-      encryptedstats fit patients.enc -o folds.enc --model forest --folds
-      encryptedstats evaluate folds.enc patients.csv --key secret.key --schema schema.json -o scores.csv
+      encryptedstats encrypt patients.csv patients.enc --schema schema.json --key secret.key --folds
+      5 encryptedstats fit patients.enc -o folds.enc --model forest --folds encryptedstats evaluate
+      folds.enc patients.csv --key secret.key --schema schema.json -o scores.csv
     """
-    kind = expect(file, (FOLDS_KIND, OPEN_MODEL_KIND), "the folds of a model, or an opened one", _cure(file))
+    kind = expect(
+        file, (FOLDS_KIND, OPEN_MODEL_KIND), "the folds of a model, or an opened one", _cure(file)
+    )
     check_rows(data)
     if kind == FOLDS_KIND:
         if schema is None:
-            raise ValueError("the schema is needed to read the rows: --schema schema.json, as encrypt was given")
+            raise ValueError(
+                "the schema is needed to read the rows: --schema schema.json, as encrypt was given"
+            )
         private = load_schema(schema)
         owner = load_owner(key, passphrase_file, opens=file)
         work = _folds(file, data, private, owner, fold_seed=fold_seed, weights=weights, csv=csv)
@@ -144,7 +167,9 @@ def evaluate(
         "classes": [str(label) for label in model.classes_],
         **found.to_dict(),
         "seen": kind == OPEN_MODEL_KIND and _was_seen(work),
-        "folds": [] if len(frame) == 1 else frame.drop([_MEAN, _ALL]).reset_index().to_dict("records"),
+        "folds": []
+        if len(frame) == 1
+        else frame.drop([_MEAN, _ALL]).reset_index().to_dict("records"),
         "mean": None if len(frame) == 1 else frame.loc[_MEAN, ["rows", *found.scores]].to_dict(),
     }
     if plot is not None:
@@ -169,11 +194,14 @@ def _asked(classes: NDArray[Any], pos_label: str | None, threshold: float | None
     if pos_label is not None and pos_label not in labels:
         raise ValueError(f"--pos-label {pos_label}: the classes are {', '.join(labels)}")
     if threshold is not None and pos_label is None and len(labels) > 2:
-        raise ValueError(f"--threshold is for one class, and there are {len(labels)}: name it with --pos-label")
+        raise ValueError(
+            f"--threshold is for one class, and there are {len(labels)}: name it with --pos-label"
+        )
     return {"pos_label": None if pos_label is None else labels[pos_label], "threshold": threshold}
 
 
-# -- what is scored --------------------------------------------------------------------------------------------------
+# -- what is scored
+# ------------------------------------------------------------------------------------------------
 
 
 def _folds(file: Path, data: Path, schema: es.Schema, owner: es.Owner, **options: Any) -> _Work:
@@ -210,7 +238,10 @@ def check_classifies(model: Any, file: Path) -> None:
         raise es.DataError(
             f"{file} holds {inside(model).name}, which predicts no classes, and scores are of "
             "classes: give a classifier; ",
-            Cure("predict numbers", "predict() gives the numbers that it expects, to compare with yours"),
+            Cure(
+                "predict numbers",
+                "predict() gives the numbers that it expects, to compare with yours",
+            ),
         )
 
 
@@ -227,14 +258,20 @@ def labelled_rows(
         known = frame[frame[schema.target].notna()]
         if not len(known):
             raise es.SchemaError(
-                f"{data} has no class in any of its {plural(len(frame), 'row')}: nothing can be scored"
+                f"{data} has no class in any of its {plural(len(frame), 'row')}: nothing can be "
+                "scored"
             )
         if weights is not None and weights not in known.columns:
             raise es.SchemaError(f"{data}: there is no column {weights!r} for the weights")
         try:
-            # The columns of a one-hot table count by position, so the weights must not stand among them.
-            rows = known if weights is None or schema.onehot is None else known.drop(columns=weights)
-            table = schema.table(rows, weights=None if weights is None else known[weights].to_numpy())
+            # The columns of a one-hot table count by position, so the weights must not stand among
+            # them.
+            rows = (
+                known if weights is None or schema.onehot is None else known.drop(columns=weights)
+            )
+            table = schema.table(
+                rows, weights=None if weights is None else known[weights].to_numpy()
+            )
         except es.SchemaError as error:
             raise es.SchemaError(f"{data}: {error}") from error
     RowCount(len(known), table.n_dropped).warn(stacklevel=2)
@@ -242,11 +279,15 @@ def labelled_rows(
 
 
 def _no_rows(data: Path, schema: es.Schema) -> es.SchemaError:
-    return es.SchemaError(f"{data} has no rows{' without missing values' if schema.missing == 'drop' else ''}")
+    return es.SchemaError(
+        f"{data} has no rows{' without missing values' if schema.missing == 'drop' else ''}"
+    )
 
 
 def _no_classes(data: Path, schema: es.Schema) -> es.SchemaError:
-    return es.SchemaError(f"{data} has no column {schema.target!r}: scores need the classes of the rows")
+    return es.SchemaError(
+        f"{data} has no column {schema.target!r}: scores need the classes of the rows"
+    )
 
 
 def _with_classes(table: es.Table, data: Path) -> es.Table:
@@ -256,15 +297,17 @@ def _with_classes(table: es.Table, data: Path) -> es.Table:
 
 
 def _check_folds(models: Sequence[Any], clear: Sequence[Any], data: Path) -> None:
-    """Refuse rows, or folds, other than those of the fit: a model would be scored on rows that it has seen.
+    """Refuse rows, or folds, other than those of the fit: a model would be scored on rows that it
+    has seen.
 
-    The fit in the clear has the same totals to the last, or the rows are others; classes alone would not tell, since folds
-    have equal shares of them. It costs no more than the scores do.
+    The fit in the clear has the same totals to the last, or the rows are others; classes alone
+    would not tell, since folds have equal shares of them. It costs no more than the scores do.
     """
     for fold, (opened, twin) in enumerate(zip(models, clear, strict=True)):
         if list(opened.totals_) != list(twin.totals_):
             raise ValueError(
-                f"{data} does not give the folds of this fit (fold {fold} differs): give the file that was encrypted, and "
+                f"{data} does not give the folds of this fit (fold {fold} differs): give the file "
+                "that was encrypted, and "
                 "--fold-seed and --weights as encrypt was given them"
             )
 
@@ -280,7 +323,8 @@ def _was_seen(work: _Work) -> bool:
     return was_fitted_to(inside(work.models[0]), work.table)
 
 
-# -- scores ----------------------------------------------------------------------------------------------------------
+# -- scores
+# ------------------------------------------------------------------------------------------------
 
 
 def _predictions(work: _Work) -> list[Any]:
@@ -295,20 +339,26 @@ def _predictions(work: _Work) -> list[Any]:
     return made
 
 
-def _scores(work: _Work, predictions: Sequence[Any], asked: Mapping[str, Any]) -> tuple[pd.DataFrame, Evaluation]:
+def _scores(
+    work: _Work, predictions: Sequence[Any], asked: Mapping[str, Any]
+) -> tuple[pd.DataFrame, Evaluation]:
     """A line for each fold, their mean, and one for all rows; and all there is to say of these.
 
     Of folds, every row of the last line is predicted by the model that has not seen it.
     """
     from encryptedstats.metrics import Predictions, evaluate_predictions
 
-    pooled = replace(Predictions.concat(predictions), n_dropped=work.n_dropped, n_unlabelled=work.n_unlabelled)
+    pooled = replace(
+        Predictions.concat(predictions), n_dropped=work.n_dropped, n_unlabelled=work.n_unlabelled
+    )
     found = evaluate_predictions(pooled, **asked)
     if len(predictions) == 1:
         return pd.DataFrame([_line(found)], pd.Index([_ALL], name="fold")), found
     lines = [_line(evaluate_predictions(one, **asked)) for one in predictions]
     frame = pd.DataFrame(lines, pd.Index(work.labels, name="fold"))
-    counts = {name: int(frame[name].sum()) for name in ("rows", "positives") if name in frame.columns}
+    counts = {
+        name: int(frame[name].sum()) for name in ("rows", "positives") if name in frame.columns
+    }
     mean = counts | {
         name: float(frame[name].mean()) for name in found.scores
     }  # folds are no sample: it has no interval
@@ -324,15 +374,26 @@ def _line(found: Evaluation) -> dict[str, Any]:
     return line
 
 
-def _draw(predictions: Sequence[Any], found: Evaluation, facts: Mapping[str, Any], path: Path, *, force: bool) -> None:
+def _draw(
+    predictions: Sequence[Any],
+    found: Evaluation,
+    facts: Mapping[str, Any],
+    path: Path,
+    *,
+    force: bool,
+) -> None:
     """ROC and calibration side by side; of folds, each row by the model that has not seen it."""
     if found.positive is None:
         raise ValueError("--plot is for one class against all others: name it with --pos-label")
     from encryptedstats.metrics import Predictions
     from encryptedstats.plots import draw_predictions
 
-    name = question_text(facts["model"], facts["params"]).split()[0] + (", calibrated" if facts["calibrated"] else "")
-    figure = draw_predictions({name: Predictions.concat(predictions)}, found.positive, found.threshold)
+    name = question_text(facts["model"], facts["params"]).split()[0] + (
+        ", calibrated" if facts["calibrated"] else ""
+    )
+    figure = draw_predictions(
+        {name: Predictions.concat(predictions)}, found.positive, found.threshold
+    )
     content = io.BytesIO()
     try:
         figure.savefig(content, format=path.suffix[1:] or "png", dpi=200)
@@ -341,24 +402,36 @@ def _draw(predictions: Sequence[Any], found: Evaluation, facts: Mapping[str, Any
     write_parts(path, [content.getvalue()], force=force)
 
 
-# -- showing ---------------------------------------------------------------------------------------------------------
+# -- showing
+# ------------------------------------------------------------------------------------------------
 
 
 def _show(
-    work: _Work, frame: pd.DataFrame, found: Evaluation, facts: Mapping[str, Any], written: Sequence[Path]
+    work: _Work,
+    frame: pd.DataFrame,
+    found: Evaluation,
+    facts: Mapping[str, Any],
+    written: Sequence[Path],
 ) -> None:
     from encryptedstats.metrics import SCORES
 
     console = Console()
-    what = question_text(facts["model"], facts["params"]) + (", calibrated," if facts["calibrated"] else "")
+    what = question_text(facts["model"], facts["params"]) + (
+        ", calibrated," if facts["calibrated"] else ""
+    )
     folds = f"{len(work.models)} folds of " if len(work.models) > 1 else ""
-    console.print(Text.assemble(("Scored", "bold"), f" {folds}{what} on {plural(found.n_rows, 'row')}"))
+    console.print(
+        Text.assemble(("Scored", "bold"), f" {folds}{what} on {plural(found.n_rows, 'row')}")
+    )
     console.print(fact_table(_about(work, found, facts)))
     console.print()
     console.print(frame_view(_score_frame(found), console.width))
     if found.by_class:
         names = {name: SCORES[name] for name in _OF_CLASSES}
-        single = {label: {names[n]: str(scores[n]) for n in names} for label, scores in found.by_class.items()}
+        single = {
+            label: {names[n]: str(scores[n]) for n in names}
+            for label, scores in found.by_class.items()
+        }
         console.print()
         console.print(frame_view(pd.DataFrame(single).T.rename_axis("class"), console.width))
     if found.calibration is not None:
@@ -376,9 +449,13 @@ def _show(
         console.print(fact_table(notes))
 
 
-def _about(work: _Work, found: Evaluation, facts: Mapping[str, Any]) -> list[tuple[str, RenderableType]]:
+def _about(
+    work: _Work, found: Evaluation, facts: Mapping[str, Any]
+) -> list[tuple[str, RenderableType]]:
     """Which rows, which class is the positive one, and when a row is called so."""
-    classes = ", ".join(f"{label_text(label)} {count:,}" for label, count in found.class_counts.items())
+    classes = ", ".join(
+        f"{label_text(label)} {count:,}" for label, count in found.class_counts.items()
+    )
     rows: list[tuple[str, RenderableType]] = [("classes", classes)]
     if found.positive is None:
         rows.append(("positive", "each class in turn, against all others; --pos-label names one"))
@@ -399,14 +476,22 @@ def _about(work: _Work, found: Evaluation, facts: Mapping[str, Any]) -> list[tup
 
 
 def _score_frame(found: Evaluation) -> pd.DataFrame:
-    """Scores for people: the figure, its interval, whose that is, and of how many rows; with the positive class by name."""
+    """Scores for people: the figure, its interval, whose that is, and of how many rows; with the
+    positive class by name.
+    """
     from encryptedstats.metrics import SCORES
 
-    head = "each against all others" if found.positive is None else f"positive class {label_text(found.positive)}"
+    head = (
+        "each against all others"
+        if found.positive is None
+        else f"positive class {label_text(found.positive)}"
+    )
     lines = [
         {
             "value": _figure(score.value),
-            f"{100 * found.level:g} % interval": "" if np.isnan(score.low) else f"{score.low:.4f} to {score.high:.4f}",
+            f"{100 * found.level:g} % interval": ""
+            if np.isnan(score.low)
+            else f"{score.low:.4f} to {score.high:.4f}",
             "by": score.method,
             "rows": score.n,
         }
@@ -426,7 +511,8 @@ def _calibration_frame(found: Evaluation) -> pd.DataFrame:
             f"predicted P({one})": [f"{value:.3f}" for value in table["predicted"]],
             "observed": [f"{value:.3f}" for value in table["observed"]],
             f"{100 * found.level:g} % interval": [
-                f"{low:.3f} to {high:.3f}" for low, high in zip(table["low"], table["high"], strict=True)
+                f"{low:.3f} to {high:.3f}"
+                for low, high in zip(table["low"], table["high"], strict=True)
             ],
         },
         table.index,
@@ -437,14 +523,25 @@ def _figure(score: float) -> str:
     return "n/a" if np.isnan(score) else f"{score:.4f}"
 
 
-def _notes(frame: pd.DataFrame, facts: Mapping[str, Any], written: Sequence[Path]) -> list[tuple[str, RenderableType]]:
+def _notes(
+    frame: pd.DataFrame, facts: Mapping[str, Any], written: Sequence[Path]
+) -> list[tuple[str, RenderableType]]:
     notes: list[tuple[str, RenderableType]] = []
     if len(frame) > 1:
         spread = frame.drop([_MEAN, _ALL])["auc"].std()
         notes.append(("spread", f"{_figure(spread)} between the folds, in AUC"))
     elif facts["caveat"]:
         hint = command_line("calibrate", facts["file"], "kept-back.csv", "-o", "calibrated.opened")
-        notes.append(("probabilities", Text.assemble(f"{facts['caveat']}; with other rows: ", hint)))
+        notes.append(
+            ("probabilities", Text.assemble(f"{facts['caveat']}; with other rows: ", hint))
+        )
     for path in written:
-        notes.append(("wrote", Text.assemble((printable(str(path)), "bold"), f"  {size_text(path.stat().st_size)}")))
+        notes.append(
+            (
+                "wrote",
+                Text.assemble(
+                    (printable(str(path)), "bold"), f"  {size_text(path.stat().st_size)}"
+                ),
+            )
+        )
     return notes

@@ -1,4 +1,6 @@
-"""``info``: what is inside a file or a table, whose it is, and whether a secret is in it, without showing any of that secret."""
+"""``info``: what is inside a file or a table, whose it is, and whether a secret is in it, without
+showing any of that secret.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def info(
             show_default=False,
         ),
     ],
-    check: Annotated[bool, typer.Option("--check", help="Of a table: read and check every block.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Of a table: read and check every block.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what a file or a table holds, whose it is, and if a secret is in it.
@@ -86,7 +90,8 @@ def info(
         _info_of_file(path, as_json)
 
 
-# -- files ---------------------------------------------------------------------------------------------------------------
+# -- files
+# ------------------------------------------------------------------------------------------------
 
 
 def _info_of_file(file: Path, as_json: bool) -> None:
@@ -96,7 +101,9 @@ def _info_of_file(file: Path, as_json: bool) -> None:
         content = container.read(file)
         parameters = read_parameters(content) if "parameters" in content.fields else None
         if content.kind == PUBLIC_KIND:
-            es.PublicKeys.from_container(content)  # public parts can be checked one by one, so they are
+            es.PublicKeys.from_container(
+                content
+            )  # public parts can be checked one by one, so they are
     facts = describe(file, content, parameters)
     if as_json:
         print_json(facts)
@@ -131,7 +138,9 @@ def describe(file: Path, content: Container, parameters: es.Parameters | None) -
 
 
 def _holds_secret_key(content: Container) -> bool | None:
-    """None where this version does not know the kind, or finds something in it that does not belong."""
+    """None where this version does not know the kind, or finds something in it that does not
+    belong.
+    """
     if content.kind == OWNER_KIND or _SECRET_SECTION in content.sections:
         return True
     known = content.kind in KINDS and set(content.sections) <= KINDS[content.kind].sections
@@ -143,14 +152,34 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, RenderableType]]:
         ("file", Text(f"{printable(facts['file'])}  {size_text(facts['bytes'])}, SHA-256 fits")),
         ("holds", Text(_kind_text(facts), style="bold")),
         ("key", Text(printable(facts["key_id"]) or "none", style="cyan")),
-        ("secret", _open_text(facts) if facts["kind"] in _OPEN_KINDS else _secret_text(facts["holds_secret_key"])),
-        ("sections", ", ".join(f"{printable(name)} {size_text(size)}" for name, size in facts["sections"].items())),
+        (
+            "secret",
+            _open_text(facts)
+            if facts["kind"] in _OPEN_KINDS
+            else _secret_text(facts["holds_secret_key"]),
+        ),
+        (
+            "sections",
+            ", ".join(
+                f"{printable(name)} {size_text(size)}" for name, size in facts["sections"].items()
+            ),
+        ),
     ]
     if facts["kind"] in (OWNER_KIND, PUBLIC_KIND):
         rows.insert(3, ("fingerprint", _fingerprint_text(facts)))
     if facts.get("retired"):
-        instead = f"; encrypt for key {facts['retired']['successor']} instead" if facts["retired"]["successor"] else ""
-        rows.insert(2, ("retired", Text(printable(f"{facts['retired']['why']}{instead}"), style="bold yellow")))
+        instead = (
+            f"; encrypt for key {facts['retired']['successor']} instead"
+            if facts["retired"]["successor"]
+            else ""
+        )
+        rows.insert(
+            2,
+            (
+                "retired",
+                Text(printable(f"{facts['retired']['why']}{instead}"), style="bold yellow"),
+            ),
+        )
     if facts.get("rotations"):
         rows.append(("rotations", ", ".join(map(str, facts["rotations"]))))
     return rows
@@ -168,7 +197,8 @@ def _kind_text(facts: dict[str, Any]) -> str:
     return "\n".join(map(printable, KINDS[facts["kind"]].told(facts, printable(asked)).split("\n")))
 
 
-# -- schemas and plans ---------------------------------------------------------------------------------------------------
+# -- schemas and plans
+# ------------------------------------------------------------------------------------------------
 
 
 def _info_of_schema(file: Path, as_json: bool) -> None:
@@ -179,7 +209,13 @@ def _info_of_schema(file: Path, as_json: bool) -> None:
     console = Console()
     private = "yours: names, cut points and levels are in it; a worker never gets it"
     console.print(
-        fact_table([("file", Text(printable(str(file)))), ("holds", Text("schema", "bold")), ("private", private)])
+        fact_table(
+            [
+                ("file", Text(printable(str(file)))),
+                ("holds", Text("schema", "bold")),
+                ("private", private),
+            ]
+        )
     )
     console.print()
     console.print(schema_view(found))
@@ -201,7 +237,8 @@ def _info_of_plan(file: Path, as_json: bool) -> None:
     Console().print(fact_table(rows))
 
 
-# -- tables --------------------------------------------------------------------------------------------------------------
+# -- tables
+# ------------------------------------------------------------------------------------------------
 
 
 def _info_of_folder(url: str, check: bool, as_json: bool) -> None:
@@ -210,7 +247,11 @@ def _info_of_folder(url: str, check: bool, as_json: bool) -> None:
         _info_of_draft(store, as_json)
         return
     if not store.exists(MANIFEST):
-        what = "holds no encrypted table" if "://" in url else "is a directory without an encrypted table in it"
+        what = (
+            "holds no encrypted table"
+            if "://" in url
+            else "is a directory without an encrypted table in it"
+        )
         raise FileNotFoundError(f"{url} {what}; give the folder of a table, or a file")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", es.InsecureParametersWarning)
@@ -229,7 +270,9 @@ def _check_blocks(table: es.EncryptedTable) -> None:
         for index in range(len(table.blocks.rows)):
             table.blocks.block(index)
             advance(1)
-    _ = table.accept_others().keys  # and whether the owner has signed what is said to be the owner's
+    _ = (
+        table.accept_others().keys
+    )  # and whether the owner has signed what is said to be the owner's
 
 
 def _table_facts(url: str, store: Store, table: es.EncryptedTable) -> dict[str, Any]:
@@ -238,7 +281,11 @@ def _table_facts(url: str, store: Store, table: es.EncryptedTable) -> dict[str, 
     return {
         "file": url,
         "kind": TABLE_KIND,
-        **{name: value for name, value in known.items() if name not in ("secret_key_inside", "stored", "security")},
+        **{
+            name: value
+            for name, value in known.items()
+            if name not in ("secret_key_inside", "stored", "security")
+        },
         "fingerprint": fingerprint_of(table.key_id),
         "holds_secret_key": "secret key" in strays.values(),
         "insecure": not table.parameters.security,
@@ -260,7 +307,9 @@ def _codings(table: es.EncryptedTable) -> dict[str, int]:
 
 
 def _strays(store: Store, key_id: str) -> dict[str, str]:
-    """Objects that do not belong to a table, and what they are: somebody may have put a key among them."""
+    """Objects that do not belong to a table, and what they are: somebody may have put a key among
+    them.
+    """
     own = {MANIFEST, keys_name(key_id), DRAFT}
     names = [name for name in store.names() if name not in own and block_id_of(name) is None]
     return {name: _nature(store.read(name, 0, container.MAX_HEADER_BYTES)) for name in names}
@@ -280,16 +329,32 @@ def _target_row(facts: dict[str, Any], table: es.EncryptedTable) -> tuple[str, R
     return "class", f"{facts['classes']} classes" if facts["classes"] else "none: rows to predict"
 
 
-def _table_rows(facts: dict[str, Any], table: es.EncryptedTable) -> list[tuple[str, RenderableType]]:
+def _table_rows(
+    facts: dict[str, Any], table: es.EncryptedTable
+) -> list[tuple[str, RenderableType]]:
     blocks = f"{plural(facts['blocks'], 'block')}, {facts['bytes_per_value']:,} bytes a value"
-    keys = "those to compute with are inside" if facts["public_keys"] else "not inside: give them with --keys"
+    keys = (
+        "those to compute with are inside"
+        if facts["public_keys"]
+        else "not inside: give them with --keys"
+    )
     rows: list[tuple[str, RenderableType]] = [
         ("table", Text(f"{printable(facts['file'])}  {size_text(facts['bytes'])} in {blocks}")),
         ("holds", Text(f"encrypted table of {plural(facts['rows'], 'row')}", style="bold")),
         ("variables", Text("\n".join(_variables(table.schema)))),
         _target_row(facts, table),
-        ("columns", f"{facts['columns']:,}: {', '.join(f'{n:,} {coding}' for coding, n in facts['codings'].items())}"),
-        ("key", Text.assemble((printable(facts["key_id"]), "cyan"), f", encrypted with the {facts['encrypted_with']}")),
+        (
+            "columns",
+            f"{facts['columns']:,}: "
+            f"{', '.join(f'{n:,} {coding}' for coding, n in facts['codings'].items())}",
+        ),
+        (
+            "key",
+            Text.assemble(
+                (printable(facts["key_id"]), "cyan"),
+                f", encrypted with the {facts['encrypted_with']}",
+            ),
+        ),
         ("fingerprint", _fingerprint_text(facts)),
         ("public keys", keys),
         ("secret", _secret_text(facts["holds_secret_key"])),
@@ -300,14 +365,23 @@ def _table_rows(facts: dict[str, Any], table: es.EncryptedTable) -> list[tuple[s
         rows.insert(4, ("folds", str(facts["folds"])))
     for name, what in facts["other_files"].items():
         style = "bold red" if what in ("secret key", "schema") else "yellow"
-        rows.append(("beside it", Text(f"{printable(name)}: {what}; take it out before giving the table away", style)))
+        rows.append(
+            (
+                "beside it",
+                Text(f"{printable(name)}: {what}; take it out before giving the table away", style),
+            )
+        )
     if facts["checked"]:
-        rows.append(("checked", Text("every block is there and as the owner wrote it", style="green")))
+        rows.append(
+            ("checked", Text("every block is there and as the owner wrote it", style="green"))
+        )
     return rows
 
 
 def _variables(schema: es.PublicSchema) -> list[str]:
-    """Ids and what is known of them, those that are alike together: ``v0 to v8  ordinal, 5 bins``."""
+    """Ids and what is known of them, those that are alike together: ``v0 to v8
+    ordinal, 5 bins``.
+    """
     lines = []
     for text, group in groupby(schema.variables, key=_variable_text):
         ids = [variable.id for variable in group]
@@ -318,7 +392,10 @@ def _variables(schema: es.PublicSchema) -> list[str]:
 def _variable_text(variable: Any) -> str:
     if variable.kind == "number":
         return f"number, {variable.low:,} to {variable.high:,}"
-    return f"{variable.kind}, {plural(variable.n_bins, 'bin')}{', the last for missing values' * variable.missing_bin}"
+    return (
+        f"{variable.kind}, "
+        f"{plural(variable.n_bins, 'bin')}{', the last for missing values' * variable.missing_bin}"
+    )
 
 
 def _info_of_draft(store: Store, as_json: bool) -> None:
@@ -338,7 +415,12 @@ def _info_of_draft(store: Store, as_json: bool) -> None:
         fact_table(
             [
                 ("folder", Text(printable(store.url))),
-                ("holds", Text(f"unfinished table, {plural(blocks, 'block')} so far", style="bold yellow")),
+                (
+                    "holds",
+                    Text(
+                        f"unfinished table, {plural(blocks, 'block')} so far", style="bold yellow"
+                    ),
+                ),
                 ("key", Text(printable(draft.key_id), style="cyan")),
                 ("to finish", "run the same encrypt again; until then nobody can compute on it"),
             ]
@@ -346,10 +428,13 @@ def _info_of_draft(store: Store, as_json: bool) -> None:
     )
 
 
-# -- showing -------------------------------------------------------------------------------------------------------------
+# -- showing
+# ------------------------------------------------------------------------------------------------
 
 
-def _show(facts: dict[str, Any], parameters: es.Parameters | None, rows: list[tuple[str, RenderableType]]) -> None:
+def _show(
+    facts: dict[str, Any], parameters: es.Parameters | None, rows: list[tuple[str, RenderableType]]
+) -> None:
     console = Console()
     if facts["holds_secret_key"]:
         console.print(_secret_warning(facts))
@@ -357,7 +442,10 @@ def _show(facts: dict[str, Any], parameters: es.Parameters | None, rows: list[tu
         console.print(_open_warning(facts))
     if facts["insecure"]:
         console.print(
-            Panel("INSECURE parameters: less than 128 bits of security. Never for real data.", style="bold red")
+            Panel(
+                "INSECURE parameters: less than 128 bits of security. Never for real data.",
+                style="bold red",
+            )
         )
     console.print(fact_table(rows + (parameter_rows(parameters) if parameters is not None else [])))
 
@@ -365,20 +453,30 @@ def _show(facts: dict[str, Any], parameters: es.Parameters | None, rows: list[tu
 def _secret_warning(facts: dict[str, Any]) -> Panel:
     if facts["kind"] == TABLE_KIND:
         return Panel(
-            "A SECRET KEY lies in the folder of this table. Take it out before anybody gets it.", style="bold red"
+            "A SECRET KEY lies in the folder of this table. Take it out before anybody gets it.",
+            style="bold red",
         )
-    lines = ["This file holds a SECRET KEY: whoever has it can open everything encrypted under it. Never give it away."]
+    lines = [
+        "This file holds a SECRET KEY: whoever has it can open everything encrypted under it. "
+        "Never give it away."
+    ]
     if facts["locked"]:
         lines.append("It is locked by a passphrase.")
     else:
         lines.append("No passphrase locks it: reading the file is enough.")
     if facts["others_may_read"]:
-        lines.append(f"Other users of this machine may read it (mode {facts['mode']}): chmod 600 it.")
+        lines.append(
+            f"Other users of this machine may read it (mode {facts['mode']}): chmod 600 it."
+        )
     return Panel("\n".join(lines), style="bold red")
 
 
 def _open_warning(facts: dict[str, Any]) -> Panel:
-    names = ", and the names, cut points and classes of the schema are in it" if facts["names_inside"] else " are in it"
+    names = (
+        ", and the names, cut points and classes of the schema are in it"
+        if facts["names_inside"]
+        else " are in it"
+    )
     said = facts["released"]
     inside = "exact counts of your rows"
     if said is not None:
@@ -386,7 +484,9 @@ def _open_warning(facts: dict[str, Any]) -> Panel:
         inside = f"counts with noise (released with {cost})"
     lines = [f"This {_what(facts)} is NOT ENCRYPTED: {inside}{names}. Never give it to a worker."]
     if facts["others_may_read"]:
-        lines.append(f"Other users of this machine may read it (mode {facts['mode']}): chmod 600 it.")
+        lines.append(
+            f"Other users of this machine may read it (mode {facts['mode']}): chmod 600 it."
+        )
     return Panel("\n".join(lines), style="bold red")
 
 
@@ -402,7 +502,9 @@ def _open_text(facts: dict[str, Any]) -> Text:
 
 def _secret_text(holds: bool | None) -> Text:
     if holds is None:
-        return Text("not known: this command knows no such file, so treat it as secret", style="yellow")
+        return Text(
+            "not known: this command knows no such file, so treat it as secret", style="yellow"
+        )
     if holds:
         return Text("YES, the secret key is inside", style="bold red")
     return Text("none: nothing in it can decrypt", style="green")

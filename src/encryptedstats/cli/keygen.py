@@ -1,4 +1,6 @@
-"""``keygen``: a secret key that stays, and public keys to give away; both files are made, or neither."""
+"""``keygen``: a secret key that stays, and public keys to give away; both files are made, or
+neither.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,15 @@ from encryptedstats.cli._console import (
 )
 from encryptedstats.cli._files import Writes
 from encryptedstats.cli._keys import first_line
-from encryptedstats.cli._options import AsJson, Force, Scheme, SchemeName, Security, file_argument, file_option
+from encryptedstats.cli._options import (
+    AsJson,
+    Force,
+    Scheme,
+    SchemeName,
+    Security,
+    file_argument,
+    file_option,
+)
 from encryptedstats.cli._questions import shortened
 from encryptedstats.cli.plan import SavedPlan, read_plan
 from encryptedstats.storage.files import write_together
@@ -44,28 +54,39 @@ def keygen(
     public: Annotated[
         Path,
         Writes(_LOSS, over_keys=True),
-        file_argument("PUBLIC", "File for the public keys: give it to whoever encrypts or computes."),
+        file_argument(
+            "PUBLIC", "File for the public keys: give it to whoever encrypts or computes."
+        ),
     ],
     plan: Annotated[
         Path | None,
         file_option(
-            help="Parameters from a plan, as encryptedstats plan -o wrote it, instead of the next five options."
+            help="Parameters from a plan, as encryptedstats plan -o wrote it, instead of the next "
+            "five options."
         ),
     ] = None,
     security: Security = 128,
     max_value: Annotated[
         int, typer.Option(metavar="N", help="Largest absolute value of any (intermediate) result.")
     ] = 65_536,
-    depth: Annotated[int, typer.Option(metavar="N", help="Largest number of multiplications in a row.")] = 4,
-    terms: Annotated[int, typer.Option(metavar="N", help="How many products may be added up at every level.")] = 64,
+    depth: Annotated[
+        int, typer.Option(metavar="N", help="Largest number of multiplications in a row.")
+    ] = 4,
+    terms: Annotated[
+        int, typer.Option(metavar="N", help="How many products may be added up at every level.")
+    ] = 64,
     scheme: Scheme = SchemeName.bgv,
     passphrase: Annotated[
-        bool, typer.Option("--passphrase/--no-passphrase", help="Lock the secret key: asks for a passphrase twice.")
+        bool,
+        typer.Option(
+            "--passphrase/--no-passphrase", help="Lock the secret key: asks for a passphrase twice."
+        ),
     ] = False,
     passphrase_file: Annotated[
         Path | None,
         file_option(
-            help="Lock the secret key with the first line of this file, to which only you may have access (mode 0600)."
+            help="Lock the secret key with the first line of this file, to which only you may have "
+            "access (mode 0600)."
         ),
     ] = None,
     force: Force = False,
@@ -98,7 +119,11 @@ def keygen(
             {
                 "key_id": owner.key_id,
                 "fingerprint": owner.fingerprint,
-                "secret": {"file": str(secret), "bytes": secret.stat().st_size, "locked": words is not None},
+                "secret": {
+                    "file": str(secret),
+                    "bytes": secret.stat().st_size,
+                    "locked": words is not None,
+                },
                 "public": {"file": str(public), "bytes": public.stat().st_size},
                 "seconds": seconds,
                 "rotations": list(owner.public_keys().rotations),
@@ -110,9 +135,15 @@ def keygen(
 
 
 def _refuse_beside_plan(ctx: typer.Context) -> None:
-    given = [name for name in _WISHES if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE"]
+    given = [
+        name
+        for name in _WISHES
+        if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE"
+    ]
     if given:
-        raise typer.BadParameter(f"--plan has chosen the parameters: leave out --{given[0].replace('_', '-')}")
+        raise typer.BadParameter(
+            f"--plan has chosen the parameters: leave out --{given[0].replace('_', '-')}"
+        )
 
 
 def _passphrase(ask: bool, file: Path | None) -> str | None:
@@ -123,22 +154,39 @@ def _passphrase(ask: bool, file: Path | None) -> str | None:
     if not ask:
         return None
     words: str = typer.prompt(
-        "Passphrase for the secret key", hide_input=True, confirmation_prompt="The same again", err=True
+        "Passphrase for the secret key",
+        hide_input=True,
+        confirmation_prompt="The same again",
+        err=True,
     )
     return words
 
 
-def save_pair(owner: es.Owner, secret: Path, public: Path, passphrase: str | None, *, force: bool) -> None:
-    """Write both files or neither: a new secret key beside the public keys of an old one would mislead."""
+def save_pair(
+    owner: es.Owner, secret: Path, public: Path, passphrase: str | None, *, force: bool
+) -> None:
+    """Write both files or neither: a new secret key beside the public keys of an old one would
+    mislead.
+    """
     keys = owner.public_keys()
-    write_together({secret: lambda path: owner.save(path, passphrase), public: keys.save}, overwrite=force)
+    write_together(
+        {secret: lambda path: owner.save(path, passphrase), public: keys.save}, overwrite=force
+    )
 
 
 def _show(
-    owner: es.Owner, secret: Path, public: Path, *, locked: bool, seconds: float, planned: SavedPlan | None
+    owner: es.Owner,
+    secret: Path,
+    public: Path,
+    *,
+    locked: bool,
+    seconds: float,
+    planned: SavedPlan | None,
 ) -> None:
     console = Console()
-    console.print(Text.assemble(("Keys made", "bold"), f" in {time_text(seconds)}: ", (owner.key_id, "cyan")))
+    console.print(
+        Text.assemble(("Keys made", "bold"), f" in {time_text(seconds)}: ", (owner.key_id, "cyan"))
+    )
     rows = parameter_rows(owner.parameters)
     if planned is not None:  # how deep any computation may be says little where one is known to fit
         lines = [*shortened(planned.questions), f"on up to {plural(planned.rows, 'row')}"]
@@ -147,7 +195,11 @@ def _show(
     console.print(fact_table(rows))
     console.print()
     mode = stat.S_IMODE(secret.stat().st_mode)
-    lock = "locked by your passphrase: without it nobody can open it, you neither" if locked else "no passphrase on it"
+    lock = (
+        "locked by your passphrase: without it nobody can open it, you neither"
+        if locked
+        else "no passphrase on it"
+    )
     console.print(
         fact_table(
             [
@@ -171,7 +223,8 @@ def _show(
                     "fingerprint",
                     Text.assemble(
                         (owner.fingerprint, "bold cyan"),
-                        "\nRead it by telephone to whoever gets the public keys, before they encrypt with them.",
+                        "\nRead it by telephone to whoever gets the public keys, before they "
+                        "encrypt with them.",
                     ),
                 ),
             ]

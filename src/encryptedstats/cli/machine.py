@@ -1,4 +1,6 @@
-"""What the machine is: CPU, cores, memory, versions. Plain facts for ``doctor`` and the benchmarks; no Typer, no Rich."""
+"""What the machine is: CPU, cores, memory, versions. Plain facts for ``doctor`` and the benchmarks;
+no Typer, no Rich.
+"""
 
 from __future__ import annotations
 
@@ -49,17 +51,23 @@ def graphics_card() -> str:
 
 def package_versions() -> dict[str, str | None]:
     """The packages in use and their versions; None for an optional one that is not installed."""
-    return {"encryptedstats": __version__} | {name: _version(name) for name in (*REQUIRED, *OPTIONAL)}
+    return {"encryptedstats": __version__} | {
+        name: _version(name) for name in (*REQUIRED, *OPTIONAL)
+    }
 
 
 def read_cpuinfo(text: str) -> tuple[str | None, dict[str, bool] | None]:
-    """The CPU's model and which of the features it has, from Linux's own description; None where that does not say."""
+    """The CPU's model and which of the features it has, from Linux's own description; None where
+    that does not say.
+    """
     entries: dict[str, str] = {}
     for line in text.splitlines():
         name, _, value = line.partition(":")
         entries.setdefault(name.strip(), value.strip())
     flags = entries["flags"].split() if "flags" in entries else None
-    return entries.get("model name"), None if flags is None else {name: name in flags for name in FEATURES}
+    return entries.get("model name"), None if flags is None else {
+        name: name in flags for name in FEATURES
+    }
 
 
 def _version(package: str) -> str | None:

@@ -74,7 +74,8 @@ def fit(
     out: Annotated[str, Writes(_LOSS, left_to=MANY), RESULT_URL],
     model: Model,
     folds: Annotated[
-        bool, typer.Option("--folds", help="Fit every fold of a table that was encrypted with --folds.")
+        bool,
+        typer.Option("--folds", help="Fit every fold of a table that was encrypted with --folds."),
     ] = False,
     keys: TableKeys = None,
     by_others: ByOthers = False,
@@ -84,7 +85,8 @@ def fit(
         Path | None,
         file_option(
             metavar="FOLDER",
-            help="Keep what is computed here, so that the same command goes on from it after an interruption.",
+            help="Keep what is computed here, so that the same command goes on from it after an "
+            "interruption.",
         ),
     ] = None,
     scheduler: Scheduler = None,
@@ -108,8 +110,9 @@ def fit(
       encryptedstats fit patients.enc -o folds.enc --model mnb --folds
 
       # many machines: by a Dask scheduler, or by workers that need none
-      encryptedstats fit s3://bucket/patients -o s3://bucket/forest --model forest --scheduler tcp://10.0.0.1:8786
-      encryptedstats fit s3://bucket/patients -o s3://bucket/forest --model forest --queue s3://bucket/work
+      encryptedstats fit s3://bucket/patients -o s3://bucket/forest --model forest --scheduler
+      tcp://10.0.0.1:8786 encryptedstats fit s3://bucket/patients -o s3://bucket/forest --model
+      forest --queue s3://bucket/work
 
       # a worker somewhere else, which gets the encrypted table
       encryptedstats fit patients.enc -o forest.enc --model forest --worker https://worker.example
@@ -117,7 +120,9 @@ def fit(
     away = is_for_worker(ctx.params)
     many = is_for_cluster(ctx.params)
     if many and checkpoint is not None:
-        raise typer.BadParameter("a cluster goes on from its queue by itself", param_hint="--checkpoint")
+        raise typer.BadParameter(
+            "a cluster goes on from its queue by itself", param_hint="--checkpoint"
+        )
     file = Path(out)
     (unfitted,) = make_models([model], more_options(ctx))
     started = time.perf_counter()
@@ -132,7 +137,9 @@ def fit(
         started = time.perf_counter()
         with _keeping(checkpoint), spelled_as_options():
             if worker is not None and away:
-                fitted = RemoteTable(worker, table, sealed, keys, file, force, by_others).fit(unfitted, folds)
+                fitted = RemoteTable(worker, table, sealed, keys, file, force, by_others).fit(
+                    unfitted, folds
+                )
             else:
                 fit_it = unfitted.fit_folds if folds else unfitted.fit
                 fitted = fit_it(sealed, workers=workers, device=device, checkpoint=checkpoint)
@@ -157,7 +164,10 @@ def _keeping(checkpoint: Path | None) -> Iterator[None]:
     except KeyboardInterrupt:
         if checkpoint is None or not (checkpoint / CHECKPOINT).exists():
             raise
-        kept = f"what was computed is kept in {checkpoint}; run the same command again to go on from there"
+        kept = (
+            f"what was computed is kept in {checkpoint}; run the same command again to go on from "
+            "there"
+        )
         typer.echo(printable(f"interrupted: {kept}"), err=True)
         raise typer.Exit(INTERRUPTED) from None
 
@@ -167,15 +177,23 @@ def combine(
     models: Annotated[
         list[Path],
         file_argument(
-            "MODEL...", "Models of different rows that were fitted with the same options, all encrypted or all opened."
+            "MODEL...",
+            "Models of different rows that were fitted with the same options, all encrypted or "
+            "all opened.",
         ),
     ],
     forget: Annotated[
         list[Path],
-        file_option(metavar="MODEL", help="Take the rows of this model out again; may be given several times."),
+        file_option(
+            metavar="MODEL",
+            help="Take the rows of this model out again; may be given several times.",
+        ),
     ] = _NONE,
     keys: Annotated[
-        Path | None, file_option(help="Public keys of encrypted models, or the folder of the table that they lie in.")
+        Path | None,
+        file_option(
+            help="Public keys of encrypted models, or the folder of the table that they lie in."
+        ),
     ] = None,
     worker: WorkerUrl = None,
     force: Force = False,
@@ -211,7 +229,9 @@ def _combined_elsewhere(
     worker: str, keys: Path | None, models: list[Path], forget: list[Path], out: Path, force: bool
 ) -> Any:
     if keys is None or not keys.is_dir():
-        raise typer.BadParameter("a worker takes the keys from a table: give its folder", param_hint="--keys")
+        raise typer.BadParameter(
+            "a worker takes the keys from a table: give its folder", param_hint="--keys"
+        )
     sealed = load_table(str(keys), None, by_others=True)
     return RemoteTable(worker, str(keys), sealed, None, out, force).combined(models, forget)
 
@@ -224,13 +244,15 @@ def _load_alike(paths: list[Path], keys: Path | None) -> list[Any]:
     for path, file in zip(paths, files, strict=True):
         if file.kind != files[0].kind:
             raise ValueError(
-                f"{paths[0]} is an {files[0].kind} and {path} an {file.kind}: models are combined encrypted or opened"
+                f"{paths[0]} is an {files[0].kind} and {path} an {file.kind}: models are combined "
+                "encrypted or opened"
             )
     public = None
     if files[0].kind == MODEL_KIND:
         if keys is None:
             raise ValueError(
-                "these models are encrypted: give --keys, the public keys, or the folder of a table, where they lie too"
+                "these models are encrypted: give --keys, the public keys, or the folder of a "
+                "table, where they lie too"
             )
         public = load_public_keys(keys)
     models = []
@@ -238,7 +260,10 @@ def _load_alike(paths: list[Path], keys: Path | None) -> list[Any]:
         models.append(read_file(file, public))
         if type(models[-1]) is not type(models[0]):
             first, other = (type(model).__name__ for model in (models[0], models[-1]))
-            raise ValueError(f"{paths[0]} holds a {first} and {path} a {other}: only models of one kind are combined")
+            raise ValueError(
+                f"{paths[0]} holds a {first} and {path} a {other}: only models of one kind are "
+                "combined"
+            )
     return models
 
 
@@ -277,12 +302,19 @@ def _show(verb: str, facts: dict[str, Any], out: Path | str) -> None:
     console = Console()
     what = question_text(facts["model"], facts["params"])
     of_folds = f"{facts['folds']} folds of " if "folds" in facts else ""
-    work = f" {of_folds}{what} over {plural(facts['rows'], 'row')}, in {time_text(facts['seconds'])}"
+    work = (
+        f" {of_folds}{what} over {plural(facts['rows'], 'row')}, in {time_text(facts['seconds'])}"
+    )
     console.print(Text.assemble((verb, "bold"), work))
     size, file = size_text(facts["bytes"]), printable(str(out))
     rows: list[tuple[str, RenderableType]]
     if not facts["encrypted"]:
-        rows = [("model", Text.assemble((file, "bold red"), f"  {size}, mode 0600: it is not encrypted"))]
+        rows = [
+            (
+                "model",
+                Text.assemble((file, "bold red"), f"  {size}, mode 0600: it is not encrypted"),
+            )
+        ]
         console.print(fact_table(rows))
         return
     content = f"{plural(facts['totals'], 'total')} in {plural(facts['ciphertexts'], 'ciphertext')}"

@@ -1,4 +1,6 @@
-"""``plan``: parameters and cost of what is to be computed, before anybody encrypts a row; ``keygen --plan`` reads it."""
+"""``plan``: parameters and cost of what is to be computed, before anybody encrypts a row; ``keygen
+--plan`` reads it.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,8 @@ EncryptedPrediction = Annotated[
     bool,
     typer.Option(
         "--encrypted-prediction",
-        help="The model will predict without being opened: keys carry fit, prediction and a drawn fraction.",
+        help="The model will predict without being opened: keys carry fit, prediction and a drawn "
+        "fraction.",
     ),
 ]
 PredictRows = Annotated[
@@ -59,20 +62,25 @@ PredictRows = Annotated[
     typer.Option(
         min=1,
         metavar="N",
-        help="With --encrypted-prediction: rows to predict; by default as many as fill a ciphertext.",
+        help="With --encrypted-prediction: rows to predict; by default as many as fill a "
+        "ciphertext.",
         show_default=False,
     ),
 ]
 OptionalSchema = Annotated[
     Path | None,
-    file_option("--schema", help="The schema, as the command schema wrote it; needed, unless --table is given."),
+    file_option(
+        "--schema",
+        help="The schema, as the command schema wrote it; needed, unless --table is given.",
+    ),
 ]
 PlannedTable = Annotated[
     str | None,
     Reads,
     typer.Option(
         metavar="TABLE",
-        help="With --worker: folder or URL of a table that is encrypted, instead of --schema and --rows.",
+        help="With --worker: folder or URL of a table that is encrypted, instead of --schema and "
+        "--rows.",
         show_default=False,
     ),
 ]
@@ -81,12 +89,23 @@ PlanningWorker = Annotated[
     typer.Option(
         "--worker",
         metavar="URL",
-        help="Ask a worker that serve runs there what it would take: it is sent the list of the table's blocks, and none of them.",
+        help="Ask a worker that serve runs there what it would take: it is sent the list of the "
+        "table's blocks, and none of them.",
         show_default=False,
     ),
 ]
 #: Options that have a sense where a worker plans for a table that is encrypted.
-_ELSEWHERE: Final = {"schema", *STATISTICS, "ask", "model", "table", "keys", "worker", "as_json", "force"}
+_ELSEWHERE: Final = {
+    "schema",
+    *STATISTICS,
+    "ask",
+    "model",
+    "table",
+    "keys",
+    "worker",
+    "as_json",
+    "force",
+}
 
 
 @with_model_options
@@ -106,7 +125,8 @@ def plan(
         list[str] | None,
         typer.Option(
             metavar="COLUMN[,BY]",
-            help="Count the bins of a column; by class, or by another column. May be given several times, as all questions.",
+            help="Count the bins of a column; by class, or by another column. May be given several "
+            "times, as all questions.",
             show_default=False,
         ),
     ] = None,
@@ -121,14 +141,17 @@ def plan(
     moments: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="COLUMN,...", help="Means, variances, covariances of columns kept as numbers.", show_default=False
+            metavar="COLUMN,...",
+            help="Means, variances, covariances of columns kept as numbers.",
+            show_default=False,
         ),
     ] = None,
     ask: Annotated[
         list[str] | None,
         typer.Option(
             metavar="QUESTION",
-            help="A statistic or a question of your own, in quotes: 'TTest variable=bmi by=sex', as ask takes it.",
+            help="A statistic or a question of your own, in quotes: 'TTest variable=bmi by=sex', "
+            "as ask takes it.",
             show_default=False,
         ),
     ] = None,
@@ -143,53 +166,70 @@ def plan(
             show_default=False,
         ),
     ] = None,
-    folds: Annotated[int, typer.Option(min=0, metavar="K", help="Folds that encrypt will declare.")] = 0,
-    weight_bound: Annotated[int, typer.Option(min=1, metavar="N", help="Bound of the weights, as for encrypt.")] = 1,
+    folds: Annotated[
+        int, typer.Option(min=0, metavar="K", help="Folds that encrypt will declare.")
+    ] = 0,
+    weight_bound: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Bound of the weights, as for encrypt.")
+    ] = 1,
     encoding: Encodings = [Encoding.onehot],  # noqa: B006  Typer copies it
     by_others: Annotated[
         bool,
         typer.Option(
             "--by-others",
-            help="Rows come from others who encrypt with the public keys: more noise, and results that hide their rows.",
+            help="Rows come from others who encrypt with the public keys: more noise, and results "
+            "that hide their rows.",
         ),
     ] = False,
     members: Annotated[
         int,
-        typer.Option(min=1, metavar="N", help="For a joint key of so many members, who open results together."),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="For a joint key of so many members, who open results together.",
+        ),
     ] = 1,
     workers: Annotated[
         int | None,
         typer.Option(
             min=1,
             metavar="N",
-            help="Plan for so many workers of one core each: shards, time and money, and keys with room to add them up.",
+            help="Plan for so many workers of one core each: shards, time and money, and keys with "
+            "room to add them up.",
             show_default=False,
         ),
     ] = None,
     price: Annotated[
         float | None,
         typer.Option(
-            "--price", min=0, metavar="X", help="What a core costs an hour; with --workers.", show_default=False
+            "--price",
+            min=0,
+            metavar="X",
+            help="What a core costs an hour; with --workers.",
+            show_default=False,
         ),
     ] = None,
     table: PlannedTable = None,
     keys: TableKeys = None,
     worker: PlanningWorker = None,
-    out: Annotated[Path | None, Writes(COMPUTED), output("Write the plan as JSON, for keygen.")] = None,
+    out: Annotated[
+        Path | None, Writes(COMPUTED), output("Write the plan as JSON, for keygen.")
+    ] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Find parameters for a computation, and its cost, before anybody pays.
 
-    Keys made for a plan carry exactly its questions, on as many rows; make it for the largest that you will ask. Columns
-    go by name or by id (v0, v1, ...), and class or target is the target.
+    Keys made for a plan carry exactly its questions, on as many rows; make it for the largest that
+    you will ask. Columns go by name or by id (v0, v1, ...), and class or target is the target.
 
     Examples:
       encryptedstats plan --schema schema.json --rows 683 --counts age,class -o plan.json
       encryptedstats keygen secret.key public.keys --plan plan.json
 
       # a model, with the options that fit will be given
-      encryptedstats plan --schema schema.json --rows 683 --model forest --trees 100 --depth 3 -o plan.json
+      encryptedstats plan --schema schema.json --rows 683 --model forest --trees 100 --depth 3 -o
+      plan.json
 
       # a model that predicts 100 new rows and stays encrypted all the while
       encryptedstats plan --schema schema.json --rows 683 --model forest --trees 20 --depth 2 \\
@@ -197,22 +237,27 @@ def plan(
 
       # several questions and models, for one pair of keys; --trees goes to the model that has it
       encryptedstats plan --schema schema.json --rows 100000 \\
-          --counts age,class --moments dose,weight --model forest --trees 50 --model mnb -o plan.json
+          --counts age,class --moments dose,weight --model forest --trees 50 --model mnb -o
+          plan.json
 
-      # a table that is encrypted: what it would take a worker, which is sent the list of its blocks and nothing else
-      encryptedstats plan --table patients.enc --model forest --trees 100 --worker https://worker.example
+      # a table that is encrypted: what it would take a worker, which is sent the list of its blocks
+      and nothing else encryptedstats plan --table patients.enc --model forest --trees 100 --worker
+      https://worker.example
     """
     if worker is not None or table is not None:
         plan_elsewhere(ctx)
         return
     if schema is None or rows is None:
         raise typer.BadParameter(
-            "say what the table will be: --schema and --rows; or --table and --worker, of one that is encrypted"
+            "say what the table will be: --schema and --rows; or --table and --worker, of one "
+            "that is encrypted"
         )
     private = load_schema(schema)
     asked, models = _asked(ctx, private)
     if price is not None and workers is None:
-        raise typer.BadParameter("--price is what a core of a cluster costs: say how many with --workers")
+        raise typer.BadParameter(
+            "--price is what a core of a cluster costs: say how many with --workers"
+        )
     wanted: Any = [*asked, *models]
     if encrypted_prediction or predict_rows is not None:
         wanted = _unopened(ctx, asked, models)
@@ -243,7 +288,9 @@ def plan(
         _show(made, facts["questions"], out, models)
 
 
-def _asked(ctx: typer.Context, schema: es.Schema | es.PublicSchema) -> tuple[list[es.Question], list[Any]]:
+def _asked(
+    ctx: typer.Context, schema: es.Schema | es.PublicSchema
+) -> tuple[list[es.Question], list[Any]]:
     """The questions and the models that are to be planned."""
     given = ctx.params
     asked = [_statistic(name, text, schema) for name in STATISTICS for text in given[name] or ()]
@@ -251,7 +298,8 @@ def _asked(ctx: typer.Context, schema: es.Schema | es.PublicSchema) -> tuple[lis
     models = make_models(given["model"] or (), more_options(ctx))
     if not asked and not models:
         raise typer.BadParameter(
-            "say what will be computed: --model, --counts, --crosstab, --moments, --ask, or several of them"
+            "say what will be computed: --model, --counts, --crosstab, --moments, --ask, or "
+            "several of them"
         )
     return asked, models
 
@@ -259,9 +307,15 @@ def _asked(ctx: typer.Context, schema: es.Schema | es.PublicSchema) -> tuple[lis
 def _statistic(name: str, text: str, schema: es.Schema | es.PublicSchema) -> es.Question:
     """A question as it is written after its option; names with a comma in quotes, as in CSV."""
     names = next(csv.reader([text], skipinitialspace=True), [])
-    least, most = {"counts": (1, 2), "crosstab": (2, 2), "moments": (1, len(schema.variables))}[name]
+    least, most = {"counts": (1, 2), "crosstab": (2, 2), "moments": (1, len(schema.variables))}[
+        name
+    ]
     if not least <= len(names) <= most:
-        wanted = {"counts": "a column, or two", "crosstab": "two columns", "moments": "columns of numbers"}[name]
+        wanted = {
+            "counts": "a column, or two",
+            "crosstab": "two columns",
+            "moments": "columns of numbers",
+        }[name]
         raise typer.BadParameter(f"--{name} {text}: {wanted} with a comma between them are needed")
     statistic = STATISTICS[name](tuple(class_or_variable(one, schema) for one in names))
     statistic.check_schema(schema.public())
@@ -269,30 +323,44 @@ def _statistic(name: str, text: str, schema: es.Schema | es.PublicSchema) -> es.
 
 
 def _unopened(ctx: typer.Context, asked: Sequence[es.Question], models: Sequence[Any]) -> Any:
-    """What is planned where models are to predict without being opened: these, and other questions beside them."""
+    """What is planned where models are to predict without being opened: these, and other questions
+    beside them.
+    """
     if not ctx.params["encrypted_prediction"]:
-        raise typer.BadParameter("--predict-rows is for --encrypted-prediction: an opened model predicts any number")
+        raise typer.BadParameter(
+            "--predict-rows is for --encrypted-prediction: an opened model predicts any number"
+        )
     if not models:
-        raise typer.BadParameter("--encrypted-prediction is of a model that predicts: say which with --model")
+        raise typer.BadParameter(
+            "--encrypted-prediction is of a model that predicts: say which with --model"
+        )
     return [*asked, *models]
 
 
-def _questions(asked: Sequence[es.Question], schema: es.Schema, models: Sequence[Any], made: es.Plan) -> list[str]:
+def _questions(
+    asked: Sequence[es.Question], schema: es.Schema, models: Sequence[Any], made: es.Plan
+) -> list[str]:
     texts = _in_words(asked, models, schema)
     if made.prediction is not None:
         texts.append(f"prediction of {plural(made.prediction.n_predict, 'row')} with it, unopened")
     return texts
 
 
-def _in_words(asked: Sequence[es.Question], models: Sequence[Any], schema: es.Schema | None) -> list[str]:
+def _in_words(
+    asked: Sequence[es.Question], models: Sequence[Any], schema: es.Schema | None
+) -> list[str]:
     texts = [question_text(one.name, one.parameters(), schema) for one in asked]
     return texts + [f"fit of {model_text(type(model), model.get_params())}" for model in models]
 
 
 def _hash_of(facts: dict[str, Any]) -> str:
-    """SHA-256 of all that a plan says, however it is laid out; a flipped bit would make other keys."""
+    """SHA-256 of all that a plan says, however it is laid out; a flipped bit would make
+    other keys.
+    """
     content = {name: value for name, value in facts.items() if name != _HASH}
-    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+    ).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -318,14 +386,19 @@ def read_plan(path: Path) -> SavedPlan:
         if not all(type(number) is int for number in (rows, *rotations)):
             raise ValueError("rows and rotations are integers")
         return SavedPlan(
-            es.Parameters.from_dict(facts["parameters"]), tuple(rotations), rows, [str(one) for one in questions]
+            es.Parameters.from_dict(facts["parameters"]),
+            tuple(rotations),
+            rows,
+            [str(one) for one in questions],
         )
     except es.FileFormatError:
         raise
     except es.ParameterError as error:
         raise es.ParameterError(f"{path}: {error}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise es.FileFormatError(f"{path} is no plan: write one with encryptedstats plan ... -o {path}") from error
+        raise es.FileFormatError(
+            f"{path} is no plan: write one with encryptedstats plan ... -o {path}"
+        ) from error
 
 
 def _show(made: es.Plan, questions: list[str], out: Path | None, models: Sequence[Any]) -> None:
@@ -334,10 +407,18 @@ def _show(made: es.Plan, questions: list[str], out: Path | None, models: Sequenc
     console.print(fact_table([("for", asked), *made.rows()]))
     console.print()
     if made.parameters.members > 1:  # keygen would make a key that one holds
-        told = "Keys of several members are made in a study, which plans for itself: encryptedstats study create --kind joint."
+        told = (
+            "Keys of several members are made in a study, which plans for itself: encryptedstats "
+            "study create --kind joint."
+        )
         console.print(Text(told, style="dim"))
     elif out is None:
-        console.print(Text("Give -o plan.json to keep it, and keygen --plan plan.json makes keys for it.", style="dim"))
+        console.print(
+            Text(
+                "Give -o plan.json to keep it, and keygen --plan plan.json makes keys for it.",
+                style="dim",
+            )
+        )
     else:
         steps = [("next", command_line("keygen", "secret.key", "public.keys", "--plan", out))]
         steps += [("worker", _fit_line(model)) for model in models[:1]]
@@ -350,11 +431,14 @@ def _fit_line(model: Any, table: str = "table.enc", *more: str) -> Text:
     return command_line("fit", table, "-o", "model.enc", "--model", *words, *more)
 
 
-# -- by a worker ---------------------------------------------------------------------------------------------------------
+# -- by a worker
+# ------------------------------------------------------------------------------------------------
 
 
 def plan_elsewhere(ctx: typer.Context) -> None:
-    """What questions of a table that is encrypted would take a worker, by the times that it has measured."""
+    """What questions of a table that is encrypted would take a worker, by the times that it has
+    measured.
+    """
     given = ctx.params
     place, url = _table_and_worker(ctx)
     own = None if given["schema"] is None else load_schema(given["schema"])
@@ -363,11 +447,21 @@ def plan_elsewhere(ctx: typer.Context) -> None:
         asked, models = _asked(ctx, own or known)
         cores = worker.offers()["cores"]
         made = worker.plan([*asked, *models], place, keys=given["keys"])
-    facts = {"questions": _in_words(asked, models, own), "table": place, "worker": url, "cores": cores, **made}
+    facts = {
+        "questions": _in_words(asked, models, own),
+        "table": place,
+        "worker": url,
+        "cores": cores,
+        **made,
+    }
     if given["as_json"]:
         print_json(facts)
         return
-    to_send = f"{size_text(facts['bytes_up'])} are still to be sent" if facts["bytes_up"] else "all of it is there"
+    to_send = (
+        f"{size_text(facts['bytes_up'])} are still to be sent"
+        if facts["bytes_up"]
+        else "all of it is there"
+    )
     rows: list[tuple[str, RenderableType]] = [
         ("for", Text("\n".join(map(printable, shortened(facts["questions"]))), style="bold")),
         ("worker", printable(url)),
@@ -385,11 +479,15 @@ def _table_and_worker(ctx: typer.Context) -> tuple[str, str]:
     """The two that it takes; what chooses keys is refused, since the table has its own."""
     place, url = ctx.params["table"], ctx.params["worker"]
     if place is None or url is None:
-        raise typer.BadParameter("a worker plans for a table that is encrypted: give --table and --worker together")
+        raise typer.BadParameter(
+            "a worker plans for a table that is encrypted: give --table and --worker together"
+        )
     for name in ctx.params:
         if name not in _ELSEWHERE and _was_given(ctx, name):
             option = "--output" if name == "out" else f"--{name.replace('_', '-')}"
-            raise typer.BadParameter(f"{option} is of a table that is still to be encrypted: leave it out, or --worker")
+            raise typer.BadParameter(
+                f"{option} is of a table that is still to be encrypted: leave it out, or --worker"
+            )
     return place, url
 
 

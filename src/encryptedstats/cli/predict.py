@@ -1,4 +1,6 @@
-"""``predict``: what a model says of every row: as CSV where model and rows lie open, else encrypted, for the owner to open."""
+"""``predict``: what a model says of every row: as CSV where model and rows lie open, else
+encrypted, for the owner to open.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,26 @@ from rich.text import Text
 
 import encryptedstats as es
 from encryptedstats.cli._clusters import MANY, FitQueue, RowsPerShard, Scheduler, is_for_cluster
-from encryptedstats.cli._console import fact_table, plural, print_json, printable, progress, size_text
+from encryptedstats.cli._console import (
+    fact_table,
+    plural,
+    print_json,
+    printable,
+    progress,
+    size_text,
+)
 from encryptedstats.cli._csv import AS_FOUND, say_format, with_csv_options
 from encryptedstats.cli._files import COMPUTED, SCREEN, Reads, Writes, write_parts
 from encryptedstats.cli._inputs import check_rows, expect, nature
-from encryptedstats.cli._options import AsJson, Device, Force, Workers, file_argument, file_option, output
+from encryptedstats.cli._options import (
+    AsJson,
+    Device,
+    Force,
+    Workers,
+    file_argument,
+    file_option,
+    output,
+)
 from encryptedstats.cli._votes import (
     Unopened,
     counts_text,
@@ -42,14 +59,22 @@ from encryptedstats.tables.table_from_frame import encode_table
 
 _ROWS_AT_ONCE: Final = 1 << 16
 #: What is said of predictions that are numbers.
-_OF_NUMBERS: Final[dict[str, Callable[[Any], Any]]] = {"least": np.min, "mean": np.mean, "largest": np.max}
+_OF_NUMBERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "least": np.min,
+    "mean": np.mean,
+    "largest": np.max,
+}
 
 
 @with_csv_options
 def predict(
     ctx: typer.Context,
     model: Annotated[
-        str, Reads, file_argument("MODEL", "A fitted model: opened, as decrypt -o wrote it, or still encrypted.")
+        str,
+        Reads,
+        file_argument(
+            "MODEL", "A fitted model: opened, as decrypt -o wrote it, or still encrypted."
+        ),
     ],
     rows: Annotated[
         str,
@@ -68,17 +93,23 @@ def predict(
     keys: Annotated[
         Path | None,
         file_option(
-            "--keys", help="Public keys, for an encrypted model and rows that are not; a table brings its own."
+            "--keys",
+            help="Public keys, for an encrypted model and rows that are not; a table brings its "
+            "own.",
         ),
     ] = None,
     schema: Annotated[
-        Path | None, file_option("--schema", help="The owner's schema, for an encrypted model and rows that are not.")
+        Path | None,
+        file_option(
+            "--schema", help="The owner's schema, for an encrypted model and rows that are not."
+        ),
     ] = None,
     output_kind: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="How a model answers that can in several ways: mnb gives counts for each variable (factors, the default), or "
+            help="How a model answers that can in several ways: mnb gives counts for each variable "
+            "(factors, the default), or "
             "their products.",
             show_default=False,
         ),
@@ -95,12 +126,13 @@ def predict(
 ) -> None:
     """Predict the class of rows, or a number: as CSV if model and rows are open, else encrypted.
 
-    An opened model and rows in the clear give one line for every row of the file, counted from 1, with probabilities;
-    those of a forest are shares of its votes, in order but not calibrated (see calibrate). A regression gives the number
-    that it expects. Rows with gaps that the schema
-    leaves out keep an empty line. Where the file has the column of the target, it is not looked at but to say how many
-    predictions are right. If the model or the rows are encrypted, so is the prediction: it takes public keys only, opens
-    nothing, and only the owner can read it, with decrypt. Its keys are planned for that with plan --encrypted-prediction.
+    An opened model and rows in the clear give one line for every row of the file, counted from 1,
+    with probabilities; those of a forest are shares of its votes, in order but not calibrated (see
+    calibrate). A regression gives the number that it expects. Rows with gaps that the schema leaves
+    out keep an empty line. Where the file has the column of the target, it is not looked at but to
+    say how many predictions are right. If the model or the rows are encrypted, so is the
+    prediction: it takes public keys only, opens nothing, and only the owner can read it, with
+    decrypt. Its keys are planned for that with plan --encrypted-prediction.
 
     Examples:
       encryptedstats predict forest.opened new.csv -o predicted.csv
@@ -111,9 +143,10 @@ def predict(
       # rows that whoever predicts may see, and a model that nobody but its owner may
       encryptedstats predict forest.enc new.csv --keys public.keys --schema schema.json -o votes.enc
 
-      # many machines, for rows of an encrypted table: by a Dask scheduler, or by workers that need none
-      encryptedstats predict s3://bucket/forest s3://bucket/new -o s3://bucket/votes --scheduler tcp://10.0.0.1:8786
-      encryptedstats predict s3://bucket/forest s3://bucket/new -o s3://bucket/votes --queue s3://bucket/work
+      # many machines, for rows of an encrypted table: by a Dask scheduler, or by workers that need
+      none encryptedstats predict s3://bucket/forest s3://bucket/new -o s3://bucket/votes
+      --scheduler tcp://10.0.0.1:8786 encryptedstats predict s3://bucket/forest s3://bucket/new -o
+      s3://bucket/votes --queue s3://bucket/work
     """
     away = is_for_worker(ctx.params)
     many = is_for_cluster(ctx.params)
@@ -136,13 +169,21 @@ def predict(
         return
     if kind == MODEL_KIND or is_table:
         predict_unopened(
-            what, Path(out), is_table=is_table, workers=workers, device=device, force=force, as_json=as_json
+            what,
+            Path(out),
+            is_table=is_table,
+            workers=workers,
+            device=device,
+            force=force,
+            as_json=as_json,
         )
         return
     for name in ("keys", "schema", "output_kind", "workers"):
         if ctx.params[name] is not None:
             flag = f"--{name.replace('_', '-')}"
-            raise typer.BadParameter(f"{flag} is for an encrypted model or encrypted rows, and these lie open")
+            raise typer.BadParameter(
+                f"{flag} is for an encrypted model or encrypted rows, and these lie open"
+            )
     _predict_opened(read_file(load_file(model)), Path(rows), Path(out), force, as_json, csv)
 
 
@@ -152,7 +193,9 @@ def _is_table(rows: str) -> bool:
     return is_url(address) or nature(rows) in (TABLE_KIND, DRAFT_KIND)
 
 
-def _predict_opened(opened: Any, data: Path, out: Path, force: bool, as_json: bool, csv: CsvOptions) -> None:
+def _predict_opened(
+    opened: Any, data: Path, out: Path, force: bool, as_json: bool, csv: CsvOptions
+) -> None:
     screen = str(out) == SCREEN
     if screen and as_json:
         raise typer.BadParameter("-o - and --json would both write to the screen: give a file")
@@ -177,7 +220,8 @@ def _predict_opened(opened: Any, data: Path, out: Path, force: bool, as_json: bo
 class _Predictions:
     """The predictions of a file, a piece at a time, and what there is to say of them afterwards.
 
-    A line for every row of the file: where the schema leaves out rows with gaps, theirs is empty but for its number.
+    A line for every row of the file: where the schema leaves out rows with gaps, theirs is empty
+    but for its number.
     """
 
     def __init__(self, model: Any, schema: es.Schema, options: CsvOptions) -> None:
@@ -204,24 +248,32 @@ class _Predictions:
             lines = lines.reindex(frame.index).set_axis(index)
             is_first, columns = not columns, list(lines.columns)
             for rows in before:
-                yield pd.DataFrame(index=rows, columns=columns).to_csv(header=is_first, lineterminator="\n")
+                yield pd.DataFrame(index=rows, columns=columns).to_csv(
+                    header=is_first, lineterminator="\n"
+                )
                 is_first = False
             before = []
             yield lines.to_csv(header=is_first, lineterminator="\n")
         if not columns:
-            raise es.SchemaError(f"{data} has no rows{' without missing values' if self.count.left_out else ''}")
+            raise es.SchemaError(
+                f"{data} has no rows{' without missing values' if self.count.left_out else ''}"
+            )
         warn_of_moved(self.moved, stacklevel=1)
 
     def _index(self, frame: pd.DataFrame) -> pd.Index[Any]:
         """What rows are called: by their id if the schema knows one, else by their number."""
         has_id = self.schema.id is not None and self.schema.id in frame.columns
-        index: pd.Index[Any] = pd.Index(frame[self.schema.id]) if has_id else pd.Index(frame.index, name="row")
+        index: pd.Index[Any] = (
+            pd.Index(frame[self.schema.id]) if has_id else pd.Index(frame.index, name="row")
+        )
         return index
 
     def _predict(self, frame: pd.DataFrame, data: Path) -> pd.DataFrame:
         rows = frame.drop(columns=[name for name in (self.schema.target,) if name in frame.columns])
         try:
-            table = encode_table(self.schema, rows if self.has_classes else self.model._with_unused(rows))
+            table = encode_table(
+                self.schema, rows if self.has_classes else self.model._with_unused(rows)
+            )
         except es.SchemaError as error:
             raise es.SchemaError(f"{data}: {error}") from error
         self.moved = all_moved((*self.moved, *table.moved))
@@ -251,11 +303,17 @@ class _Predictions:
         """Ready for JSON."""
         predicted: dict[str, Any]
         if self.has_classes:
-            predicted = {str(label): self.predicted[label] for label in self.model.classes_.tolist()}
+            predicted = {
+                str(label): self.predicted[label] for label in self.model.classes_.tolist()
+            }
         else:
             known, self.judged = np.concatenate(self.numbers), None
             known = known[~np.isnan(known)]
-            predicted = {name: float(find(known)) for name, find in _OF_NUMBERS.items()} if len(known) else {}
+            predicted = (
+                {name: float(find(known)) for name, find in _OF_NUMBERS.items()}
+                if len(known)
+                else {}
+            )
         return {
             "rows": self.count.given,
             "rows_left_out": self.count.left_out,
@@ -269,13 +327,26 @@ class _Predictions:
 def _show_predictions(facts: dict[str, Any], out: Path) -> None:
     written = Text.assemble((printable(str(out)), "bold"), f"  {size_text(facts['bytes'])}")
     said = facts["predicted"]
-    numbers = said.keys() == _OF_NUMBERS.keys() and ", ".join(f"{name} {value:.6g}" for name, value in said.items())
-    rows: list[tuple[str, RenderableType]] = [("wrote", written), ("predicted", numbers or counts_text(said))]
+    numbers = said.keys() == _OF_NUMBERS.keys() and ", ".join(
+        f"{name} {value:.6g}" for name, value in said.items()
+    )
+    rows: list[tuple[str, RenderableType]] = [
+        ("wrote", written),
+        ("predicted", numbers or counts_text(said)),
+    ]
     if facts["judged"]:
         share = f"{100 * facts['right'] / facts['judged']:.1f} %"
-        rows.append(("right", f"{facts['right']:,} of {facts['judged']:,}, {share}, by the target in the file"))
+        rows.append(
+            (
+                "right",
+                f"{facts['right']:,} of {facts['judged']:,}, {share}, by the target in the file",
+            )
+        )
     if facts["rows_left_out"]:
-        left_out = f"{facts['rows_left_out']:,} of {plural(facts['rows'], 'row')} have gaps: their lines are empty"
+        left_out = (
+            f"{facts['rows_left_out']:,} of {plural(facts['rows'], 'row')} have gaps: their lines "
+            "are empty"
+        )
         rows.append(("no prediction", Text(left_out, style="yellow")))
     if facts["caveat"]:
         rows.append(("P(...)", Text(f"{facts['caveat']} (see calibrate)", style="dim")))

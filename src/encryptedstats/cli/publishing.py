@@ -1,4 +1,6 @@
-"""``release``, ``ledger`` and ``report``: what leaves the house, what it costs, and a page on all of it for an ethics board."""
+"""``release``, ``ledger`` and ``report``: what leaves the house, what it costs, and a page on all
+of it for an ethics board.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 import encryptedstats as es
-from encryptedstats.cli._console import command_line, fact_table, print_json, printable, progress, size_text
+from encryptedstats.cli._console import (
+    command_line,
+    fact_table,
+    print_json,
+    printable,
+    progress,
+    size_text,
+)
 from encryptedstats.cli._errors import WORDS
 from encryptedstats.cli._files import COMPUTED, Reads, Writes, save, write_text
 from encryptedstats.cli._frames import frame_view
@@ -56,21 +65,30 @@ def release(
     file: Annotated[
         str,
         Reads,
-        typer.Argument(metavar="FILE", help="An encrypted result or model; a file, or a URL.", show_default=False),
+        typer.Argument(
+            metavar="FILE",
+            help="An encrypted result or model; a file, or a URL.",
+            show_default=False,
+        ),
     ],
     epsilon: Annotated[
-        float, typer.Option("--epsilon", metavar="X", help="What it may cost: 1 is usual, 0.1 is little.")
+        float,
+        typer.Option("--epsilon", metavar="X", help="What it may cost: 1 is usual, 0.1 is little."),
     ],
     key: KeyFile = None,
     schema: OwnSchema = None,
     delta: Annotated[
-        float, typer.Option(metavar="X", help="Far below 1 divided by the rows; 0 for Laplace noise alone.")
+        float,
+        typer.Option(
+            metavar="X", help="Far below 1 divided by the rows; 0 for Laplace noise alone."
+        ),
     ] = 1e-6,
     ledger: LedgerFolder = None,
     relation: Annotated[
         Relation | None,
         typer.Option(
-            help="Neighbours: one row for another, the number of rows public; or one row more or less. By default those of the "
+            help="Neighbours: one row for another, the number of rows public; or one row more or "
+            "less. By default those of the "
             "ledger; without one, replace.",
             show_default=False,
         ),
@@ -80,7 +98,8 @@ def release(
         typer.Option(
             min=1,
             metavar="N",
-            help="Rows that a person has at most: all of them are protected together. By default as the ledger says; without "
+            help="Rows that a person has at most: all of them are protected together. By default "
+            "as the ledger says; without "
             "one, 1.",
             show_default=False,
         ),
@@ -90,33 +109,46 @@ def release(
         typer.Option(
             min=1,
             metavar="N",
-            help="The largest weight of a row; by default the bound that the table was encrypted with.",
+            help="The largest weight of a row; by default the bound that the table was encrypted "
+            "with.",
             show_default=False,
         ),
     ] = None,
-    mechanism: Annotated[Noise, typer.Option(help="Which noise; auto takes the lesser.")] = Noise.auto,
+    mechanism: Annotated[
+        Noise, typer.Option(help="Which noise; auto takes the lesser.")
+    ] = Noise.auto,
     questions: Annotated[
         str | None,
-        typer.Option(metavar="FILE.py", help="Where the question is defined, if it is your own.", show_default=False),
+        typer.Option(
+            metavar="FILE.py",
+            help="Where the question is defined, if it is your own.",
+            show_default=False,
+        ),
     ] = None,
     out: Annotated[
         Path | None,
         Writes(COMPUTED),
-        output("Keep it there: a model that predict reads, a result that info shows; CSV where it ends in .csv."),
+        output(
+            "Keep it there: a model that predict reads, a result that info shows; CSV where it "
+            "ends in .csv."
+        ),
     ] = None,
     passphrase_file: PassphraseFile = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Open a result or a model with noise on it, so that it tells little of any single person (differential privacy).
+    """Open a result or a model with noise on it, so that it tells little of any single person
+    (differential privacy).
 
-    Nobody sees the exact numbers, not even you. How much noise it takes is computed from the question; what it costs is spent from
-    the budget of the ledger before anything is shown. The same command again is another release, and costs again.
+    Nobody sees the exact numbers, not even you. How much noise it takes is computed from the
+    question; what it costs is spent from the budget of the ledger before anything is shown. The
+    same command again is another release, and costs again.
 
     Examples:
       encryptedstats ledger study.ledger --begin --key secret.key --epsilon 3 --rules pcornet
-      encryptedstats release forest.enc --key secret.key --schema schema.json --epsilon 1 --ledger study.ledger -o forest.released
-      encryptedstats release age.enc --key secret.key --schema schema.json --epsilon 0.5 --delta 0 -o age.csv
+      encryptedstats release forest.enc --key secret.key --schema schema.json --epsilon 1 --ledger
+      study.ledger -o forest.released encryptedstats release age.enc --key secret.key --schema
+      schema.json --epsilon 0.5 --delta 0 -o age.csv
     """
     check_opens(file)
     private = None if schema is None else load_schema(schema)
@@ -124,9 +156,16 @@ def release(
     if questions is not None:
         load_questions(questions)
     if out is not None and out.suffix == ".csv":
-        check_written(source_of(file, owner, private).answer.question.name)  # before it costs anything
+        check_written(
+            source_of(file, owner, private).answer.question.name
+        )  # before it costs anything
     near = None if relation is None else relation.value
-    options = {"relation": near, "max_rows": max_rows, "max_weight": max_weight, "mechanism": mechanism.value}
+    options = {
+        "relation": near,
+        "max_rows": max_rows,
+        "max_weight": max_weight,
+        "mechanism": mechanism.value,
+    }
     found = owner.release(file, private, epsilon=epsilon, delta=delta, ledger=ledger, **options)
     if out is not None and out.suffix == ".csv":
         write_text(out, found.to_frame().to_csv(lineterminator="\n"), force=force)
@@ -134,7 +173,12 @@ def release(
         save(found, out, force=force)
     if as_json:
         print_json(
-            {"file": file, **found.privacy.to_dict(), "rows": found.source.n_rows, "totals": list(found.source.totals)}
+            {
+                "file": file,
+                **found.privacy.to_dict(),
+                "rows": found.source.n_rows,
+                "totals": list(found.source.totals),
+            }
         )
         return
     console = Console()
@@ -142,25 +186,40 @@ def release(
     console.print(Text("\n".join(map(printable, text.splitlines()))))
     if out is not None:
         console.print()
-        console.print(Text.assemble("Wrote ", (printable(str(out)), "bold"), f"  {size_text(out.stat().st_size)}"))
+        console.print(
+            Text.assemble(
+                "Wrote ", (printable(str(out)), "bold"), f"  {size_text(out.stat().st_size)}"
+            )
+        )
 
 
 def ledger(
     folder: Annotated[
         str,
         Reads,
-        typer.Argument(metavar="LEDGER", help="Folder or URL of the ledger, beside the key.", show_default=False),
+        typer.Argument(
+            metavar="LEDGER",
+            help="Folder or URL of the ledger, beside the key.",
+            show_default=False,
+        ),
     ],
     key: KeyFile = None,
     keys: Annotated[
-        Path | None, file_option("--keys", help="To look at it without a secret key: public keys of who began it.")
+        Path | None,
+        file_option(
+            "--keys", help="To look at it without a secret key: public keys of who began it."
+        ),
     ] = None,
     begin: Annotated[
         bool, typer.Option("--begin", help="Begin a new ledger, with the budget and rules given.")
     ] = False,
     epsilon: Annotated[
         float | None,
-        typer.Option(metavar="X", help="The budget: of a new ledger, or another one from now on.", show_default=False),
+        typer.Option(
+            metavar="X",
+            help="The budget: of a new ledger, or another one from now on.",
+            show_default=False,
+        ),
     ] = None,
     delta: Annotated[float, typer.Option(metavar="X", help="Of the budget.")] = 1e-6,
     rules: Profile = None,
@@ -175,28 +234,36 @@ def ledger(
     relation: Annotated[
         Relation,
         typer.Option(
-            help="Of a new ledger: which tables are neighbours in all its releases. It takes the number of rows for public "
+            help="Of a new ledger: which tables are neighbours in all its releases. It takes the "
+            "number of rows for public "
             "(replace), or not (add)."
         ),
     ] = Relation.exchanged,
     max_rows: Annotated[
         int,
         typer.Option(
-            min=1, metavar="N", help="Of a new ledger: rows that a person has at most; 1 protects single rows."
+            min=1,
+            metavar="N",
+            help="Of a new ledger: rows that a person has at most; 1 protects single rows.",
         ),
     ] = 1,
     another: Annotated[
         bool,
-        typer.Option("--another", help="Begin it although the key has another ledger, whose costs it does not count."),
+        typer.Option(
+            "--another",
+            help="Begin it although the key has another ledger, whose costs it does not count.",
+        ),
     ] = False,
     passphrase_file: PassphraseFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what was opened, published and released, and what is left of the budget; or begin a ledger.
+    """Show what was opened, published and released, and what is left of the budget; or begin a
+    ledger.
 
-    Whose privacy its epsilon is about is fixed when it begins: releases of another unit or relation are refused. Every entry is
-    signed and names the one before it, so that what is altered is noticed. Whoever can write to the folder can still roll it back
-    to an earlier state: keep the hash of the last entry elsewhere.
+    Whose privacy its epsilon is about is fixed when it begins: releases of another unit or relation
+    are refused. Every entry is signed and names the one before it, so that what is altered is
+    noticed. Whoever can write to the folder can still roll it back to an earlier state: keep the
+    hash of the last entry elsewhere.
 
     Examples:
       encryptedstats ledger study.ledger --begin --key secret.key --epsilon 3 --rules pcornet
@@ -225,18 +292,28 @@ def ledger(
     _show_ledger(book, as_json)
 
 
-def _public(key: Path | None, keys: Path | None, passphrase_file: Path | None) -> es.PublicKeys | es.Owner:
+def _public(
+    key: Path | None, keys: Path | None, passphrase_file: Path | None
+) -> es.PublicKeys | es.Owner:
     if keys is None and key is None:
         raise ValueError("whose ledger is it: give --keys public.keys, or --key secret.key")
     return es.PublicKeys.load(keys) if keys is not None else load_owner(key, passphrase_file)
 
 
 def _show_ledger(book: es.Ledger, as_json: bool) -> None:
-    budget, chosen, frame, head, units = book.budget, book.rules, book.to_frame(), book.head(), book.units
+    budget, chosen, frame, head, units = (
+        book.budget,
+        book.rules,
+        book.to_frame(),
+        book.head(),
+        book.units,
+    )
     mixed = len(units) > 1  # by an older version: their costs do not add up
     epsilon, rho = (None, None) if mixed else (book.epsilon_spent, book.rho_spent)
     if as_json:
-        entries = [{"by": entry.by, "hash": entry.hash, **entry.content} for entry in book.entries()]
+        entries = [
+            {"by": entry.by, "hash": entry.hash, **entry.content} for entry in book.entries()
+        ]
         print_json(
             {
                 "ledger": book.url,
@@ -256,15 +333,29 @@ def _show_ledger(book: es.Ledger, as_json: bool) -> None:
     if epsilon is not None:
         spent = Text.assemble((f"epsilon {epsilon:.4g}", "bold"), f" {left} (rho {rho:.4g})")
     rows: list[tuple[str, RenderableType]] = [
-        ("ledger", Text(f"{printable(book.url)}, {len(frame)} {'entry' if len(frame) == 1 else 'entries'}")),
+        (
+            "ledger",
+            Text(
+                f"{printable(book.url)}, {len(frame)} {'entry' if len(frame) == 1 else 'entries'}"
+            ),
+        ),
         ("key", Text(book.keys.fingerprint, style="cyan")),
         ("spent", spent),
-        ("about", Text("; and ".join(map(str, units)) or "not fixed yet: the first release fixes it")),
+        (
+            "about",
+            Text("; and ".join(map(str, units)) or "not fixed yet: the first release fixes it"),
+        ),
         ("rules", "none" if chosen is None else printable(chosen.describe())),
         ("last entry", Text(f"{head}  keep it elsewhere: then a roll-back is noticed")),
     ]
     if book.n_others:
-        rows.insert(3, ("beside it", Text(f"{book.n_others} other of this key, not counted here", style="yellow")))
+        rows.insert(
+            3,
+            (
+                "beside it",
+                Text(f"{book.n_others} other of this key, not counted here", style="yellow"),
+            ),
+        )
     console = Console()
     console.print(fact_table(rows))
     console.print()
@@ -289,11 +380,14 @@ def report(
         ),
     ] = None,
     out: Annotated[
-        Path, Writes(COMPUTED), output("Where the page goes: .html, or .pdf where a browser is installed.")
+        Path,
+        Writes(COMPUTED),
+        output("Where the page goes: .html, or .pdf where a browser is installed."),
     ] = Path("report.html"),
     key: KeyFile = None,
     keys: Annotated[
-        Path | None, file_option("--keys", help="Public keys of the study, instead of the secret one.")
+        Path | None,
+        file_option("--keys", help="Public keys of the study, instead of the secret one."),
     ] = None,
     ledger: LedgerFolder = None,
     title: Annotated[
@@ -301,18 +395,25 @@ def report(
     ] = "Report on an encrypted study",
     questions: Annotated[
         str | None,
-        typer.Option(metavar="FILE.py", help="Where questions are defined, if they are your own.", show_default=False),
+        typer.Option(
+            metavar="FILE.py",
+            help="Where questions are defined, if they are your own.",
+            show_default=False,
+        ),
     ] = None,
     passphrase_file: PassphraseFile = None,
     force: Force = False,
 ) -> None:
-    """Write a page for an ethics board, from the files themselves: what was computed, who could see what, and what left the house.
+    """Write a page for an ethics board, from the files themselves: what was computed, who could see
+    what, and what left the house.
 
-    One HTML page that needs nothing from elsewhere and prints well. It has no names of variables, levels or classes.
+    One HTML page that needs nothing from elsewhere and prints well. It has no names of variables,
+    levels or classes.
 
     Examples:
-      encryptedstats report patients.enc forest.enc --keys public.keys --ledger study.ledger -o report.html
-      encryptedstats report patients.enc forest.enc --keys public.keys --ledger study.ledger -o report.pdf
+      encryptedstats report patients.enc forest.enc --keys public.keys --ledger study.ledger -o
+      report.html encryptedstats report patients.enc forest.enc --keys public.keys --ledger
+      study.ledger -o report.pdf
     """
     if questions is not None:
         load_questions(questions)
@@ -320,10 +421,18 @@ def report(
     with progress("writing the report"):
         write_report(out, files or (), keys=who, ledger=ledger, title=title, overwrite=force)
     rows: list[tuple[str, RenderableType]] = [
-        ("report", Text(f"{printable(str(out))}  {size_text(out.stat().st_size)}, readable to you only"))
+        (
+            "report",
+            Text(f"{printable(str(out))}  {size_text(out.stat().st_size)}, readable to you only"),
+        )
     ]
     if ledger is None:
-        rows.append(("no ledger", Text("what was opened and released is not in it: give --ledger", style="yellow")))
+        rows.append(
+            (
+                "no ledger",
+                Text("what was opened and released is not in it: give --ledger", style="yellow"),
+            )
+        )
     elif out.suffix != ".pdf":
         by = ("--keys", keys) if keys is not None else ("--key", key)
         again = ("report", *(files or ()), *by, "--ledger", ledger, "-o", out.with_suffix(".pdf"))

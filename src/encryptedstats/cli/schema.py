@@ -1,4 +1,6 @@
-"""``schema``: how every column becomes bins or integers, decided from a file, shown, and kept as JSON."""
+"""``schema``: how every column becomes bins or integers, decided from a file, shown, and kept as
+JSON.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ class MissingPolicy(str, Enum):
 
 @with_csv_options
 def schema(
-    data: Annotated[Path, file_argument("DATA", "CSV or Parquet file with rows like those to encrypt.")],
+    data: Annotated[
+        Path, file_argument("DATA", "CSV or Parquet file with rows like those to encrypt.")
+    ],
     out: Annotated[Path | None, Writes(LOSS), output("Where the schema goes.")] = None,
     target: Annotated[
         str | None,
@@ -70,24 +74,31 @@ def schema(
             show_default=False,
         ),
     ] = None,
-    bins: Annotated[int, typer.Option(metavar="N", help="Bins of a column that is cut at quantiles.")] = 5,
+    bins: Annotated[
+        int, typer.Option(metavar="N", help="Bins of a column that is cut at quantiles.")
+    ] = 5,
     kind: Annotated[
         list[str] | None,
         typer.Option(
             metavar="COLUMN=KIND",
-            help="continuous, ordinal, categorical or number instead of what is found; may be given several times.",
+            help="continuous, ordinal, categorical or number instead of what is found; may be "
+            "given several times.",
             show_default=False,
         ),
     ] = None,
     numbers: Annotated[
         NumberPolicy,
-        typer.Option(help="Columns of numbers, and a target of such: cut them into bins, or keep them as numbers."),
+        typer.Option(
+            help="Columns of numbers, and a target of such: cut them into bins, or keep them as "
+            "numbers."
+        ),
     ] = NumberPolicy.bins,
     digits: Annotated[
         list[str] | None,
         typer.Option(
             metavar="[COLUMN=]N",
-            help="Keep a column as a number with so many decimals, not as bins; N alone is for all that --numbers keep keeps.",
+            help="Keep a column as a number with so many decimals, not as bins; N alone is for all "
+            "that --numbers keep keeps.",
             show_default=False,
         ),
     ] = None,
@@ -96,7 +107,8 @@ def schema(
         typer.Option(
             "--range",
             metavar="COLUMN=LOW:HIGH",
-            help="Bounds of a number. A worker learns them, and round ones tell less than the least and greatest value.",
+            help="Bounds of a number. A worker learns them, and round ones tell less than the "
+            "least and greatest value.",
             show_default=False,
         ),
     ] = None,
@@ -123,7 +135,8 @@ def schema(
         list[str] | None,
         typer.Option(
             metavar="COLUMN=X,Y,...",
-            help="Cut points of your own, as in age=18,40,65 (dates as in 2000-12-31); may be given several times.",
+            help="Cut points of your own, as in age=18,40,65 (dates as in 2000-12-31); may be "
+            "given several times.",
             show_default=False,
         ),
     ] = None,
@@ -131,24 +144,29 @@ def schema(
         list[str] | None,
         typer.Option(
             metavar="COLUMN=A,B,...",
-            help="The levels, in this order, those that the file does not show included; may be given several times.",
+            help="The levels, in this order, those that the file does not show included; may be "
+            "given several times.",
             show_default=False,
         ),
     ] = None,
     classes: Annotated[
         str | None,
         typer.Option(
-            metavar="A,B,...", help="The classes in this order; the last of two is the one to find.", show_default=False
+            metavar="A,B,...",
+            help="The classes in this order; the last of two is the one to find.",
+            show_default=False,
         ),
     ] = None,
     missing: Annotated[
-        MissingPolicy, typer.Option(help="Missing values: refuse them, give them a bin, or drop the row.")
+        MissingPolicy,
+        typer.Option(help="Missing values: refuse them, give them a bin, or drop the row."),
     ] = MissingPolicy.error,
     missing_bin: Annotated[
         list[str] | None,
         typer.Option(
             metavar="COLUMN",
-            help="A bin for missing values, also where this file misses none; may be given several times.",
+            help="A bin for missing values, also where this file misses none; may be given several "
+            "times.",
             autocompletion=_complete.columns,
             show_default=False,
         ),
@@ -157,13 +175,17 @@ def schema(
         float | None,
         typer.Option(
             metavar="N",
-            help="Levels with fewer rows than this (or a smaller share, below 1) count as the level other.",
+            help="Levels with fewer rows than this (or a smaller share, below 1) count as the "
+            "level other.",
             show_default=False,
         ),
     ] = None,
     unknown: Annotated[
         UnknownPolicy,
-        typer.Option(help="Levels that this file does not show: refuse them, or count them as other or as missing."),
+        typer.Option(
+            help="Levels that this file does not show: refuse them, or count them as other or as "
+            "missing."
+        ),
     ] = UnknownPolicy.error,
     force: Force = False,
     csv: CsvOptions = AS_FOUND,
@@ -171,8 +193,9 @@ def schema(
 ) -> None:
     """Decide from a file how every column becomes bins or integers, and write that down.
 
-    Names, cut points, levels and classes are in the schema: it stays with whoever encrypts. A worker only ever sees
-    v0, v1, ... with their kinds and numbers of bins. The file is JSON that you may edit: what reads it again says what is wrong.
+    Names, cut points, levels and classes are in the schema: it stays with whoever encrypts. A
+    worker only ever sees v0, v1, ... with their kinds and numbers of bins. The file is JSON that
+    you may edit: what reads it again says what is wrong.
 
     Examples:
       encryptedstats schema patients.csv --target ill -o schema.json
@@ -185,13 +208,16 @@ def schema(
       encryptedstats schema patients.csv --target bmi --numbers keep --digits 1 -o schema.json
 
       # new rows may have gaps, and countries that this file has not
-      encryptedstats schema patients.csv --target ill --id patient --cut age=18,40,65 --classes no,yes \\
+      encryptedstats schema patients.csv --target ill --id patient --cut age=18,40,65 --classes
+      no,yes \\
           --missing-bin age --rare 20 --unknown other -o schema.json
     """
     check_rows(data)
     of_all = [text for text in digits or () if text.isdigit()]
     if of_all and numbers is not NumberPolicy.keep:
-        raise typer.BadParameter(f"--digits {of_all[0]}: which column? COLUMN={of_all[0]}, or all with --numbers keep")
+        raise typer.BadParameter(
+            f"--digits {of_all[0]}: which column? COLUMN={of_all[0]}, or all with --numbers keep"
+        )
     wishes = _Wishes(
         pairs(kind, "--kind"),
         pairs([text for text in digits or () if text not in of_all], "--digits"),
@@ -206,7 +232,8 @@ def schema(
         absent = [name for name in leave_out or () if name not in frame.columns]
         if absent:
             raise es.SchemaError(
-                f"{data} has no column {quoted(absent)} to leave out; it has {quoted(list(frame.columns))}"
+                f"{data} has no column {quoted(absent)} to leave out; it has "
+                f"{quoted(list(frame.columns))}"
             )
         if rare is not None and rare >= 1 and rare == int(rare):
             rare = int(rare)
@@ -233,12 +260,16 @@ def schema(
 
 
 def pairs(given: list[str] | None, option: str) -> dict[str, str]:
-    """``COLUMN=VALUE`` as often as it was given; the name of a column may have an = in it, the value has none."""
+    """``COLUMN=VALUE`` as often as it was given; the name of a column may have an = in it, the
+    value has none.
+    """
     found = {}
     for text in given or ():
         name, equals, value = text.rpartition("=")
         if not (name and equals and value):
-            raise typer.BadParameter(f"{option} {text}: a column, = and its value are needed, as in {option} grade=...")
+            raise typer.BadParameter(
+                f"{option} {text}: a column, = and its value are needed, as in {option} grade=..."
+            )
         found[name] = value
     return found
 
@@ -256,19 +287,29 @@ class _Wishes:
     ) -> None:
         self.own = own
         self.classes = None if classes is None else _items(classes, "--classes")
-        self.numbers = {name: _number_options(digits.get(name), bounds.get(name)) for name in {**digits, **bounds}}
+        self.numbers = {
+            name: _number_options(digits.get(name), bounds.get(name))
+            for name in {**digits, **bounds}
+        }
         clash = [name for name in self.numbers if kinds.get(name, "number") != "number"]
         if clash:
             raise typer.BadParameter(
-                f"--kind {clash[0]}={kinds[clash[0]]}: a column with --digits or --range is a number"
+                f"--kind {clash[0]}={kinds[clash[0]]}: a column with --digits or --range is a "
+                "number"
             )
         self.kinds = {**kinds, **dict.fromkeys(self.numbers, "number")}
 
     def apply(self, frame: Any, *, target: str | None, **options: Any) -> es.Schema:
         if self.classes is not None and target is None:
             raise typer.BadParameter("--classes are those of the target: give --target COLUMN")
-        classes = None if self.classes is None or target not in frame.columns else _typed(self.classes, frame[target])
-        kinds = {name: kind for name, kind in self.kinds.items() if name != target or kind != "number"}
+        classes = (
+            None
+            if self.classes is None or target not in frame.columns
+            else _typed(self.classes, frame[target])
+        )
+        kinds = {
+            name: kind for name, kind in self.kinds.items() if name != target or kind != "number"
+        }
         found = es.Schema.infer(frame, target=target, kinds=kinds, classes=classes, **options)
         for name, number in self.numbers.items():
             found = found.with_kind(name, "number", **number)
@@ -285,9 +326,13 @@ class _Bins:
 
     def apply(self, found: es.Schema, frame: Any) -> es.Schema:
         for name, text in self.cuts.items():
-            found = found.with_bins(name, edges=[_cut_point(one, name) for one in _items(text, "--cut")])
+            found = found.with_bins(
+                name, edges=[_cut_point(one, name) for one in _items(text, "--cut")]
+            )
         for name, text in self.levels.items():
-            found = found.with_bins(name, levels=_typed(_items(text, "--levels"), frame[found[name].name]))
+            found = found.with_bins(
+                name, levels=_typed(_items(text, "--levels"), frame[found[name].name])
+            )
         for name in self.missing:
             found = found.with_missing_bin(name)
         return found
@@ -310,11 +355,15 @@ def _cut_point(text: str, name: str) -> float:
     try:
         return float(date.fromisoformat(text).toordinal() - date(1970, 1, 1).toordinal())
     except ValueError:
-        raise typer.BadParameter(f"--cut {name}=...: {text!r} is no number, and no date such as 2000-12-31") from None
+        raise typer.BadParameter(
+            f"--cut {name}=...: {text!r} is no number, and no date such as 2000-12-31"
+        ) from None
 
 
 def _typed(items: Sequence[str], column: Any) -> list[Any]:
-    """Words of the command line as values of a column: numbers and booleans are such where the column has such."""
+    """Words of the command line as values of a column: numbers and booleans are such where the
+    column has such.
+    """
     if is_bool_dtype(column.dtype):
         return [{"true": True, "false": False}.get(item.lower(), item) for item in items]
     if not is_numeric_dtype(column.dtype):
@@ -322,7 +371,9 @@ def _typed(items: Sequence[str], column: Any) -> list[Any]:
     try:
         return [float(item) for item in items]
     except ValueError:
-        raise typer.BadParameter(f"column {column.name!r} has numbers, and {quoted(items)} are not all such") from None
+        raise typer.BadParameter(
+            f"column {column.name!r} has numbers, and {quoted(items)} are not all such"
+        ) from None
 
 
 def _number_options(digits: str | None, bounds: str | None) -> dict[str, Any]:
@@ -334,16 +385,20 @@ def _number_options(digits: str | None, bounds: str | None) -> dict[str, Any]:
             options["low"], options["high"] = map(float, bounds.split(":"))
     except ValueError:
         raise typer.BadParameter(
-            "--digits wants COLUMN=N with a whole number, --range wants COLUMN=LOW:HIGH with two numbers"
+            "--digits wants COLUMN=N with a whole number, --range wants COLUMN=LOW:HIGH with two "
+            "numbers"
         ) from None
     return options
 
 
-# -- showing ---------------------------------------------------------------------------------------------------------
+# -- showing
+# ------------------------------------------------------------------------------------------------
 
 
 def schema_view(found: es.Schema, rows: int | None = None) -> RenderableType:
-    """A schema as a table: a line for each variable, and one for the target; ``rows`` are those it was made from."""
+    """A schema as a table: a line for each variable, and one for the target; ``rows`` are those it
+    was made from.
+    """
     table = plain_table()
     table.add_column("id", no_wrap=True, style="cyan")
     table.add_column("column", style="bold", overflow="fold", max_width=32)
@@ -363,8 +418,14 @@ def schema_view(found: es.Schema, rows: int | None = None) -> RenderableType:
         )
     if found.target is not None:
         number = found.target_number
-        levels = Text(printable(", ".join(map(str, found.classes)) if number is None else _content(number)))
-        what = ("class", "target", str(found.n_classes)) if number is None else ("target", "number", "-")
+        levels = Text(
+            printable(", ".join(map(str, found.classes)) if number is None else _content(number))
+        )
+        what = (
+            ("class", "target", str(found.n_classes))
+            if number is None
+            else ("target", "number", "-")
+        )
         table.add_row(what[0], Text(printable(found.target)), *what[1:], levels, "")
     return table
 
@@ -391,14 +452,17 @@ def _note(variable: Variable, rows: int | None) -> str:
         return "these bounds are public"
     if rows is not None and variable.n_bins > max(_MANY_BINS, rows // 2):
         return "an identifier? --leave-out"
-    return variable.note or (f"{variable.n_bins} columns to encrypt" if variable.n_bins > _MANY_BINS else "")
+    return variable.note or (
+        f"{variable.n_bins} columns to encrypt" if variable.n_bins > _MANY_BINS else ""
+    )
 
 
 def _report(found: es.Schema, data: Path, rows: int, out: Path | None) -> RenderableType:
     n_bins = sum(variable.n_bins for variable in found.variables)
     head = Text.assemble(
         (printable(str(data)), "bold"),
-        f": {plural(rows, 'row')}, {plural(len(found.variables), 'variable')}, {plural(n_bins, 'bin')}; "
+        f": {plural(rows, 'row')}, {plural(len(found.variables), 'variable')}, "
+        f"{plural(n_bins, 'bin')}; "
         f"missing values: {'refused' if found.missing == 'error' else found.missing}",
     )
     parts: list[RenderableType] = [head, Text(), schema_view(found, rows), Text()]
@@ -406,7 +470,8 @@ def _report(found: es.Schema, data: Path, rows: int, out: Path | None) -> Render
         parts.append(Text("Nothing was written: give -o schema.json to keep it.", style="yellow"))
         return Group(*parts)
     keep = Text.assemble(
-        (printable(str(out)), "bold red"), "  for you and whoever encrypts for you; a worker never gets it"
+        (printable(str(out)), "bold red"),
+        "  for you and whoever encrypts for you; a worker never gets it",
     )
     steps: list[tuple[str, RenderableType]] = [("keep", keep), ("next", _next(found, rows, out))]
     return Group(*parts, fact_table(steps))

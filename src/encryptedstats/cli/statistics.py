@@ -1,4 +1,6 @@
-"""``counts``, ``crosstab``, ``moments``, ``ask``: what a worker computes on a table that it cannot read, for the owner to open."""
+"""``counts``, ``crosstab``, ``moments``, ``ask``: what a worker computes on a table that it cannot
+read, for the owner to open.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,15 @@ from rich.text import Text
 
 import encryptedstats as es
 from encryptedstats.cli import _complete
-from encryptedstats.cli._console import command_line, fact_table, plural, print_json, printable, size_text, time_text
+from encryptedstats.cli._console import (
+    command_line,
+    fact_table,
+    plural,
+    print_json,
+    printable,
+    size_text,
+    time_text,
+)
 from encryptedstats.cli._files import save
 from encryptedstats.cli._frames import plain_table
 from encryptedstats.cli._inputs import load_schema, load_table
@@ -29,7 +39,12 @@ from encryptedstats.cli._options import (
     Workers,
     file_option,
 )
-from encryptedstats.cli._questions import listed_questions, make_question, question_text, variables_of
+from encryptedstats.cli._questions import (
+    listed_questions,
+    make_question,
+    question_text,
+    variables_of,
+)
 from encryptedstats.cli._workers import RemoteTable, WorkerUrl, is_for_worker
 
 
@@ -147,7 +162,8 @@ def ask(
         list[str],
         typer.Argument(
             metavar="QUESTION [NAME=VALUE]...",
-            help="A NAME that is known (see --list), or FILE.py:NAME or MODULE:NAME; then its parameters, lists with commas "
+            help="A NAME that is known (see --list), or FILE.py:NAME or MODULE:NAME; then its "
+            "parameters, lists with commas "
             "(variables=v1,v2) or as JSON.",
             show_default=False,
         ),
@@ -156,13 +172,18 @@ def ask(
     schema: Annotated[
         Path | None,
         file_option(
-            "--schema", help="Your schema, if it is yours, to name variables and levels; ids are what is asked with."
+            "--schema",
+            help="Your schema, if it is yours, to name variables and levels; ids are what is asked "
+            "with.",
         ),
     ] = None,
     all_of_them: Annotated[
         bool,
         typer.Option(
-            "--list", help="List all questions with their parameters, and stop.", is_eager=True, callback=_show_list
+            "--list",
+            help="List all questions with their parameters, and stop.",
+            is_eager=True,
+            callback=_show_list,
         ),
     ] = False,
     keys: TableKeys = None,
@@ -175,10 +196,11 @@ def ask(
 ) -> None:
     """Ask a statistic, or a question of your own, written in Python.
 
-    ask --list shows all that are known. The owner plans for it with plan --ask and the same words, and opens the answer with
-    decrypt. Whoever computes knows variables by id, v0, v1 and so on; with --schema, names are translated here. A question of
-    your own is in a FILE.py, which decrypt takes with --questions; packages can bring some that are known by name. Its code
-    runs here, with your rights; what it asks stays encrypted.
+    ask --list shows all that are known. The owner plans for it with plan --ask and the same words,
+    and opens the answer with decrypt. Whoever computes knows variables by id, v0, v1 and so on;
+    with --schema, names are translated here. A question of your own is in a FILE.py, which decrypt
+    takes with --questions; packages can bring some that are known by name. Its code runs here, with
+    your rights; what it asks stays encrypted.
 
     Examples:
       encryptedstats ask patients.enc TTest variable=v3 by=v1 -o t.enc
@@ -194,13 +216,19 @@ def ask(
 
 def _run(given: Mapping[str, Any], ask: Callable[[Any], Any]) -> None:
     """Open the table, ask it, here or where a worker is, and write the encrypted answer."""
-    out = Path(given["out"])  # which some versions of Typer leave as text among a context's parameters
+    out = Path(
+        given["out"]
+    )  # which some versions of Typer leave as text among a context's parameters
     force, by_others = given["force"], given["by_others"]
     away = is_for_worker(given)
     sealed = load_table(given["table"], given["keys"], by_others)
     started = time.perf_counter()
     if away:
-        answer = ask(RemoteTable(given["worker"], given["table"], sealed, given["keys"], out, force, by_others))
+        answer = ask(
+            RemoteTable(
+                given["worker"], given["table"], sealed, given["keys"], out, force, by_others
+            )
+        )
     else:
         answer = ask(sealed)
         save(answer, out, force=force)
@@ -213,7 +241,9 @@ def _run(given: Mapping[str, Any], ask: Callable[[Any], Any]) -> None:
 
 def _facts(answer: Any, out: Path, seconds: float) -> dict[str, Any]:
     is_answer = isinstance(answer, es.EncryptedAnswer)  # else a model
-    question, totals = (answer.question, answer.ciphertexts) if is_answer else (answer, answer.totals_)
+    question, totals = (
+        (answer.question, answer.ciphertexts) if is_answer else (answer, answer.totals_)
+    )
     return {
         "file": str(out),
         "bytes": out.stat().st_size,
@@ -239,10 +269,19 @@ def _show(facts: dict[str, Any]) -> None:
             [
                 (
                     "result",
-                    Text.assemble((file, "bold green"), f"  {size_text(facts['bytes'])}, {content}, for the owner"),
+                    Text.assemble(
+                        (file, "bold green"),
+                        f"  {size_text(facts['bytes'])}, {content}, for the owner",
+                    ),
                 ),
-                ("key", Text.assemble((facts["key_id"], "cyan"), ", whose owner alone can open it")),
-                ("owner", command_line("decrypt", file, "--key", "secret.key", "--schema", "schema.json")),
+                (
+                    "key",
+                    Text.assemble((facts["key_id"], "cyan"), ", whose owner alone can open it"),
+                ),
+                (
+                    "owner",
+                    command_line("decrypt", file, "--key", "secret.key", "--schema", "schema.json"),
+                ),
             ]
         )
     )

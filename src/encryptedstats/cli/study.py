@@ -1,4 +1,6 @@
-"""``study``: several owners who pool rows. Each command does what is due for the party whose identity it is given."""
+"""``study``: several owners who pool rows. Each command does what is due for the party whose
+identity it is given.
+"""
 
 from __future__ import annotations
 
@@ -47,13 +49,19 @@ encryptedstats study open shared --identity registry.id --key registry.key -o re
 encryptedstats study status shared"""
 
 StudyUrl = Annotated[
-    str, Reads, typer.Argument(metavar="STUDY", help="Folder or URL that all parties share.", show_default=False)
+    str,
+    Reads,
+    typer.Argument(
+        metavar="STUDY", help="Folder or URL that all parties share.", show_default=False
+    ),
 ]
 IdentityFile = Annotated[
-    Path, file_option("--identity", help="Who you are in the study: the file that study join has made.")
+    Path,
+    file_option("--identity", help="Who you are in the study: the file that study join has made."),
 ]
 StudyKey = Annotated[
-    Path | None, file_option("--key", help="The secret key, where one holder has it: the receiver alone.")
+    Path | None,
+    file_option("--key", help="The secret key, where one holder has it: the receiver alone."),
 ]
 
 
@@ -68,24 +76,37 @@ class KeyKindName(str, Enum):
 def study_create(
     url: StudyUrl,
     schema: SchemaFile,
-    rows: Annotated[int, typer.Option(min=1, metavar="N", help="The most rows that all sites have together.")],
-    site: Annotated[
-        list[str], typer.Option(metavar="NAME", help="A site, which brings rows; given for each.", show_default=False)
+    rows: Annotated[
+        int, typer.Option(min=1, metavar="N", help="The most rows that all sites have together.")
     ],
-    worker: Annotated[str, typer.Option(metavar="NAME", help="Who computes on what is encrypted.", show_default=False)],
+    site: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME", help="A site, which brings rows; given for each.", show_default=False
+        ),
+    ],
+    worker: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Who computes on what is encrypted.", show_default=False),
+    ],
     receiver: Annotated[
-        str, typer.Option(metavar="NAME", help="Who opens results; not the worker.", show_default=False)
+        str,
+        typer.Option(metavar="NAME", help="Who opens results; not the worker.", show_default=False),
     ],
     invitations: Annotated[
         Path,
         Writes("the invitations of a study are stored nowhere else"),
-        file_option(metavar="FOLDER", help="A new folder for the invitations: send each party its own, and no other."),
+        file_option(
+            metavar="FOLDER",
+            help="A new folder for the invitations: send each party its own, and no other.",
+        ),
     ],
     ask: Annotated[
         list[str],
         typer.Option(
             metavar="NAME=QUESTION",
-            help="A question that is answered from encrypted rows, as ask takes it: 'ages=Describe variables=age'.",
+            help="A question that is answered from encrypted rows, as ask takes it: 'ages=Describe "
+            "variables=age'.",
             show_default=False,
         ),
     ] = [],  # noqa: B006  Typer copies it
@@ -93,7 +114,8 @@ def study_create(
         list[str],
         typer.Option(
             metavar="NAME=MODEL",
-            help="A model that is never opened: with --kind joint, the receiver gets its votes for new rows that sites bring.",
+            help="A model that is never opened: with --kind joint, the receiver gets its votes for "
+            "new rows that sites bring.",
             show_default=False,
         ),
     ] = [],  # noqa: B006
@@ -117,29 +139,41 @@ def study_create(
         KeyKindName,
         typer.Option(
             "--kind",
-            help="Who can open: the receiver alone; --openers of the sites together with it; or (joint, experimental) all of them, "
+            help="Who can open: the receiver alone; --openers of the sites together with it; or "
+            "(joint, experimental) all of them, "
             "with a key that nobody ever holds.",
         ),
     ] = KeyKindName.one_holder,
-    openers: Annotated[int, typer.Option(metavar="N", help="With --kind escrow: how many sites it takes.")] = 0,
+    openers: Annotated[
+        int, typer.Option(metavar="N", help="With --kind escrow: how many sites it takes.")
+    ] = 0,
     name: Annotated[str, typer.Option(metavar="NAME", help="What the study is called.")] = "study",
 ) -> None:
     """Write the document of a new study, and an invitation for each party.
 
-    The document says who takes part, what may be asked, and how rows are cut. Nothing else is ever opened. It cannot be changed:
-    another agreement is another study.
+    The document says who takes part, what may be asked, and how rows are cut. Nothing else is ever
+    opened. It cannot be changed: another agreement is another study.
 
     Examples:
-      encryptedstats study create shared --schema schema.json --rows 5000 --site north --site south --site west \\
-        --worker centre --receiver registry --ask "forest=CompletelyRandomForest n_trees=20 random_state=1" --invitations sent
+      encryptedstats study create shared --schema schema.json --rows 5000 --site north --site south
+      --site west \\
+        --worker centre --receiver registry --ask "forest=CompletelyRandomForest n_trees=20
+        random_state=1" --invitations sent
 
       # a key that nobody holds: two of three sites have to help to open
-      encryptedstats study create shared --schema schema.json --rows 5000 --site north --site south --site west \\
-        --worker centre --receiver registry --ask "bayes=MultinomialNB" --kind escrow --openers 2 --invitations sent
+      encryptedstats study create shared --schema schema.json --rows 5000 --site north --site south
+      --site west \\
+        --worker centre --receiver registry --ask "bayes=MultinomialNB" --kind escrow --openers 2
+        --invitations sent
     """
     known = load_schema(schema)
     questions: dict[str, tuple[es.Question, str]] = {}
-    for way, listed in (("rows", ask), ("votes", ask_votes), ("totals", ask_totals), ("masked", ask_masked)):
+    for way, listed in (
+        ("rows", ask),
+        ("votes", ask_votes),
+        ("totals", ask_totals),
+        ("masked", ask_masked),
+    ):
         for text in listed:
             called, equals, words = text.partition("=")
             if not equals or called in questions:
@@ -163,7 +197,10 @@ def study_create(
         write_text(invitations / f"{party}.invitation", code + "\n", force=False)
     typer.echo(printable(f"Study {made.document.id} at {url}"))
     typer.echo(
-        printable(f"Wrote {plural(len(made.invitations), 'invitation')} to {invitations}: send each to its party")
+        printable(
+            f"Wrote {plural(len(made.invitations), 'invitation')} to {invitations}: send each to "
+            "its party"
+        )
     )
 
 
@@ -187,18 +224,25 @@ def study_join(
     words = None if passphrase_file is None else first_line(passphrase_file)
     joined = es.Study.join(url, first_line(invitation, private=False), identity, passphrase=words)
     typer.echo(
-        printable(f"You are {joined.me.name} in study {joined.document.name!r}. Keep {identity}, and give it to nobody")
+        printable(
+            f"You are {joined.me.name} in study {joined.document.name!r}. Keep {identity}, and "
+            "give it to nobody"
+        )
     )
 
 
 def study_keygen(
-    url: StudyUrl, identity: IdentityFile, key: StudyKey = None, passphrase_file: PassphraseFile = None
+    url: StudyUrl,
+    identity: IdentityFile,
+    key: StudyKey = None,
+    passphrase_file: PassphraseFile = None,
 ) -> None:
     """Make the study's key, when all have joined.
 
-    With one holder, the receiver keeps it in a file. Under escrow it is sealed, and every site gets a share. A joint key is made by
-    all sites, each a few times, as status says: every site keeps its part beside its identity. The receiver comes last, with a file
-    for a key of its own, to which results are switched.
+    With one holder, the receiver keeps it in a file. Under escrow it is sealed, and every site gets
+    a share. A joint key is made by all sites, each a few times, as status says: every site keeps
+    its part beside its identity. The receiver comes last, with a file for a key of its own, to
+    which results are switched.
 
     Examples:
       encryptedstats study keygen shared --identity registry.id --key registry.key
@@ -223,15 +267,16 @@ def study_add(
         Path | None,
         file_option(
             "--new",
-            help="Where the study asks for votes: rows of yours to vote on. The receiver sees the votes of each.",
+            help="Where the study asks for votes: rows of yours to vote on. The receiver sees the "
+            "votes of each.",
         ),
     ] = None,
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Bring your rows: checked against the agreed schema, and encrypted for the study's key.
 
-    Of questions that are answered at home, the totals of the rows are computed, encrypted or masked, and announced. When all sites
-    have announced theirs, study share stores them.
+    Of questions that are answered at home, the totals of the rows are computed, encrypted or
+    masked, and announced. When all sites have announced theirs, study share stores them.
 
     Examples:
       encryptedstats study add shared patients.csv --identity north.id
@@ -256,21 +301,29 @@ def study_fit(
     """
     study = _opened(url, identity, passphrase_file)
     done = study.fit(workers=workers, device=device)
-    typer.echo(printable(f"Computed {', '.join(done)}" if done else "There is nothing to compute now"))
+    typer.echo(
+        printable(f"Computed {', '.join(done)}" if done else "There is nothing to compute now")
+    )
     _tell(study)
 
 
-def study_share(url: StudyUrl, identity: IdentityFile, passphrase_file: PassphraseFile = None) -> None:
-    """Send what the study waits for from you: your number of the coin, totals that all have announced, your share of an opening.
+def study_share(
+    url: StudyUrl, identity: IdentityFile, passphrase_file: PassphraseFile = None
+) -> None:
+    """Send what the study waits for from you: your number of the coin, totals that all have
+    announced, your share of an opening.
 
-    With a joint key, what is to be opened is first computed anew from the rows of all sites: that takes as long as the worker took.
+    With a joint key, what is to be opened is first computed anew from the rows of all sites: that
+    takes as long as the worker took.
 
     Examples:
       encryptedstats study share shared --identity north.id
     """
     study = _opened(url, identity, passphrase_file)
     given = study.share()
-    typer.echo(printable(f"Sent {', '.join(given)}" if given else "The study does not wait for you now"))
+    typer.echo(
+        printable(f"Sent {', '.join(given)}" if given else "The study does not wait for you now")
+    )
     _tell(study)
 
 
@@ -280,18 +333,29 @@ def study_open(
     key: StudyKey = None,
     out: Annotated[
         Path | None,
-        file_option("--output", "-o", metavar="FOLDER", help="Write opened results there, one file for each question."),
+        file_option(
+            "--output",
+            "-o",
+            metavar="FOLDER",
+            help="Write opened results there, one file for each question.",
+        ),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Where sites help: call once more for what was opened already, and is lost.")
+        bool,
+        typer.Option(
+            "--again",
+            help="Where sites help: call once more for what was opened already, and is lost.",
+        ),
     ] = False,
     passphrase_file: PassphraseFile = None,
     force: Force = False,
 ) -> None:
-    """Open what may be opened now: first whether rows are valid, then the answers to the questions of the document.
+    """Open what may be opened now: first whether rows are valid, then the answers to the questions
+    of the document.
 
-    Under escrow, and with a joint key, the first time calls for the shares of the sites, and the next time opens when enough are
-    there. Every opening is recorded in the study before it is shown.
+    Under escrow, and with a joint key, the first time calls for the shares of the sites, and the
+    next time opens when enough are there. Every opening is recorded in the study before it is
+    shown.
 
     Examples:
       encryptedstats study open shared --identity registry.id --key registry.key -o results
@@ -300,7 +364,9 @@ def study_open(
     for name, result in study.open(key, again=again).items():
         if out is None:
             typer.echo(f"{name}:")
-            for line in str(result.summary() if hasattr(result, "summary") else result).splitlines():
+            for line in str(
+                result.summary() if hasattr(result, "summary") else result
+            ).splitlines():
                 typer.echo(printable(line))
         else:
             typer.echo(printable(_written(out, name, result, force)))
@@ -309,14 +375,19 @@ def study_open(
 
 def study_exclude(
     url: StudyUrl,
-    site: Annotated[str, typer.Argument(metavar="SITE", help="The site to go on without.", show_default=False)],
+    site: Annotated[
+        str, typer.Argument(metavar="SITE", help="The site to go on without.", show_default=False)
+    ],
     identity: IdentityFile,
-    why: Annotated[str, typer.Option(metavar="TEXT", help="The reason, for the record.", show_default=False)],
+    why: Annotated[
+        str, typer.Option(metavar="TEXT", help="The reason, for the record.", show_default=False)
+    ],
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Go on without a site that does not come, in all questions, in writing.
 
-    Totals that are computed at home are sent again without it, under other masks. Refused once any question is complete.
+    Totals that are computed at home are sent again without it, under other masks. Refused once any
+    question is complete.
 
     Examples:
       encryptedstats study exclude shared west --why "has withdrawn" --identity registry.id
@@ -329,13 +400,17 @@ def study_exclude(
 def study_retire(
     url: StudyUrl,
     identity: IdentityFile,
-    why: Annotated[str, typer.Option(metavar="TEXT", help="The reason, for the record.", show_default=False)],
+    why: Annotated[
+        str, typer.Option(metavar="TEXT", help="The reason, for the record.", show_default=False)
+    ],
     passphrase_file: PassphraseFile = None,
 ) -> None:
-    """Retire the study's key, in writing: sites add nothing after this. What is there is computed on and opened as before.
+    """Retire the study's key, in writing: sites add nothing after this. What is there is computed
+    on and opened as before.
 
     Examples:
-      encryptedstats study retire shared --why "the receiver's laptop was lost" --identity registry.id
+      encryptedstats study retire shared --why "the receiver's laptop was lost" --identity
+      registry.id
     """
     study = _opened(url, identity, passphrase_file)
     study.retire_key(why)
@@ -343,7 +418,8 @@ def study_retire(
 
 
 def study_status(url: StudyUrl, as_json: AsJson = False) -> None:
-    """Show who has done what, what was refused, and who has to do what next. Anybody who may read the folder can look.
+    """Show who has done what, what was refused, and who has to do what next. Anybody who may read
+    the folder can look.
 
     Examples:
       encryptedstats study status shared
@@ -376,7 +452,9 @@ COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
 
 
 def _opened(url: str, identity: Path, passphrase_file: Path | None) -> es.Study:
-    return es.Study(url, identity, passphrase=None if passphrase_file is None else first_line(passphrase_file))
+    return es.Study(
+        url, identity, passphrase=None if passphrase_file is None else first_line(passphrase_file)
+    )
 
 
 def _tell(study: es.Study) -> None:
@@ -392,7 +470,9 @@ def _tell(study: es.Study) -> None:
 
 
 def _written(folder: Path, name: str, result: Any, force: bool) -> str:
-    """An opened result as a file: models and statistics by themselves, tables as CSV. One that was opened before stays."""
+    """An opened result as a file: models and statistics by themselves, tables as CSV. One that was
+    opened before stays.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     suffix = "csv" if hasattr(result, "to_csv") else "opened" if hasattr(result, "save") else "json"
     path = folder / f"{name}.{suffix}"
@@ -401,7 +481,9 @@ def _written(folder: Path, name: str, result: Any, force: bool) -> str:
     if suffix == "opened":
         save(result, path, force=force)
     elif suffix == "csv":
-        table = result.frame() if hasattr(result, "frame") else result  # of votes, what they say of each row
+        table = (
+            result.frame() if hasattr(result, "frame") else result
+        )  # of votes, what they say of each row
         write_text(path, table.to_csv(lineterminator="\n"), force=force)
     else:
         write_text(path, json.dumps(result, default=str) + "\n", force=force)

@@ -21,14 +21,17 @@ from encryptedstats.tables.questions import FOLDS_KIND, MODEL_KIND, RESULT_KIND
 
 
 def verify(
-    answer: Annotated[Path, file_argument("ANSWER", "An encrypted result or model, as the worker sent it.")],
+    answer: Annotated[
+        Path, file_argument("ANSWER", "An encrypted result or model, as the worker sent it.")
+    ],
     table: TableUrl,
     rows: Annotated[
         str | None,
         Reads,
         typer.Option(
             metavar="TABLE",
-            help="Of a prediction: the encrypted rows that it is for. TABLE is what its model, which stayed encrypted, is of.",
+            help="Of a prediction: the encrypted rows that it is for. TABLE is what its model, "
+            "which stayed encrypted, is of.",
             show_default=False,
         ),
     ] = None,
@@ -39,10 +42,11 @@ def verify(
 ) -> None:
     """Check a worker: compute its result anew, and compare every ciphertext.
 
-    No secret key is needed, only the encrypted table. What is computed is what the result says it is, which is shown: compare
-    it with what was asked. It takes as long as the worker took. Results of a service or a cluster are computed in the same
-    shards again. Results over rows that others encrypted for one owner hold noise that is drawn anew each time: these cannot
-    be verified, nor results that were added up from others, nor predictions of an opened model.
+    No secret key is needed, only the encrypted table. What is computed is what the result says it
+    is, which is shown: compare it with what was asked. It takes as long as the worker took. Results
+    of a service or a cluster are computed in the same shards again. Results over rows that others
+    encrypted for one owner hold noise that is drawn anew each time: these cannot be verified, nor
+    results that were added up from others, nor predictions of an opened model.
 
     Examples:
       encryptedstats verify forest.enc patients.enc
@@ -73,6 +77,14 @@ def verify(
 def _show(facts: dict[str, Any]) -> None:
     console = Console()
     what = f" {printable(facts['file'])}: the same {plural(facts['ciphertexts'], 'ciphertext')}"
-    console.print(Text.assemble(("Verified", "bold green"), what, f", computed anew in {time_text(facts['seconds'])}"))
+    console.print(
+        Text.assemble(
+            ("Verified", "bold green"), what, f", computed anew in {time_text(facts['seconds'])}"
+        )
+    )
     rows = f"{plural(facts['rows'], 'row')} in {plural(facts['blocks'], 'block')}"
-    console.print(fact_table([("question", question_text(facts["question"], facts["params"])), ("over", rows)]))
+    console.print(
+        fact_table(
+            [("question", question_text(facts["question"], facts["params"])), ("over", rows)]
+        )
+    )

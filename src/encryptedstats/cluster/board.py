@@ -66,8 +66,10 @@ class Board:
         left = self.seconds_left
         return (
             f"{self.found + self.shards_done:,} of {self.found + self.shards:,} shards"
-            f"{f' ({self.found:,} were there)' if self.found else ''}, {self.rows_per_second:,.0f} rows/s, "
-            f"{'time left unknown' if left is None else f'about {left:,.0f} s left'}, {len(self.workers)} workers"
+            f"{f' ({self.found:,} were there)' if self.found else ''}, "
+            f"{self.rows_per_second:,.0f} rows/s, "
+            f"{'time left unknown' if left is None else f'about {left:,.0f} s left'}, "
+            f"{len(self.workers)} workers"
         )
 
     def worker_lines(self) -> list[str]:

@@ -1,4 +1,6 @@
-"""``fit`` and ``submit``: a model fitted to a stored table by many machines. All that is read and written are stored objects."""
+"""``fit`` and ``submit``: a model fitted to a stored table by many machines. All that is read and
+written are stored objects.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +38,18 @@ def submit(
     folds: bool = False,
     overwrite: bool = False,
 ) -> Job:
-    """Cut a fit into items of work and put them into a queue; ``encryptedstats worker --queue`` or :func:`work` does them.
+    """Cut a fit into items of work and put them into a queue; ``encryptedstats worker --queue`` or
+    :func:`work` does them.
 
-    Parameters are those of :func:`fit`. Submitting the same again changes nothing; ``finished`` of what is returned says whether
-    the model is there already. Another job of the queue that is to write ``out`` and has not finished is given up only by
-    ``overwrite=True``.
+    Parameters are those of :func:`fit`. Submitting the same again changes nothing; ``finished`` of
+    what is returned says whether the model is there already. Another job of the queue that is to
+    write ``out`` and has not finished is given up only by ``overwrite=True``.
     """
     if not isinstance(model, Question):
-        raise TypeError(f"cluster.fit needs a model of this library or another question, not a {type(model).__name__}")
+        raise TypeError(
+            "cluster.fit needs a model of this library or another question, not a "
+            f"{type(model).__name__}"
+        )
     place, keys_url = place_of_queue(out, queue), None if keys is None else absolute(keys)
     places = (absolute(table), absolute(out), place, keys_url)
     job, data = make_job(model, *places, rows_per_shard, trees_per_task, by_others, folds)
@@ -58,7 +64,8 @@ def place_of_queue(out: Url, queue: Url | None) -> str:
 def put_into_queue(
     job: AnyJob, data: bytes, overwrite: bool, beside: Mapping[str, bytes] = MappingProxyType({})
 ) -> AnyJob:
-    """Store a job, and first what it needs ``beside`` it, unless its end result would replace what it did not write.
+    """Store a job, and first what it needs ``beside`` it, unless its end result would replace what
+    it did not write.
 
     What is returned knows whether the end result is there already.
     """
@@ -66,7 +73,11 @@ def put_into_queue(
     finished = model_is_there(job, store)
     before = None if finished else digest_at(job.out)
     if before is not None and not overwrite:
-        raise ExistsError(f"there is something at {job.out} already; it was not touched (", REPLACE, " replaces it)")
+        raise ExistsError(
+            f"there is something at {job.out} already; it was not touched (",
+            REPLACE,
+            " replaces it)",
+        )
     claim(job, store, before, overwrite)
     if not finished and store.exists(JOBS + job.id):
         forget_failures(job, store)
@@ -108,7 +119,8 @@ def fit(
     patience: float = PATIENCE,
     told: Callable[[Done], None] | None = None,
 ) -> Any:
-    """Fit a model to a stored table on a cluster. The result is exactly ``model.fit(es.load(table))``, encrypted.
+    """Fit a model to a stored table on a cluster. The result is exactly
+    ``model.fit(es.load(table))``, encrypted.
 
     Parameters
     ----------
@@ -118,28 +130,35 @@ def fit(
     out : path or fsspec URL
         Where the encrypted model goes.
     scheduler : str or dask.distributed.Client, optional
-        Address of a Dask scheduler, or a client of one. By default a cluster of processes is started here.
+        Address of a Dask scheduler, or a client of one. By default a cluster of processes is
+        started here.
     queue : path or fsspec URL, optional
-        Folder for the results of shards, ``out`` + ".work" by default. They are kept: a second run goes on from there, and after
-        rows were appended to the table only new shards are computed. Delete it when the model is yours.
+        Folder for the results of shards, ``out`` + ".work" by default. They are kept: a second run
+        goes on from there, and after rows were appended to the table only new shards are computed.
+        Delete it when the model is yours.
     keys : path or fsspec URL, optional
         Of the public keys to compute with, instead of those that lie in the table.
     rows_per_shard : int, optional
-        Rows of a shard, at most; a block of the table is never cut. By default 32 shards, none of more than 64 blocks.
+        Rows of a shard, at most; a block of the table is never cut. By default 32 shards, none of
+        more than 64 blocks.
     trees_per_task : int, optional
         Of a forest: split by trees as well, about so many a task.
     by_others : bool
-        Compute on rows that others have encrypted with the public keys: see :meth:`encryptedstats.EncryptedTable.accept_others`.
+        Compute on rows that others have encrypted with the public keys: see
+        :meth:`encryptedstats.EncryptedTable.accept_others`.
     folds : bool
-        Fit every cross-validation fold of a table that declares folds: what ``model.fit_folds`` gives.
+        Fit every cross-validation fold of a table that declares folds: what ``model.fit_folds``
+        gives.
     workers : int, optional
         Processes of a cluster that is started here; as many as there are cores by default.
     device : str
-        What computes on every worker: "native", "seal" or "auto", as of ``model.fit``; the result is the same.
+        What computes on every worker: "native", "seal" or "auto", as of ``model.fit``; the result
+        is the same.
     overwrite : bool
         Replace what lies at ``out``.
     progress : bool, optional
-        Show shards, rows a second, time left and workers; by default on a terminal. The address of the dashboard is printed too.
+        Show shards, rows a second, time left and workers; by default on a terminal. The address of
+        the dashboard is printed too.
     patience : float
         Seconds to wait for a scheduler, given by address, that is not there or has gone.
     told : callable, optional

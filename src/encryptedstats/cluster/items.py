@@ -1,8 +1,9 @@
-"""Doing one item of a job: evaluate a shard, add results up, or write the end result. Results are written once and never changed.
+"""Doing one item of a job: evaluate a shard, add results up, or write the end result. Results are
+written once and never changed.
 
-An item reads stored objects and writes one; the same item gives the same bytes whoever does it, or votes that open to the same, so
-that two who do it at the same time do no harm. A result that is missing, cut short or altered is not believed: it is made again
-from what it was made from.
+An item reads stored objects and writes one; the same item gives the same bytes whoever does it, or
+votes that open to the same, so that two who do it at the same time do no harm. A result that is
+missing, cut short or altered is not believed: it is made again from what it was made from.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from encryptedstats.storage.files import naming
 from encryptedstats.storage.objects import Store, looked_at_again, open_store, sha256_of
 
 RESULT_KIND: Final = "cluster result"
-_MADE: Final = ".made"  # behind the name of a record: the end result itself, where making it again gives other bytes
+# behind the name of a record: the end result itself, where making it again gives other bytes
+_MADE: Final = ".made"
 _MAX_RESULT_BYTES: Final = 4 << 30
 _MAX_RECORD_BYTES: Final = 512 << 20
 _log = logging.getLogger("encryptedstats.cluster")
@@ -58,7 +60,9 @@ def run_item(job: StoredJob, name: str, device: str = AUTO) -> Done:
 
 
 def is_done(job: StoredJob, item: Item, store: Store) -> bool:
-    """Whether the object of an item is there; the end result is done when it lies where it should."""
+    """Whether the object of an item is there; the end result is done when it lies where
+    it should.
+    """
     if not item.is_model:
         return store.exists(item.name)
     return store.exists(item.name) and model_is_there(job, store)
@@ -89,7 +93,9 @@ def model_is_there(job: Recorded, store: Store) -> bool:
         return False
 
 
-def _make(job: StoredJob, item: Item, store: Store, device: str, *, replace_it: bool = False) -> None:
+def _make(
+    job: StoredJob, item: Item, store: Store, device: str, *, replace_it: bool = False
+) -> None:
     if item.is_model:
         _write_model(job, item, store)
         return
@@ -110,7 +116,8 @@ def _add_up(job: StoredJob, item: Item, store: Store) -> Any:
     return reduce(add, (believed_result(job, job.items[name], store) for name in item.needs))
 
 
-# -- results -----------------------------------------------------------------------------------------------------------
+# -- results
+# ------------------------------------------------------------------------------------------------
 
 
 def result_bytes(item: Item, result: Result) -> bytes:
@@ -121,7 +128,9 @@ def result_bytes(item: Item, result: Result) -> bytes:
 
 
 def read_result(job: StoredJob, item: Item, store: Store) -> Any:
-    """A stored result, if it is the whole one of that name with exactly the shards that it must have."""
+    """A stored result, if it is the whole one of that name with exactly the shards that it must
+    have.
+    """
     return looked_at_again(store, lambda: _read_result(job, item, store))
 
 
@@ -130,10 +139,14 @@ def _read_result(job: StoredJob, item: Item, store: Store) -> Any:
     data = store.read(item.name, limit=_MAX_RESULT_BYTES)
     file = container.from_bytes(data, kind=RESULT_KIND, name=where)
     if file.expect("name", str) != item.name or file.expect("rows", int) != item.rows:
-        raise FileFormatError(f"{where} holds another result than its name says: it is stale, or was exchanged")
+        raise FileFormatError(
+            f"{where} holds another result than its name says: it is stale, or was exchanged"
+        )
     try:
         if file.listed("shards") != list(item.shards):
-            raise FileFormatError("it adds up other shards than it must: some would be left out or counted twice")
+            raise FileFormatError(
+                "it adds up other shards than it must: some would be left out or counted twice"
+            )
         return job.result(item, file)
     except FileFormatError as error:
         raise FileFormatError(f"{where}: {error}") from error
@@ -149,14 +162,21 @@ def believed_result(job: StoredJob, item: Item, store: Store) -> Any:
     return read_result(job, item, store)
 
 
-# -- the end result ----------------------------------------------------------------------------------------------------
+# -- the end result
+# ------------------------------------------------------------------------------------------------
 
 
 def _write_model(job: StoredJob, item: Item, store: Store) -> None:
-    """The record first: an end result without one would be somebody else's, and is not written over."""
+    """The record first: an end result without one would be somebody else's, and is not written
+    over.
+    """
     refuse_superseded(job, store)
-    data = container.to_bytes(job.finish(item, [believed_result(job, job.items[name], store) for name in item.needs]))
-    if job.finish_is_random:  # then what the first one made is it, for whoever else comes to the end
+    data = container.to_bytes(
+        job.finish(item, [believed_result(job, job.items[name], store) for name in item.needs])
+    )
+    if (
+        job.finish_is_random
+    ):  # then what the first one made is it, for whoever else comes to the end
         data = _first_made(store, item.name + _MADE, data)
     again = store.exists(item.name)
     with naming(store.where(item.name)):
@@ -180,13 +200,24 @@ def _first_made(store: Store, name: str, data: bytes) -> bytes:
 def record_bytes(job: StoredJob, item: Item, made: bytes) -> bytes:
     """What went into an end result: every shard with its blocks, once."""
     shards = [
-        [name, list(job.items[name].outputs), [entry.id for entry in job.entries[slice(*job.items[name].blocks)]]]
+        [
+            name,
+            list(job.items[name].outputs),
+            [entry.id for entry in job.entries[slice(*job.items[name].blocks)]],
+        ]
         for name in item.shards
     ]
-    fields = {"job": job.id, "out": job.out, "rows": job.n_rows, "sha256": hashlib.sha256(made).hexdigest()}
+    fields = {
+        "job": job.id,
+        "out": job.out,
+        "rows": job.n_rows,
+        "sha256": hashlib.sha256(made).hexdigest(),
+    }
     sections = {"shards": json.dumps(shards).encode()}
     facts = job.facts
-    return container.to_bytes(Container(RECORD_KIND, facts.parameters.fingerprint, facts.key_id, fields, sections))
+    return container.to_bytes(
+        Container(RECORD_KIND, facts.parameters.fingerprint, facts.key_id, fields, sections)
+    )
 
 
 def read_record(job: Recorded, store: Store) -> Container:
@@ -194,7 +225,9 @@ def read_record(job: Recorded, store: Store) -> Container:
     where = store.where(job.record)
     file = looked_at_again(
         store,
-        lambda: container.from_bytes(store.read(job.record, limit=_MAX_RECORD_BYTES), kind=RECORD_KIND, name=where),
+        lambda: container.from_bytes(
+            store.read(job.record, limit=_MAX_RECORD_BYTES), kind=RECORD_KIND, name=where
+        ),
     )
     if file.expect("job", str) != job.id:
         raise FileFormatError(f"{where} is the record of another job")

@@ -1,9 +1,11 @@
-"""A job: work on a stored table cut into items, each a pure function of stored objects, named by a hash of what it is made from.
+"""A job: work on a stored table cut into items, each a pure function of stored objects, named by a
+hash of what it is made from.
 
-A shard is some blocks of a table, a range is some of the totals that a question asks for (a fit is a question); an item evaluates a
-range on a shard, adds up other items, or joins the sums of all ranges into the answer. (Predictions: see ``predicting``.) A job is
-one stored object that brings all a worker must know. What an item is named, and which shards are in it, follows from the job alone:
-so nothing is computed twice, counted twice or left out.
+A shard is some blocks of a table, a range is some of the totals that a question asks for (a fit is
+a question); an item evaluates a range on a shard, adds up other items, or joins the sums of all
+ranges into the answer. (Predictions: see ``predicting``.) A job is one stored object that brings
+all a worker must know. What an item is named, and which shards are in it, follows from the job
+alone: so nothing is computed twice, counted twice or left out.
 """
 
 from __future__ import annotations
@@ -29,12 +31,26 @@ from encryptedstats.circuits.proof import NoiseReport, room_for
 from encryptedstats.circuits.results import Cut, EncryptedNumbers
 from encryptedstats.crypto import PublicKeys
 from encryptedstats.crypto.keyfiles import PUBLIC_KIND
-from encryptedstats.errors import ClusterError, Cure, FileFormatError, KeyMismatchError, NoiseError, TooLargeError
+from encryptedstats.errors import (
+    ClusterError,
+    Cure,
+    FileFormatError,
+    KeyMismatchError,
+    NoiseError,
+    TooLargeError,
+)
 from encryptedstats.memory import default_limit
 from encryptedstats.parallel import cores
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.objects import Store, is_url, load_file, local_or_url, looked_at_again, open_store
+from encryptedstats.storage.objects import (
+    Store,
+    is_url,
+    load_file,
+    local_or_url,
+    looked_at_again,
+    open_store,
+)
 from encryptedstats.tables import EncryptedTable, Question
 from encryptedstats.tables.answers import Answer
 from encryptedstats.tables.blocks import BlockEntry
@@ -60,7 +76,8 @@ JOB_KIND: Final = "cluster job"
 RECORD_KIND: Final = "cluster record"
 JOBS, SHARDS, SUMS, RECORDS = "jobs/", "shards/", "sums/", "records/"
 MAX_JOB_BYTES: Final = 512 << 20  # the list of blocks of a table, and little more
-# Part of every name: a change of what an item computes gets a new one, and old results are not taken for new.
+# Part of every name: a change of what an item computes gets a new one, and old results are not
+# taken for new.
 _RECIPE: Final = "encryptedstats fit 2"
 J = TypeVar("J", bound="StoredJob")
 
@@ -112,7 +129,8 @@ class Result(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class StoredJob(ABC):
-    """Work on a stored table that is cut into items, and all that a worker must know of it; stored in a queue, never changed.
+    """Work on a stored table that is cut into items, and all that a worker must know of it; stored
+    in a queue, never changed.
 
     Attributes
     ----------
@@ -182,7 +200,9 @@ class StoredJob(ABC):
 
     @abstractmethod
     def result(self, item: Item, file: Container) -> Any:
-        """A stored result of an item, refusing one of another computation. Names and shards have been checked."""
+        """A stored result of an item, refusing one of another computation. Names and shards have
+        been checked.
+        """
 
     @abstractmethod
     def finish(self, item: Item, results: Sequence[Any]) -> Container:
@@ -206,7 +226,8 @@ class StoredJob(ABC):
         ]
         return SHARDS + _hash(content)
 
-    # -- what items are computed with ------------------------------------------------------------------------------
+    # -- what items are computed with
+    # ------------------------------------------------------------------------------
 
     @cached_property
     def keys(self) -> PublicKeys:
@@ -215,30 +236,39 @@ class StoredJob(ABC):
         keys = public_keys(where)
         if (keys.key_id, keys.parameters) != (self.facts.key_id, self.facts.parameters):
             raise KeyMismatchError(
-                f"{where} holds the keys {keys.key_id}, and the table belongs to {self.facts.key_id}"
+                f"{where} holds the keys {keys.key_id}, and the table belongs to "
+                f"{self.facts.key_id}"
             )
         return keys
 
     def sub_table(self, blocks: tuple[int, int]) -> EncryptedTable:
         """Some blocks of the table."""
         facts = self.facts
-        chosen = StoredBlocks(open_store(self.table), self.entries[slice(*blocks)], facts.shape, facts.key_id)
+        chosen = StoredBlocks(
+            open_store(self.table), self.entries[slice(*blocks)], facts.shape, facts.key_id
+        )
         return EncryptedTable(facts, chosen, self.keys, accepted=self.by_others)
 
-    # -- stored form -----------------------------------------------------------------------------------------------
+    # -- stored form
+    # --------------------------------------------------------------------------------------------
 
     @classmethod
     def load(cls, queue: str, job_id: str, keys: str | None = None) -> Self:
-        """Read a job from a queue, with every check; the last few are kept. ``keys`` are taken instead of the job's."""
+        """Read a job from a queue, with every check; the last few are kept. ``keys`` are taken
+        instead of the job's.
+        """
         job = _loaded(queue, job_id)
         if not isinstance(job, cls):
-            raise FileFormatError(f"{job_id} is a {type(job).__name__}, and a {cls.__name__} is wanted here")
+            raise FileFormatError(
+                f"{job_id} is a {type(job).__name__}, and a {cls.__name__} is wanted here"
+            )
         return job if keys is None else _with_keys(job, keys)
 
 
 @dataclass(frozen=True, eq=False)
 class Job(StoredJob):
-    """A fit that is cut into items. Made by :func:`encryptedstats.cluster.submit`; stored in a queue, never changed.
+    """A fit that is cut into items. Made by :func:`encryptedstats.cluster.submit`; stored in a
+    queue, never changed.
 
     Attributes
     ----------
@@ -288,19 +318,30 @@ class Job(StoredJob):
             level = [self._shard(blocks, outputs) for blocks in self.shards]
             found.update((item.name, item) for item in level)
             while len(level) > 1:
-                level = [_sum_of(level[start : start + FAN_IN]) for start in range(0, len(level), FAN_IN)]
+                level = [
+                    _sum_of(level[start : start + FAN_IN]) for start in range(0, len(level), FAN_IN)
+                ]
                 found.update((item.name, item) for item in level)
             roots.append(level[0])
         shards = tuple(name for root in roots for name in root.shards)
         whole = (0, len(self.entries))
         needs = tuple(root.name for root in roots)
-        found[self.record] = Item(self.record, needs, shards, (0, self.ranges[-1][1]), whole, self.n_rows)
+        found[self.record] = Item(
+            self.record, needs, shards, (0, self.ranges[-1][1]), whole, self.n_rows
+        )
         return found
 
     def _shard(self, blocks: tuple[int, int], outputs: tuple[int, int]) -> Item:
         computed = [self._digests[outputs], self.report.width, self.report.strategy.relinearise]
         name = self._made_from(_RECIPE, computed, blocks)
-        return Item(name, (), (name,), outputs, blocks, sum(entry.rows for entry in self.entries[slice(*blocks)]))
+        return Item(
+            name,
+            (),
+            (name,),
+            outputs,
+            blocks,
+            sum(entry.rows for entry in self.entries[slice(*blocks)]),
+        )
 
     @property
     def finish_is_random(self) -> bool:
@@ -313,12 +354,19 @@ class Job(StoredJob):
 
     def evaluate(self, item: Item, device: str = AUTO) -> EncryptedNumbers:
         """A range of the model's totals over the rows of a shard."""
-        # One process, one core, its part of the memory: what runs at the same time is the cluster's affair. Only the sum of all
-        # leaves the cluster, so only the sum is flooded: what shards bring is the same whoever computes it.
+        # One process, one core, its part of the memory: what runs at the same time is the cluster's
+        # affair. Only the sum of all leaves the cluster, so only the sum is flooded: what shards
+        # bring is the same whoever computes it.
         outputs = self.outputs[slice(*item.outputs)]
         limit = default_limit(cores())
         return self.sub_table(item.blocks).evaluate(
-            outputs, report=self.report, workers=1, memory_limit=limit, progress=False, flood=False, device=device
+            outputs,
+            report=self.report,
+            workers=1,
+            memory_limit=limit,
+            progress=False,
+            flood=False,
+            device=device,
         )
 
     def result(self, item: Item, file: Container) -> EncryptedNumbers:
@@ -331,7 +379,10 @@ class Job(StoredJob):
 
     def finish(self, item: Item, results: Sequence[EncryptedNumbers]) -> Container:
         """The encrypted answer."""
-        ids, totals = tuple(entry.id for entry in self.entries), join_ranges(results, self.circuit_digest)
+        ids, totals = (
+            tuple(entry.id for entry in self.entries),
+            join_ranges(results, self.circuit_digest),
+        )
         totals = distinct_totals(self.facts, self.question, self.layout).arrange(totals)
         totals = totals.with_flooding() if totals.flooded is False else totals
         blocks, ranges = (tuple(stop for _, stop in cuts) for cuts in (self.shards, self.ranges))
@@ -357,7 +408,8 @@ def _layout(facts: TableFacts, entries: Sequence[BlockEntry]) -> Layout:
 def other_version(job: StoredJob, question: Question) -> ClusterError:
     """The error of a worker whose library computes something else than that of who made the job."""
     return ClusterError(
-        f"job {job.id[:12]} was made by another version of this library, whose {question.name} computes "
+        f"job {job.id[:12]} was made by another version of this library, whose {question.name} "
+        "computes "
         "something else: let all workers have the version that the job was made with"
     )
 
@@ -389,14 +441,18 @@ def _loaded(queue: str, job_id: str) -> StoredJob:
 def _job_file(store: Store, job_id: str, where: str) -> Container:
     data = store.read(JOBS + job_id, limit=MAX_JOB_BYTES)
     if hashlib.sha256(data).hexdigest() != job_id:
-        raise FileFormatError(f"{where} is not the job of that name: cut short, altered or exchanged")
+        raise FileFormatError(
+            f"{where} is not the job of that name: cut short, altered or exchanged"
+        )
     return container.from_bytes(data, name=where)
 
 
 def _from_container(file: Container, queue: str, job_id: str) -> Job:
     facts, entries = listed_table(file.section("manifest"), "its table")
     try:
-        question = question_class(file.expect("question", str)).from_parameters(file.expect("params", dict))
+        question = question_class(file.expect("question", str)).from_parameters(
+            file.expect("params", dict)
+        )
         question.check_schema(facts.schema)
     except (TypeError, ArithmeticError) as error:
         raise FileFormatError(f"the job has a question that cannot be: {error}") from error
@@ -442,12 +498,19 @@ def place_of_keys(file: Container) -> str | None:
 
 
 def partition(file: Container, name: str, total: int, step: int) -> tuple[tuple[int, int], ...]:
-    """Consecutive pieces that make up the whole, none of them twice; all but the last are multiples of ``step``."""
+    """Consecutive pieces that make up the whole, none of them twice; all but the last are multiples
+    of ``step``.
+    """
     cuts = file.listed(name)
     if not all(type(cut) is int for cut in cuts):
         raise FileFormatError(f"the job has a malformed list of {name}")
     pieces = tuple(zip([0, *cuts], cuts, strict=False))
-    if not pieces or cuts[-1] != total or not all(a < b for a, b in pieces) or any(cut % step for cut in cuts[:-1]):
+    if (
+        not pieces
+        or cuts[-1] != total
+        or not all(a < b for a, b in pieces)
+        or any(cut % step for cut in cuts[:-1])
+    ):
         raise FileFormatError(f"the job has {name} that leave something out, or count it twice")
     return pieces
 
@@ -476,10 +539,13 @@ def job_bytes(
         "shards": json.dumps([stop for _, stop in shards]).encode(),
         "ranges": json.dumps([stop for _, stop in ranges]).encode(),
     }
-    return container.to_bytes(Container(JOB_KIND, facts.parameters.fingerprint, facts.key_id, fields, sections))
+    return container.to_bytes(
+        Container(JOB_KIND, facts.parameters.fingerprint, facts.key_id, fields, sections)
+    )
 
 
-# -- making one ----------------------------------------------------------------------------------------------------------
+# -- making one
+# ------------------------------------------------------------------------------------------------
 
 
 def read_stored_table(table: str) -> tuple[bytes, TableFacts, tuple[BlockEntry, ...]]:
@@ -494,7 +560,9 @@ def read_stored_table(table: str) -> tuple[bytes, TableFacts, tuple[BlockEntry, 
     try:
         return looked_at_again(store, read)
     except FileNotFoundError:
-        raise FileNotFoundError(f"{where} is not there: no encrypted table lies at {table}") from None
+        raise FileNotFoundError(
+            f"{where} is not there: no encrypted table lies at {table}"
+        ) from None
     except FileFormatError as error:
         raise FileFormatError(str(error) if where in str(error) else f"{where}: {error}") from error
 
@@ -514,7 +582,9 @@ def make_job(
     manifest, facts, entries = read_stored_table(table)
     if folds:
         question = folds_of(question, facts.n_folds)
-    whole = EncryptedTable(facts, StoredBlocks(open_store(table), entries, facts.shape, facts.key_id), None)
+    whole = EncryptedTable(
+        facts, StoredBlocks(open_store(table), entries, facts.shape, facts.key_id), None
+    )
     question = question.in_ids(facts.schema)
     question.check_schema(facts.schema)
     question = question.settled()
@@ -532,9 +602,27 @@ def make_job(
         places["keys"] = keys_url
     data = job_bytes(manifest, facts, question, places, shards, ranges, report, digest)
     job_id = hashlib.sha256(data).hexdigest()
-    job = Job(queue, job_id, table, out, keys_url, facts, entries, shards, by_others, question, ranges, report, digest)
-    if not job.sub_table((0, len(entries))).keys.packs:  # which also refuses rows by others that nobody asked for
-        raise KeyMismatchError("the public keys of this table cannot pack totals: take owner.public_keys(packing=True)")
+    job = Job(
+        queue,
+        job_id,
+        table,
+        out,
+        keys_url,
+        facts,
+        entries,
+        shards,
+        by_others,
+        question,
+        ranges,
+        report,
+        digest,
+    )
+    if not job.sub_table(
+        (0, len(entries))
+    ).keys.packs:  # which also refuses rows by others that nobody asked for
+        raise KeyMismatchError(
+            "the public keys of this table cannot pack totals: take owner.public_keys(packing=True)"
+        )
     return job, data
 
 
@@ -556,12 +644,16 @@ def cut_rows(rows: Sequence[int], rows_per_shard: int | None) -> tuple[tuple[int
 def cut_totals(
     question: Question, facts: TableFacts, n_totals: int, widest: int, trees_per_task: int | None
 ) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """How wide packs are, and the ranges of totals that tasks compute: whole packs, so that ranges are joined without a word."""
+    """How wide packs are, and the ranges of totals that tasks compute: whole packs, so that ranges
+    are joined without a word.
+    """
     if trees_per_task is None:
         return widest, ((0, n_totals),)
     n_trees = question.parameters().get("n_trees")
     if isinstance(question, Folds):
-        raise ValueError(f"trees_per_task={trees_per_task!r}: folds are cut by rows alone, leave it out")
+        raise ValueError(
+            f"trees_per_task={trees_per_task!r}: folds are cut by rows alone, leave it out"
+        )
     if n_trees is None:
         raise ValueError(f"trees_per_task={trees_per_task!r}: a {question.name} has no trees")
     trees_per_task = as_count(trees_per_task, "trees_per_task", "trees")
@@ -575,18 +667,27 @@ def cut_totals(
 def _add_up_proof(
     outputs: Sequence[Expression], table: EncryptedTable, shards: Sequence[tuple[int, int]]
 ) -> NoiseReport:
-    """The proof for the largest shard, with room to add up all of them; and that the sum of all fits below t."""
+    """The proof for the largest shard, with room to add up all of them; and that the sum of all
+    fits below t.
+    """
     try:
         ranges = tuple(table.ranges().items())
-        find_facts(outputs, Conditions(table.parameters, table.layout, ranges, table.with_secret_key))
+        find_facts(
+            outputs, Conditions(table.parameters, table.layout, ranges, table.with_secret_key)
+        )
         report = prove_shards(outputs, table.facts, table.blocks.rows, shards)
     except (NoiseError, TooLargeError) as error:
         raise type(error)(error, ". ", table._cure(outputs)) from None
     if report.budget < 1.0 + room_for(len(shards), flooded=report.flooded):
         raise NoiseError(
-            f"the results of {len(shards):,} shards could not be proven to decrypt when added up with {table.parameters!r}: "
+            f"the results of {len(shards):,} shards could not be proven to decrypt when added up "
+            f"with {table.parameters!r}: "
             "take ",
-            Cure("fewer shards", "fewer shards, rows_per_shard=, or keys that es.plan(..., workers=) makes room with"),
+            Cure(
+                "fewer shards",
+                "fewer shards, rows_per_shard=, or keys that es.plan(..., workers=) makes room "
+                "with",
+            ),
         )
     return report
 
@@ -599,21 +700,27 @@ def _proof(
     width: int,
     relinearise: bool,
 ) -> NoiseReport:
-    """The proof, made again: a job may come from anybody, and only a width that is proven gives a result that decrypts."""
+    """The proof, made again: a job may come from anybody, and only a width that is proven gives a
+    result that decrypts.
+    """
     outputs = distinct_totals(facts, question, _layout(facts, entries)).distinct
     report = prove_shards(outputs, facts, [entry.rows for entry in entries], shards)
     if width > report.width or relinearise != report.strategy.relinearise:
         raise FileFormatError(
-            "the job asks for packs that are not proven to decrypt: it is of another version, or altered"
+            "the job asks for packs that are not proven to decrypt: it is of another version, or "
+            "altered"
         )
     return report.with_width(width)
 
 
-# -- hashes ----------------------------------------------------------------------------------------------------------
+# -- hashes
+# ------------------------------------------------------------------------------------------------
 
 
 def _hash(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, separators=(",", ":"), allow_nan=False).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
+    ).hexdigest()
 
 
 def _sum_of(items: Sequence[Item]) -> Item:
@@ -623,9 +730,18 @@ def _sum_of(items: Sequence[Item]) -> Item:
     names = tuple(item.name for item in items)
     shards = tuple(shard for item in items for shard in item.shards)
     if len(set(shards)) != len(shards):
-        raise ClusterError("a shard would be counted twice: the table lists the same block more than once")
+        raise ClusterError(
+            "a shard would be counted twice: the table lists the same block more than once"
+        )
     blocks = (items[0].blocks[0], items[-1].blocks[1])
-    return Item(SUMS + _hash(names), names, shards, items[0].outputs, blocks, sum(item.rows for item in items))
+    return Item(
+        SUMS + _hash(names),
+        names,
+        shards,
+        items[0].outputs,
+        blocks,
+        sum(item.rows for item in items),
+    )
 
 
 def absolute(url: str | os.PathLike[str]) -> str:

@@ -1,7 +1,9 @@
-"""Whose an end result is: of the jobs of a queue that name one address, the last one that was submitted writes it, and no other.
+"""Whose an end result is: of the jobs of a queue that name one address, the last one that was
+submitted writes it, and no other.
 
-The claim of an address says which job that is, and what lay there when it was submitted. A worker puts the end result there only
-where that, or nothing, or a damaged end result of the same job lies there still: never over what came later.
+The claim of an address says which job that is, and what lay there when it was submitted. A worker
+puts the end result there only where that, or nothing, or a damaged end result of the same job lies
+there still: never over what came later.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ class SupersededError(ClusterError):
 
 @dataclass(frozen=True)
 class Claim:
-    """Which job writes an address, and the SHA-256 of what lay there when it was submitted, if anything did."""
+    """Which job writes an address, and the SHA-256 of what lay there when it was submitted, if
+    anything did.
+    """
 
     job: str
     out: str
@@ -72,16 +76,29 @@ def digest_at(out: str) -> str | None:
 
 
 def claim(job: StoredJob, store: Store, before: str | None, overwrite: bool) -> None:
-    """Make a job the one that writes its address; refused where another one is about to, unless that is to be given up."""
+    """Make a job the one that writes its address; refused where another one is about to, unless
+    that is to be given up.
+    """
     name, mine = claim_name(job.out), Claim(job.id, job.out, before)
     while not store.create(name, mine.to_bytes()):
         theirs, data = read_claim(store, job.out)
-        if theirs is not None and theirs.job == job.id and (before is None or theirs.before == before):
+        if (
+            theirs is not None
+            and theirs.job == job.id
+            and (before is None or theirs.before == before)
+        ):
             return
-        if theirs is not None and theirs.job != job.id and not overwrite and _is_open(theirs, store):
+        if (
+            theirs is not None
+            and theirs.job != job.id
+            and not overwrite
+            and _is_open(theirs, store)
+        ):
             raise ClusterError(
-                f"job {theirs.job[:12]} of the queue {store.url} is to write {job.out} and has not finished: let workers "
-                "finish it, give another place, or overwrite=True to give it up (what it has computed is kept)"
+                f"job {theirs.job[:12]} of the queue {store.url} is to write {job.out} and has "
+                "not finished: let workers "
+                "finish it, give another place, or overwrite=True to give it up (what it has "
+                "computed is kept)"
             )
         if store.replace(name, data, mine.to_bytes()):
             return
@@ -104,12 +121,16 @@ def refuse_superseded(job: StoredJob, store: Store) -> Claim | None:
     """The claim of a job; an error if it is another's by now."""
     claimed, _ = read_claim(store, job.out)
     if claimed is not None and claimed.job != job.id:
-        raise SupersededError(f"job {job.id[:12]} was superseded by job {claimed.job[:12]}, which writes {job.out}")
+        raise SupersededError(
+            f"job {job.id[:12]} was superseded by job {claimed.job[:12]}, which writes {job.out}"
+        )
     return claimed
 
 
 def place(job: StoredJob, store: Store, data: bytes, *, again: bool) -> None:
-    """Put an end result where it belongs. ``again``: this job has finished before, and what it wrote may be damaged."""
+    """Put an end result where it belongs. ``again``: this job has finished before, and what it
+    wrote may be damaged.
+    """
     claimed = refuse_superseded(job, store)
     try:
         found = read_object(job.out)
@@ -121,7 +142,8 @@ def place(job: StoredJob, store: Store, data: bytes, *, again: bool) -> None:
     seen = claimed is not None and hashlib.sha256(found).hexdigest() == claimed.before
     if not seen and not (again and _is_damaged(found)):
         raise ExistsError(
-            f"something else has appeared at {job.out} since job {job.id[:12]} was submitted; it was not touched: move it away, "
+            f"something else has appeared at {job.out} since job {job.id[:12]} was submitted; it "
+            "was not touched: move it away, "
             "or submit again with ",
             REPLACE,
         )

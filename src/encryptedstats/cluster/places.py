@@ -1,4 +1,6 @@
-"""Where the jobs of a queue may read and write: whoever can put a job there could otherwise send a worker anywhere."""
+"""Where the jobs of a queue may read and write: whoever can put a job there could otherwise send a
+worker anywhere.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ ALLOW_VARIABLE: Final = "ENCRYPTEDSTATS_ALLOW"
 
 
 def allowed_places(queue: str, more: Sequence[str]) -> tuple[str, ...]:
-    """The folder that a queue lies in, or its bucket; what was allowed beside it, here or in the environment."""
+    """The folder that a queue lies in, or its bucket; what was allowed beside it, here or in the
+    environment.
+    """
     address = absolute(queue)
     if is_url(address):
         protocol, _, path = address.partition("://")
@@ -33,7 +37,8 @@ def check_places(job: StoredJob, allowed: Sequence[str]) -> None:
             check_protocol(address)
         if not any(_is_within(address, place) for place in allowed):
             raise ClusterError(
-                f"job {job.id[:12]} names {address} as its {what}, and this worker touches what lies within {', '.join(allowed)}: "
+                f"job {job.id[:12]} names {address} as its {what}, and this worker touches what "
+                f"lies within {', '.join(allowed)}: "
                 f"if that is meant, allow it (allow=[...], or {ALLOW_VARIABLE} in the environment)"
             )
 

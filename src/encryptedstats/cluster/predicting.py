@@ -1,7 +1,9 @@
-"""``predict`` and ``submit_prediction``: rows of a stored table predicted by many machines, without opening anything.
+"""``predict`` and ``submit_prediction``: rows of a stored table predicted by many machines, without
+opening anything.
 
-A shard is some blocks of the rows, and its result their votes; the last item puts the votes of all shards one behind the other, in
-the order of the rows. As of a fit, what a result is named and where it belongs follows from the job alone.
+A shard is some blocks of the rows, and its result their votes; the last item puts the votes of all
+shards one behind the other, in the order of the rows. As of a fit, what a result is named and where
+it belongs follows from the job alone.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ _RECIPE: Final = "encryptedstats predict 2"
 
 @dataclass(frozen=True, eq=False)
 class PredictionJob(StoredJob):
-    """A prediction that is cut into items. Made by :func:`encryptedstats.cluster.submit_prediction`; stored, never changed.
+    """A prediction that is cut into items. Made by
+    :func:`encryptedstats.cluster.submit_prediction`; stored, never changed.
 
     Attributes
     ----------
@@ -86,15 +89,20 @@ class PredictionJob(StoredJob):
 
     @cached_property
     def model(self) -> TotalsClassifier:
-        """The model, the very one that the job was made for, which asks what it asked then; read once."""
+        """The model, the very one that the job was made for, which asks what it asked then; read
+        once.
+        """
 
         data = read_object(self.model_url)
         if hashlib.sha256(data).hexdigest() != self.model_sha256:
             raise FileFormatError(
-                f"{self.model_url} is not the model that this prediction was begun with: cut short, altered or exchanged"
+                f"{self.model_url} is not the model that this prediction was begun with: cut "
+                "short, altered or exchanged"
             )
         model = _read_model(data, self.model_url, lambda: self.keys)
-        asked = prediction_of(model.as_predictor(), self.sub_table((0, len(self.entries))), self.output)
+        asked = prediction_of(
+            model.as_predictor(), self.sub_table((0, len(self.entries))), self.output
+        )
         if circuit_digest(asked.expressions) != self.circuit_digest:
             raise other_version(self, model)
         return model
@@ -103,7 +111,9 @@ class PredictionJob(StoredJob):
         shards = [self._shard(blocks) for blocks in self.shards]
         names = tuple(item.name for item in shards)
         if len(set(names)) != len(names):
-            raise ClusterError("a shard would be counted twice: the table lists the same block more than once")
+            raise ClusterError(
+                "a shard would be counted twice: the table lists the same block more than once"
+            )
         whole = (0, len(self.entries))
         last = Item(self.record, names, names, (0, 1), whole, self.n_rows)
         return {item.name: item for item in (*shards, last)}
@@ -118,10 +128,16 @@ class PredictionJob(StoredJob):
 
     def evaluate(self, item: Item, device: str = AUTO) -> Answer:
         """The votes for the rows of a shard."""
-        # One process, one core, its part of the memory: what runs at the same time is the cluster's affair.
+        # One process, one core, its part of the memory: what runs at the same time is the cluster's
+        # affair.
         rows = self.sub_table(item.blocks)
         limit = default_limit(cores())
-        options: dict[str, Any] = {"workers": 1, "memory_limit": limit, "progress": False, "device": device}
+        options: dict[str, Any] = {
+            "workers": 1,
+            "memory_limit": limit,
+            "progress": False,
+            "device": device,
+        }
         votes = self.model.predict_votes(rows, output=self.output, **options)
         assert isinstance(votes, Answer)  # the rows are encrypted
         return votes
@@ -130,7 +146,10 @@ class PredictionJob(StoredJob):
         """The votes in a file, if they are for the rows of the item, by such a model."""
         votes = read_answer(replace(file, kind=PREDICTION_KIND), self.keys)
         if votes.ciphertexts.counts != self._counts(item.blocks):
-            raise FileFormatError("it holds votes for other rows than it must: some would be left out or counted twice")
+            raise FileFormatError(
+                "it holds votes for other rows than it must: some would be left out or counted "
+                "twice"
+            )
         if (
             not votes.question.asks_same(self.model)
             or votes.output != self.output
@@ -148,7 +167,9 @@ def _concatenated(parts: Sequence[Answer]) -> Answer:
     """The votes of all shards, one behind the other."""
     first = parts[0]
     if any(_meaning(part) != _meaning(first) for part in parts):
-        raise ClusterError("the votes of the shards are not of one prediction: delete the queue, and predict again")
+        raise ClusterError(
+            "the votes of the shards are not of one prediction: delete the queue, and predict again"
+        )
     rows = numbers_of_all([part.ciphertexts for part in parts])
     blocks = tuple(block for part in parts for block in part.block_ids)
     return replace(first, totals=rows, n_rows=rows.n_rows, block_ids=blocks)
@@ -160,7 +181,8 @@ def _meaning(votes: Answer) -> tuple[Any, ...]:
     return (*how, votes.question.parameters(), votes.schema.public(), votes.schema_digest)
 
 
-# -- stored form -----------------------------------------------------------------------------------------------------------
+# -- stored form
+# ------------------------------------------------------------------------------------------------
 
 
 def _from_container(file: Container, queue: str, job_id: str) -> PredictionJob:
@@ -196,9 +218,14 @@ def _job_bytes(job: PredictionJob, manifest: bytes) -> bytes:
         "output": job.output,
         "circuit": job.circuit_digest,
     }
-    sections = {"manifest": manifest, "shards": json.dumps([stop for _, stop in job.shards]).encode()}
+    sections = {
+        "manifest": manifest,
+        "shards": json.dumps([stop for _, stop in job.shards]).encode(),
+    }
     facts = job.facts
-    return container.to_bytes(Container(PREDICTION_JOB, facts.parameters.fingerprint, facts.key_id, fields, sections))
+    return container.to_bytes(
+        Container(PREDICTION_JOB, facts.parameters.fingerprint, facts.key_id, fields, sections)
+    )
 
 
 def _read_model(data: bytes, where: str, keys: Callable[[], Any]) -> TotalsClassifier:
@@ -214,14 +241,17 @@ def _read_model(data: bytes, where: str, keys: Callable[[], Any]) -> TotalsClass
 
 
 def _stored_model(model: TotalsClassifier) -> bytes:
-    """The file of a model for others to predict with: no names and cut points, which they do not need."""
+    """The file of a model for others to predict with: no names and cut points, which they do not
+    need.
+    """
     from sklearn.utils.validation import check_is_fitted
 
     check_is_fitted(model, "totals_")
     return container.to_bytes(model.to_container(names=False))
 
 
-# -- making and doing it ---------------------------------------------------------------------------------------------------
+# -- making and doing it
+# ------------------------------------------------------------------------------------------------
 
 
 def submit_prediction(
@@ -235,14 +265,18 @@ def submit_prediction(
     rows_per_shard: int | None = None,
     overwrite: bool = False,
 ) -> PredictionJob:
-    """Cut a prediction into items of work and put them into a queue; ``encryptedstats worker --queue`` or :func:`work` does them.
+    """Cut a prediction into items of work and put them into a queue; ``encryptedstats worker
+    --queue`` or :func:`work` does them.
 
     Parameters are those of :func:`predict`. Submitting the same again changes nothing.
     """
     from encryptedstats.models import TotalsClassifier
 
     if not isinstance(model, (TotalsClassifier, str, os.PathLike)):
-        raise TypeError(f"cluster.predict needs a model of this library or its URL, not a {type(model).__name__}")
+        raise TypeError(
+            "cluster.predict needs a model of this library or its URL, not a "
+            f"{type(model).__name__}"
+        )
     place = place_of_queue(out, queue)
     if isinstance(model, TotalsClassifier):
         data = _stored_model(model)
@@ -256,7 +290,9 @@ def submit_prediction(
     keys_url = None if keys is None else absolute(keys)
     sha256 = hashlib.sha256(data).hexdigest()
     places = (absolute(rows), absolute(out), keys_url)
-    job = PredictionJob(place, "", *places, facts, entries, shards, False, model_url, sha256, "", "")
+    job = PredictionJob(
+        place, "", *places, facts, entries, shards, False, model_url, sha256, "", ""
+    )
     fitted = _read_model(data, model_url, lambda: job.keys)
     chosen = fitted.chosen_output(output)
     asked = check_prediction(fitted.as_predictor(), job.sub_table((0, len(entries))), chosen)
@@ -283,12 +319,14 @@ def predict(
     patience: float = PATIENCE,
     told: Callable[[Done], None] | None = None,
 ) -> Answer:
-    """Predict the rows of a stored table on a cluster. The result is exactly ``model.predict_votes(es.load(rows))``, encrypted.
+    """Predict the rows of a stored table on a cluster. The result is exactly
+    ``model.predict_votes(es.load(rows))``, encrypted.
 
     Parameters
     ----------
     model : path or fsspec URL, or a fitted model
-        Encrypted or opened. A model that is no file yet is written into the queue, without names; what was opened lies open there.
+        Encrypted or opened. A model that is no file yet is written into the queue, without names;
+        what was opened lies open there.
     rows : path or fsspec URL
         Of an encrypted table. Every worker must be able to read it.
     out : path or fsspec URL

@@ -1,8 +1,10 @@
-"""Working through a queue without any scheduler: a folder or bucket of jobs, from which workers claim items by lease.
+"""Working through a queue without any scheduler: a folder or bucket of jobs, from which workers
+claim items by lease.
 
-A lease is an object that only one of several workers can make. It says who is at an item; when it has stood unchanged for its
-time, by the clock of who watches it, the item is anybody's again: a worker that is killed, stopped or slow costs time and nothing
-else. Leases only save work: what is right does not depend on them, since an item has one result whoever does it.
+A lease is an object that only one of several workers can make. It says who is at an item; when it
+has stood unchanged for its time, by the clock of who watches it, the item is anybody's again: a
+worker that is killed, stopped or slow costs time and nothing else. Leases only save work: what is
+right does not depend on them, since an item has one result whoever does it.
 """
 
 from __future__ import annotations
@@ -33,7 +35,10 @@ LEASE_SECONDS: Final = 300.0
 MAX_LEASE_SECONDS: Final = 7 * 24 * 3600.0  # who asks for more would keep an item for ever
 _MAX_LEASE_BYTES: Final = 1 << 16
 _log = logging.getLogger("encryptedstats.cluster")
-_POLL_SECONDS: Final = (0.05, 2.0)  # the pause between looks at a queue where others are at work grows so far
+_POLL_SECONDS: Final = (
+    0.05,
+    2.0,
+)  # the pause between looks at a queue where others are at work grows so far
 _HEX: Final = frozenset("0123456789abcdef")
 
 
@@ -41,7 +46,8 @@ _HEX: Final = frozenset("0123456789abcdef")
 class Lease:
     """Who is at an item, or has done it, or could not.
 
-    ``state`` is "working", "done" or "failed"; ``token`` is new with every claim, so that a watcher sees that it changed.
+    ``state`` is "working", "done" or "failed"; ``token`` is new with every claim, so that a watcher
+    sees that it changed.
     """
 
     worker: str
@@ -108,7 +114,8 @@ def work(
     allow: Sequence[str | os.PathLike[str]] = (),
     device: str = AUTO,
 ) -> WorkReport:
-    """Work on the jobs of a queue until all are finished. Run it on as many machines as there are; stop it at any time.
+    """Work on the jobs of a queue until all are finished. Run it on as many machines as there are;
+    stop it at any time.
 
     Parameters
     ----------
@@ -117,7 +124,8 @@ def work(
     keys : path or fsspec URL, optional
         Public keys to compute with, instead of those that lie in the table.
     lease : float
-        Seconds after which others may take over what this worker has begun and not finished. Longer than a shard takes.
+        Seconds after which others may take over what this worker has begun and not finished. Longer
+        than a shard takes.
     wait : float
         When nothing is left to do, look for new jobs for so many seconds before ending.
     worker : str, optional
@@ -125,14 +133,16 @@ def work(
     told : callable, optional
         Called with every item that was done.
     allow : sequence of paths or fsspec URLs
-        Below which jobs may read and write, beside the folder or the bucket that the queue lies in. Other jobs are refused.
+        Below which jobs may read and write, beside the folder or the bucket that the queue lies in.
+        Other jobs are refused.
     device : str
         What computes here: "native", "seal" or "auto", as of ``model.fit``; results are the same.
 
     Raises
     ------
     FileFormatError, FileNotFoundError, FileExistsError
-        For an object that is damaged or missing and cannot be made again, or would be written over; after all else was done.
+        For an object that is damaged or missing and cannot be made again, or would be written over;
+        after all else was done.
     ClusterError
         For a job that names places that are not allowed; after all else was done.
     OSError
@@ -140,14 +150,17 @@ def work(
     """
     if not 0 < lease <= MAX_LEASE_SECONDS:
         raise ValueError(
-            f"lease={lease!r}: a number of seconds is needed, more than 0 and at most {MAX_LEASE_SECONDS:,.0f} (a week)"
+            f"lease={lease!r}: a number of seconds is needed, more than 0 and at most "
+            f"{MAX_LEASE_SECONDS:,.0f} (a week)"
         )
     checked_name(device)
     name = worker or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     keys_url = None if keys is None else os.fspath(keys)
     own = [] if keys_url is None else [keys_url]  # what the worker was given needs no leave
     allowed = allowed_places(os.fspath(queue), [*(os.fspath(place) for place in allow), *own])
-    return _Worker(open_store(queue), name, lease, keys_url, told or (lambda _: None), allowed, device).run(wait)
+    return _Worker(
+        open_store(queue), name, lease, keys_url, told or (lambda _: None), allowed, device
+    ).run(wait)
 
 
 @dataclass
@@ -183,7 +196,9 @@ class _Worker:
         return WorkReport(self.name, len(shards), len(self.done), rows, seconds)
 
     def _pass(self) -> tuple[int, bool]:
-        """One look at the queue: how many items there are that can still be done, and whether one was done here."""
+        """One look at the queue: how many items there are that can still be done, and whether one
+        was done here.
+        """
         names, pending = set(self.store.names()), 0
         for job in jobs_of(self.store, names, self.keys):
             left = self._left(job, names)
@@ -192,12 +207,16 @@ class _Worker:
             unclaimed = [item for item in ready if lease_name(item.name) not in names]
             did = [self._do(job, item) for item in unclaimed if self._claimed(job, item)]
             # What others have begun comes last, when its lease has run out.
-            if any(did) or any(self._do(job, item) for item in ready if self._taken_over(job, item)):
+            if any(did) or any(
+                self._do(job, item) for item in ready if self._taken_over(job, item)
+            ):
                 return pending, True
         return pending, False
 
     def _left(self, job: StoredJob, names: set[str]) -> list[Item]:
-        """What can still be done of a job: nothing of one that may not be done here, or not by this version."""
+        """What can still be done of a job: nothing of one that may not be done here, or not by this
+        version.
+        """
         try:
             check_places(job, self.allowed)
             if CANCELLED + job.id in names:
@@ -211,8 +230,12 @@ class _Worker:
             return []
 
     def _forget_failures(self, job: StoredJob, names: set[str]) -> None:
-        """What failed here is tried again once the lease that says so is gone: somebody has submitted the job again."""
-        for name in [name for name in self.failed if name in job.items and lease_name(name) not in names]:
+        """What failed here is tried again once the lease that says so is gone: somebody has
+        submitted the job again.
+        """
+        for name in [
+            name for name in self.failed if name in job.items and lease_name(name) not in names
+        ]:
             del self.failed[name]
 
     def _possible(self, items: list[Item]) -> list[Item]:
@@ -244,12 +267,16 @@ class _Worker:
             return True
         self.done.append(done)
         rows = item.rows if item.is_shard else 0
-        self._write_lease(item, replace(self._own_lease(item), state="done", rows=rows, took=done.seconds))
+        self._write_lease(
+            item, replace(self._own_lease(item), state="done", rows=rows, took=done.seconds)
+        )
         self.told(done)
         return True
 
     def _fail(self, item: Item, error: Exception) -> bool:
-        """Do all else first: what is damaged may be mended meanwhile, and the rest is not to be paid for again."""
+        """Do all else first: what is damaged may be mended meanwhile, and the rest is not to be
+        paid for again.
+        """
         self.failed[item.name] = error
         self._write_lease(item, replace(self._own_lease(item), state="failed", message=str(error)))
         return False
@@ -259,10 +286,13 @@ class _Worker:
         with naming(self.store.where(name)):
             self.store.write(name, [lease.to_bytes()])
 
-    # -- claiming ---------------------------------------------------------------------------------------------------
+    # -- claiming
+    # --------------------------------------------------------------------------------------------
 
     def _claimed(self, job: StoredJob, item: Item) -> bool:
-        """Whether the item is ours, and was nobody's before; nothing is begun of a job that was cancelled meanwhile."""
+        """Whether the item is ours, and was nobody's before; nothing is begun of a job that was
+        cancelled meanwhile.
+        """
         name = lease_name(item.name)
         if self.store.exists(CANCELLED + job.id):
             return False
@@ -271,7 +301,11 @@ class _Worker:
 
     def _taken_over(self, job: StoredJob, item: Item) -> bool:
         """Whether the item was somebody's whose lease has run out, and is ours now."""
-        if item.name in self.failed or not self._has_run_out(item) or is_done(job, item, self.store):
+        if (
+            item.name in self.failed
+            or not self._has_run_out(item)
+            or is_done(job, item, self.store)
+        ):
             return False
         self._write_lease(item, self._own_lease(item))
         return True
@@ -280,7 +314,9 @@ class _Worker:
         return Lease(self.name, secrets.token_hex(8), self.lease_seconds)
 
     def _has_run_out(self, item: Item) -> bool:
-        """Whether a lease has been the same for its time, as seen from here; one that is done without a result holds nobody up."""
+        """Whether a lease has been the same for its time, as seen from here; one that is done
+        without a result holds nobody up.
+        """
         lease = _read_lease(self.store, item.name)
         if lease is None or lease.state != "working":
             return True
@@ -313,7 +349,9 @@ def job_ids(names: Collection[str]) -> list[str]:
 
 
 def jobs_of(store: Store, names: Collection[str], keys: str | None = None) -> Iterator[StoredJob]:
-    """The jobs of a queue. One that is damaged is set aside, with a warning, and holds the others up no more."""
+    """The jobs of a queue. One that is damaged is set aside, with a warning, and holds the others
+    up no more.
+    """
     for job_id in job_ids(names):
         if DAMAGED + job_id in names:
             continue
@@ -329,15 +367,18 @@ def jobs_of(store: Store, names: Collection[str], keys: str | None = None) -> It
 
 
 def unfinished(job: StoredJob, names: set[str], store: Store) -> list[Item]:
-    """What is left to do of a job. Nothing at all once its model is there, whatever was tidied away of its results; and
-    nothing where a later job writes the model."""
+    """What is left to do of a job. Nothing at all once its model is there, whatever was tidied away
+    of its results; and nothing where a later job writes the model.
+    """
     if not is_current(job, store, names) or (job.record in names and model_is_there(job, store)):
         return []
     return [item for item in job.items.values() if item.name not in names or item.is_model]
 
 
 def forget_failures(job: StoredJob, store: Store) -> None:
-    """Take away the leases of a job that say that something failed, so that workers try it again."""
+    """Take away the leases of a job that say that something failed, so that workers try
+    it again.
+    """
     names = set(store.names())
     for name in job.items:
         lease = _read_lease(store, name) if lease_name(name) in names else None
@@ -346,7 +387,8 @@ def forget_failures(job: StoredJob, store: Store) -> None:
 
 
 def cancel(queue: str | os.PathLike[str], job_id: str) -> bool:
-    """Let nobody begin anything more of a job: whether there is such a job. What is being computed is finished.
+    """Let nobody begin anything more of a job: whether there is such a job. What is being computed
+    is finished.
 
     What is done is kept: submitting the same again goes on from there.
     """
@@ -357,7 +399,8 @@ def cancel(queue: str | os.PathLike[str], job_id: str) -> bool:
     return True
 
 
-# -- looking at a queue ----------------------------------------------------------------------------------------------------
+# -- looking at a queue
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -406,7 +449,8 @@ class JobStatus:
             f"{self.rows_done:,} of {self.rows:,} rows"
         ]
         lines += [
-            f"  {name}: {one['shards']:,} shards, {one['rows']:,} rows, {one['rows_per_second']:,.0f} rows/s"
+            f"  {name}: {one['shards']:,} shards, {one['rows']:,} rows, "
+            f"{one['rows_per_second']:,.0f} rows/s"
             + (f", at {one['working']}" if one["working"] else "")
             for name, one in sorted(self.workers.items())
         ]
@@ -424,13 +468,20 @@ def _set_aside(store: Store) -> list[JobStatus]:
     """Jobs that are damaged: nothing is known of them but why."""
     names = store.names()
     found = [job_id for job_id in job_ids(names) if DAMAGED + job_id in names]
-    why = {job_id: store.read(DAMAGED + job_id, limit=_MAX_LEASE_BYTES).decode(errors="replace") for job_id in found}
-    return [JobStatus(job_id, "", "", 0, 0, 0, 0, False, {}, (f"set aside: {why[job_id]}",)) for job_id in found]
+    why = {
+        job_id: store.read(DAMAGED + job_id, limit=_MAX_LEASE_BYTES).decode(errors="replace")
+        for job_id in found
+    }
+    return [
+        JobStatus(job_id, "", "", 0, 0, 0, 0, False, {}, (f"set aside: {why[job_id]}",))
+        for job_id in found
+    ]
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """What it takes to see how far a job is: what its items are called, without the job itself, which takes long to read.
+    """What it takes to see how far a job is: what its items are called, without the job itself,
+    which takes long to read.
 
     ``items`` has the name of each, its rows, and whether it is a shard; the last one is the record.
     """
@@ -454,7 +505,9 @@ class Sheet:
         return cls(job.id, job.table, job.out, job.n_rows, job.passes, items)
 
 
-def status_of(sheet: Sheet, names: Collection[str], store: Store, *, is_current: bool = True) -> JobStatus:
+def status_of(
+    sheet: Sheet, names: Collection[str], store: Store, *, is_current: bool = True
+) -> JobStatus:
     """How far a job is, from the names of what lies in its queue."""
     shards = [name for name, _, is_shard in sheet.items if is_shard]
     done = {name for name in shards if name in names}
@@ -462,11 +515,15 @@ def status_of(sheet: Sheet, names: Collection[str], store: Store, *, is_current:
     workers: dict[str, dict[str, Any]] = {}
     failures = []
     for name, _, is_shard in sheet.items:
-        there = finished if name == sheet.record else name in names  # a record without its end result is nothing done
+        there = (
+            finished if name == sheet.record else name in names
+        )  # a record without its end result is nothing done
         lease = _read_lease(store, name) if lease_name(name) in names else None
         if lease is None:
             continue
-        one = workers.setdefault(lease.worker, {"shards": 0, "rows": 0, "seconds": 0.0, "working": 0})
+        one = workers.setdefault(
+            lease.worker, {"shards": 0, "rows": 0, "seconds": 0.0, "working": 0}
+        )
         if lease.state == "failed" and not there:
             failures.append(lease.message)
         elif lease.state == "done":
@@ -507,6 +564,7 @@ def refuse_unfinished(job: StoredJob, store: Store) -> None:
     if not is_done(job, job.items[job.record], store):
         there = len(finished_items(job, store))
         raise ClusterError(
-            f"{there:,} of {len(job.items):,} items of job {job.id[:12]} are done, and nobody is at the others: run it again, "
+            f"{there:,} of {len(job.items):,} items of job {job.id[:12]} are done, and nobody is "
+            "at the others: run it again, "
             "what is done is not done again"
         )

@@ -1,7 +1,9 @@
-"""Doing the items of a job on Dask. Only the queue's address, a job's id and names of items travel through the scheduler.
+"""Doing the items of a job on Dask. Only the queue's address, a job's id and names of items travel
+through the scheduler.
 
-The scheduler need not remember anything: what is done is what lies in the queue. A worker that dies is Dask's to replace, a
-scheduler that dies is waited for, and one worker that keeps all others waiting is overtaken: its item is given to another as well.
+The scheduler need not remember anything: what is done is what lies in the queue. A worker that dies
+is Dask's to replace, a scheduler that dies is waited for, and one worker that keeps all others
+waiting is overtaken: its item is given to another as well.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ PATIENCE: Final = 60.0  # seconds that a scheduler may be away
 _TRIES: Final = 2  # of an item whose objects could not be read: the network may have cut it short
 _OVERTAKE: Final = 4.0  # times the usual duration after which an item is given to a second worker
 _IDLE_TIMEOUT: Final = "2 minutes"  # a local cluster that nobody asks anything any more ends itself
-# Run by the scheduler and the nannies of a local cluster: who is killed cannot end them. Workers end with their nannies.
+# Run by the scheduler and the nannies of a local cluster: who is killed cannot end them. Workers
+# end with their nannies.
 _END_WITH_PARENT: Final = """\
 import os, threading, time
 
@@ -72,14 +75,19 @@ def run_on_dask(
     deadline = time.monotonic() + patience
     while True:
         try:
-            with connected(scheduler, workers, max(1.0, deadline - time.monotonic()), progress) as client:
+            with connected(
+                scheduler, workers, max(1.0, deadline - time.monotonic()), progress
+            ) as client:
                 _Run(job, store, client, progress, told, device).run()
             return
         except _SchedulerLost as error:
-            if not isinstance(scheduler, str) or (time.monotonic() > deadline and not error.made_progress):
+            if not isinstance(scheduler, str) or (
+                time.monotonic() > deadline and not error.made_progress
+            ):
                 there = len(finished_items(job, store))
                 raise ClusterError(
-                    f"the scheduler {_address(scheduler)} is gone ({error}). {there:,} of {len(job.items):,} items are done and "
+                    f"the scheduler {_address(scheduler)} is gone ({error}). {there:,} of "
+                    f"{len(job.items):,} items are done and "
                     "are not done again: start a scheduler and run this again"
                 ) from error
             if error.made_progress:
@@ -88,11 +96,15 @@ def run_on_dask(
 
 
 def refuse_secret_keys() -> None:
-    """A scheduler can make the processes that are connected to it run anything: none of them may hold a secret key."""
+    """A scheduler can make the processes that are connected to it run anything: none of them may
+    hold a secret key.
+    """
     if any(isinstance(thing, Owner) for thing in gc.get_objects()):
         raise ClusterError(
-            "this process holds a secret key (an Owner), and whoever runs a scheduler could have it: work in another process, "
-            "for instance with encryptedstats fit or predict --scheduler ..., and let the owner touch the storage only"
+            "this process holds a secret key (an Owner), and whoever runs a scheduler could have "
+            "it: work in another process, "
+            "for instance with encryptedstats fit or predict --scheduler ..., and let the owner "
+            "touch the storage only"
         )
 
 
@@ -109,12 +121,18 @@ class _SchedulerLost(Exception):
 
 
 @contextmanager
-def connected(scheduler: Any, workers: int | None, timeout: float, progress: bool | None) -> Iterator[Any]:
-    """A client of a scheduler by address, of a local cluster of our own, or the one that was given."""
+def connected(
+    scheduler: Any, workers: int | None, timeout: float, progress: bool | None
+) -> Iterator[Any]:
+    """A client of a scheduler by address, of a local cluster of our own, or the one
+    that was given.
+    """
     try:
         from distributed import Client, SubprocessCluster
     except ImportError as error:
-        raise ClusterError("a scheduler needs Dask: pip install 'encryptedstats[cluster]'") from error
+        raise ClusterError(
+            "a scheduler needs Dask: pip install 'encryptedstats[cluster]'"
+        ) from error
     if isinstance(scheduler, Client):
         yield scheduler
         return
@@ -133,7 +151,9 @@ def connected(scheduler: Any, workers: int | None, timeout: float, progress: boo
             yield client
         return
     if not isinstance(scheduler, str):
-        raise TypeError(f"scheduler={scheduler!r}: an address such as 'tcp://10.0.0.1:8786', a Client, or None")
+        raise TypeError(
+            f"scheduler={scheduler!r}: an address such as 'tcp://10.0.0.1:8786', a Client, or None"
+        )
     try:
         client = Client(scheduler, timeout=timeout)
     except (OSError, ValueError) as error:
@@ -156,7 +176,9 @@ def _tell_dashboard(client: Any, progress: bool | None) -> None:
 
 @dataclass
 class _Run:
-    """One connection's worth of work: items are given out as what they need is done, until the model is there."""
+    """One connection's worth of work: items are given out as what they need is done, until the
+    model is there.
+    """
 
     job: StoredJob
     store: Store
@@ -164,7 +186,9 @@ class _Run:
     progress: bool | None
     told: Callable[[Done], None]
     device: str = AUTO
-    under_way: dict[Any, tuple[str, float]] = field(default_factory=dict)  # future: item, since when
+    under_way: dict[Any, tuple[str, float]] = field(
+        default_factory=dict
+    )  # future: item, since when
     tries: dict[str, int] = field(default_factory=dict)
     durations: list[float] = field(default_factory=list)
     threads: tuple[int, float] = (0, -math.inf)  # how many, and when that was so
@@ -206,8 +230,11 @@ class _Run:
 
     def _give_out(self, left: dict[str, Item], done: set[str]) -> None:
         given = {name for name, _ in self.under_way.values()}
-        ready = [item for item in left.values() if item.name not in given and done.issuperset(item.needs)]
-        # One for every thread that is idle, and no more: what waits in a worker's own list waits behind a slow one.
+        ready = [
+            item for item in left.values() if item.name not in given and done.issuperset(item.needs)
+        ]
+        # One for every thread that is idle, and no more: what waits in a worker's own list waits
+        # behind a slow one.
         free = max(1, self._threads()) - len(self.under_way)
         for item in ready[: max(0, free)]:
             self._submit(item.name)
@@ -216,15 +243,20 @@ class _Run:
 
     def _submit(self, name: str) -> None:
         number = self.tries[name] = self.tries.get(name, 0) + 1
-        key = f"{name}-{self.token}-{number}"  # never that of an earlier run, whose failure would be remembered
+        # never that of an earlier run, whose failure would be remembered
+        key = f"{name}-{self.token}-{number}"
         try:
-            future = self.client.submit(dask_item, self.job.queue, self.job.id, name, self.device, key=key, pure=False)
+            future = self.client.submit(
+                dask_item, self.job.queue, self.job.id, name, self.device, key=key, pure=False
+            )
         except Exception as error:
             raise _SchedulerLost(error, self.made_progress) from error
         self.under_way[future] = (name, time.monotonic())
 
     def _overtake(self) -> None:
-        """Give the oldest item to somebody else too, where it takes several times as long as is usual, and others are idle."""
+        """Give the oldest item to somebody else too, where it takes several times as long as is
+        usual, and others are idle.
+        """
         if len(self.durations) < 3:
             return
         usual, now = statistics.median(self.durations), time.monotonic()
@@ -285,15 +317,22 @@ class _Run:
             raise _SchedulerLost("the connection was lost", self.made_progress)
 
     def _failed(self, name: str, error: BaseException | None) -> None:
-        """Try again what may have been the network; raise everything else as it is: it names its object."""
+        """Try again what may have been the network; raise everything else as it is: it names its
+        object.
+        """
         if isinstance(error, (OSError, FileFormatError)) and self.tries[name] < _TRIES:
             return
         if type(error).__name__ == "KilledWorker":
             raise ClusterError(
-                f"every worker that began {self.store.where(name)} died: have they enough memory? Their logs say more. "
+                f"every worker that began {self.store.where(name)} died: have they enough memory? "
+                "Their logs say more. "
                 "What is done is kept"
             ) from error
-        raise error if error is not None else ClusterError(f"{self.store.where(name)} failed, and nobody knows why")
+        raise (
+            error
+            if error is not None
+            else ClusterError(f"{self.store.where(name)} failed, and nobody knows why")
+        )
 
     def _forget(self, futures: list[Any]) -> None:
         for future in futures:

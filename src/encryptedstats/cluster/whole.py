@@ -1,6 +1,8 @@
-"""Jobs that are one item: encrypted answers added up, or forgotten again; and the stochastic fraction of a forest, drawn.
+"""Jobs that are one item: encrypted answers added up, or forgotten again; and the stochastic
+fraction of a forest, drawn.
 
-They take seconds, or do not cut into shards. A queue knows them as it knows fits: an object that says all, and one result.
+They take seconds, or do not cut into shards. A queue knows them as it knows fits: an object that
+says all, and one result.
 """
 
 from __future__ import annotations
@@ -38,13 +40,15 @@ _MAX_ANSWERS: Final = 4096
 
 @dataclass(frozen=True, eq=False)
 class WholeJob(StoredJob):
-    """Work on whole answers. Made by :func:`submit_combination` and :func:`submit_drawing`; stored, never changed.
+    """Work on whole answers. Made by :func:`submit_combination` and :func:`submit_drawing`; stored,
+    never changed.
 
     Attributes
     ----------
     verb : "combine" or "draw"
     answers, forgotten : tuple of (str, str)
-        Where encrypted answers lie, and the SHA-256 of their files: those that are added up, and those taken out again.
+        Where encrypted answers lie, and the SHA-256 of their files: those that are added up, and
+        those taken out again.
     """
 
     verb: str
@@ -55,14 +59,19 @@ class WholeJob(StoredJob):
     def addresses(self) -> dict[str, str]:
         """Those of the answers too."""
         places = [url for url, _ in (*self.answers, *self.forgotten)]
-        return {**super().addresses, **{f"answer {number}": url for number, url in enumerate(places)}}
+        return {
+            **super().addresses,
+            **{f"answer {number}": url for number, url in enumerate(places)},
+        }
 
     def _cut(self) -> dict[str, Item]:
         return {self.record: Item(self.record, (), (), (0, 1), (0, len(self.entries)), self.n_rows)}
 
     @property
     def finish_is_random(self) -> bool:
-        """What is flooded is other bytes each time; of the rest nobody needs to know whether it is."""
+        """What is flooded is other bytes each time; of the rest nobody needs to know
+        whether it is.
+        """
         return True
 
     def evaluate(self, item: Item, device: str = AUTO) -> Result:
@@ -75,18 +84,28 @@ class WholeJob(StoredJob):
 
     def finish(self, item: Item, results: Sequence[Any]) -> Container:
         """The end result, as a file."""
-        answers, forgotten = ([self._read(*one) for one in listed] for listed in (self.answers, self.forgotten))
-        made = self._drawn(answers[0]) if self.verb == DRAW else reduce(sub, forgotten, reduce(add, answers))
+        answers, forgotten = (
+            [self._read(*one) for one in listed] for listed in (self.answers, self.forgotten)
+        )
+        made = (
+            self._drawn(answers[0])
+            if self.verb == DRAW
+            else reduce(sub, forgotten, reduce(add, answers))
+        )
         file: Container = made.to_container()
         return file
 
     def _drawn(self, forest: Any) -> Any:
         table = self.sub_table((0, len(self.entries)))
         if not hasattr(forest, "draw_fraction"):
-            raise ClusterError(f"a {type(forest).__name__} has no stochastic fraction to draw: only forests have one")
+            raise ClusterError(
+                f"a {type(forest).__name__} has no stochastic fraction to draw: only forests have "
+                "one"
+            )
         if set(forest.block_ids_) != set(table.blocks.ids):
             raise ClusterError(
-                f"the table holds other rows than the forest was fitted to ({table.n_rows:,} and {forest.n_rows_:,}): fractions "
+                f"the table holds other rows than the forest was fitted to ({table.n_rows:,} and "
+                f"{forest.n_rows_:,}): fractions "
                 "are drawn from all rows of a forest and no others"
             )
         return forest.draw_fraction(table, workers=1, progress=False)
@@ -95,7 +114,8 @@ class WholeJob(StoredJob):
         data = read_object(url)
         if hashlib.sha256(data).hexdigest() != sha256:
             raise FileFormatError(
-                f"{url} is not the answer that this job was made with: cut short, altered or exchanged"
+                f"{url} is not the answer that this job was made with: cut short, altered or "
+                "exchanged"
             )
         return read_file(container.from_bytes(data, name=url), self.keys, url)
 
@@ -110,12 +130,15 @@ def submit_combination(
     keys: Url | None = None,
     overwrite: bool = False,
 ) -> WholeJob:
-    """Put into a queue: add encrypted answers of different rows up, and take the rows of those to ``forget`` out again.
+    """Put into a queue: add encrypted answers of different rows up, and take the rows of those to
+    ``forget`` out again.
 
     ``table`` is any table of the same keys, which brings the public ones.
     """
     if len(answers) + len(forget) < 2 or not answers or len(answers) + len(forget) > _MAX_ANSWERS:
-        raise ValueError(f"from two up to {_MAX_ANSWERS:,} answers are combined, or one and another to forget")
+        raise ValueError(
+            f"from two up to {_MAX_ANSWERS:,} answers are combined, or one and another to forget"
+        )
     return _submit(COMBINE, answers, forget, table, out, queue, keys, overwrite)
 
 
@@ -128,7 +151,9 @@ def submit_drawing(
     keys: Url | None = None,
     overwrite: bool = False,
 ) -> WholeJob:
-    """Put into a queue: draw the stochastic fraction of an encrypted forest from the table of all its rows."""
+    """Put into a queue: draw the stochastic fraction of an encrypted forest from the table of all
+    its rows.
+    """
     return _submit(DRAW, [forest], [], table, out, queue, keys, overwrite)
 
 
@@ -155,7 +180,8 @@ def _submit(
     return put_into_queue(replace(job, id=hashlib.sha256(data).hexdigest()), data, overwrite)
 
 
-# -- stored form -----------------------------------------------------------------------------------------------------------
+# -- stored form
+# ------------------------------------------------------------------------------------------------
 
 
 def _job_bytes(job: WholeJob, manifest: bytes) -> bytes:
@@ -166,16 +192,32 @@ def _job_bytes(job: WholeJob, manifest: bytes) -> bytes:
         **({} if job.keys_url is None else {"keys": job.keys_url}),
     }
     lists = {"answers": job.answers, "forgotten": job.forgotten}
-    sections = {"manifest": manifest, **{name: json.dumps(listed).encode() for name, listed in lists.items()}}
+    sections = {
+        "manifest": manifest,
+        **{name: json.dumps(listed).encode() for name, listed in lists.items()},
+    }
     facts = job.facts
-    return container.to_bytes(Container(WHOLE_JOB, facts.parameters.fingerprint, facts.key_id, fields, sections))
+    return container.to_bytes(
+        Container(WHOLE_JOB, facts.parameters.fingerprint, facts.key_id, fields, sections)
+    )
 
 
 def _from_container(file: Container, queue: str, job_id: str) -> WholeJob:
     facts, entries = listed_table(file.section("manifest"), "its table")
-    verb, answers, forgotten = file.expect("verb", str), _listed(file, "answers"), _listed(file, "forgotten")
-    if verb not in (COMBINE, DRAW) or not answers or (verb == DRAW and (len(answers) != 1 or forgotten)):
-        raise FileFormatError("the job asks for something that is not done whole: it is of another version, or altered")
+    verb, answers, forgotten = (
+        file.expect("verb", str),
+        _listed(file, "answers"),
+        _listed(file, "forgotten"),
+    )
+    if (
+        verb not in (COMBINE, DRAW)
+        or not answers
+        or (verb == DRAW and (len(answers) != 1 or forgotten))
+    ):
+        raise FileFormatError(
+            "the job asks for something that is not done whole: it is of another version, or "
+            "altered"
+        )
     places = (file.expect("table", str), file.expect("out", str), place_of_keys(file))
     whole = ((0, len(entries)),)
     return WholeJob(queue, job_id, *places, facts, entries, whole, False, verb, answers, forgotten)
@@ -183,7 +225,10 @@ def _from_container(file: Container, queue: str, job_id: str) -> WholeJob:
 
 def _listed(file: Container, name: str) -> tuple[tuple[str, str], ...]:
     found = file.listed(name)
-    good = all(isinstance(one, list) and len(one) == 2 and all(isinstance(x, str) for x in one) for one in found)
+    good = all(
+        isinstance(one, list) and len(one) == 2 and all(isinstance(x, str) for x in one)
+        for one in found
+    )
     if not good or len(found) > _MAX_ANSWERS:
         raise FileFormatError(f"the job has a malformed list of {name}")
     return tuple((url, sha256) for url, sha256 in found)

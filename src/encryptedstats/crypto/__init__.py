@@ -1,4 +1,5 @@
-"""Parameters, noise, keys, and evaluation on ciphertexts: with ``joint`` the only packages that import SEAL.
+"""Parameters, noise, keys, and evaluation on ciphertexts: with ``joint`` the only packages that
+import SEAL.
 
 Imports only ``storage`` and the errors.
 """

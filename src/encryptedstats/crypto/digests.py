@@ -1,7 +1,8 @@
-"""Keyed digests of what only the owner knows: anybody can carry one along, and only the owner can make or compare it.
+"""Keyed digests of what only the owner knows: anybody can carry one along, and only the owner can
+make or compare it.
 
-Whoever has no secret key sees which results have the same digest, and nothing else. Absent (None) is what was encrypted with the
-public key: whoever did has no secret to make a digest with.
+Whoever has no secret key sees which results have the same digest, and nothing else. Absent (None)
+is what was encrypted with the public key: whoever did has no secret to make a digest with.
 """
 
 from __future__ import annotations
@@ -32,10 +33,14 @@ def read_digest(file: Container) -> str | None:
 
 
 def joined_digest(a: str | None, b: str | None) -> str | None:
-    """The digest of both; refused where they differ. What has none is taken as it is: nobody can vouch for it."""
+    """The digest of both; refused where they differ. What has none is taken as it is: nobody can
+    vouch for it.
+    """
     if a is not None and b is not None and a != b:
         raise SchemaError(
-            "these were encrypted with different schemas of the same shape (cut points, levels, names, their order, or classes "
-            "differ): only rows that were encrypted with one and the same schema can be brought together"
+            "these were encrypted with different schemas of the same shape (cut points, levels, "
+            "names, their order, or classes "
+            "differ): only rows that were encrypted with one and the same schema can be brought "
+            "together"
         )
     return a if a is not None else b

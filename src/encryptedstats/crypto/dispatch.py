@@ -1,6 +1,8 @@
-"""Single dispatch for the words of an ``Owner`` (``encrypt``, ``open``, ``publish``, ``move``, ...) by the type of their operand.
+"""Single dispatch for the words of an ``Owner`` (``encrypt``, ``open``, ``publish``, ``move``, ...)
+by the type of their operand.
 
-The layers above register their types and document their options, so that nothing here has to import them.
+The layers above register their types and document their options, so that nothing here has to import
+them.
 """
 
 from __future__ import annotations
@@ -19,16 +21,24 @@ def encrypt_value(value: object, encryptor: Encryptor, **options: Any) -> Any:
     """Encrypt a value with ``encryptor``. Register a type with ``@encrypt_value.register``."""
     if hasattr(value, "columns"):
         raise TypeError(
-            "a DataFrame is encrypted as a table: schema = es.Schema.infer(df, target=...), then owner.encrypt(schema.table(df))"
+            "a DataFrame is encrypted as a table: schema = es.Schema.infer(df, target=...), then "
+            "owner.encrypt(schema.table(df))"
         )
     cure = "give integers, (nested) lists or integer arrays of them (a pandas Series: .to_numpy())"
     raise TypeError(f"{_describe(value)} cannot be encrypted: {cure}")
 
 
 @singledispatch
-def encrypt_file_value(schema: object, encryptor: Encryptor, path: Any, out: Any, **options: Any) -> Any:
-    """Encrypt a file that ``schema`` describes. Register a type of schema with ``@encrypt_file_value.register``."""
-    raise TypeError(f"a file is encrypted by a Schema, not by {_describe(schema)}: see Schema.infer and Schema.load")
+def encrypt_file_value(
+    schema: object, encryptor: Encryptor, path: Any, out: Any, **options: Any
+) -> Any:
+    """Encrypt a file that ``schema`` describes. Register a type of schema with
+    ``@encrypt_file_value.register``.
+    """
+    raise TypeError(
+        f"a file is encrypted by a Schema, not by {_describe(schema)}: see Schema.infer and "
+        "Schema.load"
+    )
 
 
 @singledispatch
@@ -36,38 +46,56 @@ def decrypt_value(value: object, decryptor: Decryptor, **options: Any) -> Any:
     """Decrypt a value with ``decryptor``. Register a type with ``@decrypt_value.register``."""
     if isinstance(value, (str, os.PathLike)):
         raise TypeError(
-            f"decrypt is for what was loaded: owner.open({os.fspath(value)!r}, schema) loads the file and opens it"
+            f"decrypt is for what was loaded: owner.open({os.fspath(value)!r}, schema) loads the "
+            "file and opens it"
         )
     raise TypeError(f"{_describe(value)} is nothing encrypted: there is nothing to decrypt")
 
 
 @singledispatch
 def openable(value: object) -> Any:
-    """What the members of a joint key open of a value: an answer in totals. Register a type with ``@openable.register``."""
+    """What the members of a joint key open of a value: an answer in totals. Register a type with
+    ``@openable.register``.
+    """
     if hasattr(value, "packs"):
         return value
-    raise TypeError(f"{_describe(value)} is nothing that members open together: they open encrypted answers in totals")
+    raise TypeError(
+        f"{_describe(value)} is nothing that members open together: they open encrypted answers "
+        "in totals"
+    )
 
 
 @singledispatch
-def recompute_value(value: object, question: Any, table: Any, rows: Any = None, **options: Any) -> Any:
-    """Recompute a result from the rows behind it, and compare. Registered by the layer that knows shards."""
+def recompute_value(
+    value: object, question: Any, table: Any, rows: Any = None, **options: Any
+) -> Any:
+    """Recompute a result from the rows behind it, and compare. Registered by the layer that knows
+    shards.
+    """
     raise TypeError(f"{_describe(value)} cannot be computed again: give an encrypted answer")
 
 
 @singledispatch
 def move_value(
-    source: object, decryptor: Decryptor, encryptor: Encryptor, out: Any, schema: Any = None, **options: Any
+    source: object,
+    decryptor: Decryptor,
+    encryptor: Encryptor,
+    out: Any,
+    schema: Any = None,
+    **options: Any,
 ) -> None:
     """Encrypt what one key can open anew for another. Paths register where files can be loaded."""
     raise TypeError(
-        f"{_describe(source)} cannot be moved to another key: give the path or URL of a stored table or result"
+        f"{_describe(source)} cannot be moved to another key: give the path or URL of a stored "
+        "table or result"
     )
 
 
 @singledispatch
 def open_value(source: object, decryptor: Decryptor, schema: Any = None) -> Any:
-    """Decrypt what ``source`` is, by the names of a schema if one is given. Paths register where files can be loaded."""
+    """Decrypt what ``source`` is, by the names of a schema if one is given. Paths register where
+    files can be loaded.
+    """
     return decrypt_value(source, decryptor, **({} if schema is None else {"schema": schema}))
 
 

@@ -44,10 +44,20 @@ class Encryptor:
     secret_key: Any = field(default=None, repr=False)
 
     @classmethod
-    def of_owner(cls, keys: PublicKeys, secret_key: Any, token_key: bytes, signer: Signer | None) -> Encryptor:
+    def of_owner(
+        cls, keys: PublicKeys, secret_key: Any, token_key: bytes, signer: Signer | None
+    ) -> Encryptor:
         """Return encryption with the secret key."""
         encrypt = seal.Encryptor(keys.engine.context, secret_key).encrypt_symmetric
-        return cls(keys, encrypt, True, token_key, signer, SeededEncryption(keys.engine, secret_key), secret_key)
+        return cls(
+            keys,
+            encrypt,
+            True,
+            token_key,
+            signer,
+            SeededEncryption(keys.engine, secret_key),
+            secret_key,
+        )
 
     def to_bytes(self) -> bytes:
         """Serialise for another process of the same user, which reads it with ``read_encryptor``.
@@ -58,7 +68,9 @@ class Encryptor:
 
     def encrypt(self, plain: Any, *, constant: bool = False) -> tuple[Any, Noise]:
         """Encrypt a SEAL plaintext; return the ciphertext with its noise."""
-        noise = self.keys.parameters.noise.fresh(with_secret_key=self.with_secret_key, constant=constant)
+        noise = self.keys.parameters.noise.fresh(
+            with_secret_key=self.with_secret_key, constant=constant
+        )
         return self.seal_encrypt(plain), noise
 
     def encrypt_zero(self, level: int) -> Residues:
@@ -93,7 +105,8 @@ class Decryptor:
         """Raise an error for values that belong to another key."""
         if keys is not self.keys and keys.key_id != self.keys.key_id:
             raise KeyMismatchError(
-                f"these belong to different keys: what is to be opened to {keys.key_id}, and the secret key that was given is "
+                f"these belong to different keys: what is to be opened to {keys.key_id}, and the "
+                "secret key that was given is "
                 f"{self.keys.key_id}. Only the secret key {keys.key_id} opens it",
                 Cure("load the key", ": es.Owner.load(path) with the file of that one"),
             )

@@ -1,4 +1,5 @@
-"""SEAL, wrapped thinly: contexts that are checked, bytes that are checked before SEAL sees them, plaintexts of one integer.
+"""SEAL, wrapped thinly: contexts that are checked, bytes that are checked before SEAL sees them,
+plaintexts of one integer.
 
 The only other module that calls SEAL is ``keys``; nothing above this package imports it at all.
 """
@@ -32,15 +33,19 @@ def power_of_x(power: int) -> Any:
 
 
 def in_copies(values: NDArray[Any], copies: int) -> NDArray[Any]:
-    """The slots of a ciphertext, in SEAL's order, that holds every value so many times: see :class:`Encoder`."""
+    """The slots of a ciphertext, in SEAL's order, that holds every value so many times: see
+    :class:`Encoder`.
+    """
     return values if copies == 1 else np.tile(np.repeat(values, copies // 2), 2)
 
 
 class Encoder:
-    """Values to plaintexts and back: one in each slot, or each in as many slots as there are copies.
+    """Values to plaintexts and back: one in each slot, or each in as many slots as there are
+    copies.
 
-    The slots of the copies of a value are so chosen that every one of them lies in another coset of the automorphisms X -> X^g
-    with g = 1 modulo 2k, k being the number of copies: sums over such a coset are sums over all values. See
+    The slots of the copies of a value are so chosen that every one of them lies in another coset of
+    the automorphisms X -> X^g with g = 1 modulo 2k, k being the number of copies: sums over such a
+    coset are sums over all values. See
     :mod:`encryptedstats.crypto.packing`.
     """
 
@@ -69,7 +74,9 @@ class Encoder:
         return self._powers[power]
 
     def decode(self, plain: Any) -> NDArray[Any]:
-        """The values; what copies do not have in common adds up to nothing, as in what was computed side by side."""
+        """The values; what copies do not have in common adds up to nothing, as in what was computed
+        side by side.
+        """
         slots: NDArray[Any] = self._encoder.decode(plain)
         if self._copies == 1:
             return slots
@@ -92,21 +99,26 @@ class Engine:
         self.context = seal.SEALContext(chosen, True, level)
         # SEALContext does not raise on broken parameters; it only says so when asked.
         if not self.context.parameters_set():
-            raise ParameterError(f"SEAL refuses these parameters: {self.context.parameter_error_message()}")
+            raise ParameterError(
+                f"SEAL refuses these parameters: {self.context.parameter_error_message()}"
+            )
         self.evaluator = seal.Evaluator(self.context)
         self.encoder = Encoder(self.context, parameters)
         self.level_ids = self._level_ids()
         self._headers: dict[tuple[int, int], bytes] = {}
 
     def _level_ids(self) -> list[Any]:
-        """SEAL's identifier of each level of the modulus chain, from all data primes down to one."""
+        """SEAL's identifier of each level of the modulus chain, from all data primes
+        down to one.
+        """
         ids, data = [], self.context.first_context_data()
         for _ in self.parameters.data_moduli:
             ids.append(data.parms_id())
             data = data.next_context_data() if len(ids) < len(self.parameters.data_moduli) else data
         return ids
 
-    # -- single integers: constant polynomials, which have the same value in every slot ------------------------------
+    # -- single integers: constant polynomials, which have the same value in every slot
+    # ------------------------------
 
     def encode_integer(self, value: int) -> Any:
         """A plaintext with ``value`` in its constant coefficient."""
@@ -117,14 +129,17 @@ class Engine:
         return power_of_x(power)
 
     def decode_integer(self, plain: Any) -> int | None:
-        """The integer of a constant plaintext; None if it is not constant, as after a failed decryption."""
+        """The integer of a constant plaintext; None if it is not constant, as after a failed
+        decryption.
+        """
         if plain.significant_coeff_count() > 1:
             return None
         value = int(plain.to_string(), 16)
         return value - self.parameters.plain_modulus if value > self.parameters.max_value else value
 
     def switch(self, ciphertext: Any, level: int) -> Any:
-        """Modulus switching down to a level, without the correction factor that SEAL would keep with the ciphertext.
+        """Modulus switching down to a level, without the correction factor that SEAL would keep
+        with the ciphertext.
 
         What decrypts is then the message times ``parameters.switch_factor``, which programs know.
         """
@@ -135,10 +150,13 @@ class Engine:
         plain.load_bytes(self.context, _without_factor(data[:HEADER_BYTES]) + data[HEADER_BYTES:])
         return plain
 
-    # -- bytes -------------------------------------------------------------------------------------------------------
+    # -- bytes
+    # --------------------------------------------------------------------------------------------
 
     def ciphertext_to_bytes(self, ciphertext: Any) -> bytes:
-        """SEAL's serialisation, uncompressed: residues are random, so there is nothing to compress."""
+        """SEAL's serialisation, uncompressed: residues are random, so there is nothing
+        to compress.
+        """
         data: bytes = ciphertext.to_string(seal.compr_mode_type.none)
         return data
 
@@ -146,10 +164,14 @@ class Engine:
         """A ciphertext of exactly this size and level, or an error: nothing else is ever wanted."""
         expected = self.parameters.ciphertext_bytes(size, level) + HEADER_BYTES
         if len(data) != expected:
-            raise FileFormatError(f"a ciphertext of {len(data)} bytes stands where one of {expected} is expected")
+            raise FileFormatError(
+                f"a ciphertext of {len(data)} bytes stands where one of {expected} is expected"
+            )
         check_seal_bytes(data)
         if data[:HEADER_BYTES] != self.ciphertext_header(size, level):
-            raise FileFormatError("a ciphertext has another form than ours (scale, correction factor, level or size)")
+            raise FileFormatError(
+                "a ciphertext has another form than ours (scale, correction factor, level or size)"
+            )
         ciphertext = seal.Ciphertext()
         try:
             ciphertext.load_bytes(self.context, data)
@@ -158,11 +180,15 @@ class Engine:
         if ciphertext.size() != size or list(ciphertext.parms_id()) != list(self.level_ids[level]):
             raise FileFormatError("a ciphertext has another size or level than its file says")
         if ciphertext.is_transparent():
-            raise FileFormatError("a ciphertext is transparent: it hides nothing and was not made by encryption")
+            raise FileFormatError(
+                "a ciphertext is transparent: it hides nothing and was not made by encryption"
+            )
         return ciphertext
 
     def ciphertext_header(self, size: int, level: int) -> bytes:
-        """SEAL's header for this size and level, taken from a ciphertext that SEAL made. Any key will do."""
+        """SEAL's header for this size and level, taken from a ciphertext that SEAL made. Any key
+        will do.
+        """
         if (size, level) not in self._headers:
             generator = seal.KeyGenerator(self.context)
             base = seal.Encryptor(self.context, generator.create_public_key()).encrypt_zero()
@@ -170,7 +196,9 @@ class Engine:
             while grown.size() < size:
                 grown = self.evaluator.multiply(grown, base)
             lowered = self.evaluator.mod_switch_to(grown, self.level_ids[level])
-            self._headers[size, level] = _without_factor(self.ciphertext_to_bytes(lowered)[:HEADER_BYTES])
+            self._headers[size, level] = _without_factor(
+                self.ciphertext_to_bytes(lowered)[:HEADER_BYTES]
+            )
         return self._headers[size, level]
 
 
@@ -185,16 +213,21 @@ def engine_for(parameters: Parameters) -> Engine:
 
 
 def check_seal_bytes(data: bytes, whole: int | None = None) -> None:
-    """Refuse bytes that SEAL would have to guess about: wrong magic, compressed (a bomb could hide), wrong length.
+    """Refuse bytes that SEAL would have to guess about: wrong magic, compressed (a bomb could
+    hide), wrong length.
 
     ``whole`` is the length of the object where only its first bytes are given.
     """
     if len(data) < _SEAL_HEADER.size:
         raise FileFormatError("a SEAL object is cut short")
-    magic, header_size, _major, _minor, compression, _reserved, length = _SEAL_HEADER.unpack_from(data)
+    magic, header_size, _major, _minor, compression, _reserved, length = _SEAL_HEADER.unpack_from(
+        data
+    )
     if magic != _SEAL_MAGIC or header_size != _SEAL_HEADER.size:
         raise FileFormatError("bytes that should be a SEAL object are not")
     if compression != _UNCOMPRESSED:
-        raise FileFormatError("a SEAL object is compressed; this library writes and reads plain ones only")
+        raise FileFormatError(
+            "a SEAL object is compressed; this library writes and reads plain ones only"
+        )
     if length != (len(data) if whole is None else whole):
         raise FileFormatError("a SEAL object states another length than it has")

@@ -1,6 +1,8 @@
-"""Bytes for one reader, and secrets that two share: X25519, HKDF-SHA256 and AES-256-GCM, by the ``cryptography`` package.
+"""Bytes for one reader, and secrets that two share: X25519, HKDF-SHA256 and AES-256-GCM, by the
+``cryptography`` package.
 
-Everything is bound to a context (which study, which round, for whom): what was made for one place says nothing in another.
+Everything is bound to a context (which study, which round, for whom): what was made for one place
+says nothing in another.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ _TAG_BYTES: Final = 16
 
 def derived(secret: bytes, purpose: bytes, length: int = SEED_BYTES) -> bytes:
     """A key for one purpose, made from a secret; those for other purposes say nothing about it."""
-    made: bytes = HKDF(SHA256(), length, salt=None, info=b"encryptedstats " + purpose).derive(secret)
+    made: bytes = HKDF(SHA256(), length, salt=None, info=b"encryptedstats " + purpose).derive(
+        secret
+    )
     return made
 
 
@@ -41,7 +45,9 @@ def unlocked(key: bytes, sealed: bytes, bind_to: bytes) -> bytes:
     try:
         opened: bytes = AESGCM(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], bind_to)
     except InvalidTag:
-        raise KeyMismatchError("sealed bytes that were altered, or are for another reader or another place") from None
+        raise KeyMismatchError(
+            "sealed bytes that were altered, or are for another reader or another place"
+        ) from None
     return opened
 
 
@@ -80,7 +86,9 @@ class Reader:
 
 
 def sealed_for(public: bytes, data: bytes, bind_to: bytes) -> bytes:
-    """Bytes that only the holder of a public key reads: under a key of their own, agreed on with a key that is thrown away."""
+    """Bytes that only the holder of a public key reads: under a key of their own, agreed on with a
+    key that is thrown away.
+    """
     ephemeral = Reader(os.urandom(SEED_BYTES))
     key = ephemeral._key_with(public, ephemeral.public_bytes, public)
     return ephemeral.public_bytes + locked(key, data, bind_to)

@@ -39,7 +39,9 @@ class Evaluator:
     @cached_property
     def kernels(self) -> Kernels | None:
         """The kernels for these keys, which give SEAL's residues; None where there is only SEAL."""
-        return make_kernels(self.parameters, self.keys.relinearisation, self.keys.packing, self.keys.rotation)
+        return make_kernels(
+            self.parameters, self.keys.relinearisation, self.keys.packing, self.keys.rotation
+        )
 
     @property
     def packing_keys(self) -> Any:
@@ -59,7 +61,8 @@ class Evaluator:
                 f"these public keys have no key for rotation {step}: ",
                 Cure(
                     "planned keys",
-                    "owner.public_keys(rotations=[...]), or encrypt with es.Owner(plan), which makes those that were planned",
+                    "owner.public_keys(rotations=[...]), or encrypt with es.Owner(plan), which "
+                    "makes those that were planned",
                 ),
             )
 
@@ -70,13 +73,17 @@ class Evaluator:
             return self.engine.evaluator.rotate_columns(ciphertext, self.keys.rotation)
         return self.engine.evaluator.rotate_rows(ciphertext, step, self.keys.rotation)
 
-    def pack(self, ciphertexts: Sequence[Any], levels: int | None = None, lowest: int = 0, start: int = 0) -> Any:
+    def pack(
+        self, ciphertexts: Sequence[Any], levels: int | None = None, lowest: int = 0, start: int = 0
+    ) -> Any:
         """Merge ciphertexts of the packing context into one: see ``packing.pack``."""
         return packing.pack(self.parameters, self.packing_keys, ciphertexts, levels, lowest, start)
 
     def split(self, pack: Any, level: int, *, odd: bool = True, start: int = 0) -> tuple[Any, ...]:
         """Split a pack at a level into the first half of its totals and (``odd``) the others."""
-        return packing.split(self._packing_engine, self.packing_keys, pack, level, odd=odd, start=start)
+        return packing.split(
+            self._packing_engine, self.packing_keys, pack, level, odd=odd, start=start
+        )
 
     def expand(self, pack: Any, count: int, level: int, start: int = 0) -> list[Any]:
         """Return the totals of a pack, a ciphertext for each, or for 2^start side by side."""

@@ -1,9 +1,11 @@
 """Flooding: a ciphertext made to tell nothing but its message, even to who holds the secret key.
 
-Clearing a pack cleans its message. Its noise and its second polynomial still come from the rows, and the key holder sees both. So a
-fresh encryption of zero is added, which makes the second polynomial a new one, and to the noise a polynomial with coefficients
-drawn uniformly from a range 2^64 times as wide as what the noise is proven to keep: with other rows and the same totals, what is
-seen differs with probability at most N / 2^64 a pack (docs/noise.md). Numbers come from the operating system's generator alone.
+Clearing a pack cleans its message. Its noise and its second polynomial still come from the rows,
+and the key holder sees both. So a fresh encryption of zero is added, which makes the second
+polynomial a new one, and to the noise a polynomial with coefficients drawn uniformly from a range
+2^64 times as wide as what the noise is proven to keep: with other rows and the same totals, what is
+seen differs with probability at most N / 2^64 a pack (docs/noise.md). Numbers come from the
+operating system's generator alone.
 """
 
 from __future__ import annotations
@@ -28,20 +30,26 @@ _DIGIT: Final = 32
 
 
 def flooding_width(model: NoiseModel, noise: Noise) -> int:
-    """Bits of the coefficients that hide a noise: 2^64 times what it is proven to keep, and a power of two."""
+    """Bits of the coefficients that hide a noise: 2^64 times what it is proven to keep, and a power
+    of two.
+    """
     unit = model.unit(noise.level)
     return math.ceil(FLOODING_BITS + math.log2(max(model.coefficient_bound(noise) / unit, 1.0)))
 
 
 def flooded_noise(model: NoiseModel, noise: Noise, zero: Noise) -> Noise:
-    """What a flooded ciphertext has: a bound on its coefficients. Of a joint key's, every member floods it, each as if alone."""
+    """What a flooded ciphertext has: a bound on its coefficients. Of a joint key's, every member
+    floods it, each as if alone.
+    """
     wide = model.unit(noise.level) * 2.0 ** flooding_width(model, noise)
     added = model.members * (model.coefficient_bound(zero) + wide)
     return Noise(model.coefficient_bound(noise) + added, level=noise.level)
 
 
 def flood(engine: Engine, residues: Residues, zero: Residues, width: int) -> Residues:
-    """A ciphertext of two polynomials plus a fresh encryption of zero plus noise of so many bits."""
+    """A ciphertext of two polynomials plus a fresh encryption of zero plus noise of so
+    many bits.
+    """
     moduli = moduli_column(engine.parameters.data_moduli[: residues.shape[1]])
     flooded = (residues + zero) % moduli
     flooded[0] = (flooded[0] + flooding_polynomial(engine, residues.shape[1], width)) % moduli
@@ -49,7 +57,8 @@ def flood(engine: Engine, residues: Residues, zero: Residues, width: int) -> Res
 
 
 def flooding_polynomial(engine: Engine, primes: int, width: int) -> Residues:
-    """What is added to a ciphertext's first polynomial, as it stands there: a polynomial, in BGV times t, (primes, N).
+    """What is added to a ciphertext's first polynomial, as it stands there: a polynomial, in BGV
+    times t, (primes, N).
 
     Its coefficients are uniform from -2^width to 2^width - 1.
     """
@@ -66,27 +75,38 @@ def uniform_residues(moduli: tuple[int, ...], count: int, width: int) -> Residue
     """Numbers that are uniform from -2^width to 2^width - 1, modulo each prime: (primes, count)."""
     # width + 1 random bits, from the most significant 32 down, less 2^width.
     digits = -(-(width + 1) // _DIGIT)
-    words = np.frombuffer(os.urandom(4 * digits * count), dtype="<u4").reshape(digits, count).astype(np.uint64)
+    words = (
+        np.frombuffer(os.urandom(4 * digits * count), dtype="<u4")
+        .reshape(digits, count)
+        .astype(np.uint64)
+    )
     words[0] >>= np.uint64(digits * _DIGIT - (width + 1))
     residues = np.zeros((len(moduli), count), dtype=np.uint64)
     for digit in words:
-        residues = (times_constant(residues, [1 << _DIGIT] * len(moduli), moduli) + digit) % moduli_column(moduli)
+        residues = (
+            times_constant(residues, [1 << _DIGIT] * len(moduli), moduli) + digit
+        ) % moduli_column(moduli)
     lowest = moduli_column(tuple(p - pow(2, width, p) for p in moduli))
     return (residues + lowest) % moduli_column(moduli)
 
 
 def _transformed(parameters: Parameters, polynomial: Residues) -> Residues:
-    """A polynomial, prime by prime, as SEAL transforms it: its transform depends on the ring and the prime alone, and for
-    ciphertexts of BFV it can be asked for."""
+    """A polynomial, prime by prime, as SEAL transforms it: its transform depends on the ring and
+    the prime alone, and for ciphertexts of BFV it can be asked for.
+    """
     engine = engine_for(_same_primes_for_bfv(parameters))
     ciphertext = ciphertext_of(engine, np.stack([polynomial, np.ones_like(polynomial)]))
     data = engine.ciphertext_to_bytes(engine.evaluator.transform_to_ntt(ciphertext))
-    transformed: Residues = np.frombuffer(data, dtype="<u8", offset=HEADER_BYTES).reshape(2, *polynomial.shape)[0]
+    transformed: Residues = np.frombuffer(data, dtype="<u8", offset=HEADER_BYTES).reshape(
+        2, *polynomial.shape
+    )[0]
     return transformed
 
 
 @lru_cache(maxsize=16)
 def _same_primes_for_bfv(parameters: Parameters) -> Parameters:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InsecureParametersWarning)  # the parameters themselves have warned
+        warnings.simplefilter(
+            "ignore", InsecureParametersWarning
+        )  # the parameters themselves have warned
         return replace(parameters, scheme="bfv", members=1)

@@ -1,10 +1,12 @@
-"""Key switching on residues: modulus switching, relinearisation, rotations, packing and its inverse, as SEAL does them but many
-times faster.
+"""Key switching on residues: modulus switching, relinearisation, rotations, packing and its
+inverse, as SEAL does them but many times faster.
 
-The work is done by a compiled extension, ``_native/residues.c``; here keys are read out of SEAL's bytes and the work is shared
-among threads. Only public data is touched. Every result equals SEAL's, residue for residue, so that a caller may take either:
-:func:`make_kernels` says whether there are kernels at all (BGV, and the extension was built). ``ENCRYPTEDSTATS_CPU`` (baseline,
-avx2, avx512 or ifma; on ARM baseline or neon) keeps them from using all that the processor can.
+The work is done by a compiled extension, ``_native/residues.c``; here keys are read out of SEAL's
+bytes and the work is shared among threads. Only public data is touched. Every result equals SEAL's,
+residue for residue, so that a caller may take either:
+:func:`make_kernels` says whether there are kernels at all (BGV, and the extension was built).
+``ENCRYPTEDSTATS_CPU`` (baseline, avx2, avx512 or ifma; on ARM baseline or neon) keeps them from
+using all that the processor can.
 """
 
 from __future__ import annotations
@@ -19,7 +21,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from encryptedstats.crypto.packing import NO_PACKING_KEYS, packing_elements, packing_levels, packing_primes
+from encryptedstats.crypto.packing import (
+    NO_PACKING_KEYS,
+    packing_elements,
+    packing_levels,
+    packing_primes,
+)
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.errors import KeyMismatchError
@@ -35,8 +42,12 @@ _KEY_PREFIX_BYTES: Final = 16 + 32  # SEAL's header, and the identifier of the p
 _DIGIT_HEADER_BYTES: Final = 113  # of a ciphertext, which a digit of a key is
 
 
-def make_kernels(parameters: Parameters, relinearisation: Any, packing: Any, rotation: Any = None) -> Kernels | None:
-    """Kernels for these keys, or None where SEAL has to do it: for BFV, and where the extension was not built."""
+def make_kernels(
+    parameters: Parameters, relinearisation: Any, packing: Any, rotation: Any = None
+) -> Kernels | None:
+    """Kernels for these keys, or None where SEAL has to do it: for BFV, and where the extension was
+    not built.
+    """
     if _residues is None or parameters.scheme != "bgv":
         return None
     return Kernels(parameters, relinearisation, packing, cpu_level(), rotation)
@@ -55,7 +66,8 @@ class Kernels:
     parameters : Parameters
         BGV.
     relinearisation, packing : SEAL's keys
-        Read when they are needed for the first time, then kept in the order that the kernels want. ``packing`` may be None.
+        Read when they are needed for the first time, then kept in the order that the kernels want.
+        ``packing`` may be None.
     cpu : "baseline", "avx2", "avx512" or "ifma"; on ARM "baseline" or "neon"
     rotation : SEAL's keys, optional
         For rotations of slots.
@@ -78,14 +90,19 @@ class Kernels:
 
     @property
     def way(self) -> str:
-        """How it computes: "integers", or if all primes are below 2^50 with doubles by "avx2", "avx512" or "neon", or by "ifma"."""
+        """How it computes: "integers", or if all primes are below 2^50 with doubles by "avx2",
+        "avx512" or "neon", or by "ifma".
+        """
         return _residues.way(self._ring)
 
-    # -- keys ------------------------------------------------------------------------------------------------------------
+    # -- keys
+    # --------------------------------------------------------------------------------------------
 
     @cached_property
     def _relinearisation(self) -> Any:
-        keys = dict(switching_keys(self._seal_relinearisation.to_string(), self.parameters.ring_degree))
+        keys = dict(
+            switching_keys(self._seal_relinearisation.to_string(), self.parameters.ring_degree)
+        )
         return _residues.key(self._ring, keys[0], len(keys[0]), 0)
 
     @cached_property
@@ -93,7 +110,10 @@ class Kernels:
         """For every level of packing the keys of its automorphisms."""
         if self._seal_packing is None:
             raise KeyMismatchError(NO_PACKING_KEYS)
-        keys, groups = self._automorphism_keys(self._seal_packing), packing_elements(self.parameters.ring_degree)
+        keys, groups = (
+            self._automorphism_keys(self._seal_packing),
+            packing_elements(self.parameters.ring_degree),
+        )
         return tuple(tuple(keys[g] for g in groups[level]) for level in sorted(groups))
 
     @cached_property
@@ -110,7 +130,8 @@ class Kernels:
         """Read the keys now: processes that begin later inherit them."""
         _ = self._relinearisation, self._rotation if rotations else None
 
-    # -- one ciphertext ----------------------------------------------------------------------------------------------------
+    # -- one ciphertext
+    # --------------------------------------------------------------------------------------------
 
     def switch(self, residues: Residues, level: int) -> Residues:
         """Modulus switching of a ciphertext of any size: SEAL's ``mod_switch_to``."""
@@ -136,11 +157,19 @@ class Kernels:
         return self._automorphism(self._packing[level - 1][i], residues)
 
     def rotate(self, residues: Residues, step: int) -> Residues:
-        """Slots of a ciphertext rotated to the left within both half rows, at its level; step 0 swaps the half rows."""
-        return self._automorphism(self._rotation[galois_element(self.parameters.ring_degree, step)], residues)
+        """Slots of a ciphertext rotated to the left within both half rows, at its level; step 0
+        swaps the half rows.
+        """
+        return self._automorphism(
+            self._rotation[galois_element(self.parameters.ring_degree, step)], residues
+        )
 
-    def masked(self, ciphertexts: Sequence[Residues], plaintexts: Sequence[NDArray[np.uint64]]) -> Residues:
-        """The sum of products of ciphertexts, (2, primes, N), with plaintexts: N coefficients modulo t each."""
+    def masked(
+        self, ciphertexts: Sequence[Residues], plaintexts: Sequence[NDArray[np.uint64]]
+    ) -> Residues:
+        """The sum of products of ciphertexts, (2, primes, N), with plaintexts: N coefficients
+        modulo t each.
+        """
         out, primes = np.empty(ciphertexts[0].shape, dtype=np.uint64), ciphertexts[0].shape[1]
         if any(residues.shape != out.shape for residues in ciphertexts):
             raise ValueError("ciphertexts of different shapes are not added up")
@@ -150,18 +179,25 @@ class Kernels:
         return out
 
     def transform(self, polynomials: Residues, prime: int, *, inverse: bool = False) -> Residues:
-        """The number-theoretic transforms of polynomials, (..., N), modulo one prime, in SEAL's order."""
+        """The number-theoretic transforms of polynomials, (..., N), modulo one prime, in SEAL's
+        order.
+        """
         out = np.empty(polynomials.shape, dtype=np.uint64)
         with self._scratch(1) as scratch:
             _residues.transform(self._ring, prime, int(inverse), _words(polynomials), out, scratch)
         return out
 
-    # -- totals -----------------------------------------------------------------------------------------------------------
+    # -- totals
+    # --------------------------------------------------------------------------------------------
 
     def lower(
-        self, totals: Sequence[Residues], relinearise_at: int | Sequence[int], threads: int | None = None
+        self,
+        totals: Sequence[Residues],
+        relinearise_at: int | Sequence[int],
+        threads: int | None = None,
     ) -> Residues:
-        """Totals switched down, relinearised at a level and switched to the primes of the packing context: (totals, 2, primes, N).
+        """Totals switched down, relinearised at a level and switched to the primes of the packing
+        context: (totals, 2, primes, N).
 
         Parameters
         ----------
@@ -171,7 +207,11 @@ class Kernels:
             All cores by default.
         """
         to = packing_primes(self.parameters)
-        levels = [relinearise_at] * len(totals) if isinstance(relinearise_at, int) else list(relinearise_at)
+        levels = (
+            [relinearise_at] * len(totals)
+            if isinstance(relinearise_at, int)
+            else list(relinearise_at)
+        )
         if len(levels) != len(totals):
             raise ValueError(f"{len(levels)} levels for {len(totals)} totals")
         out = np.empty((len(totals), 2, to, self.parameters.ring_degree), dtype=np.uint64)
@@ -194,19 +234,23 @@ class Kernels:
         *,
         start: int = 0,
     ) -> Residues:
-        """Lowered totals merged into one ciphertext of the packing context: see :func:`encryptedstats.crypto.packing.pack`.
+        """Lowered totals merged into one ciphertext of the packing context: see
+        :func:`encryptedstats.crypto.packing.pack`.
 
-        ``levels`` merges only so far, for totals that are a part of more; with ``lowest`` they are such parts, or 2^start totals
-        side by side.
+        ``levels`` merges only so far, for totals that are a part of more; with ``lowest`` they are
+        such parts, or 2^start totals side by side.
         """
         top = self.parameters.ring_degree.bit_length() - 1
         levels = top if levels is None else levels
         if not 0 <= lowest <= levels <= top or not 1 <= len(totals) <= 1 << (levels - lowest):
-            raise ValueError(f"{len(totals)} totals: one ciphertext holds 1 to {self.parameters.ring_degree}")
+            raise ValueError(
+                f"{len(totals)} totals: one ciphertext holds 1 to {self.parameters.ring_degree}"
+            )
         threads = cores() if threads is None else threads
         if threads < 2 or len(totals) < 3:
             return self._pack(totals, levels, lowest, start)
-        # First subtrees, a few for every thread so that all end at about the same time, then one level of merges after the other.
+        # First subtrees, a few for every thread so that all end at about the same time, then one
+        # level of merges after the other.
         below = max(1, packing_levels(len(totals)) - packing_levels(8 * threads))
         nodes, level = totals, lowest
         with ThreadPoolExecutor(threads) as pool:
@@ -215,15 +259,26 @@ class Kernels:
                     break
                 apart = 1 << (to - level)
                 parts = [nodes[first : first + apart] for first in range(0, len(nodes), apart)]
-                nodes = list(pool.map(partial(self._pack, level=to, lowest=level, start=start), parts))
+                nodes = list(
+                    pool.map(partial(self._pack, level=to, lowest=level, start=start), parts)
+                )
                 level = to
         return self._pack(nodes, levels, level, start)
 
-    # -- totals out of a pack ---------------------------------------------------------------------------------------------
+    # -- totals out of a pack
+    # --------------------------------------------------------------------------------------------
 
-    def split(self, node: Residues, level: int, *, odd: bool = True, start: int = 0) -> Sequence[Residues]:
-        """The nodes of the first half of a node's totals and (``odd``) of the others: see :meth:`expand`."""
-        return list(self.expand(node, 1 << (level if odd else level - 1), level, level - 1, threads=1, start=start))
+    def split(
+        self, node: Residues, level: int, *, odd: bool = True, start: int = 0
+    ) -> Sequence[Residues]:
+        """The nodes of the first half of a node's totals and (``odd``) of the others: see
+        :meth:`expand`.
+        """
+        return list(
+            self.expand(
+                node, 1 << (level if odd else level - 1), level, level - 1, threads=1, start=start
+            )
+        )
 
     def expand(
         self,
@@ -235,17 +290,21 @@ class Kernels:
         out: Residues | None = None,
         start: int = 0,
     ) -> Residues:
-        """The inverse of :meth:`pack`: a node of 2^level places split into nodes of 2^lowest, (nodes, 2, primes, N).
+        """The inverse of :meth:`pack`: a node of 2^level places split into nodes of 2^lowest,
+        (nodes, 2, primes, N).
 
-        With ``lowest`` 0 there is one for each total, in order, as a constant polynomial, so that all slots hold it: for a whole
-        pack, of level log2 N, itself; for a part of one, 2^level times. Otherwise ``out[i]`` is the node of the i-th 2^lowest
-        totals, to be expanded from ``lowest`` on. Each split, ``node + s(node)`` and ``(node - s(node)) / X^(N/2^level)``, is one
-        automorphism (two at level 2), and a node of a single total needs one for each of its levels.
+        With ``lowest`` 0 there is one for each total, in order, as a constant polynomial, so that
+        all slots hold it: for a whole pack, of level log2 N, itself; for a part of one, 2^level
+        times. Otherwise ``out[i]`` is the node of the i-th 2^lowest totals, to be expanded from
+        ``lowest`` on. Each split, ``node + s(node)`` and ``(node - s(node)) / X^(N/2^level)``, is
+        one automorphism (two at level 2), and a node of a single total needs one for each of its
+        levels.
 
         Parameters
         ----------
         node : residues of shape (2, primes, N)
-            Under the first primes of the packing context, one or more. Between its places it holds 0, as packs do.
+            Under the first primes of the packing context, one or more. Between its places it holds
+            0, as packs do.
         count : int
             Totals in it, from 1 to 2^level. Places after them are not computed.
         level, lowest : int
@@ -254,8 +313,8 @@ class Kernels:
         out : array of 64-bit words of that shape, optional
             Written to and returned, for a caller that expands again and again.
         start : int
-            The lowest level of all that a pack is split down to, in this call and those that follow: 2^start totals stay side by
-            side.
+            The lowest level of all that a pack is split down to, in this call and those that
+            follow: 2^start totals stay side by side.
         """
         self._check_node(node, count, level, lowest)
         threads = cores() if threads is None else threads
@@ -264,26 +323,50 @@ class Kernels:
         out = np.empty(shape, dtype=np.uint64) if out is None else out
         if out.shape != shape or out.dtype != np.uint64 or not out.flags.c_contiguous:
             raise ValueError(
-                f"out is {out.dtype} of shape {out.shape}: it must be uint64 of shape {shape}, in one piece"
+                f"out is {out.dtype} of shape {out.shape}: it must be uint64 of shape {shape}, in "
+                "one piece"
             )
-        # A node lies at the first of its places in ``out`` until it is split. First one level after the other, all nodes of it at
-        # once, so that every thread gets a few subtrees and all end at about the same time.
+        # A node lies at the first of its places in ``out`` until it is split. First one level after
+        # the other, all nodes of it at once, so that every thread gets a few subtrees and all end
+        # at about the same time.
         enough = min(4 * threads, nodes) if threads > 1 else 1
         depth = 0
         while depth < level - lowest and 1 << depth < enough:
             source = node if depth == 0 else None
-            self._split_all(source, out, count, (level - depth, level - depth - 1, lowest), threads, start)
+            self._split_all(
+                source, out, count, (level - depth, level - depth - 1, lowest), threads, start
+            )
             depth += 1
         if depth == 0 or depth < level - lowest:
-            self._split_all(node if depth == 0 else None, out, count, (level - depth, lowest, lowest), threads, start)
+            self._split_all(
+                node if depth == 0 else None,
+                out,
+                count,
+                (level - depth, lowest, lowest),
+                threads,
+                start,
+            )
         return out
 
     def _split_all(
-        self, top: Residues | None, out: Residues, count: int, levels: tuple[int, int, int], threads: int, start: int
+        self,
+        top: Residues | None,
+        out: Residues,
+        count: int,
+        levels: tuple[int, int, int],
+        threads: int,
+        start: int,
     ) -> None:
-        """All nodes of one level, or the one at the ``top``, split down to another, in places for the nodes of a third."""
+        """All nodes of one level, or the one at the ``top``, split down to another, in places for
+        the nodes of a third.
+        """
         level, to, lowest = levels
-        apart, step, keys, primes = 1 << (level - lowest), 1 << (to - lowest), self._packing, out.shape[2]
+        apart, step, keys, primes = (
+            1 << (level - lowest),
+            1 << (to - lowest),
+            self._packing,
+            out.shape[2],
+        )
 
         def work(indices: Iterator[int]) -> None:
             with self._scratch(primes, max(1, level - to)) as scratch:
@@ -291,27 +374,47 @@ class Kernels:
                     source = out[i * apart] if top is None else _words(top)
                     totals = min(1 << level, count - (i << level))
                     levels = (level, to, start)
-                    _residues.expand(self._ring, keys, source, primes, levels, totals, out, i * apart, step, scratch)
+                    _residues.expand(
+                        self._ring,
+                        keys,
+                        source,
+                        primes,
+                        levels,
+                        totals,
+                        out,
+                        i * apart,
+                        step,
+                        scratch,
+                    )
 
         _share(work, -(-count >> level), threads)
 
     def _check_node(self, node: Residues, count: int, level: int, lowest: int) -> None:
         primes, ring = packing_primes(self.parameters), self.parameters.ring_degree
-        if node.ndim != 3 or node.shape[0] != 2 or not 1 <= node.shape[1] <= primes or node.shape[2] != ring:
+        if (
+            node.ndim != 3
+            or node.shape[0] != 2
+            or not 1 <= node.shape[1] <= primes
+            or node.shape[2] != ring
+        ):
             raise ValueError(
                 f"residues of shape {node.shape} are no ciphertext of the packing context: "
                 f"it has (2, 1 to {primes} primes, {ring})"
             )
         if not 0 <= lowest <= level < ring.bit_length():
             raise ValueError(
-                f"level={level}, lowest={lowest}: levels go from {ring.bit_length() - 1} down to 0, and lowest is not above level"
+                f"level={level}, lowest={lowest}: levels go from {ring.bit_length() - 1} down to "
+                "0, and lowest is not above level"
             )
         if not 1 <= count <= 1 << level:
             raise ValueError(f"{count} totals: a node of level {level} holds 1 to {1 << level}")
 
-    # -- calls ------------------------------------------------------------------------------------------------------------
+    # -- calls
+    # --------------------------------------------------------------------------------------------
 
-    def _lower(self, key: Any, residues: Residues, at: int, to: int, out: Residues, scratch: Any) -> None:
+    def _lower(
+        self, key: Any, residues: Residues, at: int, to: int, out: Residues, scratch: Any
+    ) -> None:
         size, primes, _ = residues.shape
         _residues.lower(self._ring, key, _words(residues), size, primes, at, to, out, scratch)
 
@@ -327,17 +430,30 @@ class Kernels:
         for total in totals:
             if total.shape != shape:
                 raise ValueError(
-                    f"residues of shape {total.shape} are no ciphertext of the packing context: it has {shape}"
+                    f"residues of shape {total.shape} are no ciphertext of the packing context: "
+                    f"it has {shape}"
                 )
         out = np.empty(shape, dtype=np.uint64)
         words = tuple(_words(total) for total in totals)
         with self._scratch(primes, max(1, level - lowest)) as scratch:
-            _residues.pack(self._ring, self._packing, words, primes, level, lowest, lowest == start, out, scratch)
+            _residues.pack(
+                self._ring,
+                self._packing,
+                words,
+                primes,
+                level,
+                lowest,
+                lowest == start,
+                out,
+                scratch,
+            )
         return out
 
     @contextmanager
     def _scratch(self, primes: int, levels: int = 0) -> Iterator[Any]:
-        """Memory to work in, kept from call to call: touching fresh pages every time would take as long as the work."""
+        """Memory to work in, kept from call to call: touching fresh pages every time would take as
+        long as the work.
+        """
         words = _residues.scratch(self._ring, primes, levels) + 8  # to begin with a cache line
         try:
             memory = self._memory.pop()
@@ -355,7 +471,9 @@ class Kernels:
 
 
 def _share(work: Callable[[Iterator[int]], None], count: int, threads: int | None) -> None:
-    """Run ``work`` over 0..count-1 in threads, each taking the next number when it is done with one."""
+    """Run ``work`` over 0..count-1 in threads, each taking the next number when it is done with
+    one.
+    """
     threads = min(cores() if threads is None else threads, count)
     indices = iter(range(count))
     if threads < 2:
@@ -371,7 +489,8 @@ def _words(array: Residues) -> Residues:
     return np.require(array, np.uint64, ("C", "A"))
 
 
-# -- tables and keys --------------------------------------------------------------------------------------------------------
+# -- tables and keys
+# ------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=16)
@@ -388,13 +507,16 @@ def _ring(parameters: Parameters, cpu: str) -> Any:
 
 @lru_cache(maxsize=256)
 def minimal_root(prime: int, order: int) -> int:
-    """The smallest primitive root of unity of an order that is a power of two: the one that SEAL transforms with.
+    """The smallest primitive root of unity of an order that is a power of two: the one that SEAL
+    transforms with.
 
     >>> minimal_root(17, 8)
     2
     """
     root = next(
-        r for r in (pow(g, (prime - 1) // order, prime) for g in range(2, prime)) if pow(r, order // 2, prime) != 1
+        r
+        for r in (pow(g, (prime - 1) // order, prime) for g in range(2, prime))
+        if pow(r, order // 2, prime) != 1
     )
     square, smallest = root * root % prime, root
     for _ in range(order // 2):
@@ -404,16 +526,28 @@ def minimal_root(prime: int, order: int) -> int:
 
 
 def galois_element(ring_degree: int, step: int) -> int:
-    """The automorphism X -> X^g that rotates by ``step``: powers of 3, as SEAL numbers them; 0 swaps the half rows."""
+    """The automorphism X -> X^g that rotates by ``step``: powers of 3, as SEAL numbers them; 0
+    swaps the half rows.
+    """
     order = 2 * ring_degree
     return order - 1 if step == 0 else pow(3, step % (ring_degree // 2), order)
 
 
 def switching_keys(data: bytes, ring_degree: int) -> Iterator[tuple[int, Residues]]:
-    """The key-switching keys in SEAL's bytes with their indices, each of shape (digits, 2, primes, N)."""
+    """The key-switching keys in SEAL's bytes with their indices, each of shape (digits, 2, primes,
+    N).
+    """
     for index, places in _digit_places(data):
-        words = [np.frombuffer(data, dtype="<u8", offset=start, count=(stop - start) // 8) for start, stop in places]
-        yield index, np.ascontiguousarray(np.stack(words), dtype=np.uint64).reshape(len(words), 2, -1, ring_degree)
+        words = [
+            np.frombuffer(data, dtype="<u8", offset=start, count=(stop - start) // 8)
+            for start, stop in places
+        ]
+        yield (
+            index,
+            np.ascontiguousarray(np.stack(words), dtype=np.uint64).reshape(
+                len(words), 2, -1, ring_degree
+            ),
+        )
 
 
 def with_switching_keys(data: bytes, keys: Mapping[int, Residues]) -> bytes:
@@ -423,16 +557,20 @@ def with_switching_keys(data: bytes, keys: Mapping[int, Residues]) -> bytes:
         for (start, stop), digit in zip(places, keys[index], strict=True):
             words = np.ascontiguousarray(digit, dtype="<u8").tobytes()
             if len(words) != stop - start:
-                raise ValueError(f"a digit of {len(words)} bytes does not go where one of {stop - start} is")
+                raise ValueError(
+                    f"a digit of {len(words)} bytes does not go where one of {stop - start} is"
+                )
             made[start:stop] = words
     return bytes(made)
 
 
 def _digit_places(data: bytes) -> Iterator[tuple[int, list[tuple[int, int]]]]:
-    """Where the residues of the key-switching keys lie in SEAL's bytes, with their indices, digit by digit.
+    """Where the residues of the key-switching keys lie in SEAL's bytes, with their indices, digit
+    by digit.
 
-    SEAL writes a header, the identifier of the parameters, how many keys there could be, and for each of them how many digits it
-    has (0 for one that was not made), each digit as a ciphertext with a header of its own.
+    SEAL writes a header, the identifier of the parameters, how many keys there could be, and for
+    each of them how many digits it has (0 for one that was not made), each digit as a ciphertext
+    with a header of its own.
     """
     (count,), at = struct.unpack_from("<Q", data, _KEY_PREFIX_BYTES), _KEY_PREFIX_BYTES + 8
     for index in range(count):

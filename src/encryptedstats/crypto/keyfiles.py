@@ -32,7 +32,12 @@ from encryptedstats.crypto.material import (
 )
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.signatures import SIGNING_KEY_BYTES
-from encryptedstats.errors import FileFormatError, InsecureKeyFileWarning, ParameterError, PassphraseError
+from encryptedstats.errors import (
+    FileFormatError,
+    InsecureKeyFileWarning,
+    ParameterError,
+    PassphraseError,
+)
 from encryptedstats.storage import container
 from encryptedstats.storage import passphrase as locks
 from encryptedstats.storage.container import Container
@@ -93,15 +98,21 @@ def read_public(file: Container) -> KeyMaterial:
     _check_signatures(material, file, signatures, steps)
     packing_keys = _read_packing(material.engine, file) if "packing" in signatures else None
     rotation = _read_rotation(material.engine, file, steps) if steps else None
-    evaluation = EvaluationKeys(material.evaluation.relinearisation, packing_keys, rotation, tuple(steps))
+    evaluation = EvaluationKeys(
+        material.evaluation.relinearisation, packing_keys, rotation, tuple(steps)
+    )
     material = replace(material, evaluation=evaluation, signatures=signatures)
     return replace(material, retirement=_read_retirement(file, material))
 
 
-def _read_identified(file: Container, steps: Sequence[Any] = (), signed: Iterable[str] = ()) -> KeyMaterial:
+def _read_identified(
+    file: Container, steps: Sequence[Any] = (), signed: Iterable[str] = ()
+) -> KeyMaterial:
     """Read the sections that the key id is a hash of."""
     parameters = read_parameters(file)
-    _check_lengths(file, parameters)  # before SEAL prepares anything for parameters that may be made up
+    _check_lengths(
+        file, parameters
+    )  # before SEAL prepares anything for parameters that may be made up
     engine = engine_for(parameters)
     if not all(type(step) is int and abs(step) < parameters.ring_degree for step in steps):
         raise FileFormatError("the rotations of the key file are malformed")
@@ -109,7 +120,9 @@ def _read_identified(file: Container, steps: Sequence[Any] = (), signed: Iterabl
         raise FileFormatError("the rotation keys of the file do not fit its list of rotations")
     public_key = _load_seal(engine.context.from_public_str, file.section("public_key"))
     relinearisation = _load_seal(engine.context.from_relin_str, file.section("relinearisation"))
-    material = identified_material(engine, public_key, EvaluationKeys(relinearisation), file.section("signing_key"))
+    material = identified_material(
+        engine, public_key, EvaluationKeys(relinearisation), file.section("signing_key")
+    )
     if material.key_id != file.key_id:
         raise FileFormatError("the key id of the file does not fit the keys in it")
     if set(signed) != {"packing", "rotation"} & set(file.sections):
@@ -136,11 +149,15 @@ def _check_lengths(file: Container, parameters: Parameters) -> None:
     primes = len(parameters.coefficient_moduli)
     one = 16 * primes * parameters.ring_degree
     if len(file.section("signing_key")) != SIGNING_KEY_BYTES:
-        raise FileFormatError(f"the section 'signing_key' of the file has not {SIGNING_KEY_BYTES} bytes")
+        raise FileFormatError(
+            f"the section 'signing_key' of the file has not {SIGNING_KEY_BYTES} bytes"
+        )
     least = {"public_key": one, "relinearisation": (primes - 1) * one}
     for name, length in least.items():
         if not length <= len(file.section(name)) <= length + 1024 * primes:
-            raise FileFormatError(f"the section {name!r} of the file has not the length that its parameters say")
+            raise FileFormatError(
+                f"the section {name!r} of the file has not the length that its parameters say"
+            )
 
 
 def _check_signatures(
@@ -149,7 +166,10 @@ def _check_signatures(
     if UNSIGNED in signatures.values():
         check_joint_parameters(material.parameters)
     if signatures and all(signature == UNSIGNED for signature in signatures.values()):
-        if digest_of_members({name: file.section(name) for name in signatures}, steps) != material.signing_key:
+        if (
+            digest_of_members({name: file.section(name) for name in signatures}, steps)
+            != material.signing_key
+        ):
             raise FileFormatError(
                 "the packing and rotation keys of the file are not those that the members of key "
                 f"{material.key_id} have made"
@@ -159,7 +179,8 @@ def _check_signatures(
         statement = section_statement(name, steps, file.section(name))
         if not isinstance(signature, str) or not material.is_signed(statement, signature):
             raise FileFormatError(
-                f"the {name} keys of the file are not signed by the owner of key {material.key_id}: exchanged or altered"
+                f"the {name} keys of the file are not signed by the owner of key "
+                f"{material.key_id}: exchanged or altered"
             )
 
 
@@ -175,7 +196,8 @@ def _read_retirement(file: Container, material: KeyMaterial) -> Retirement | Non
         good = False
     if not good:
         raise FileFormatError(
-            f"the file says that key {material.key_id} is retired, and its owner has not signed that: altered"
+            f"the file says that key {material.key_id} is retired, and its owner has not signed "
+            "that: altered"
         )
     return found
 
@@ -207,13 +229,21 @@ def _load_seal(loader: Any, data: bytes) -> Any:
 
 
 def write_secret(
-    material: SecretMaterial, path: str | os.PathLike[str], passphrase: str | None, *, overwrite: bool
+    material: SecretMaterial,
+    path: str | os.PathLike[str],
+    passphrase: str | None,
+    *,
+    overwrite: bool,
 ) -> None:
     """Write the secret key to a file with mode 0600, locked if a passphrase is given."""
     public, secret, lock = material.public, material.secret.to_string(), dict[str, Any]()
     if passphrase is not None:
         lock, secret = locks.lock(secret, passphrase, bind_to=public.key_id.encode())
-    fields = {"parameters": public.parameters.to_dict(), "rotations": list(material.rotations), "lock": lock}
+    fields = {
+        "parameters": public.parameters.to_dict(),
+        "rotations": list(material.rotations),
+        "lock": lock,
+    }
     sections = {**public.identity_sections(), "secret_key": secret}
     file = Container(OWNER_KIND, public.parameters.fingerprint, public.key_id, fields, sections)
     container.write(file, path, mode=PRIVATE, overwrite=overwrite)
@@ -237,7 +267,10 @@ def check_pair(public: KeyMaterial, generator: Any) -> None:
     decryption never looks at those.
     """
     engine = public.engine
-    decrypt, evaluator = seal.Decryptor(engine.context, generator.secret_key()).decrypt, engine.evaluator
+    decrypt, evaluator = (
+        seal.Decryptor(engine.context, generator.secret_key()).decrypt,
+        engine.evaluator,
+    )
     encrypted = seal.Encryptor(engine.context, public.public_key).encrypt(engine.encode_integer(1))
     found = [decrypt(encrypted)]
     if public.parameters.depth > 0:
@@ -271,8 +304,10 @@ def _unlock_secret(file: Container, passphrase: str | None) -> bytes:
     lock, secret = file.expect("lock", dict), file.section("secret_key")
     if not lock and passphrase is not None:
         raise PassphraseError(
-            f"this key file is not locked, and a passphrase was given for it: it holds key {file.key_id}, which may be another's. "
-            "Take the file that your passphrase locks, or load this one without a passphrase if it is yours"
+            "this key file is not locked, and a passphrase was given for it: it holds key "
+            f"{file.key_id}, which may be another's. "
+            "Take the file that your passphrase locks, or load this one without a passphrase if "
+            "it is yours"
         )
     if not lock:
         return secret
@@ -285,7 +320,8 @@ def _warn_of_lax_mode(path: str | os.PathLike[str]) -> None:
     mode = stat.S_IMODE(os.stat(path).st_mode)
     if os.name == "posix" and mode & 0o077:
         warnings.warn(
-            f"other users of this machine may read the secret key {path} (mode {mode:04o}): chmod 600 {path}",
+            f"other users of this machine may read the secret key {path} (mode {mode:04o}): chmod "
+            f"600 {path}",
             InsecureKeyFileWarning,
             stacklevel=4,  # the caller of Owner.load
         )
@@ -304,7 +340,9 @@ def encryptor_bytes(public: KeyMaterial, secret: Any | None, token_key: bytes) -
         sections["secret_key"] = secret.to_string()
     parameters = public.parameters
     fields = {"parameters": parameters.to_dict()}
-    return container.to_bytes(Container(_ENCRYPTOR, parameters.fingerprint, public.key_id, fields, sections))
+    return container.to_bytes(
+        Container(_ENCRYPTOR, parameters.fingerprint, public.key_id, fields, sections)
+    )
 
 
 def read_encryptor(data: bytes) -> tuple[KeyMaterial, Any | None, bytes]:

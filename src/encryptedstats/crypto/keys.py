@@ -137,7 +137,9 @@ class PublicKeys:
 
         It hides nothing that is added to it.
         """
-        return ciphertext_of(self.engine, public_residues(self.parameters, self.material.public_key.to_string()))
+        return ciphertext_of(
+            self.engine, public_residues(self.parameters, self.material.public_key.to_string())
+        )
 
     # -- encrypting and evaluating -----------------------------------------------------------------
 
@@ -183,23 +185,29 @@ class PublicKeys:
                 if self.retired.successor
                 else ""
             )
-            raise KeyMismatchError(f"the owner has retired key {self.key_id} ({self.retired.why}){instead}")
+            raise KeyMismatchError(
+                f"the owner has retired key {self.key_id} ({self.retired.why}){instead}"
+            )
 
     def check_same(self, other: PublicKeys) -> None:
         """Raise an error where the other keys are of another key pair."""
         if other is not self and other.key_id != self.key_id:
             raise KeyMismatchError(
-                f"these belong to different keys ({self.key_id} and {other.key_id}): nothing can be computed across keys"
+                f"these belong to different keys ({self.key_id} and {other.key_id}): nothing can "
+                "be computed across keys"
             )
 
     def check_fingerprint(self, expected: str, name: str = "these") -> None:
         """Raise an error where the fingerprint is not that of these keys."""
         digits = "".join(expected.replace("-", " ").split()).lower()
         if len(digits) != KEY_ID_DIGITS or not set(digits) <= _HEX_DIGITS:
-            raise ValueError(f"{expected!r} is no fingerprint: it has {KEY_ID_DIGITS} hexadecimal digits")
+            raise ValueError(
+                f"{expected!r} is no fingerprint: it has {KEY_ID_DIGITS} hexadecimal digits"
+            )
         if digits != self.key_id:
             raise KeyMismatchError(
-                f"{name} holds the keys {self.fingerprint}, and those of {fingerprint_of(digits)} are expected: do not use them, "
+                f"{name} holds the keys {self.fingerprint}, and those of {fingerprint_of(digits)} "
+                "are expected: do not use them, "
                 "ask their owner for the right file"
             )
 
@@ -232,7 +240,10 @@ class PublicKeys:
 
     def __repr__(self) -> str:
         more = "" if self.packs else ", no packing keys"
-        return f"PublicKeys(key {self.key_id}, {self.parameters!r}, rotations={list(self.rotations)}{more})"
+        return (
+            f"PublicKeys(key {self.key_id}, {self.parameters!r}, "
+            f"rotations={list(self.rotations)}{more})"
+        )
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("PublicKeys are not pickled: save() them to a file and load() that")
@@ -263,11 +274,19 @@ class Owner:
     def __init__(self, parameters: Parameters | HasParameters) -> None:
         rotations: Iterable[int] = ()
         if not isinstance(parameters, Parameters):
-            rotations, parameters = getattr(parameters, "rotations", ()), getattr(parameters, "parameters", parameters)
+            rotations, parameters = (
+                getattr(parameters, "rotations", ()),
+                getattr(parameters, "parameters", parameters),
+            )
         if not isinstance(parameters, Parameters):
-            raise TypeError(f"Owner needs Parameters, not {type(parameters).__name__}: see Parameters.choose")
+            raise TypeError(
+                f"Owner needs Parameters, not {type(parameters).__name__}: see Parameters.choose"
+            )
         if parameters.depth < 0:
-            raise ParameterError(f"not even an encryption is proven to decrypt with {parameters!r}: take larger primes")
+            raise ParameterError(
+                f"not even an encryption is proven to decrypt with {parameters!r}: take larger "
+                "primes"
+            )
         engine = engine_for(parameters)
         generator = seal.KeyGenerator(engine.context)
         steps = keyfiles.check_rotations(rotations, parameters)
@@ -275,18 +294,27 @@ class Owner:
         self._install(engine, generator, generator.create_public_key(), evaluation, steps)
 
     def _install(
-        self, engine: Engine, generator: Any, public_key: Any, evaluation: EvaluationKeys, steps: tuple[int, ...]
+        self,
+        engine: Engine,
+        generator: Any,
+        public_key: Any,
+        evaluation: EvaluationKeys,
+        steps: tuple[int, ...],
     ) -> None:
         """Take the keys of a pair, and derive everything else from the secret one."""
         self._generator, self._steps = generator, steps
         secret = generator.secret_key()
         # The seed of the signing key is as secret as the secret key, and neither follows from the
         # other's public part.
-        self._signer = Signer(hashlib.sha256(b"encryptedstats: signatures of the owner" + secret.to_string()).digest())
+        self._signer = Signer(
+            hashlib.sha256(b"encryptedstats: signatures of the owner" + secret.to_string()).digest()
+        )
         bare = identified_material(engine, public_key, evaluation, self._signer.public_bytes)
         packing_keys = packing.make_packing_keys(engine.parameters, secret)
         self._bare_keys = self._sign(bare, replace(evaluation, packing=packing_keys))
-        token_key = hashlib.sha256(b"encryptedstats: keyed hashes of plain data" + secret.to_string()).digest()
+        token_key = hashlib.sha256(
+            b"encryptedstats: keyed hashes of plain data" + secret.to_string()
+        ).digest()
         small = engine_for(packing.packing_parameters(engine.parameters))
         packed = seal.Decryptor(small.context, packing.packing_secret(engine.parameters, secret))
         decrypt = seal.Decryptor(engine.context, secret).decrypt
@@ -308,7 +336,9 @@ class Owner:
             rotation = seal.GaloisKeys()
             self._generator.create_galois_keys(list(steps), rotation)
         packing_keys = material.evaluation.packing if packs else None
-        evaluation = EvaluationKeys(material.evaluation.relinearisation, packing_keys, rotation, steps)
+        evaluation = EvaluationKeys(
+            material.evaluation.relinearisation, packing_keys, rotation, steps
+        )
         return self._sign(material, evaluation)
 
     @cached_property
@@ -318,7 +348,9 @@ class Owner:
 
     @cached_property
     def _encryptor(self) -> Encryptor:
-        return Encryptor.of_owner(self._keys, self._generator.secret_key(), self._decryptor.token_key, self._signer)
+        return Encryptor.of_owner(
+            self._keys, self._generator.secret_key(), self._decryptor.token_key, self._signer
+        )
 
     @property
     def parameters(self) -> Parameters:
@@ -340,7 +372,9 @@ class Owner:
         """Decryption, for the code that opens types of its own."""
         return self._decryptor
 
-    def public_keys(self, rotations: Iterable[int] | None = None, *, packing: bool = True) -> PublicKeys:
+    def public_keys(
+        self, rotations: Iterable[int] | None = None, *, packing: bool = True
+    ) -> PublicKeys:
         """Return the keys for a worker, which encrypt and compute and cannot decrypt.
 
         Parameters
@@ -353,7 +387,11 @@ class Owner:
             Include the keys that let a worker pack many totals into one ciphertext (a few
             megabytes).
         """
-        steps = self._steps if rotations is None else keyfiles.check_rotations(rotations, self.parameters)
+        steps = (
+            self._steps
+            if rotations is None
+            else keyfiles.check_rotations(rotations, self.parameters)
+        )
         if packing and steps in (self._steps, ()):
             return self._keys if steps else self._bare_keys
         return self._keys_with(steps, packs=packing)
@@ -448,7 +486,12 @@ class Owner:
     # -- changing keys -----------------------------------------------------------------------------
 
     def move(
-        self, source: Any, successor: Owner, out: str | os.PathLike[str], schema: Any = None, **options: Any
+        self,
+        source: Any,
+        successor: Owner,
+        out: str | os.PathLike[str],
+        schema: Any = None,
+        **options: Any,
     ) -> None:
         """Encrypt a stored table, model or result anew for another key of yours.
 
@@ -471,12 +514,20 @@ class Owner:
 
     # -- files -------------------------------------------------------------------------------------
 
-    def save(self, path: str | os.PathLike[str], passphrase: str | None = None, *, overwrite: bool = False) -> None:
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        passphrase: str | None = None,
+        *,
+        overwrite: bool = False,
+    ) -> None:
         """Write the secret key to a file with mode 0600, locked if a passphrase is given.
 
         An existing file is not replaced unless ``overwrite=True``: a lost secret key is lost data.
         """
-        material = SecretMaterial(self._bare_keys.material, self._generator.secret_key(), self._steps)
+        material = SecretMaterial(
+            self._bare_keys.material, self._generator.secret_key(), self._steps
+        )
         keyfiles.write_secret(material, path, passphrase, overwrite=overwrite)
         self.key_file = Path(path).resolve()
 
@@ -492,7 +543,9 @@ class Owner:
         try:
             generator = seal.KeyGenerator(public.engine.context, file.secret)
             keyfiles.check_pair(public, generator)
-            owner._install(public.engine, generator, public.public_key, public.evaluation, file.rotations)
+            owner._install(
+                public.engine, generator, public.public_key, public.evaluation, file.rotations
+            )
         except (RuntimeError, IndexError) as error:
             raise FileFormatError(f"the secret key of the file is malformed: {error}") from error
         if owner.key_id != public.key_id:
@@ -504,7 +557,10 @@ class Owner:
         return f"Owner(key {self.key_id}, {self.parameters!r})"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("an Owner is not pickled, it holds the secret key: save() it to a file that stays with you")
+        raise TypeError(
+            "an Owner is not pickled, it holds the secret key: save() it to a file that stays "
+            "with you"
+        )
 
 
 def fingerprint_of(key_id: str) -> str:
@@ -519,11 +575,16 @@ def fingerprint_of(key_id: str) -> str:
 def check_belongs(file: Container, keys: PublicKeys, name: str = "the file") -> None:
     """Raise an error for a file of other keys, or where more than public keys are given."""
     if not isinstance(keys, PublicKeys):
-        raise TypeError("reading encrypted results needs PublicKeys, nothing more: owner.public_keys()")
+        raise TypeError(
+            "reading encrypted results needs PublicKeys, nothing more: owner.public_keys()"
+        )
     if read_parameters(file) != keys.parameters or file.key_id != keys.key_id:
         raise KeyMismatchError(
-            f"{name} belongs to key {file.key_id}, and these are keys {keys.key_id}: give the public keys of {file.key_id}",
-            Cure("keys of the file", ", owner.public_keys() of its owner or es.PublicKeys.load(path)"),
+            f"{name} belongs to key {file.key_id}, and these are keys {keys.key_id}: give the "
+            f"public keys of {file.key_id}",
+            Cure(
+                "keys of the file", ", owner.public_keys() of its owner or es.PublicKeys.load(path)"
+            ),
             f"; only the secret key {file.key_id} opens it",
         )
 

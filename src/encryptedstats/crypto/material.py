@@ -58,7 +58,9 @@ class Retirement:
 
     def statement(self, key_id: str) -> bytes:
         """Return the bytes that are signed."""
-        return json.dumps(["encryptedstats retired keys", key_id, self.why, self.successor]).encode()
+        return json.dumps(
+            ["encryptedstats retired keys", key_id, self.why, self.successor]
+        ).encode()
 
 
 @dataclass(frozen=True)
@@ -110,10 +112,14 @@ class KeyMaterial:
         return verifies(self.signing_key, statement, signature)
 
 
-def identified_material(engine: Engine, public_key: Any, evaluation: EvaluationKeys, signing_key: bytes) -> KeyMaterial:
+def identified_material(
+    engine: Engine, public_key: Any, evaluation: EvaluationKeys, signing_key: bytes
+) -> KeyMaterial:
     """Return key material with its id."""
     sections = (public_key.to_string(), evaluation.relinearisation.to_string(), signing_key)
-    return KeyMaterial(engine, public_key, evaluation, signing_key, compute_key_id(engine.parameters, sections))
+    return KeyMaterial(
+        engine, public_key, evaluation, signing_key, compute_key_id(engine.parameters, sections)
+    )
 
 
 def joint_material(engine: Engine, public_key: Any, evaluation: EvaluationKeys) -> KeyMaterial:
@@ -124,15 +130,20 @@ def joint_material(engine: Engine, public_key: Any, evaluation: EvaluationKeys) 
     """
     check_joint_parameters(engine.parameters)
     sections = {name: keys.to_string() for name, keys in evaluation.galois().items()}
-    material = identified_material(engine, public_key, evaluation, digest_of_members(sections, evaluation.rotations))
+    material = identified_material(
+        engine, public_key, evaluation, digest_of_members(sections, evaluation.rotations)
+    )
     return replace(material, signatures=dict.fromkeys(sections, UNSIGNED))
 
 
 def check_joint_parameters(parameters: Parameters) -> None:
-    """Refuse joint keys under parameters of one member, whose results need no shares to be opened."""
+    """Refuse joint keys under parameters of one member, whose results need no shares to
+    be opened.
+    """
     if parameters.members < 2:
         raise KeyMismatchError(
-            f"keys that are marked as joint, and their parameters are for {parameters.members} member: joint keys "
+            f"keys that are marked as joint, and their parameters are for {parameters.members} "
+            "member: joint keys "
             "have parameters for all of their members"
         )
 
@@ -140,13 +151,17 @@ def check_joint_parameters(parameters: Parameters) -> None:
 def compute_key_id(parameters: Parameters, sections: Sequence[bytes]) -> str:
     """Return a hash of hashes, so that bytes of one section cannot pass for those of another."""
     parts = [hashlib.sha256(section).digest() for section in sections]
-    return hashlib.sha256(parameters.fingerprint.encode() + b"".join(parts)).hexdigest()[:KEY_ID_DIGITS]
+    return hashlib.sha256(parameters.fingerprint.encode() + b"".join(parts)).hexdigest()[
+        :KEY_ID_DIGITS
+    ]
 
 
 def section_statement(name: str, steps: Sequence[int], content: bytes) -> bytes:
     """Return the bytes that are signed of a section; only rotation keys have ``steps``."""
     steps = list(steps) if name == "rotation" else []
-    return json.dumps(["encryptedstats keys", name, steps, hashlib.sha256(content).hexdigest()]).encode()
+    return json.dumps(
+        ["encryptedstats keys", name, steps, hashlib.sha256(content).hexdigest()]
+    ).encode()
 
 
 def digest_of_members(sections: Mapping[str, bytes], steps: Sequence[int]) -> bytes:

@@ -1,21 +1,24 @@
 """How much noise a ciphertext can carry: proven bounds, for both schemes, by one small algebra.
 
-A ciphertext decrypts to the right message as long as a certain polynomial v (the *noise*) has coefficients below a limit.
-For BGV, v = c(s) mod q is message plus t times error and the limit is q/2; for BFV, v is the invariant noise and the
-limit is 1/2. What v is after an operation follows from what it was before; ``docs/noise.md`` derives every line here.
+A ciphertext decrypts to the right message as long as a certain polynomial v (the *noise*) has
+coefficients below a limit. For BGV, v = c(s) mod q is message plus t times error and the limit is
+q/2; for BFV, v is the invariant noise and the limit is 1/2. What v is after an operation follows
+from what it was before; ``docs/noise.md`` derives every line here.
 
-The bound is one on the canonical embedding: |v(z)| for each of the N complex roots z of X^N + 1, so that a product of
-polynomials is bounded by the product of the bounds. SEAL rounds *down* in several places, which leaves a mean: that is
-the polynomial 1 + X + ... + X^(N-1), large (2N/pi) at the root nearest to 1 and quickly falling away from it. Bounds
-therefore have two parts: ``flat``, for every root, and ``peak`` times weights 1, 1/3, 1/5, ... on the pairs of roots, in
-an order that automorphisms change. Weights are at most 1 and w w' <= (w + w')/2, so that a product
-(f1 + p1 w)(f2 + p2 w') stays in the same form with peak f1 p2 + f2 p1 + p1 p2, and a coefficient, being an average over
-the roots, sees next to nothing of the peak, wherever it lies.
+The bound is one on the canonical embedding: |v(z)| for each of the N complex roots z of X^N + 1, so
+that a product of polynomials is bounded by the product of the bounds. SEAL rounds *down* in several
+places, which leaves a mean: that is the polynomial 1 + X + ... + X^(N-1), large (2N/pi) at the root
+nearest to 1 and quickly falling away from it. Bounds therefore have two parts: ``flat``, for every
+root, and ``peak`` times weights 1, 1/3, 1/5, ... on the pairs of roots, in an order that
+automorphisms change. Weights are at most 1 and w w' <= (w + w')/2, so that a product (f1 + p1 w)(f2
++ p2 w') stays in the same form with peak f1 p2 + f2 p1 + p1 p2, and a coefficient, being an average
+over the roots, sees next to nothing of the peak, wherever it lies.
 
-Random polynomials (secret, errors, rounding, key-switching digits) have independent, symmetric, strictly sub-Gaussian
-coefficients, around the mean treated above. ``tail`` standard deviations are exceeded at some root of some of 2^32 such
-polynomials with probability below 2^-128. That is the failure bound. It assumes that ciphertexts look uniform, which is the
-assumption their security rests on, and that the digits and remainders of products do too.
+Random polynomials (secret, errors, rounding, key-switching digits) have independent, symmetric,
+strictly sub-Gaussian coefficients, around the mean treated above. ``tail`` standard deviations are
+exceeded at some root of some of 2^32 such polynomials with probability below 2^-128. That is the
+failure bound. It assumes that ciphertexts look uniform, which is the assumption their security
+rests on, and that the digits and remainders of products do too.
 """
 
 from __future__ import annotations
@@ -29,22 +32,27 @@ from typing import Final, Literal
 Scheme = Literal["bgv", "bfv"]
 
 FAILURE_BITS: Final = 128  # decryption fails with probability at most 2^-FAILURE_BITS ...
-POLYNOMIALS_BITS: Final = 32  # ... over a whole computation that meets up to 2^POLYNOMIALS_BITS random polynomials
+POLYNOMIALS_BITS: Final = (
+    32  # ... over a whole computation that meets up to 2^POLYNOMIALS_BITS random polynomials
+)
 ERROR_DEVIATION: Final = math.sqrt(10.5)  # SEAL's centred binomial error: 21 bits minus 21 bits
 SECRET_VARIANCE: Final = 2 / 3  # uniform ternary
 UNIFORM_DEVIATION: Final = math.sqrt(1 / 12)  # of a uniform number on an interval of length 1
-# |z| > r forces the projection of z on one of 64 directions above r cos(pi/64): a rigorous tail for complex sums.
+# |z| > r forces the projection of z on one of 64 directions above r cos(pi/64): a rigorous tail for
+# complex sums.
 _DIRECTIONS: Final = 64
 
 
 @dataclass(frozen=True)
 class Noise:
-    """A bound on the noise of a ciphertext, with the facts about it that decide what the next operation costs.
+    """A bound on the noise of a ciphertext, with the facts about it that decide what the next
+    operation costs.
 
     Attributes
     ----------
     flat, peak : float
-        The bound is ``flat`` plus ``peak`` times weights 1, 1/3, 1/5, ... on the pairs of roots, in some order.
+        The bound is ``flat`` plus ``peak`` times weights 1, 1/3, 1/5, ... on the pairs of roots, in
+        some order.
     level : int
         How many data primes have been dropped by modulus switching.
     size : int
@@ -63,7 +71,9 @@ class Noise:
         return Noise(self.flat * other.flat, peak, self.level, self.size)
 
     def __add__(self, other: Noise) -> Noise:
-        return Noise(self.flat + other.flat, self.peak + other.peak, self.level, max(self.size, other.size))
+        return Noise(
+            self.flat + other.flat, self.peak + other.peak, self.level, max(self.size, other.size)
+        )
 
     def times(self, factor: float) -> Noise:
         """The bound multiplied by a number."""
@@ -89,11 +99,13 @@ class NoiseModel:
     plain_modulus : int
         t.
     data_moduli : sequence of float
-        The data primes, in SEAL's order: switching drops the last one first. Approximate values suffice.
+        The data primes, in SEAL's order: switching drops the last one first. Approximate values
+        suffice.
     special_modulus : float
         The key-switching prime.
     members : int
-        How many secrets and errors the keys are sums of (:mod:`encryptedstats.joint`); 1 for an owner's.
+        How many secrets and errors the keys are sums of (:mod:`encryptedstats.joint`); 1 for an
+        owner's.
     """
 
     def __init__(
@@ -111,16 +123,20 @@ class NoiseModel:
         self.plain_modulus = float(plain_modulus)
         self.data_moduli = tuple(float(q) for q in data_moduli)
         self.special_modulus = float(special_modulus)
-        # What operations add whatever they are applied to: asked for again and again, so remembered.
+        # What operations add whatever they are applied to: asked for again and again, so
+        # remembered.
         self._key_switches: dict[tuple[int, str], Noise] = {}
         self._divisions: dict[tuple[int, int], Noise] = {}
         self._product_levels: dict[tuple[Noise, Noise], int] = {}
 
-    # -- building blocks: what is known of a random polynomial at every root --------------------------------------
+    # -- building blocks: what is known of a random polynomial at every root
+    # --------------------------------------
 
     @cached_property
     def tail(self) -> float:
-        """How many standard deviations no random polynomial passes at any root, but for the failure probability."""
+        """How many standard deviations no random polynomial passes at any root, but for the failure
+        probability.
+        """
         events = FAILURE_BITS + POLYNOMIALS_BITS + math.log2(_DIRECTIONS * self.ring_degree / 2)
         return math.sqrt(math.log(2) * events) / math.cos(math.pi / _DIRECTIONS)
 
@@ -142,8 +158,9 @@ class NoiseModel:
 
     @cached_property
     def _relinearisation_error(self) -> float:
-        """Of a relinearisation key. That of several members is made of s e0 + u e1 + e2, e2 being three errors a member, with a
-        second secret u: docs/threshold.md."""
+        """Of a relinearisation key. That of several members is made of s e0 + u e1 + e2, e2 being
+        three errors a member, with a second secret u: docs/threshold.md.
+        """
         if self.members == 1:
             return self._error
         return (2 * self._secret + math.sqrt(3)) * self._key_error
@@ -153,8 +170,11 @@ class NoiseModel:
         return Noise(width * self._random(UNIFORM_DEVIATION))
 
     def _floored(self, width: float) -> Noise:
-        """A polynomial with coefficients uniform on [0, width): as above, around the mean width/2 (1 + X + ...)."""
-        # At the k-th root the mean is width/2 / sin x with x = (2k+1) pi/2N, and 1/sin x <= 1/x + 0.37 up to pi/2.
+        """A polynomial with coefficients uniform on [0, width): as above, around the mean width/2
+        (1 + X + ...).
+        """
+        # At the k-th root the mean is width/2 / sin x with x = (2k+1) pi/2N, and 1/sin x <= 1/x +
+        # 0.37 up to pi/2.
         mean = Noise(0.2 * width, peak=width * self.ring_degree / math.pi)
         return self._centred(width) + mean
 
@@ -162,13 +182,20 @@ class NoiseModel:
         return sum(self._secret**k for k in range(size))
 
     def _divided(self, level: int, size: int = 2) -> Noise:
-        """What dividing the polynomials of a ciphertext by a prime adds. BGV's remainders are multiples of t in [0, t)."""
+        """What dividing the polynomials of a ciphertext by a prime adds. BGV's remainders are
+        multiples of t in [0, t).
+        """
         if (level, size) not in self._divisions:
-            error = self._floored(self.plain_modulus) if self.scheme == "bgv" else self._centred(self.unit(level))
+            error = (
+                self._floored(self.plain_modulus)
+                if self.scheme == "bgv"
+                else self._centred(self.unit(level))
+            )
             self._divisions[level, size] = error.times(self._powers_of_secret(size))
         return self._divisions[level, size]
 
-    # -- limits ---------------------------------------------------------------------------------------------------
+    # -- limits
+    # --------------------------------------------------------------------------------------------
 
     @property
     def levels(self) -> int:
@@ -184,7 +211,9 @@ class NoiseModel:
         return self.plain_modulus / (self.modulus(level) if self.scheme == "bfv" else 1.0)
 
     def coefficient_bound(self, noise: Noise) -> float:
-        """The largest coefficient: the average of the bound over the roots, since coefficients are such averages."""
+        """The largest coefficient: the average of the bound over the roots, since coefficients are
+        such averages.
+        """
         mean_weight = (math.log(self.ring_degree) + 3) / self.ring_degree
         return noise.flat + noise.peak * mean_weight
 
@@ -198,7 +227,8 @@ class NoiseModel:
         """Whether decryption is proven, with one bit to spare for SEAL's own arithmetic."""
         return self.budget(noise) >= 1.0
 
-    # -- operations -----------------------------------------------------------------------------------------------
+    # -- operations
+    # --------------------------------------------------------------------------------------------
 
     def message(self, *, constant: bool = False) -> float:
         """Largest value at a root of an encoded message: SEAL keeps coefficients in [0, t)."""
@@ -211,11 +241,14 @@ class NoiseModel:
         return Noise(self.unit(level) * (1 if constant else self.ring_degree), level=level)
 
     def fresh(self, *, with_secret_key: bool, constant: bool = False) -> Noise:
-        """A new ciphertext, by the secret key (one error) or by the public key (divided down from the key modulus)."""
+        """A new ciphertext, by the secret key (one error) or by the public key (divided down from
+        the key modulus).
+        """
         if with_secret_key:
             error = Noise(self._key_error * self.unit(0))  # a public key is such a ciphertext too
         else:
-            # e0 + e1 s with the secret of all, and the public key's error of all with one secret of who encrypts: as large.
+            # e0 + e1 s with the secret of all, and the public key's error of all with one secret of
+            # who encrypts: as large.
             raw = self._error * (1 + 2 * self._secret) / self.special_modulus
             error = Noise(raw * self.unit(0)) + self._divided(level=0)
         return error + self._encoding(constant=constant, level=0)
@@ -223,7 +256,9 @@ class NoiseModel:
     def add(self, a: Noise, b: Noise) -> Noise:
         """Sum or difference. Both must be at one level."""
         if a.level != b.level:
-            raise ValueError(f"operands at levels {a.level} and {b.level}: switch to a common one first")
+            raise ValueError(
+                f"operands at levels {a.level} and {b.level}: switch to a common one first"
+            )
         return a + b
 
     def sum(self, a: Noise, terms: int) -> Noise:
@@ -235,24 +270,32 @@ class NoiseModel:
         return a + self._encoding(constant=constant, level=a.level)
 
     def multiply_plain(self, a: Noise, norm: float) -> Noise:
-        """Multiplying by a plain polynomial that is at most ``norm`` at every root (a constant k from 0 on: k)."""
+        """Multiplying by a plain polynomial that is at most ``norm`` at every root (a constant k
+        from 0 on: k).
+        """
         return a.times(max(norm, 1.0))
 
     def multiply(self, a: Noise, b: Noise) -> Noise:
         """A product, not relinearised. Both at one level."""
         if a.level != b.level:
-            raise ValueError(f"operands at levels {a.level} and {b.level}: switch to a common one first")
+            raise ValueError(
+                f"operands at levels {a.level} and {b.level}: switch to a common one first"
+            )
         size = a.size + b.size - 1
         if self.scheme == "bgv":
             return (a * b).sized(size)
         return self._bfv_product(a, b).sized(size)
 
     def _bfv_product(self, a: Noise, b: Noise) -> Noise:
-        # (t/q) c(s) = M + v with M = m mod t, M below t/q times ciphertexts that are uniform modulo q.
+        # (t/q) c(s) = M + v with M = m mod t, M below t/q times ciphertexts that are uniform modulo
+        # q.
         whole_a = self._centred(self.plain_modulus).times(self._powers_of_secret(a.size))
         whole_b = self._centred(self.plain_modulus).times(self._powers_of_secret(b.size))
-        # BEHZ base conversion is off by up to one unit a prime, in every coefficient of every component.
-        conversion = (self.levels + 1) * self.ring_degree * self._powers_of_secret(a.size + b.size - 1)
+        # BEHZ base conversion is off by up to one unit a prime, in every coefficient of every
+        # component.
+        conversion = (
+            (self.levels + 1) * self.ring_degree * self._powers_of_secret(a.size + b.size - 1)
+        )
         cross = (whole_a * b + whole_b * a + a * b).at(a.level)
         return cross + Noise(self.unit(a.level) * conversion)
 
@@ -269,14 +312,18 @@ class NoiseModel:
         return self._key_switches[level, key]
 
     def relinearise(self, a: Noise) -> Noise:
-        """From any size down to 2. Each step's error meets one power of the secret less than the component it removed."""
+        """From any size down to 2. Each step's error meets one power of the secret less than the
+        component it removed.
+        """
         for k in range(a.size - 1, 1, -1):
             extra = self._switched_by("relinearisation", a.level).times(self._secret ** (k - 2))
             a = (a + extra).sized(k)
         return a
 
     def rounded(self, size: int, level: int = 0) -> Noise:
-        """What dividing a ciphertext of this size by a prime leaves, however little noise there was: the floor of it all."""
+        """What dividing a ciphertext of this size by a prime leaves, however little noise there
+        was: the floor of it all.
+        """
         return self._divided(level, size).at(level).sized(size)
 
     def switch(self, a: Noise, level: int) -> Noise:
@@ -288,7 +335,9 @@ class NoiseModel:
         return a
 
     def best_product_level(self, a: Noise, b: Noise) -> int:
-        """The level at which multiplying ``a`` by ``b`` leaves the largest budget. BFV gains nothing by switching."""
+        """The level at which multiplying ``a`` by ``b`` leaves the largest budget. BFV gains
+        nothing by switching.
+        """
         lowest = max(a.level, b.level)
         if self.scheme == "bfv":
             return lowest
@@ -306,12 +355,15 @@ class NoiseModel:
         return best
 
     def product(self, a: Noise, b: Noise) -> Noise:
-        """A product as the library makes it: operands relinearised and at the best level, result left at size 3."""
+        """A product as the library makes it: operands relinearised and at the best level, result
+        left at size 3.
+        """
         a, b = self.relinearise(a), self.relinearise(b)
         level = self.best_product_level(a, b)
         return self.multiply(self.switch(a, level), self.switch(b, level))
 
-    # -- the promise ----------------------------------------------------------------------------------------------
+    # -- the promise
+    # --------------------------------------------------------------------------------------------
 
     def promised(self, depth: int, terms: int) -> Noise:
         """The noise of the promised circuit at this depth: what a sum of ``terms`` may have."""
@@ -323,9 +375,11 @@ class NoiseModel:
         return noise
 
     def proven_depth(self, terms: int, at_most: int = 64) -> int:
-        """The largest depth (up to ``at_most``) that is proven to decrypt, or -1 where not even encryption is.
+        """The largest depth (up to ``at_most``) that is proven to decrypt, or -1 where not even
+        encryption is.
 
-        The promised circuit: public-key encryption with all slots in use, then at each level a sum of ``terms`` products.
+        The promised circuit: public-key encryption with all slots in use, then at each level a sum
+        of ``terms`` products.
         """
         noise = self.fresh(with_secret_key=False)
         if not self.decrypts(self.sum(noise, terms)):

@@ -1,26 +1,30 @@
-"""Many totals in one ciphertext: the sum over all slots is N times the constant coefficient of the plaintext, and constant
-coefficients can be merged.
+"""Many totals in one ciphertext: the sum over all slots is N times the constant coefficient of the
+plaintext, and constant coefficients can be merged.
 
-Two ciphertexts a, b become one, ``c = (a + X^h b) + s(a - X^h b)`` with the automorphism s: X -> X^g, g = 2^l + 1, that keeps
-what a has at the multiples of X^(2h) and turns the sign of what X^h b has between them: so c holds twice the constant
-coefficients of both, at 0 and at h = N/2^l. Repeated, 2^l totals cost 2^l - 1 automorphisms and no rotation.
+Two ciphertexts a, b become one, ``c = (a + X^h b) + s(a - X^h b)`` with the automorphism s: X ->
+X^g, g = 2^l + 1, that keeps what a has at the multiples of X^(2h) and turns the sign of what X^h b
+has between them: so c holds twice the constant coefficients of both, at 0 and at h = N/2^l.
+Repeated, 2^l totals cost 2^l - 1 automorphisms and no rotation.
 
-What the other coefficients hold is linear in the rows, and nobody's business. So a pack is always merged up to level log2 N, by
-``a + s(a)`` where there is no partner: that clears the coefficients which a partner's totals would have. A finished pack has
-its totals, and 0 everywhere else.
+What the other coefficients hold is linear in the rows, and nobody's business. So a pack is always
+merged up to level log2 N, by ``a + s(a)`` where there is no partner: that clears the coefficients
+which a partner's totals would have. A finished pack has its totals, and 0 everywhere else.
 
-On this way everything is multiplied by N, noise included, so ciphertexts are divided by N first: modulo q, not as integers, which
-makes them meaningless until the way is gone to its end, and then they are what they were, noise included. What a key switch adds is
-all that grows. Taking a pack apart is the same way back, from level log2 N down to 0.
+On this way everything is multiplied by N, noise included, so ciphertexts are divided by N first:
+modulo q, not as integers, which makes them meaningless until the way is gone to its end, and then
+they are what they were, noise included. What a key switch adds is all that grows. Taking a pack
+apart is the same way back, from level log2 N down to 0.
 
-A small table leaves most slots empty. With ``copies`` in the parameters, k of them, ciphertexts hold every row k times, once in
-each of the k cosets of the automorphisms that levels log2 k + 1 to log2 N use (g = 1 modulo 2k). A sum over any of these cosets is
-the sum over all rows, and what those automorphisms keep are the multiples of X^(N/k). So k totals can be put side by side as they
-are, each times another power of X (:func:`side_by_side`), where the first log2 k levels would have merged them. That costs no noise
-but that of a sum, no multiplication and no key switch; and one ciphertext is brought down where there were k.
+A small table leaves most slots empty. With ``copies`` in the parameters, k of them, ciphertexts
+hold every row k times, once in each of the k cosets of the automorphisms that levels log2 k + 1 to
+log2 N use (g = 1 modulo 2k). A sum over any of these cosets is the sum over all rows, and what
+those automorphisms keep are the multiples of X^(N/k). So k totals can be put side by side as they
+are, each times another power of X (:func:`side_by_side`), where the first log2 k levels would have
+merged them. That costs no noise but that of a sum, no multiplication and no key switch; and one
+ciphertext is brought down where there were k.
 
-All this is done under the first few primes only, in a SEAL context of its own with the same secret: key-switching keys are then
-a fraction of the size, and every step of the work too.
+All this is done under the first few primes only, in a SEAL context of its own with the same secret:
+key-switching keys are then a fraction of the size, and every step of the work too.
 """
 
 from __future__ import annotations
@@ -37,17 +41,26 @@ from encryptedstats.crypto.engine import Engine, engine_for
 from encryptedstats.crypto.flooding import flooded_noise
 from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.parameters import Parameters
-from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of, secret_residues, times_constant
+from encryptedstats.crypto.residues import (
+    Residues,
+    ciphertext_of,
+    residues_of,
+    secret_residues,
+    times_constant,
+)
 from encryptedstats.errors import InsecureParametersWarning
 
-NO_PACKING_KEYS = "these public keys were made without packing keys: owner.public_keys(packing=True)"
+NO_PACKING_KEYS = (
+    "these public keys were made without packing keys: owner.public_keys(packing=True)"
+)
 # A circuit may leave this much more than the rounding of a switched ciphertext before it is packed.
 _SPARE_BITS = 6
 
 
 @lru_cache(maxsize=64)
 def packing_primes(parameters: Parameters) -> int:
-    """How many of the first data primes packing works under: the fewest with which a full pack is proven to decrypt.
+    """How many of the first data primes packing works under: the fewest with which a full pack is
+    proven to decrypt.
 
     More where totals are to be computed on with: then the parameters say so.
     """
@@ -81,7 +94,9 @@ def first_primes(parameters: Parameters, primes: int) -> Parameters:
     """The same ring and plaintexts under the first primes alone."""
     moduli = (*parameters.data_moduli[:primes], parameters.coefficient_moduli[-1])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InsecureParametersWarning)  # the larger parameters have warned already
+        warnings.simplefilter(
+            "ignore", InsecureParametersWarning
+        )  # the larger parameters have warned already
         return Parameters(
             parameters.scheme,
             parameters.ring_degree,
@@ -95,9 +110,13 @@ def first_primes(parameters: Parameters, primes: int) -> Parameters:
 
 
 def encrypted_zero_noise(parameters: Parameters, primes: int | None = None) -> Noise:
-    """The noise of an encryption of 0 by the public key that was switched down to the primes packing works under, or to so many."""
+    """The noise of an encryption of 0 by the public key that was switched down to the primes
+    packing works under, or to so many.
+    """
     level = len(parameters.data_moduli) - (packing_primes(parameters) if primes is None else primes)
-    return parameters.noise.switch(parameters.noise.fresh(with_secret_key=False, constant=True), level).at(0)
+    return parameters.noise.switch(
+        parameters.noise.fresh(with_secret_key=False, constant=True), level
+    ).at(0)
 
 
 def flooded_at_its_level(parameters: Parameters, noise: Noise) -> Noise:
@@ -107,19 +126,25 @@ def flooded_at_its_level(parameters: Parameters, noise: Noise) -> Noise:
 
 
 def has_room_for_flooding(parameters: Parameters) -> bool:
-    """Whether packs could be flooded at all, however little noise they have: keys that were planned for rows of others."""
+    """Whether packs could be flooded at all, however little noise they have: keys that were planned
+    for rows of others.
+    """
     model = packing_model(parameters, packing_primes(parameters))
     least = packed_noise(model, model.rounded(2))
     return model.decrypts(flooded_noise(model, least, encrypted_zero_noise(parameters)))
 
 
 def packing_secret(parameters: Parameters, secret: Any) -> Any:
-    """The same secret polynomial for the smaller context: SEAL keeps it prime by prime, so some of its residues."""
+    """The same secret polynomial for the smaller context: SEAL keeps it prime by prime, so some of
+    its residues.
+    """
     small, ring = packing_parameters(parameters), parameters.ring_degree
     kept = [*range(len(small.data_moduli)), len(parameters.coefficient_moduli) - 1]
     body = secret_residues(parameters, secret.to_string()).astype("<u8")
     template = seal.KeyGenerator(engine_for(small).context).secret_key().to_string()
-    return engine_for(small).context.from_secret_str(template[: -8 * ring * len(kept)] + body[kept].tobytes())
+    return engine_for(small).context.from_secret_str(
+        template[: -8 * ring * len(kept)] + body[kept].tobytes()
+    )
 
 
 def make_packing_keys(parameters: Parameters, secret: Any) -> Any:
@@ -133,9 +158,11 @@ def make_packing_keys(parameters: Parameters, secret: Any) -> Any:
 
 @lru_cache(maxsize=16)
 def packing_elements(ring_degree: int) -> dict[int, tuple[int, ...]]:
-    """For each level l the automorphisms, one after the other, that make up an X -> X^g with g = 1 + 2^l modulo 2^(l+1).
+    """For each level l the automorphisms, one after the other, that make up an X -> X^g with g = 1
+    + 2^l modulo 2^(l+1).
 
-    SEAL makes keys for powers of 3 and for -1. All 2^l + 1 are powers of 3 but for l = 2, where -3 does as well as 5.
+    SEAL makes keys for powers of 3 and for -1. All 2^l + 1 are powers of 3 but for l = 2, where -3
+    does as well as 5.
     """
     order = 2 * ring_degree
     levels = range(1, ring_degree.bit_length())
@@ -158,13 +185,16 @@ def has_packing_keys(keys: Any, ring_degree: int) -> bool:
     return all(keys.has_key(g) for group in packing_elements(ring_degree).values() for g in group)
 
 
-# -- packing ----------------------------------------------------------------------------------------------------------
+# -- packing
+# ------------------------------------------------------------------------------------------------
 
 
 def packing_places(count: int, ring_degree: int) -> list[int]:
-    """The coefficients that ``count`` totals are packed into: the first half of them at the even places, and so on within.
+    """The coefficients that ``count`` totals are packed into: the first half of them at the even
+    places, and so on within.
 
-    So that all parts but the last are full whatever the number, and every half of a pack that is taken apart has neighbours.
+    So that all parts but the last are full whatever the number, and every half of a pack that is
+    taken apart has neighbours.
 
     >>> packing_places(6, 1024)
     [0, 512, 256, 768, 128, 640]
@@ -178,7 +208,9 @@ def reversed_bits(number: int, count: int) -> int:
 
 
 def side_by_side(place: int, copies: int, ring_degree: int) -> int:
-    """The power of X that the total of a place is multiplied by, to lie beside its ``copies`` neighbours in one ciphertext."""
+    """The power of X that the total of a place is multiplied by, to lie beside its ``copies``
+    neighbours in one ciphertext.
+    """
     return reversed_bits(place % copies, copies) * (ring_degree // copies)
 
 
@@ -188,17 +220,21 @@ def packing_levels(count: int) -> int:
 
 
 def merges_of(count: int, ring_degree: int) -> Iterator[tuple[int, int, int]]:
-    """How ``count`` totals are merged: for each level, the pairs, and the ones (0 or 1) that are left without a partner."""
+    """How ``count`` totals are merged: for each level, the pairs, and the ones (0 or 1) that are
+    left without a partner.
+    """
     for level in range(1, ring_degree.bit_length()):
         nodes, below = -(-count >> level), -(-count >> (level - 1))
         yield level, below - nodes, 2 * nodes - below
 
 
 def packed_noise(model: NoiseModel, start: Noise) -> Noise:
-    """The noise of a pack of any number of ciphertexts that are all bounded by ``start``: a bound on its coefficients.
+    """The noise of a pack of any number of ciphertexts that are all bounded by ``start``: a bound
+    on its coefficients.
 
-    A coefficient of the pack is one of one total (divided and multiplied by N: itself), and what was added on its own way: of the
-    other totals it sees nothing. What is added at level l is doubled at each level that follows.
+    A coefficient of the pack is one of one total (divided and multiplied by N: itself), and what
+    was added on its own way: of the other totals it sees nothing. What is added at level l is
+    doubled at each level that follows.
     """
     noise = Noise(model.coefficient_bound(start))
     for level in range(1, model.ring_degree.bit_length()):
@@ -216,7 +252,9 @@ def _automorphism_noise(model: NoiseModel, level: int) -> Noise:
 
 def to_packing_context(engine: Engine, ciphertext: Any) -> Any:
     """A ciphertext that was switched down to the first primes, as one of the packing context."""
-    return ciphertext_of(engine_for(packing_parameters(engine.parameters)), residues_of(engine, ciphertext))
+    return ciphertext_of(
+        engine_for(packing_parameters(engine.parameters)), residues_of(engine, ciphertext)
+    )
 
 
 def pack(
@@ -229,14 +267,17 @@ def pack(
 ) -> Any:
     """One ciphertext of the packing context with all the constant coefficients, and nothing else.
 
-    ``levels`` merges only so far, for totals that are a part of more; with ``lowest`` the ciphertexts are such parts, each but
-    the last of 2^lowest totals. Where ``lowest`` is ``start`` they are no parts yet, but 2^start totals side by side.
+    ``levels`` merges only so far, for totals that are a part of more; with ``lowest`` the
+    ciphertexts are such parts, each but the last of 2^lowest totals. Where ``lowest`` is ``start``
+    they are no parts yet, but 2^start totals side by side.
     """
     engine = engine_for(packing_parameters(parameters))
     top = parameters.ring_degree.bit_length() - 1
     levels = top if levels is None else levels
     if not 0 <= lowest <= levels <= top or not 1 <= len(ciphertexts) <= 1 << (levels - lowest):
-        raise ValueError(f"{len(ciphertexts)} totals: one ciphertext holds 1 to {parameters.ring_degree}")
+        raise ValueError(
+            f"{len(ciphertexts)} totals: one ciphertext holds 1 to {parameters.ring_degree}"
+        )
     items = list(ciphertexts)
     if lowest == start:
         items = [_divided(engine, each, parameters.ring_degree >> start) for each in items]
@@ -259,17 +300,22 @@ def _merged(engine: Engine, keys: Any, items: list[Any], level: int, lowest: int
 
 
 def merge(engine: Engine, keys: Any, even: Any, odd: Any | None, level: int) -> Any:
-    """One step of packing. Without a partner, what lies where the partner's totals would is cleared."""
+    """One step of packing. Without a partner, what lies where the partner's totals would is
+    cleared.
+    """
     evaluator = engine.evaluator
     if odd is None:
         return evaluator.add(even, _moved(engine, keys, even, level))
-    shifted = evaluator.multiply_plain(odd, engine.encode_power(engine.parameters.ring_degree >> level))
+    shifted = evaluator.multiply_plain(
+        odd, engine.encode_power(engine.parameters.ring_degree >> level)
+    )
     plus, minus = evaluator.add(even, shifted), evaluator.sub(even, shifted)
     return evaluator.add(plus, _moved(engine, keys, minus, level))
 
 
 def unpack(parameters: Parameters, plain: Any, count: int) -> list[int]:
-    """The sums over all slots that a decrypted pack of ``count`` totals holds, between -(t-1)/2 and (t-1)/2.
+    """The sums over all slots that a decrypted pack of ``count`` totals holds, between -(t-1)/2 and
+    (t-1)/2.
 
     Raises
     ------
@@ -281,7 +327,8 @@ def unpack(parameters: Parameters, plain: Any, count: int) -> list[int]:
     found = coefficients[packing_places(count, ring)]
     if np.count_nonzero(coefficients) > np.count_nonzero(found):
         raise ValueError(
-            "the result holds something beside its totals: it was altered, or not computed as asked. It is refused"
+            "the result holds something beside its totals: it was altered, or not computed as "
+            "asked. It is refused"
         )
     return [centred(int(value) * parameters.slots, t) for value in found]
 
@@ -292,9 +339,17 @@ def encrypted_totals_noise(parameters: Parameters) -> Noise:
     return model.add_plain(encrypted_zero_noise(parameters), constant=False)
 
 
-def encrypted_totals(parameters: Parameters, zero: Residues, totals: Sequence[int]) -> tuple[Residues, Noise]:
-    """A new pack of plain totals, as :func:`unpack` gives them back, and its noise; ``zero`` is encrypted at the level of packs."""
-    engine, ring, t = engine_for(packing_parameters(parameters)), parameters.ring_degree, parameters.plain_modulus
+def encrypted_totals(
+    parameters: Parameters, zero: Residues, totals: Sequence[int]
+) -> tuple[Residues, Noise]:
+    """A new pack of plain totals, as :func:`unpack` gives them back, and its noise; ``zero`` is
+    encrypted at the level of packs.
+    """
+    engine, ring, t = (
+        engine_for(packing_parameters(parameters)),
+        parameters.ring_degree,
+        parameters.plain_modulus,
+    )
     inverse, places = expansion_scale(parameters), packing_places(len(totals), ring)
     found = {place: total * inverse % t for place, total in zip(places, totals, strict=True)}
     terms = [f"{value:X}x^{place}" for place, value in sorted(found.items(), reverse=True) if value]
@@ -302,7 +357,9 @@ def encrypted_totals(parameters: Parameters, zero: Residues, totals: Sequence[in
     if not terms:
         return zero, noise
     plain = seal.Plaintext(" + ".join(terms).replace("x^0", ""))
-    return residues_of(engine, engine.evaluator.add_plain(ciphertext_of(engine, zero), plain)), noise
+    return residues_of(
+        engine, engine.evaluator.add_plain(ciphertext_of(engine, zero), plain)
+    ), noise
 
 
 def centred(value: int, modulus: int) -> int:
@@ -321,12 +378,13 @@ def plaintext_coefficients(plain: Any, ring_degree: int) -> Any:
     return coefficients
 
 
-# -- expanding: from a pack back to a ciphertext for each total, in every slot -------------------------------------------
+# -- expanding: from a pack back to a ciphertext for each total, in every slot
+# -------------------------------------------
 
 
 def expanded_noise(model: NoiseModel, packed: Noise, start: int = 0) -> Noise:
-    """The noise of every total, or of every 2^start side by side, that is expanded out of a pack: a coefficient of the pack's for
-    each, and what was added on the way.
+    """The noise of every total, or of every 2^start side by side, that is expanded out of a pack: a
+    coefficient of the pack's for each, and what was added on the way.
 
     What is added at level l is doubled at each level that follows, down to ``start``.
     """
@@ -337,14 +395,17 @@ def expanded_noise(model: NoiseModel, packed: Noise, start: int = 0) -> Noise:
 
 
 def expansion_scale(parameters: Parameters) -> int:
-    """What totals are multiplied by, modulo t, once they are packed and expanded: a sum over slots is N times a coefficient."""
+    """What totals are multiplied by, modulo t, once they are packed and expanded: a sum over slots
+    is N times a coefficient.
+    """
     return pow(parameters.slots, -1, parameters.plain_modulus)
 
 
 def split(
     engine: Engine, keys: Any, ciphertext: Any, level: int, *, odd: bool = True, start: int = 0
 ) -> tuple[Any, ...]:
-    """What holds the first half of the totals, and (``odd``) what holds the others: the inverse of :func:`merge`.
+    """What holds the first half of the totals, and (``odd``) what holds the others: the inverse of
+    :func:`merge`.
 
     A pack is split down to level ``start``.
     """
@@ -356,18 +417,28 @@ def split(
     if not odd:
         return (even,)
     # X^-h = -X^(N-h)
-    shifted = evaluator.multiply_plain(evaluator.sub(moved, ciphertext), engine.encode_power(ring - (ring >> level)))
+    shifted = evaluator.multiply_plain(
+        evaluator.sub(moved, ciphertext), engine.encode_power(ring - (ring >> level))
+    )
     return even, shifted
 
 
-def expand(engine: Engine, keys: Any, ciphertext: Any, count: int, level: int, start: int = 0) -> list[Any]:
-    """The totals of a pack (or of a part of one, with ``level`` levels left), in order; or 2^start side by side."""
+def expand(
+    engine: Engine, keys: Any, ciphertext: Any, count: int, level: int, start: int = 0
+) -> list[Any]:
+    """The totals of a pack (or of a part of one, with ``level`` levels left), in order; or 2^start
+    side by side.
+    """
     if level == start:
         return [ciphertext]
     half = 1 << (level - 1)
     parts = split(engine, keys, ciphertext, level, odd=count > half, start=start)
     totals = expand(engine, keys, parts[0], min(count, half), level - 1, start)
-    return totals + expand(engine, keys, parts[1], count - half, level - 1, start) if count > half else totals
+    return (
+        totals + expand(engine, keys, parts[1], count - half, level - 1, start)
+        if count > half
+        else totals
+    )
 
 
 def _moved(engine: Engine, keys: Any, ciphertext: Any, level: int) -> Any:

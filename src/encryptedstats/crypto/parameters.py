@@ -1,11 +1,14 @@
-"""Encryption parameters: chosen from a wish, or given and checked; never insecure or too weak without saying so.
+"""Encryption parameters: chosen from a wish, or given and checked; never insecure or too weak
+without saying so.
 
-A ``Parameters`` is plain data (it imports no cryptography): scheme, ring, plaintext modulus and primes. What it is able to
-carry is read off the noise model, so that the depth it states is the depth that decrypts.
+A ``Parameters`` is plain data (it imports no cryptography): scheme, ring, plaintext modulus and
+primes. What it is able to carry is read off the noise model, so that the depth it states is the
+depth that decrypts.
 
-Modulus switching multiplies a BGV message by the inverse of the dropped prime modulo t, a "correction factor" that ciphertexts of
-different history do not share. With data primes that are 1 modulo t it is always 1, and such primes are chosen. A prime that is 1
-modulo t and 2N is larger than both together: for a very large t there are none, and then plans take primes without it, since
+Modulus switching multiplies a BGV message by the inverse of the dropped prime modulo t, a
+"correction factor" that ciphertexts of different history do not share. With data primes that are 1
+modulo t it is always 1, and such primes are chosen. A prime that is 1 modulo t and 2N is larger
+than both together: for a very large t there are none, and then plans take primes without it, since
 programs know the factor of every ciphertext (:meth:`Parameters.switch_factor`).
 """
 
@@ -33,45 +36,62 @@ DEFAULT_TERMS: Final = 64
 MAX_TERMS: Final = 1 << 64
 SCHEMES: Final[tuple[Scheme, ...]] = ("bgv", "bfv")
 
-_PLANNED: Final = ("kept_primes", "digit_bits", "pair_base", "members", "copies")  # what only plans say
-_UNPLANNED: Final = {"members": 1, "copies": 1}  # and what these are without a plan, where it is not None
+_PLANNED: Final = (
+    "kept_primes",
+    "digit_bits",
+    "pair_base",
+    "members",
+    "copies",
+)  # what only plans say
+_UNPLANNED: Final = {
+    "members": 1,
+    "copies": 1,
+}  # and what these are without a plan, where it is not None
 
 
 @dataclass(frozen=True, repr=False)
 class Parameters:
     """Parameters of an exact homomorphic scheme.
 
-    Most people want :meth:`choose`. The constructor takes explicit values, checks them, and refuses what the security
-    table does not grant 128 bits unless ``allow_insecure=True``, which then stays visible everywhere.
+    Most people want :meth:`choose`. The constructor takes explicit values, checks them, and refuses
+    what the security table does not grant 128 bits unless ``allow_insecure=True``, which then stays
+    visible everywhere.
 
     Parameters
     ----------
     scheme : "bgv" or "bfv"
-        BFV is the scheme of Fan and Vercauteren (2012); BGV computes the same, its products are several times cheaper.
+        BFV is the scheme of Fan and Vercauteren (2012); BGV computes the same, its products are
+        several times cheaper.
     ring_degree : int
         N: polynomials modulo X^N + 1, N values in a ciphertext.
     plain_modulus : int
-        t, a prime that is 1 modulo 2N. Results are exact as long as they stay within -(t-1)/2 and (t-1)/2.
+        t, a prime that is 1 modulo 2N. Results are exact as long as they stay within -(t-1)/2 and
+        (t-1)/2.
     coefficient_moduli : tuple of int
-        Distinct primes that are 1 modulo 2N; the last one is the key-switching prime. Those of BGV are 1 modulo t as well, unless t
-        is so large that only plans of tables can do without it.
+        Distinct primes that are 1 modulo 2N; the last one is the key-switching prime. Those of BGV
+        are 1 modulo t as well, unless t is so large that only plans of tables can do without it.
     terms : int
         The promise about sums: at every level, up to so many products may be added up.
     allow_insecure : bool
         Accept less than 128-bit security (for tests on small rings).
     kept_primes : int, optional
-        How many of the data primes packed totals keep. As few as it takes to decrypt them by default; more of them leave room
-        for computing on with packed totals, as predicting with a model that is never opened does.
+        How many of the data primes packed totals keep. As few as it takes to decrypt them by
+        default; more of them leave room for computing on with packed totals, as predicting with a
+        model that is never opened does.
     digit_bits : int, optional
-        Tables store numbers that are larger than so many bits in digits of that size: totals can then be larger than t.
+        Tables store numbers that are larger than so many bits in digits of that size: totals can
+        then be larger than t.
     pair_base : int, optional
-        B: packed totals that are below B / 2 travel in pairs, as one number T1 + B T2 that the owner takes apart. Half the work on
-        a small table; for totals that are opened, so not beside ``kept_primes`` or ``digit_bits``.
+        B: packed totals that are below B / 2 travel in pairs, as one number T1 + B T2 that the
+        owner takes apart. Half the work on a small table; for totals that are opened, so not beside
+        ``kept_primes`` or ``digit_bits``.
     members : int
-        For how many members' joint key the noise is proven (``es.JointKey``); 1 for the key of one owner.
+        For how many members' joint key the noise is proven (``es.JointKey``); 1 for the key of one
+        owner.
     copies : int
-        How often a ciphertext holds every value: a small table is repeated in the slots that it leaves empty, so that many totals
-        can lie side by side in one ciphertext before they are brought down. A power of two.
+        How often a ciphertext holds every value: a small table is repeated in the slots that it
+        leaves empty, so that many totals can lie side by side in one ciphertext before they are
+        brought down. A power of two.
 
     Examples
     --------
@@ -100,14 +120,16 @@ class Parameters:
         if self.allow_insecure and not self.security:
             warnings.warn(
                 f"these parameters have less than 128-bit security (ring {self.ring_degree}, "
-                f"{self.modulus_bits}-bit modulus, allow_insecure=True): never use them for real data",
+                f"{self.modulus_bits}-bit modulus, allow_insecure=True): never use them for real "
+                "data",
                 InsecureParametersWarning,
                 stacklevel=3,
             )
         elif not self.security:
             raise ParameterError(self._insecurity())
 
-    # -- making --------------------------------------------------------------------------------------------------
+    # -- making
+    # --------------------------------------------------------------------------------------------
 
     @classmethod
     def choose(
@@ -119,7 +141,8 @@ class Parameters:
         *,
         terms: int = DEFAULT_TERMS,
     ) -> Parameters:
-        """The smallest ring, and in it the fewest and smallest primes, that gives what is wished for.
+        """The smallest ring, and in it the fewest and smallest primes, that gives what is wished
+        for.
 
         Parameters
         ----------
@@ -174,18 +197,23 @@ class Parameters:
         if scheme not in SCHEMES:
             raise ParameterError(f"scheme={scheme!r}: there are 'bgv' and 'bfv'")
         if ring_degree not in RINGS:
-            raise ParameterError(f"ring_degree={ring_degree}: it must be one of {', '.join(map(str, RINGS))}")
+            raise ParameterError(
+                f"ring_degree={ring_degree}: it must be one of {', '.join(map(str, RINGS))}"
+            )
         plain_modulus = plain_modulus_for(ring_degree, max_value)
         primes = _primes(scheme, ring_degree, plain_modulus, tuple(modulus_bits))
         return cls(scheme, ring_degree, plain_modulus, primes, terms, allow_insecure=allow_insecure)
 
-    # -- checks --------------------------------------------------------------------------------------------------
+    # -- checks
+    # --------------------------------------------------------------------------------------------
 
     def _check_types(self) -> None:
         if self.scheme not in SCHEMES:
             raise ParameterError(f"scheme={self.scheme!r}: there are 'bgv' and 'bfv'")
         if self.ring_degree not in RINGS:
-            raise ParameterError(f"ring_degree={self.ring_degree!r}: it must be one of {', '.join(map(str, RINGS))}")
+            raise ParameterError(
+                f"ring_degree={self.ring_degree!r}: it must be one of {', '.join(map(str, RINGS))}"
+            )
         numbers = (self.ring_degree, self.plain_modulus, self.terms, *self.coefficient_moduli)
         if not all(type(n) is int for n in numbers):
             raise ParameterError("ring degree, moduli and terms must be Python integers")
@@ -195,45 +223,62 @@ class Parameters:
             raise ParameterError("allow_insecure must be True or False")
         kept, most = self.kept_primes, len(self.coefficient_moduli) - 1
         if kept is not None and (type(kept) is not int or not 1 <= kept <= most):
-            raise ParameterError(f"kept_primes={kept!r}: packed totals keep 1 to {most} of the data primes, or None")
+            raise ParameterError(
+                f"kept_primes={kept!r}: packed totals keep 1 to {most} of the data primes, or None"
+            )
         bits = self.digit_bits
         if bits is not None and (type(bits) is not int or not 2 <= bits < MAX_PRIME_BITS):
             raise ParameterError(
-                f"digit_bits={bits!r}: digits have 2 to {MAX_PRIME_BITS - 1} bits, or None for no digits"
+                f"digit_bits={bits!r}: digits have 2 to {MAX_PRIME_BITS - 1} bits, or None for no "
+                "digits"
             )
         base = self.pair_base
         if base is not None and (type(base) is not int or not 3 <= base < self.plain_modulus):
-            raise ParameterError(f"pair_base={base!r}: from 3 to below t, {self.plain_modulus}, or None for no pairs")
+            raise ParameterError(
+                f"pair_base={base!r}: from 3 to below t, {self.plain_modulus}, or None for no pairs"
+            )
         if base is not None and (kept is not None or bits is not None):
             raise ParameterError(
-                "pair_base= is for totals that are opened, and whole: without kept_primes= and digit_bits="
+                "pair_base= is for totals that are opened, and whole: without kept_primes= and "
+                "digit_bits="
             )
         if type(self.members) is not int or not 1 <= self.members <= MAX_MEMBERS:
             raise ParameterError(
-                f"members={self.members!r}: a joint key has 2 to {MAX_MEMBERS} members, an owner's has 1"
+                f"members={self.members!r}: a joint key has 2 to {MAX_MEMBERS} members, an "
+                "owner's has 1"
             )
         copies = self.copies
-        if type(copies) is not int or not 1 <= copies <= self.ring_degree // 2 or copies & (copies - 1):
+        if (
+            type(copies) is not int
+            or not 1 <= copies <= self.ring_degree // 2
+            or copies & (copies - 1)
+        ):
             raise ParameterError(
-                f"copies={copies!r}: a power of two from 1 to {self.ring_degree // 2}, half the ring degree"
+                f"copies={copies!r}: a power of two from 1 to {self.ring_degree // 2}, half the "
+                "ring degree"
             )
         if self.members > 1 and self.scheme != "bgv":
             raise ParameterError(
-                f"members={self.members} with scheme={self.scheme!r}: joint keys are made for 'bgv' only"
+                f"members={self.members} with scheme={self.scheme!r}: joint keys are made for "
+                "'bgv' only"
             )
 
     def _check_moduli(self) -> None:
         primes, t, order = self.coefficient_moduli, self.plain_modulus, 2 * self.ring_degree
         if not 2 <= len(primes) <= MAX_PRIMES:
             raise ParameterError(
-                f"{len(primes)} coefficient moduli: there must be 2 to {MAX_PRIMES}, the last for key switching"
+                f"{len(primes)} coefficient moduli: there must be 2 to {MAX_PRIMES}, the last for "
+                "key switching"
             )
         if len(set(primes) | {t}) != len(primes) + 1:
-            raise ParameterError("coefficient moduli must be distinct and differ from the plain modulus")
+            raise ParameterError(
+                "coefficient moduli must be distinct and differ from the plain modulus"
+            )
         for name, value in (("plain_modulus", t), *(("coefficient modulus", q) for q in primes)):
             if not 2 < value < 1 << MAX_PRIME_BITS or value % order != 1 or not is_prime(value):
                 raise ParameterError(
-                    f"{name} {value}: it must be a prime below 2**{MAX_PRIME_BITS} that is 1 modulo {order} (twice the ring degree)"
+                    f"{name} {value}: it must be a prime below 2**{MAX_PRIME_BITS} that is 1 "
+                    f"modulo {order} (twice the ring degree)"
                 )
         if any(q <= t for q in primes):
             raise ParameterError("every coefficient modulus must be larger than the plain modulus")
@@ -241,12 +286,14 @@ class Parameters:
     def _insecurity(self) -> str:
         allowed = MAX_MODULUS_BITS[128][self.ring_degree]
         return (
-            f"a {self.modulus_bits}-bit modulus at ring degree {self.ring_degree} has less than 128-bit security: "
+            f"a {self.modulus_bits}-bit modulus at ring degree {self.ring_degree} has less than "
+            "128-bit security: "
             f"the table allows {allowed} bits, key-switching prime included. "
             "Take a larger ring or fewer bits (or allow_insecure=True, for tests only)"
         )
 
-    # -- what they give ------------------------------------------------------------------------------------------
+    # -- what they give
+    # ------------------------------------------------------------------------------------------
 
     @property
     def data_moduli(self) -> tuple[int, ...]:
@@ -269,7 +316,9 @@ class Parameters:
         return (self.plain_modulus - 1) // 2
 
     def switch_factor(self, level: int, to: int) -> int:
-        """What modulus switching from one level down to another multiplies a message by, modulo t."""
+        """What modulus switching from one level down to another multiplies a message
+        by, modulo t.
+        """
         if self.scheme == "bfv":
             return 1
         count, t = len(self.data_moduli), self.plain_modulus
@@ -277,8 +326,12 @@ class Parameters:
 
     @property
     def has_factors(self) -> bool:
-        """Whether switching multiplies messages by anything but 1: what is not a program does not follow that."""
-        return any(self.switch_factor(level, level + 1) != 1 for level in range(len(self.data_moduli) - 1))
+        """Whether switching multiplies messages by anything but 1: what is not a program does not
+        follow that.
+        """
+        return any(
+            self.switch_factor(level, level + 1) != 1 for level in range(len(self.data_moduli) - 1)
+        )
 
     @property
     def slots(self) -> int:
@@ -299,7 +352,9 @@ class Parameters:
 
     @cached_property
     def depth(self) -> int:
-        """Proven multiplicative depth: full slots, public-key encryption, sums of ``terms`` products at each level."""
+        """Proven multiplicative depth: full slots, public-key encryption, sums of ``terms``
+        products at each level.
+        """
         return self.noise.proven_depth(self.terms)
 
     @property
@@ -308,42 +363,62 @@ class Parameters:
         return f"2^-{FAILURE_BITS}"
 
     def ciphertext_bytes(self, size: int = 2, level: int = 0) -> int:
-        """Bytes of residues in a ciphertext of ``size`` polynomials after ``level`` modulus switches."""
+        """Bytes of residues in a ciphertext of ``size`` polynomials after ``level`` modulus
+        switches.
+        """
         return 8 * size * (len(self.data_moduli) - level) * self.ring_degree
 
     def packed_bytes(self, level: int = 0) -> int:
-        """Bytes of the residues of a ciphertext of two polynomials as they are stored, packed to the bits of their primes."""
+        """Bytes of the residues of a ciphertext of two polynomials as they are stored, packed to
+        the bits of their primes.
+        """
         kept = self.data_moduli[: len(self.data_moduli) - level]
         return sum(2 * self.ring_degree * q.bit_length() // 8 for q in kept)
 
-    # -- showing and storing -------------------------------------------------------------------------------------
+    # -- showing and storing
+    # -------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         bits = "+".join(str(q.bit_length()) for q in self.coefficient_moduli)
         text = (
-            f"Parameters({self.scheme}, N={self.ring_degree}, t={self.plain_modulus}, q={bits} bits, depth={self.depth}"
+            f"Parameters({self.scheme}, N={self.ring_degree}, t={self.plain_modulus}, q={bits} "
+            f"bits, depth={self.depth}"
         )
         text += f", members={self.members}" if self.members > 1 else ""
-        return text + (", INSECURE: allow_insecure=True)" if not self.security else f", security={self.security})")
+        return text + (
+            ", INSECURE: allow_insecure=True)"
+            if not self.security
+            else f", security={self.security})"
+        )
 
     def __str__(self) -> str:
         data = ", ".join(f"{math.log2(q):.1f}" for q in self.data_moduli)
-        title = "Fan-Vercauteren (BFV)" if self.scheme == "bfv" else "Brakerski-Gentry-Vaikuntanathan (BGV)"
+        title = (
+            "Fan-Vercauteren (BFV)"
+            if self.scheme == "bfv"
+            else "Brakerski-Gentry-Vaikuntanathan (BGV)"
+        )
         if self.security:
             allowed = MAX_MODULUS_BITS[self.security][self.ring_degree]
             security = (
-                f"{self.security} bits: {self.modulus_bits} of {allowed} bits of modulus allowed\n{'':16}{TABLE_NAME}"
+                f"{self.security} bits: {self.modulus_bits} of {allowed} bits of modulus "
+                f"allowed\n{'':16}{TABLE_NAME}"
             )
         else:
-            security = f"BELOW 128 bits, INSECURE (allow_insecure=True): not for real data\n{'':16}{TABLE_NAME}"
+            security = (
+                "BELOW 128 bits, INSECURE (allow_insecure=True): not for real "
+                f"data\n{'':16}{TABLE_NAME}"
+            )
         values = "values" if self.copies == 1 else f"{self.slots} values, each {self.copies} times,"
         return (
             f"{title} parameters\n"
             f"  ring degree   {self.ring_degree} ({values} in a ciphertext)\n"
             f"  log2 moduli   {data}; key switching {math.log2(self.coefficient_moduli[-1]):.1f}\n"
-            f"  t             {self.plain_modulus} ({math.log2(self.plain_modulus):.1f} bits): exact up to ±{self.max_value:,}\n"
+            f"  t             {self.plain_modulus} ({math.log2(self.plain_modulus):.1f} bits): "
+            f"exact up to ±{self.max_value:,}\n"
             f"  security      {security}\n"
-            f"  depth         {self.depth} products in a row, each level a sum of up to {self.terms}\n"
+            f"  depth         {self.depth} products in a row, each level a sum of up to "
+            f"{self.terms}\n"
             f"  failure bound {self.failure_bound} (canonical norm, docs/noise.md)"
         )
 
@@ -358,32 +433,52 @@ class Parameters:
             "allow_insecure": self.allow_insecure,
         }
         planned = {name: getattr(self, name) for name in _PLANNED}
-        return values | {name: number for name, number in planned.items() if number != _UNPLANNED.get(name)}
+        return values | {
+            name: number for name, number in planned.items() if number != _UNPLANNED.get(name)
+        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Parameters:
-        """The inverse of :meth:`to_dict`; checks everything, since values may come from a file of unknown origin."""
-        expected = {"scheme", "ring_degree", "plain_modulus", "coefficient_moduli", "terms", "allow_insecure"}
+        """The inverse of :meth:`to_dict`; checks everything, since values may come from a file of
+        unknown origin.
+        """
+        expected = {
+            "scheme",
+            "ring_degree",
+            "plain_modulus",
+            "coefficient_moduli",
+            "terms",
+            "allow_insecure",
+        }
         if not isinstance(values, Mapping) or set(values) - set(_PLANNED) != expected:
-            raise ParameterError(f"parameters must have exactly the fields {', '.join(sorted(expected))}")
+            raise ParameterError(
+                f"parameters must have exactly the fields {', '.join(sorted(expected))}"
+            )
         if (
             not isinstance(values["coefficient_moduli"], (list, tuple))
             or len(values["coefficient_moduli"]) > MAX_PRIMES
         ):
-            raise ParameterError(f"coefficient_moduli must be a list of at most {MAX_PRIMES} integers")
+            raise ParameterError(
+                f"coefficient_moduli must be a list of at most {MAX_PRIMES} integers"
+            )
         return cls(**{**values, "coefficient_moduli": tuple(values["coefficient_moduli"])})
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the defining values: files carry it, so that they are never read under other parameters."""
+        """A hash of the defining values: files carry it, so that they are never read under other
+        parameters.
+        """
         canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:32]
 
 
-# -- choosing -----------------------------------------------------------------------------------------------------
+# -- choosing
+# ------------------------------------------------------------------------------------------------
 
 
-def _checked_wish(security: int, max_value: int, depth: int, scheme: str, terms: int) -> tuple[int, int, int]:
+def _checked_wish(
+    security: int, max_value: int, depth: int, scheme: str, terms: int
+) -> tuple[int, int, int]:
     """The largest value, depth and terms as Python integers, if such a wish makes sense."""
     if scheme not in SCHEMES:
         raise ParameterError(f"scheme={scheme!r}: there are 'bgv' and 'bfv'")
@@ -404,12 +499,19 @@ def _at_least(name: str, value: int, least: int) -> int:
 
 
 def plain_modulus_for(ring_degree: int, max_value: int) -> int:
-    """The smallest t that is prime, 1 modulo 2N (so that N values share a ciphertext) and above 2 max_value."""
+    """The smallest t that is prime, 1 modulo 2N (so that N values share a ciphertext) and above 2
+    max_value.
+    """
     return next_prime(2 * max_value, 2 * ring_degree)
 
 
 def parameters_from_sizes(
-    scheme: Scheme, ring_degree: int, plain_modulus: int, sizes: tuple[int, ...], *, with_factors: bool = False
+    scheme: Scheme,
+    ring_degree: int,
+    plain_modulus: int,
+    sizes: tuple[int, ...],
+    *,
+    with_factors: bool = False,
 ) -> Parameters:
     """Parameters with primes of these sizes, the key-switching prime last."""
     primes = _primes(scheme, ring_degree, plain_modulus, sizes, with_factors=with_factors)
@@ -422,19 +524,29 @@ def _step(scheme: Scheme, ring_degree: int, plain_modulus: int) -> int:
 
 @lru_cache(maxsize=256)
 def _primes(
-    scheme: Scheme, ring_degree: int, plain_modulus: int, bits: tuple[int, ...], *, with_factors: bool = False
+    scheme: Scheme,
+    ring_degree: int,
+    plain_modulus: int,
+    bits: tuple[int, ...],
+    *,
+    with_factors: bool = False,
 ) -> tuple[int, ...]:
-    """Distinct primes of these sizes, the last one for key switching; ``with_factors``, any that there are do for BGV."""
+    """Distinct primes of these sizes, the last one for key switching; ``with_factors``, any that
+    there are do for BGV.
+    """
     used = {plain_modulus}
     primes: list[int] = []
     for i, size in enumerate(bits):
         step = 2 * ring_degree if i == len(bits) - 1 else _step(scheme, ring_degree, plain_modulus)
-        found = primes_of_bits(size, step, 1, frozenset(used)) if 2 <= size <= MAX_PRIME_BITS else []
+        found = (
+            primes_of_bits(size, step, 1, frozenset(used)) if 2 <= size <= MAX_PRIME_BITS else []
+        )
         if not found and with_factors and 2 <= size <= MAX_PRIME_BITS:
             found = primes_of_bits(size, 2 * ring_degree, 1, frozenset(used))
         if not found:
             raise ParameterError(
-                f"there are not enough {size}-bit primes that are 1 modulo {step} for {len(bits)} moduli {bits}; "
+                f"there are not enough {size}-bit primes that are 1 modulo {step} for {len(bits)} "
+                f"moduli {bits}; "
                 f"take larger ones (up to {MAX_PRIME_BITS} bits)"
             )
         used.add(found[0])
@@ -445,7 +557,9 @@ def _primes(
 def _smallest_chain(
     scheme: Scheme, ring_degree: int, plain_modulus: int, security: int, depth: int, terms: int
 ) -> tuple[int, ...] | None:
-    """Sizes of the fewest, then smallest, primes that carry the wish in this ring; None where there are none."""
+    """Sizes of the fewest, then smallest, primes that carry the wish in this ring; None where there
+    are none.
+    """
 
     def carries(primes: tuple[int, ...]) -> bool:
         model = NoiseModel(scheme, ring_degree, plain_modulus, primes[:-1], primes[-1])
@@ -464,16 +578,19 @@ def smallest_chain(
     *,
     with_factors: bool = False,
 ) -> tuple[int, ...] | None:
-    """Sizes of the fewest, then smallest, primes for which ``carries(primes)``; None where the ring allows none.
+    """Sizes of the fewest, then smallest, primes for which ``carries(primes)``; None where the ring
+    allows none.
 
-    ``carries`` must hold for larger primes where it holds for smaller ones. ``with_factors`` takes primes of BGV that are not 1
-    modulo t where there are no others: for programs.
+    ``carries`` must hold for larger primes where it holds for smaller ones. ``with_factors`` takes
+    primes of BGV that are not 1 modulo t where there are no others: for programs.
     """
 
     def good(total: int) -> bool:
         sizes = _even_split(total, count)
         try:
-            return carries(_primes(scheme, ring_degree, plain_modulus, sizes, with_factors=with_factors))
+            return carries(
+                _primes(scheme, ring_degree, plain_modulus, sizes, with_factors=with_factors)
+            )
         except ParameterError:
             return False
 
@@ -492,11 +609,15 @@ def smallest_chain(
 
 
 def _even_split(total: int, count: int) -> tuple[int, ...]:
-    """Sizes that add up to ``total`` and differ by at most 1, the largest last (the key-switching prime)."""
+    """Sizes that add up to ``total`` and differ by at most 1, the largest last (the key-switching
+    prime).
+    """
     return tuple((total + i) // count for i in range(count))
 
 
-def _what_is_possible(security: int, max_value: int, depth: int, scheme: Scheme, terms: int) -> list[str | Cure]:
+def _what_is_possible(
+    security: int, max_value: int, depth: int, scheme: Scheme, terms: int
+) -> list[str | Cure]:
     """Why a wish is not granted, and the nearest that are."""
     wish = Cure(
         "wish",
@@ -506,10 +627,16 @@ def _what_is_possible(security: int, max_value: int, depth: int, scheme: Scheme,
     deepest = _largest(lambda d: _feasible(security, max_value, d, scheme, terms), 0, depth)
     ways = []
     if deepest is not None:
-        ways.append(Cure("less depth", f"depth up to {deepest} with this max_value", {"depth": deepest}))
-    bits = _largest(lambda b: _feasible(security, 1 << b, depth, scheme, terms), 1, max_value.bit_length())
+        ways.append(
+            Cure("less depth", f"depth up to {deepest} with this max_value", {"depth": deepest})
+        )
+    bits = _largest(
+        lambda b: _feasible(security, 1 << b, depth, scheme, terms), 1, max_value.bit_length()
+    )
     if bits is not None:
-        ways.append(Cure("smaller values", f"max_value up to 2**{bits} with this depth", {"value": 2**bits}))
+        ways.append(
+            Cure("smaller values", f"max_value up to 2**{bits} with this depth", {"value": 2**bits})
+        )
     if scheme == "bgv" and _feasible(security, max_value, depth, "bfv", terms):
         ways.append(Cure("other scheme", "scheme='bfv'"))
     if not ways:
@@ -521,12 +648,15 @@ def _what_is_possible(security: int, max_value: int, depth: int, scheme: Scheme,
 def _feasible(security: int, max_value: int, depth: int, scheme: Scheme, terms: int) -> bool:
     ring = RINGS[-1]
     return max_value < 1 << MAX_PRIME_BITS and (
-        _smallest_chain(scheme, ring, plain_modulus_for(ring, max_value), security, depth, terms) is not None
+        _smallest_chain(scheme, ring, plain_modulus_for(ring, max_value), security, depth, terms)
+        is not None
     )
 
 
 def _largest(feasible: Callable[[int], bool], low: int, high: int) -> int | None:
-    """The largest n from low to high for which ``feasible`` (true up to some point, false beyond) holds."""
+    """The largest n from low to high for which ``feasible`` (true up to some point, false beyond)
+    holds.
+    """
     if not feasible(low):
         return None
     while low < high:

@@ -1,4 +1,6 @@
-"""Prime numbers for moduli: a deterministic Miller-Rabin test for 64-bit numbers and searches in residue classes."""
+"""Prime numbers for moduli: a deterministic Miller-Rabin test for 64-bit numbers and searches in
+residue classes.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
 
-# These bases decide primality for every n below 3.3e24 (Sorenson and Webster, 2015), hence for 64-bit numbers.
+# These bases decide primality for every n below 3.3e24 (Sorenson and Webster, 2015), hence for
+# 64-bit numbers.
 _WITNESSES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
 
 
@@ -51,8 +54,11 @@ def next_prime(above: int, step: int) -> int:
     return candidate
 
 
-def primes_of_bits(bits: int, step: int, count: int, avoid: frozenset[int] = frozenset()) -> list[int]:
-    """The ``count`` largest primes of exactly ``bits`` bits that are 1 modulo ``step``; fewer where there are not so many.
+def primes_of_bits(
+    bits: int, step: int, count: int, avoid: frozenset[int] = frozenset()
+) -> list[int]:
+    """The ``count`` largest primes of exactly ``bits`` bits that are 1 modulo ``step``; fewer where
+    there are not so many.
 
     >>> primes_of_bits(20, 16384, 2)
     [1032193, 786433]

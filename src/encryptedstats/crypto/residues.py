@@ -1,7 +1,9 @@
-"""Ciphertexts as arrays of residues: what kernels compute on, what is stored, and the way back to SEAL, with every check.
+"""Ciphertexts as arrays of residues: what kernels compute on, what is stored, and the way back to
+SEAL, with every check.
 
-An uncompressed SEAL ciphertext is a header of 113 bytes and then ``size x primes x N`` residues, 64 bits each. The header depends
-on the parameters, the size and the level alone (for BGV because our correction factors are always 1), so it need not be stored.
+An uncompressed SEAL ciphertext is a header of 113 bytes and then ``size x primes x N`` residues, 64
+bits each. The header depends on the parameters, the size and the level alone (for BGV because our
+correction factors are always 1), so it need not be stored.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ __all__ = [
     "times_each",
 ]
 _SECRET_HEADER_BYTES = 88  # of an uncompressed secret key, before its residues
-_PUBLIC_HEADER_BYTES = HEADER_BYTES  # of an uncompressed public key: it is written as the ciphertext that it is
+_PUBLIC_HEADER_BYTES = (
+    HEADER_BYTES  # of an uncompressed public key: it is written as the ciphertext that it is
+)
 
 
 def residues_of(engine: Engine, ciphertext: Any) -> Residues:
@@ -44,7 +48,10 @@ def residues_of(engine: Engine, ciphertext: Any) -> Residues:
     size, ring = ciphertext.size(), engine.parameters.ring_degree
     level = len(engine.parameters.data_moduli) - ciphertext.coeff_modulus_size()
     if data[:HEADER_BYTES] != engine.ciphertext_header(size, level):
-        raise ValueError("a ciphertext of another form than the evaluators know (correction factor, level or form)")
+        raise ValueError(
+            "a ciphertext of another form than the evaluators know (correction factor, level or "
+            "form)"
+        )
     return np.frombuffer(data, dtype="<u8", offset=HEADER_BYTES).reshape(size, -1, ring)
 
 
@@ -54,8 +61,13 @@ def ciphertext_of(engine: Engine, residues: Residues) -> Any:
     parameters = engine.parameters
     level = len(parameters.data_moduli) - primes
     if ring != parameters.ring_degree or not 0 <= level < len(parameters.data_moduli) or size < 2:
-        raise FileFormatError(f"residues of shape {residues.shape} are no ciphertext of {parameters!r}")
-    data = engine.ciphertext_header(size, level) + np.ascontiguousarray(residues, dtype="<u8").tobytes()
+        raise FileFormatError(
+            f"residues of shape {residues.shape} are no ciphertext of {parameters!r}"
+        )
+    data = (
+        engine.ciphertext_header(size, level)
+        + np.ascontiguousarray(residues, dtype="<u8").tobytes()
+    )
     return engine.ciphertext_from_bytes(data, size=size, level=level)
 
 
@@ -69,45 +81,63 @@ def residues_to_bytes(residues: Residues, moduli: Sequence[int]) -> bytes:
     )
 
 
-def residues_from_bytes(data: bytes, moduli: Sequence[int], ring_degree: int, polynomials: int = 2) -> Residues:
-    """The inverse, for so many polynomials; whether residues are below their primes is for who uses them to check."""
+def residues_from_bytes(
+    data: bytes, moduli: Sequence[int], ring_degree: int, polynomials: int = 2
+) -> Residues:
+    """The inverse, for so many polynomials; whether residues are below their primes is for who uses
+    them to check.
+    """
     lengths = [polynomials * ring_degree * modulus.bit_length() // 8 for modulus in moduli]
     if len(data) != sum(lengths):
         raise FileFormatError("the residues of the file are cut short or too many")
     residues, start = np.empty((polynomials, len(moduli), ring_degree), dtype=np.uint64), 0
     for prime, (modulus, length) in enumerate(zip(moduli, lengths, strict=True)):
-        words = np.frombuffer(data, dtype="<u8", offset=start, count=length // 8).reshape(polynomials, -1)
+        words = np.frombuffer(data, dtype="<u8", offset=start, count=length // 8).reshape(
+            polynomials, -1
+        )
         residues[:, prime] = unpack_bits(words, modulus.bit_length())
         start += length
     return residues
 
 
 def secret_residues(parameters: Parameters, data: bytes) -> Residues:
-    """The residues of a secret key in SEAL's bytes, transformed, one row for each prime with the key-switching prime last.
+    """The residues of a secret key in SEAL's bytes, transformed, one row for each prime with the
+    key-switching prime last.
 
-    Whatever is not of exactly this form is refused: with another SEAL, what is taken for the secret might be something else.
+    Whatever is not of exactly this form is refused: with another SEAL, what is taken for the secret
+    might be something else.
     """
     check_seal_bytes(data)
     primes, ring = parameters.coefficient_moduli, parameters.ring_degree
     expected = _SECRET_HEADER_BYTES + 8 * ring * len(primes)
     if len(data) != expected:
-        raise FileFormatError(f"a secret key of {len(data)} bytes stands where one of {expected} is expected")
-    residues = np.frombuffer(data, dtype="<u8", offset=_SECRET_HEADER_BYTES).reshape(len(primes), ring)
+        raise FileFormatError(
+            f"a secret key of {len(data)} bytes stands where one of {expected} is expected"
+        )
+    residues = np.frombuffer(data, dtype="<u8", offset=_SECRET_HEADER_BYTES).reshape(
+        len(primes), ring
+    )
     if (residues >= np.array(primes, dtype=np.uint64)[:, None]).any():
-        raise FileFormatError("a secret key holds residues that are not below their primes: SEAL writes none such")
+        raise FileFormatError(
+            "a secret key holds residues that are not below their primes: SEAL writes none such"
+        )
     return residues.astype(np.uint64)
 
 
 def public_residues(parameters: Parameters, data: bytes) -> Residues:
-    """A public key in SEAL's bytes, as the encryption of 0 that it is: shape (2, primes, N), without the key-switching prime.
+    """A public key in SEAL's bytes, as the encryption of 0 that it is: shape (2, primes, N),
+    without the key-switching prime.
 
-    b + a s = -t e holds modulo all primes, hence modulo those of the data: what is left is as fresh as by the secret key.
+    b + a s = -t e holds modulo all primes, hence modulo those of the data: what is left is as fresh
+    as by the secret key.
     """
     check_seal_bytes(data)
     primes, ring = len(parameters.coefficient_moduli), parameters.ring_degree
     if len(data) != _PUBLIC_HEADER_BYTES + 16 * ring * primes:
         raise FileFormatError(f"a public key of {len(data)} bytes is none of {parameters!r}")
-    residues = np.frombuffer(data, dtype="<u8", offset=_PUBLIC_HEADER_BYTES).reshape(2, primes, ring)
+    residues = np.frombuffer(data, dtype="<u8", offset=_PUBLIC_HEADER_BYTES).reshape(
+        2, primes, ring
+    )
     return residues[:, : len(parameters.data_moduli)].astype(np.uint64)
 
 
@@ -127,9 +157,11 @@ def negate_modulo(a: Residues, moduli: Sequence[int]) -> Residues:
 
 
 def times_constant(residues: Residues, factors: Sequence[int], moduli: Sequence[int]) -> Residues:
-    """Residues of shape (..., primes, N), each multiplied by the number that goes with its prime (below 2^63), exactly.
+    """Residues of shape (..., primes, N), each multiplied by the number that goes with its prime
+    (below 2^63), exactly.
 
-    Shoup's product: with w' = floor(w 2^64 / p), x w - floor(x w' / 2^64) p is x w modulo p, or p more.
+    Shoup's product: with w' = floor(w 2^64 / p), x w - floor(x w' / 2^64) p is x w modulo p, or p
+    more.
     """
     out = np.empty_like(residues, dtype=np.uint64)
     for i, (factor, p) in enumerate(zip(factors, moduli, strict=True)):
@@ -138,8 +170,12 @@ def times_constant(residues: Residues, factors: Sequence[int], moduli: Sequence[
     return out
 
 
-def times_each(x: Residues, factors: Residues | np.uint64, quotients: Residues | np.uint64, p: int) -> Residues:
-    """Residues times factors below p, one or as many, exactly, given floor(factor 2^64 / p) of each."""
+def times_each(
+    x: Residues, factors: Residues | np.uint64, quotients: Residues | np.uint64, p: int
+) -> Residues:
+    """Residues times factors below p, one or as many, exactly, given floor(factor 2^64 / p) of
+    each.
+    """
     rest = x * factors - _high_word(x, quotients) * np.uint64(p)  # wraps around, as it should
     return np.where(rest >= np.uint64(p), rest - np.uint64(p), rest)
 

@@ -1,19 +1,24 @@
-"""Ciphertexts of half the size: the second polynomial of an encryption with the secret key is uniform, so a seed can stand for it.
+"""Ciphertexts of half the size: the second polynomial of an encryption with the secret key is
+uniform, so a seed can stand for it.
 
-SEAL makes a ciphertext (c0, a) with a polynomial ``a`` that no seed is known of. With a' expanded from 32 fresh random bytes,
+SEAL makes a ciphertext (c0, a) with a polynomial ``a`` that no seed is known of. With a' expanded
+from 32 fresh random bytes,
 
     (c0 + (a - a') s, a')
 
-is a ciphertext of the same message with the same error: c0 + (a - a') s + a' s = c0 + a s. It is *re-based* on a'. This is the only
-place of this library that computes with a secret key: in :class:`SecretFactor`, which members of a joint key use as well. What must
-never happen, and why it cannot:
+is a ciphertext of the same message with the same error: c0 + (a - a') s + a' s = c0 + a s. It is
+*re-based* on a'. This is the only place of this library that computes with a secret key: in
+:class:`SecretFactor`, which members of a joint key use as well. What must never happen, and why it
+cannot:
 
-- **Two versions of one SEAL ciphertext** differ by (a - a') s, hence give the key away to whoever sees both. So SEAL is called in
-  here and its ciphertext is re-based at once; it is neither given in nor given out, nor kept, and nothing here has a memory.
-  Nothing random is drawn once the original exists: seed and a' are there before it, so that nothing that fails, forks or is done
+- **Two versions of one SEAL ciphertext** differ by (a - a') s, hence give the key away to whoever
+  sees both. So SEAL is called in here and its ciphertext is re-based at once; it is neither given
+  in nor given out, nor kept, and nothing here has a memory. Nothing random is drawn once the
+  original exists: seed and a' are there before it, so that nothing that fails, forks or is done
   again in between could move one original twice.
-- **Two ciphertexts under one a'** show the difference of their messages. So each has a seed of its own, drawn in here, after any
-  fork, from the operating system; it is never given in, derived or used again.
+- **Two ciphertexts under one a'** show the difference of their messages. So each has a seed of its
+  own, drawn in here, after any fork, from the operating system; it is never given in, derived or
+  used again.
 
 Nothing is sampled here but the seed. The polynomial a' and what is stored are public.
 """
@@ -28,7 +33,13 @@ import numpy as np
 import seal
 
 from encryptedstats.crypto.engine import HEADER_BYTES, Engine
-from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of, secret_residues, times_each
+from encryptedstats.crypto.residues import (
+    Residues,
+    ciphertext_of,
+    residues_of,
+    secret_residues,
+    times_each,
+)
 from encryptedstats.errors import FileFormatError
 from encryptedstats.storage import pieces
 
@@ -36,15 +47,21 @@ SEED_BYTES = pieces.SEED_BYTES
 
 
 def expand_seeds(seeds: bytes, moduli: tuple[int, ...], out: Residues) -> None:
-    """The last polynomials of ciphertexts with these seeds into their residues, shape (ciphertexts, components, primes, N)."""
+    """The last polynomials of ciphertexts with these seeds into their residues, shape (ciphertexts,
+    components, primes, N).
+    """
     if len(seeds) != SEED_BYTES * len(out):
-        raise ValueError(f"{len(seeds)} bytes of seeds for {len(out)} ciphertexts: each has {SEED_BYTES}")
+        raise ValueError(
+            f"{len(seeds)} bytes of seeds for {len(out)} ciphertexts: each has {SEED_BYTES}"
+        )
     for prime, modulus in enumerate(moduli):
         pieces.expand(seeds, modulus, out, prime)
 
 
 class SecretFactor:
-    """A secret polynomial, transformed, prime by prime, and the one thing that is ever computed with it. Never stored or sent."""
+    """A secret polynomial, transformed, prime by prime, and the one thing that is ever computed
+    with it. Never stored or sent.
+    """
 
     def __init__(self, moduli: tuple[int, ...], residues: Residues) -> None:
         self._moduli = moduli
@@ -52,7 +69,9 @@ class SecretFactor:
         self._residues = np.array(residues[: len(moduli)], dtype=np.uint64)
 
     def rebased(self, pair: Residues, fresh: Residues) -> Residues:
-        """c0 + (a - a') s, for a pair (c0, a) of shape (2, primes, N) and a' of shape (primes, N)."""
+        """c0 + (a - a') s, for a pair (c0, a) of shape (2, primes, N) and a' of shape
+        (primes, N).
+        """
         out = np.empty_like(fresh)
         if pieces.rebase is not None:
             pieces.rebase(np.array(self._moduli, dtype=np.uint64), pair, fresh, self._residues, out)
@@ -77,40 +96,56 @@ class SecretFactor:
 
 
 class SeededEncryption:
-    """Encryption with the secret key into a seed and one polynomial. Holds the secret key: an owner's, never stored or sent."""
+    """Encryption with the secret key into a seed and one polynomial. Holds the secret key: an
+    owner's, never stored or sent.
+    """
 
     def __init__(self, engine: Engine, secret_key: Any) -> None:
         self._engine = engine
         self._seal_encrypt = seal.Encryptor(engine.context, secret_key).encrypt_symmetric
-        self._secret = SecretFactor(self._moduli, secret_residues(engine.parameters, secret_key.to_string()))
+        self._secret = SecretFactor(
+            self._moduli, secret_residues(engine.parameters, secret_key.to_string())
+        )
         self._try(seal.Decryptor(engine.context, secret_key))
 
     def encrypt(self, plain: Any) -> tuple[bytes, Residues]:
-        """A new ciphertext of a SEAL plaintext: its seed, and its first polynomial, shape (primes, N).
+        """A new ciphertext of a SEAL plaintext: its seed, and its first polynomial, shape (primes,
+        N).
 
         Nothing random is drawn once the original exists.
         """
         seed = os.urandom(SEED_BYTES)
-        fresh = np.empty((1, 1, len(self._moduli), self._engine.parameters.ring_degree), dtype=np.uint64)
+        fresh = np.empty(
+            (1, 1, len(self._moduli), self._engine.parameters.ring_degree), dtype=np.uint64
+        )
         expand_seeds(seed, self._moduli, fresh)
         original = residues_of(self._engine, self._seal_encrypt(plain))
         return seed, self._rebased(original, fresh[0, 0])
 
     def _try(self, decryptor: Any) -> None:
-        """Refuse to go on where a 0 does not decrypt to 0: what was taken for the secret key is not what SEAL means by it."""
+        """Refuse to go on where a 0 does not decrypt to 0: what was taken for the secret key is not
+        what SEAL means by it.
+        """
         seed, first = self.encrypt(self._engine.encode_integer(0))
         both = np.empty((1, 2, *first.shape), dtype=np.uint64)
         both[0, 0] = first
         expand_seeds(seed, self._moduli, both)
-        if self._engine.decode_integer(decryptor.decrypt(ciphertext_of(self._engine, both[0]))) != 0:
+        if (
+            self._engine.decode_integer(decryptor.decrypt(ciphertext_of(self._engine, both[0])))
+            != 0
+        ):
             raise FileFormatError(
-                "the residues of the secret key are not in the form that this library knows of SEAL's"
+                "the residues of the secret key are not in the form that this library knows of "
+                "SEAL's"
             )
 
-    # -- c0 + (a - a') s ------------------------------------------------------------------------------------------------
+    # -- c0 + (a - a') s
+    # --------------------------------------------------------------------------------------------
 
     def _rebased(self, original: Residues, fresh: Residues) -> Residues:
-        if self._engine.parameters.scheme == "bgv":  # ciphertexts of BGV are transformed, as the secret is
+        if (
+            self._engine.parameters.scheme == "bgv"
+        ):  # ciphertexts of BGV are transformed, as the secret is
             return self._secret.rebased(original, fresh)
         moduli = np.array(self._moduli, dtype=np.uint64)[:, None]
         moved = np.stack([original[0], (original[1] + (moduli - fresh)) % moduli])
@@ -122,10 +157,14 @@ class SeededEncryption:
         return np.array(both[0])  # a copy: what it would be a view of holds a - a' as well
 
     def _transformed(self, residues: Residues) -> tuple[bytes, Residues]:
-        """Two polynomials in the form that is multiplied coefficient by coefficient, and SEAL's header of such."""
+        """Two polynomials in the form that is multiplied coefficient by coefficient, and SEAL's
+        header of such.
+        """
         ciphertext = ciphertext_of(self._engine, residues)
         data = self._engine.ciphertext_to_bytes(self._engine.evaluator.transform_to_ntt(ciphertext))
-        return data[:HEADER_BYTES], np.frombuffer(data, dtype="<u8", offset=HEADER_BYTES).reshape(residues.shape)
+        return data[:HEADER_BYTES], np.frombuffer(data, dtype="<u8", offset=HEADER_BYTES).reshape(
+            residues.shape
+        )
 
     @property
     def _moduli(self) -> tuple[int, ...]:

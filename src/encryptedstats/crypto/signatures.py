@@ -1,6 +1,8 @@
-"""The owner's signature (Ed25519, by the ``cryptography`` package): how a worker knows what the owner made from what others did.
+"""The owner's signature (Ed25519, by the ``cryptography`` package): how a worker knows what the
+owner made from what others did.
 
-Ciphertexts do not say who made them. A signature does, and the key that checks it is part of what the key id is a hash of.
+Ciphertexts do not say who made them. A signature does, and the key that checks it is part of what
+the key id is a hash of.
 """
 
 from __future__ import annotations
@@ -32,8 +34,9 @@ class Signer:
 def verifies(signing_key: bytes, statement: bytes, signature: str) -> bool:
     """Whether the holder of the signing key has signed this; whatever is malformed was not.
 
-    Nor is a signature that is written in another way than :meth:`Signer.sign` writes it (in capitals, with spaces): nobody but the
-    signer can make other bytes of one, and with them another hash of what it is part of.
+    Nor is a signature that is written in another way than :meth:`Signer.sign` writes it (in
+    capitals, with spaces): nobody but the signer can make other bytes of one, and with them another
+    hash of what it is part of.
     """
     try:
         data = bytes.fromhex(signature)

@@ -24,7 +24,10 @@ class CommonString:
 
     def polynomial(self, name: str, digit: int, engine: Engine) -> Residues:
         """Return a polynomial of the string, shape (primes, N)."""
-        label = b"encryptedstats joint key: common polynomial" + json.dumps([self.joint_id, name, digit]).encode()
+        label = (
+            b"encryptedstats joint key: common polynomial"
+            + json.dumps([self.joint_id, name, digit]).encode()
+        )
         moduli = engine.parameters.coefficient_moduli
         out = np.empty((1, 1, len(moduli), engine.parameters.ring_degree), dtype=np.uint64)
         expand_seeds(hashlib.sha256(label).digest()[:SEED_BYTES], moduli, out)

@@ -43,10 +43,15 @@ def galois_sections(parameters: Parameters, rotations: Sequence[int]) -> list[Ga
     """Return the sections of a joint key: packing, and the planned rotations if there are any."""
     small = engine_for(packing.packing_parameters(parameters))
     packs = GaloisSection("packing", small, packing.packing_steps(parameters.ring_degree))
-    return [packs, *([GaloisSection("rotation", engine_for(parameters), rotations)] if rotations else [])]
+    return [
+        packs,
+        *([GaloisSection("rotation", engine_for(parameters), rotations)] if rotations else []),
+    ]
 
 
-def make_galois_shares(secret: MemberSecret, section: GaloisSection, common: CommonString) -> Residues:
+def make_galois_shares(
+    secret: MemberSecret, section: GaloisSection, common: CommonString
+) -> Residues:
     """Return all polynomials of a member's section; the secret is that of the section's context."""
     return np.stack(list(secret.galois_samples(section.name, section.steps, common)))
 
@@ -60,4 +65,6 @@ def combine_galois_shares(total: Residues, section: GaloisSection, common: Commo
     template = seal.GaloisKeys()  # for the form of SEAL's bytes alone
     seal.KeyGenerator(section.engine.context).create_galois_keys(list(section.steps), template)
     stacked = {index: np.stack(digits) for index, digits in keys.items()}
-    return section.engine.context.from_galois_str(with_switching_keys(template.to_string(), stacked))
+    return section.engine.context.from_galois_str(
+        with_switching_keys(template.to_string(), stacked)
+    )

@@ -30,7 +30,14 @@ from encryptedstats.joint.messages import (
     sum_section,
     transcript_of,
 )
-from encryptedstats.joint.opening import Openable, Pack, common_moduli, packs_digest, plan_for, switch_packs
+from encryptedstats.joint.opening import (
+    Openable,
+    Pack,
+    common_moduli,
+    packs_digest,
+    plan_for,
+    switch_packs,
+)
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file, save_file
 
@@ -57,24 +64,40 @@ class JointKey:
     >>> es.JointKey(["north", "south"], parameters)
     Traceback (most recent call last):
     ...
-    encryptedstats.errors.ParameterError: these parameters are for 1 members and there are 2: es.plan(..., members=2)
+    encryptedstats.errors.ParameterError: these parameters are for 1 members and there are 2:
+    es.plan(..., members=2)
     """
 
     def __init__(
-        self, members: Sequence[str], parameters: Parameters | HasParameters, *, label: str | None = None
+        self,
+        members: Sequence[str],
+        parameters: Parameters | HasParameters,
+        *,
+        label: str | None = None,
     ) -> None:
-        rotations = () if isinstance(parameters, Parameters) else getattr(parameters, "rotations", ())
+        rotations = (
+            () if isinstance(parameters, Parameters) else getattr(parameters, "rotations", ())
+        )
         parameters = parameters if isinstance(parameters, Parameters) else parameters.parameters
         self.members = tuple(members)
         self.parameters = parameters
         self.rotations = tuple(sorted({int(step) for step in rotations}))
         self.label = secrets.token_hex(16) if label is None else label
-        good = all(isinstance(m, str) and m.isprintable() and 0 < len(m) <= MAX_NAME for m in self.members)
-        if not good or len(set(self.members)) != len(self.members) or not 2 <= len(self.members) <= MAX_MEMBERS:
-            raise ValueError(f"members={list(members)!r}: 2 to {MAX_MEMBERS} different names are needed")
+        good = all(
+            isinstance(m, str) and m.isprintable() and 0 < len(m) <= MAX_NAME for m in self.members
+        )
+        if (
+            not good
+            or len(set(self.members)) != len(self.members)
+            or not 2 <= len(self.members) <= MAX_MEMBERS
+        ):
+            raise ValueError(
+                f"members={list(members)!r}: 2 to {MAX_MEMBERS} different names are needed"
+            )
         if parameters.members != len(self.members):
             raise ParameterError(
-                f"these parameters are for {parameters.members} members and there are {len(self.members)}: ",
+                f"these parameters are for {parameters.members} members and there are "
+                f"{len(self.members)}: ",
                 plan_for(len(self.members)),
             )
 
@@ -93,13 +116,17 @@ class JointKey:
         """Return the sections of Galois keys that contributions have."""
         return galois_keys.galois_sections(self.parameters, self.rotations)
 
-    def public_keys(self, commitments: Messages, contributions: Messages, relinearisations: Messages) -> PublicKeys:
+    def public_keys(
+        self, commitments: Messages, contributions: Messages, relinearisations: Messages
+    ) -> PublicKeys:
         """Combine the messages of all members into the public keys, the same for everybody."""
         given = read_contributions(self, read_commitments(self, commitments), contributions)
         last = read_messages(self, RELINEARISATION_KIND, relinearisations)
         for member, message in last.items():
             if message.fields["transcript"] != transcript_of(self, contributions):
-                raise MemberError(f"the relinearisation of {member} was made for other contributions than these")
+                raise MemberError(
+                    f"the relinearisation of {member} was made for other contributions than these"
+                )
         engine, moduli = engine_for(self.parameters), self.parameters.coefficient_moduli
         ring, digits = self.parameters.ring_degree, len(moduli) - 1
         public = sum_section(given, public_key.SECTION, moduli, (1, ring))
@@ -108,11 +135,17 @@ class JointKey:
         galois = {}
         for section in self.galois_sections():
             shape = (len(section.places()), ring)
-            total = sum_section(given, section.name, section.engine.parameters.coefficient_moduli, shape)
+            total = sum_section(
+                given, section.name, section.engine.parameters.coefficient_moduli, shape
+            )
             galois[section.name] = galois_keys.combine_galois_shares(total, section, self.common)
         relinearisation = relinearisation_key.combine_relinearisation_shares(r_sum, k_sum, engine)
-        evaluation = EvaluationKeys(relinearisation, galois["packing"], galois.get("rotation"), self.rotations)
-        return PublicKeys.of_members(engine, public_key.combine_public_shares(public, self.common, engine), evaluation)
+        evaluation = EvaluationKeys(
+            relinearisation, galois["packing"], galois.get("rotation"), self.rotations
+        )
+        return PublicKeys.of_members(
+            engine, public_key.combine_public_shares(public, self.common, engine), evaluation
+        )
 
     # -- opening -----------------------------------------------------------------------------------
 
@@ -140,13 +173,23 @@ class JointKey:
         given = read_messages(self, SHARE_KIND, shares)
         for member, message in given.items():
             if message.fields["packs"] != packs_digest(packs):
-                raise MemberError(f"the share of {member} was made for another ciphertext than this answer's")
+                raise MemberError(
+                    f"the share of {member} was made for another ciphertext than this answer's"
+                )
             if message.fields["receiver"] != receiver:
                 whom = receiver or "whoever has all shares"
-                raise MemberError(f"the share of {member} was not made for the receiver that is given, {whom}")
-        moduli, each, ring = common_moduli(self.parameters, packs), 2 if receiver else 1, self.parameters.ring_degree
+                raise MemberError(
+                    f"the share of {member} was not made for the receiver that is given, {whom}"
+                )
+        moduli, each, ring = (
+            common_moduli(self.parameters, packs),
+            2 if receiver else 1,
+            self.parameters.ring_degree,
+        )
         totals = sum_section(given, "packs", moduli, (each * len(packs), ring))
-        return switch_packs(self.parameters, packs, totals.reshape(len(packs), each, len(moduli), ring))
+        return switch_packs(
+            self.parameters, packs, totals.reshape(len(packs), each, len(moduli), ring)
+        )
 
     # -- files -------------------------------------------------------------------------------------
 

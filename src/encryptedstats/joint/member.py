@@ -63,7 +63,12 @@ class Member:
     """
 
     def __init__(
-        self, home: str | os.PathLike[str], joint: JointKey, name: str, *, passphrase: str | None = None
+        self,
+        home: str | os.PathLike[str],
+        joint: JointKey,
+        name: str,
+        *,
+        passphrase: str | None = None,
     ) -> None:
         if name not in joint.members:
             raise ValueError(f"{name!r} is no member: there are {', '.join(joint.members)}")
@@ -75,20 +80,24 @@ class Member:
     def commit(self) -> bytes:
         """Make the first message, a hash of the second. All commit before anybody contributes."""
         digest = digest_of(self._contribution())
-        return container.to_bytes(make_message(self.joint, COMMITMENT_KIND, self.name, {"digest": digest}, {}))
+        return container.to_bytes(
+            make_message(self.joint, COMMITMENT_KIND, self.name, {"digest": digest}, {})
+        )
 
     def contribute(self, commitments: Messages) -> bytes:
         """Make the second message: shares of public and Galois keys, relinearisation round 1."""
         digests, own = read_commitments(self.joint, commitments), self._contribution()
         if digests[self.name] != digest_of(own):
             raise MemberError(
-                f"the commitment that is said to be {self.name}'s is not hers: it was exchanged on its way"
+                f"the commitment that is said to be {self.name}'s is not hers: it was exchanged "
+                "on its way"
             )
         with self.state.lock():
             stored = self.state.find("commitments", SEEN_KIND)
             if stored is not None and stored.fields["digests"] != digests:
                 raise MemberError(
-                    f"{self.name} has shown her contribution after other commitments than these: the members begin anew, with "
+                    f"{self.name} has shown her contribution after other commitments than these: "
+                    "the members begin anew, with "
                     "another label"
                 )
             if stored is None:
@@ -107,21 +116,28 @@ class Member:
             self.state.delete_ephemeral()
         if stored.expect("transcript", str) != transcript:
             raise MemberError(
-                f"{self.name} has relinearised other contributions than these, and does so once: the members begin anew, with "
+                f"{self.name} has relinearised other contributions than these, and does so once: "
+                "the members begin anew, with "
                 "another label"
             )
         return self.state.stored_bytes("relinearisation")
 
-    def finish(self, commitments: Messages, contributions: Messages, relinearisations: Messages) -> PublicKeys:
+    def finish(
+        self, commitments: Messages, contributions: Messages, relinearisations: Messages
+    ) -> PublicKeys:
         """Make and store the public keys. She makes shares for ciphertexts of these keys only."""
         digests = read_commitments(self.joint, commitments)
         own = relinearisations.get(self.name)
-        if digests != self.state.seen_digests() or own != self.state.stored_bytes("relinearisation"):
+        if digests != self.state.seen_digests() or own != self.state.stored_bytes(
+            "relinearisation"
+        ):
             raise MemberError(f"these are not the messages that {self.name} has seen and sent")
         keys = self.joint.public_keys(commitments, contributions, relinearisations)
         with self.state.lock():
             if not self.finished:
-                container.write(keys.to_container(), self.home / _PUBLIC_KEYS, mode=PRIVATE, overwrite=False)
+                container.write(
+                    keys.to_container(), self.home / _PUBLIC_KEYS, mode=PRIVATE, overwrite=False
+                )
         return keys
 
     @property
@@ -133,7 +149,9 @@ class Member:
     def keys(self) -> PublicKeys:
         """The joint public keys that she has helped to make."""
         if not self.finished:
-            raise MemberError(f"{self.name} knows no public keys of this joint key yet: finish(...) makes them")
+            raise MemberError(
+                f"{self.name} knows no public keys of this joint key yet: finish(...) makes them"
+            )
         return PublicKeys.load(self.home / _PUBLIC_KEYS)
 
     def _contribution(self) -> bytes:
@@ -152,17 +170,23 @@ class Member:
         for section in joint.galois_sections():
             secret = self.state.secret(SECRET, section.engine)
             share = galois_keys.make_galois_shares(secret, section, joint.common)
-            made[section.name] = residues_to_bytes(share, section.engine.parameters.coefficient_moduli)
+            made[section.name] = residues_to_bytes(
+                share, section.engine.parameters.coefficient_moduli
+            )
         return make_message(joint, CONTRIBUTION_KIND, self.name, {}, made)
 
     def _second_round(self, given: Mapping[str, Container], transcript: str) -> Container:
         joint, moduli = self.joint, self.joint.parameters.coefficient_moduli
         shape = (len(moduli) - 1, joint.parameters.ring_degree)
-        h_sum, k_sum = (sum_section(given, name, moduli, shape) for name in relinearisation_key.FIRST_ROUND)
+        h_sum, k_sum = (
+            sum_section(given, name, moduli, shape) for name in relinearisation_key.FIRST_ROUND
+        )
         own, ephemeral = self.state.secret(SECRET), self.state.secret(EPHEMERAL)
         made = relinearisation_key.make_second_shares(own, ephemeral, h_sum, k_sum)
         sections = {relinearisation_key.SECOND_ROUND: residues_to_bytes(made, moduli)}
-        return make_message(joint, RELINEARISATION_KIND, self.name, {"transcript": transcript}, sections)
+        return make_message(
+            joint, RELINEARISATION_KIND, self.name, {"transcript": transcript}, sections
+        )
 
     # -- opening -----------------------------------------------------------------------------------
 
@@ -198,22 +222,29 @@ class Member:
         """
         if (table is None) != trust_worker:
             raise ValueError(
-                "share needs the table that the answer is of, to compute it anew; or, without it, trust_worker=True: a worker who "
+                "share needs the table that the answer is of, to compute it anew; or, without it, "
+                "trust_worker=True: a worker who "
                 "may have any ciphertext opened can read a member's secret off her shares"
             )
         answer = openable(answer)
         if answer.keys.key_id != self.keys.key_id:
             raise KeyMismatchError(
-                f"this belongs to key {answer.keys.key_id}, and {self.name} shares for {self.keys.key_id}"
+                f"this belongs to key {answer.keys.key_id}, and {self.name} shares for "
+                f"{self.keys.key_id}"
             )
         answer = answer.verified(question, table, rows)
         return self.share_packs(answer.packs(), answer.statement(), receiver)
 
-    def share_packs(self, packs: Sequence[Pack], statement: bytes, receiver: PublicKeys | None) -> bytes:
+    def share_packs(
+        self, packs: Sequence[Pack], statement: bytes, receiver: PublicKeys | None
+    ) -> bytes:
         """Make her share of packs that she has computed herself, once for a statement."""
-        if receiver is not None and (receiver.joint or receiver.parameters != self.joint.parameters):
+        if receiver is not None and (
+            receiver.joint or receiver.parameters != self.joint.parameters
+        ):
             raise KeyMismatchError(
-                "a receiver has a key of her own with the joint key's parameters: es.Owner(parameters)"
+                "a receiver has a key of her own with the joint key's parameters: "
+                "es.Owner(parameters)"
             )
         fields = {
             "packs": packs_digest(packs),
@@ -227,12 +258,15 @@ class Member:
                 stored = self.state.store(name, self._make_shares(packs, fields, receiver))
         if {field: stored.fields.get(field) for field in fields} != fields:
             raise MemberError(
-                f"{self.name} has shared once for this question over these rows, for another ciphertext or receiver, and does not "
+                f"{self.name} has shared once for this question over these rows, for another "
+                "ciphertext or receiver, and does not "
                 "a second time"
             )
         return self.state.stored_bytes(name)
 
-    def _make_shares(self, packs: Sequence[Pack], fields: Mapping[str, Any], receiver: PublicKeys | None) -> Container:
+    def _make_shares(
+        self, packs: Sequence[Pack], fields: Mapping[str, Any], receiver: PublicKeys | None
+    ) -> Container:
         moduli = common_moduli(self.joint.parameters, packs)
         shares, secret = self.state.known_shares(fields, moduli), self.state.secret(SECRET)
         for pack, second in zip(packs, fields["seconds"], strict=True):

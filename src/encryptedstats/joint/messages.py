@@ -39,10 +39,16 @@ Messages = Mapping[str, bytes]
 
 
 def make_message(
-    joint: JointKey, kind: str, member: str, fields: Mapping[str, Any], sections: Mapping[str, bytes]
+    joint: JointKey,
+    kind: str,
+    member: str,
+    fields: Mapping[str, Any],
+    sections: Mapping[str, bytes],
 ) -> Container:
     """Return a message of a member, bound to the joint key and its round."""
-    return Container(kind, joint.parameters.fingerprint, joint.id, {"member": member, **fields}, sections)
+    return Container(
+        kind, joint.parameters.fingerprint, joint.id, {"member": member, **fields}, sections
+    )
 
 
 def read_messages(joint: JointKey, kind: str, messages: Messages) -> dict[str, Container]:
@@ -50,9 +56,15 @@ def read_messages(joint: JointKey, kind: str, messages: Messages) -> dict[str, C
     missing = [member for member in joint.members if member not in messages]
     unknown = [str(member) for member in messages if member not in joint.members]
     if missing or unknown:
-        who = f"there is none of {', '.join(missing)}" if missing else f"{', '.join(unknown)} is no member"
+        who = (
+            f"there is none of {', '.join(missing)}"
+            if missing
+            else f"{', '.join(unknown)} is no member"
+        )
         raise MemberError(f"a {kind} is needed, from each of {', '.join(joint.members)}: {who}")
-    return {member: _read_message(joint, kind, member, messages[member]) for member in joint.members}
+    return {
+        member: _read_message(joint, kind, member, messages[member]) for member in joint.members
+    }
 
 
 def _read_message(joint: JointKey, kind: str, member: str, data: bytes) -> Container:
@@ -62,10 +74,15 @@ def _read_message(joint: JointKey, kind: str, member: str, data: bytes) -> Conta
         raise MemberError(f"what came from {member} is refused: {error}") from error
     if message.key_id != joint.id or message.fingerprint != joint.parameters.fingerprint:
         raise MemberError(
-            f"the message of {member} belongs to another joint key: other members, parameters or another label"
+            f"the message of {member} belongs to another joint key: other members, parameters or "
+            "another label"
         )
-    if not all(isinstance(message.fields.get(field), str) for field in ("member", *_FIELDS.get(kind, ()))):
-        raise MemberError(f"what came from {member} is refused: it does not say all that a {kind} says")
+    if not all(
+        isinstance(message.fields.get(field), str) for field in ("member", *_FIELDS.get(kind, ()))
+    ):
+        raise MemberError(
+            f"what came from {member} is refused: it does not say all that a {kind} says"
+        )
     if message.fields["member"] != member:
         raise MemberError(f"the message that is to be {member}'s is {message.fields['member']}'s")
     return message
@@ -77,12 +94,16 @@ def read_commitments(joint: JointKey, commitments: Messages) -> dict[str, str]:
     return {name: message.fields["digest"] for name, message in read.items()}
 
 
-def read_contributions(joint: JointKey, digests: Mapping[str, str], contributions: Messages) -> dict[str, Container]:
+def read_contributions(
+    joint: JointKey, digests: Mapping[str, str], contributions: Messages
+) -> dict[str, Container]:
     """Read the contributions and check them against the commitments."""
     given = read_messages(joint, CONTRIBUTION_KIND, contributions)
     for member in given:
         if digest_of(contributions[member]) != digests.get(member):
-            raise MemberError(f"the contribution of {member} is not the one that {member} committed to")
+            raise MemberError(
+                f"the contribution of {member} is not the one that {member} committed to"
+            )
     return given
 
 
@@ -102,11 +123,15 @@ def sum_section(
     total = np.zeros((polynomials, len(moduli), ring), dtype=np.uint64)
     for member, message in given.items():
         try:
-            one = residues_from_bytes(message.section(section), moduli, ring, polynomials=polynomials)
+            one = residues_from_bytes(
+                message.section(section), moduli, ring, polynomials=polynomials
+            )
         except FileFormatError as error:
             raise MemberError(f"what came from {member} is refused: {error}") from error
         if (one >= moduli_column(moduli)).any():
-            raise MemberError(f"what came from {member} is refused: residues that are not below their primes")
+            raise MemberError(
+                f"what came from {member} is refused: residues that are not below their primes"
+            )
         total = add_modulo(total, one, moduli)
     return total
 

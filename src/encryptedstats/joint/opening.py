@@ -70,7 +70,9 @@ def common_moduli(parameters: Parameters, packs: Sequence[Pack]) -> tuple[int, .
     """Return the primes that all packs are under."""
     counts = {residues.shape[1] for residues, _ in packs}
     if len(counts) != 1 or any(len(residues) != 2 for residues, _ in packs):
-        raise MemberError("ciphertexts that are opened together are of two polynomials, under the same primes")
+        raise MemberError(
+            "ciphertexts that are opened together are of two polynomials, under the same primes"
+        )
     return parameters.data_moduli[: counts.pop()]
 
 
@@ -79,10 +81,14 @@ def make_opening_share(
 ) -> Residues:
     """Return d_j, shape (1, primes, N), for a receiver (2, primes, N)."""
     (residues, noise), parameters = pack, secret.engine.parameters
-    model, zero_noise = packing.packing_model(parameters, len(moduli)), _zero_noise(parameters, moduli)
+    model, zero_noise = (
+        packing.packing_model(parameters, len(moduli)),
+        _zero_noise(parameters, moduli),
+    )
     if not model.decrypts(flooded_noise(model, noise, zero_noise)):
         raise NoiseError(
-            "a share would have no room for the noise that hides its member's secret: make the joint key with a plan for it, ",
+            "a share would have no room for the noise that hides its member's secret: make the "
+            "joint key with a plan for it, ",
             plan_for(parameters.members),
         )
     small = engine_for(packing.first_primes(parameters, len(moduli)))
@@ -102,7 +108,10 @@ def switch_packs(parameters: Parameters, packs: Sequence[Pack], totals: Residues
     polynomial is 0.
     """
     moduli, each = common_moduli(parameters, packs), totals.shape[1]
-    model, zero_noise = packing.packing_model(parameters, len(moduli)), _zero_noise(parameters, moduli)
+    model, zero_noise = (
+        packing.packing_model(parameters, len(moduli)),
+        _zero_noise(parameters, moduli),
+    )
     switched = []
     for (residues, noise), share in zip(packs, totals, strict=True):
         both = np.zeros_like(residues)

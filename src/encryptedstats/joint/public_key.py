@@ -29,5 +29,9 @@ def make_public_share(secret: MemberSecret, common: CommonString) -> Residues:
 def combine_public_shares(total: Residues, common: CommonString, engine: Engine) -> Any:
     """Return SEAL's public key from the sum of all shares."""
     body = np.concatenate([total, common.polynomial(SECTION, 0, engine)[None]])
-    template = seal.KeyGenerator(engine.context).create_public_key()  # for the form of SEAL's bytes alone
-    return engine.context.from_public_str(template.to_string()[:HEADER_BYTES] + body.astype("<u8").tobytes())
+    template = seal.KeyGenerator(
+        engine.context
+    ).create_public_key()  # for the form of SEAL's bytes alone
+    return engine.context.from_public_str(
+        template.to_string()[:HEADER_BYTES] + body.astype("<u8").tobytes()
+    )

@@ -30,23 +30,33 @@ FIRST_ROUND: Final = ("first", "second")
 SECOND_ROUND: Final = "both"
 
 
-def make_first_shares(secret: MemberSecret, ephemeral: MemberSecret, common: CommonString) -> tuple[Residues, Residues]:
+def make_first_shares(
+    secret: MemberSecret, ephemeral: MemberSecret, common: CommonString
+) -> tuple[Residues, Residues]:
     """Return all h_i and all k_i, each of shape (digits, primes, N)."""
     moduli, ring = secret.engine.parameters.coefficient_moduli, secret.engine.parameters.ring_degree
     h, k = [], []
     for digit in range(len(moduli) - 1):
         a = common.polynomial("relinearisation", digit, secret.engine)
         weight = np.zeros((len(moduli), ring), dtype=np.uint64)
-        weight[digit] = moduli[-1] % moduli[digit]  # w_i: a constant polynomial has one value everywhere
-        h.append(secret.factor.rebased(np.stack([ephemeral.sample(a), weight]), np.zeros_like(weight)))
+        weight[digit] = (
+            moduli[-1] % moduli[digit]
+        )  # w_i: a constant polynomial has one value everywhere
+        h.append(
+            secret.factor.rebased(np.stack([ephemeral.sample(a), weight]), np.zeros_like(weight))
+        )
         k.append(negate_modulo(secret.sample(a), moduli))
     return np.stack(h), np.stack(k)
 
 
-def make_second_shares(secret: MemberSecret, ephemeral: MemberSecret, h_sum: Residues, k_sum: Residues) -> Residues:
+def make_second_shares(
+    secret: MemberSecret, ephemeral: MemberSecret, h_sum: Residues, k_sum: Residues
+) -> Residues:
     """Return all r_i from the sums of round 1."""
     moduli = secret.engine.parameters.coefficient_moduli
-    return np.stack([_second_share(secret, ephemeral, h, k, moduli) for h, k in zip(h_sum, k_sum, strict=True)])
+    return np.stack(
+        [_second_share(secret, ephemeral, h, k, moduli) for h, k in zip(h_sum, k_sum, strict=True)]
+    )
 
 
 def _second_share(
@@ -58,6 +68,8 @@ def _second_share(
 
 def combine_relinearisation_shares(r_sum: Residues, k_sum: Residues, engine: Engine) -> Any:
     """Return SEAL's relinearisation keys from the sums of both rounds."""
-    template = seal.KeyGenerator(engine.context).create_relin_keys()  # for the form of SEAL's bytes alone
+    template = seal.KeyGenerator(
+        engine.context
+    ).create_relin_keys()  # for the form of SEAL's bytes alone
     data = with_switching_keys(template.to_string(), {0: np.stack([r_sum, k_sum], axis=1)})
     return engine.context.from_relin_str(data)

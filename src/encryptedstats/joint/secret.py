@@ -40,10 +40,14 @@ class MemberSecret:
         pair = np.frombuffer(data, dtype="<u8", offset=HEADER_BYTES).reshape(2, *x.shape)
         return self.factor.rebased(pair, x)
 
-    def galois_samples(self, name: str, steps: Sequence[int], common: CommonString) -> Iterator[Residues]:
+    def galois_samples(
+        self, name: str, steps: Sequence[int], common: CommonString
+    ) -> Iterator[Residues]:
         """Yield the digits of SEAL's Galois keys, re-based on the common polynomials."""
         made = seal.GaloisKeys()
         self._generator.create_galois_keys(list(steps), made)
         for index, digits in switching_keys(made.to_string(), self.engine.parameters.ring_degree):
             for digit, pair in enumerate(digits):
-                yield self.factor.rebased(pair, common.polynomial(f"{name} {index}", digit, self.engine))
+                yield self.factor.rebased(
+                    pair, common.polynomial(f"{name} {index}", digit, self.engine)
+                )

@@ -67,14 +67,19 @@ class MemberState:
             return None
         message = container.read(self.home / name, kind=kind)
         if message.key_id != self.joint.id or message.fields.get("member") != self.name:
-            raise KeyMismatchError(f"{self.home} belongs to another joint key or member: each has a folder of its own")
+            raise KeyMismatchError(
+                f"{self.home} belongs to another joint key or member: each has a folder of its own"
+            )
         return message
 
     def require(self, name: str, kind: str) -> Container:
         """Return a stored message that has to be there."""
         found = self.find(name, kind)
         if found is None:
-            raise MemberError(f"{self.home / name} is not there: it was used already, or an earlier round is missing")
+            raise MemberError(
+                f"{self.home / name} is not there: it was used already, or an earlier round is "
+                "missing"
+            )
         return found
 
     def stored_bytes(self, name: str) -> bytes:
@@ -93,14 +98,20 @@ class MemberState:
         and keep their share. Raises an error where all of ``fields["seconds"]`` is known, or was
         shared with another receiver.
         """
-        wanted, each, found = set(fields["seconds"]), 2 if fields["receiver"] else 1, dict[str, Residues]()
+        wanted, each, found = (
+            set(fields["seconds"]),
+            2 if fields["receiver"] else 1,
+            dict[str, Residues](),
+        )
         for path in self.home.glob("share-*"):
             file = container.read(path, kind=SHARE_KIND)
             seconds = file.expect("seconds", list)
             if not wanted & set(seconds):
                 continue
             if wanted <= set(seconds) or file.expect("receiver", str) != fields["receiver"]:
-                raise MemberError(f"{self.name} has shared once for this ciphertext, and does not a second time")
+                raise MemberError(
+                    f"{self.name} has shared once for this ciphertext, and does not a second time"
+                )
             ring, count = self.joint.parameters.ring_degree, each * len(seconds)
             body = residues_from_bytes(file.section("packs"), moduli, ring, polynomials=count)
             found |= zip(seconds, body.reshape(len(seconds), each, len(moduli), ring), strict=True)
@@ -134,7 +145,8 @@ class MemberState:
             lock, key = file.expect("lock", dict), file.section("secret_key")
             if bool(lock) != (self._passphrase is not None):
                 raise PassphraseError(
-                    f"the secret in {self.home} is {'locked: give its' if lock else 'not locked by a'} passphrase"
+                    f"the secret in {self.home} is "
+                    f"{'locked: give its' if lock else 'not locked by a'} passphrase"
                 )
             if lock:
                 key = locks.unlock(lock, key, self._passphrase or "", bind_to=self._binding(part))

@@ -1,21 +1,26 @@
-"""Models are questions with scikit-learn's manners: fitting, predicting, being encrypted or open, adding and forgetting rows.
+"""Models are questions with scikit-learn's manners: fitting, predicting, being encrypted or open,
+adding and forgetting rows.
 
-The state of every model is the totals that answer its question: encrypted after a fit on an encrypted table, plain otherwise.
-Totals of different rows add, so models do. A subclass says what any question says, and what it learns from the opened totals.
+The state of every model is the totals that answer its question: encrypted after a fit on an
+encrypted table, plain otherwise. Totals of different rows add, so models do. A subclass says what
+any question says, and what it learns from the opened totals.
 
-Deviations from scikit-learn, all deliberate; ``tests/models/test_estimator_checks.py`` runs ``check_estimator`` on every model:
+Deviations from scikit-learn, all deliberate; ``tests/models/test_estimator_checks.py`` runs
+``check_estimator`` on every model:
 
-- Numbers are cut into ``bins`` before anything is counted, so that a model does not see small differences. Only
-  ``SemiparametricNB`` takes arrays of integers, not DataFrames, as they are: unpaired, where the origin matters, it fails
-  ``check_classifier_data_not_an_array``. Every other check passes for every model.
-- Text, booleans and Categoricals are categories, and their missing values have a bin. A level that was not there when ``fit`` was
-  given ``X`` and ``y`` counts as missing where that column has such a bin, else as the column's rarest level, with a
-  ``SchemaWarning``: cross-validation meets such levels all the time. A table does what its schema says, which by default is
-  an error. Missing numbers are an error, as anywhere in scikit-learn.
-- ``sample_weight`` are integers, at least 0: a row of weight 2 is two rows. A table brings its weights,
-  ``schema.table(df, weights=...)``.
-- ``fit`` also takes tables, without ``y``; ``bins`` are then those of its schema, and others are warned of. A model of a table
-  finds the columns of a DataFrame by name and overlooks others.
+- Numbers are cut into ``bins`` before anything is counted, so that a model does not see small
+  differences. Only ``SemiparametricNB`` takes arrays of integers, not DataFrames, as they are:
+  unpaired, where the origin matters, it fails ``check_classifier_data_not_an_array``. Every other
+  check passes for every model.
+- Text, booleans and Categoricals are categories, and their missing values have a bin. A level that
+  was not there when ``fit`` was given ``X`` and ``y`` counts as missing where that column has such
+  a bin, else as the column's rarest level, with a ``SchemaWarning``: cross-validation meets such
+  levels all the time. A table does what its schema says, which by default is an error. Missing
+  numbers are an error, as anywhere in scikit-learn.
+- ``sample_weight`` are integers, at least 0: a row of weight 2 is two rows. A table brings its
+  weights, ``schema.table(df, weights=...)``.
+- ``fit`` also takes tables, without ``y``; ``bins`` are then those of its schema, and others are
+  warned of. A model of a table finds the columns of a DataFrame by name and overlooks others.
 """
 
 from __future__ import annotations
@@ -41,7 +46,14 @@ from encryptedstats.crypto.digests import joined_digest
 from encryptedstats.crypto.dispatch import decrypt_value, openable
 from encryptedstats.crypto.encryption import Decryptor
 from encryptedstats.crypto.keys import PublicKeys
-from encryptedstats.errors import Cure, FileFormatError, KeyMismatchError, ParameterError, SchemaError, SchemaWarning
+from encryptedstats.errors import (
+    Cure,
+    FileFormatError,
+    KeyMismatchError,
+    ParameterError,
+    SchemaError,
+    SchemaWarning,
+)
 from encryptedstats.models._sklearn import record_features
 from encryptedstats.models.prediction import Votes
 from encryptedstats.storage.container import Container
@@ -68,7 +80,10 @@ from encryptedstats.tables.schema.variables import as_level
 from encryptedstats.tables.table_from_frame import as_weights, rows_to_predict
 
 _MIXED: Final = "one of the models is encrypted and the other is open: open both, or none"
-_OWN_WEIGHTS: Final = "a table brings its own weights, schema.table(df, weights=...): fit(table), without sample_weight"
+_OWN_WEIGHTS: Final = (
+    "a table brings its own weights, schema.table(df, weights=...): fit(table), without "
+    "sample_weight"
+)
 M = TypeVar("M", bound="TotalsModel")
 C = TypeVar("C", bound="TotalsClassifier")
 
@@ -76,13 +91,16 @@ C = TypeVar("C", bound="TotalsClassifier")
 class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A model whose fit is a list of totals over rows: a question, with scikit-learn's manners.
 
-    A subclass writes this, and has everything else from here: fits of clear and encrypted tables, plans, files, folds, ``+`` and
-    ``-``, ``partial_fit``. What predicts classes is a :class:`TotalsClassifier`.
+    A subclass writes this, and has everything else from here: fits of clear and encrypted tables,
+    plans, files, folds, ``+`` and ``-``, ``partial_fit``. What predicts classes is a
+    :class:`TotalsClassifier`.
 
     - ``__init__``, which stores its parameters and nothing else;
     - ``totals`` and ``shapes``, as any :class:`encryptedstats.Question`;
-    - ``learn(totals, schema)``: sets the fitted attributes from the opened integers, refusing those that cannot be;
-    - where it has more to show than its totals: ``learned()``, a table of what it has learned, for :meth:`summary`;
+    - ``learn(totals, schema)``: sets the fitted attributes from the opened integers, refusing those
+      that cannot be;
+    - where it has more to show than its totals: ``learned()``, a table of what it has learned, for
+      :meth:`summary`;
     - how it predicts, which it does for the rows of :meth:`_rows`;
     - where it is to be fitted to a DataFrame or array: :meth:`_table_of` and :meth:`_rows_of`.
 
@@ -113,7 +131,12 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     remarks: ClassVar[tuple[str, ...]] = ()  #: what to know when reading what it has learned
     _target: ClassVar[str] = "target"  # what y is
     # What a model made from this one keeps of its fit.
-    _carried: ClassVar[tuple[str, ...]] = ("n_features_in_", "feature_names_in_", "_fitted_on_frame", "_translated")
+    _carried: ClassVar[tuple[str, ...]] = (
+        "n_features_in_",
+        "feature_names_in_",
+        "_fitted_on_frame",
+        "_translated",
+    )
     _fitted_on_frame = False
     #: Parameters that name variables, as they were written and by ids.
     _translated: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
@@ -161,19 +184,27 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         """The parameters of the fit, with its seed."""
         return self.answer_.question.parameters()
 
-    # -- what a subclass says, beside what every question does ---------------------------------------------------------
+    # -- what a subclass says, beside what every question does
+    # ---------------------------------------------------------
 
     @abstractmethod
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
         """Set the fitted attributes from the opened totals, refusing totals that cannot be."""
 
-    # -- as a question -------------------------------------------------------------------------------------------------
+    # -- as a question
+    # --------------------------------------------------------------------------------------------
 
     def parameters(self) -> dict[str, Any]:
-        """As JSON knows them; of a fitted model with variables by id, as whoever computes knows them."""
+        """As JSON knows them; of a fitted model with variables by id, as whoever computes knows
+        them.
+        """
         found: dict[str, Any] = plain(self.get_params())
         written, in_ids = self._translated
-        return {**found, **in_ids} if all(found.get(name) == value for name, value in written.items()) else found
+        return (
+            {**found, **in_ids}
+            if all(found.get(name) == value for name, value in written.items())
+            else found
+        )
 
     def learned(self) -> pd.DataFrame:
         """What an opened model has learned, as a table: by default its totals, by name."""
@@ -222,7 +253,9 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         return model
 
     def as_predictor(self) -> Answer:
-        """Return the answer to predict with, whose question is this model with its parameters of now."""
+        """Return the answer to predict with, whose question is this model with its parameters of
+        now.
+        """
         names = self.beside_shapes(self.schema_.public())
         beside = {name: found for name, found in self.beside_.items() if name in names}
         return replace(self.answer_, question=self, beside=beside)
@@ -232,19 +265,24 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         is_open = hasattr(self, "answer_") and not self.is_encrypted
         return numbers_of(self.as_predictor()) if is_open else None
 
-    # -- fitting -------------------------------------------------------------------------------------------------
+    # -- fitting
+    # --------------------------------------------------------------------------------------------
 
     def fit(self: M, X: Any, y: Any = None, sample_weight: Any = None, **options: Any) -> M:
-        """Fit to a DataFrame or array with ``y``, to a clear ``Table``, or to an ``EncryptedTable``.
+        """Fit to a DataFrame or array with ``y``, to a clear ``Table``, or to an
+        ``EncryptedTable``.
 
-        ``sample_weight`` are integers, at least 0, for ``X`` and ``y``; tables have their own. On an encrypted table the state
-        stays encrypted: ``owner.decrypt(model)`` opens it. Options are then those of
-        ``EncryptedTable.evaluate`` (``workers``, ``progress``, ``device``, ``memory_limit``, ``checkpoint``).
+        ``sample_weight`` are integers, at least 0, for ``X`` and ``y``; tables have their own. On
+        an encrypted table the state stays encrypted: ``owner.decrypt(model)`` opens it. Options are
+        then those of ``EncryptedTable.evaluate`` (``workers``, ``progress``, ``device``,
+        ``memory_limit``, ``checkpoint``).
         """
         return self._fit_table(self._training_table(X, y, sample_weight), **options)
 
     def partial_fit(self: M, X: Any, y: Any = None, sample_weight: Any = None, **options: Any) -> M:
-        """Add rows: those of another table (refused where they are in the model already), or more of ``X`` and ``y``."""
+        """Add rows: those of another table (refused where they are in the model already), or more
+        of ``X`` and ``y``.
+        """
         if not hasattr(self, "answer_"):
             return self._fit_table(self._training_table(X, y, sample_weight), **options)
         return self._with_more(X, y, sample_weight, **options)
@@ -265,13 +303,16 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         if isinstance(X, EncryptedTable):
             if X.key_id != self.totals_.keys.key_id:
                 raise KeyMismatchError(
-                    f"rows of key {X.key_id} cannot be added to a model of key {self.totals_.keys.key_id}"
+                    f"rows of key {X.key_id} cannot be added to a model of key "
+                    f"{self.totals_.keys.key_id}"
                 )
             joined_digest(self.totals_.schema_digest, X.facts.schema_digest)
         self._check_table(X)
         return self._hold(self.answer_ + X.answer_to(self.answer_.question, **options))
 
-    def _training_table(self, X: Any, y: Any, sample_weight: Any = None, **known: Any) -> Table | EncryptedTable:
+    def _training_table(
+        self, X: Any, y: Any, sample_weight: Any = None, **known: Any
+    ) -> Table | EncryptedTable:
         if not isinstance(X, (Table, EncryptedTable)):
             return self._table_of(X, y, sample_weight, **known)
         if y is not None:
@@ -289,7 +330,8 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     def _table_of(self, X: Any, y: Any, sample_weight: Any = None) -> Table:
         """A clear table of what scikit-learn users bring, with a schema made for it."""
         raise TypeError(
-            f"a {type(self).__name__} is fitted to a table: schema.table(df), or its encryption, not a {type(X).__name__}"
+            f"a {type(self).__name__} is fitted to a table: schema.table(df), or its encryption, "
+            f"not a {type(X).__name__}"
         )
 
     def _rows_of(self, X: Any, y: Any, sample_weight: Any = None) -> Table:
@@ -309,7 +351,10 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         self._translated = ({}, {})
         own, found = self.parameters(), self.in_ids(schema).parameters()
         changed = [name for name in own if own[name] != found[name]]
-        self._translated = ({name: own[name] for name in changed}, {name: found[name] for name in changed})
+        self._translated = (
+            {name: own[name] for name in changed},
+            {name: found[name] for name in changed},
+        )
 
     def _copy(self: M) -> M:
         """Return an unfitted model that knows what this one does of the frames it was fitted to."""
@@ -321,7 +366,9 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     def _hold(self: M, answer: Answer) -> M:
         """Become the fitted model of an answer, and learn from its totals if they are decrypted."""
         answer = replace(answer, question=answer.question.as_asked())
-        for name in [name for name in vars(self) if name.endswith("_") and name not in self._carried]:
+        for name in [
+            name for name in vars(self) if name.endswith("_") and name not in self._carried
+        ]:
             delattr(self, name)
         self.answer_ = answer
         self._set_labels(answer.schema)
@@ -336,7 +383,9 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         """What :meth:`learn` may want to call things."""
 
     def _set_feature_names(self, schema: Schema | PublicSchema) -> None:
-        """The columns that a model of a table wants to see; by number only where nobody here knows their names."""
+        """The columns that a model of a table wants to see; by number only where nobody here knows
+        their names.
+        """
         self.__dict__.pop("feature_names_in_", None)
         self.n_features_in_ = len(schema.public().variables)
         if isinstance(schema, Schema):
@@ -346,12 +395,14 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     def _check_table(self, table: Table | EncryptedTable) -> None:
         asked_of(self, known_schema(table))
 
-    # -- what scikit-learn users bring -----------------------------------------------------------------------------
+    # -- what scikit-learn users bring
+    # -----------------------------------------------------------------------------
 
     def _checked_frame(self, X: Any, *, reset: bool) -> Any:
         is_frame = isinstance(X, pd.DataFrame) or hasattr(X, "to_pandas")
         checked = X if is_frame else check_array(X, dtype="numeric")
-        # A model of a table finds its columns by name, whatever else a frame has; one of X and y is as strict as scikit-learn.
+        # A model of a table finds its columns by name, whatever else a frame has; one of X and y is
+        # as strict as scikit-learn.
         if reset or self._fitted_on_frame:
             record_features(self, X, reset=reset)
             self._fitted_on_frame = True
@@ -360,7 +411,9 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         return X.to_pandas() if is_frame and not isinstance(X, pd.DataFrame) else checked
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """As scikit-learn has it; a fitted model says of how many rows it is, and an encrypted one that it is, and of which key."""
+        """As scikit-learn has it; a fitted model says of how many rows it is, and an encrypted one
+        that it is, and of which key.
+        """
         text: str = super().__repr__(N_CHAR_MAX)
         if not hasattr(self, "answer_"):
             return text
@@ -368,7 +421,8 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
             return f"{text} [encrypted, {self.n_rows_} rows, key {self.totals_.keys.key_id[:4]}...]"
         return f"{text} [fitted, {self.n_rows_} rows]"
 
-    # -- open or not -----------------------------------------------------------------------------------------------
+    # -- open or not
+    # --------------------------------------------------------------------------------------------
 
     @property
     def is_encrypted(self) -> bool:
@@ -379,14 +433,18 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         check_is_fitted(self, "answer_")
         if self.is_encrypted:
             raise NotFittedError(
-                f"this {type(self).__name__} was fitted on encrypted rows and is still encrypted: open it with owner.decrypt(model)"
+                f"this {type(self).__name__} was fitted on encrypted rows and is still encrypted: "
+                "open it with owner.decrypt(model)"
             )
 
     def _known_private(self) -> Schema:
         if not isinstance(self.schema_, Schema):
             raise SchemaError(
                 "this model knows its variables by number only: ",
-                Cure("open with names", "open it with owner.decrypt(model, schema=schema) to use names"),
+                Cure(
+                    "open with names",
+                    "open it with owner.decrypt(model, schema=schema) to use names",
+                ),
             )
         return self.schema_
 
@@ -395,19 +453,23 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         self._check_open()
         if isinstance(X, EncryptedTable):
             raise TypeError(
-                "these rows are encrypted, and an opened model predicts clear ones: give a Table or DataFrame"
+                "these rows are encrypted, and an opened model predicts clear ones: give a Table "
+                "or DataFrame"
             )
         return self._rows_to_predict(X)
 
     def _rows_to_predict(self, X: Any) -> Table:
         """Clear rows, none of them left out, of the schema of the model."""
         if not isinstance(X, Table):
-            return rows_to_predict(self._known_private(), self._checked_frame(X, reset=False), stacklevel=4)
+            return rows_to_predict(
+                self._known_private(), self._checked_frame(X, reset=False), stacklevel=4
+            )
         known = self.schema_ if isinstance(self.schema_, Schema) else self.schema_.public()
         rows = X.schema if isinstance(self.schema_, Schema) else X.schema.public()
         if rows.strict_variables != known.strict_variables:
             raise SchemaError(
-                "the rows are of another schema than the model: make them with schema.table(...) of its own"
+                "the rows are of another schema than the model: make them with schema.table(...) "
+                "of its own"
             )
         return X
 
@@ -415,7 +477,8 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         """Rows to predict, with columns that are not needed and may lack; most models need all."""
         return frame
 
-    # -- adding and forgetting -------------------------------------------------------------------------------------
+    # -- adding and forgetting
+    # -------------------------------------------------------------------------------------
 
     def __add__(self: M, other: M) -> M:
         """Return the model of the rows of both."""
@@ -432,19 +495,27 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
             raise SchemaError(NOT_INSIDE) from error
 
     def _check_unchanged(self) -> None:
-        """Totals belong to the parameters they were fitted with: with others, new rows would be counted differently."""
+        """Totals belong to the parameters they were fitted with: with others, new rows would be
+        counted differently.
+        """
         now = self.parameters()
         changed = [
-            f"{name} was {self.growth_[name]!r} and is {now[name]!r}" for name in now if now[name] != self.growth_[name]
+            f"{name} was {self.growth_[name]!r} and is {now[name]!r}"
+            for name in now
+            if now[name] != self.growth_[name]
         ]
         if changed:
             raise ValueError(
-                f"parameters were changed after the fit ({', '.join(changed)}): set them back, or fit again"
+                f"parameters were changed after the fit ({', '.join(changed)}): set them back, or "
+                "fit again"
             )
 
     def _check_combines(self, other: Any) -> None:
         if type(other) is not type(self):
-            raise TypeError(f"a {type(self).__name__} is combined with another one, not with {type(other).__name__}")
+            raise TypeError(
+                f"a {type(self).__name__} is combined with another one, not with "
+                f"{type(other).__name__}"
+            )
         check_is_fitted(self, "answer_")
         check_is_fitted(other, "answer_")
         if self.is_encrypted != other.is_encrypted:
@@ -455,39 +526,52 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         differ = [name for name in own if own[name] != others[name]]
         if differ:
             parts = [
-                (", ", Cure("parameter is", f"{name} is", {"parameter": name}), f" {own[name]!r} and {others[name]!r}")
+                (
+                    ", ",
+                    Cure("parameter is", f"{name} is", {"parameter": name}),
+                    f" {own[name]!r} and {others[name]!r}",
+                )
                 for name in differ
             ]
             said = [part for three in parts for part in three][1:]
             raise ParameterError("models that grew differently cannot be combined: ", *said)
 
-    # -- folds -----------------------------------------------------------------------------------------------------
+    # -- folds
+    # --------------------------------------------------------------------------------------------
 
     def fit_folds(self, table: Table | EncryptedTable, **options: Any) -> Any:
-        """Fit every cross-validation fold of a table that declares folds, in one pass: for every fold the model of all other rows.
+        """Fit every cross-validation fold of a table that declares folds, in one pass: for every
+        fold the model of all other rows.
 
-        A clear table gives these models; an encrypted one an answer, which ``owner.open(folds, schema)`` opens to them.
-        ``es.score_folds(models, table)`` then scores.
+        A clear table gives these models; an encrypted one an answer, which ``owner.open(folds,
+        schema)`` opens to them. ``es.score_folds(models, table)`` then scores.
         """
         asked = folds_of(clone(self), table.n_folds)
         self._check_table(table)
         return table.ask(asked, **options)
 
-    # -- files -----------------------------------------------------------------------------------------------------
+    # -- files
+    # --------------------------------------------------------------------------------------------
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the fitted model to a path or fsspec URL. Encrypted, it holds no key and no names; open, all it knows."""
+        """Write the fitted model to a path or fsspec URL. Encrypted, it holds no key and no names;
+        open, all it knows.
+        """
         check_is_fitted(self, "answer_")
         self.answer_.save(url, overwrite=overwrite)
 
     def to_container(self, *, names: bool = True) -> Container:
-        """Return a checked envelope of bytes; of an open model with or without names and cut points."""
+        """Return a checked envelope of bytes; of an open model with or without names and cut
+        points.
+        """
         answer = self.answer_ if names else replace(self.answer_, schema=self.schema_.public())
         return answer.to_container()
 
     @classmethod
     def load(cls, url: str | os.PathLike[str], keys: PublicKeys | None = None) -> Any:
-        """Read a model: an encrypted one with the public keys it belongs to, an opened one as it is."""
+        """Read a model: an encrypted one with the public keys it belongs to, an opened one as it
+        is.
+        """
         file = load_file(url)
         if file.kind not in (*ANSWER_KINDS, OPEN_MODEL_KIND):
             raise FileFormatError(f"{url} holds {file.kind!r}, and a model is wanted here")
@@ -499,14 +583,15 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
 
 
 class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn has no types
-    """A classifier whose fit is a list of totals over rows. ``docs/extending.md`` has a complete one.
+    """A classifier whose fit is a list of totals over rows. ``docs/extending.md`` has a complete
+    one.
 
     A subclass writes what any :class:`TotalsModel` does, and
 
     - has ``bins`` among its parameters: ``__init__(self, bins=5, ...)``;
     - calls what counts the classes ``class_counts``, among its ``totals``;
-    - says how it predicts: ``answers``, ``answer_shapes`` and ``judge``, opened or not; or, where that takes opened totals,
-      ``scores``.
+    - says how it predicts: ``answers``, ``answer_shapes`` and ``judge``, opened or not; or, where
+      that takes opened totals, ``scores``.
 
     Attributes
     ----------
@@ -535,26 +620,37 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
         class_columns(schema)
         if self.binary_only and schema.n_classes != 2:
             raise ValueError(
-                f"Only binary classification is supported: {type(self).__name__} got {schema.n_classes} classes"
+                f"Only binary classification is supported: {type(self).__name__} got "
+                f"{schema.n_classes} classes"
             )
 
-    # -- fitting -------------------------------------------------------------------------------------------------
+    # -- fitting
+    # --------------------------------------------------------------------------------------------
 
     def partial_fit(  # type: ignore[override]  # scikit-learn's order of the arguments
-        self: C, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None, **options: Any
+        self: C,
+        X: Any,
+        y: Any = None,
+        classes: Any = None,
+        sample_weight: Any = None,
+        **options: Any,
     ) -> C:
-        """Add rows: those of another table (refused where they are in the model already), or more of ``X`` and ``y``.
+        """Add rows: those of another table (refused where they are in the model already), or more
+        of ``X`` and ``y``.
 
         The first call for ``X`` and ``y`` may name all ``classes``.
         """
         if not hasattr(self, "answer_"):
-            return self._fit_table(self._training_table(X, y, sample_weight, classes=classes), **options)
+            return self._fit_table(
+                self._training_table(X, y, sample_weight, classes=classes), **options
+            )
         return self._with_more(X, y, sample_weight, **options)
 
     def _warn_of_unused(self) -> None:
         if self.bins != inspect.signature(type(self)).parameters["bins"].default:
             warnings.warn(
-                f"bins={self.bins!r} is not used: a table is cut as its schema says, Schema.infer(..., bins={self.bins!r})",
+                f"bins={self.bins!r} is not used: a table is cut as its schema says, "
+                f"Schema.infer(..., bins={self.bins!r})",
                 SchemaWarning,
                 stacklevel=4,
             )
@@ -568,32 +664,49 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
     def _check_table(self, table: Table | EncryptedTable) -> None:
         super()._check_table(table)
         if not table.has_classes:
-            raise SchemaError("a model is fitted to rows whose class is known: this table has no target")
+            raise SchemaError(
+                "a model is fitted to rows whose class is known: this table has no target"
+            )
 
-    # -- tables from what scikit-learn users bring -----------------------------------------------------------------
+    # -- tables from what scikit-learn users bring
+    # -----------------------------------------------------------------
 
     def _rows_of(self, X: Any, y: Any, sample_weight: Any = None) -> Table:
         frame, labels = self._checked_frame(X, reset=False), self._checked_y(y)
-        return self._known_private().table(frame, labels, weights=checked_weights(sample_weight, len(labels)))
+        return self._known_private().table(
+            frame, labels, weights=checked_weights(sample_weight, len(labels))
+        )
 
     def _table_of(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Table:
         if y is None:
             raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None (a Table brings its own)"
+                f"{type(self).__name__} requires y to be passed, but the target y is None (a "
+                "Table brings its own)"
             )
         frame = self._checked_frame(X, reset=True)
         labels = self._checked_y(y)
         if len(labels) != len(frame):
-            raise ValueError(f"X has {len(frame)} rows and y has {len(labels)}: inconsistent numbers of samples")
+            raise ValueError(
+                f"X has {len(frame)} rows and y has {len(labels)}: inconsistent numbers of samples"
+            )
         weights = checked_weights(sample_weight, len(labels))
         if weights is not None:  # a row of weight 0 is not there
             kept = weights > 0
             frame, labels, weights = frame[kept], labels[kept], weights[kept]
         found = np.unique(labels) if classes is None else np.asarray(classes)
         if len(found) < 2:
-            raise ValueError(f"{type(self).__name__} needs two classes, and y has only one class: {found.tolist()}")
-        columns = frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(frame, columns=array_names(frame))
-        target = pd.Series(labels, columns.index, name=unused_name(getattr(y, "name", None) or "target", columns))
+            raise ValueError(
+                f"{type(self).__name__} needs two classes, and y has only one class: "
+                f"{found.tolist()}"
+            )
+        columns = (
+            frame
+            if isinstance(frame, pd.DataFrame)
+            else pd.DataFrame(frame, columns=array_names(frame))
+        )
+        target = pd.Series(
+            labels, columns.index, name=unused_name(getattr(y, "name", None) or "target", columns)
+        )
         schema = self._infer(columns, target, classes, isinstance(frame, pd.DataFrame), weights)
         return schema.table(frame, labels, weights=weights)
 
@@ -605,21 +718,31 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
         named: bool,
         weights: NDArray[np.int64] | None = None,
     ) -> Schema:
-        """How columns become bins. Numbers are ordered, in arrays and DataFrames alike, and no new number is unknown.
+        """How columns become bins. Numbers are ordered, in arrays and DataFrames alike, and no new
+        number is unknown.
 
-        They are cut between any two values where these are few, else at quantiles. Of a DataFrame (``named``), columns of text,
-        booleans and Categoricals are categories; what is unknown or missing there has a bin to go to.
+        They are cut between any two values where these are few, else at quantiles. Of a DataFrame
+        (``named``), columns of text, booleans and Categoricals are categories; what is unknown or
+        missing there has a bin to go to.
         """
         numbers = [name for name in frame.columns if not named or is_number(frame[name])]
         gaps = missing_masks(frame, numbers)
         if gaps:
             raise SchemaError(
-                f"missing values in {describe_missing(gaps, frame.index)}: numbers need a value in every row, fill them in; or "
+                f"missing values in {describe_missing(gaps, frame.index)}: numbers need a value "
+                "in every row, fill them in; or "
                 "make a table that has a bin for them, Schema.infer(..., missing='bin')"
             )
         kinds = {str(name): "continuous" for name in numbers}
         schema, doubts = Schema._infer(
-            frame, y=labels, bins=self.bins, kinds=kinds, classes=classes, missing="bin", weights=weights, compare=False
+            frame,
+            y=labels,
+            bins=self.bins,
+            kinds=kinds,
+            classes=classes,
+            missing="bin",
+            weights=weights,
+            compare=False,
         )
         for doubt in doubts:
             warnings.warn(doubt, stacklevel=5)
@@ -642,7 +765,8 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
         check_classification_targets(labels)
         return labels
 
-    # -- predicting ------------------------------------------------------------------------------------------------
+    # -- predicting
+    # --------------------------------------------------------------------------------------------
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable class of each row."""
@@ -650,13 +774,16 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
         predicted: NDArray[Any] = self.classes_[scores.argmax(axis=1)]
         return predicted
 
-    # -- predicting without opening ----------------------------------------------------------------------------------
+    # -- predicting without opening
+    # ----------------------------------------------------------------------------------
 
     def predict_votes(self, X: Any, *, output: str | None = None, **options: Any) -> Votes | Answer:
-        """What the model says of every row, as integers, without opening anything that is encrypted.
+        """What the model says of every row, as integers, without opening anything that is
+        encrypted.
 
-        Model and rows may each be encrypted or plain. Unless both are plain the answer is encrypted, and ``owner.decrypt`` gives
-        what the plain ones would have given, to the last digit: a DataFrame with ``.predict()`` and ``.predict_proba()``.
+        Model and rows may each be encrypted or plain. Unless both are plain the answer is
+        encrypted, and ``owner.decrypt`` gives what the plain ones would have given, to the last
+        digit: a DataFrame with ``.predict()`` and ``.predict_proba()``.
 
         Parameters
         ----------
@@ -665,14 +792,17 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
         output : str, optional
             For models that can answer in several ways.
         **options
-            ``workers``, ``progress``, ``device`` and ``memory_limit``, as of ``EncryptedTable.evaluate``.
+            ``workers``, ``progress``, ``device`` and ``memory_limit``, as of
+            ``EncryptedTable.evaluate``.
         """
         check_is_fitted(self, "answer_")
         chosen = self.chosen_output(output)
         rows = X if isinstance(X, EncryptedTable) else self._rows_to_predict(X)
         votes: Votes | Answer = self.as_predictor().predict_votes(rows, output=chosen, **options)
         if isinstance(votes, Votes) and isinstance(X, pd.DataFrame):
-            votes.index = votes._scores.index = X.index  # a row of the answer for each row, under its own label
+            votes.index = votes._scores.index = (
+                X.index
+            )  # a row of the answer for each row, under its own label
         return votes
 
 
@@ -691,7 +821,10 @@ def _decrypt_model(model: Any, decryptor: Decryptor, *, schema: Schema | None = 
     """Return a new, ordinary fitted model with the decrypted totals."""
     check_is_fitted(model, "answer_")
     if not model.is_encrypted:
-        raise TypeError("this model is open already: there is nothing to decrypt (es.load(path) reads an opened model)")
+        raise TypeError(
+            "this model is open already: there is nothing to decrypt (es.load(path) reads an "
+            "opened model)"
+        )
     return model.present(decrypt_answer(model.answer_, decryptor, schema))
 
 
@@ -725,11 +858,13 @@ def checked_weights(weights: Any, n_rows: int) -> NDArray[np.int64] | None:
         found = as_weights(values, n_rows)
     except SchemaError as error:
         raise ValueError(
-            f"sample_weight: {error}. Counts are exact here, so scale fractions to integers yourself: np.rint(100 * w).astype(int)"
+            f"sample_weight: {error}. Counts are exact here, so scale fractions to integers "
+            "yourself: np.rint(100 * w).astype(int)"
         ) from error
     if not found.any():
         raise ValueError(
-            "sample_weight is 0 in every row, and sample weights must contain at least one non-zero number"
+            "sample_weight is 0 in every row, and sample weights must contain at least one "
+            "non-zero number"
         )
     return found
 

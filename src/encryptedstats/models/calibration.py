@@ -1,7 +1,9 @@
-"""Probabilities for opened models that have none to be trusted: a curve from what a model says to how often that came true.
+"""Probabilities for opened models that have none to be trusted: a curve from what a model says to
+how often that came true.
 
-All of it happens after opening, in the clear, on rows that the owner has labels of and the model has not seen. The curve is
-Platt's, two numbers, or isotonic regression's, a few corners: they are stored beside the opened model, in its file.
+All of it happens after opening, in the clear, on rows that the owner has labels of and the model
+has not seen. The curve is Platt's, two numbers, or isotonic regression's, a few corners: they are
+stored beside the opened model, in its file.
 """
 
 from __future__ import annotations
@@ -36,21 +38,24 @@ Curve = dict[str, Any]
 class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """An opened model whose probabilities were held against rows of known class, and corrected.
 
-    scikit-learn's ``CalibratedClassifierCV(FrozenEstimator(opened))`` gives the same probabilities. This one also takes tables,
-    refuses the rows that the model was fitted to, and is saved without pickle.
+    scikit-learn's ``CalibratedClassifierCV(FrozenEstimator(opened))`` gives the same probabilities.
+    This one also takes tables, refuses the rows that the model was fitted to, and is saved without
+    pickle.
 
     Parameters
     ----------
     model : classifier of this library
         Opened, or fitted in the clear.
     method : {"sigmoid", "isotonic"}
-        Platt's two numbers, for a few hundred rows or less; or any rising curve, for a thousand rows or more.
+        Platt's two numbers, for a few hundred rows or less; or any rising curve, for a thousand
+        rows or more.
 
     Attributes
     ----------
     classes_ : array
     curves_ : list of dict
-        ``slope`` and ``intercept``, or the corners ``x`` and ``y``: one curve for two classes, of the second; else one for each.
+        ``slope`` and ``intercept``, or the corners ``x`` and ``y``: one curve for two classes, of
+        the second; else one for each.
     n_rows_ : int
         Rows that it was calibrated on.
     class_counts_ : array
@@ -58,8 +63,8 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     References
     ----------
-    Platt (1999), Probabilistic outputs for support vector machines. Zadrozny and Elkan (2002), Transforming classifier scores into
-    accurate multiclass probability estimates.
+    Platt (1999), Probabilistic outputs for support vector machines. Zadrozny and Elkan (2002),
+    Transforming classifier scores into accurate multiclass probability estimates.
     """
 
     is_encrypted: ClassVar[bool] = False
@@ -70,12 +75,15 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.method = method
 
     def fit(self, X: Any, y: Any = None) -> CalibratedModel:
-        """Calibrate on labelled rows that the model was not fitted to: a table, or ``X`` and ``y``."""
+        """Calibrate on labelled rows that the model was not fitted to: a table, or
+        ``X`` and ``y``.
+        """
         if self.method not in METHODS:
             raise ValueError(f"method={self.method!r}: there are 'sigmoid' and 'isotonic'")
         if not isinstance(self.model, TotalsClassifier):
             raise TypeError(
-                f"a fitted model of this library is calibrated here, not {type(self.model).__name__}: others have scikit-learn's "
+                "a fitted model of this library is calibrated here, not "
+                f"{type(self.model).__name__}: others have scikit-learn's "
                 "CalibratedClassifierCV"
             )
         self.model._check_open()
@@ -83,26 +91,42 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         codes = class_codes(classes, X, y)
         counts = np.bincount(codes, minlength=len(classes))
         if not counts.all():
-            absent = ", ".join(str(label) for label, count in zip(classes.tolist(), counts, strict=True) if not count)
-            raise ValueError(f"no rows of class {absent} among the {len(codes)}: calibration needs rows of every class")
+            absent = ", ".join(
+                str(label)
+                for label, count in zip(classes.tolist(), counts, strict=True)
+                if not count
+            )
+            raise ValueError(
+                f"no rows of class {absent} among the {len(codes)}: calibration needs rows of "
+                "every class"
+            )
         if was_fitted_to(self.model, X, y):
             raise ValueError(
-                "these are the rows that the model was fitted to, and it looks better on them than it is: calibrate on rows that "
+                "these are the rows that the model was fitted to, and it looks better on them "
+                "than it is: calibrate on rows that "
                 "were kept back"
             )
-        weights = np.ones(len(codes)) if not isinstance(X, Table) or X.weights is None else X.weights.astype(np.float64)
+        weights = (
+            np.ones(len(codes))
+            if not isinstance(X, Table) or X.weights is None
+            else X.weights.astype(np.float64)
+        )
         fit = {"sigmoid": _sigmoid, "isotonic": _isotonic}[self.method]
         columns = _answers(self.model, X).T
         if not np.isfinite(columns).all():
             raise ValueError(
-                "some scores of the model are infinite: a class had no rows in its fit, and cannot be calibrated"
+                "some scores of the model are infinite: a class had no rows in its fit, and "
+                "cannot be calibrated"
             )
         targets = range(1, 2) if len(classes) == 2 else range(len(classes))
-        self.curves_ = [fit(column, codes == k, weights) for k, column in zip(targets, columns, strict=True)]
+        self.curves_ = [
+            fit(column, codes == k, weights) for k, column in zip(targets, columns, strict=True)
+        ]
         self.n_rows_, self.class_counts_ = len(codes), counts
         return self
 
-    # -- the model inside --------------------------------------------------------------------------------------------
+    # -- the model inside
+    # --------------------------------------------------------------------------------------------
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -131,7 +155,8 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def __add__(self, other: Any) -> NoReturn:
         raise ValueError(
-            "a calibrated model cannot be combined: combine the models it was made from, and calibrate what comes out"
+            "a calibrated model cannot be combined: combine the models it was made from, and "
+            "calibrate what comes out"
         )
 
     __sub__ = __radd__ = __rsub__ = __add__
@@ -139,17 +164,21 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     def predict_votes(self, X: Any, **options: Any) -> NoReturn:
         """Refused: the curve is no circuit of integers."""
         raise ValueError(
-            "a calibrated model predicts rows in the clear: for encrypted rows give the opened model that it was made from"
+            "a calibrated model predicts rows in the clear: for encrypted rows give the opened "
+            "model that it was made from"
         )
 
-    # -- predicting --------------------------------------------------------------------------------------------------
+    # -- predicting
+    # --------------------------------------------------------------------------------------------
 
     def predict_proba(self, X: Any) -> Floats:
         """The calibrated probability of each class."""
         check_is_fitted(self, "curves_")
         answers = _answers(self.model, X)
         read = {"sigmoid": _read_sigmoid, "isotonic": _read_isotonic}[self.method]
-        p = np.column_stack([read(curve, column) for curve, column in zip(self.curves_, answers.T, strict=True)])
+        p = np.column_stack(
+            [read(curve, column) for curve, column in zip(self.curves_, answers.T, strict=True)]
+        )
         if len(self.classes_) == 2:
             return np.column_stack([1 - p[:, 0], p[:, 0]])
         total = p.sum(axis=1, keepdims=True)
@@ -160,32 +189,45 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         predicted: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
         return predicted
 
-    # -- files -------------------------------------------------------------------------------------------------------
+    # -- files
+    # --------------------------------------------------------------------------------------------
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the opened model and its calibration to a path or fsspec URL; ``es.load`` reads it."""
+        """Write the opened model and its calibration to a path or fsspec URL;
+        ``es.load`` reads it.
+        """
         check_is_fitted(self, "curves_")
         save_file(self.to_container(), url, overwrite=overwrite, private=True)
 
     def to_container(self) -> Container:
         """As a checked envelope of bytes."""
         file: Container = self.model.to_container()
-        facts = {"method": self.method, "class_counts": self.class_counts_.tolist(), "curves": self.curves_}
+        facts = {
+            "method": self.method,
+            "class_counts": self.class_counts_.tolist(),
+            "curves": self.curves_,
+        }
         return replace(file, sections={**file.sections, CALIBRATION: json.dumps(facts).encode()})
 
 
 def was_fitted_to(model: Any, X: Any, y: Any = None) -> bool:
-    """Whether these are the very rows that an open model was fitted to: a fit to them in the clear has the same totals."""
+    """Whether these are the very rows that an open model was fitted to: a fit to them in the clear
+    has the same totals.
+    """
     if not isinstance(X, Table):
         X = model._known_private().table(model._checked_frame(X, reset=False), y)
     counts = np.bincount(X.class_codes, X.weights, minlength=len(model.classes_))
-    if not np.array_equal(counts, model.class_counts_):  # the fit is spared where the classes already tell
+    if not np.array_equal(
+        counts, model.class_counts_
+    ):  # the fit is spared where the classes already tell
         return False
     return bool(X.totals(model.answer_.question) == list(model.answer_.totals))
 
 
 def _answers(model: Any, X: Any) -> Floats:
-    """What a model says of rows: log-odds or scores where it has them, else probabilities. For two classes, of the second alone."""
+    """What a model says of rows: log-odds or scores where it has them, else probabilities. For two
+    classes, of the second alone.
+    """
     if hasattr(model, "decision_function"):
         scores = np.asarray(model.decision_function(X), dtype=np.float64)
         return scores[:, None] if scores.ndim == 1 else scores
@@ -193,11 +235,14 @@ def _answers(model: Any, X: Any) -> Floats:
     return shares[:, 1:] if shares.shape[1] == 2 else shares
 
 
-# -- curves --------------------------------------------------------------------------------------------------------------
+# -- curves
+# ------------------------------------------------------------------------------------------------
 
 
 def _sigmoid(answers: Floats, positive: NDArray[np.bool_], weights: Floats) -> Curve:
-    """Platt's: targets a little within 0 and 1, as if one more row of each kind had been seen, so that no line is too steep."""
+    """Platt's: targets a little within 0 and 1, as if one more row of each kind had been seen, so
+    that no line is too steep.
+    """
     n1, n0 = weights[positive].sum(), weights[~positive].sum()
     targets = np.where(positive, (n1 + 1) / (n1 + 2), 1 / (n0 + 2))
     varies = answers.min() < answers.max()
@@ -211,7 +256,9 @@ def _read_sigmoid(curve: Curve, answers: Floats) -> Floats:
 
 
 def _isotonic(answers: Floats, positive: NDArray[np.bool_], weights: Floats) -> Curve:
-    fitted = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(answers, positive.astype(float), weights)
+    fitted = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(
+        answers, positive.astype(float), weights
+    )
     return {"x": fitted.X_thresholds_.tolist(), "y": fitted.y_thresholds_.tolist()}
 
 
@@ -219,7 +266,8 @@ def _read_isotonic(curve: Curve, answers: Floats) -> Floats:
     return np.interp(answers, curve["x"], curve["y"])
 
 
-# -- reading back --------------------------------------------------------------------------------------------------------
+# -- reading back
+# ------------------------------------------------------------------------------------------------
 
 
 def read_calibrated(model: Any, data: bytes) -> CalibratedModel:
@@ -233,9 +281,13 @@ def read_calibrated(model: Any, data: bytes) -> CalibratedModel:
         or set(facts) != {"method", "class_counts", "curves"}
         or facts["method"] not in METHODS
     ):
-        raise FileFormatError("the file has a calibration of a kind that this library does not know")
+        raise FileFormatError(
+            "the file has a calibration of a kind that this library does not know"
+        )
     n_classes, counts, curves = len(model.classes_), facts["class_counts"], facts["curves"]
-    good: Callable[[Any], bool] = {"sigmoid": _is_sigmoid, "isotonic": _is_isotonic}[facts["method"]]
+    good: Callable[[Any], bool] = {"sigmoid": _is_sigmoid, "isotonic": _is_isotonic}[
+        facts["method"]
+    ]
     if (
         not isinstance(counts, list)
         or len(counts) != n_classes
@@ -246,7 +298,11 @@ def read_calibrated(model: Any, data: bytes) -> CalibratedModel:
     ):
         raise FileFormatError("the file has a calibration that cannot be")
     calibrated = CalibratedModel(model, facts["method"])
-    calibrated.curves_, calibrated.class_counts_, calibrated.n_rows_ = curves, np.array(counts), sum(counts)
+    calibrated.curves_, calibrated.class_counts_, calibrated.n_rows_ = (
+        curves,
+        np.array(counts),
+        sum(counts),
+    )
     return calibrated
 
 
@@ -258,11 +314,17 @@ def _is_sigmoid(curve: Curve) -> bool:
 
 
 def _is_isotonic(curve: Curve) -> bool:
-    if set(curve) != {"x", "y"} or not all(_are_numbers(corners) and corners for corners in curve.values()):
+    if set(curve) != {"x", "y"} or not all(
+        _are_numbers(corners) and corners for corners in curve.values()
+    ):
         return False
     x, y = np.array(curve["x"], dtype=float), np.array(curve["y"], dtype=float)
-    return len(x) == len(y) and bool((np.diff(x) > 0).all() and (np.diff(y) >= 0).all() and y[0] >= 0 and y[-1] <= 1)
+    return len(x) == len(y) and bool(
+        (np.diff(x) > 0).all() and (np.diff(y) >= 0).all() and y[0] >= 0 and y[-1] <= 1
+    )
 
 
 def _are_numbers(values: Any) -> bool:
-    return isinstance(values, list) and all(type(value) in (int, float) and abs(value) < 1e300 for value in values)
+    return isinstance(values, list) and all(
+        type(value) in (int, float) and abs(value) < 1e300 for value in values
+    )

@@ -1,4 +1,6 @@
-"""Linear means and Fisher's discriminant (Graepel, Lauter and Naehrig, 2012), from encrypted class sums and second moments."""
+"""Linear means and Fisher's discriminant (Graepel, Lauter and Naehrig, 2012), from encrypted class
+sums and second moments.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ from numpy.typing import NDArray
 
 from encryptedstats.circuits.expressions import sum_of
 from encryptedstats.models.base import TotalsClassifier
-from encryptedstats.models.features import CodedPredictors, count_features, product_totals, solve, symmetric
+from encryptedstats.models.features import (
+    CodedPredictors,
+    count_features,
+    product_totals,
+    solve,
+    symmetric,
+)
 from encryptedstats.models.prediction import (
     Votes,
     class_names,
@@ -71,20 +79,30 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
         self.centred = centred
         self.bins = bins
 
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+    def totals(
+        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
+    ) -> Arrays:
         """Class counts, and the sum of every predictor in every class."""
         classes = class_columns(schema, fold)
-        sums = [[(feature.value * y).total() for y in classes] for feature in self._features(schema, columns)]
+        sums = [
+            [(feature.value * y).total() for y in classes]
+            for feature in self._features(schema, columns)
+        ]
         return {"class_counts": [y.total() for y in classes], "sums": sums}
 
     def shapes(self, schema: PublicSchema) -> Shapes:
         """One for every class, or for every predictor and class."""
-        return {"class_counts": (schema.n_classes,), "sums": (count_features(schema), schema.n_classes)}
+        return {
+            "class_counts": (schema.n_classes,),
+            "sums": (count_features(schema), schema.n_classes),
+        }
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
         """The means."""
         self.class_counts_ = totals["class_counts"].astype(np.int64)
-        refuse_impossible(bool((self.class_counts_ >= 0).all()), "a class would have fewer than no rows")
+        refuse_impossible(
+            bool((self.class_counts_ >= 0).all()), "a class would have fewer than no rows"
+        )
         self.means_ = (totals["sums"] / np.maximum(self.class_counts_, 1)).T.astype(float)
 
     def learned(self) -> pd.DataFrame:
@@ -96,16 +114,26 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
         index = predictor_index(self._features(self.schema_.public()), self.schema_)
         return pd.DataFrame(found.T, index, [f"{what} {label}" for label in self.classes_])
 
-    # -- predicting without opening ----------------------------------------------------------------------------------------
+    # -- predicting without opening
+    # ----------------------------------------------------------------------------------------
 
-    def answers(self, schema: PublicSchema, columns: Columns, known: Known, output: str = "") -> Arrays:
-        """For every class the products of its sums with the row and with themselves, then the class counts."""
+    def answers(
+        self, schema: PublicSchema, columns: Columns, known: Known, output: str = ""
+    ) -> Arrays:
+        """For every class the products of its sums with the row and with themselves, then the class
+        counts.
+        """
         found = [feature.value for feature in self._features(schema, columns)]
         products = []
         for sums in known["sums"].T:
             length = sum_of_numbers([s * s for s in sums])
-            products.append([RowAnswer(weighted_sum(list(sums), found)), RowAnswer(length, signed=False)])
-        return {"products": products, "class_counts": [RowAnswer(n, signed=False) for n in known["class_counts"]]}
+            products.append(
+                [RowAnswer(weighted_sum(list(sums), found)), RowAnswer(length, signed=False)]
+            )
+        return {
+            "products": products,
+            "class_counts": [RowAnswer(n, signed=False) for n in known["class_counts"]],
+        }
 
     def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
         """Two for every class, and its count."""
@@ -115,11 +143,17 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
         """The score of each class."""
         counts = answers["class_counts"][0].astype(float)
         along, length = answers["products"][:, :, 0], answers["products"][:, :, 1]
-        scores = (along / np.maximum(counts, 1) - length / (2 * np.maximum(counts, 1) ** 2)).astype(float)
+        scores = (along / np.maximum(counts, 1) - length / (2 * np.maximum(counts, 1) ** 2)).astype(
+            float
+        )
         if counts.any():
             scores[:, counts == 0] = -np.inf
-        names = [f"{what} | {label}" for label in class_names(schema) for what in ("x.sum", "sum.sum")]
-        return votes_of(answers, [*names, *count_names(schema)], scores, schema, are_probabilities=False)
+        names = [
+            f"{what} | {label}" for label in class_names(schema) for what in ("x.sum", "sum.sum")
+        ]
+        return votes_of(
+            answers, [*names, *count_names(schema)], scores, schema, are_probabilities=False
+        )
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Score of each class; with two classes, that of the second less that of the first."""
@@ -130,11 +164,12 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
 class FisherDiscriminant(LinearMeans):
     r"""Linear means in the metric of the scatter within classes.
 
-    Directions are :math:`S^{-1} (m_c - m)`, thresholds half-way. The worker computes class sums and all sums of products of two
-    predictors; the owner forms
-    :math:`S = (\sum xx' - \sum_c n_c m_c m_c') / N` exactly, and solves. Scores are those of :class:`LinearMeans` seen from the
-    mean m of all rows, which changes no decision. A billionth of every predictor's variance is added to the diagonal of S: so
-    predictors may be collinear, as the levels of a category are, and one that is constant within classes decides.
+    Directions are :math:`S^{-1} (m_c - m)`, thresholds half-way. The worker computes class sums and
+    all sums of products of two predictors; the owner forms
+    :math:`S = (\sum xx' - \sum_c n_c m_c m_c') / N` exactly, and solves. Scores are those of
+    :class:`LinearMeans` seen from the mean m of all rows, which changes no decision. A billionth of
+    every predictor's variance is added to the diagonal of S: so predictors may be collinear, as the
+    levels of a category are, and one that is constant within classes decides.
 
     Attributes
     ----------
@@ -156,7 +191,9 @@ class FisherDiscriminant(LinearMeans):
     short_name: ClassVar[str] = "fisher"
     why_opened: ClassVar[str] = "the scatter matrix has to be inverted, which the owner does: "
 
-    def answers(self, schema: PublicSchema, columns: Columns, known: Known, output: str = "") -> Arrays:
+    def answers(
+        self, schema: PublicSchema, columns: Columns, known: Known, output: str = ""
+    ) -> Arrays:
         """None before it is opened."""
         raise self.cannot_predict()
 
@@ -171,12 +208,16 @@ class FisherDiscriminant(LinearMeans):
     def scores(self, table: Table) -> NDArray[np.float64]:
         """Along the directions, from half-way."""
         half_way = (self.directions_ * (self.means_ - self.origin_)).sum(axis=1) / 2
-        scores: NDArray[np.float64] = (self._matrix(table) - self.origin_) @ self.directions_.T - half_way
+        scores: NDArray[np.float64] = (
+            self._matrix(table) - self.origin_
+        ) @ self.directions_.T - half_way
         if self.class_counts_.any():
             scores[:, self.class_counts_ == 0] = -np.inf  # a class without rows has no mean
         return scores
 
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+    def totals(
+        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
+    ) -> Arrays:
         """What linear means needs, and all sums of products of two predictors."""
         everyone = sum_of(class_columns(schema, fold))
         products = product_totals(self._features(schema, columns), everyone)
@@ -193,9 +234,12 @@ class FisherDiscriminant(LinearMeans):
         products, sums = symmetric(totals["products"], self.means_.shape[1]), totals["sums"].T
         counts = [max(1, int(count)) for count in self.class_counts_]
         n = max(1, int(self.class_counts_.sum()))
-        # In integers, over a common denominator: a difference of large floats would not tell collinear from nearly so.
+        # In integers, over a common denominator: a difference of large floats would not tell
+        # collinear from nearly so.
         common = lcm(*counts)
-        within = common * products - sum(common // m * np.outer(s, s) for m, s in zip(counts, sums, strict=True))
+        within = common * products - sum(
+            common // m * np.outer(s, s) for m, s in zip(counts, sums, strict=True)
+        )
         total = n * np.diag(products) - sums.sum(axis=0) ** 2
         refuse_impossible(bool((np.diag(within) >= 0).all()), "a variance would be negative")
         self.scatter_ = (within / (common * n)).astype(float)

@@ -1,7 +1,8 @@
-"""Predictors of the linear models: how each variable of a schema becomes one or several integers (paper, section 2.2).
+"""Predictors of the linear models: how each variable of a schema becomes one or several integers
+(paper, section 2.2).
 
-Ordered variables are their ordinal codes, centred or not; numbers are what they are; a category is one 0/1 predictor a level, as in
-the paper's table of data sets.
+Ordered variables are their ordinal codes, centred or not; numbers are what they are; a category is
+one 0/1 predictor a level, as in the paper's table of data sets.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from encryptedstats.tables.schema.variables import PublicVariable
 
 @dataclass(frozen=True)
 class Feature:
-    """One predictor: of which variable, which level of a category, and what it is in circuits (with its square)."""
+    """One predictor: of which variable, which level of a category, and what it is in circuits (with
+    its square).
+    """
 
     variable: int
     level: int | None
@@ -33,7 +36,9 @@ class Feature:
     square: Expression
 
 
-def features(schema: PublicSchema, columns: Sequence[Column] | None, *, centred: bool) -> list[Feature]:
+def features(
+    schema: PublicSchema, columns: Sequence[Column] | None, *, centred: bool
+) -> list[Feature]:
     """All predictors of a schema, in the order of its variables."""
     if not count_features(schema):
         raise ValueError("no variable of this schema varies: there is nothing to fit")
@@ -55,11 +60,14 @@ class CodedPredictors:
     """For models whose predictors are codes, around 0 (``centred``) or not."""
 
     remarks: ClassVar[tuple[str, ...]] = (
-        "of codes of bins, of 0/1 for a level of a category, and of numbers in units of their last decimal",
+        "of codes of bins, of 0/1 for a level of a category, and of numbers in units of their "
+        "last decimal",
     )
     centred: bool
 
-    def _features(self, schema: PublicSchema, columns: Sequence[Column] | None = None) -> list[Feature]:
+    def _features(
+        self, schema: PublicSchema, columns: Sequence[Column] | None = None
+    ) -> list[Feature]:
         return features(schema, columns, centred=self.centred)
 
     def _matrix(self, table: Table) -> NDArray[np.int64]:
@@ -70,7 +78,10 @@ class CodedPredictors:
 def count_features(schema: PublicSchema) -> int:
     """How many predictors a schema has."""
     one_each = [v.kind == "number" or v.has_codes for v in schema.variables]
-    return sum(not is_constant(v) if one else v.n_bins for v, one in zip(schema.variables, one_each, strict=True))
+    return sum(
+        not is_constant(v) if one else v.n_bins
+        for v, one in zip(schema.variables, one_each, strict=True)
+    )
 
 
 def is_constant(variable: PublicVariable) -> bool:
@@ -87,7 +98,8 @@ def symmetric(products: NDArray[Any], k: int) -> NDArray[Any]:
 
 
 def solve(matrix: NDArray[Any], right: NDArray[Any]) -> NDArray[np.float64]:
-    """The solution of a system of (exact) moments, by least squares: a constant or repeated predictor makes it singular.
+    """The solution of a system of (exact) moments, by least squares: a constant or repeated
+    predictor makes it singular.
 
     Predictors are brought to one scale first, so that small ones are not taken for none.
     """
@@ -98,7 +110,9 @@ def solve(matrix: NDArray[Any], right: NDArray[Any]) -> NDArray[np.float64]:
     return result
 
 
-def _coded(j: int, n_bins: int, bins: list[Expression], stored: set[Column], centred: bool) -> Feature:
+def _coded(
+    j: int, n_bins: int, bins: list[Expression], stored: set[Column], centred: bool
+) -> Feature:
     """Ordinal codes. From the bins, the square is a sum of bins too and costs no product."""
     if Column("onehot", j, 0) in stored:
         codes = code_values(n_bins, centred=centred)
@@ -110,7 +124,9 @@ def _coded(j: int, n_bins: int, bins: list[Expression], stored: set[Column], cen
 
 
 def product_totals(found: Sequence[Feature], everyone: Expression) -> list[Expression]:
-    """The totals of all products of two predictors, over the rows (and with the weights) of ``everyone``."""
+    """The totals of all products of two predictors, over the rows (and with the weights) of
+    ``everyone``.
+    """
     return [
         (a.square * everyone if a is b else a.value * b.value * everyone).total()
         for a, b in combinations_with_replacement(found, 2)
@@ -126,5 +142,7 @@ def feature_matrix(found: Iterable[Feature], table: Table, *, centred: bool) -> 
         elif table.public_schema.variables[feature.variable].kind == "number":
             columns.append(table.values(Column("number", feature.variable)))
         else:
-            columns.append(table.values(Column("centred" if centred else "ordinal", feature.variable)))
+            columns.append(
+                table.values(Column("centred" if centred else "ordinal", feature.variable))
+            )
     return np.column_stack(columns)

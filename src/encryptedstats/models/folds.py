@@ -1,4 +1,6 @@
-"""Scores of the models that cross-validation gives: each on the rows of the fold that it has not seen."""
+"""Scores of the models that cross-validation gives: each on the rows of the fold that it has not
+seen.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,17 @@ from encryptedstats.tables import Table
 
 
 def score_folds(
-    models: Sequence[TotalsClassifier], table: Table, scoring: str | Callable[..., float] | None = None
+    models: Sequence[TotalsClassifier],
+    table: Table,
+    scoring: str | Callable[..., float] | None = None,
 ) -> pd.DataFrame:
     """Score every fold of a cross-validation.
 
     Parameters
     ----------
     models : list of models
-        What ``model.fit_folds(table)`` gives on a clear table, or ``owner.open(folds, schema)`` of an encrypted one: for every fold
-        the model of all other rows.
+        What ``model.fit_folds(table)`` gives on a clear table, or ``owner.open(folds, schema)`` of
+        an encrypted one: for every fold the model of all other rows.
     table : Table
         The clear rows, with their classes and folds, as they were encrypted.
     scoring : str or callable, optional
@@ -34,9 +38,13 @@ def score_folds(
         One row a fold: its number of rows and its score.
     """
     if table.fold_codes is None or table.class_codes is None:
-        raise SchemaError("scoring needs the clear table with its classes and folds, as it was before encryption")
+        raise SchemaError(
+            "scoring needs the clear table with its classes and folds, as it was before encryption"
+        )
     if len(models) != table.n_folds:
-        raise SchemaError(f"there are {len(models)} models, and the table has {table.n_folds} folds")
+        raise SchemaError(
+            f"there are {len(models)} models, and the table has {table.n_folds} folds"
+        )
     if scoring is None:
         scoring = "roc_auc" if table.public_schema.n_classes == 2 else "accuracy"
     scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
@@ -44,5 +52,7 @@ def score_folds(
     for fold, model in enumerate(models):
         inside = np.flatnonzero(table.fold_codes == fold)
         labels = model.classes_[table.class_codes[inside]]
-        rows.append({"fold": fold, "rows": len(inside), "score": scorer(model, table.take(inside), labels)})
+        rows.append(
+            {"fold": fold, "rows": len(inside), "score": scorer(model, table.take(inside), labels)}
+        )
     return pd.DataFrame(rows).set_index("fold")

@@ -55,14 +55,16 @@ MAX_DEPTH = 6
 
 
 class CompletelyRandomForest(TotalsClassifier):
-    r"""A forest of trees that are grown blindly and then count the rows of every class in every leaf.
+    r"""A forest of trees that are grown blindly and then count the rows of every class in every
+    leaf.
 
     The count of class c in leaf b of tree t is a polynomial in the encrypted indicators,
 
     .. math:: \rho^t_{bc} = \sum_i y_{ic} \prod_{l=1}^{L} \Big(\sum_{k \in D} x_{i, p, k}\Big)
 
-    with the variable p and the bins D of the split on the way to b at level l. It is computed node by node: what is inside goes
-    left times the range sum, and right is the rest, which takes 2^L - 1 products a class and tree.
+    with the variable p and the bins D of the split on the way to b at level l. It is computed node
+    by node: what is inside goes left times the range sum, and right is the rest, which takes 2^L -
+    1 products a class and tree.
 
     Parameters
     ----------
@@ -73,13 +75,15 @@ class CompletelyRandomForest(TotalsClassifier):
     max_features : int, float or "sqrt", optional
         Each tree draws its variables from so many; a float is a share of them. All by default.
     fraction : int or "inverse"
-        How a leaf's counts are weighed by the size of the leaf, p of all rows. 0: not at all, votes are added. M, a power of two
-        from 2 to 64: by the expectation (1 - (1-p)^(M+1)) / p of the paper's stochastic fraction, exactly. "inverse": by 1/p, which
-        averages the shares of the classes in the row's leaves, and is the best for a forest that is opened: see
-        ``docs/models.md``. It divides, so a closed forest cannot. Counts are the same for all: an opened forest may change it.
+        How a leaf's counts are weighed by the size of the leaf, p of all rows. 0: not at all, votes
+        are added. M, a power of two from 2 to 64: by the expectation (1 - (1-p)^(M+1)) / p of the
+        paper's stochastic fraction, exactly. "inverse": by 1/p, which averages the shares of the
+        classes in the row's leaves, and is the best for a forest that is opened: see
+        ``docs/models.md``. It divides, so a closed forest cannot. Counts are the same for all: an
+        opened forest may change it.
     averaged : int
-        For predictions without opening, where the fraction is drawn: over so many draws (a power of two) it is averaged.
-        Votes are so many times larger then, and vary less.
+        For predictions without opening, where the fraction is drawn: over so many draws (a power of
+        two) it is averaged. Votes are so many times larger then, and vary less.
     random_state : int, optional
         Seed of the growth: trees are public, so it is no secret. None draws one at every fit.
     bins : int
@@ -100,7 +104,8 @@ class CompletelyRandomForest(TotalsClassifier):
         The same for every node, root first, leaves last.
     class_counts_ : array of shape (n_classes,)
     drawn_ : list of int, or EncryptedNumbers
-        The stochastic fraction of every leaf of every tree, where it was drawn (times ``averaged``).
+        The stochastic fraction of every leaf of every tree, where it was drawn (times
+        ``averaged``).
     feature_importances_ : array of shape (n_variables,)
         Decrease of Gini impurity at the splits of a variable, as a share of all.
 
@@ -122,7 +127,9 @@ class CompletelyRandomForest(TotalsClassifier):
     """
 
     short_name: ClassVar[str] = "forest"
-    caveat: ClassVar[str] = "shares of the votes of the forest: good for an order of the rows, not calibrated"
+    caveat: ClassVar[str] = (
+        "shares of the votes of the forest: good for an order of the rows, not calibrated"
+    )
 
     def __init__(
         self,
@@ -144,13 +151,16 @@ class CompletelyRandomForest(TotalsClassifier):
         self.bins = bins
         self.repeats = repeats
 
-    # -- growth ----------------------------------------------------------------------------------------------------
+    # -- growth
+    # --------------------------------------------------------------------------------------------
 
     def grow(self, schema: Schema | PublicSchema) -> tuple[Tree, ...]:
         """The trees for a schema: the same for the same seed, everywhere."""
         seed = getattr(self, "growth_", self.parameters())["random_state"]
         if seed is None:
-            raise ValueError("random_state=None: growth on its own needs a seed, so that a fit can repeat it")
+            raise ValueError(
+                "random_state=None: growth on its own needs a seed, so that a fit can repeat it"
+            )
         self._check_parameters()
         public = schema.public()
         n_features, repeats = self._n_features(public), bool(self.repeats)
@@ -166,7 +176,12 @@ class CompletelyRandomForest(TotalsClassifier):
         """As JSON knows them; of a fitted forest with the seed of its fit."""
         found = super().parameters()
         seed = found["random_state"]
-        return {**found, "random_state": getattr(self, "growth_", found)["random_state"] if seed is None else seed}
+        return {
+            **found,
+            "random_state": getattr(self, "growth_", found)["random_state"]
+            if seed is None
+            else seed,
+        }
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
@@ -201,25 +216,45 @@ class CompletelyRandomForest(TotalsClassifier):
         raise ParameterError(self.named_parameter("max_features"), allowed)
 
     def _check_parameters(self) -> None:
-        for name, value, most in (("n_trees", self.n_trees, 1 << 20), ("depth", self.depth, MAX_DEPTH)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= most:
-                raise ParameterError(self.named_parameter(name), f": an integer from 1 to {most} is needed")
+        for name, value, most in (
+            ("n_trees", self.n_trees, 1 << 20),
+            ("depth", self.depth, MAX_DEPTH),
+        ):
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, (int, np.integer))
+                or not 1 <= value <= most
+            ):
+                raise ParameterError(
+                    self.named_parameter(name), f": an integer from 1 to {most} is needed"
+                )
         if not isinstance(self.repeats, (bool, np.bool_)):
             raise ParameterError(self.named_parameter("repeats"), ": true or false is needed")
         seed, fraction = self.random_state, self.fraction
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, np.integer))):
-            raise ParameterError(self.named_parameter("random_state"), ": an integer, or None to draw one")
+            raise ParameterError(
+                self.named_parameter("random_state"), ": an integer, or None to draw one"
+            )
         if isinstance(self.averaged, bool) or self.averaged not in [2**i for i in range(11)]:
-            raise ParameterError(self.named_parameter("averaged"), ": a power of two from 1 to 1024")
+            raise ParameterError(
+                self.named_parameter("averaged"), ": a power of two from 1 to 1024"
+            )
         if fraction == 0 or fraction == "inverse":
             return
         if not isinstance(fraction, (int, np.integer)) or fraction not in (2, 4, 8, 16, 32, 64):
-            raise ParameterError(self.named_parameter("fraction"), ": 0, a power of two from 2 to 64, or 'inverse'")
+            raise ParameterError(
+                self.named_parameter("fraction"), ": 0, a power of two from 2 to 64, or 'inverse'"
+            )
 
-    # -- the circuit -----------------------------------------------------------------------------------------------
+    # -- the circuit
+    # --------------------------------------------------------------------------------------------
 
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
-        """Class totals, and for every tree, node and class what goes left; what goes right is the rest."""
+    def totals(
+        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
+    ) -> Arrays:
+        """Class totals, and for every tree, node and class what goes left; what goes right is the
+        rest.
+        """
         classes = class_columns(schema, fold)
         left = [self._left_totals(tree, classes) for tree in self.grow(schema)]
         return {"class_counts": [y.total() for y in classes], "left": left}
@@ -238,9 +273,13 @@ class CompletelyRandomForest(TotalsClassifier):
     def shapes(self, schema: PublicSchema) -> Shapes:
         """One for every class, or for every tree, node and class."""
         n_classes = schema.n_classes
-        return {"class_counts": (n_classes,), "left": (int(self.n_trees), 2 ** int(self.depth) - 1, n_classes)}
+        return {
+            "class_counts": (n_classes,),
+            "left": (int(self.n_trees), 2 ** int(self.depth) - 1, n_classes),
+        }
 
-    # -- the opened forest -----------------------------------------------------------------------------------------
+    # -- the opened forest
+    # -----------------------------------------------------------------------------------------
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
         """The counts of every node."""
@@ -248,7 +287,9 @@ class CompletelyRandomForest(TotalsClassifier):
         self.class_counts_ = totals["class_counts"].astype(np.int64)
         self.node_counts_ = self._all_counts(totals["left"].astype(np.int64))
         self.leaf_counts_ = self.node_counts_[:, 2**self.depth - 1 :]
-        refuse_impossible(bool((self.node_counts_ >= 0).all()), "a node would hold fewer than no rows")
+        refuse_impossible(
+            bool((self.node_counts_ >= 0).all()), "a node would hold fewer than no rows"
+        )
 
     def _all_counts(self, left: NDArray[np.int64]) -> NDArray[np.int64]:
         """Counts of every node, leaves last: a right child is its parent less the left one."""
@@ -261,14 +302,20 @@ class CompletelyRandomForest(TotalsClassifier):
         return counts
 
     def leaf_weights(self) -> NDArray[np.float64]:
-        """What the counts of every leaf are multiplied by: the expected stochastic fraction, 1/p, or 1."""
+        """What the counts of every leaf are multiplied by: the expected stochastic fraction, 1/p,
+        or 1.
+        """
         self._check_open()
         sizes = self.leaf_counts_.sum(axis=2)
         if self.fraction == 0:
             return np.ones(sizes.shape)
         p = sizes / max(1, self.class_counts_.sum())
         with np.errstate(divide="ignore", invalid="ignore"):
-            weights = 1 / p if self.fraction == "inverse" else (1 - (1 - p) ** (int(self.fraction) + 1)) / p
+            weights = (
+                1 / p
+                if self.fraction == "inverse"
+                else (1 - (1 - p) ** (int(self.fraction) + 1)) / p
+            )
         return np.where(sizes > 0, weights, 0.0)
 
     def apply(self, X: Any) -> NDArray[np.int64]:
@@ -287,10 +334,15 @@ class CompletelyRandomForest(TotalsClassifier):
             return predict_clear(self.as_predictor(), table, "")["votes"].astype(float)
         weighted = self.leaf_counts_ * self.leaf_weights()[:, :, None]
         leaves = self._leaves(table)
-        return sum((counts[leaves[:, t]] for t, counts in enumerate(weighted)), start=np.zeros((len(table), 1)))
+        return sum(
+            (counts[leaves[:, t]] for t, counts in enumerate(weighted)),
+            start=np.zeros((len(table), 1)),
+        )
 
     def scores(self, table: Table) -> NDArray[np.float64]:
-        """Shares of the votes: of the answers themselves, or weighed by the expected fraction, where those have a drawn one."""
+        """Shares of the votes: of the answers themselves, or weighed by the expected fraction,
+        where those have a drawn one.
+        """
         return _shares(self._votes(table))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -301,17 +353,23 @@ class CompletelyRandomForest(TotalsClassifier):
         """Votes of each class as a DataFrame."""
         return pd.DataFrame(self.decision_votes(X), columns=list(self.classes_))
 
-    # -- predicting without opening ----------------------------------------------------------------------------------
+    # -- predicting without opening
+    # ----------------------------------------------------------------------------------
 
-    def answers(self, schema: PublicSchema, columns: Columns, known: Known, output: str = "") -> Arrays:
-        """For every class the sum over trees of the count in the row's leaf (times the leaf's drawn fraction).
+    def answers(
+        self, schema: PublicSchema, columns: Columns, known: Known, output: str = ""
+    ) -> Arrays:
+        """For every class the sum over trees of the count in the row's leaf (times the leaf's drawn
+        fraction).
 
-        Which leaf that is, is decided from below: a node's count is that of its right child, plus what the left one has more if
-        the row goes left. That takes 2^L - 1 products a class and tree, and a row need not be followed from the root.
+        Which leaf that is, is decided from below: a node's count is that of its right child, plus
+        what the left one has more if the row goes left. That takes 2^L - 1 products a class and
+        tree, and a row need not be followed from the root.
         """
         self._check_drawn(known)
         trees = self.grow(schema)
-        # With fractions trees have no products in common, and few of these are held at a time where trees share no counts.
+        # With fractions trees have no products in common, and few of these are held at a time where
+        # trees share no counts.
         left = known["left"] if DRAWN in known else _shared(known["left"], trees)
         share = {split: _goes_left(split) for tree in trees for split in tree}
         largest = known.highest("class_counts") * (known.highest(DRAWN) if DRAWN in known else 1)
@@ -321,9 +379,14 @@ class CompletelyRandomForest(TotalsClassifier):
             for t, tree in enumerate(trees):
                 leaves = _leaf_counts(count, left[t, :, c].tolist())
                 if DRAWN in known:
-                    leaves = [times(leaf, fraction) for leaf, fraction in zip(leaves, known[DRAWN][t], strict=True)]
+                    leaves = [
+                        times(leaf, fraction)
+                        for leaf, fraction in zip(leaves, known[DRAWN][t], strict=True)
+                    ]
                 by_tree.append(_leaf_value(tree, leaves, share))
-            votes.append(RowAnswer(sum_of_numbers(by_tree), Interval(0, len(trees) * largest), signed=False))
+            votes.append(
+                RowAnswer(sum_of_numbers(by_tree), Interval(0, len(trees) * largest), signed=False)
+            )
         return {"votes": votes}
 
     def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
@@ -332,9 +395,12 @@ class CompletelyRandomForest(TotalsClassifier):
 
     def judge(self, answers: Totals, schema: Schema | PublicSchema, output: str = "") -> Votes:
         """Shares of the votes."""
-        return votes_of(answers, class_names(schema), _shares(answers["votes"].astype(float)), schema)
+        return votes_of(
+            answers, class_names(schema), _shares(answers["votes"].astype(float)), schema
+        )
 
-    # -- the drawn fraction --------------------------------------------------------------------------------------------
+    # -- the drawn fraction
+    # --------------------------------------------------------------------------------------------
 
     @property
     def _draws(self) -> int:
@@ -343,18 +409,25 @@ class CompletelyRandomForest(TotalsClassifier):
 
     def _fraction(self) -> Fraction:
         """How the stochastic fraction of this forest is drawn: from the seed of its growth."""
-        return Fraction(self._draws, int(self.averaged), int(self.parameters()["random_state"] or 0))
+        return Fraction(
+            self._draws, int(self.averaged), int(self.parameters()["random_state"] or 0)
+        )
 
-    def draw_fraction(self, table: Table | EncryptedTable, **options: Any) -> CompletelyRandomForest:
-        """Draw the stochastic fraction of every leaf from a table, which stays as closed as it is: for :meth:`predict_votes`.
+    def draw_fraction(
+        self, table: Table | EncryptedTable, **options: Any
+    ) -> CompletelyRandomForest:
+        """Draw the stochastic fraction of every leaf from a table, which stays as closed as it is:
+        for :meth:`predict_votes`.
 
-        A fit draws from its own rows, on encrypted tables where keys were planned for it. Fractions do not add up as counts do: a
-        model that was combined from others has none until they are drawn from all its rows.
+        A fit draws from its own rows, on encrypted tables where keys were planned for it. Fractions
+        do not add up as counts do: a model that was combined from others has none until they are
+        drawn from all its rows.
         """
         check_is_fitted(self, "answer_")
         if not self._draws:
             raise ParameterError(
-                self.named_parameter("fraction"), ": there is nothing to draw; a power of two from 2 to 64 is drawn"
+                self.named_parameter("fraction"),
+                ": there is nothing to draw; a power of two from 2 to 64 is drawn",
             )
         self._check_drawn_from(table)
         public, fraction = table.schema.public(), self._fraction()
@@ -371,7 +444,8 @@ class CompletelyRandomForest(TotalsClassifier):
     def _check_drawn_from(self, table: Table | EncryptedTable) -> None:
         if isinstance(table, EncryptedTable) != self.is_encrypted:
             raise TypeError(
-                "an encrypted forest draws from an encrypted table, an open one from a clear one: what weighs the counts is as "
+                "an encrypted forest draws from an encrypted table, an open one from a clear one: "
+                "what weighs the counts is as "
                 "closed as they are"
             )
         if not same_schema(self.schema_, known_schema(table)):
@@ -379,8 +453,10 @@ class CompletelyRandomForest(TotalsClassifier):
         if isinstance(table, EncryptedTable):
             if table.by_others:
                 raise RowsByOthersError(
-                    "these rows were encrypted by others, and which of them are drawn is public: who opens a drawn fraction would "
-                    "learn in which leaves single rows are. Fractions are drawn from rows that their owner encrypted"
+                    "these rows were encrypted by others, and which of them are drawn is public: "
+                    "who opens a drawn fraction would "
+                    "learn in which leaves single rows are. Fractions are drawn from rows that "
+                    "their owner encrypted"
                 )
             self.totals_.keys.check_same(table.keys)
             joined_digest(
@@ -389,7 +465,9 @@ class CompletelyRandomForest(TotalsClassifier):
 
     def _fit_table(self, table: Table | EncryptedTable, **options: Any) -> CompletelyRandomForest:
         super()._fit_table(table, **options)
-        planned = isinstance(table, Table) or (table.parameters.kept_primes is not None and table.keys.rotations)
+        planned = isinstance(table, Table) or (
+            table.parameters.kept_primes is not None and table.keys.rotations
+        )
         if self._draws and planned and not (isinstance(table, EncryptedTable) and table.by_others):
             options.pop("checkpoint", None)  # of the counts: what is drawn is drawn anew
             self.draw_fraction(table, **options)
@@ -399,11 +477,15 @@ class CompletelyRandomForest(TotalsClassifier):
     def drawn_(self) -> list[int] | EncryptedNumbers:
         """The stochastic fractions, once they are drawn."""
         if DRAWN not in (self.beside_ if hasattr(self, "answer_") else {}):
-            raise AttributeError(f"this forest, fraction={self.fraction!r}, has drawn nothing: see draw_fraction")
+            raise AttributeError(
+                f"this forest, fraction={self.fraction!r}, has drawn nothing: see draw_fraction"
+            )
         found: list[int] | EncryptedNumbers = self.beside_[DRAWN]
         return found
 
-    def drawn_circuit(self, schema: PublicSchema) -> tuple[Callable[[Layout], list[Expression]] | None, Interval]:
+    def drawn_circuit(
+        self, schema: PublicSchema
+    ) -> tuple[Callable[[Layout], list[Expression]] | None, Interval]:
         """The stochastic fraction of every leaf."""
         if not self._draws:
             return super().drawn_circuit(schema)
@@ -419,7 +501,8 @@ class CompletelyRandomForest(TotalsClassifier):
             raise ParameterError(
                 Cure(
                     "no inverse",
-                    "fraction='inverse' averages leaf shares and divides, which only an opened forest can: predict_proba, or "
+                    "fraction='inverse' averages leaf shares and divides, which only an opened "
+                    "forest can: predict_proba, or "
                     "fraction=0 or 2 to 64",
                 )
             )
@@ -449,7 +532,9 @@ class CompletelyRandomForest(TotalsClassifier):
     def learned(self) -> pd.DataFrame:
         """Importance and number of splits of every variable, the most important first."""
         names = variable_names(self.schema_)
-        used = np.bincount([split.variable for tree in self.trees_ for split in tree], minlength=len(names))
+        used = np.bincount(
+            [split.variable for tree in self.trees_ for split in tree], minlength=len(names)
+        )
         found = {"importance": self.feature_importances_, "splits": used}
         frame = pd.DataFrame(found, pd.Index(names, name="variable"))
         return frame.sort_values("importance", ascending=False, kind="stable")
@@ -458,7 +543,8 @@ class CompletelyRandomForest(TotalsClassifier):
 def _leaves_of(trees: Sequence[Tree], table: Table) -> NDArray[np.int64]:
     """The leaf of each row in each tree, shape (rows, trees).
 
-    By a walk: as a circuit in which leaves are worth their numbers it takes nine times as long for a few hundred rows.
+    By a walk: as a circuit in which leaves are worth their numbers it takes nine times as long for
+    a few hundred rows.
     """
     leaves = np.empty((len(table), len(trees)), dtype=np.int64)
     for t, tree in enumerate(trees):
@@ -471,10 +557,12 @@ def _leaves_of(trees: Sequence[Tree], table: Table) -> NDArray[np.int64]:
 
 
 def _shared(left: NDArray[Any], trees: Sequence[Tree]) -> NDArray[Any]:
-    """What goes left, with equal counts said to be so: what comes after the same splits is the same count, in whatever tree.
+    """What goes left, with equal counts said to be so: what comes after the same splits is the same
+    count, in whatever tree.
 
-    Shallow forests have few different nodes, however many trees: the products of a prediction are then those of the nodes, each
-    with the number of trees that have it as a weight (a forest is a kernel whose weights are public).
+    Shallow forests have few different nodes, however many trees: the products of a prediction are
+    then those of the nodes, each with the number of trees that have it as a weight (a forest is a
+    kernel whose weights are public).
     """
     first: dict[Any, tuple[int, int]] = {}
     shared = left.copy()
@@ -487,7 +575,9 @@ def _shared(left: NDArray[Any], trees: Sequence[Tree]) -> NDArray[Any]:
 
 
 def _leaf_counts(count: Number, left: Sequence[Number]) -> list[Number]:
-    """The counts of the leaves of a tree, of one class: what goes right is what does not go left."""
+    """The counts of the leaves of a tree, of one class: what goes right is what does
+    not go left.
+    """
     counts = [count]
     for node, part in enumerate(left):
         counts += [part, sum_of_numbers([counts[node], -part])]
@@ -495,11 +585,15 @@ def _leaf_counts(count: Number, left: Sequence[Number]) -> list[Number]:
 
 
 def _leaf_value(tree: Tree, leaves: Sequence[Number], share: Mapping[Split, Expression]) -> Number:
-    """What the leaf is worth that a row comes to; ``share`` is 1 for rows that a split sends left."""
+    """What the leaf is worth that a row comes to; ``share`` is 1 for rows that a split
+    sends left.
+    """
     values: list[Number] = [*([0] * len(tree)), *leaves]
     for node in range(len(tree) - 1, -1, -1):
         left, right = values[2 * node + 1], values[2 * node + 2]
-        values[node] = sum_of_numbers([right, times(sum_of_numbers([left, -right]), share[tree[node]])])
+        values[node] = sum_of_numbers(
+            [right, times(sum_of_numbers([left, -right]), share[tree[node]])]
+        )
     return values[0]
 
 
@@ -509,13 +603,19 @@ def _goes_left(split: Split) -> Expression:
 
 
 def _shares(votes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The share of each class of the votes. A row that falls into empty leaves only has none, and every class as much of them."""
+    """The share of each class of the votes. A row that falls into empty leaves only has none, and
+    every class as much of them.
+    """
     total = votes.sum(axis=1, keepdims=True)
-    shares: NDArray[np.float64] = np.where(total > 0, votes / np.where(total > 0, total, 1), 1 / votes.shape[1])
+    shares: NDArray[np.float64] = np.where(
+        total > 0, votes / np.where(total > 0, total, 1), 1 / votes.shape[1]
+    )
     return shares
 
 
 def _weighted_gini(counts: NDArray[np.int64]) -> NDArray[np.float64]:
     sizes = counts.sum(axis=2)
-    gini: NDArray[np.float64] = sizes - (counts.astype(float) ** 2).sum(axis=2) / np.maximum(sizes, 1)
+    gini: NDArray[np.float64] = sizes - (counts.astype(float) ** 2).sum(axis=2) / np.maximum(
+        sizes, 1
+    )
     return gini

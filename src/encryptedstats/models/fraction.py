@@ -1,15 +1,18 @@
-"""The stochastic fraction of a forest, drawn from the table itself (paper, section 3.2), for predicting unopened.
+"""The stochastic fraction of a forest, drawn from the table itself (paper, section 3.2), for
+predicting unopened.
 
-For every leaf, M rows are drawn with replacement; the fraction is one more than how many of them, from the first on, lie outside
-the leaf: an estimate of rows in the table over rows in the leaf. Which rows are drawn is public and follows from a seed; what they
-hold is not.
+For every leaf, M rows are drawn with replacement; the fraction is one more than how many of them,
+from the first on, lie outside the leaf: an estimate of rows in the table over rows in the leaf.
+Which rows are drawn is public and follows from a seed; what they hold is not.
 
-On encrypted slots all leaves are drawn for side by side, one slot each. Draw number m begins at a random row, and leaf number u
-gets the row that lies u further on (beyond the last row, from the first on again): for each leaf these are independent, uniform
-draws, whatever the number of rows, and rows that follow each other lie in slots that follow each other, so that a draw for a
-thousand leaves is two or three rotations, at the ends of half rows, chunks and the table. Nothing is filled up or copied, and
-padding is never drawn. Where a row will be needed for a leaf, the bins that lead to the leaf are picked by public masks, before
-anything is moved: L sums of masked columns, L - 1 products and then the rotation, for all leaves at once.
+On encrypted slots all leaves are drawn for side by side, one slot each. Draw number m begins at a
+random row, and leaf number u gets the row that lies u further on (beyond the last row, from the
+first on again): for each leaf these are independent, uniform draws, whatever the number of rows,
+and rows that follow each other lie in slots that follow each other, so that a draw for a thousand
+leaves is two or three rotations, at the ends of half rows, chunks and the table. Nothing is filled
+up or copied, and padding is never drawn. Where a row will be needed for a leaf, the bins that lead
+to the leaf are picked by public masks, before anything is moved: L sums of masked columns, L - 1
+products and then the rotation, for all leaves at once.
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ from encryptedstats.tables.schema.variables import PublicSchema
 
 @dataclass(frozen=True)
 class Fraction:
-    """How the fraction of a forest is drawn: M rows for each leaf, averaged over some slots, from a seed."""
+    """How the fraction of a forest is drawn: M rows for each leaf, averaged over some slots, from a
+    seed.
+    """
 
     draws: int
     averaged: int
@@ -52,9 +57,13 @@ class Fraction:
 
 
 def clear_fraction(fraction: Fraction, leaves: NDArray[np.int64], n_leaves: int) -> list[int]:
-    """The fractions (summed over the slots of a leaf) of all trees, given the leaf of every row in every tree."""
+    """The fractions (summed over the slots of a leaf) of all trees, given the leaf of every row in
+    every tree.
+    """
     n_rows, n_trees = leaves.shape
-    drawn = fraction.rows(n_rows, n_trees * n_leaves).reshape(n_trees, n_leaves, fraction.averaged, fraction.draws)
+    drawn = fraction.rows(n_rows, n_trees * n_leaves).reshape(
+        n_trees, n_leaves, fraction.averaged, fraction.draws
+    )
     found: list[int] = []
     for t in range(n_trees):
         inside = leaves[drawn[t], t] == np.arange(n_leaves)[:, None, None]
@@ -72,7 +81,9 @@ def fraction_circuit(
 
 @dataclass(frozen=True)
 class _Segment:
-    """Leaves whose rows of one draw lie in one half row: where, and which move brings them to the leaves' own slots."""
+    """Leaves whose rows of one draw lie in one half row: where, and which move brings them to the
+    leaves' own slots.
+    """
 
     chunk: int
     move: tuple[int, int, bool]
@@ -83,7 +94,9 @@ class _Segment:
 class _Writer:
     """Writes the circuit page by page: a page is as many leaves' slots as are side by side."""
 
-    def __init__(self, fraction: Fraction, trees: tuple[Tree, ...], schema: PublicSchema, layout: Layout) -> None:
+    def __init__(
+        self, fraction: Fraction, trees: tuple[Tree, ...], schema: PublicSchema, layout: Layout
+    ) -> None:
         self.fraction, self.trees, self.schema, self.layout = fraction, trees, schema, layout
         self.n_leaves = len(trees[0]) + 1
         self.home = int(
@@ -104,15 +117,22 @@ class _Writer:
             by_page: dict[int, list[int]] = defaultdict(list)
             for place in range(leaf * self.fraction.averaged, (leaf + 1) * self.fraction.averaged):
                 by_page[place // self.page].append(place % self.page)
-            parts = [pages[page].masked(Marks(self.home, slots)).total() for page, slots in by_page.items()]
+            parts = [
+                pages[page].masked(Marks(self.home, slots)).total()
+                for page, slots in by_page.items()
+            ]
             totals.append(sum_of(parts))
         return totals
 
     def _page(self, start: int) -> Expression:
-        """The fraction in every leaf's own slot: 1 and, for every draw, whether it and all before are outside."""
+        """The fraction in every leaf's own slot: 1 and, for every draw, whether it and all before
+        are outside.
+        """
         places = np.arange(start, min(start + self.page, self.n_places))
         first_rows = self.fraction.first_rows(self.layout.n_rows)
-        outside = [1 - self._inside((places + first) % self.layout.n_rows, places) for first in first_rows]
+        outside = [
+            1 - self._inside((places + first) % self.layout.n_rows, places) for first in first_rows
+        ]
         return linear([(1, product) for product in _running_products(outside)], constant=1)
 
     def _inside(self, rows: NDArray[np.int64], places: NDArray[np.int64]) -> Expression:
@@ -124,9 +144,11 @@ class _Writer:
         return sum_of(moved)
 
     def _together(self, segments: Sequence[_Segment]) -> list[list[_Segment]]:
-        """Segments that are masked and multiplied at once: where no move of the one brings rows of another to a leaf's slot.
+        """Segments that are masked and multiplied at once: where no move of the one brings rows of
+        another to a leaf's slot.
 
-        So it is for tables that fill less than a half of a half row. What comes to other slots is never read.
+        So it is for tables that fill less than a half of a half row. What comes to other slots is
+        never read.
         """
         groups: list[list[_Segment]] = []
         for segment in segments:
@@ -139,9 +161,13 @@ class _Writer:
         return groups
 
     def _disturbs(self, one: _Segment, other: _Segment) -> bool:
-        """Whether the move of one would bring rows of the other beside its own, or they are of different chunks."""
+        """Whether the move of one would bring rows of the other beside its own, or they are of
+        different chunks.
+        """
         half, (_, rotation, swap) = self.layout.turn, one.move
-        there = (other.slots >= half) == swap  # comes to the first half row, where leaves have their slots
+        there = (
+            other.slots >= half
+        ) == swap  # comes to the first half row, where leaves have their slots
         lands = (other.slots[there] - rotation) % half
         return one.chunk != other.chunk or bool((lands < self.page).any())
 
@@ -153,20 +179,25 @@ class _Writer:
         chunks, slots = self.chunk_of_row[rows], self.slot_of_row[rows]
         half = self.layout.turn
         rotations, swaps = (slots % half - places % self.page) % half, slots >= half
-        for chunk, rotation, swap in sorted(set(zip(chunks.tolist(), rotations.tolist(), swaps.tolist(), strict=True))):
+        for chunk, rotation, swap in sorted(
+            set(zip(chunks.tolist(), rotations.tolist(), swaps.tolist(), strict=True))
+        ):
             here = (chunks == chunk) & (rotations == rotation) & (swaps == swap)
             move = ((chunk - self.home) % self.layout.n_chunks, rotation, swap)
             yield _Segment(chunk, move, places[here], slots[here])
 
     def _step(self, segments: Sequence[_Segment], level: int) -> Expression:
-        """Whether rows of a chunk take the step towards their leaf at one level: the sum of the bins on that side, each where it is
-        needed."""
+        """Whether rows of a chunk take the step towards their leaf at one level: the sum of the
+        bins on that side, each where it is needed.
+        """
         marked: dict[Column, list[int]] = defaultdict(list)
         for segment in segments:
             for place, slot in zip(segment.places.tolist(), segment.slots.tolist(), strict=True):
                 for bin_column in self._bins(place // self.fraction.averaged, level):
                     marked[bin_column].append(slot)
-        return sum_of([column(str(c)).masked(Marks(segments[0].chunk, slots)) for c, slots in marked.items()])
+        return sum_of(
+            [column(str(c)).masked(Marks(segments[0].chunk, slots)) for c, slots in marked.items()]
+        )
 
     def _bins(self, leaf: int, level: int) -> list[Column]:
         """The bins with which a row that has come so far goes on towards a leaf."""

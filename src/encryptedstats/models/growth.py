@@ -1,7 +1,8 @@
-"""Blind growth of trees: from a public schema and a seed, never from data (paper, appendix A, step 2a).
+"""Blind growth of trees: from a public schema and a seed, never from data (paper, appendix A, step
+2a).
 
-Random numbers are SHA-256 of the seed and a counter, so that the same seed gives the same trees on every machine, for every
-version of Python and NumPy.
+Random numbers are SHA-256 of the seed and a counter, so that the same seed gives the same trees on
+every machine, for every version of Python and NumPy.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class Draws:
 
     def __init__(self, *key: object) -> None:
         # The key is hashed once; every draw goes on from there.
-        self._begun = hashlib.sha256(("encryptedstats growth " + " ".join(map(str, key)) + " ").encode())
+        self._begun = hashlib.sha256(
+            ("encryptedstats growth " + " ".join(map(str, key)) + " ").encode()
+        )
         self._counter = 0
 
     def below(self, n: int) -> int:
@@ -84,7 +87,9 @@ def grow(
 
 @dataclass(frozen=True)
 class _Node:
-    """What can reach a node: bins of the variables split above, and the variables with two or more."""
+    """What can reach a node: bins of the variables split above, and the variables with
+    two or more.
+    """
 
     splittable: list[int]
     bins: dict[int, Bins]
@@ -124,7 +129,9 @@ def _tree(
 
 
 def _left_bins(variable: PublicVariable, bins: Bins, draws: Draws) -> Bins:
-    """Cut ordered bins in two; deal the levels of a category, and a bin for missing values, to random sides."""
+    """Cut ordered bins in two; deal the levels of a category, and a bin for missing values, to
+    random sides.
+    """
     if variable.kind == "categorical":
         return _random_side(bins, draws)
     missing = variable.missing_bin and bins[-1] == variable.n_bins - 1

@@ -11,7 +11,13 @@ from scipy.special import expit
 
 from encryptedstats.circuits.expressions import sum_of
 from encryptedstats.models.base import TotalsClassifier
-from encryptedstats.models.features import CodedPredictors, count_features, product_totals, solve, symmetric
+from encryptedstats.models.features import (
+    CodedPredictors,
+    count_features,
+    product_totals,
+    solve,
+    symmetric,
+)
 from encryptedstats.models.prediction import (
     Line,
     Votes,
@@ -38,10 +44,12 @@ from encryptedstats.tables.questions import (
 class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
     r"""The first step of Newton's method for logistic regression, from coefficients 0.
 
-    There all weights are 1/4 and the working response is z = 4y - 2, so that the step is least squares,
-    :math:`\beta = (X'X)^{-1} X'z`. The worker computes the integer matrices X'X and X'z, the owner solves. With one predictor
-    this is the paper's paired estimator; with ``fit_intercept=False`` its unpaired one, whose expectation for a binary predictor
-    is -2 + 4 / (1 + exp(-beta)) (eq. 1step_bias): shrunk, and never beyond 2.
+    There all weights are 1/4 and the working response is z = 4y - 2, so that the step is least
+    squares,
+    :math:`\beta = (X'X)^{-1} X'z`. The worker computes the integer matrices X'X and X'z, the owner
+    solves. With one predictor this is the paper's paired estimator; with ``fit_intercept=False``
+    its unpaired one, whose expectation for a binary predictor is -2 + 4 / (1 + exp(-beta)) (eq.
+    1step_bias): shrunk, and never beyond 2.
 
     Parameters
     ----------
@@ -81,8 +89,12 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
         self.centred = centred
         self.bins = bins
 
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
-        """Class counts, sums of every predictor by class, and all sums of products of two predictors."""
+    def totals(
+        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
+    ) -> Arrays:
+        """Class counts, sums of every predictor by class, and all sums of products of two
+        predictors.
+        """
         classes, found = class_columns(schema, fold), self._features(schema, columns)
         everyone = sum_of(classes)  # 1, or the weight, in every row that counts
         return {
@@ -94,7 +106,11 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
     def shapes(self, schema: PublicSchema) -> Shapes:
         """One for every class, for every predictor and class, for every pair of predictors."""
         k = count_features(schema)
-        return {"class_counts": (schema.n_classes,), "sums": (k, schema.n_classes), "products": (k * (k + 1) // 2,)}
+        return {
+            "class_counts": (schema.n_classes,),
+            "sums": (k, schema.n_classes),
+            "products": (k * (k + 1) // 2,),
+        }
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
         """X'X and X'z, and what solves them."""
@@ -104,33 +120,49 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
         sums = totals["sums"]
         n, sum_x, sum_xx = n0 + n1, sums.sum(axis=1), symmetric(totals["products"], len(sums))
         sum_z, sum_xz = 2 * (n1 - n0), 2 * (sums[:, 1] - sums[:, 0])
-        self.gram_ = np.block([[np.array([[n]], dtype=object), sum_x[None, :]], [sum_x[:, None], sum_xx]])
+        self.gram_ = np.block(
+            [[np.array([[n]], dtype=object), sum_x[None, :]], [sum_x[:, None], sum_xx]]
+        )
         self.moment_ = np.array([sum_z, *sum_xz], dtype=object)
-        # b and d of the paper for several predictors: the intercept is eliminated exactly, in integers.
+        # b and d of the paper for several predictors: the intercept is eliminated exactly, in
+        # integers.
         d, b = n * sum_xx - np.outer(sum_x, sum_x), n * sum_xz - sum_x * sum_z
         refuse_impossible(bool((np.diag(d) >= 0).all()), "a variance would be negative")
         coefficients = solve(d, b) if self.fit_intercept else solve(sum_xx, sum_xz)
         self.coef_ = coefficients[None, :]
-        self.intercept_ = np.array([(sum_z - sum_x @ coefficients) / max(1, n) if self.fit_intercept else 0.0])
+        self.intercept_ = np.array(
+            [(sum_z - sum_x @ coefficients) / max(1, n) if self.fit_intercept else 0.0]
+        )
 
     def learned(self) -> pd.DataFrame:
         """The intercept, if there is one, and the coefficient of every predictor."""
         index = predictor_index(self._features(self.schema_.public()), self.schema_)
         frame = pd.DataFrame({"coefficient": self.coef_[0]}, index)
-        first = pd.DataFrame({"coefficient": self.intercept_}, pd.Index(["Intercept"], name=index.name))
+        first = pd.DataFrame(
+            {"coefficient": self.intercept_}, pd.Index(["Intercept"], name=index.name)
+        )
         return pd.concat([first, frame]) if self.fit_intercept else frame
 
-    # -- predicting without opening ----------------------------------------------------------------------------------------
+    # -- predicting without opening
+    # ----------------------------------------------------------------------------------------
 
-    why_opened: ClassVar[str] = "with several predictors a matrix has to be inverted, which the owner does: "
+    why_opened: ClassVar[str] = (
+        "with several predictors a matrix has to be inverted, which the owner does: "
+    )
 
-    def answers(self, schema: PublicSchema, columns: Columns, known: Known, output: str = "") -> Arrays:
+    def answers(
+        self, schema: PublicSchema, columns: Columns, known: Known, output: str = ""
+    ) -> Arrays:
         """For one predictor: e and d, whose ratio is the log-odds, then the class counts."""
         found = self._features(schema, columns)
         if len(found) > 1:
             raise self.cannot_predict()
         (n0, n1), ((x0, x1),), (xx,) = known["class_counts"], known["sums"], known["products"]
-        line = line_of(n0, n1, x0, x1, xx, paired=True) if self.fit_intercept else Line(0, 2 * (x1 - x0), xx)
+        line = (
+            line_of(n0, n1, x0, x1, xx, paired=True)
+            if self.fit_intercept
+            else Line(0, 2 * (x1 - x0), xx)
+        )
         return {
             "line": [RowAnswer(line.at(found[0].value)), RowAnswer(line.d, signed=False)],
             "class_counts": [RowAnswer(n0, signed=False), RowAnswer(n1, signed=False)],

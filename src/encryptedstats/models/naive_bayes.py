@@ -51,27 +51,31 @@ _FACTORS = Cure("as factors", "output='factors'")
 
 
 class SemiparametricNB(CodedPredictors, TotalsClassifier):
-    r"""Naive Bayes with a logistic decision boundary in every predictor, fitted by one step of reweighted least squares.
+    r"""Naive Bayes with a logistic decision boundary in every predictor, fitted by one step of
+    reweighted least squares.
 
     With z = 4y - 2, the paired estimates of intercept and slope of predictor j are a/d and b/d,
 
     .. math::
 
-        a = \sum x^2 \sum z - \sum x \sum xz, \quad b = N \sum xz - \sum x \sum z, \quad d = N \sum x^2 - (\sum x)^2
+        a = \sum x^2 \sum z - \sum x \sum xz, \quad b = N \sum xz - \sum x \sum z, \quad d = N \sum
+        x^2 - (\sum x)^2
 
-    and the log-odds of a new row are :math:`(P-1) \log\theta + \sum_j (a_j + b_j x_j) / d_j` with theta = n0/n1. (The paper
-    prints the inverse of theta; its own example settles it.) Unpaired, the intercept is the mean of z and the slope is
-    sum xz / sum x^2.
+    and the log-odds of a new row are :math:`(P-1) \log\theta + \sum_j (a_j + b_j x_j) / d_j` with
+    theta = n0/n1. (The paper prints the inverse of theta; its own example settles it.) Unpaired,
+    the intercept is the mean of z and the slope is sum xz / sum x^2.
 
     Parameters
     ----------
     paired : bool
-        Intercept and slope together, or each by itself: equal where the mean of a predictor is exactly 0.
+        Intercept and slope together, or each by itself: equal where the mean of a predictor is
+        exactly 0.
     centred : bool
         Ordinal codes around 0 (-2..2 for quintiles) instead of 1..m.
     bins : int
-        Bins of a continuous column when fitting arrays and DataFrames of real numbers. Integer arrays are taken as they are:
-        new rows may then hold integers up to twice the largest seen, and up to a million in any case.
+        Bins of a continuous column when fitting arrays and DataFrames of real numbers. Integer
+        arrays are taken as they are: new rows may then hold integers up to twice the largest seen,
+        and up to a million in any case.
 
     Attributes
     ----------
@@ -113,16 +117,22 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
         schema = super()._infer(frame, labels, classes, named, weights)
         values = frame.to_numpy()
         if not named and values.dtype.kind in "iu":
-            # Nothing is encrypted here, so that wide bounds cost nothing, and new rows may lie beyond the old ones.
+            # Nothing is encrypted here, so that wide bounds cost nothing, and new rows may lie
+            # beyond the old ones.
             limit = max(1 << 20, 2 * max(abs(int(values.min())), int(values.max())))
             for name in schema.names:
                 schema = schema.with_kind(name, "number", digits=0, low=-limit, high=limit)
         return schema
 
-    # -- what it asks ----------------------------------------------------------------------------------------------------
+    # -- what it asks
+    # --------------------------------------------------------------------------------------------
 
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
-        """n_c, and sum x y_c and sum x^2 y_c for every predictor: everything in a, b and d follows from them."""
+    def totals(
+        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
+    ) -> Arrays:
+        """n_c, and sum x y_c and sum x^2 y_c for every predictor: everything in a, b and d follows
+        from them.
+        """
         classes, found = class_columns(schema, fold), self._features(schema, columns)
         return {
             "class_counts": [y.total() for y in classes],
@@ -146,7 +156,11 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
             sum_x, sum_xx, sum_xz = x0 + x1, squares.sum(), 2 * (x1 - x0)
             possible = min(squares) >= 0 and n * sum_xx >= sum_x**2
             refuse_impossible(possible, "a sum of squares or a variance would be negative")
-            lines.append(line_of(n0, n1, x0, x1, sum_xx, paired=True) if self.paired else Line(sum_z, sum_xz, sum_xx))
+            lines.append(
+                line_of(n0, n1, x0, x1, sum_xx, paired=True)
+                if self.paired
+                else Line(sum_z, sum_xz, sum_xx)
+            )
         self.a_, self.b_, self.d_ = ([getattr(line, letter) for line in lines] for letter in "abd")
         self._warn_of_constants(schema)
 
@@ -157,7 +171,9 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
         constant += [name for name, d in zip(predictors, self.d_, strict=True) if d == 0]
         if constant:
             warnings.warn(
-                f"constant predictors contribute nothing (d = 0): {', '.join(constant)}", UserWarning, stacklevel=6
+                f"constant predictors contribute nothing (d = 0): {', '.join(constant)}",
+                UserWarning,
+                stacklevel=6,
             )
 
     def learned(self) -> pd.DataFrame:
@@ -166,9 +182,12 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
         index = predictor_index(self._features(self.schema_.public()), self.schema_)
         return pd.DataFrame({"slope": slopes, "a": self.a_, "b": self.b_, "d": self.d_}, index)
 
-    # -- predicting without opening ----------------------------------------------------------------------------------------
+    # -- predicting without opening
+    # ----------------------------------------------------------------------------------------
 
-    def answers(self, schema: PublicSchema, columns: Columns, known: Known, output: str = "") -> Arrays:
+    def answers(
+        self, schema: PublicSchema, columns: Columns, known: Known, output: str = ""
+    ) -> Arrays:
         """e and d of every predictor, then the class counts."""
         n0, n1 = known["class_counts"]
         lines = []
@@ -177,7 +196,10 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
         ):
             line = line_of(n0, n1, x0, x1, xx0 + xx1, paired=self.paired)
             lines.append([RowAnswer(line.at(feature.value)), RowAnswer(line.d, signed=False)])
-        return {"lines": lines, "class_counts": [RowAnswer(n0, signed=False), RowAnswer(n1, signed=False)]}
+        return {
+            "lines": lines,
+            "class_counts": [RowAnswer(n0, signed=False), RowAnswer(n1, signed=False)],
+        }
 
     def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
         """Two for every predictor, one for every class."""
@@ -188,12 +210,17 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
         p = expit(_log_odds(answers))
         labels = feature_labels(self._features(schema.public()), schema)
         names = [f"{letter}[{label}]" for label in labels for letter in "ed"]
-        return votes_of(answers, [*names, *count_names(schema)], np.column_stack([1 - p, p]), schema)
+        return votes_of(
+            answers, [*names, *count_names(schema)], np.column_stack([1 - p, p]), schema
+        )
 
-    # -- predicting ------------------------------------------------------------------------------------------------------
+    # -- predicting
+    # --------------------------------------------------------------------------------------------
 
     def predict_raw(self, X: Any) -> tuple[NDArray[Any], list[int]]:
-        """The integers (e, d) of every row and predictor: the log-odds of predictor j are e_j / d_j."""
+        """The integers (e, d) of every row and predictor: the log-odds of predictor j are e_j /
+        d_j.
+        """
         lines = predict_clear(self.as_predictor(), self._rows(X), "")["lines"]
         return lines[:, :, 0].astype(object), lines[0, :, 1].tolist()
 
@@ -207,13 +234,17 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
 
 
 def _log_odds(answers: Totals) -> NDArray[np.float64]:
-    """From e and d of every predictor and the class counts. Where d is 0 a predictor is constant, and contributes nothing."""
+    """From e and d of every predictor and the class counts. Where d is 0 a predictor is constant,
+    and contributes nothing.
+    """
     lines, (n0, n1) = answers["lines"], answers["class_counts"][0]
     e, d = lines[:, :, 0], lines[0, :, 1]
     if not n0 or not n1:
         return np.full(len(lines), np.inf if n1 else -np.inf if n0 else 0.0)
     used = np.flatnonzero(d)
-    log_odds: NDArray[np.float64] = sum((e[:, j] / d[j] for j in used), start=np.zeros(len(lines))).astype(float)
+    log_odds: NDArray[np.float64] = sum(
+        (e[:, j] / d[j] for j in used), start=np.zeros(len(lines))
+    ).astype(float)
     log_odds += (len(used) - 1) * np.log(float(n0) / float(n1))
     return log_odds
 
@@ -257,7 +288,9 @@ class MultinomialNB(TotalsClassifier):
         self.alpha = alpha
         self.bins = bins
 
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+    def totals(
+        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
+    ) -> Arrays:
         """Class totals, and the rows of every class in every bin of every variable."""
         classes = class_columns(schema, fold)
         bins = [x for j in range(len(schema.variables)) for x in bin_columns(schema, j)]
@@ -275,7 +308,9 @@ class MultinomialNB(TotalsClassifier):
         """Refuse numbers, which have no bins."""
         super().check_schema(schema)
         if not isinstance(self.alpha, Real) or not 0 <= self.alpha < np.inf:
-            raise ParameterError(self.named_parameter("alpha"), ": a number of at least 0 is needed")
+            raise ParameterError(
+                self.named_parameter("alpha"), ": a number of at least 0 is needed"
+            )
         numbers = [variable.id for variable in schema.variables if variable.kind == "number"]
         if numbers:
             raise SchemaError(
@@ -296,26 +331,41 @@ class MultinomialNB(TotalsClassifier):
         names = enumerate(variable_names(self.schema_))
         bins = [f"{name}: {label}" for j, name in names for label in labels(self.schema_, j)]
         index = pd.Index(bins, name="bin")
-        return pd.DataFrame(np.concatenate(self.bin_counts_), index, [str(label) for label in self.classes_])
+        return pd.DataFrame(
+            np.concatenate(self.bin_counts_), index, [str(label) for label in self.classes_]
+        )
 
-    # -- predicting without opening ----------------------------------------------------------------------------------------
+    # -- predicting without opening
+    # ----------------------------------------------------------------------------------------
 
     outputs: ClassVar[tuple[str, ...]] = ("factors", "products")
 
-    def answers(self, schema: PublicSchema, columns: Columns, known: Known, output: str = "factors") -> Arrays:
-        """For every class, how many of its rows share the bin of each variable (or the product of that); then class counts."""
-        # Of a product, each factor with its smoothing: every term has a bin, and there is nothing where there is no row.
+    def answers(
+        self, schema: PublicSchema, columns: Columns, known: Known, output: str = "factors"
+    ) -> Arrays:
+        """For every class, how many of its rows share the bin of each variable (or the product of
+        that); then class counts.
+        """
+        # Of a product, each factor with its smoothing: every term has a bin, and there is nothing
+        # where there is no row.
         plus = 0 if output == "factors" else self._whole_alpha()
-        counts, bounds = (_by_variable(found, schema) for found in (known["bins"], known.bounds("bins")))
+        counts, bounds = (
+            _by_variable(found, schema) for found in (known["bins"], known.bounds("bins"))
+        )
         by_class = []
         for c in range(schema.n_classes):
             factors = []
             for j in range(len(schema.variables)):
                 largest = max(bound.high for bound in bounds[j][:, c])
-                value = weighted_sum([count + plus for count in counts[j][:, c]], bin_columns(schema, j))
+                value = weighted_sum(
+                    [count + plus for count in counts[j][:, c]], bin_columns(schema, j)
+                )
                 factors.append(RowAnswer(value, Interval(0, largest + plus), signed=False))
             by_class.append(factors if output == "factors" else [self._whole(factors)])
-        return {"by_class": by_class, "class_counts": [RowAnswer(n, signed=False) for n in known["class_counts"]]}
+        return {
+            "by_class": by_class,
+            "class_counts": [RowAnswer(n, signed=False) for n in known["class_counts"]],
+        }
 
     def answer_shapes(self, schema: PublicSchema, output: str = "factors") -> Shapes:
         """For every class one for each variable, or one; and one."""
@@ -328,40 +378,58 @@ class MultinomialNB(TotalsClassifier):
         if largest.bit_length() >= MAX_PRIME_BITS - 2:
             raise TooLargeError(
                 _PRODUCTS,
-                f" could reach 2^{largest.bit_length()}, a product of {len(factors)} counts, and a plaintext modulus carries "
+                f" could reach 2^{largest.bit_length()}, a product of {len(factors)} counts, and "
+                "a plaintext modulus carries "
                 f"2^{MAX_PRIME_BITS - 3}: take ",
                 _FACTORS,
                 ", from which the owner computes the same",
             )
-        return RowAnswer(shallow_product([factor.value for factor in factors]), Interval(0, largest), signed=False)
+        return RowAnswer(
+            shallow_product([factor.value for factor in factors]),
+            Interval(0, largest),
+            signed=False,
+        )
 
     def _whole_alpha(self) -> int:
         if int(self.alpha) != self.alpha:
-            raise ParameterError(_PRODUCTS, f" needs a whole number for alpha, not {self.alpha}: take ", _FACTORS)
+            raise ParameterError(
+                _PRODUCTS, f" needs a whole number for alpha, not {self.alpha}: take ", _FACTORS
+            )
         return int(self.alpha)
 
-    def judge(self, answers: Totals, schema: Schema | PublicSchema, output: str = "factors") -> Votes:
+    def judge(
+        self, answers: Totals, schema: Schema | PublicSchema, output: str = "factors"
+    ) -> Votes:
         """Probabilities from the joint ones."""
         scores, prior = self._joint(answers, schema.public(), output)
         kinds = variable_names(schema) if output == "factors" else ["product"]
-        names = [f"{name} | {label}" for label in class_names(schema) for name in kinds] + count_names(schema)
+        names = [
+            f"{name} | {label}" for label in class_names(schema) for name in kinds
+        ] + count_names(schema)
         return votes_of(answers, names, _normalised(scores, prior), schema)
 
     def _joint(
         self, answers: Totals, schema: PublicSchema, output: str
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The logarithm of the joint probability of row and class, and how frequent classes are."""
-        bins, counts = [variable.n_bins for variable in schema.variables], answers["class_counts"][0].astype(float)
+        bins, counts = (
+            [variable.n_bins for variable in schema.variables],
+            answers["class_counts"][0].astype(float),
+        )
         prior = counts / counts.sum() if counts.sum() else np.full(len(counts), 1 / len(counts))
         found = answers["by_class"]
         smoothed = (found if output == "products" else found + self.alpha).astype(float)
-        spread = np.log(np.maximum(counts[:, None] + self.alpha * np.array(bins), 1e-300)).sum(axis=1)
+        spread = np.log(np.maximum(counts[:, None] + self.alpha * np.array(bins), 1e-300)).sum(
+            axis=1
+        )
         with np.errstate(divide="ignore"):
             return np.log(prior) + np.log(smoothed).sum(axis=2) - spread, prior
 
     def _log_joint(self, table: Table) -> NDArray[np.float64]:
         output = self.outputs[0]
-        return self._joint(predict_clear(self.as_predictor(), table, output), table.public_schema, output)[0]
+        return self._joint(
+            predict_clear(self.as_predictor(), table, output), table.public_schema, output
+        )[0]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each class."""
@@ -374,7 +442,9 @@ def _by_variable(bins: NDArray[Any], schema: PublicSchema) -> list[NDArray[Any]]
 
 
 def _normalised(scores: NDArray[np.float64], prior: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Probabilities from logarithms. Without smoothing a row can be impossible in every class: then only frequencies speak."""
+    """Probabilities from logarithms. Without smoothing a row can be impossible in every class: then
+    only frequencies speak.
+    """
     impossible = ~np.isfinite(scores).any(axis=1)
     with np.errstate(divide="ignore"):
         scores[impossible] = np.log(prior)

@@ -1,8 +1,10 @@
-"""Predicting without opening anything: an encrypted model, encrypted rows, and an answer that only the owner can read.
+"""Predicting without opening anything: an encrypted model, encrypted rows, and an answer that only
+the owner can read.
 
-A model writes its prediction as a circuit over the columns of the new rows and its own totals, once: with the totals as plain
-numbers it is the prediction of an opened model, in the clear or on encrypted rows; with the totals as ciphertexts it is that of a
-model that stays closed. All four combinations are one formula therefore, and give the same integers.
+A model writes its prediction as a circuit over the columns of the new rows and its own totals,
+once: with the totals as plain numbers it is the prediction of an opened model, in the clear or on
+encrypted rows; with the totals as ciphertexts it is that of a model that stays closed. All four
+combinations are one formula therefore, and give the same integers.
 """
 
 from __future__ import annotations
@@ -29,9 +31,11 @@ from encryptedstats.tables.questions import Number, Totals
 
 
 class Votes(pd.DataFrame):
-    """What was predicted for every row, opened: the votes of each class of a forest, or the integers that another model gives.
+    """What was predicted for every row, opened: the votes of each class of a forest, or the
+    integers that another model gives.
 
-    It answers as an opened model does, :meth:`predict` and :meth:`predict_proba`, for the rows that it is of.
+    It answers as an opened model does, :meth:`predict` and :meth:`predict_proba`, for the rows that
+    it is of.
 
     Attributes
     ----------
@@ -46,7 +50,9 @@ class Votes(pd.DataFrame):
     _are_probabilities: bool
 
     @property
-    def _constructor(self) -> Callable[..., pd.DataFrame]:  # what is computed from it is an ordinary DataFrame
+    def _constructor(
+        self,
+    ) -> Callable[..., pd.DataFrame]:  # what is computed from it is an ordinary DataFrame
         return pd.DataFrame
 
     @property
@@ -62,7 +68,10 @@ class Votes(pd.DataFrame):
     def predict_proba(self) -> pd.DataFrame:
         """Probability of each class for each row."""
         if not self._are_probabilities:
-            raise AttributeError("this model gives scores of the classes, no probabilities: see .scores and .predict()")
+            raise AttributeError(
+                "this model gives scores of the classes, no probabilities: see .scores and "
+                ".predict()"
+            )
         return self._scores
 
     def predict(self) -> pd.Series[Any]:
@@ -71,23 +80,35 @@ class Votes(pd.DataFrame):
         return pd.Series(self.classes_[best], index=self.index, name="predicted")
 
     def frame(self) -> pd.DataFrame:
-        """All of it in one table: the predicted class, then probabilities or scores, then the integers they are made of."""
+        """All of it in one table: the predicted class, then probabilities or scores, then the
+        integers they are made of.
+        """
         letter = "P" if self._are_probabilities else "score"
-        scores = self._scores.set_axis([f"{letter}({label})" for label in self._scores.columns], axis=1)
+        scores = self._scores.set_axis(
+            [f"{letter}({label})" for label in self._scores.columns], axis=1
+        )
         of_classes = list(self.columns) == list(self._scores.columns)
-        numbers = self.set_axis([f"votes({name})" if of_classes else str(name) for name in self.columns], axis=1)
-        together: pd.DataFrame = pd.concat([self.predict(), scores, numbers], axis=1).rename_axis("row")
+        numbers = self.set_axis(
+            [f"votes({name})" if of_classes else str(name) for name in self.columns], axis=1
+        )
+        together: pd.DataFrame = pd.concat([self.predict(), scores, numbers], axis=1).rename_axis(
+            "row"
+        )
         return together
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write :meth:`frame` as a CSV to a path or fsspec URL. These are rows of people: a local file is private."""
+        """Write :meth:`frame` as a CSV to a path or fsspec URL. These are rows of people: a local
+        file is private.
+        """
         try:
             write_object(url, self.frame().to_csv().encode(), private=True, overwrite=overwrite)
         except FileExistsError as error:
             raise ExistsError(f"{error} (", REPLACE, " replaces it)") from None
 
     def to_csv(self, path_or_buf: Any = None, *args: Any, **options: Any) -> Any:
-        """As of any DataFrame; a file, which has a line for every row, is readable to its user only."""
+        """As of any DataFrame; a file, which has a line for every row, is readable to its user
+        only.
+        """
         if isinstance(path_or_buf, (str, os.PathLike)) and not is_url(os.fspath(path_or_buf)):
             os.close(os.open(path_or_buf, os.O_WRONLY | os.O_CREAT, PRIVATE))
             os.chmod(path_or_buf, PRIVATE)  # one that was there before, too
@@ -118,7 +139,8 @@ def _narrow(values: NDArray[Any]) -> NDArray[Any]:
     return values.astype(np.int64) if fits else values
 
 
-# -- pieces that predictions are made of -----------------------------------------------------------------------------------
+# -- pieces that predictions are made of
+# -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -134,11 +156,17 @@ class Line:
         return sum_of_numbers([self.a, times(self.b, x)])
 
 
-def line_of(n0: Number, n1: Number, x0: Number, x1: Number, sum_xx: Number, *, paired: bool) -> Line:
-    """The paper's estimators from the counts, the sums of x by class and the sum of squares (section 4.1)."""
+def line_of(
+    n0: Number, n1: Number, x0: Number, x1: Number, sum_xx: Number, *, paired: bool
+) -> Line:
+    """The paper's estimators from the counts, the sums of x by class and the sum of squares
+    (section 4.1).
+    """
     n, sum_x, sum_z, sum_xz = n0 + n1, x0 + x1, 2 * (n1 - n0), 2 * (x1 - x0)
     if paired:
-        return Line(sum_xx * sum_z - sum_x * sum_xz, n * sum_xz - sum_x * sum_z, n * sum_xx - sum_x * sum_x)
+        return Line(
+            sum_xx * sum_z - sum_x * sum_xz, n * sum_xz - sum_x * sum_z, n * sum_xx - sum_x * sum_x
+        )
     # Intercept sum z / N and slope sum xz / sum x^2, over the common denominator N sum x^2.
     return Line(sum_xx * sum_z, n * sum_xz, n * sum_xx)
 
@@ -149,7 +177,9 @@ def times(a: Number, b: Number) -> Number:
 
 
 def sum_of_numbers(terms: Sequence[Number]) -> Number:
-    """A sum of expressions and plain numbers, as one node; a plain number where expressions cancel."""
+    """A sum of expressions and plain numbers, as one node; a plain number where
+    expressions cancel.
+    """
     plain = sum(term for term in terms if isinstance(term, int))
     return combination([(1, term) for term in terms if isinstance(term, Expression)], plain)
 
@@ -179,7 +209,9 @@ def count_names(schema: Schema | PublicSchema) -> list[str]:
 
 def variable_names(schema: Schema | PublicSchema) -> list[str]:
     """The variables by name, or by id."""
-    return [v.id for v in schema.variables] if isinstance(schema, PublicSchema) else list(schema.names)
+    return (
+        [v.id for v in schema.variables] if isinstance(schema, PublicSchema) else list(schema.names)
+    )
 
 
 def predictor_index(found: Sequence[Feature], schema: Schema | PublicSchema) -> pd.Index[Any]:

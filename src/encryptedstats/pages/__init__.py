@@ -1,7 +1,9 @@
-"""The look that the owner's page and the worker's page share, and the headers that keep both to themselves.
+"""The look that the owner's page and the worker's page share, and the headers that keep both to
+themselves.
 
-No build step, no network: templates, one stylesheet, htmx and one small script of our own are files of this package. Knows nothing
-of encryption. Needs FastAPI and Jinja2, the extras ``app`` and ``service``.
+No build step, no network: templates, one stylesheet, htmx and one small script of our own are files
+of this package. Knows nothing of encryption. Needs FastAPI and Jinja2, the extras ``app`` and
+``service``.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from encryptedstats.words import plural, size_text, time_text
 
-#: What a page may load: its own files. No script or style of a page itself, so that nothing that is shown can become one.
+#: What a page may load: its own files. No script or style of a page itself, so that nothing that is
+#: shown can become one.
 CONTENT_POLICY: Final = "; ".join(
     (
         "default-src 'self'",
@@ -33,7 +36,8 @@ SECURITY_HEADERS: Final = {
     "Content-Security-Policy": CONTENT_POLICY,
     "X-Frame-Options": "DENY",
     "X-Content-Type-Options": "nosniff",
-    # Not no-referrer: browsers then send "Origin: null" with a form, and forms of other pages could not be told from our own.
+    # Not no-referrer: browsers then send "Origin: null" with a form, and forms of other pages could
+    # not be told from our own.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -44,7 +48,9 @@ STATIC: Final = ("style.css", "pages.js", "htmx.min.js", "icon.svg")
 
 
 class SecurityHeaders:
-    """An ASGI application around another, whose every answer has :data:`SECURITY_HEADERS`; pages are kept by no cache."""
+    """An ASGI application around another, whose every answer has :data:`SECURITY_HEADERS`; pages
+    are kept by no cache.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -64,7 +70,8 @@ class SecurityHeaders:
 
 
 def environment(package: str, role: Literal["owner", "worker"]) -> jinja2.Environment:
-    """Templates of a package, in its folder ``templates``, over the shared ones; everything is escaped. The role sets the colour.
+    """Templates of a package, in its folder ``templates``, over the shared ones; everything is
+    escaped. The role sets the colour.
 
     >>> environment("encryptedstats.pages", "worker").from_string("{{ word }} {{ 2048 | size }}").render(word="<b>")
     '&lt;b&gt; 2.0 kB'
@@ -78,7 +85,12 @@ def environment(package: str, role: Literal["owner", "worker"]) -> jinja2.Enviro
         undefined=jinja2.StrictUndefined,
     )
     made.globals["role"] = role
-    made.filters |= {"size": size_text, "seconds": time_text, "plural": plural, "sentence": sentence}
+    made.filters |= {
+        "size": size_text,
+        "seconds": time_text,
+        "plural": plural,
+        "sentence": sentence,
+    }
     return made
 
 
@@ -89,7 +101,9 @@ def sentence(text: str) -> str:
     ('The passphrase is wrong', 'https://worker.example refuses it', 'v0 has no bins')
     """
     first = text.partition(" ")[0].rstrip(".,:;")
-    return text[:1].upper() + text[1:] if first.replace("'", "").replace("-", "").isalpha() else text
+    return (
+        text[:1].upper() + text[1:] if first.replace("'", "").replace("-", "").isalpha() else text
+    )
 
 
 def static_files() -> APIRouter:

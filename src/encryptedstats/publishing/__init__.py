@@ -1,4 +1,5 @@
-"""What may be published: disclosure rules, releases with noise, the ledger of both, and a report from the files themselves.
+"""What may be published: disclosure rules, releases with noise, the ledger of both, and a report
+from the files themselves.
 
 Sits above all that can be opened. ``owner.publish`` and ``owner.release`` are registered here.
 """
@@ -9,4 +10,14 @@ from encryptedstats.publishing.release import Privacy, Release
 from encryptedstats.publishing.report import write_report
 from encryptedstats.publishing.rules import PROFILES, Finding, Rules
 
-__all__ = ["PROFILES", "Budget", "Finding", "Ledger", "Privacy", "Published", "Release", "Rules", "write_report"]
+__all__ = [
+    "PROFILES",
+    "Budget",
+    "Finding",
+    "Ledger",
+    "Privacy",
+    "Published",
+    "Release",
+    "Rules",
+    "write_report",
+]

@@ -1,6 +1,8 @@
-"""Privacy that is spent, in one currency: rho of zero-concentrated differential privacy (Bun and Steinke, 2016), which adds up.
+"""Privacy that is spent, in one currency: rho of zero-concentrated differential privacy (Bun and
+Steinke, 2016), which adds up.
 
-Epsilon and delta are what people state; here is how one becomes the other (Canonne, Kamath and Steinke, 2020, section 3.2).
+Epsilon and delta are what people state; here is how one becomes the other (Canonne, Kamath and
+Steinke, 2020, section 3.2).
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ def delta_of(rho: float, epsilon: float) -> float:
 
 
 def rho_of(epsilon: float, delta: float) -> float:
-    """The largest rho that still gives (epsilon, delta); where delta is 0, of what is epsilon without one."""
+    """The largest rho that still gives (epsilon, delta); where delta is 0, of what is epsilon
+    without one.
+    """
     if delta == 0:
         return epsilon**2 / 2
     low, high = 0.0, epsilon + 1
@@ -48,7 +52,10 @@ def epsilon_of(rho: float, delta: float) -> float:
     """The smallest epsilon at this delta of what is rho-zCDP."""
     if rho == 0:
         return 0.0
-    low, high = 0.0, rho + 2 * math.sqrt(rho * math.log(1 / delta))  # Bun and Steinke's bound is enough
+    low, high = (
+        0.0,
+        rho + 2 * math.sqrt(rho * math.log(1 / delta)),
+    )  # Bun and Steinke's bound is enough
     for _ in range(_STEPS):
         middle = (low + high) / 2
         low, high = (low, middle) if delta_of(rho, middle) <= delta else (middle, high)

@@ -1,9 +1,11 @@
-"""What results give away together: differences of two that were published, of the same rows or of rows of which some are the same.
+"""What results give away together: differences of two that were published, of the same rows or of
+rows of which some are the same.
 
-Every count that was shown is a sum over kinds of rows (one bin of each variable, one class). From all that was shown of the same
-rows, readers can conclude what was hidden, by linear programs; and where one count is of all that another is of and of a few rows
-more, these few are a count that nobody decided to publish. The ledger has what was shown; here it is put together with what is to
-be shown next.
+Every count that was shown is a sum over kinds of rows (one bin of each variable, one class). From
+all that was shown of the same rows, readers can conclude what was hidden, by linear programs; and
+where one count is of all that another is of and of a few rows more, these few are a count that
+nobody decided to publish. The ledger has what was shown; here it is put together with what is to be
+shown next.
 """
 
 from __future__ import annotations
@@ -16,7 +18,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from encryptedstats.circuits.expressions import COLUMN, LINEAR, PRODUCT, Expression, column_names, fold
+from encryptedstats.circuits.expressions import (
+    COLUMN,
+    LINEAR,
+    PRODUCT,
+    Expression,
+    column_names,
+    fold,
+)
 from encryptedstats.publishing.forms import CellForm
 from encryptedstats.publishing.rules import DIFFERENCING, Finding, are_counts, shown_rows
 from encryptedstats.publishing.sensitivity import possible_states
@@ -29,9 +38,8 @@ from encryptedstats.tables.schema.variables import PublicSchema
 #: Counts of a result up to which the ledger keeps them, to compare later ones with.
 MOST_KEPT: Final = 2_000
 _MOST_KINDS: Final = 20_000  # of rows, up to which counts are compared
-_MOST_ATOMS: Final = (
-    300  # groups of rows that no count tells apart, up to which each is bounded: two linear programs each
-)
+# groups of rows that no count tells apart, up to which each is bounded: two linear programs each
+_MOST_ATOMS: Final = 300
 _MOST_HIDDEN: Final = 300
 
 Floats = NDArray[np.float64]
@@ -41,7 +49,9 @@ Said = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Shown:
-    """The numbers that a result shows: what each row adds to them, and what they are; None where it is hidden."""
+    """The numbers that a result shows: what each row adds to them, and what they are; None where it
+    is hidden.
+    """
 
     question: Question
     rows: Sequence[Any]
@@ -82,7 +92,9 @@ class Audit:
     unknown: tuple[int, ...]
 
 
-def audited(new: Shown, before: Sequence[Entry], schema: PublicSchema, schema_hash: str, min_count: int) -> Audit:
+def audited(
+    new: Shown, before: Sequence[Entry], schema: PublicSchema, schema_hash: str, min_count: int
+) -> Audit:
     """What a new result would give away together with those that the ledger has."""
     findings: list[Finding] = []
     same: list[Shown] = []
@@ -125,7 +137,8 @@ def _rows_of(block_ids: Iterable[str]) -> set[str]:
 
 
 def _may_be_encrypted_anew(new: Shown, said: Said, schema_hash: str, min_count: int) -> bool:
-    """Return whether an entry without any block of these may be of the same rows, or of all but a few.
+    """Return whether an entry without any block of these may be of the same rows, or of all but a
+    few.
 
     Small blocks are not known again where they are encrypted anew.
     """
@@ -137,14 +150,17 @@ def _may_be_encrypted_anew(new: Shown, said: Said, schema_hash: str, min_count: 
 def _of_rows(
     new: Shown, said: Said, number: int, schema: PublicSchema, schema_hash: str, min_count: int
 ) -> Iterator[Finding]:
-    """Rows that one of two results has and the other has not: a model, and the same without one shard."""
+    """Rows that one of two results has and the other has not: a model, and the same without one
+    shard.
+    """
     own, others = _rows_of(new.block_ids), _rows_of(said["blocks"])
     if not own & others or own == others:
         return
     between = abs(new.n_rows - int(said["rows"]))
     if not (own < others or others < own):
         text = (
-            f"it has some of the rows of entry {number} of the ledger, and not all: what lies between is not known here"
+            f"it has some of the rows of entry {number} of the ledger, and not all: what lies "
+            "between is not known here"
         )
         yield Finding(DIFFERENCING, text)
     elif between < min_count:
@@ -183,11 +199,15 @@ def _shown(said: Said, schema: PublicSchema) -> Shown | None:
     numbers = said.get("shown", ())
     if len(rows) != len(numbers):
         return None
-    return Shown(question, rows, numbers, int(said["rows"]), tuple(said["blocks"]), of_cells, shape=shape)
+    return Shown(
+        question, rows, numbers, int(said["rows"]), tuple(said["blocks"]), of_cells, shape=shape
+    )
 
 
 def cells_and_sums(form: CellForm) -> list[Any]:
-    """What a row adds to every cell of a table and to every sum of them, in the order of the table with margins."""
+    """What a row adds to every cell of a table and to every sum of them, in the order of the table
+    with margins.
+    """
     found = np.array(form.rows, dtype=object).reshape(form.shapes["cells"])
     for axis in range(found.ndim):
         found = np.concatenate([found, found.sum(axis=axis, keepdims=True)], axis=axis)
@@ -199,11 +219,15 @@ def shape_with_margins(form: CellForm) -> tuple[int, ...]:
     return tuple(size + 1 for size in form.shapes["cells"])
 
 
-# -- counts of the same rows -------------------------------------------------------------------------------------------------
+# -- counts of the same rows
+# ------------------------------------------------------------------------------------------------
 
 
-def _of_counts(results: Sequence[Shown], schema: PublicSchema, min_count: int) -> tuple[list[Finding], bool] | None:
-    """Find what counts of several results of the same rows tell together, and whether all was tried.
+def _of_counts(
+    results: Sequence[Shown], schema: PublicSchema, min_count: int
+) -> tuple[list[Finding], bool] | None:
+    """Find what counts of several results of the same rows tell together, and whether all was
+    tried.
 
     Return None where there are too many kinds of rows.
     """
@@ -227,7 +251,9 @@ def _of_counts(results: Sequence[Shown], schema: PublicSchema, min_count: int) -
 
 
 def _atoms(rows: Sequence[Expression], schema: PublicSchema) -> Groups | None:
-    """Which rows each count is of: as few groups of rows as it takes, none of which a count is in two minds about."""
+    """Which rows each count is of: as few groups of rows as it takes, none of which a count is in
+    two minds about.
+    """
     states = possible_states(schema, column_names(rows), tried=False)
     size = 1
     for listed in states.values():
@@ -247,14 +273,21 @@ def _atoms(rows: Sequence[Expression], schema: PublicSchema) -> Groups | None:
         if node.op == PRODUCT:
             return args[0] * args[1]
         assert node.op == LINEAR  # what counts rows has nothing else
-        return sum((c * x for c, x in zip(node.data[0], args, strict=True)), np.full(len(kinds), node.data[1]))
+        return sum(
+            (c * x for c, x in zip(node.data[0], args, strict=True)),
+            np.full(len(kinds), node.data[1]),
+        )
 
     values = fold(rows, rule)
     return np.unique(np.array([values[row] > 0 for row in rows], dtype=bool), axis=1)
 
 
-def _nested(groups: Groups, values: Floats, of_new: NDArray[np.bool_], min_count: int) -> list[Finding]:
-    """Counts of the new result and of others, of which one is of all rows of the other, and of few more."""
+def _nested(
+    groups: Groups, values: Floats, of_new: NDArray[np.bool_], min_count: int
+) -> list[Finding]:
+    """Counts of the new result and of others, of which one is of all rows of the other, and of few
+    more.
+    """
     small = False
     for one, own, new in zip(groups, values, of_new, strict=True):
         inside = (groups <= one).all(axis=1) & (groups < one).any(axis=1) & (of_new != new)
@@ -298,5 +331,8 @@ def _conclude(
         is_known(goal, was_hidden=False) for goal in atoms if tuple(goal) not in counted
     ):
         return [], complete
-    text = f"with what the ledger has, groups of 1 to {min_count - 1} rows could be computed that nothing shows"
+    text = (
+        f"with what the ledger has, groups of 1 to {min_count - 1} rows could be computed that "
+        "nothing shows"
+    )
     return [Finding(DIFFERENCING, text)], complete

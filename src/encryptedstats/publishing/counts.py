@@ -1,8 +1,10 @@
-"""Noisy counts become counts that some rows could have: whole, not below 0, adding up. All of it is post-processing.
+"""Noisy counts become counts that some rows could have: whole, not below 0, adding up. All of it is
+post-processing.
 
-Where many noisy counts are added up afterwards, as the votes of a forest are, each of them must not be put right by itself: noise
-that is cut off at 0 in one leaf is missing in the sum of a hundred. So the leaves of all trees are estimated together, and the
-counts of a forest are those that are possible and whose *votes* are nearest to the votes of that estimate.
+Where many noisy counts are added up afterwards, as the votes of a forest are, each of them must not
+be put right by itself: noise that is cut off at 0 in one leaf is missing in the sum of a hundred.
+So the leaves of all trees are estimated together, and the counts of a forest are those that are
+possible and whose *votes* are nearest to the votes of that estimate.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
 Numbers = NDArray[Any]
 Floats = NDArray[np.float64]
 _FAR: Final = 4.0  # deviations, beyond which hardly any noise is
-_MOST_LEAVES: Final = 2_048  # that are put right together: their overlaps are as many numbers squared
+_MOST_LEAVES: Final = (
+    2_048  # that are put right together: their overlaps are as many numbers squared
+)
 _STEPS: Final = 100  # of a descent: more change votes by a thousandth of their noise
 _CLOSE: Final = 0.02  # of a row: less does not change whole counts
 
@@ -45,11 +49,12 @@ def counts_of(noisy: Numbers, total: int | None) -> Numbers:
 
 
 def class_counts_of(noisy: Numbers, total: int | None, deviation: float) -> Numbers:
-    """Counts of classes: the mean of what each can be, from 0 to all rows, given what noise of this deviation made of it.
+    """Counts of classes: the mean of what each can be, from 0 to all rows, given what noise of this
+    deviation made of it.
 
-    That is the estimate of least mean squared error for whoever knows nothing else, and none is 0 where there are as many rows as
-    classes: a class that noise took away would predict nothing. Far from the ends it is the noisy count itself, and without noise
-    always.
+    That is the estimate of least mean squared error for whoever knows nothing else, and none is 0
+    where there are as many rows as classes: a class that noise took away would predict nothing. Far
+    from the ends it is the noisy count itself, and without noise always.
 
     >>> class_counts_of(np.array([-5.0, 105.0]), 100, 1.0)
     array([1, 99], dtype=object)
@@ -70,10 +75,11 @@ def class_counts_of(noisy: Numbers, total: int | None, deviation: float) -> Numb
 
 
 def shrunk(noisy: Floats, middle: Floats, deviation: float) -> Floats:
-    """Noisy counts nearer to what they would be if all groups were alike, by as much as they are noise (James and Stein, 1961).
+    """Noisy counts nearer to what they would be if all groups were alike, by as much as they are
+    noise (James and Stein, 1961).
 
-    All by the same factor. Without it most of what is noise would be cut off at 0 in each group by itself. Never nearer than it
-    takes for few of them to be below 0.
+    All by the same factor. Without it most of what is noise would be cut off at 0 in each group by
+    itself. Never nearer than it takes for few of them to be below 0.
     """
     spread = float(((noisy - middle) ** 2).sum())
     if not deviation or not spread:
@@ -91,9 +97,11 @@ def as_objects(values: Sequence[int]) -> Numbers:
 
 
 def _possible(values: Floats, total: float) -> Floats:
-    """The nearest numbers along the last axis that are not below 0 and add up to the total, which is not 0.
+    """The nearest numbers along the last axis that are not below 0 and add up to the total, which
+    is not 0.
 
-    Least squares on the simplex (Duchi et al., 2008): all lose the same, and what would be below 0 is 0.
+    Least squares on the simplex (Duchi et al., 2008): all lose the same, and what would be below 0
+    is 0.
     """
     falling = -np.sort(-values, axis=-1)
     excess = (np.cumsum(falling, axis=-1) - total) / np.arange(1, values.shape[-1] + 1)
@@ -101,14 +109,16 @@ def _possible(values: Floats, total: float) -> Floats:
     return np.maximum(values - np.take_along_axis(excess, last[..., None], axis=-1), 0.0)
 
 
-# -- forests ---------------------------------------------------------------------------------------------------------------
+# -- forests
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Boxes:
     """Which bins of every variable come to a leaf: of shape (trees, leaves, variables, bins).
 
-    A leaf to which no row can come, because two splits on the way exclude each other, has no bin of a variable.
+    A leaf to which no row can come, because two splits on the way exclude each other, has no bin of
+    a variable.
     """
 
     bins: NDArray[np.bool_]
@@ -116,7 +126,9 @@ class Boxes:
 
     @classmethod
     def of(cls, trees: Sequence[Tree], n_bins: Sequence[int]) -> Boxes:
-        """The leaves of trees that were grown blindly. A number, which has no bins, is in no split: it counts as one of one bin."""
+        """The leaves of trees that were grown blindly. A number, which has no bins, is in no split:
+        it counts as one of one bin.
+        """
         sizes = np.maximum(n_bins, 1)
         most = int(sizes.max())
         whole = np.arange(most) < sizes[:, None]
@@ -138,7 +150,9 @@ class Boxes:
         return np.asarray(np.all(np.any(self.bins, axis=3), axis=2), dtype=np.bool_)
 
     def overlaps(self) -> Floats:
-        """The share of all kinds of rows that come to both of two leaves, leaf by leaf over all trees."""
+        """The share of all kinds of rows that come to both of two leaves, leaf by leaf over all
+        trees.
+        """
         flat = self.bins.reshape(-1, *self.bins.shape[2:]).astype(float)
         found = np.ones((len(flat), len(flat)))
         for variable, size in enumerate(self.n_bins):
@@ -154,21 +168,25 @@ class Boxes:
 
 
 def likely_leaf_counts(noisy: Floats, n_rows: int, boxes: Boxes, deviation: float) -> Floats:
-    r"""What the counts of leaves, shape (trees, leaves, classes), are likely to have been before noise of this deviation.
+    r"""What the counts of leaves, shape (trees, leaves, classes), are likely to have been before
+    noise of this deviation.
 
-    Noise on leaves is the best for votes, the sums v = L'z over the leaves of a row, where L has a column of indicators of leaves
-    for every kind of row: for the workload W = L'L of all kinds of rows, no noise that gives as much privacy has a smaller mean
-    squared error. The bound of Li and Miklau (2013) is reached by L, since its columns are equally long. And noisy leaves y need no
-    fit to each other before they vote: least squares project them on the columns of L, and L'Py = L'y.
+    Noise on leaves is the best for votes, the sums v = L'z over the leaves of a row, where L has a
+    column of indicators of leaves for every kind of row: for the workload W = L'L of all kinds of
+    rows, no noise that gives as much privacy has a smaller mean squared error. The bound of Li and
+    Miklau (2013) is reached by L, since its columns are equally long. And noisy leaves y need no
+    fit to each other before they vote: least squares project them on the columns of L, and L'Py =
+    L'y.
 
-    What can still be gained is Bayes' rule. Before anything is seen, all kinds of rows and classes are as likely, and how often
-    they occur varies by :math:`\tau^2`; then the counts of leaves have the covariance :math:`\tau^2 LL'`, and the mean of what they
-    can have been is linear in y,
+    What can still be gained is Bayes' rule. Before anything is seen, all kinds of rows and classes
+    are as likely, and how often they occur varies by :math:`\tau^2`; then the counts of leaves have
+    the covariance :math:`\tau^2 LL'`, and the mean of what they can have been is linear in y,
 
     .. math:: m + \tau^2 LL' (\tau^2 LL' + \sigma^2)^{-1} (y - m)
 
-    LL' has the overlaps of leaves. tau is read from the noisy votes, whose squares are in the mean those of the true ones and of
-    the noise; it is not less than what n rows drawn at random have. Where the noise is small against the counts, it is y itself.
+    LL' has the overlaps of leaves. tau is read from the noisy votes, whose squares are in the mean
+    those of the true ones and of the noise; it is not less than what n rows drawn at random have.
+    Where the noise is small against the counts, it is y itself.
     """
     reached, n_classes = boxes.reached, noisy.shape[2]
     found = np.where(reached[:, :, None], noisy, 0.0)
@@ -180,7 +198,9 @@ def likely_leaf_counts(noisy: Floats, n_rows: int, boxes: Boxes, deviation: floa
         shares = np.diag(overlaps)
         middle = n_rows / n_classes * shares[:, None]
         apart = found[part].reshape(-1, n_classes)[inside] - middle
-        votes = float((apart * (overlaps @ apart)).sum()) / n_classes - deviation**2 * float(shares.sum())
+        votes = float((apart * (overlaps @ apart)).sum()) / n_classes - deviation**2 * float(
+            shares.sum()
+        )
         spread = max(n_rows / n_classes, votes / float((overlaps**2).sum()))
         known = spread * overlaps + deviation**2 * np.eye(len(overlaps))
         whole = np.zeros((len(inside), n_classes))
@@ -190,30 +210,40 @@ def likely_leaf_counts(noisy: Floats, n_rows: int, boxes: Boxes, deviation: floa
 
 
 def leaf_counts_of(noisy: Floats, class_counts: Numbers, boxes: Boxes) -> Numbers:
-    """Counts of the leaves of a forest, shape (trees, leaves, classes): possible ones, whose votes are nearest to the given ones.
+    """Counts of the leaves of a forest, shape (trees, leaves, classes): possible ones, whose votes
+    are nearest to the given ones.
 
-    True counts are not below 0 and add up to the classes in every tree, which is a convex set. The point of it whose votes L'z are
-    nearest, in the mean over all kinds of rows, is nearer to the true votes than what it is the nearest to. The nearest leaf by
-    leaf is not: it errs by as much as was cut off, in the same direction in every tree.
+    True counts are not below 0 and add up to the classes in every tree, which is a convex set. The
+    point of it whose votes L'z are nearest, in the mean over all kinds of rows, is nearer to the
+    true votes than what it is the nearest to. The nearest leaf by leaf is not: it errs by as much
+    as was cut off, in the same direction in every tree.
     """
-    fitted = np.concatenate([_of_nearest_votes(noisy[part], class_counts, own) for part, own in boxes.in_parts()])
+    fitted = np.concatenate(
+        [_of_nearest_votes(noisy[part], class_counts, own) for part, own in boxes.in_parts()]
+    )
     whole = [[counts_of(tree[:, c], int(n)) for c, n in enumerate(class_counts)] for tree in fitted]
     return np.array(whole, dtype=object).transpose(0, 2, 1)
 
 
 def _of_nearest_votes(noisy: Floats, class_counts: Numbers, boxes: Boxes) -> Floats:
-    """These counts before they are whole: a convex program, by accelerated projected gradients (Beck and Teboulle, 2009)."""
+    """These counts before they are whole: a convex program, by accelerated projected gradients
+    (Beck and Teboulle, 2009).
+    """
     reached, totals = boxes.reached[:, :, None], np.maximum(class_counts.astype(float), _CLOSE)
     sizes = reached.sum(axis=1, keepdims=True)
     lacking = (totals - np.where(reached, noisy, 0.0).sum(axis=1, keepdims=True)) / sizes
-    wanted = np.where(reached, noisy + lacking, 0.0)  # adds up in every tree: least squares, as all have the same noise
+    wanted = np.where(
+        reached, noisy + lacking, 0.0
+    )  # adds up in every tree: least squares, as all have the same noise
     if (wanted >= 0).all():
         return wanted
     overlaps = boxes.overlaps()
 
     def possible(values: Floats) -> Floats:
         out = values.min(axis=1, keepdims=True) - totals  # so far below that none of it is left
-        return _possible(np.where(reached, values, out).swapaxes(1, 2), totals[:, None]).swapaxes(1, 2)
+        return _possible(np.where(reached, values, out).swapaxes(1, 2), totals[:, None]).swapaxes(
+            1, 2
+        )
 
     def slope(values: Floats) -> Floats:
         found = (overlaps @ values.reshape(len(overlaps), -1)).reshape(values.shape)
@@ -247,7 +277,11 @@ def _steepest(slope: Callable[[Floats], Floats], shape: tuple[int, ...]) -> floa
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     size = int(np.prod(shape))
-    matrix = LinearOperator((size, size), matvec=lambda x: slope(x.reshape(shape)).ravel(), dtype=float)
+    matrix = LinearOperator(
+        (size, size), matvec=lambda x: slope(x.reshape(shape)).ravel(), dtype=float
+    )
     start = np.random.default_rng(0).normal(size=size)  # no secret: the matrix is public
-    largest = eigsh(matrix, k=1, v0=slope(start.reshape(shape)).ravel(), tol=1e-3, return_eigenvectors=False)
+    largest = eigsh(
+        matrix, k=1, v0=slope(start.reshape(shape)).ravel(), tol=1e-3, return_eigenvectors=False
+    )
     return float(largest[0]) * 1.01

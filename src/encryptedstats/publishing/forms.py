@@ -1,8 +1,10 @@
-"""In which form the totals of a question get their noise, and how noisy ones become totals again that some rows could have.
+"""In which form the totals of a question get their noise, and how noisy ones become totals again
+that some rows could have.
 
-Noise goes to numbers of which a row changes as few as can be: the leaves of a tree and not the way to them, bins and not the
-classes that they add up to, numbers around the middle of their bounds. All that is made of these afterwards is post-processing: it
-costs no privacy. What is read is whole, not below 0 where it counts, and adds up.
+Noise goes to numbers of which a row changes as few as can be: the leaves of a tree and not the way
+to them, bins and not the classes that they add up to, numbers around the middle of their bounds.
+All that is made of these afterwards is post-processing: it costs no privacy. What is read is whole,
+not below 0 where it counts, and adds up.
 """
 
 from __future__ import annotations
@@ -40,8 +42,10 @@ Numbers = NDArray[Any]
 Named = Mapping[str, NDArray[Any]]
 _LEAST_SCATTER: Final = 1e-9  # of a direction, as a share of the largest that could be
 _RELEASED: Final = (
-    "counts, cross tables and all that is made of cells (tests of tables, survival curves, logistic GLM), moments, covariances, "
-    "correlations, PCA, t-tests (of pairs by their covariance), Anova, LinearRegression and Ridge without weights, "
+    "counts, cross tables and all that is made of cells (tests of tables, survival curves, "
+    "logistic GLM), moments, covariances, "
+    "correlations, PCA, t-tests (of pairs by their covariance), Anova, LinearRegression and Ridge "
+    "without weights, "
     "CompletelyRandomForest, MultinomialNB and SemiparametricNB"
 )
 
@@ -72,8 +76,11 @@ class Form(ABC):
         """What gets noise, from the opened totals."""
 
     @abstractmethod
-    def totals(self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0) -> tuple[dict[str, Numbers], int]:
-        """Totals by name that are possible, and the rows that they are of; ``n_rows`` is None where that is not public.
+    def totals(
+        self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0
+    ) -> tuple[dict[str, Numbers], int]:
+        """Totals by name that are possible, and the rows that they are of; ``n_rows`` is None where
+        that is not public.
 
         ``deviation`` is that of the noise on what one row moves by 1.
         """
@@ -91,26 +98,36 @@ class CellForm(Form):
         """The cells."""
         return [int(total) for total in totals["cells"].flat]
 
-    def totals(self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0) -> tuple[dict[str, Numbers], int]:
+    def totals(
+        self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0
+    ) -> tuple[dict[str, Numbers], int]:
         """Counts that add up to the rows."""
         cells = counts_of(noisy, n_rows)
         return {"cells": cells.reshape(self.shapes["cells"])}, int(cells.sum())
 
 
 class LeafForm(Form):
-    """The leaves of every tree, of which each row is in one; class counts and left children follow."""
+    """The leaves of every tree, of which each row is in one; class counts and left
+    children follow.
+    """
 
     def __init__(self, question: CompletelyRandomForest, schema: PublicSchema) -> None:
         super().__init__(question, schema)
-        leaves = [self._leaves(tree, self.written["class_counts"], _less) for tree in self.written["left"]]
+        leaves = [
+            self._leaves(tree, self.written["class_counts"], _less) for tree in self.written["left"]
+        ]
         self.leaf_shape = np.array(leaves, dtype=object).shape
         self.rows = [x for tree in leaves for leaf in tree for x in leaf]
         size = len(self.rows) // len(leaves)
         self.groups = [list(range(t * size, (t + 1) * size)) for t in range(len(leaves))]
-        self.boxes = Boxes.of(question.grow(schema), [variable.n_bins for variable in schema.variables])
+        self.boxes = Boxes.of(
+            question.grow(schema), [variable.n_bins for variable in schema.variables]
+        )
 
     @staticmethod
-    def _leaves(left: Numbers, classes: Numbers, less: Callable[[Any, Any], Any]) -> list[list[Any]]:
+    def _leaves(
+        left: Numbers, classes: Numbers, less: Callable[[Any, Any], Any]
+    ) -> list[list[Any]]:
         nodes = [list(classes)]
         for node, counts in enumerate(left):
             nodes += [list(counts), [less(a, b) for a, b in zip(nodes[node], counts, strict=True)]]
@@ -118,11 +135,18 @@ class LeafForm(Form):
 
     def numbers(self, totals: Named, n_rows: int) -> list[int]:
         """The counts of the leaves."""
-        trees = [self._leaves(tree, totals["class_counts"], lambda a, b: a - b) for tree in totals["left"]]
+        trees = [
+            self._leaves(tree, totals["class_counts"], lambda a, b: a - b)
+            for tree in totals["left"]
+        ]
         return [int(count) for tree in trees for leaf in tree for count in leaf]
 
-    def totals(self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0) -> tuple[dict[str, Numbers], int]:
-        """Class counts from all trees, leaves that add up to them in every tree, and what goes left."""
+    def totals(
+        self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0
+    ) -> tuple[dict[str, Numbers], int]:
+        """Class counts from all trees, leaves that add up to them in every tree, and what goes
+        left.
+        """
         leaves: NDArray[np.float64] = noisy.astype(float).reshape(self.leaf_shape)
         sums = leaves.sum(axis=1).mean(axis=0)
         total = max(0, round(float(sums.sum()))) if n_rows is None else n_rows
@@ -142,20 +166,34 @@ class BinForm(Form):
         self.sizes = [variable.n_bins for variable in schema.variables]
         ends = np.cumsum(self.sizes) * schema.n_classes
         self.groups = [
-            list(range(end - size * schema.n_classes, end)) for size, end in zip(self.sizes, ends, strict=True)
+            list(range(end - size * schema.n_classes, end))
+            for size, end in zip(self.sizes, ends, strict=True)
         ]
 
     def numbers(self, totals: Named, n_rows: int) -> list[int]:
         """The counts of the bins."""
         return [int(count) for count in totals["bins"].flat]
 
-    def totals(self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0) -> tuple[dict[str, Numbers], int]:
-        """Class counts from all variables (those of few bins have less noise), and bins that add up to them."""
-        found = np.split(noisy.astype(float).reshape(-1, self.schema.n_classes), np.cumsum(self.sizes)[:-1])
-        sums = np.average([bins.sum(axis=0) for bins in found], axis=0, weights=[1 / size for size in self.sizes])
-        classes = class_counts_of(sums, n_rows, deviation / math.sqrt(sum(1 / size for size in self.sizes)))
+    def totals(
+        self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0
+    ) -> tuple[dict[str, Numbers], int]:
+        """Class counts from all variables (those of few bins have less noise), and bins that add up
+        to them.
+        """
+        found = np.split(
+            noisy.astype(float).reshape(-1, self.schema.n_classes), np.cumsum(self.sizes)[:-1]
+        )
+        sums = np.average(
+            [bins.sum(axis=0) for bins in found], axis=0, weights=[1 / size for size in self.sizes]
+        )
+        classes = class_counts_of(
+            sums, n_rows, deviation / math.sqrt(sum(1 / size for size in self.sizes))
+        )
         found = [shrunk(bins, classes.astype(float) / len(bins), deviation) for bins in found]
-        fitted = [np.stack([counts_of(bins[:, c], int(n)) for c, n in enumerate(classes)], axis=1) for bins in found]
+        fitted = [
+            np.stack([counts_of(bins[:, c], int(n)) for c, n in enumerate(classes)], axis=1)
+            for bins in found
+        ]
         return {"class_counts": classes, "bins": np.concatenate(fitted)}, int(classes.sum())
 
 
@@ -173,7 +211,9 @@ class LineForm(Form):
         found = [int(x) for name in ("class_counts", "sums", "squares") for x in totals[name].flat]
         return _of_first(found, self._places)
 
-    def totals(self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0) -> tuple[dict[str, Numbers], int]:
+    def totals(
+        self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0
+    ) -> tuple[dict[str, Numbers], int]:
         """Class counts that add up, and squares that are large enough for their sums."""
         found = in_shapes([round(float(noisy[place])) for place in self._places], self.shapes)
         classes = counts_of(found["class_counts"], n_rows)
@@ -182,22 +222,37 @@ class LineForm(Form):
         for sums, own in zip(found["sums"], squares, strict=True):
             lacking = -(-(int(sums.sum()) ** 2) // n) - int(own.sum())
             own[int(np.argmax(own))] += max(0, lacking)
-        return {"class_counts": classes, "sums": found["sums"], "squares": squares}, int(classes.sum())
+        return {"class_counts": classes, "sums": found["sums"], "squares": squares}, int(
+            classes.sum()
+        )
 
 
 class MomentForm(Form):
-    """Sums of columns, and of the products of two of them, around the middle of the bounds of numbers."""
+    """Sums of columns, and of the products of two of them, around the middle of the bounds of
+    numbers.
+    """
 
-    def __init__(self, question: Question, schema: PublicSchema, pairs: Sequence[tuple[int, int]]) -> None:
+    def __init__(
+        self, question: Question, schema: PublicSchema, pairs: Sequence[tuple[int, int]]
+    ) -> None:
         super().__init__(question, schema)
         self.pairs = pairs
-        self.counted = counted = next((name for name in self.shapes if name not in ("sums", "products")), None)
+        self.counted = counted = next(
+            (name for name in self.shapes if name not in ("sums", "products")), None
+        )
         columns, products = list(self.written["sums"]), list(self.written["products"])
         self.bounds = [row_interval(x, schema) for x in columns]
         count = self.written[counted][0] if counted else 1
-        gaps = isinstance(count, Expression) and row_interval(count, schema).low != row_interval(count, schema).high
-        # Where rows may not count, what they count for is not known to all: then there is no middle to start from.
-        self.middle = [0 if gaps or one.high - one.low < 2 else (one.low + one.high) // 2 for one in self.bounds]
+        gaps = (
+            isinstance(count, Expression)
+            and row_interval(count, schema).low != row_interval(count, schema).high
+        )
+        # Where rows may not count, what they count for is not known to all: then there is no middle
+        # to start from.
+        self.middle = [
+            0 if gaps or one.high - one.low < 2 else (one.low + one.high) // 2
+            for one in self.bounds
+        ]
         around = [x - c if c else x for x, c in zip(columns, self.middle, strict=True)]
         moved = [
             around[a] * around[b] if self.middle[a] or self.middle[b] else product
@@ -214,15 +269,29 @@ class MomentForm(Form):
             int(x) - c[b] * sums[a] - c[a] * sums[b] + n * c[a] * c[b]
             for (a, b), x in zip(self.pairs, totals["products"], strict=True)
         ]
-        return _of_first([n, *(s - n * m for s, m in zip(sums, c, strict=True)), *products], self._places)
+        return _of_first(
+            [n, *(s - n * m for s, m in zip(sums, c, strict=True)), *products], self._places
+        )
 
-    def totals(self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0) -> tuple[dict[str, Numbers], int]:
-        """Sums within their bounds, and products with enough on the diagonal that no combination has a negative variance."""
+    def totals(
+        self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0
+    ) -> tuple[dict[str, Numbers], int]:
+        """Sums within their bounds, and products with enough on the diagonal that no combination
+        has a negative variance.
+        """
         found = [float(noisy[place]) for place in self._places]
         p = len(self.middle)
         n = max(1, round(found[0])) if n_rows is None else min(n_rows, max(1, round(found[0])))
-        limits = [(n * (one.low - c), n * (one.high - c)) for one, c in zip(self.bounds, self.middle, strict=True)]
-        around = np.array([min(high, max(low, x)) for x, (low, high) in zip(found[1 : p + 1], limits, strict=True)])
+        limits = [
+            (n * (one.low - c), n * (one.high - c))
+            for one, c in zip(self.bounds, self.middle, strict=True)
+        ]
+        around = np.array(
+            [
+                min(high, max(low, x))
+                for x, (low, high) in zip(found[1 : p + 1], limits, strict=True)
+            ]
+        )
         products = np.zeros((p, p))
         for (a, b), value in zip(self.pairs, found[p + 1 :], strict=True):
             products[a, b] = products[b, a] = value
@@ -231,11 +300,14 @@ class MomentForm(Form):
         sums = [s + n * m for s, m in zip(whole, c, strict=True)]
         # Squares are put right once more in whole numbers: floats round those above 2^53.
         moved = [
-            max(round(products[a, b]), -(-whole[a] * whole[b] // n)) if a == b else round(products[a, b])
+            max(round(products[a, b]), -(-whole[a] * whole[b] // n))
+            if a == b
+            else round(products[a, b])
             for a, b in self.pairs
         ]
         back = [
-            x + c[b] * whole[a] + c[a] * whole[b] + n * c[a] * c[b] for (a, b), x in zip(self.pairs, moved, strict=True)
+            x + c[b] * whole[a] + c[a] * whole[b] + n * c[a] * c[b]
+            for (a, b), x in zip(self.pairs, moved, strict=True)
         ]
         named = {"sums": as_objects(sums), "products": as_objects(back)}
         if self.counted:
@@ -244,7 +316,9 @@ class MomentForm(Form):
 
 
 class PowerForm(Form):
-    """Rows of every group, and in each the sum and the sum of squares of a number, around the middle of its bounds."""
+    """Rows of every group, and in each the sum and the sum of squares of a number, around the
+    middle of its bounds.
+    """
 
     def __init__(self, question: Question, schema: PublicSchema, number: str) -> None:
         super().__init__(question, schema)
@@ -261,7 +335,12 @@ class PowerForm(Form):
         counted = list(self.written["rows"].flat) if "rows" in self.shapes else [1]
         present = list(self.written["present"].flat) if "present" in self.shapes else []
         self._sizes = np.cumsum([len(counted), len(present), len(groups)])
-        self.rows = [*counted, *present, *(x * apart for x in groups), *(x * (apart * apart) for x in groups)]
+        self.rows = [
+            *counted,
+            *present,
+            *(x * apart for x in groups),
+            *(x * (apart * apart) for x in groups),
+        ]
         self.groups = [list(range(len(self.rows)))]
 
     def numbers(self, totals: Named, n_rows: int) -> list[int]:
@@ -270,7 +349,10 @@ class PowerForm(Form):
         sums, squares = totals["sums"].reshape(2, -1)
         rows = totals["rows"].flat if "rows" in totals else [n_rows]
         present = list(totals["present"].flat) if "present" in totals else []
-        return [int(x) for x in [*rows, *present, *(sums - c * n), *(squares - 2 * c * sums + c * c * n)]]
+        return [
+            int(x)
+            for x in [*rows, *present, *(sums - c * n), *(squares - 2 * c * sums + c * c * n)]
+        ]
 
     def counted(self, totals: Named, n_rows: int) -> Numbers:
         """Rows of every group that have the number."""
@@ -278,8 +360,12 @@ class PowerForm(Form):
             return totals["present"].ravel()
         return totals["rows"][self.inside].ravel() if "rows" in totals else as_objects([n_rows])
 
-    def totals(self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0) -> tuple[dict[str, Numbers], int]:
-        """Rows that add up, sums within their bounds, and squares that no variance is negative with."""
+    def totals(
+        self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0
+    ) -> tuple[dict[str, Numbers], int]:
+        """Rows that add up, sums within their bounds, and squares that no variance is negative
+        with.
+        """
         rows, present, sums, squares = np.split(noisy, self._sizes)
         rows = counts_of(rows, n_rows)
         named, whole = {}, int(rows.sum())
@@ -299,15 +385,20 @@ class PowerForm(Form):
         return {**named, "sums": powers.reshape(self.shapes["sums"])}, whole
 
 
-def _lacking(scatter: NDArray[np.float64], limits: Sequence[tuple[float, float]], n: int) -> NDArray[np.float64]:
-    """What the diagonal lacks, in the units of each column, and a little more for what is rounded."""
+def _lacking(
+    scatter: NDArray[np.float64], limits: Sequence[tuple[float, float]], n: int
+) -> NDArray[np.float64]:
+    """What the diagonal lacks, in the units of each column, and a little more for what
+    is rounded.
+    """
     units = np.array([max(1.0, (high - low) / n) for low, high in limits])
     least = float(np.linalg.eigvalsh(scatter / np.outer(units, units)).min())
     more: NDArray[np.float64] = units**2 * max(0.0, _LEAST_SCATTER * n - least)
     return np.ceil(more) + len(units) + 1 if more.any() else more
 
 
-# -- small parts --------------------------------------------------------------------------------------------------------------
+# -- small parts
+# ------------------------------------------------------------------------------------------------
 
 
 def _left_counts(leaves: Numbers) -> Numbers:
@@ -320,7 +411,11 @@ def _left_counts(leaves: Numbers) -> Numbers:
 
 
 def _less(a: Number, b: Number) -> Number:
-    return combination([(1, a), (-1, b)]) if isinstance(a, Expression) and isinstance(b, Expression) else a - b
+    return (
+        combination([(1, a), (-1, b)])
+        if isinstance(a, Expression) and isinstance(b, Expression)
+        else a - b
+    )
 
 
 def _once(rows: Sequence[Number]) -> tuple[list[Number], list[int]]:
@@ -334,7 +429,8 @@ def _of_first(values: Sequence[int], places: Sequence[int]) -> list[int]:
     return [found[place] for place in range(len(found))]
 
 
-# -- by question -----------------------------------------------------------------------------------------------------------
+# -- by question
+# ------------------------------------------------------------------------------------------------
 
 
 def form_of(question: Question, schema: PublicSchema) -> Form:
@@ -348,7 +444,9 @@ def form_of(question: Question, schema: PublicSchema) -> Form:
     from encryptedstats.tables.summaries import Counts, CrossTable, Moments
 
     shapes = question.shapes(schema)
-    if isinstance(question, (Counts, CrossTable, Counted, Histogram, GLM)) and set(shapes) == {"cells"}:
+    if isinstance(question, (Counts, CrossTable, Counted, Histogram, GLM)) and set(shapes) == {
+        "cells"
+    }:
         return CellForm(question, schema)
     if isinstance(question, CompletelyRandomForest):
         return LeafForm(question, schema)
@@ -357,11 +455,17 @@ def form_of(question: Question, schema: PublicSchema) -> Form:
     if isinstance(question, SemiparametricNB):
         return LineForm(question, schema)
     if isinstance(question, (Moments, Covariance, Correlation, PCA)):
-        return MomentForm(question, schema, list(combinations_with_replacement(range(math.prod(shapes["sums"])), 2)))
+        return MomentForm(
+            question,
+            schema,
+            list(combinations_with_replacement(range(math.prod(shapes["sums"])), 2)),
+        )
     if isinstance(question, (LinearRegression, Ridge)) and question.weights is None:
         return MomentForm(question, schema, question.column_pairs(schema))
     if isinstance(question, Anova):
         return PowerForm(question, schema, question.outcome)
     if isinstance(question, TTest) and question.paired is None:
         return PowerForm(question, schema, question.variable)
-    raise ParameterError(f"{question.name} cannot be released with noise here: what can is {_RELEASED}")
+    raise ParameterError(
+        f"{question.name} cannot be released with noise here: what can is {_RELEASED}"
+    )

@@ -1,8 +1,10 @@
-"""The ledger: what was opened, published and released, when, by whom, and what privacy it cost. It only grows.
+"""The ledger: what was opened, published and released, when, by whom, and what privacy it cost. It
+only grows.
 
-It lies in a folder beside the key, or where all members of a study reach it: a chain of signed entries (`storage.chains`). A cost
-is written before the result is shown, so a crash in between costs privacy and never gives it away. Who can write to the folder can
-still roll it back to an earlier state: whoever keeps the hash of its last entry (``ledger.head()``) notices.
+It lies in a folder beside the key, or where all members of a study reach it: a chain of signed
+entries (`storage.chains`). A cost is written before the result is shown, so a crash in between
+costs privacy and never gives it away. Who can write to the folder can still roll it back to an
+earlier state: whoever keeps the hash of its last entry (``ledger.head()``) notices.
 
 A ledger adds up epsilons of one unit of privacy and one neighbouring relation (`units.Unit`), which
 are fixed when it begins. A second ledger of the same key would start at 0 again: `Ledger.begin`
@@ -66,8 +68,14 @@ class Budget:
 
     def __post_init__(self) -> None:
         for name, value, most in (("epsilon", self.epsilon, math.inf), ("delta", self.delta, 1.0)):
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < most:
-                raise ParameterError(f"{name}={value!r}: a budget has an epsilon above 0 and a delta between 0 and 1")
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, (int, float))
+                or not 0 < value < most
+            ):
+                raise ParameterError(
+                    f"{name}={value!r}: a budget has an epsilon above 0 and a delta between 0 and 1"
+                )
 
 
 class NoLedgerError(EncryptedStatsError, FileNotFoundError):
@@ -96,7 +104,9 @@ class Ledger:
     def __init__(self, url: str | os.PathLike[str], keys: PublicKeys | Owner) -> None:
         self.keys = keys.public_keys(()) if isinstance(keys, Owner) else keys
         self.url = os.fspath(url)
-        self._chain = Chain(open_store(url), FOLDER, f"publishing ledger of key {self.keys.key_id}", _signed)
+        self._chain = Chain(
+            open_store(url), FOLDER, f"publishing ledger of key {self.keys.key_id}", _signed
+        )
 
     @classmethod
     def begin(
@@ -136,15 +146,18 @@ class Ledger:
         def content(before: Sequence[Entry]) -> Content:
             if before:
                 raise ExistsError(
-                    f"{ledger.url} has a ledger already, and was not touched: use it, or give another folder"
+                    f"{ledger.url} has a ledger already, and was not touched: use it, or give "
+                    "another folder"
                 )
             others = other_ledgers(ledger.url, owner)
             if _place(ledger.url) in _listed_beside_key(owner):  # begun here once, and gone
                 others.append(_place(ledger.url))
             if others and not another:
                 raise ExistsError(
-                    f"key {owner.key_id} has a ledger already, {others[0]}: a second one would start at epsilon 0 again. "
-                    "Spend from the first, or begin another for rows that the first has nothing of, ",
+                    f"key {owner.key_id} has a ledger already, {others[0]}: a second one would "
+                    "start at epsilon 0 again. "
+                    "Spend from the first, or begin another for rows that the first has nothing "
+                    "of, ",
                     Cure("another ledger", "another=True"),
                 )
             return _stamped(
@@ -168,7 +181,8 @@ class Ledger:
         ledger.check_member(owner)
         return ledger
 
-    # -- reading -------------------------------------------------------------------------------------------------------
+    # -- reading
+    # --------------------------------------------------------------------------------------------
 
     def entries(self) -> tuple[Entry, ...]:
         """All of it, checked: every entry follows the one before, and is signed by a member."""
@@ -176,15 +190,23 @@ class Ledger:
         if not found:
             raise NoLedgerError(
                 f"{self.url} has no ledger of key {self.keys.key_id}: begin one, ",
-                Cure("begin ledger", f"es.Ledger.begin({self.url!r}, owner, epsilon=..., rules=...)"),
+                Cure(
+                    "begin ledger", f"es.Ledger.begin({self.url!r}, owner, epsilon=..., rules=...)"
+                ),
             )
         members = _members(found[0])
-        if found[0].by != self.keys.signing_key.hex() or any(entry.by not in members for entry in found):
-            raise FileFormatError(f"{self.url}: an entry was signed by nobody of this ledger's members: it was forged")
+        if found[0].by != self.keys.signing_key.hex() or any(
+            entry.by not in members for entry in found
+        ):
+            raise FileFormatError(
+                f"{self.url}: an entry was signed by nobody of this ledger's members: it was forged"
+            )
         return found
 
     def head(self) -> str:
-        """The hash of the last entry. Keep it elsewhere: ``check_contains(head)`` then notices whether anything was taken away."""
+        """The hash of the last entry. Keep it elsewhere: ``check_contains(head)`` then notices
+        whether anything was taken away.
+        """
         return self._chain.head()
 
     def check_contains(self, head: str) -> None:
@@ -209,13 +231,16 @@ class Ledger:
         Raises
         ------
         FileFormatError
-            Where an older version has spent releases of different units from it: these do not add up.
+            Where an older version has spent releases of different units from it: these do not add
+            up.
         """
         return unit_of(self.entries())
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """Return every unit that occurs in it: one, or several where an older version mixed them."""
+        """Return every unit that occurs in it: one, or several where an older version
+        mixed them.
+        """
         return tuple(_units(self.entries()))
 
     @property
@@ -263,18 +288,24 @@ class Ledger:
     def __repr__(self) -> str:
         entries = self.entries()
         budget = _budget(entries)
-        limit = "no budget" if budget is None else f"epsilon {budget.epsilon:g} at delta {budget.delta:g}"
+        limit = (
+            "no budget"
+            if budget is None
+            else f"epsilon {budget.epsilon:g} at delta {budget.delta:g}"
+        )
         units = _units(entries)
         spent = "costs of different units" if len(units) > 1 else f"spent {self.epsilon_spent:.4g}"
         return f"Ledger({self.url!r}, {len(entries)} entries, {limit}, {spent})"
 
-    # -- writing -------------------------------------------------------------------------------------------------------
+    # -- writing
+    # --------------------------------------------------------------------------------------------
 
     def check_member(self, owner: Owner) -> None:
         """Refuse who may not write here."""
         if owner.public_keys(()).signing_key.hex() not in _members(self.entries()[0]):
             raise KeyMismatchError(
-                f"key {owner.key_id} is no member of the ledger {self.url}: give its public keys as one of members= when the "
+                f"key {owner.key_id} is no member of the ledger {self.url}: give its public keys "
+                "as one of members= when the "
                 "ledger is begun"
             )
 
@@ -288,7 +319,9 @@ class Ledger:
         _check_unit(self.entries(), unit, self.url)
 
     def spend(self, owner: Owner, spent: Spent, said: Mapping[str, Any], unit: Unit = ROW) -> Entry:
-        """Write down a release, before it is shown; refused where unit or budget do not allow it."""
+        """Write down a release, before it is shown; refused where unit or budget do not
+        allow it.
+        """
 
         def content(before: Sequence[Entry]) -> Content:
             _check_unit(before, unit, self.url)
@@ -299,16 +332,24 @@ class Ledger:
                 if after > budget.epsilon * (1 + 1e-9):
                     now = total_epsilon(already, budget.delta)
                     raise BudgetError(
-                        f"the budget of the ledger {self.url} is epsilon {budget.epsilon:g} at delta {budget.delta:g}; {now:.4g} "
-                        f"is spent, and with this release it would be {after:.4g}: ask for a smaller epsilon, or for less"
+                        f"the budget of the ledger {self.url} is epsilon {budget.epsilon:g} at "
+                        f"delta {budget.delta:g}; {now:.4g} "
+                        f"is spent, and with this release it would be {after:.4g}: ask for a "
+                        "smaller epsilon, or for less"
                     )
             whose = {"unit": unit.who, "relation": unit.neighbours, "max_rows": unit.max_rows}
-            return _stamped(RELEASED, rho=spent.rho, pure_epsilon=spent.pure_epsilon, **{**said, **whose})
+            return _stamped(
+                RELEASED, rho=spent.rho, pure_epsilon=spent.pure_epsilon, **{**said, **whose}
+            )
 
         return self._append(content, owner)
 
-    def write(self, owner: Owner, what: str, said: Callable[[Sequence[Entry]], Mapping[str, Any]]) -> Entry:
-        """Write down what was opened or published; ``said`` gets all entries so far, and may refuse."""
+    def write(
+        self, owner: Owner, what: str, said: Callable[[Sequence[Entry]], Mapping[str, Any]]
+    ) -> Entry:
+        """Write down what was opened or published; ``said`` gets all entries so far, and may
+        refuse.
+        """
         return self._append(lambda before: _stamped(what, **said(before)), owner)
 
     def _append(self, content: Callable[[Sequence[Entry]], Content], owner: Owner) -> Entry:
@@ -327,7 +368,9 @@ def _signed(by: str, statement: bytes, signature: str) -> bool:
 
 def _members(first: Entry) -> list[str]:
     if first.content.get("what") != BEGIN or not isinstance(first.content.get("members"), list):
-        raise FileFormatError("the first entry of a ledger says who its members are, and this does not")
+        raise FileFormatError(
+            "the first entry of a ledger says who its members are, and this does not"
+        )
     return [str(member) for member in first.content["members"]]
 
 
@@ -343,7 +386,9 @@ def _spent(entries: Sequence[Entry]) -> list[Spent]:
     released = [entry.content for entry in entries if entry.content["what"] == RELEASED]
     spent = [Spent(float(said["rho"]), said["pure_epsilon"]) for said in released]
     if any(one.rho < 0 or (one.pure_epsilon or 0) < 0 for one in spent):
-        raise FileFormatError("an entry of the ledger names a cost below 0, which would raise the budget")
+        raise FileFormatError(
+            "an entry of the ledger names a cost below 0, which would raise the budget"
+        )
     return spent
 
 
@@ -366,24 +411,34 @@ def _read_unit(read: Callable[[], Unit]) -> Unit:
     try:
         return read()
     except (ParameterError, KeyError, TypeError) as error:
-        raise FileFormatError(f"the ledger names a unit or relation that is not known here: {error}") from error
+        raise FileFormatError(
+            f"the ledger names a unit or relation that is not known here: {error}"
+        ) from error
 
 
 def unit_of(entries: Sequence[Entry]) -> Unit | None:
-    """Return the one unit of a ledger, None where nothing fixes it; refused where there are several."""
+    """Return the one unit of a ledger, None where nothing fixes it; refused where there are
+    several.
+    """
     found = _units(entries)
     if len(found) > 1:
         raise FileFormatError(
-            f"the releases of this ledger are about different units ({'; and '.join(map(str, found))}), "
+            "the releases of this ledger are about different units "
+            f"({'; and '.join(map(str, found))}), "
             "whose epsilons do not add up: begin ",
-            Cure("ledger for each unit", "another ledger for each unit, es.Ledger.begin(..., another=True)"),
+            Cure(
+                "ledger for each unit",
+                "another ledger for each unit, es.Ledger.begin(..., another=True)",
+            ),
             ". Its entries can still be read",
         )
     return found[0] if found else None
 
 
 def hides_rows(entries: Sequence[Entry]) -> bool:
-    """Return whether the number of rows is not public in this ledger, so that no entry may name it."""
+    """Return whether the number of rows is not public in this ledger, so that no entry
+    may name it.
+    """
     return any(unit.relation == ADD for unit in _units(entries))
 
 
@@ -391,7 +446,9 @@ def exact_of_same_rows(entries: Sequence[Entry], blocks: Iterable[str]) -> dict[
     """Return the entries that show some of these rows without noise, those opened exactly first."""
     own, found = {rows_id(block) for block in blocks}, dict[str, list[int]]()
     for what in (OPENED, PUBLISHED):
-        numbers = [one.number for one in entries if one.content["what"] == what and own & _blocks(one)]
+        numbers = [
+            one.number for one in entries if one.content["what"] == what and own & _blocks(one)
+        ]
         if numbers:
             found[what] = numbers
     return found
@@ -405,7 +462,8 @@ def _blocks(entry: Entry) -> set[str]:
 def describe_exact(found: Mapping[str, Sequence[int]]) -> list[str]:
     """Return in words what :func:`exact_of_same_rows` found, the exact openings first."""
     words = {
-        OPENED: "{n} of the same rows, opened exactly ({entries} of the ledger): epsilon is about noisy numbers only",
+        OPENED: "{n} of the same rows, opened exactly ({entries} of the ledger): epsilon is about "
+        "noisy numbers only",
         PUBLISHED: "{n} of the same rows, published by rules without noise ({entries} of the ledger)",
     }
     return [
@@ -421,7 +479,8 @@ def _check_unit(entries: Sequence[Entry], unit: Unit, url: str) -> None:
     own = unit_of(entries)
     if own is not None and unit != own:
         raise ParameterError(
-            f"the ledger {url} is about {own}, and this release about {unit}: epsilons of different units do not add up. "
+            f"the ledger {url} is about {own}, and this release about {unit}: epsilons of "
+            "different units do not add up. "
             "Nothing was spent. Release it ",
             Cure("unit of the ledger", f"with max_rows={own.max_rows}, relation={own.relation!r}"),
             ", or leave both out",
@@ -438,7 +497,10 @@ def other_ledgers(url: str, owner: Owner) -> list[str]:
     names. A ledger elsewhere, under a key without a file, or at a remote store is not noticed.
     """
     own = _local(url)
-    found = [*(_ledgers_beside(own, owner.key_id) if own is not None else ()), *_listed_beside_key(owner)]
+    found = [
+        *(_ledgers_beside(own, owner.key_id) if own is not None else ()),
+        *_listed_beside_key(owner),
+    ]
     return [one for one in dict.fromkeys(found) if one != _place(url)]
 
 
@@ -483,7 +545,9 @@ def _read_list(file: Path | None) -> dict[str, list[str]]:
         listed = json.loads(file.read_bytes())
         return {str(key): [str(one) for one in places] for key, places in listed.items()}
     except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise FileFormatError(f"{file} lists the ledgers of the key, and cannot be read: {error}") from error
+        raise FileFormatError(
+            f"{file} lists the ledgers of the key, and cannot be read: {error}"
+        ) from error
 
 
 def _list_beside_key(url: str, owner: Owner) -> None:

@@ -1,7 +1,8 @@
-"""Noise: OpenDP's discrete Laplace and Gaussian mechanisms (extra ``privacy``), which add whole numbers to whole numbers.
+"""Noise: OpenDP's discrete Laplace and Gaussian mechanisms (extra ``privacy``), which add whole
+numbers to whole numbers.
 
-Discrete noise has no holes that floating-point numbers would tell from (Mironov, 2012). Nothing here is seeded: whoever knew a seed
-could take the noise off.
+Discrete noise has no holes that floating-point numbers would tell from (Mironov, 2012). Nothing
+here is seeded: whoever knew a seed could take the noise off.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ LAPLACE: Final = "laplace"
 GAUSSIAN: Final = "gaussian"
 AUTO: Final = "auto"
 NEEDS_OPENDP: Final = "releases take noise from OpenDP: pip install 'encryptedstats[privacy]'"
-#: Beyond these noise or costs are no numbers that floating point holds, and nothing is left to read or to hide.
+#: Beyond these noise or costs are no numbers that floating point holds, and nothing is left to read
+#: or to hide.
 EPSILONS: Final = (1e-9, 1e9)
 _LARGEST: Final = 1 << 62
 _ABOVE: Final = 1 + 1e-9  # scales are rounded up
@@ -49,10 +51,16 @@ class Mechanism:
         return self.scale * (math.sqrt(2) if self.name == LAPLACE else 1.0)
 
 
-def calibrated(found: Sensitivity, epsilon: float, delta: float, max_rows: int = 1, mechanism: str = AUTO) -> Mechanism:
-    """The mechanism that gives (epsilon, delta), for a person with up to ``max_rows`` rows; of two that do, that of less noise."""
+def calibrated(
+    found: Sensitivity, epsilon: float, delta: float, max_rows: int = 1, mechanism: str = AUTO
+) -> Mechanism:
+    """The mechanism that gives (epsilon, delta), for a person with up to ``max_rows`` rows; of two
+    that do, that of less noise.
+    """
     _check(epsilon, delta, max_rows, mechanism)
-    laplace = Mechanism(LAPLACE, found.l1 * max_rows / epsilon * _ABOVE, Spent(epsilon**2 / 2, epsilon))
+    laplace = Mechanism(
+        LAPLACE, found.l1 * max_rows / epsilon * _ABOVE, Spent(epsilon**2 / 2, epsilon)
+    )
     if delta == 0:
         return laplace
     rho = rho_of(epsilon, delta)
@@ -67,7 +75,9 @@ def noised(values: NDArray[Any], ranges: NDArray[Any], mechanism: Mechanism) -> 
     dp = opendp()
     result = np.array([int(value) for value in values], dtype=object)
     if any(abs(value) >= _LARGEST for value in result):
-        raise ParameterError("a total of 2^62 or more cannot be released: keep fewer digits of the numbers")
+        raise ParameterError(
+            "a total of 2^62 or more cannot be released: keep fewer digits of the numbers"
+        )
     for size in sorted({int(one) for one in ranges if one}):
         places = np.flatnonzero(ranges == size)
         scale = mechanism.scale * size
@@ -93,12 +103,22 @@ def opendp() -> Any:
 
 def _check(epsilon: float, delta: float, max_rows: int, mechanism: str) -> None:
     least, most = EPSILONS
-    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not least <= epsilon <= most:
-        raise ParameterError(f"epsilon={epsilon!r}: a number above 0, such as 1.0 (from {least:g} to {most:g})")
+    if (
+        isinstance(epsilon, bool)
+        or not isinstance(epsilon, (int, float))
+        or not least <= epsilon <= most
+    ):
+        raise ParameterError(
+            f"epsilon={epsilon!r}: a number above 0, such as 1.0 (from {least:g} to {most:g})"
+        )
     if isinstance(delta, bool) or not isinstance(delta, (int, float)) or not 0 <= delta < 1:
-        raise ParameterError(f"delta={delta!r}: 0, or a number far below 1 divided by the rows, such as 1e-6")
+        raise ParameterError(
+            f"delta={delta!r}: 0, or a number far below 1 divided by the rows, such as 1e-6"
+        )
     if isinstance(max_rows, bool) or not isinstance(max_rows, (int, np.integer)) or max_rows < 1:
-        raise ParameterError(f"max_rows={max_rows!r}: how many rows a person has at most, 1 or more")
+        raise ParameterError(
+            f"max_rows={max_rows!r}: how many rows a person has at most, 1 or more"
+        )
     if mechanism not in (AUTO, LAPLACE, GAUSSIAN):
         raise ParameterError(f"mechanism={mechanism!r}: 'auto', 'laplace' or 'gaussian'")
     if mechanism == GAUSSIAN and delta == 0:

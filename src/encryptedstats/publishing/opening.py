@@ -1,4 +1,6 @@
-"""What can be published or released: answers, models, results and their files, all as one answer."""
+"""What can be published or released: answers, models, results and their files, all as
+one answer.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,8 @@ class Source:
     def said(self, *, with_rows: bool = True) -> dict[str, Any]:
         """Return what a ledger keeps of it: by ids, without names.
 
-        ``with_rows=False`` leaves the number of rows out, for where it is not public. The hash of a file with exact totals
-        is left out too: who can guess the totals could confirm them by it.
+        ``with_rows=False`` leaves the number of rows out, for where it is not public. The hash of a
+        file with exact totals is left out too: who can guess the totals could confirm them by it.
         """
         answer = self.answer
         asked = answer.question.in_ids(answer.schema)
@@ -67,7 +69,9 @@ def _blocks_said(block_ids: Sequence[str]) -> list[str]:
 def record_opening(given: Any, owner: Owner, ledger: Any) -> None:
     """Write down that something was opened as it is, for its owner alone."""
     source = source_of(given, owner)
-    Ledger.of(ledger, owner).write(owner, OPENED, lambda before: source.said(with_rows=not hides_rows(before)))
+    Ledger.of(ledger, owner).write(
+        owner, OPENED, lambda before: source.said(with_rows=not hides_rows(before))
+    )
 
 
 def source_of(given: Any, owner: Owner, schema: Any = None) -> Source:
@@ -79,13 +83,18 @@ def source_of(given: Any, owner: Owner, schema: Any = None) -> Source:
         given = read_file(container.from_bytes(data, name=str(given)), owner.public_keys(()), given)
     answer = _find_answer(given)
     if answer is not None and answer.is_encrypted:
-        return Source(replace(answer, schema=opening_schema(schema, answer, owner.decryptor)), digest)
+        return Source(
+            replace(answer, schema=opening_schema(schema, answer, owner.decryptor)), digest
+        )
     if schema is not None:
-        raise ParameterError("schema= is for what is still encrypted: what was opened knows its own")
+        raise ParameterError(
+            "schema= is for what is still encrypted: what was opened knows its own"
+        )
     if answer is None:
         raise TypeError(
             f"an object of type {type(given).__name__} has no totals to publish: give an encrypted "
-            "result or model, its file, or what owner.open made of it, if that is a model or a Result"
+            "result or model, its file, or what owner.open made of it, if that is a model or a "
+            "Result"
         )
     return Source(answer, digest)
 

@@ -1,4 +1,6 @@
-"""Publishing by rules: a result is opened, checked, written down, and shown as far as the rules allow."""
+"""Publishing by rules: a result is opened, checked, written down, and shown as far as the rules
+allow.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,13 @@ from numpy.typing import NDArray
 from encryptedstats.crypto.dispatch import decrypt_value, publish_value
 from encryptedstats.crypto.keys import Owner
 from encryptedstats.errors import DisclosureError, DisclosureWarning, ParameterError
-from encryptedstats.publishing.audit import Audit, Shown, audited, cells_and_sums, shape_with_margins
+from encryptedstats.publishing.audit import (
+    Audit,
+    Shown,
+    audited,
+    cells_and_sums,
+    shape_with_margins,
+)
 from encryptedstats.publishing.forms import CellForm
 from encryptedstats.publishing.ledger import PUBLISHED, Ledger
 from encryptedstats.publishing.opening import Source, source_of
@@ -89,7 +97,10 @@ class Published:
 
     def remarks(self) -> list[str]:
         """The rules, and what they left out."""
-        weights = f"rows have weights up to {self.weight_bound}: the least count of the rules is as many times larger"
+        weights = (
+            f"rows have weights up to {self.weight_bound}: the least count of the rules is as "
+            "many times larger"
+        )
         return [
             f"published by the rules {self.rules.describe()}",
             *([weights] if self.weight_bound > 1 else ()),
@@ -110,7 +121,12 @@ def with_hidden(table: pd.DataFrame) -> pd.DataFrame:
 
 @publish_value.register(object)
 def publish(
-    given: Any, owner: Owner, *, schema: Any = None, rules: str | Rules | None = None, ledger: Any = None
+    given: Any,
+    owner: Owner,
+    *,
+    schema: Any = None,
+    rules: str | Rules | None = None,
+    ledger: Any = None,
 ) -> Published:
     """Open a result as far as disclosure rules let others see it: ``owner.publish(file, schema)``.
 
@@ -135,7 +151,9 @@ def publish(
     book = None if ledger is None else Ledger.of(ledger, owner)
     chosen = Rules.named(rules) if rules is not None else None if book is None else book.rules
     if chosen is None:
-        raise ParameterError("rules= names the profile to publish by, such as 'pcornet': the ledger has none")
+        raise ParameterError(
+            "rules= names the profile to publish by, such as 'pcornet': the ledger has none"
+        )
     source = source_of(given, owner, schema)
     if source.answer.is_prediction:
         return _prediction(source, owner, chosen, book)
@@ -168,16 +186,30 @@ def checked(source: Source, totals: list[int], rules: Rules) -> tuple[Published,
         table, hidden, more = _hidden_table(cells, source, rules)
         findings += more
         rows = cells_and_sums(form)
-        numbers = [None if out else int(n) for n, out in zip(with_margins(cells).flat, hidden.flat, strict=True)]
+        numbers = [
+            None if out else int(n)
+            for n, out in zip(with_margins(cells).flat, hidden.flat, strict=True)
+        ]
     if not findings:
-        result = asked.present(replace(source.answer, question=asked, totals=tuple(totals), beside={}))
+        result = asked.present(
+            replace(source.answer, question=asked, totals=tuple(totals), beside={})
+        )
     elif table is None:
         numbers = [None] * len(numbers)
     made = Published(result, table, tuple(findings), rules, title, source.answer.n_rows, bound)
     shape = shape_with_margins(form) if isinstance(form, CellForm) else ()
     of_cells = isinstance(form, CellForm)
     answer = source.answer
-    shown = Shown(asked, rows, numbers, answer.n_rows, answer.block_ids, of_cells, shape=shape, weighted=bound > 1)
+    shown = Shown(
+        asked,
+        rows,
+        numbers,
+        answer.n_rows,
+        answer.block_ids,
+        of_cells,
+        shape=shape,
+        weighted=bound > 1,
+    )
     return made, shown
 
 
@@ -188,7 +220,11 @@ def _hidden_table(
     try:
         found = suppress(cells, rules.min_count, rules.concentration)
     except DisclosureError as error:
-        return None, np.ones(with_margins(cells).shape, dtype=bool), [Finding(MIN_COUNT, str(error))]
+        return (
+            None,
+            np.ones(with_margins(cells).shape, dtype=bool),
+            [Finding(MIN_COUNT, str(error))],
+        )
     findings = [_describe_hidden(rules)] if found.hidden.any() else []
     return _frame(found, _axes(source)), found.hidden, findings
 
@@ -219,7 +255,9 @@ def _axes(source: Source) -> list[pd.Index[Any]]:
         return [pd.Index([*range(size), ALL], dtype=object) for size in shape]
     return [
         pd.Index(
-            [*map(str, labels(source.answer.schema, j)), ALL], dtype=object, name=variable_name(source.answer.schema, j)
+            [*map(str, labels(source.answer.schema, j)), ALL],
+            dtype=object,
+            name=variable_name(source.answer.schema, j),
         )
         for j in positions
     ]
@@ -239,15 +277,25 @@ def _frame(found: Suppressed, axes: Sequence[pd.Index[Any]]) -> pd.DataFrame:
 
 
 def _prediction(source: Source, owner: Owner, rules: Rules, book: Ledger | None) -> Published:
-    """Predictions speak of single rows: what may be shown is how many of each class were predicted."""
+    """Predictions speak of single rows: what may be shown is how many of each class
+    were predicted.
+    """
     votes = decrypt_value(source.answer, owner.decryptor)
     counted = votes.predict().value_counts().reindex(votes.classes_, fill_value=0)
-    findings = [Finding("rows", "predictions are of single rows: only how many there are of each class is shown")]
+    findings = [
+        Finding(
+            "rows", "predictions are of single rows: only how many there are of each class is shown"
+        )
+    ]
     numbers: list[int | None] = []
     try:
         found = suppress(counted.to_numpy(dtype=np.int64), rules.min_count)
-        numbers = [None if out else int(n) for n, out in zip(found.counts, found.hidden, strict=True)]
-        table: pd.DataFrame | None = _frame(found, [pd.Index([*map(str, counted.index), ALL], name="predicted")])
+        numbers = [
+            None if out else int(n) for n, out in zip(found.counts, found.hidden, strict=True)
+        ]
+        table: pd.DataFrame | None = _frame(
+            found, [pd.Index([*map(str, counted.index), ALL], name="predicted")]
+        )
         if found.hidden.any():
             findings.append(_describe_hidden(replace(rules, concentration=None)))
     except DisclosureError as error:
@@ -262,8 +310,12 @@ def _prediction(source: Source, owner: Owner, rules: Rules, book: Ledger | None)
     return _written(made, shown, source, owner, book)
 
 
-def _written(made: Published, shown: Shown, source: Source, owner: Owner, book: Ledger) -> Published:
-    """The same after the ledger was asked and told; refused, or warned of, where it gives rows away with what is there."""
+def _written(
+    made: Published, shown: Shown, source: Source, owner: Owner, book: Ledger
+) -> Published:
+    """The same after the ledger was asked and told; refused, or warned of, where it gives rows away
+    with what is there.
+    """
     said, public = source.said(), source.answer.schema.public()
     audit = Audit((), ())
 
@@ -273,7 +325,8 @@ def _written(made: Published, shown: Shown, source: Source, owner: Owner, book: 
         more = audit.findings
         if more and made.rules.differencing == REFUSE:
             raise DisclosureError(
-                f"{made.title} is not published: {'; '.join(finding.text for finding in more)}. Publish something else, or release "
+                f"{made.title} is not published: {'; '.join(finding.text for finding in more)}. "
+                "Publish something else, or release "
                 "it with an epsilon"
             )
         found = [*made.findings, *more]
@@ -285,7 +338,8 @@ def _written(made: Published, shown: Shown, source: Source, owner: Owner, book: 
     if audit.unknown:
         listed = ", ".join(map(str, audit.unknown))
         warnings.warn(
-            f"{made.title} could not be compared with the entries {listed} of the ledger, which are of the same rows "
+            f"{made.title} could not be compared with the entries {listed} of the ledger, which "
+            "are of the same rows "
             "or may be: whether a difference gives rows away is for you to see",
             DisclosureWarning,
             stacklevel=5,

@@ -1,7 +1,8 @@
-"""Releasing with noise: totals are opened, noised and read, and only what is read from the noisy ones is ever shown.
+"""Releasing with noise: totals are opened, noised and read, and only what is read from the noisy
+ones is ever shown.
 
-The cost is computed from the question, spent in the ledger, and stated with the result: epsilon, delta, rho, whose privacy it is
-(the unit) and which tables it cannot tell apart (the relation).
+The cost is computed from the question, spent in the ledger, and stated with the result: epsilon,
+delta, rho, whose privacy it is (the unit) and which tables it cannot tell apart (the relation).
 """
 
 from __future__ import annotations
@@ -25,7 +26,12 @@ from encryptedstats.crypto.keys import Owner
 from encryptedstats.errors import Cure, DataError, ParameterError
 from encryptedstats.publishing.accounting import Spent
 from encryptedstats.publishing.forms import form_of
-from encryptedstats.publishing.ledger import Ledger, describe_exact, exact_of_same_rows, other_ledgers
+from encryptedstats.publishing.ledger import (
+    Ledger,
+    describe_exact,
+    exact_of_same_rows,
+    other_ledgers,
+)
 from encryptedstats.publishing.mechanisms import AUTO, Mechanism, calibrated, noised, opendp
 from encryptedstats.publishing.opening import Source, source_of
 from encryptedstats.publishing.sensitivity import Number, check_totals, row_interval, sensitivity
@@ -41,16 +47,19 @@ RELEASED_FIELD: Final = "released"  # of the files of released results
 #: How a schema is made that learns nothing from rows.
 PUBLIC_SCHEMA: Final = Cure(
     "public schema",
-    "Schema.infer(..., bounds={name: (low, high)}, classes=[...]) and schema.with_bins(name, edges=[...]) or levels=[...]",
+    "Schema.infer(..., bounds={name: (low, high)}, classes=[...]) and schema.with_bins(name, "
+    "edges=[...]) or levels=[...]",
 )
 #: What epsilon does not speak of.
 NOT_COVERED: Final = (
-    f"bins, levels, classes and bounds that the schema learned from these rows: give them instead, {PUBLIC_SCHEMA}",
+    "bins, levels, classes and bounds that the schema learned from these rows: give them "
+    f"instead, {PUBLIC_SCHEMA}",
     "which question is asked, where that was chosen by looking at these rows",
 )
 _LARGEST_WEIGHT: Final = Cure("largest weight", "max_weight=...")
 _INTERVALS: Final = (
-    "standard errors, intervals and p-values know nothing of the noise: they are too good, do not publish them"
+    "standard errors, intervals and p-values know nothing of the noise: they are too good, do not "
+    "publish them"
 )
 
 
@@ -92,7 +101,8 @@ class Privacy:
         """In words, a line for each statement."""
         noise = f"{self.mechanism.capitalize()} noise of scale {self.scale:.4g}"
         lines = [
-            f"released with epsilon {self.epsilon:g}, delta {self.delta:g} (rho {self.rho:.4g}): {noise} for a total that one row "
+            f"released with epsilon {self.epsilon:g}, delta {self.delta:g} (rho {self.rho:.4g}): "
+            f"{noise} for a total that one row "
             "moves by 1",
             f"unit: {self.unit}; {self.relation}",
         ]
@@ -101,7 +111,11 @@ class Privacy:
         else:
             limit = "no budget" if self.budget is None else f"of {self.budget:g}"
             lines.append(f"spent so far: epsilon {self.spent:.4g} {limit}")
-        return [*lines, *(f"epsilon does not cover {what}" for what in self.not_covered), _INTERVALS]
+        return [
+            *lines,
+            *(f"epsilon does not cover {what}" for what in self.not_covered),
+            _INTERVALS,
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON knows it."""
@@ -129,7 +143,9 @@ class Release:
     def summary(self) -> str:
         """As text."""
         shown = getattr(self.result, "summary", None)
-        return "\n".join([str(shown() if callable(shown) else self.result), "", *self.privacy.describe()])
+        return "\n".join(
+            [str(shown() if callable(shown) else self.result), "", *self.privacy.describe()]
+        )
 
     def to_frame(self) -> pd.DataFrame:
         """Return the result as a table for others, without standard errors, intervals and tests.
@@ -147,7 +163,9 @@ class Release:
         return f"<div>{body}<small>{'<br>'.join(map(html.escape, self.privacy.describe()))}</small></div>"
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write it to a path or fsspec URL, with what can be said of its privacy; ``es.load(url)`` gives the result."""
+        """Write it to a path or fsspec URL, with what can be said of its privacy; ``es.load(url)``
+        gives the result.
+        """
         file = self.source.to_container()
         fields = {**file.fields, RELEASED_FIELD: self.privacy.to_dict()}
         save_file(replace(file, fields=fields), url, overwrite=overwrite, private=True)
@@ -181,10 +199,14 @@ def planned(
     max_weight: int = 1,
     mechanism: str = AUTO,
 ) -> Planned:
-    """How a question would be released: from the question alone, so that whoever sees it learns nothing of the rows."""
+    """How a question would be released: from the question alone, so that whoever sees it learns
+    nothing of the rows.
+    """
     unit = Unit(max_rows, relation)
     form = form_of(question, schema)
-    moved = sensitivity(form.rows, schema, relation=relation, groups=form.groups, max_weight=max_weight)
+    moved = sensitivity(
+        form.rows, schema, relation=relation, groups=form.groups, max_weight=max_weight
+    )
     chosen = calibrated(moved, epsilon, delta, max_rows, mechanism)
     privacy = Privacy(
         float(epsilon), 0.0 if chosen.spent.pure_epsilon is not None else float(delta), chosen.spent.rho, unit.who, unit.neighbours,
@@ -216,7 +238,8 @@ def release(
     max_weight: int | None = None,
     mechanism: str = AUTO,
 ) -> Release:
-    """Open a result with noise that makes it differentially private: ``owner.release(file, schema)``.
+    """Open a result with noise that makes it differentially private: ``owner.release(file,
+    schema)``.
 
     Parameters
     ----------
@@ -250,14 +273,25 @@ def release(
     unit = _chosen_unit(book, max_rows, relation)
     source = source_of(given, owner, schema)
     if source.answer.is_prediction:
-        raise ParameterError("predictions are of single rows: release the model, and predict with what is released")
+        raise ParameterError(
+            "predictions are of single rows: release the model, and predict with what is released"
+        )
     asked = source.answer.question.in_ids(source.answer.schema)
     public = source.answer.schema.public()
     most = _chosen_weight(source, max_weight)
-    plan = planned(asked, public, epsilon=epsilon, delta=delta, max_weight=most, mechanism=mechanism, **unit.to_dict())
+    plan = planned(
+        asked,
+        public,
+        epsilon=epsilon,
+        delta=delta,
+        max_weight=most,
+        mechanism=mechanism,
+        **unit.to_dict(),
+    )
     if plan.privacy.delta * source.answer.n_rows >= 1:
         raise ParameterError(
-            f"delta={delta:g} with {source.answer.n_rows:,} rows: it could give away a row as it is. "
+            f"delta={delta:g} with {source.answer.n_rows:,} rows: it could give away a row as it "
+            "is. "
             "Take far less than 1 divided by the rows"
         )
     privacy = plan.privacy
@@ -266,18 +300,23 @@ def release(
     _check_known_weights(source, asked, public, most)
     if book is not None:  # spent before anything is shown, or even opened
         n_others = max(book.n_others, len(other_ledgers(book.url, owner)))
-        privacy = replace(privacy, not_covered=(*_not_covered_by(book, source, n_others), *privacy.not_covered))
+        privacy = replace(
+            privacy, not_covered=(*_not_covered_by(book, source, n_others), *privacy.not_covered)
+        )
         stated = privacy.to_dict()
         kept = ("epsilon", "delta", "mechanism", "scale", "l1", "l2", "not_covered")
         rows = source.said(with_rows=unit.relation != ADD)
         said = {**rows, "others": n_others, **{name: stated[name] for name in kept}}
         book.spend(owner, plan.spent, said, unit)
         budget = book.budget
-        privacy = replace(privacy, spent=book.epsilon_spent, budget=None if budget is None else budget.epsilon)
+        privacy = replace(
+            privacy, spent=book.epsilon_spent, budget=None if budget is None else budget.epsilon
+        )
     exact = source.opened(owner)
     _check_counted(asked, exact, public, source.answer.n_rows, most)
     totals, n_rows = plan.noisy(exact, source.answer.n_rows)
-    # Without the ids of the blocks: they are hashes of the rows, without noise. The ledger has them.
+    # Without the ids of the blocks: they are hashes of the rows, without noise. The ledger has
+    # them.
     return Release(
         _read(asked, totals, source.answer.schema, n_rows),
         privacy,
@@ -290,7 +329,8 @@ def _read(question: Question, totals: list[int], schema: Schema | PublicSchema, 
         return question.opened(totals, schema, n_rows)
     except (DataError, ImpossibleTotalsError, ZeroDivisionError) as error:
         raise DataError(
-            f"with this noise there is no result: {error}. Its cost is spent all the same; ask for a larger epsilon, or for a "
+            f"with this noise there is no result: {error}. Its cost is spent all the same; ask "
+            "for a larger epsilon, or for a "
             "question of fewer totals"
         ) from error
 
@@ -298,7 +338,10 @@ def _read(question: Question, totals: list[int], schema: Schema | PublicSchema, 
 def _chosen_unit(book: Ledger | None, max_rows: int | None, relation: str | None) -> Unit:
     """Return the unit of a release: the ledger's where there is one, and no other."""
     own = ROW if book is None else book.unit or ROW
-    unit = Unit(own.max_rows if max_rows is None else max_rows, own.relation if relation is None else relation)
+    unit = Unit(
+        own.max_rows if max_rows is None else max_rows,
+        own.relation if relation is None else relation,
+    )
     if book is not None:
         book.check_unit(unit)
     return unit
@@ -313,28 +356,38 @@ def _not_covered_by(book: Ledger, source: Source, n_others: int) -> list[str]:
 
 
 def _chosen_weight(source: Source, given: int | None) -> int:
-    """Return the largest weight that noise is made for: at least the bound that the answer brings."""
+    """Return the largest weight that noise is made for: at least the bound that the
+    answer brings.
+    """
     bound = source.answer.weight_bound
     if given is None and bound is None:
         raise ParameterError(
-            "this answer does not say whether its rows have weights (older versions did not write it): "
+            "this answer does not say whether its rows have weights (older versions did not write "
+            "it): "
             "say how large one may be, 1 where they have none, ",
             _LARGEST_WEIGHT,
         )
-    if given is not None and (isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1):
+    if given is not None and (
+        isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1
+    ):
         raise ParameterError(f"max_weight={given!r}: the largest weight of a row, 1 or more")
     if given is not None and bound is not None and given < bound:
         raise ParameterError(
-            f"max_weight={given}: the rows of this table have weights up to {bound}, and noise for less would not hide a row. "
+            f"max_weight={given}: the rows of this table have weights up to {bound}, and noise "
+            "for less would not hide a row. "
             "Leave it out, or give at least the bound, ",
             _LARGEST_WEIGHT,
         )
     return int(given if given is not None else bound or 1)
 
 
-def _check_known_weights(source: Source, question: Question, schema: PublicSchema, max_weight: int) -> None:
-    """Refuse rows with weights that nobody has said the largest of, by what is known before anything is spent: of what is closed,
-    how large its counts can be; of what was opened already, the counts."""
+def _check_known_weights(
+    source: Source, question: Question, schema: PublicSchema, max_weight: int
+) -> None:
+    """Refuse rows with weights that nobody has said the largest of, by what is known before
+    anything is spent: of what is closed, how large its counts can be; of what was opened already,
+    the counts.
+    """
     if not source.answer.is_encrypted:
         _check_counted(question, source.answer.totals, schema, source.answer.n_rows, max_weight)
         return
@@ -342,7 +395,10 @@ def _check_known_weights(source: Source, question: Question, schema: PublicSchem
     name = _count_name(shapes)
     if max_weight > 1 or name is None:
         return
-    before = sum(math.prod(shapes[other]) for other in itertools.takewhile(lambda other: other != name, shapes))
+    before = sum(
+        math.prod(shapes[other])
+        for other in itertools.takewhile(lambda other: other != name, shapes)
+    )
     most = source.answer.ciphertexts.most(before)
     if most is not None and most > source.answer.n_rows:
         raise _weights_error()
@@ -351,12 +407,17 @@ def _check_known_weights(source: Source, question: Question, schema: PublicSchem
 def _check_counted(
     question: Question, totals: Sequence[int], schema: PublicSchema, n_rows: int, max_weight: int
 ) -> None:
-    """Refuse them by the counts themselves, where these are none that rows without weights can have: where a row counts only if
-    nothing is missing, fewer are possible, and whether all count is not for everybody to know."""
+    """Refuse them by the counts themselves, where these are none that rows without weights can
+    have: where a row counts only if nothing is missing, fewer are possible, and whether all count
+    is not for everybody to know.
+    """
     name = _count_name(question.shapes(schema))
     if max_weight > 1 or name is None:
         return
-    counted, each = int(question.named(list(totals), schema)[name].sum()), _counted_by_row(question, schema, name)
+    counted, each = (
+        int(question.named(list(totals), schema)[name].sum()),
+        _counted_by_row(question, schema, name),
+    )
     if not each.low * n_rows <= counted <= each.high * n_rows:
         raise _weights_error()
 

@@ -1,7 +1,8 @@
-"""A page for an ethics board, made from the files themselves: what was computed, under which key, and what left the house.
+"""A page for an ethics board, made from the files themselves: what was computed, under which key,
+and what left the house.
 
-One HTML page without anything from elsewhere, which prints well. It names no variable, level or class: it is made from public files
-and the ledger, which know none.
+One HTML page without anything from elsewhere, which prints well. It names no variable, level or
+class: it is made from public files and the ledger, which know none.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ def write_report(
     title: str = "Report on an encrypted study",
     overwrite: bool = False,
 ) -> None:
-    """Write a report on tables, results and models, and on the ledger, as one HTML page; as PDF where ``out`` ends so.
+    """Write a report on tables, results and models, and on the ledger, as one HTML page; as PDF
+    where ``out`` ends so.
 
     Parameters
     ----------
@@ -100,7 +102,9 @@ def write_report(
     if path.exists() and not overwrite:
         raise ExistsError(f"{path} exists already and was not touched (", REPLACE, " replaces it)")
     public = keys.public_keys(()) if isinstance(keys, Owner) else keys
-    book = Ledger(ledger, public) if ledger is not None and not isinstance(ledger, Ledger) else ledger
+    book = (
+        Ledger(ledger, public) if ledger is not None and not isinstance(ledger, Ledger) else ledger
+    )
     page = report_page([os.fspath(file) for file in files], public, book, title)
     if path.suffix == ".pdf":
         write_atomic(path, [_printed(page)], mode=PRIVATE, overwrite=overwrite)
@@ -113,12 +117,16 @@ def report_page(files: Sequence[str], keys: PublicKeys, ledger: Ledger | None, t
     tables: list[_Table] = []
     computed: list[_Computed] = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InsecureParametersWarning)  # the page itself says so, in red
+        warnings.simplefilter(
+            "ignore", InsecureParametersWarning
+        )  # the page itself says so, in red
         for where in files:
             found = _looked_at(where)
             known = found.facts["key_id"] if isinstance(found, _Table) else found.key_id
             if known and known != keys.key_id:
-                raise KeyMismatchError(f"{where} belongs to key {known}, and the report is about key {keys.key_id}")
+                raise KeyMismatchError(
+                    f"{where} belongs to key {known}, and the report is about key {keys.key_id}"
+                )
             if isinstance(found, _Table):
                 tables.append(found)
             else:
@@ -136,12 +144,19 @@ def report_page(files: Sequence[str], keys: PublicKeys, ledger: Ledger | None, t
         _software(entries, tables, computed, ledger),
     ]
     made = datetime.now(timezone.utc).strftime("%d %B %Y, %H:%M UTC")
-    head = f"<header><h1>{_text(title)}</h1><p>Key {_code(fingerprint_of(keys.key_id))} &middot; made on {made}</p></header>"
-    top = f"<!doctype html><html lang=en><meta charset=utf-8><title>{_text(title)}</title><style>{_STYLE}</style>"
+    head = (
+        f"<header><h1>{_text(title)}</h1><p>Key {_code(fingerprint_of(keys.key_id))} &middot; "
+        f"made on {made}</p></header>"
+    )
+    top = (
+        "<!doctype html><html lang=en><meta "
+        f"charset=utf-8><title>{_text(title)}</title><style>{_STYLE}</style>"
+    )
     return f"{top}<main>{head}{''.join(parts)}</main></html>\n"
 
 
-# -- what the files say ------------------------------------------------------------------------------------------------------
+# -- what the files say
+# ------------------------------------------------------------------------------------------------
 
 
 def _looked_at(where: str) -> _Table | _Computed:
@@ -171,7 +186,8 @@ def _variable(one: Any) -> str:
     return f"{one.kind}, {plural(one.n_bins, 'bin')}"
 
 
-# -- sections ----------------------------------------------------------------------------------------------------------------
+# -- sections
+# ------------------------------------------------------------------------------------------------
 
 
 def _summary(
@@ -183,11 +199,15 @@ def _summary(
     hidden: bool,
 ) -> str:
     opened, published, released = (
-        sum(entry.content["what"] == what for entry in entries) for what in (OPENED, PUBLISHED, RELEASED)
+        sum(entry.content["what"] == what for entry in entries)
+        for what in (OPENED, PUBLISHED, RELEASED)
     )
     security = keys.parameters.security
     boxes = [
-        ("encrypted rows", _n_rows(sum(table.facts["rows"] for table in tables), hidden) if tables else "&ndash;"),
+        (
+            "encrypted rows",
+            _n_rows(sum(table.facts["rows"] for table in tables), hidden) if tables else "&ndash;",
+        ),
         ("bits of security", str(security) if security else "<span class=bad>insecure</span>"),
         ("results computed", str(len(computed))),
         ("opened exactly", str(opened) if ledger is not None else "&ndash;"),
@@ -244,12 +264,15 @@ def _who(has_ledger: bool) -> str:
             (
                 "Members who read the ledger",
                 "its entries",
-                "which questions were asked, of how many rows (where that is public), and what was shown; no names",
-                "notice what is altered; only who keeps its last hash notices that it was rolled back",
+                "which questions were asked, of how many rows (where that is public), and what "
+                "was shown; no names",
+                "notice what is altered; only who keeps its last hash notices that it was rolled "
+                "back",
             )
         )
     lines = "".join(
-        f"<tr><th>{_text(who)}</th>{''.join(f'<td>{_text(cell)}</td>' for cell in cells)}</tr>" for who, *cells in rows
+        f"<tr><th>{_text(who)}</th>{''.join(f'<td>{_text(cell)}</td>' for cell in cells)}</tr>"
+        for who, *cells in rows
     )
     head = "<tr><th></th><th>has</th><th>can see</th><th>and</th></tr>"
     return _section("Who could see what", f"<table class=wide>{head}{lines}</table>")
@@ -269,20 +292,31 @@ def _tables(tables: Sequence[_Table], hidden: bool) -> str:
             (
                 "rows",
                 _n_rows(facts["rows"], hidden)
-                + (f", {_n_rows(facts['rows_left_out'], hidden)} left out" if facts["rows_left_out"] else ""),
+                + (
+                    f", {_n_rows(facts['rows_left_out'], hidden)} left out"
+                    if facts["rows_left_out"]
+                    else ""
+                ),
             ),
             ("classes", str(facts["classes"] or "none")),
             ("encrypted with", _text(by)),
             (
                 "stored as",
-                f"{plural(facts['blocks'], 'block')}, {plural(facts['columns'], 'column')}, {size_text(facts['bytes'])}",
+                f"{plural(facts['blocks'], 'block')}, {plural(facts['columns'], 'column')}, "
+                f"{size_text(facts['bytes'])}",
             ),
-            ("variables", _text("; ".join(table.variables[:40]) + ("; ..." if len(table.variables) > 40 else ""))),
+            (
+                "variables",
+                _text(
+                    "; ".join(table.variables[:40]) + ("; ..." if len(table.variables) > 40 else "")
+                ),
+            ),
             ("SHA-256 of its manifest", _code(table.digest)),
         ]
         parts.append(_facts(rows))
     note = (
-        "<p class=note>Variables, bins and classes have numbers here. What they are called never leaves the owner.</p>"
+        "<p class=note>Variables, bins and classes have numbers here. What they are called never "
+        "leaves the owner.</p>"
     )
     return _section("The tables" if len(tables) > 1 else "The table", "".join(parts) + note)
 
@@ -302,7 +336,11 @@ def _key(keys: PublicKeys) -> str:
         ("ring degree", f"{chosen.ring_degree:,}"),
         ("modulus", f"{chosen.modulus_bits} bits: {bits}"),
         ("exact up to", f"&plusmn;{chosen.max_value:,}"),
-        ("failure bound", f"a decryption goes wrong with a probability of at most {_text(str(chosen.failure_bound))}"),
+        (
+            "failure bound",
+            "a decryption goes wrong with a probability of at most "
+            f"{_text(str(chosen.failure_bound))}",
+        ),
     ]
     return _section("The key", _facts(rows))
 
@@ -315,13 +353,22 @@ def _questions(computed: Sequence[_Computed], hidden: bool) -> str:
         asked = _asked(one.facts) if "question" in one.facts else one.words
         state = "released with noise" if one.released else one.words
         # What was released has the number of rows with noise where it is not public.
-        rows = _n_rows(one.facts["rows"], hidden and not one.released) if "rows" in one.facts else ""
+        rows = (
+            _n_rows(one.facts["rows"], hidden and not one.released) if "rows" in one.facts else ""
+        )
         digest = f"{_code(one.digest[:_DIGEST_SHOWN])}, " if one.digest else ""
         found = f"{_code(one.where)}<br>{digest}{size_text(one.size)}"
-        lines.append(f"<tr><td>{_text(asked)}</td><td class=n>{rows}</td><td>{_text(state)}</td><td>{found}</td></tr>")
-    head = "<tr><th>question</th><th class=n>rows</th><th>which is</th><th class=hash>found at, hash</th></tr>"
+        lines.append(
+            f"<tr><td>{_text(asked)}</td><td "
+            f"class=n>{rows}</td><td>{_text(state)}</td><td>{found}</td></tr>"
+        )
+    head = (
+        "<tr><th>question</th><th class=n>rows</th><th>which is</th><th class=hash>found at, "
+        "hash</th></tr>"
+    )
     note = (
-        "<p class=note>Whoever has the encrypted table and the public keys can have computed these. No file says on which machine "
+        "<p class=note>Whoever has the encrypted table and the public keys can have computed "
+        "these. No file says on which machine "
         "it was; none of them could read a row.</p>"
     )
     return _section("What was computed", f"<table class=wide>{head}{''.join(lines)}</table>{note}")
@@ -333,7 +380,9 @@ def _asked(facts: Mapping[str, Any]) -> str:
         return question_class(facts["question"]).from_parameters(facts["params"]).describe()
     except (ValueError, TypeError, LookupError):
         pass
-    params = ", ".join(f"{name}={value}" for name, value in facts.get("params", {}).items() if value is not None)
+    params = ", ".join(
+        f"{name}={value}" for name, value in facts.get("params", {}).items() if value is not None
+    )
     return f"{facts['question']}({params})"
 
 
@@ -341,7 +390,8 @@ def _openings(entries: Sequence[Entry], ledger: Ledger | None) -> str:
     if ledger is None:
         return _section(
             "What left the house",
-            "<p class=bad>No ledger was given: what was opened, published or released is not known to this report.</p>",
+            "<p class=bad>No ledger was given: what was opened, published or released is not "
+            "known to this report.</p>",
         )
     frame = ledger.to_frame()
     budget = ledger.budget
@@ -349,9 +399,12 @@ def _openings(entries: Sequence[Entry], ledger: Ledger | None) -> str:
     for entry, spent in zip(entries, frame["spent"], strict=True):
         said = entry.content
         lines.append(
-            f"<tr><td class=n>{entry.number}</td><td class=when>{_text(said['time'].replace('T', ' ')[:16])}</td>"
-            f"<td><span class='tag {_text(said['what'])}'>{_text(said['what'])}</span></td><td>{_said(said)}</td>"
-            f"<td class=n>{_cost(said)}</td><td class=n>{'' if math.isnan(spent) else f'{spent:.3g}'}</td></tr>"
+            f"<tr><td class=n>{entry.number}</td><td "
+            f"class=when>{_text(said['time'].replace('T', ' ')[:16])}</td>"
+            "<td><span class='tag "
+            f"{_text(said['what'])}'>{_text(said['what'])}</span></td><td>{_said(said)}</td>"
+            f"<td class=n>{_cost(said)}</td><td "
+            f"class=n>{'' if math.isnan(spent) else f'{spent:.3g}'}</td></tr>"
         )
     names = (
         "<th class=n>#",
@@ -364,27 +417,41 @@ def _openings(entries: Sequence[Entry], ledger: Ledger | None) -> str:
     head = f"<tr>{'</th>'.join(names)}</th></tr>"
     bar = ""
     if len(ledger.units) > 1:
-        bar = "<p class=bad>Releases of different units were spent from this ledger: their epsilons do not add up.</p>"
+        bar = (
+            "<p class=bad>Releases of different units were spent from this ledger: their epsilons "
+            "do not add up.</p>"
+        )
     elif budget is not None:
         share = min(1.0, ledger.epsilon_spent / budget.epsilon)
         bar = (
-            f"<p>Epsilon {ledger.epsilon_spent:.3g} of {budget.epsilon:g} is spent on noisy results, at delta {budget.delta:g}. "
+            f"<p>Epsilon {ledger.epsilon_spent:.3g} of {budget.epsilon:g} is spent on noisy "
+            f"results, at delta {budget.delta:g}. "
             "What was opened exactly or published by rules is not in it.</p>"
             f"<div class=bar><div style='width:{100 * share:.1f}%'></div></div>"
         )
     tail = (
-        f"<p class=note>Every entry is signed and has the hash of the one before it. The last one is {_code(ledger.head())}: "
-        "whoever keeps it notices later if anything was taken away or changed. Whoever can write to the folder could roll it back; "
+        "<p class=note>Every entry is signed and has the hash of the one before it. The last one "
+        f"is {_code(ledger.head())}: "
+        "whoever keeps it notices later if anything was taken away or changed. Whoever can write "
+        "to the folder could roll it back; "
         "nobody else would notice.</p>"
     )
-    return _section("What left the house", f"{bar}<table class=wide>{head}{''.join(lines)}</table>{tail}")
+    return _section(
+        "What left the house", f"{bar}<table class=wide>{head}{''.join(lines)}</table>{tail}"
+    )
 
 
 def _said(said: Any) -> str:
     if said["what"] == BEGIN:
         rules = "no rules" if said["rules"] is None else Rules.from_dict(said["rules"]).describe()
-        budget = "no budget" if said["budget"] is None else f"budget epsilon {said['budget']['epsilon']:g}"
-        unit = "" if said.get("unit") is None else f"; epsilon is about {Unit.from_dict(said['unit'])}"
+        budget = (
+            "no budget"
+            if said["budget"] is None
+            else f"budget epsilon {said['budget']['epsilon']:g}"
+        )
+        unit = (
+            "" if said.get("unit") is None else f"; epsilon is about {Unit.from_dict(said['unit'])}"
+        )
         return _text(f"{budget}{unit}; {plural(len(said['members']), 'member')}; {rules}")
     if said["what"] == BUDGET:
         return _text(f"budget set to epsilon {said['epsilon']:g}, delta {said['delta']:g}")
@@ -395,7 +462,12 @@ def _said(said: Any) -> str:
         lines.append(_text(f"rules {Rules.from_dict(said['rules']).name}"))
         lines += [_text(f"left out, {finding}") for finding in said["findings"]]
     elif said["what"] == RELEASED and "mechanism" in said:
-        lines.append(_text(f"{said['mechanism'].capitalize()} noise of scale {said['scale']:.4g}; {said['unit']}"))
+        lines.append(
+            _text(
+                f"{said['mechanism'].capitalize()} noise of scale {said['scale']:.4g}; "
+                f"{said['unit']}"
+            )
+        )
     return "<br>".join([lines[0], *(f"<small>{line}</small>" for line in lines[1:])])
 
 
@@ -412,12 +484,22 @@ def _privacy(entries: Sequence[Entry], computed: Sequence[_Computed], ledger: Le
         return ""
     released = [entry.content for entry in entries if entry.content["what"] == RELEASED]
     items = [*_without_noise(entries, released), *_opened_files(computed)]
-    items.append("results that were opened without this ledger: whoever holds the key can, and no file tells")
+    items.append(
+        "results that were opened without this ledger: whoever holds the key can, and no file tells"
+    )
     if ledger.n_others:
         items.append(f"costs in other ledgers of this key, of which {ledger.n_others} were noticed")
     stated = [what for said in released for what in said.get("not_covered", ())]
-    items += [what for what in dict.fromkeys(stated) if " of the ledger)" not in what and "other ledgers" not in what]
-    body = "<p>It does not cover</p><ul>" + "".join(f"<li>{_text(what)}</li>" for what in items) + "</ul>"
+    items += [
+        what
+        for what in dict.fromkeys(stated)
+        if " of the ledger)" not in what and "other ledgers" not in what
+    ]
+    body = (
+        "<p>It does not cover</p><ul>"
+        + "".join(f"<li>{_text(what)}</li>" for what in items)
+        + "</ul>"
+    )
     if released:
         units = "; and about ".join(_text(str(unit)) for unit in ledger.units)
         body = f"<p>Epsilon is about: {units}.</p>{body}"
@@ -426,7 +508,9 @@ def _privacy(entries: Sequence[Entry], computed: Sequence[_Computed], ledger: Le
 
 def _without_noise(entries: Sequence[Entry], released: Sequence[Mapping[str, Any]]) -> list[str]:
     """Name the entries without noise: first of rows that were released too, then all others."""
-    shared = exact_of_same_rows(entries, [block for said in released for block in said.get("blocks", ())])
+    shared = exact_of_same_rows(
+        entries, [block for said in released for block in said.get("blocks", ())]
+    )
     found = describe_exact(shared)
     others = [
         entry.number
@@ -437,7 +521,8 @@ def _without_noise(entries: Sequence[Entry], released: Sequence[Mapping[str, Any
     if others:
         numbers = ", ".join(map(str, others))
         found.append(
-            f"{plural(len(others), 'result')} without noise of rows that no release is known to be of (entries {numbers})"
+            f"{plural(len(others), 'result')} without noise of rows that no release is known to "
+            f"be of (entries {numbers})"
         )
     return found
 
@@ -445,17 +530,25 @@ def _without_noise(entries: Sequence[Entry], released: Sequence[Mapping[str, Any
 def _opened_files(computed: Sequence[_Computed]) -> list[str]:
     """Name the given files that hold exact totals in the clear."""
     exact = [one for one in computed if not one.released and one.facts.get("encrypted") is False]
-    return [f"the exact numbers in {Path(one.where).name}, which is opened and has no noise" for one in exact]
+    return [
+        f"the exact numbers in {Path(one.where).name}, which is opened and has no noise"
+        for one in exact
+    ]
 
 
 def _software(
-    entries: Sequence[Entry], tables: Sequence[_Table], computed: Sequence[_Computed], ledger: Ledger | None
+    entries: Sequence[Entry],
+    tables: Sequence[_Table],
+    computed: Sequence[_Computed],
+    ledger: Ledger | None,
 ) -> str:
     rows = [(name, _text(found)) for name in _PACKAGES if (found := _version(name))]
     if entries:
         used = ", ".join(dict.fromkeys(str(entry.content.get("version", "")) for entry in entries))
         rows.append(("versions that wrote the ledger", _text(used)))
-    rows += [(f"SHA-256 of {Path(one.where).name}", _code(one.digest)) for one in computed if one.digest]
+    rows += [
+        (f"SHA-256 of {Path(one.where).name}", _code(one.digest)) for one in computed if one.digest
+    ]
     return _section("Software and hashes", _facts(rows))
 
 
@@ -466,7 +559,8 @@ def _version(name: str) -> str:
         return ""
 
 
-# -- HTML ----------------------------------------------------------------------------------------------------------------------
+# -- HTML
+# ------------------------------------------------------------------------------------------------
 
 
 def _text(value: str) -> str:
@@ -494,14 +588,22 @@ def _printed(page: str) -> bytes:
     browser = next((found for name in _BROWSERS if (found := shutil.which(name))), None)
     if browser is None:
         raise FileNotFoundError(
-            f"a PDF is printed by a browser, and none of {', '.join(_BROWSERS)} is here: write .html, and print it anywhere"
+            f"a PDF is printed by a browser, and none of {', '.join(_BROWSERS)} is here: write "
+            ".html, and print it anywhere"
         )
     with tempfile.TemporaryDirectory() as folder:
         source, made = Path(folder) / "report.html", Path(folder) / "report.pdf"
         source.write_text(page)
-        options = ["--headless", "--disable-gpu", "--no-pdf-header-footer", f"--user-data-dir={folder}/profile"]
+        options = [
+            "--headless",
+            "--disable-gpu",
+            "--no-pdf-header-footer",
+            f"--user-data-dir={folder}/profile",
+        ]
         if hasattr(os, "geteuid") and os.geteuid() == 0:
-            options.append("--no-sandbox")  # browsers refuse to start as root with one; the page is our own
+            options.append(
+                "--no-sandbox"
+            )  # browsers refuse to start as root with one; the page is our own
         subprocess.run(
             [browser, *options, f"--print-to-pdf={made}", source.as_uri()],
             check=False,

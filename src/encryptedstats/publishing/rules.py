@@ -1,8 +1,9 @@
-"""Disclosure rules: what data officers ask of a result before it leaves the house, as named profiles.
+"""Disclosure rules: what data officers ask of a result before it leaves the house, as named
+profiles.
 
-Rules look at totals: how many rows are behind each number, whether one row makes up most of a sum, and how many numbers are given
-away for how many rows. They are habits and no proof. What can be added up with other results, `audit` looks at; what is proven is
-`release`.
+Rules look at totals: how many rows are behind each number, whether one row makes up most of a sum,
+and how many numbers are given away for how many rows. They are habits and no proof. What can be
+added up with other results, `audit` looks at; what is proven is `release`.
 """
 
 from __future__ import annotations
@@ -44,15 +45,18 @@ class Rules:
     Parameters
     ----------
     min_count : int
-        The least rows of any group that a number is shown of; empty groups may be shown. 0 for no such rule.
+        The least rows of any group that a number is shown of; empty groups may be shown. 0 for no
+        such rule.
     dominance : float, optional
         The largest share of a sum (of numbers that are not negative) that one row may have.
     concentration : float, optional
-        The largest share of a group that may be of one kind: where all rows are sick, whoever is in the group is sick.
+        The largest share of a group that may be of one kind: where all rows are sick, whoever is in
+        the group is sick.
     rows_per_parameter : float
         The least rows for each number that a model gives away. 0 for no such rule.
     differencing : str
-        What becomes of a result that gives single rows away together with what the ledger has: ``"refuse"`` or ``"warn"``.
+        What becomes of a result that gives single rows away together with what the ledger has:
+        ``"refuse"`` or ``"warn"``.
     name : str
         What the profile is called.
     """
@@ -65,15 +69,23 @@ class Rules:
     name: str = "own"
 
     def __post_init__(self) -> None:
-        if isinstance(self.min_count, bool) or not isinstance(self.min_count, (int, np.integer)) or self.min_count < 0:
-            raise ParameterError(f"min_count={self.min_count!r}: a number of rows, such as 3, 5, 10 or 11; 0 for none")
+        if (
+            isinstance(self.min_count, bool)
+            or not isinstance(self.min_count, (int, np.integer))
+            or self.min_count < 0
+        ):
+            raise ParameterError(
+                f"min_count={self.min_count!r}: a number of rows, such as 3, 5, 10 or 11; 0 for "
+                "none"
+            )
         for name in (DOMINANCE, CONCENTRATION):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, (int, float)) and 0 < value <= 1):
                 raise ParameterError(f"{name}={value!r}: a share between 0 and 1, or None")
         if not isinstance(self.rows_per_parameter, (int, float)) or self.rows_per_parameter < 0:
             raise ParameterError(
-                f"rows_per_parameter={self.rows_per_parameter!r}: a number of rows; 0 for no such rule"
+                f"rows_per_parameter={self.rows_per_parameter!r}: a number of rows; 0 for no such "
+                "rule"
             )
         if self.differencing not in (REFUSE, WARN):
             raise ParameterError(f"differencing={self.differencing!r}: 'refuse' or 'warn'")
@@ -85,7 +97,8 @@ class Rules:
             return given
         if given not in PROFILES:
             raise ParameterError(
-                f"rules={given!r}: {', '.join(map(repr, PROFILES))}, or your own, es.Rules(min_count=...)"
+                f"rules={given!r}: {', '.join(map(repr, PROFILES))}, or your own, "
+                "es.Rules(min_count=...)"
             )
         return PROFILES[given]
 
@@ -98,7 +111,9 @@ class Rules:
         """The inverse, with every check."""
         names = {field.name for field in fields(cls)}
         if not isinstance(value, dict) or set(value) != names:
-            raise FileFormatError(f"rules have the fields {', '.join(sorted(names))}, and these have not")
+            raise FileFormatError(
+                f"rules have the fields {', '.join(sorted(names))}, and these have not"
+            )
         return cls(**value)
 
     def describe(self) -> str:
@@ -113,7 +128,8 @@ class Rules:
         return f"{self.name}: {'; '.join(said) or 'no rules'}"
 
 
-#: By name. DataSHIELD's filters (3 rows in a table, a third of a parameter for each row) and PCORnet's (11 rows) are habits there.
+#: By name. DataSHIELD's filters (3 rows in a table, a third of a parameter for each row) and
+#: PCORnet's (11 rows) are habits there.
 PROFILES: Final[dict[str, Rules]] = {
     "datashield": Rules(3, None, None, 3.0, REFUSE, "datashield"),
     "five": Rules(5, 0.85, None, 5.0, REFUSE, "five"),
@@ -134,7 +150,9 @@ class Finding:
 
 
 def shown_rows(question: Question, schema: PublicSchema) -> tuple[Form | None, list[Any]]:
-    """What rows add to the numbers that a result gives away: to leaves, rather than to the ways to them."""
+    """What rows add to the numbers that a result gives away: to leaves, rather than to the ways to
+    them.
+    """
     try:
         form = form_of(question, schema)
     except ParameterError:
@@ -150,7 +168,12 @@ def shown_numbers(form: Form | None, totals: Named, n_rows: int) -> list[int]:
 
 
 def broken_rules(
-    question: Question, totals: Named, schema: PublicSchema, n_rows: int, rules: Rules, weight_bound: int = 1
+    question: Question,
+    totals: Named,
+    schema: PublicSchema,
+    n_rows: int,
+    rules: Rules,
+    weight_bound: int = 1,
 ) -> list[Finding]:
     """Return the rules that the opened totals of a question break, except for counts of cells.
 
@@ -162,13 +185,16 @@ def broken_rules(
     in_cells = isinstance(form, CellForm)
     found = [] if in_cells else list(_small_counts(rows, numbers, schema, n_rows, rules))
     if isinstance(form, (MomentForm, PowerForm)):
-        found += _dominated(_summed(form, totals, n_rows), rules, weight_bound, columns=isinstance(form, MomentForm))
+        found += _dominated(
+            _summed(form, totals, n_rows), rules, weight_bound, columns=isinstance(form, MomentForm)
+        )
     parameters = n_parameters(question, form, schema)
     if parameters and rules.rows_per_parameter * parameters > n_rows:
         found.append(
             Finding(
                 RATIO,
-                f"{parameters:,} numbers from {n_rows:,} rows, and {rules.rows_per_parameter:g} rows are wanted for each: fit a "
+                f"{parameters:,} numbers from {n_rows:,} rows, and {rules.rows_per_parameter:g} "
+                "rows are wanted for each: fit a "
                 "smaller model, or release it with an epsilon",
             )
         )
@@ -191,13 +217,18 @@ def are_counts(rows: list[Any], schema: PublicSchema) -> list[bool]:
     written = [row for row in rows if isinstance(row, Expression)]
     known = read_bounds(written, column_ranges(schema, map(Column.parse, column_names(written))), 1)
     return [
-        isinstance(row, Expression) and known[row].low >= 0 and known[row].high <= 1 and not _is_number(row, schema)
+        isinstance(row, Expression)
+        and known[row].low >= 0
+        and known[row].high <= 1
+        and not _is_number(row, schema)
         for row in rows
     ]
 
 
 def _is_number(row: Expression, schema: PublicSchema) -> bool:
-    """Whether a number that is kept as one is in it: 0 and 1 are values there, and their rows are no group by themselves."""
+    """Whether a number that is kept as one is in it: 0 and 1 are values there, and their rows are
+    no group by themselves.
+    """
     columns = map(Column.parse, column_names([row]))
     return any(encoding_of(column).holds_numbers for column in columns)
 
@@ -219,27 +250,41 @@ def _small_counts(
         )
 
 
-def _summed(form: MomentForm | PowerForm, totals: Named, n_rows: int) -> Iterator[tuple[Interval, int, int, int]]:
-    """What is summed up, column by column or group by group: its bounds, its rows, its sum and its sum of squares."""
+def _summed(
+    form: MomentForm | PowerForm, totals: Named, n_rows: int
+) -> Iterator[tuple[Interval, int, int, int]]:
+    """What is summed up, column by column or group by group: its bounds, its rows, its sum and its
+    sum of squares.
+    """
     if isinstance(form, PowerForm):
-        for n, total, square in zip(form.counted(totals, n_rows), *totals["sums"].reshape(2, -1), strict=True):
+        for n, total, square in zip(
+            form.counted(totals, n_rows), *totals["sums"].reshape(2, -1), strict=True
+        ):
             yield form.bound, int(n), int(total), int(square)
         return
     n = int(totals[form.counted][0]) if form.counted else n_rows
-    squares = {a: int(x) for (a, b), x in zip(form.pairs, totals["products"], strict=True) if a == b}
+    squares = {
+        a: int(x) for (a, b), x in zip(form.pairs, totals["products"], strict=True) if a == b
+    }
     for a, (bound, total) in enumerate(zip(form.bounds, totals["sums"], strict=True)):
         yield bound, n, int(total), squares[a]
 
 
 def _dominated(
-    summed: Iterator[tuple[Interval, int, int, int]], rules: Rules, weight_bound: int, *, columns: bool
+    summed: Iterator[tuple[Interval, int, int, int]],
+    rules: Rules,
+    weight_bound: int,
+    *,
+    columns: bool,
 ) -> list[Finding]:
     """Sums that may come from one row, and columns whose spread may come from few.
 
-    The largest of n numbers is at most the root of the sum of their squares, so that its share of the sum is known to be no more
-    than that root divided by the sum. And where squares around the mean add up to those of k rows at the ends of the bounds, or to
-    less, they may come from as few: a column of zeros with a single one is the worst of them. Rows of groups are counted instead.
-    A row of weight w adds w x to the sum and w x^2 to the squares, so that (w x)^2 is at most w times its squares.
+    The largest of n numbers is at most the root of the sum of their squares, so that its share of
+    the sum is known to be no more than that root divided by the sum. And where squares around the
+    mean add up to those of k rows at the ends of the bounds, or to less, they may come from as few:
+    a column of zeros with a single one is the worst of them. Rows of groups are counted instead. A
+    row of weight w adds w x to the sum and w x^2 to the squares, so that (w x)^2 is at most w times
+    its squares.
     """
     shares = spreads = False
     for bound, n, total, square in summed:
@@ -251,7 +296,9 @@ def _dominated(
             spreads |= 0 < spread < rules.min_count * (1 - rules.min_count / n) * width**2
     found = []
     if shares:
-        found.append(Finding(DOMINANCE, f"more than {rules.dominance:.0%} of a sum may come from one row"))
+        found.append(
+            Finding(DOMINANCE, f"more than {rules.dominance:.0%} of a sum may come from one row")
+        )
     if spreads:
         found.append(
             Finding(

@@ -1,9 +1,12 @@
-"""What one row adds to the totals of a question, read from the totals themselves: how far one person can move them.
+"""What one row adds to the totals of a question, read from the totals themselves: how far one
+person can move them.
 
-A row adds f(x) to the vector of totals, where x is what the row is: one bin of each variable, one class, numbers within their
-public bounds. The sensitivity is the largest norm of f(x), or of f(x) - f(x') where a row may be exchanged for another. Three ways
-give it: totals of which every row is in one are seen from their sum; otherwise all rows that differ are tried, variable by
-variable, until nothing is left to choose; where these are too many, intervals bound it. The first two are exact, all are proven.
+A row adds f(x) to the vector of totals, where x is what the row is: one bin of each variable, one
+class, numbers within their public bounds. The sensitivity is the largest norm of f(x), or of f(x) -
+f(x') where a row may be exchanged for another. Three ways give it: totals of which every row is in
+one are seen from their sum; otherwise all rows that differ are tried, variable by variable, until
+nothing is left to choose; where these are too many, intervals bound it. The first two are exact,
+all are proven.
 
 Each encoding says which value its column has in a row (`Encoding.row_value`). A total over a column
 whose encoding refuses to say so cannot be released: its sensitivity is not known.
@@ -43,7 +46,9 @@ _MOST_VALUES: Final = 64  # of a number, to be tried one by one
 _MOST_COMPARED: Final = 200_000_000  # numbers, for all pairs of rows
 #: Noise is drawn in 64 bits: a total that one row moves this far cannot be released.
 LARGEST_RANGE: Final = 1 << 62
-NARROWER: Final = Cure("narrower bounds", "give narrower bounds=, fewer digits=, or a smaller weight_bound=")
+NARROWER: Final = Cure(
+    "narrower bounds", "give narrower bounds=, fewer digits=, or a smaller weight_bound="
+)
 _EXACT_FLOAT: Final = 1 << 52  # differences of smaller integers are exact in floating point
 
 Number = Expression | int
@@ -63,7 +68,8 @@ class Sensitivity:
     l1, l2 : float
         Of all of them, each divided by its range: so one noise, times the range of each, fits all.
     exact : bool
-        Whether all kinds of rows were tried, so that some tables do differ so much; else it is a proven bound.
+        Whether all kinds of rows were tried, so that some tables do differ so much; else it is a
+        proven bound.
     """
 
     ranges: NDArray[np.object_]
@@ -82,8 +88,9 @@ def sensitivity(
 ) -> Sensitivity:
     """The sensitivity of totals, each an expression (or what a row adds to one, as a plain number).
 
-    ``groups`` are positions to be looked at by themselves: the bound of all is the sum of theirs. By default there is one group.
-    A row of weight w adds w times as much, and its weight may be any from 0 to ``max_weight`` where that is not 1.
+    ``groups`` are positions to be looked at by themselves: the bound of all is the sum of theirs.
+    By default there is one group. A row of weight w adds w times as much, and its weight may be any
+    from 0 to ``max_weight`` where that is not 1.
 
     Raises
     ------
@@ -114,12 +121,15 @@ def _check_ranges(ranges: Iterable[int]) -> None:
     largest = max(ranges, default=0)
     if largest >= LARGEST_RANGE:
         raise ParameterError(
-            f"one row can move a total by {largest:,}, and releases allow less than 2^62 ({LARGEST_RANGE:,}): ",
+            f"one row can move a total by {largest:,}, and releases allow less than 2^62 "
+            f"({LARGEST_RANGE:,}): ",
             NARROWER,
         )
 
 
-def check_totals(rows: Sequence[Number], schema: PublicSchema, n_rows: int, max_weight: int = 1) -> None:
+def check_totals(
+    rows: Sequence[Number], schema: PublicSchema, n_rows: int, max_weight: int = 1
+) -> None:
     """Refuse totals that can reach 2^62, by what a row adds and by what is public of the table.
 
     Noise is drawn in 64 bits, and the totals themselves are known only after the cost is spent.
@@ -135,7 +145,8 @@ def check_totals(rows: Sequence[Number], schema: PublicSchema, n_rows: int, max_
         largest = max(largest, most)
     if largest >= LARGEST_RANGE:
         raise ParameterError(
-            f"a total over {n_rows:,} rows can be as large as {largest:,}, and releases allow less than 2^62 "
+            f"a total over {n_rows:,} rows can be as large as {largest:,}, and releases allow "
+            "less than 2^62 "
             f"({LARGEST_RANGE:,}): ",
             NARROWER,
         )
@@ -156,16 +167,22 @@ def added_by_row(total: Number) -> Number:
         if node.op == LINEAR:
             terms = zip(node.data[0], args, strict=True)
             return combination([(c, x) for c, x in terms if isinstance(x, Expression)])
-        raise ValueError(f"{total!r} is no sum over rows: what one row adds to it depends on all the others")
+        raise ValueError(
+            f"{total!r} is no sum over rows: what one row adds to it depends on all the others"
+        )
 
     return total if isinstance(total, int) else fold([total], rule)[total]
 
 
-# -- what a row can be -----------------------------------------------------------------------------------------------------
+# -- what a row can be
+# ------------------------------------------------------------------------------------------------
 
 
-def possible_states(schema: PublicSchema, names: Iterable[str], *, tried: bool) -> dict[str, list[State]]:
-    """What the columns of each variable can be in a row, for the columns that occur; ``tried``: with short numbers value by value.
+def possible_states(
+    schema: PublicSchema, names: Iterable[str], *, tried: bool
+) -> dict[str, list[State]]:
+    """What the columns of each variable can be in a row, for the columns that occur; ``tried``:
+    with short numbers value by value.
 
     The columns are those that questions are written with, however they are stored.
     """
@@ -188,20 +205,28 @@ def _row_states(schema: PublicSchema, columns: Sequence[Column], *, tried: bool)
     """Return what a row can be, as far as these columns of one variable, or of the target, tell."""
     if encoding_of(columns[0]).counts_rows:
         folds = sorted({column.fold for column in columns} | {None}, key=str)
-        return [RowState(target=k, fold=fold) for k in range(schema.n_classes or 1) for fold in folds]
+        return [
+            RowState(target=k, fold=fold) for k in range(schema.n_classes or 1) for fold in folds
+        ]
     known = schema.at(columns[0].variable)
     if known.kind != "number":
         return [RowState(bin=k, n_bins=known.n_bins) for k in range(known.n_bins)]
     low, high = known.low or 0, known.high or 0
     short = tried and high - low < _MOST_VALUES
     values: Sequence[int | Interval] = range(low, high + 1) if short else [Interval(low, high)]
-    return [*(RowState(number=value) for value in values), *([RowState()] if known.missing_bin else [])]
+    return [
+        *(RowState(number=value) for value in values),
+        *([RowState()] if known.missing_bin else []),
+    ]
 
 
-# -- three ways ------------------------------------------------------------------------------------------------------------
+# -- three ways
+# ------------------------------------------------------------------------------------------------
 
 
-def _of_group(rows: Sequence[Number], schema: PublicSchema, relation: str, *, weighted: bool) -> Sensitivity:
+def _of_group(
+    rows: Sequence[Number], schema: PublicSchema, relation: str, *, weighted: bool
+) -> Sensitivity:
     names = column_names(row for row in rows if isinstance(row, Expression))
     possible_states(schema, names, tried=False)  # refuses encodings whose sensitivity is not known
     found = _exclusive(rows, schema, relation)
@@ -211,19 +236,25 @@ def _of_group(rows: Sequence[Number], schema: PublicSchema, relation: str, *, we
         low_high = _states(rows, schema, tried=tried)
         if low_high is not None:
             return _measured(*low_high, relation, weighted=weighted)
-    return _measured(*_ends([[row_interval(row, schema) for row in rows]]), relation, weighted=weighted)
+    return _measured(
+        *_ends([[row_interval(row, schema) for row in rows]]), relation, weighted=weighted
+    )
 
 
 def _ends(bounds: Sequence[Sequence[Interval]]) -> tuple[Numbers, Numbers]:
     """Return the lower and upper ends, as floats where they and their differences are exact."""
-    low, high = ([[getattr(one, name) for one in line] for line in bounds] for name in ("low", "high"))
+    low, high = (
+        [[getattr(one, name) for one in line] for line in bounds] for name in ("low", "high")
+    )
     largest = max((abs(end) for part in (low, high) for line in part for end in line), default=0)
     kind = float if largest < _EXACT_FLOAT else object
     return np.array(low, dtype=kind), np.array(high, dtype=kind)
 
 
 def _exclusive(rows: Sequence[Number], schema: PublicSchema, relation: str) -> Sensitivity | None:
-    """Of indicators that exclude each other, as the leaves of a tree: seen from a sum that is at most 1; None where it is not."""
+    """Of indicators that exclude each other, as the leaves of a tree: seen from a sum that is at
+    most 1; None where it is not.
+    """
     written = [row for row in rows if isinstance(row, Expression)]
     if len(written) < len(rows) or not written:
         return None
@@ -255,9 +286,15 @@ def flat_terms(rows: Iterable[Expression]) -> dict[Expression, int]:
     return found
 
 
-def _states(rows: Sequence[Number], schema: PublicSchema, *, tried: bool) -> tuple[Numbers, Numbers] | None:
-    """Between which numbers all rows lie, for every kind of row (without what is alike); None where there are too many."""
-    states = possible_states(schema, column_names(row for row in rows if isinstance(row, Expression)), tried=tried)
+def _states(
+    rows: Sequence[Number], schema: PublicSchema, *, tried: bool
+) -> tuple[Numbers, Numbers] | None:
+    """Between which numbers all rows lie, for every kind of row (without what is alike); None where
+    there are too many.
+    """
+    states = possible_states(
+        schema, column_names(row for row in rows if isinstance(row, Expression)), tried=tried
+    )
     seen: set[tuple[tuple[Number, ...], frozenset[str]]] = set()
     ends: list[tuple[Number, ...]] = []
     pending = [(tuple(rows), frozenset(states))]
@@ -282,8 +319,12 @@ def _states(rows: Sequence[Number], schema: PublicSchema, *, tried: bool) -> tup
     return _ends([[_bounded(value, numbers) for value in end] for end in ends])
 
 
-def _next_variable(rows: Iterable[Number], states: Mapping[str, list[State]], open_: frozenset[str]) -> str | None:
-    """The variable that most of what is left depends on: the first split of a tree comes before those below it."""
+def _next_variable(
+    rows: Iterable[Number], states: Mapping[str, list[State]], open_: frozenset[str]
+) -> str | None:
+    """The variable that most of what is left depends on: the first split of a tree comes before
+    those below it.
+    """
     counts = dict.fromkeys(open_, 0)
     keys = {name: key for key in open_ for name in states[key][0]}
     for row in rows:
@@ -304,8 +345,12 @@ def substituted(rows: Sequence[Number], values: Mapping[str, int]) -> tuple[Numb
             return 0 if 0 in (x for x in args if isinstance(x, int)) else args[0] * args[1]
         if node.op == LINEAR:
             coefficients, constant = node.data
-            plain = sum(c * x for c, x in zip(coefficients, args, strict=True) if isinstance(x, int))
-            terms = [(c, x) for c, x in zip(coefficients, args, strict=True) if isinstance(x, Expression)]
+            plain = sum(
+                c * x for c, x in zip(coefficients, args, strict=True) if isinstance(x, int)
+            )
+            terms = [
+                (c, x) for c, x in zip(coefficients, args, strict=True) if isinstance(x, Expression)
+            ]
             return combination(terms, constant + plain)
         raise ValueError(f"what one row adds through {node.op!r} depends on other rows")
 
@@ -324,7 +369,9 @@ def _bounded(value: Number, numbers: Mapping[str, Interval]) -> Interval:
                 return Interval(0 if reaches else min(ends), max(ends))
             return args[0] * args[1]
         coefficients, constant = node.data
-        return sum((x.times(c) for c, x in zip(coefficients, args, strict=True)), Interval.of(constant))
+        return sum(
+            (x.times(c) for c, x in zip(coefficients, args, strict=True)), Interval.of(constant)
+        )
 
     return Interval.of(value) if isinstance(value, int) else fold([value], rule)[value]
 
@@ -339,7 +386,9 @@ def row_interval(row: Number, schema: PublicSchema) -> Interval:
 
 
 def _measured(low: Numbers, high: Numbers, relation: str, *, weighted: bool) -> Sensitivity:
-    """From what every kind of row can add: all pairs of them, or what bounds these where they are too many."""
+    """From what every kind of row can add: all pairs of them, or what bounds these where they are
+    too many.
+    """
     size = np.maximum(np.abs(low), np.abs(high))
     point, (n, m) = bool((low == high).all()), low.shape
     if relation == ADD:
@@ -360,7 +409,8 @@ def _measured(low: Numbers, high: Numbers, relation: str, *, weighted: bool) -> 
         if n * n * m <= _MOST_COMPARED:
             l1, l2_squared = _apart(low, high)
         else:
-            # No further apart than the sum of both; squares add up where no total is below 0 in either.
+            # No further apart than the sum of both; squares add up where no total is below 0 in
+            # either.
             both = 2 if (low >= 0).all() else 4
             l1, l2_squared, exact = (
                 min(2 * alone[0], used.sum()),

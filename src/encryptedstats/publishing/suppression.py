@@ -84,7 +84,9 @@ def suppress(cells: Counts, min_count: int, concentration: float | None = None) 
         )
     small = (counts > 0) & (counts < min_count)
     if small[(-1,) * counts.ndim]:
-        raise DisclosureError(f"there are fewer rows than the {min_count} that the rules ask for: nothing is shown")
+        raise DisclosureError(
+            f"there are fewer rows than the {min_count} that the rules ask for: nothing is shown"
+        )
     exact = np.asarray(cells, dtype=np.int64)
     hidden = _hide(exact, min_count, concentrated_cells(exact, concentration), concentration)
     return Suppressed(counts, hidden, small)
@@ -178,7 +180,10 @@ def _hide_inside(
 ) -> Mask | None:
     """Return which cells of a table of two axes are hidden; None where its margins say too much."""
     least = min_count if share is None else max(min_count, 2)
-    rows, columns = _Tree.of(cells.sum(axis=1), hidden_rows), _Tree.of(cells.sum(axis=0), hidden_columns)
+    rows, columns = (
+        _Tree.of(cells.sum(axis=1), hidden_rows),
+        _Tree.of(cells.sum(axis=0), hidden_columns),
+    )
     counts = rows.sums @ cells @ columns.sums.T
     single = rows.single[:, None] & columns.single
     one_kind = single & (rows.sums @ concentrated @ columns.sums.T > 0)
@@ -196,7 +201,9 @@ def _hide_inside(
             known[block] = True
         else:
             stopped.append((a, b, int(width > least)))
-    if share is not None and _tells_one_kind(counts, known, known & one_kind, stopped, rows, columns, share):
+    if share is not None and _tells_one_kind(
+        counts, known, known & one_kind, stopped, rows, columns, share
+    ):
         return None
     shown = known & (single | (counts == 0))
     found = rows.spread(shown, columns)
@@ -297,7 +304,9 @@ def find_extremes(
         limits.append(LinearConstraint(groups, least, np.inf))
     ends = []
     for sign in (1, -1):
-        found = milp(sign * goal, constraints=limits, integrality=np.ones(len(goal)), options=_IN_TIME)
+        found = milp(
+            sign * goal, constraints=limits, integrality=np.ones(len(goal)), options=_IN_TIME
+        )
         if found.status == 3:  # unbounded
             ends.append(-sign * np.inf)
         elif not found.success:

@@ -17,9 +17,12 @@ from encryptedstats.errors import Cure, ParameterError
 #: All columns: they are levels, classes or variables, and hold counts or sums.
 _ALL: Final = None
 _ESTIMATE: Final = ("Estimate",)
-#: For each question: the columns (or, of a table with one column "value", the rows) that are written.
+#: For each question: the columns (or, of a table with one column "value", the rows) that are
+#: written.
 WRITTEN: Final[dict[str, tuple[str, ...] | None]] = {
-    **dict.fromkeys(("counts", "crosstab", "Histogram", "ChiSquare", "FisherExact", "moments"), _ALL),
+    **dict.fromkeys(
+        ("counts", "crosstab", "Histogram", "ChiSquare", "FisherExact", "moments"), _ALL
+    ),
     **dict.fromkeys(("Covariance", "Correlation", "PCA", "Ridge"), _ALL),
     **dict.fromkeys(("MultinomialNB", "SemiparametricNB", "CompletelyRandomForest"), _ALL),
     **dict.fromkeys(("GLM", "PiecewiseExponential", "LinearRegression"), _ESTIMATE),
@@ -27,9 +30,24 @@ WRITTEN: Final[dict[str, tuple[str, ...] | None]] = {
     "CochranArmitage": ("score", "rows", "events", "share"),
     "Kappa": ("kappa", "agreement"),
     "KaplanMeier": ("at_risk", "events", "censored", "survival"),
-    "LifeTable": ("end", "entered", "withdrawn", "events", "exposed", "event_share", "survival", "hazard"),
+    "LifeTable": (
+        "end",
+        "entered",
+        "withdrawn",
+        "events",
+        "exposed",
+        "event_share",
+        "survival",
+        "hazard",
+    ),
     "LogRank": ("rows", "observed", "expected"),
-    "MantelHaenszel": ("exposed, event", "exposed, none", "unexposed, event", "unexposed, none", "odds ratio"),
+    "MantelHaenszel": (
+        "exposed, event",
+        "exposed, none",
+        "unexposed, event",
+        "unexposed, none",
+        "odds ratio",
+    ),
     "OddsRatio": ("rows", "events", "risk", "odds ratio", "risk ratio", "risk difference"),
     "ROC": ("fpr", "tpr"),
     "TTest": ("n", "mean", "sd"),
@@ -40,7 +58,8 @@ def check_written(question: str) -> None:
     """Refuse a question of which no table is written: before its release is paid for."""
     if question not in WRITTEN:
         raise ParameterError(
-            f"of a released {question} no table is written, because it is not known which of its columns may be published: ",
+            f"of a released {question} no table is written, because it is not known which of its "
+            "columns may be published: ",
             Cure("save the release", "save it with release.save(path)"),
         )
 

@@ -49,7 +49,9 @@ class Unit:
     def __post_init__(self) -> None:
         rows = self.max_rows
         if isinstance(rows, bool) or not isinstance(rows, (int, np.integer)) or rows < 1:
-            raise ParameterError(f"max_rows={rows!r}: how many rows a person has at most, 1 or more")
+            raise ParameterError(
+                f"max_rows={rows!r}: how many rows a person has at most, 1 or more"
+            )
         if self.relation not in RELATIONS:
             raise ParameterError(f"relation={self.relation!r}: {' or '.join(map(repr, RELATIONS))}")
 
@@ -78,7 +80,9 @@ class Unit:
     @classmethod
     def from_words(cls, who: str, neighbours: str) -> Unit:
         """Read a unit from its words, which is all that entries of older ledgers have."""
-        relation = next((name for name, words in RELATIONS.items() if words == neighbours), neighbours)
+        relation = next(
+            (name for name, words in RELATIONS.items() if words == neighbours), neighbours
+        )
         found = _PERSON.fullmatch(who)
         if found is None and who != _ROW:
             raise ParameterError(f"unit {who!r}: {_ROW!r} or 'a person with at most ... rows'")

@@ -1,7 +1,9 @@
-"""The audit log: who did what with which object or job, when, and how many bytes. Lines of JSON, each with the hash of the last.
+"""The audit log: who did what with which object or job, when, and how many bytes. Lines of JSON,
+each with the hash of the last.
 
-Lines are only ever added. Who takes one out, or changes one, breaks the chain from there on, and :func:`check` says where. No token
-is ever in it, nor anything that an owner has written but the name that the operator gave her.
+Lines are only ever added. Who takes one out, or changes one, breaks the chain from there on, and
+:func:`check` says where. No token is ever in it, nor anything that an owner has written but the
+name that the operator gave her.
 """
 
 from __future__ import annotations
@@ -24,12 +26,16 @@ _TAIL_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True)
 class Log:
-    """An audit log in a local file. Several servers of one machine may write to it at the same time."""
+    """An audit log in a local file. Several servers of one machine may write to it at the same
+    time.
+    """
 
     path: Path
 
     def add(self, who: str, what: str, **facts: Any) -> None:
-        """Write a line. ``who`` is an owner's id, ``what`` a verb; facts are names of objects and jobs, and bytes."""
+        """Write a line. ``who`` is an owner's id, ``what`` a verb; facts are names of objects and
+        jobs, and bytes.
+        """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with locked(self.path.with_name(f"{self.path.name}.lock")):
             flags = open_flags("O_RDWR", "O_APPEND", "O_CREAT", "O_CLOEXEC", "O_NOFOLLOW")
@@ -38,7 +44,10 @@ class Log:
                 before, torn = _last(descriptor)
                 when = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
                 known = {name: value for name, value in facts.items() if value is not None}
-                line = json.dumps({"when": when, "who": who, "what": what, **known, "before": before}, sort_keys=True)
+                line = json.dumps(
+                    {"when": when, "who": who, "what": what, **known, "before": before},
+                    sort_keys=True,
+                )
                 os.write(descriptor, f"{torn}{line}\n".encode())
             finally:
                 os.close(descriptor)
@@ -62,14 +71,19 @@ class Log:
 
 
 def check(path: str | os.PathLike[str]) -> int:
-    """How many lines a log has, if each fits the one before; an error says which is the first that does not."""
+    """How many lines a log has, if each fits the one before; an error says which is the first that
+    does not.
+    """
     before, count = START, 0
     for number, (line, entry) in enumerate(_lines(Path(path)), 1):
-        if entry is None:  # the machine went down in the middle of a line, whose request was not answered
+        if (
+            entry is None
+        ):  # the machine went down in the middle of a line, whose request was not answered
             continue
         if entry.get("before") != before:
             raise FileFormatError(
-                f"{path}: line {number} does not follow the one before: lines were taken out, put in or changed there"
+                f"{path}: line {number} does not follow the one before: lines were taken out, put "
+                "in or changed there"
             )
         before, count = _hash(line), count + 1
     return count
@@ -92,7 +106,9 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 def _last(descriptor: int) -> tuple[str, str]:
     """The hash of the last whole line, and what ends a torn one behind it."""
     size = os.fstat(descriptor).st_size
-    os.lseek(descriptor, max(0, size - _TAIL_BYTES), os.SEEK_SET)  # lines are added at the end all the same
+    os.lseek(
+        descriptor, max(0, size - _TAIL_BYTES), os.SEEK_SET
+    )  # lines are added at the end all the same
     tail = os.read(descriptor, min(size, _TAIL_BYTES))
     torn = "" if not tail or tail.endswith(b"\n") else "\n"
     whole = next((line for line in reversed(tail.splitlines()) if _parsed(line) is not None), None)

@@ -1,4 +1,6 @@
-"""Bodies that come from whoever it is: how large they may be, and how slowly they may come, before anybody has shown a token."""
+"""Bodies that come from whoever it is: how large they may be, and how slowly they may come, before
+anybody has shown a token.
+"""
 
 from __future__ import annotations
 
@@ -30,22 +32,30 @@ class Pace:
         try:
             return await asyncio.wait_for(coming, self._limits.idle_seconds)
         except (TimeoutError, asyncio.TimeoutError):
-            raise self._too_slow(f"nothing came for {self._limits.idle_seconds:g} seconds") from None
+            raise self._too_slow(
+                f"nothing came for {self._limits.idle_seconds:g} seconds"
+            ) from None
 
     def check(self, received: int) -> None:
         """Refuse a body of which no more than this has come so far, if that is too little."""
         late = time.monotonic() - self._started - self._limits.idle_seconds
         if late > 0 and received < late * self._limits.least_bytes_per_second:
-            raise self._too_slow(f"less than {self._limits.least_bytes_per_second:,} bytes a second came")
+            raise self._too_slow(
+                f"less than {self._limits.least_bytes_per_second:,} bytes a second came"
+            )
 
     def _too_slow(self, why: str) -> Refusal:
-        return Refusal(408, self._what, why, "send it again, over a better line", {"Connection": "close"})
+        return Refusal(
+            408, self._what, why, "send it again, over a better line", {"Connection": "close"}
+        )
 
 
 class Bounded:
-    """An ASGI application around another, which gets a body when all of it is there, in time and not too large.
+    """An ASGI application around another, which gets a body when all of it is there, in time and
+    not too large.
 
-    Objects alone go by: they are written to disk as they come, and who may send them is known before.
+    Objects alone go by: they are written to disk as they come, and who may send them is known
+    before.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
@@ -97,7 +107,9 @@ class Bounded:
 
 
 class AsciiJSON(JSONResponse):
-    """JSON of ASCII characters: names that a request brings may have parts that UTF-8 cannot write."""
+    """JSON of ASCII characters: names that a request brings may have parts that UTF-8
+    cannot write.
+    """
 
     def render(self, content: Any) -> bytes:
         """Return the bytes to send."""

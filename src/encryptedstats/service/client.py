@@ -1,7 +1,9 @@
-"""The client: ``es.connect`` and what a connected worker does. Encrypted tables go up, encrypted answers come down, and no key.
+"""The client: ``es.connect`` and what a connected worker does. Encrypted tables go up, encrypted
+answers come down, and no key.
 
-Uploads go on where they were, at the grain of an object; downloads at that of a byte. What comes down is checked before it gets its
-name: that it is whole, of the owner's key, and an answer to what was asked, from the rows that were sent.
+Uploads go on where they were, at the grain of an object; downloads at that of a byte. What comes
+down is checked before it gets its name: that it is whole, of the owner's key, and an answer to what
+was asked, from the rows that were sent.
 """
 
 from __future__ import annotations
@@ -21,7 +23,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from encryptedstats.cluster.jobs import listed_table
 from encryptedstats.crypto import PublicKeys
-from encryptedstats.errors import REPLACE, Cure, ExistsError, FileFormatError, StorageError, WorkerError
+from encryptedstats.errors import (
+    REPLACE,
+    Cure,
+    ExistsError,
+    FileFormatError,
+    StorageError,
+    WorkerError,
+)
 from encryptedstats.progress import BYTES, progress_bar
 from encryptedstats.service.connection import PATIENCE, PIN_VARIABLE, Body, Connection, find_token
 from encryptedstats.service.door import WELCOME, refused_kind
@@ -33,7 +42,13 @@ from encryptedstats.tables import EncryptedTable, PublicSchema, Question, Schema
 from encryptedstats.tables.answer_files import ANSWER_KINDS, listed_blocks
 from encryptedstats.tables.answers import PREDICTION_KIND
 from encryptedstats.tables.blocks import BlockEntry
-from encryptedstats.tables.encrypted import MANIFEST, MAX_MANIFEST_BYTES, StoredBlocks, TableFacts, keys_name
+from encryptedstats.tables.encrypted import (
+    MANIFEST,
+    MAX_MANIFEST_BYTES,
+    StoredBlocks,
+    TableFacts,
+    keys_name,
+)
 from encryptedstats.tables.folds import folds_of
 from encryptedstats.tables.schema.names import class_or_variable
 from encryptedstats.tables.summaries import Asked
@@ -55,21 +70,22 @@ def connect(
     token_file: Url | None = None,
     patience: float = PATIENCE,
 ) -> Worker:
-    """A worker that ``encryptedstats serve`` runs somewhere: it computes on encrypted tables that are sent to it.
+    """A worker that ``encryptedstats serve`` runs somewhere: it computes on encrypted tables that
+    are sent to it.
 
     Parameters
     ----------
     url : str
         Such as ``"https://worker.example"``; plain http only to this machine itself.
     token : str, optional
-        Whoever runs the worker gives it. By default it is in a file that ``token_file`` or ``ENCRYPTEDSTATS_TOKEN_FILE`` names,
-        of mode 0600, or in ``ENCRYPTEDSTATS_TOKEN``.
+        Whoever runs the worker gives it. By default it is in a file that ``token_file`` or
+        ``ENCRYPTEDSTATS_TOKEN_FILE`` names, of mode 0600, or in ``ENCRYPTEDSTATS_TOKEN``.
     pin : str, optional
-        ``"sha256:..."``, the SHA-256 of the worker's certificate: then that one is taken, whoever signed it, and no other. By
-        default it is what ``ENCRYPTEDSTATS_PIN`` says, if that is set.
+        ``"sha256:..."``, the SHA-256 of the worker's certificate: then that one is taken, whoever
+        signed it, and no other. By default it is what ``ENCRYPTEDSTATS_PIN`` says, if that is set.
     patience : float
-        Seconds for which a worker that has answered before is asked again: it may be starting anew. One
-        that has never answered is given up within 10 seconds.
+        Seconds for which a worker that has answered before is asked again: it may be starting anew.
+        One that has never answered is given up within 10 seconds.
 
     Examples
     --------
@@ -125,13 +141,22 @@ class JobStatus:
         return cls(**{**known, "failures": tuple(map(str, values.get("failures") or ()))})  # type: ignore[arg-type]  # from JSON
 
     def __str__(self) -> str:
-        done = f"{self.shards_done:,} of {self.shards:,} shards, {self.rows_done:,} of {self.rows:,} rows"
-        return "\n  ".join([f"job {self.id[:12]}, {self.state}: {done}", *(f"failed: {one}" for one in self.failures)])
+        done = (
+            f"{self.shards_done:,} of {self.shards:,} shards, {self.rows_done:,} of {self.rows:,} "
+            "rows"
+        )
+        return "\n  ".join(
+            [
+                f"job {self.id[:12]}, {self.state}: {done}",
+                *(f"failed: {one}" for one in self.failures),
+            ]
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class WorkerTable(Asked):
-    """A table that a worker has: the name by which it knows it, and what is publicly known of it here.
+    """A table that a worker has: the name by which it knows it, and what is publicly known of it
+    here.
 
     It is asked as a table here is, and gives jobs: ``table.counts("v0")``.
     """
@@ -190,7 +215,9 @@ class WorkerJob:
         """Its status after every change, until it has ended. A line that breaks is mended."""
         while True:
             try:
-                with self.worker._connection.answered("GET", f"/v1/jobs/{self.id}/events") as stream:
+                with self.worker._connection.answered(
+                    "GET", f"/v1/jobs/{self.id}/events"
+                ) as stream:
                     for line in stream.iter_lines():
                         if line.startswith("data:"):
                             status = JobStatus.from_dict(json.loads(line.removeprefix("data:")))
@@ -208,11 +235,14 @@ class WorkerJob:
     def wait(self, progress: bool | Callable[[JobStatus], None] | None = None) -> JobStatus:
         """Wait until it is done; an error if it fails or is cancelled.
 
-        ``progress`` is called with every status, or says whether a bar is shown: by default on a terminal.
+        ``progress`` is called with every status, or says whether a bar is shown: by default on a
+        terminal.
         """
         first = self.status()
         told = progress if callable(progress) else None
-        with progress_bar(self.kind, first.rows, "rows", False if callable(progress) else progress) as advance:
+        with progress_bar(
+            self.kind, first.rows, "rows", False if callable(progress) else progress
+        ) as advance:
             done = 0
             for status in [first] if first.has_ended else self.events():
                 advance(status.rows_done - done)
@@ -222,13 +252,16 @@ class WorkerJob:
         if status.state != "done":
             why = "; ".join(status.failures) or "somebody asked for it"
             raise WorkerError(
-                f"job {self.id[:12]} is {status.state} at {self.worker.url}: {why}. To ask the same again goes on"
+                f"job {self.id[:12]} is {status.state} at {self.worker.url}: {why}. To ask the "
+                "same again goes on"
             )
         return status
 
     def cancel(self) -> JobStatus:
         """Let the worker begin nothing more of it; what is done is kept."""
-        return JobStatus.from_dict(self.worker._connection.json("POST", f"/v1/jobs/{self.id}/cancel"))
+        return JobStatus.from_dict(
+            self.worker._connection.json("POST", f"/v1/jobs/{self.id}/cancel")
+        )
 
     def delete(self) -> None:
         """Let the worker forget it, and its result; it must have ended."""
@@ -236,7 +269,9 @@ class WorkerJob:
 
 
 class Worker:
-    """A worker somewhere else, made by :func:`encryptedstats.connect`: it gets encrypted tables, and gives encrypted answers."""
+    """A worker somewhere else, made by :func:`encryptedstats.connect`: it gets encrypted tables,
+    and gives encrypted answers.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -264,7 +299,8 @@ class Worker:
         found: dict[str, Any] = self._connection.json("GET", "/v1/offers")
         return found
 
-    # -- tables ------------------------------------------------------------------------------------------------------
+    # -- tables
+    # --------------------------------------------------------------------------------------------
 
     def upload(
         self,
@@ -273,10 +309,12 @@ class Worker:
         keys: PublicKeys | Url | None = None,
         progress: bool | Callable[[int, int], None] | None = None,
     ) -> WorkerTable:
-        """Send an encrypted table: its folder or URL, or the table itself. What is there already is not sent again.
+        """Send an encrypted table: its folder or URL, or the table itself. What is there already is
+        not sent again.
 
-        ``keys`` are the public ones to compute with, where the table does not bring them. ``progress`` is called with bytes that
-        are there and all bytes, or says whether a bar is shown: by default on a terminal.
+        ``keys`` are the public ones to compute with, where the table does not bring them.
+        ``progress`` is called with bytes that are there and all bytes, or says whether a bar is
+        shown: by default on a terminal.
         """
         with _stored(table) as store:
             found = _objects(store, keys)
@@ -288,7 +326,9 @@ class Worker:
         """A table that was uploaded before, by its name."""
         manifest = self._connection.send("GET", f"/v1/objects/{name}").content
         if hashlib.sha256(manifest[:-DIGEST_BYTES]).hexdigest() != name:
-            raise FileFormatError(f"{self.url} has another manifest than that of the table {name[:12]}")
+            raise FileFormatError(
+                f"{self.url} has another manifest than that of the table {name[:12]}"
+            )
         facts, entries = listed_table(manifest, "the manifest")
         return WorkerTable(self, name, facts, entries, facts.schema)
 
@@ -310,7 +350,10 @@ class Worker:
         ):
             if told is not None:
                 told(there, total)
-            waiting = [(name, pool.submit(self._send_one, name, read[name], straight, advance)) for name in wanted]
+            waiting = [
+                (name, pool.submit(self._send_one, name, read[name], straight, advance))
+                for name in wanted
+            ]
             try:
                 for name, sending in waiting:
                     sending.result()
@@ -322,31 +365,47 @@ class Worker:
                 raise
 
     def _missing(self, names: Iterable[str]) -> list[str]:
-        found: list[str] = self._connection.json("POST", "/v1/objects/missing", json={"sha256": list(names)})["sha256"]
+        found: list[str] = self._connection.json(
+            "POST", "/v1/objects/missing", json={"sha256": list(names)}
+        )["sha256"]
         return found
 
     def _send_one(
-        self, name: str, read: Callable[[], bytes], straight: bool, advance: Callable[[float], None] = lambda _: None
+        self,
+        name: str,
+        read: Callable[[], bytes],
+        straight: bool,
+        advance: Callable[[float], None] = lambda _: None,
     ) -> None:
         data = read()
         _check_welcome(data, name)
         body = Body(data, advance)
         if straight:
-            signed = self._connection.json("POST", f"/v1/objects/{name}/presigned", params={"bytes": len(data)})
+            signed = self._connection.json(
+                "POST", f"/v1/objects/{name}/presigned", params={"bytes": len(data)}
+            )
             self._connection.put_elsewhere(signed["url"], body)
-            self._connection.json("POST", f"/v1/objects/{name}/arrived", params={"upload": signed["upload"]})
+            self._connection.json(
+                "POST", f"/v1/objects/{name}/arrived", params={"upload": signed["upload"]}
+            )
         else:
             self._connection.json("PUT", f"/v1/objects/{name}", content=body, headers=body.headers)
 
-    # -- jobs --------------------------------------------------------------------------------------------------------
+    # -- jobs
+    # --------------------------------------------------------------------------------------------
 
-    def fit(self, model: Question, table: WorkerTable | str, *, folds: bool = False, **options: Any) -> WorkerJob:
-        """Fit a model to a table that was uploaded, or to every fold that it declares, as ``model.fit_folds`` does.
+    def fit(
+        self, model: Question, table: WorkerTable | str, *, folds: bool = False, **options: Any
+    ) -> WorkerJob:
+        """Fit a model to a table that was uploaded, or to every fold that it declares, as
+        ``model.fit_folds`` does.
 
         Options: ``rows_per_shard``, ``trees_per_task``, ``by_others``.
         """
         known = self._known(table)
-        return self._ask("fit", folds_of(model, known.facts.n_folds) if folds else model, known, options)
+        return self._ask(
+            "fit", folds_of(model, known.facts.n_folds) if folds else model, known, options
+        )
 
     def ask(self, question: Question, table: WorkerTable | str, **options: Any) -> WorkerJob:
         """Ask a statistic, or any other question. Options: as of :meth:`fit`."""
@@ -359,11 +418,13 @@ class Worker:
         *,
         keys: PublicKeys | Url | None = None,
     ) -> dict[str, Any]:
-        """What a fit or a question, or several, would take there: seconds of one core, rows, totals, products, bytes of answers.
+        """What a fit or a question, or several, would take there: seconds of one core, rows,
+        totals, products, bytes of answers.
 
-        Of a table that was uploaded, or of one that may be: of that, its folder or URL or the table itself, the list of its blocks
-        is sent and nothing else, and ``bytes_up`` says what there is still to send. ``keys`` are as of :meth:`upload`. Where
-        several are asked, ``plans`` has what each would take.
+        Of a table that was uploaded, or of one that may be: of that, its folder or URL or the table
+        itself, the list of its blocks is sent and nothing else, and ``bytes_up`` says what there is
+        still to send. ``keys`` are as of :meth:`upload`. Where several are asked, ``plans`` has
+        what each would take.
         """
         if isinstance(table, WorkerTable) or _is_name(table):
             known, to_send = self._known(table), 0
@@ -377,13 +438,23 @@ class Worker:
         asked = [questions] if isinstance(questions, Question) else list(questions)
         requests = [_request("ask", known, _in_ids(one, known)) for one in asked]
         plans = [self._connection.json("POST", "/v1/plans", json=one) for one in requests]
-        sums = {name: sum(one[name] for one in plans) for name in ("core_seconds", "totals", "products", "bytes_down")}
+        sums = {
+            name: sum(one[name] for one in plans)
+            for name in ("core_seconds", "totals", "products", "bytes_down")
+        }
         return {"rows": known.n_rows, "bytes_up": to_send, **sums, "plans": plans}
 
     def predict(
-        self, answer: WorkerJob | Url | Any, table: WorkerTable | str, *, output: str | None = None, **options: Any
+        self,
+        answer: WorkerJob | Url | Any,
+        table: WorkerTable | str,
+        *,
+        output: str | None = None,
+        **options: Any,
     ) -> WorkerJob:
-        """Predict the rows of a table by an encrypted model: a job that fitted one, its file, or the model itself."""
+        """Predict the rows of a table by an encrypted model: a job that fitted one, its file, or
+        the model itself.
+        """
         known = self._known(table)
         request = {**_request("predict", known), "answers": [self._named(answer)], **options}
         return self._post(known, {**request, **({} if output is None else {"output": output})})
@@ -400,16 +471,27 @@ class Worker:
         *,
         forget: Sequence[WorkerJob | Url | Any] = (),
     ) -> WorkerJob:
-        """Add encrypted answers of different rows up, and take the rows of those to ``forget`` out again.
+        """Add encrypted answers of different rows up, and take the rows of those to ``forget`` out
+        again.
 
         ``table`` is any one of the same keys; by default that of the first job among the answers.
         """
-        given = table or next((one.table for one in (*answers, *forget) if isinstance(one, WorkerJob)), None)
+        given = table or next(
+            (one.table for one in (*answers, *forget) if isinstance(one, WorkerJob)), None
+        )
         if given is None:
-            raise ValueError("none of these answers is a job of this worker: give the table= whose keys they belong to")
+            raise ValueError(
+                "none of these answers is a job of this worker: give the table= whose keys they "
+                "belong to"
+            )
         known, request = self._known(given), _request("combine", self._known(given))
-        named = {"answers": list(map(self._named, answers)), "forget": list(map(self._named, forget))}
-        return self._post(known, {**request, **{name: found for name, found in named.items() if found}})
+        named = {
+            "answers": list(map(self._named, answers)),
+            "forget": list(map(self._named, forget)),
+        }
+        return self._post(
+            known, {**request, **{name: found for name, found in named.items() if found}}
+        )
 
     def job(self, job_id: str) -> WorkerJob:
         """A job that was asked for before."""
@@ -418,19 +500,26 @@ class Worker:
 
     def jobs(self) -> list[JobStatus]:
         """All jobs of the token's owner, the latest first."""
-        return [JobStatus.from_dict(one) for one in self._connection.json("GET", "/v1/jobs")["jobs"]]
+        return [
+            JobStatus.from_dict(one) for one in self._connection.json("GET", "/v1/jobs")["jobs"]
+        ]
 
-    def _ask(self, kind: str, question: Question, table: WorkerTable | str, options: Mapping[str, Any]) -> WorkerJob:
+    def _ask(
+        self, kind: str, question: Question, table: WorkerTable | str, options: Mapping[str, Any]
+    ) -> WorkerJob:
         if not isinstance(question, Question):
             raise TypeError(
-                f"worker.{kind} needs a model of this library or another question, not a {type(question).__name__}"
+                f"worker.{kind} needs a model of this library or another question, not a "
+                f"{type(question).__name__}"
             )
         known = self._known(table)
         asked = _in_ids(question, known)
         given = {name: value for name, value in options.items() if value is not None}
         return self._post(known, {**_request(kind, known, asked), **given}, asked)
 
-    def _post(self, table: WorkerTable, request: Mapping[str, Any], question: Question | None = None) -> WorkerJob:
+    def _post(
+        self, table: WorkerTable, request: Mapping[str, Any], question: Question | None = None
+    ) -> WorkerJob:
         status = JobStatus.from_dict(self._connection.json("POST", "/v1/jobs", json=dict(request)))
         return WorkerJob(self, status.id, status.kind, table, question)
 
@@ -438,7 +527,9 @@ class Worker:
         if isinstance(table, WorkerTable):
             return table
         if not _is_name(table):
-            raise ValueError(f"{table!r} is no table of a worker: worker.upload({table!r}) makes one")
+            raise ValueError(
+                f"{table!r} is no table of a worker: worker.upload({table!r}) makes one"
+            )
         return self.table(table)
 
     def _named(self, answer: WorkerJob | Url | Any) -> str:
@@ -450,27 +541,38 @@ class Worker:
         elif hasattr(answer, "to_container"):
             data = container.to_bytes(answer.to_container())
         else:
-            raise TypeError(f"an encrypted answer is needed: a job, a file or a model, not a {type(answer).__name__}")
+            raise TypeError(
+                "an encrypted answer is needed: a job, a file or a model, not a "
+                f"{type(answer).__name__}"
+            )
         found = container.from_bytes(data, name="the answer")
         if found.kind not in ANSWER_KINDS:
             raise FileFormatError(
-                f"{answer} holds {found.kind!r}, and an encrypted answer is sent to a worker, nothing that is open"
+                f"{answer} holds {found.kind!r}, and an encrypted answer is sent to a worker, "
+                "nothing that is open"
             )
         name = data[-DIGEST_BYTES:].hex()
         self._send({name: lambda: data}, {name: len(data)}, False)
         return f"object:{name}"
 
-    # -- results -----------------------------------------------------------------------------------------------------
+    # -- results
+    # --------------------------------------------------------------------------------------------
 
-    def result(self, job: WorkerJob, out: Url, *, overwrite: bool = False, progress: bool | None = None) -> Path:
+    def result(
+        self, job: WorkerJob, out: Url, *, overwrite: bool = False, progress: bool | None = None
+    ) -> Path:
         """Wait for a job, download its encrypted answer, check it, and give it its name."""
         target = Path(out)
         if target.exists() and not overwrite:
-            raise ExistsError(f"{target} exists already; it was not touched (", REPLACE, " replaces it)")
+            raise ExistsError(
+                f"{target} exists already; it was not touched (", REPLACE, " replaces it)"
+            )
         status = job.wait(progress)
         temporary = temporary_path(target)
         try:
-            with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, PRIVATE)) as file:
+            with open(
+                temporary, "xb", opener=lambda name, flags: os.open(name, flags, PRIVATE)
+            ) as file:
                 self._download(job, file, status.result_bytes or 0, progress)
                 file.flush()
                 os.fsync(file.fileno())
@@ -493,7 +595,9 @@ class Worker:
                 start = file.tell()
                 headers = {"Range": f"bytes={start}-"} if start else {}
                 try:
-                    with self._connection.answered("GET", f"/v1/jobs/{job.id}/result", headers=headers) as answer:
+                    with self._connection.answered(
+                        "GET", f"/v1/jobs/{job.id}/result", headers=headers
+                    ) as answer:
                         if start and answer.status_code != 206:
                             file.seek(0)
                             file.truncate()
@@ -509,7 +613,8 @@ class Worker:
                     time.sleep(_PAUSE)
 
 
-# -- pieces ----------------------------------------------------------------------------------------------------------------
+# -- pieces
+# ------------------------------------------------------------------------------------------------
 
 
 def _is_name(table: object) -> TypeGuard[str]:
@@ -531,14 +636,18 @@ class _Objects:
     def table(self, worker: Worker, given: Url | EncryptedTable) -> WorkerTable:
         """The table as the worker knows it."""
         private = given.private_schema if isinstance(given, EncryptedTable) else None
-        return WorkerTable(worker, self.name, self.facts, self.entries, private or self.facts.schema)
+        return WorkerTable(
+            worker, self.name, self.facts, self.entries, private or self.facts.schema
+        )
 
 
 def _objects(store: Store, keys: PublicKeys | Url | None) -> _Objects:
     manifest = _manifest(store)
     facts, entries = listed_table(manifest, store.where(MANIFEST))
     sizes = {entry.sha256: entry.bytes for entry in entries}
-    read: dict[str, Callable[[], bytes]] = {entry.sha256: _reader(store, entry) for entry in entries}
+    read: dict[str, Callable[[], bytes]] = {
+        entry.sha256: _reader(store, entry) for entry in entries
+    }
     public = _keys_bytes(store, facts, keys)
     name, of_keys = (data[-DIGEST_BYTES:].hex() for data in (manifest, public))
     sizes |= {name: len(manifest), of_keys: len(public)}
@@ -575,7 +684,9 @@ def _manifest(store: Store) -> bytes:
     try:
         return store.read(MANIFEST, limit=MAX_MANIFEST_BYTES)
     except FileNotFoundError:
-        raise FileNotFoundError(f"no encrypted table lies at {store.url}, or it was not finished") from None
+        raise FileNotFoundError(
+            f"no encrypted table lies at {store.url}, or it was not finished"
+        ) from None
 
 
 def _reader(store: Store, entry: BlockEntry) -> Callable[[], bytes]:
@@ -583,7 +694,8 @@ def _reader(store: Store, entry: BlockEntry) -> Callable[[], bytes]:
         data = store.read(entry.name, limit=entry.bytes)
         if data[-DIGEST_BYTES:].hex() != entry.sha256:
             raise FileFormatError(
-                f"{store.where(entry.name)} is not the block that the manifest lists: altered or exchanged"
+                f"{store.where(entry.name)} is not the block that the manifest lists: altered or "
+                "exchanged"
             )
         return data
 
@@ -611,7 +723,9 @@ def _check_welcome(data: bytes, name: str) -> None:
     refusal = refused_kind(*found, name) if found is not None else None
     if found is None or refusal is not None or found[0].kind not in WELCOME:
         raise WorkerError(
-            f"nothing was sent: {refusal}" if refusal else "nothing was sent: it is no file of this library"
+            f"nothing was sent: {refusal}"
+            if refusal
+            else "nothing was sent: it is no file of this library"
         )
 
 
@@ -621,7 +735,9 @@ def _check_answer(file: Container, job: WorkerJob) -> None:
     if file.kind not in ANSWER_KINDS or (file.kind == PREDICTION_KIND) != (job.kind == "predict"):
         raise FileFormatError(f"{wrong} is {file.kind!r}")
     if file.key_id != job.table.key_id:
-        raise FileFormatError(f"{wrong} belongs to key {file.key_id}, and the table to {job.table.key_id}")
+        raise FileFormatError(
+            f"{wrong} belongs to key {file.key_id}, and the table to {job.table.key_id}"
+        )
     if job.question is not None and (file.expect("question", str), file.expect("params", dict)) != (
         job.question.name,
         json.loads(json.dumps(job.question.parameters())),
@@ -629,9 +745,12 @@ def _check_answer(file: Container, job: WorkerJob) -> None:
         raise FileFormatError(f"{wrong} answers another question than {job.question.describe()}")
     if job.kind != "combine" and file.expect("n_rows", int) != job.table.n_rows:
         raise FileFormatError(
-            f"{wrong} is of {file.expect('n_rows', int):,} rows, and the table has {job.table.n_rows:,}"
+            f"{wrong} is of {file.expect('n_rows', int):,} rows, and the table has "
+            f"{job.table.n_rows:,}"
         )
-    if job.kind in ("fit", "ask") and set(listed_blocks(file)) != {entry.id for entry in job.table.entries}:
+    if job.kind in ("fit", "ask") and set(listed_blocks(file)) != {
+        entry.id for entry in job.table.entries
+    }:
         raise FileFormatError(f"{wrong} is of other rows than those of the table")
 
 

@@ -1,7 +1,8 @@
-"""One connection to a worker: its address, the token, the certificate that is expected, and patience with a network that fails.
+"""One connection to a worker: its address, the token, the certificate that is expected, and
+patience with a network that fails.
 
-Every request of the client may be sent twice, since objects are named by their hashes and jobs by what they ask: whatever fails on
-the way is tried again, for a while.
+Every request of the client may be sent twice, since objects are named by their hashes and jobs by
+what they ask: whatever fails on the way is tried again, for a while.
 """
 
 from __future__ import annotations
@@ -47,13 +48,16 @@ def find_token(file: str | os.PathLike[str] | None = None) -> str:
     if named is not None:
         mode = os.stat(named).st_mode
         if os.name == "posix" and stat.S_IMODE(mode) & 0o077:  # elsewhere modes say nothing
-            raise PermissionError(f"{named} holds a token and others may read it: chmod 600 {named}")
+            raise PermissionError(
+                f"{named} holds a token and others may read it: chmod 600 {named}"
+            )
         token = read_regular(named, limit=_MAX_TOKEN).decode(errors="replace").strip()
     else:
         token = os.environ.get(TOKEN_VARIABLE, "").strip()
     if not token:
         raise WorkerError(
-            f"there is no token: put it into a file of mode 0600 and name that in {TOKEN_FILE_VARIABLE}, or the token itself "
+            "there is no token: put it into a file of mode 0600 and name that in "
+            f"{TOKEN_FILE_VARIABLE}, or the token itself "
             f"in {TOKEN_VARIABLE}"
         )
     return token
@@ -76,15 +80,21 @@ class _Pinned(ssl.SSLContext):
         return made
 
     def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
-        """Refused: TLS within TLS, as proxies that speak it want it, shows its certificate only after this."""
-        raise ssl.SSLError("a pinned certificate is looked at on a line of its own, not within one to a proxy")
+        """Refused: TLS within TLS, as proxies that speak it want it, shows its certificate only
+        after this.
+        """
+        raise ssl.SSLError(
+            "a pinned certificate is looked at on a line of its own, not within one to a proxy"
+        )
 
 
 def pinned_context(pin: str) -> ssl.SSLContext:
     """What speaks TLS with the one certificate of ``sha256:`` and 64 hexadecimal digits."""
     digits = pin.removeprefix("sha256:").replace(":", "").lower()
     if not pin.startswith("sha256:") or len(digits) != 64 or set(digits) - set("0123456789abcdef"):
-        raise ValueError(f"pin={pin!r}: it is 'sha256:' and the 64 hexadecimal digits of a certificate's SHA-256")
+        raise ValueError(
+            f"pin={pin!r}: it is 'sha256:' and the 64 hexadecimal digits of a certificate's SHA-256"
+        )
     context = _Pinned(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False  # the pin says more than any name could
     context.verify_mode = ssl.CERT_NONE
@@ -103,7 +113,9 @@ def _is_loopback(host: str) -> bool:
 
 
 class Body:
-    """Bytes to send, a piece at a time, told as they leave. Where they are sent again, what was told before is taken back."""
+    """Bytes to send, a piece at a time, told as they leave. Where they are sent again, what was
+    told before is taken back.
+    """
 
     def __init__(self, data: bytes, tell: Callable[[float], None]) -> None:
         self._data, self._tell, self._told = data, tell, 0
@@ -130,7 +142,9 @@ class Connection:
         try:
             import httpx
         except ImportError as error:
-            raise ImportError("es.connect needs the extra service: pip install 'encryptedstats[service]'") from error
+            raise ImportError(
+                "es.connect needs the extra service: pip install 'encryptedstats[service]'"
+            ) from error
         parts = urlsplit(url)
         if (
             parts.scheme not in ("http", "https")
@@ -140,15 +154,19 @@ class Connection:
             or parts.username
         ):
             raise ValueError(
-                f"{url!r} is no address of a worker: https://worker.example, without a name, a query or a fragment"
+                f"{url!r} is no address of a worker: https://worker.example, without a name, a "
+                "query or a fragment"
             )
         loopback = _is_loopback(parts.hostname)
         if parts.scheme == "http" and not loopback:
             raise ValueError(
-                f"{url!r}: the token would be sent in the clear. Give an https:// address, or a tunnel that ends on this machine"
+                f"{url!r}: the token would be sent in the clear. Give an https:// address, or a "
+                "tunnel that ends on this machine"
             )
         if pin is not None and parts.scheme == "http":
-            raise ValueError(f"{url!r} has no certificate to pin: give an https:// address, or no pin")
+            raise ValueError(
+                f"{url!r} has no certificate to pin: give an https:// address, or no pin"
+            )
         self.url, self.patience = url.rstrip("/"), patience
         self._is_reached = False
         self._httpx: Any = httpx
@@ -157,7 +175,8 @@ class Connection:
             headers={"Authorization": f"Bearer {token}"},
             verify=True if pin is None else pinned_context(pin),
             timeout=httpx.Timeout(60.0, connect=_CONNECT_SECONDS),
-            # No proxy lies on the way to this machine itself, nor to one whose certificate is known.
+            # No proxy lies on the way to this machine itself, nor to one whose certificate is
+            # known.
             trust_env=pin is None and not loopback,
             limits=httpx.Limits(max_connections=32),
         )
@@ -178,12 +197,16 @@ class Connection:
         return response.json() if response.content else None
 
     def send(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """The answer to a request that was taken, with its body: one that breaks off in the body is sent again as well."""
+        """The answer to a request that was taken, with its body: one that breaks off in the body is
+        sent again as well.
+        """
         return self._taken(self._client, method, path, whole=True, **options)
 
     @contextmanager
     def answered(self, method: str, path: str, **options: Any) -> Iterator[httpx.Response]:
-        """An answer whose body is still to come. What fails before it is sent again; a refusal is raised."""
+        """An answer whose body is still to come. What fails before it is sent again; a refusal is
+        raised.
+        """
         response = self._taken(self._client, method, path, whole=False, **options)
         try:
             yield response
@@ -191,19 +214,26 @@ class Connection:
             response.close()
 
     def put_elsewhere(self, url: str, body: Body) -> None:
-        """Send bytes to an address that the worker has signed; without the token, which is not for others."""
+        """Send bytes to an address that the worker has signed; without the token, which is not for
+        others.
+        """
         with self._httpx.Client(timeout=60.0) as client:
             self._taken(client, "PUT", url, whole=True, content=body, headers=body.headers)
 
-    def _taken(self, client: httpx.Client, method: str, path: str, *, whole: bool, **options: Any) -> httpx.Response:
-        """The answer to a request that is sent until it is taken, refused for good, or patience ends.
+    def _taken(
+        self, client: httpx.Client, method: str, path: str, *, whole: bool, **options: Any
+    ) -> httpx.Response:
+        """The answer to a request that is sent until it is taken, refused for good, or patience
+        ends.
 
         A worker that has never answered is given up sooner: its address may be wrong.
         """
         started, pause = time.monotonic(), _PAUSES[0]
         end, own = started + self.patience, client is self._client
         while True:
-            wait = pause * random.uniform(0.7, 1.3)  # so that those whose worker was restarted do not all come at once
+            wait = pause * random.uniform(
+                0.7, 1.3
+            )  # so that those whose worker was restarted do not all come at once
             is_first = own and not self._is_reached
             soonest = self._httpx.Timeout(_FIRST_SECONDS, connect=_CONNECT_SECONDS)
             limits = {"timeout": soonest} if is_first else {}
@@ -211,14 +241,18 @@ class Connection:
                 if is_first and (method, path) in _SLOW:
                     self._client.get("/healthz", timeout=soonest)
                     self._is_reached, limits = True, {}
-                response = client.send(client.build_request(method, path, **limits, **options), stream=not whole)
+                response = client.send(
+                    client.build_request(method, path, **limits, **options), stream=not whole
+                )
             except self._httpx.TransportError as error:
                 soon = min(end, started + _FIRST_PATIENCE) if is_first else end
                 if _is_final(error) or time.monotonic() + wait > soon:
                     raise self._unreachable(error) from error
             else:
                 self._is_reached |= own
-                if response.status_code < 300:  # a redirection is none: the token is for this address
+                if (
+                    response.status_code < 300
+                ):  # a redirection is none: the token is for this address
                     return response
                 refusal, after = self._refusal(response)
                 if response.status_code not in _AGAIN or time.monotonic() + max(wait, after) > end:
@@ -245,20 +279,32 @@ class Connection:
         said = " ".join(str(error).split())[:300] or type(error).__name__
         found = next(filter(_is_about_certificates, reversed([*_causes(error)])), None)
         if found is None:
-            return WorkerError(f"{self.url} cannot be reached ({said}): check the address, and that the worker runs")
-        cure = Cure("pin the certificate", "let whoever runs the worker tell you its SHA-256, and give it as pin=")
+            return WorkerError(
+                f"{self.url} cannot be reached ({said}): check the address, and that the worker "
+                "runs"
+            )
+        cure = Cure(
+            "pin the certificate",
+            "let whoever runs the worker tell you its SHA-256, and give it as pin=",
+        )
         why = getattr(found, "verify_message", "")  # without the line of OpenSSL that found it
         said = f"nobody vouches for its certificate: {why}" if why else said
         return WorkerError(f"{self.url} cannot be reached safely ({said}): ", cure, untrusted=True)
 
 
 def _is_final(error: BaseException | None) -> bool:
-    """Whether it will fail again however often it is tried: a certificate that is not trusted, a name that nobody has."""
-    return any(_is_about_certificates(one) or isinstance(one, socket.gaierror) for one in _causes(error))
+    """Whether it will fail again however often it is tried: a certificate that is not trusted, a
+    name that nobody has.
+    """
+    return any(
+        _is_about_certificates(one) or isinstance(one, socket.gaierror) for one in _causes(error)
+    )
 
 
 def _is_about_certificates(error: BaseException) -> bool:
-    return isinstance(error, ssl.SSLCertVerificationError) or "CERTIFICATE_VERIFY_FAILED" in str(error)
+    return isinstance(error, ssl.SSLCertVerificationError) or "CERTIFICATE_VERIFY_FAILED" in str(
+        error
+    )
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -1,9 +1,9 @@
 """What an upload may contain: the fields and sections of its kind, each holding what its kind says.
 
 Headers are checked while a body comes. Public keys, manifests and answers are then read whole, with
-every check of the library, in a process of its own (:func:`encryptedstats.service.making.check_file`).
-Blocks are too many and too large for that. No section of theirs may hold an object of SEAL, which is
-how keys are stored.
+every check of the library, in a process of its own
+(:func:`encryptedstats.service.making.check_file`). Blocks are too many and too large for that. No
+section of theirs may hold an object of SEAL, which is how keys are stored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,15 @@ from encryptedstats.tables.blocks import BLOCK_KIND
 from encryptedstats.tables.encrypted import TABLE_KIND, facts_from_container
 
 _NUMBERS: Final = {"parameters", "form", "width", "flooded", "circuit", "program", DIGEST_FIELD}
-_ANSWER: Final = _NUMBERS | {"question", "params", "n_rows", "n_dropped", BLOCKS, "schema", "weight_bound"}
+_ANSWER: Final = _NUMBERS | {
+    "question",
+    "params",
+    "n_rows",
+    "n_dropped",
+    BLOCKS,
+    "schema",
+    "weight_bound",
+}
 #: The fields of each kind of file that may come in. All are checked where the file is read.
 FIELDS: Final[dict[str, set[str]]] = {
     PUBLIC_KIND: {"parameters", "rotations", "signatures", "retired"},
@@ -43,7 +51,9 @@ FIELDS: Final[dict[str, set[str]]] = {
 #: Kinds that are read whole before they become objects.
 READ_WHOLE: Final = (PUBLIC_KIND, TABLE_KIND, *ANSWER_KINDS)
 _SEAL_MAGIC: Final = 0xA15E
-_SEAL_HEADER: Final = struct.Struct("<HBBBBHQ")  # magic, its size, version, compression, reserved, length
+_SEAL_HEADER: Final = struct.Struct(
+    "<HBBBBHQ"
+)  # magic, its size, version, compression, reserved, length
 _LONGEST_FIELD: Final = 64  # characters of the fields of a block: an id and a seal
 
 
@@ -54,7 +64,9 @@ def refuse_fields(found: Container, what: str) -> Refusal | None:
         why = f"a file of this kind has no field {strange[0][:60]!r}"
         return Refusal(422, what, why, "send the file as the library wrote it")
     if found.kind == BLOCK_KIND and any(not _is_small(value) for value in found.fields.values()):
-        return Refusal(422, what, "a block has no such fields", "send the file as the library wrote it")
+        return Refusal(
+            422, what, "a block has no such fields", "send the file as the library wrote it"
+        )
     return None
 
 
@@ -79,10 +91,14 @@ def refuse_sections(path: Path, lengths: Mapping[str, int], kind: str, what: str
 
 
 def is_seal_object(head: bytes, length: int) -> bool:
-    """Return whether a section of this length with these first bytes is an object of SEAL, compressed or not."""
+    """Return whether a section of this length with these first bytes is an object of SEAL,
+    compressed or not.
+    """
     if len(head) < _SEAL_HEADER.size:
         return False
-    magic, header_size, _major, _minor, _compression, _reserved, stated = _SEAL_HEADER.unpack_from(head)
+    magic, header_size, _major, _minor, _compression, _reserved, stated = _SEAL_HEADER.unpack_from(
+        head
+    )
     return (magic, header_size, stated) == (_SEAL_MAGIC, _SEAL_HEADER.size, length)
 
 
@@ -100,7 +116,9 @@ def read_whole(data: bytes) -> None:
 
 
 class _ReadingKeys(PublicKeys):
-    """Stands for the keys of an answer where only its file is there: enough to read it, not to compute."""
+    """Stands for the keys of an answer where only its file is there: enough to read it, not to
+    compute.
+    """
 
     def __init__(self, file: Container) -> None:
         engine = engine_for(read_parameters(file))

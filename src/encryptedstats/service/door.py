@@ -1,7 +1,9 @@
-"""What comes in and goes out: encrypted objects, each named by the SHA-256 that its file ends with, in a place of its owner's own.
+"""What comes in and goes out: encrypted objects, each named by the SHA-256 that its file ends with,
+in a place of its owner's own.
 
-A body is written to a temporary file while it is hashed, and becomes an object only when its hash is its name. What it says it is
-is looked at when its first bytes are there: a secret key, an opened model, or what is no file of this library is refused at once.
+A body is written to a temporary file while it is hashed, and becomes an object only when its hash
+is its name. What it says it is is looked at when its first bytes are there: a secret key, an opened
+model, or what is no file of this library is refused at once.
 """
 
 from __future__ import annotations
@@ -50,9 +52,8 @@ WELCOME: Final = (TABLE_KIND, BLOCK_KIND, PUBLIC_KIND, *ANSWER_KINDS)
 PART_BYTES: Final = 1 << 20
 _SPOOL: Final = "spool"
 _SHOWN_MISSING: Final = 1000
-_RECOUNT_SECONDS: Final = (
-    30.0  # after which what an owner has stored is counted again: another server may have taken some
-)
+# after which what an owner has stored is counted again: another server may have taken some
+_RECOUNT_SECONDS: Final = 30.0
 
 
 def refused_kind(found: container.Container, lengths: dict[str, int], name: str) -> Refusal | None:
@@ -63,23 +64,32 @@ def refused_kind(found: container.Container, lengths: dict[str, int], name: str)
             422,
             what,
             "it is a secret key, and a worker must never have one",
-            "keep it on the owner's machine; if it was sent on purpose, make a new key and encrypt again",
+            "keep it on the owner's machine; if it was sent on purpose, make a new key and "
+            "encrypt again",
         )
     if found.kind not in WELCOME or known is None:
         kind = known.words if known is not None else repr(found.kind[:60])
         return Refusal(
-            422, what, f"it is {kind}, which is not sent to a worker", "send encrypted tables, answers and public keys"
+            422,
+            what,
+            f"it is {kind}, which is not sent to a worker",
+            "send encrypted tables, answers and public keys",
         )
     strange = sorted(set(lengths) - known.sections)
     if strange:
         return Refusal(
-            422, what, f"{known.words} has no section {strange[0][:60]!r}", "send the file as the library wrote it"
+            422,
+            what,
+            f"{known.words} has no section {strange[0][:60]!r}",
+            "send the file as the library wrote it",
         )
     return refuse_fields(found, what)
 
 
 class Incoming:
-    """A body on its way: to a temporary file, hashed as it comes. ``close`` removes what did not become an object."""
+    """A body on its way: to a temporary file, hashed as it comes. ``close`` removes what did not
+    become an object.
+    """
 
     def __init__(self, folder: Path, sha256: str, size: int) -> None:
         self.sha256, self.size, self.received = sha256, size, 0
@@ -90,10 +100,14 @@ class Incoming:
         self.kind, self._lengths = "", dict[str, int]()
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes; refused as soon as they are too many, or of something that must not come in."""
+        """Take the next bytes; refused as soon as they are too many, or of something that must not
+        come in.
+        """
         self.received += len(data)
         if self.received > self.size:
-            raise Refusal(400, self._what, "the body is longer than it said", "send it again, whole")
+            raise Refusal(
+                400, self._what, "the body is longer than it said", "send it again, whole"
+            )
         if not self._is_known:
             self._look(data)
         both = self._tail + data
@@ -111,7 +125,9 @@ class Incoming:
             found = container.peeked(self._head, self.size, self._what)
         except FileFormatError as error:
             why = str(error).removeprefix(f"{self._what} ")
-            raise Refusal(422, self._what, why, "send files that this library wrote, whole") from None
+            raise Refusal(
+                422, self._what, why, "send files that this library wrote, whole"
+            ) from None
         if found is None:
             return
         refusal = refused_kind(*found, self.sha256)
@@ -123,8 +139,17 @@ class Incoming:
     def finish(self) -> Path:
         """The file, if its hash is its name."""
         if self.received != self.size:
-            raise Refusal(400, self._what, f"{self.received:,} of {self.size:,} bytes came", "send it again, whole")
-        if not self._is_known or self._hash.hexdigest() != self.sha256 or self._tail.hex() != self.sha256:
+            raise Refusal(
+                400,
+                self._what,
+                f"{self.received:,} of {self.size:,} bytes came",
+                "send it again, whole",
+            )
+        if (
+            not self._is_known
+            or self._hash.hexdigest() != self.sha256
+            or self._tail.hex() != self.sha256
+        ):
             raise Refusal(
                 422,
                 self._what,
@@ -144,7 +169,9 @@ class Incoming:
 
 @dataclass(frozen=True)
 class Place:
-    """Where all that is one owner's lies. Names are hashes and random ids: nothing that she writes is ever a path."""
+    """Where all that is one owner's lies. Names are hashes and random ids: nothing that she writes
+    is ever a path.
+    """
 
     store: Store
     owner: str
@@ -193,7 +220,9 @@ class _Account:
 
 
 class Usage:
-    """What owners have stored, counted now and then, and kept up to date between; and what is held for bodies on their way."""
+    """What owners have stored, counted now and then, and kept up to date between; and what is held
+    for bodies on their way.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -201,7 +230,9 @@ class Usage:
         self._lock = threading.Lock()
 
     def of(self, owner: str) -> int:
-        """Bytes that an owner's objects, tables, results and unfinished uploads take; without what is held."""
+        """Bytes that an owner's objects, tables, results and unfinished uploads take; without what
+        is held.
+        """
         with self._lock:
             account = self._accounts[owner]
             if time.monotonic() - account.since < _RECOUNT_SECONDS:
@@ -211,7 +242,11 @@ class Usage:
         found = self._store.room(place.of(""))
         with self._lock:
             _forget_late(account)
-            here = {key for key, hold in account.held.items() if place.of("objects", hold.arrives) in found}
+            here = {
+                key
+                for key, hold in account.held.items()
+                if place.of("objects", hold.arrives) in found
+            }
             account.held = {key: hold for key, hold in account.held.items() if key not in here}
             for what in ("objects", "tables", "results", "incoming"):
                 inside = place.of(what) + "/"
@@ -241,9 +276,18 @@ class Usage:
         return None if hold is None else hold.bytes
 
     def reserve(
-        self, owner: str, key: str, amount: int, quota: int, *, seconds: float = math.inf, arrives: str = ""
+        self,
+        owner: str,
+        key: str,
+        amount: int,
+        quota: int,
+        *,
+        seconds: float = math.inf,
+        arrives: str = "",
     ) -> None:
-        """Hold room for what is about to come, until it is settled or so long; unless it would be too much."""
+        """Hold room for what is about to come, until it is settled or so long; unless it would be
+        too much.
+        """
         self.of(owner)
         with self._lock:
             account = self._accounts[owner]
@@ -251,7 +295,9 @@ class Usage:
             account.held[key] = _Hold(amount, time.monotonic() + seconds, arrives)
 
     def check(self, owner: str, quota: int) -> None:
-        """Refuse if more is stored and held than may be: another server may have taken some meanwhile."""
+        """Refuse if more is stored and held than may be: another server may have taken some
+        meanwhile.
+        """
         self.of(owner)
         with self._lock:
             _check_room(self._accounts[owner], 0, quota)
@@ -276,21 +322,31 @@ def _check_room(account: _Account, amount: int, quota: int) -> None:
             413,
             f"{plural(amount, 'byte')} more",
             f"{used:,} of {quota:,} bytes are taken",
-            "delete tables, objects or jobs that are not needed, or ask whoever runs the worker for more",
+            "delete tables, objects or jobs that are not needed, or ask whoever runs the worker "
+            "for more",
         )
 
 
 def _own_folder() -> Path:
-    """A folder of this user's own among temporary files, where others may make folders too; the same after a restart."""
+    """A folder of this user's own among temporary files, where others may make folders too; the
+    same after a restart.
+    """
     if os.name != "posix":
-        return Path(tempfile.gettempdir()) / "encryptedstats-spool"  # which is this user's by itself
+        return (
+            Path(tempfile.gettempdir()) / "encryptedstats-spool"
+        )  # which is this user's by itself
     folder = Path(tempfile.gettempdir()) / f"encryptedstats-spool-{os.getuid()}"
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+    if (
+        not stat.S_ISDIR(found.st_mode)
+        or found.st_uid != os.getuid()
+        or stat.S_IMODE(found.st_mode) & 0o077
+    ):
         raise PermissionError(
-            f"{folder} is for uploads under way, and is a link, another's, or open to others: remove it, or name a folder "
+            f"{folder} is for uploads under way, and is a link, another's, or open to others: "
+            "remove it, or name a folder "
             "of this user's own in TMPDIR"
         )
     return folder
@@ -299,7 +355,9 @@ def _own_folder() -> Path:
 class Door:
     """Objects and tables of owners in a storage."""
 
-    def __init__(self, store: Store, limits: Limits, spool: Path | None = None, make: Make | None = None) -> None:
+    def __init__(
+        self, store: Store, limits: Limits, spool: Path | None = None, make: Make | None = None
+    ) -> None:
         self.store, self.limits = store, limits
         self._reading, self._lock = set[str](), threading.Lock()
         self.make: Make = (lambda function, *given: function(*given)) if make is None else make
@@ -308,7 +366,8 @@ class Door:
         self.spool = spool or beside or _own_folder()
         self.spool.mkdir(parents=True, exist_ok=True, mode=0o700)
 
-    # -- objects -----------------------------------------------------------------------------------------------------
+    # -- objects
+    # --------------------------------------------------------------------------------------------
 
     def reserve(
         self,
@@ -344,7 +403,9 @@ class Door:
         self.store.take(place.of("objects", incoming.sha256), path)
 
     def _read_whole(self, owner: str, path: Path, what: str) -> None:
-        """Refuse a file that is not what it says, in another process; one file of an owner at a time."""
+        """Refuse a file that is not what it says, in another process; one file of an owner at a
+        time.
+        """
         from encryptedstats.service import making
 
         with self._lock:
@@ -358,7 +419,9 @@ class Door:
             with self._lock:
                 self._reading.discard(owner)
         if refused is not None:
-            raise Refusal(422, what, refused.replace(str(path), "it"), "send the file as the library wrote it")
+            raise Refusal(
+                422, what, refused.replace(str(path), "it"), "send the file as the library wrote it"
+            )
 
     def size(self, place: Place, what: str, name: str) -> int:
         """The bytes of an object or a result."""
@@ -374,34 +437,50 @@ class Door:
         self.usage.forget(place.owner)
         return size
 
-    # -- tables ------------------------------------------------------------------------------------------------------
+    # -- tables
+    # --------------------------------------------------------------------------------------------
 
-    def make_table(self, place: Place, manifest_sha256: str, keys_sha256: str, quota: int) -> TableFacts:
-        """Put a table together from objects that are here. The manifest comes last: with it, the table is there."""
+    def make_table(
+        self, place: Place, manifest_sha256: str, keys_sha256: str, quota: int
+    ) -> TableFacts:
+        """Put a table together from objects that are here. The manifest comes last: with it, the
+        table is there.
+        """
         manifest = self._read(place, manifest_sha256, MAX_MANIFEST_BYTES)
         try:
             facts, entries = listed_table(manifest, "the manifest")
         except FileFormatError as error:
             raise Refusal(
-                422, "the table", str(error), "send the manifest of a table, as the library wrote it"
+                422,
+                "the table",
+                str(error),
+                "send the manifest of a table, as the library wrote it",
             ) from None
         self._check_keys(place, keys_sha256, facts)
         wanted = {entry.sha256: entry for entry in entries}
         lost = self.missing(place, list(wanted))
-        lost += [sha for sha, entry in wanted.items() if sha not in lost and not self._fits(place, entry)]
+        lost += [
+            sha for sha, entry in wanted.items() if sha not in lost and not self._fits(place, entry)
+        ]
         if lost:
             raise Refusal(
                 409,
                 "the table",
-                f"{plural(len(lost), 'block')} of {len(entries):,} are not here: {', '.join(lost[:_SHOWN_MISSING])}",
+                f"{plural(len(lost), 'block')} of {len(entries):,} are not here: "
+                f"{', '.join(lost[:_SHOWN_MISSING])}",
                 "upload these, then ask again",
             )
         inside = place.of("tables", manifest_sha256)
         parts = {**{e.name: e.sha256 for e in entries}, keys_name(facts.key_id): keys_sha256}
-        lacking = {name: sha for name, sha in parts.items() if not self.store.exists(f"{inside}/{name}")}
+        lacking = {
+            name: sha for name, sha in parts.items() if not self.store.exists(f"{inside}/{name}")
+        }
         # In a folder a copy is a second name, and takes no room.
         copied = () if isinstance(self.store, FolderStore) else lacking.values()
-        room, key = len(manifest) + sum(self.size(place, "objects", sha) for sha in copied), secrets.token_hex()
+        room, key = (
+            len(manifest) + sum(self.size(place, "objects", sha) for sha in copied),
+            secrets.token_hex(),
+        )
         self.usage.reserve(place.owner, key, room, quota)
         try:
             for name, sha256 in lacking.items():
@@ -418,7 +497,9 @@ class Door:
     def _check_keys(self, place: Place, sha256: str, facts: TableFacts) -> None:
         name = place.of("objects", sha256)
         size = self.size(place, "objects", sha256)
-        found = container.peeked(self.store.read(name, 0, container.MAX_HEADER_BYTES + DIGEST_BYTES), size, "the keys")
+        found = container.peeked(
+            self.store.read(name, 0, container.MAX_HEADER_BYTES + DIGEST_BYTES), size, "the keys"
+        )
         if found is None or found[0].kind != PUBLIC_KIND or found[0].key_id != facts.key_id:
             raise Refusal(
                 422,
@@ -433,7 +514,9 @@ class Door:
         except FileNotFoundError:
             raise missing("object") from None
         except FileFormatError as error:
-            raise Refusal(422, "the table", place.private(str(error)), "send the manifest of a table") from None
+            raise Refusal(
+                422, "the table", place.private(str(error)), "send the manifest of a table"
+            ) from None
 
     def missing(self, place: Place, names: list[str]) -> list[str]:
         """Those of some objects that are not here."""
@@ -445,7 +528,9 @@ class Door:
     def table(self, place: Place, table_id: str) -> tuple[TableFacts, tuple[BlockEntry, ...]]:
         """What is known of a table."""
         try:
-            manifest = self.store.read(f"{place.of('tables', table_id)}/{MANIFEST}", limit=MAX_MANIFEST_BYTES)
+            manifest = self.store.read(
+                f"{place.of('tables', table_id)}/{MANIFEST}", limit=MAX_MANIFEST_BYTES
+            )
         except FileNotFoundError:
             raise missing("table") from None
         return listed_table(manifest, "the manifest")
@@ -469,7 +554,9 @@ class Door:
         return freed
 
     def seen(self, place: Place, table_id: str, count: int = 5) -> list[dict[str, Any]]:
-        """What this machine can see of a table's blocks: an opaque name, a size, and bytes that look like noise."""
+        """What this machine can see of a table's blocks: an opaque name, a size, and bytes that
+        look like noise.
+        """
         _, entries = self.table(place, table_id)
         inside = place.of("tables", table_id)
         return [
@@ -477,7 +564,9 @@ class Door:
                 "name": entry.name.rpartition("/")[2],
                 "bytes": entry.bytes,
                 "rows": entry.rows,
-                "first": self.store.read(f"{inside}/{entry.name}", entry.bytes - DIGEST_BYTES - 48, 48).hex(" ", 2),
+                "first": self.store.read(
+                    f"{inside}/{entry.name}", entry.bytes - DIGEST_BYTES - 48, 48
+                ).hex(" ", 2),
             }
             for entry in entries[:count]
         ]

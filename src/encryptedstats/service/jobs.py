@@ -1,6 +1,8 @@
-"""Jobs of owners: what was asked, written down in the storage; the queue, whose workers do it; and how far it is.
+"""Jobs of owners: what was asked, written down in the storage; the queue, whose workers do it; and
+how far it is.
 
-A job is named by a hash of what is asked: to ask twice, because an answer was lost on the way, is to ask once.
+A job is named by a hash of what is asked: to ask twice, because an answer was lost on the way, is
+to ask once.
 """
 
 from __future__ import annotations
@@ -32,13 +34,16 @@ QUEUED, RUNNING, DONE, FAILED, CANCELLED = "queued", "running", "done", "failed"
 ENDED: Final = (DONE, FAILED, CANCELLED)
 _MAX_RECORD: Final = 64 << 20
 _NAMES_SECONDS: Final = 0.3  # for which one look at the queue serves all who ask
-_PROCESS_TASKS: Final = 100  # after which the process that makes jobs is replaced, and what it holds is free
+_PROCESS_TASKS: Final = (
+    100  # after which the process that makes jobs is replaced, and what it holds is free
+)
 _SHOWN_FAILURES: Final = 20
 _REMEMBERED: Final = 10_000  # jobs that are done
 
 
 class Maker:
-    """A process that turns requests into jobs. One that dies is replaced; what it was at is asked again once.
+    """A process that turns requests into jobs. One that dies is replaced; what it was at is asked
+    again once.
 
     One that takes longer than some seconds for a request is ended, and the request refused.
     """
@@ -65,7 +70,9 @@ class Maker:
         try:
             return future.result(self._seconds)
         except FutureTimeoutError:
-            if not future.cancel():  # it was begun: others behind it are asked again, of another process
+            if (
+                not future.cancel()
+            ):  # it was begun: others behind it are asked again, of another process
                 self._end(pool)
             raise _busy(f"it was not worked out within {self._seconds:g} seconds") from None
 
@@ -84,7 +91,8 @@ class Maker:
         with self._lock:
             if self._pool is pool:
                 self._pool = None
-        # Before Python 3.14 an executor has no public way to end what it runs; its processes are forgotten by shutdown.
+        # Before Python 3.14 an executor has no public way to end what it runs; its processes are
+        # forgotten by shutdown.
         processes = list((pool._processes or {}).values())
         pool.shutdown(wait=False)
         for process in processes:
@@ -113,7 +121,9 @@ class Makers:
             if not self._idle:
                 self._idle.append(Maker(self._seconds))
                 self._all.append(self._idle[0])
-            maker = self._idle.pop()  # the one used last: others stay unused where few requests come
+            maker = (
+                self._idle.pop()
+            )  # the one used last: others stay unused where few requests come
         try:
             return maker(function, *arguments)
         finally:
@@ -127,7 +137,13 @@ class Makers:
 
 
 def _busy(why: str) -> Refusal:
-    return Refusal(503, "the request", why, "ask for less at once, or try again in a while", {"Retry-After": "5"})
+    return Refusal(
+        503,
+        "the request",
+        why,
+        "ask for less at once, or try again in a while",
+        {"Retry-After": "5"},
+    )
 
 
 @dataclass(frozen=True)
@@ -166,13 +182,16 @@ class Jobs:
         self._lock = threading.Lock()
         self._finished: dict[str, Record] = {}
 
-    # -- asking ------------------------------------------------------------------------------------------------------
+    # -- asking
+    # --------------------------------------------------------------------------------------------
 
     def submit(self, place: Place, asked: Mapping[str, Any]) -> Record:
         """Put a job into the queue, or find the one that asks the same."""
         from encryptedstats.service import making
 
-        job_id = hashlib.sha256(json.dumps([place.owner, asked], sort_keys=True).encode()).hexdigest()[:32]
+        job_id = hashlib.sha256(
+            json.dumps([place.owner, asked], sort_keys=True).encode()
+        ).hexdigest()[:32]
         known = self._read(place, job_id)
         if known is not None and self.status(place, known)["state"] not in (CANCELLED, FAILED):
             return known
@@ -190,7 +209,9 @@ class Jobs:
             raise self._refused(place, f"the {asked['kind']}", made["refused"])
         sheet = Sheet(**{**made["sheet"], "items": tuple(map(tuple, made["sheet"]["items"]))})
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        record = Record(job_id, asked["kind"], dict(asked), known.made if known else now, sheet, made["plan"])
+        record = Record(
+            job_id, asked["kind"], dict(asked), known.made if known else now, sheet, made["plan"]
+        )
         self.door.store.write(place.of("jobs", job_id), [record.to_bytes()])
         self._forget_names()
         return record
@@ -210,10 +231,15 @@ class Jobs:
         return Refusal(422, what, place.private(why), "change what is asked; nothing was begun")
 
     def _resolved(self, place: Place, job_id: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """The request with places where workers find what it names; refused where something is not there."""
+        """The request with places where workers find what it names; refused where something is not
+        there.
+        """
         if not self.door.has_table(place, asked["table"]):
             raise missing("table")
-        found = {name: [self._answer(place, one) for one in asked.get(name) or ()] for name in ("answers", "forget")}
+        found = {
+            name: [self._answer(place, one) for one in asked.get(name) or ()]
+            for name in ("answers", "forget")
+        }
         places = {
             "table": place.url("tables", asked["table"]),
             "manifest": self._manifest(place, asked["table"]),
@@ -223,7 +249,9 @@ class Jobs:
         return {**asked, **found, **places, "totals": self.limits.totals}
 
     def _manifest(self, place: Place, table: str) -> str:
-        """Where the manifest of a table lies, of one that is here, or of one that is still to come."""
+        """Where the manifest of a table lies, of one that is here, or of one that is
+        still to come.
+        """
         if self.door.has_table(place, table):
             return f"{place.url('tables', table)}/{MANIFEST}"
         if not place.has("objects", table):
@@ -238,7 +266,8 @@ class Jobs:
             raise missing("result of a job" if form == "job" else "object")
         return place.url(what, name)
 
-    # -- looking -----------------------------------------------------------------------------------------------------
+    # -- looking
+    # --------------------------------------------------------------------------------------------
 
     def record(self, place: Place, job_id: str) -> Record:
         """A job of an owner."""
@@ -249,14 +278,18 @@ class Jobs:
 
     def _read(self, place: Place, job_id: str) -> Record | None:
         try:
-            found = Record.from_bytes(self.door.store.read(place.of("jobs", job_id), limit=_MAX_RECORD))
+            found = Record.from_bytes(
+                self.door.store.read(place.of("jobs", job_id), limit=_MAX_RECORD)
+            )
         except FileNotFoundError:
             return None
         self._remember(found)
         return found
 
     def _remember(self, record: Record) -> None:
-        """What has ended stays as it is: pages that show many jobs need not read it again, nor what its items were called."""
+        """What has ended stays as it is: pages that show many jobs need not read it again, nor what
+        its items were called.
+        """
         if record.finished is not None:
             if len(self._finished) >= _REMEMBERED:
                 self._finished.clear()
@@ -266,10 +299,16 @@ class Jobs:
         """All jobs of an owner, the latest first."""
         names = (name.rpartition("/")[2] for name in self.door.store.sizes(place.of("jobs")))
         found = (self._finished.get(name) or self._read(place, name) for name in names)
-        return sorted((one for one in found if one is not None), key=lambda one: (one.made, one.id), reverse=True)
+        return sorted(
+            (one for one in found if one is not None),
+            key=lambda one: (one.made, one.id),
+            reverse=True,
+        )
 
     def _open_jobs(self, place: Place) -> int:
-        return sum(self.status(place, record)["state"] not in ENDED for record in self.records(place))
+        return sum(
+            self.status(place, record)["state"] not in ENDED for record in self.records(place)
+        )
 
     def status(self, place: Place, record: Record) -> dict[str, Any]:
         """How far a job is; nobody is asked, the names of what lies in the queue tell."""
@@ -298,14 +337,18 @@ class Jobs:
             "workers": working,
             "core_seconds": seconds,
             "failures": [place.private(message) for message in found.failures[:_SHOWN_FAILURES]],
-            "result_bytes": self.door.store.size(place.of("results", record.id)) if state == DONE else None,
+            "result_bytes": self.door.store.size(place.of("results", record.id))
+            if state == DONE
+            else None,
         }
         if state == DONE:
             self._keep_finished(place, record, figures)
         return {**known, **figures}
 
     def _keep_finished(self, place: Place, record: Record, figures: dict[str, Any]) -> None:
-        """What is done stays done: it is written down, and the result is not hashed again for every look."""
+        """What is done stays done: it is written down, and the result is not hashed again for every
+        look.
+        """
         done = replace(record, finished=figures)
         self._remember(done)
         self.door.usage.add(place.owner, figures["result_bytes"])
@@ -323,7 +366,8 @@ class Jobs:
         with self._lock:
             self._names = (float("-inf"), ())
 
-    # -- ending ------------------------------------------------------------------------------------------------------
+    # -- ending
+    # --------------------------------------------------------------------------------------------
 
     def cancel(self, record: Record) -> None:
         """Let workers begin nothing more of it."""

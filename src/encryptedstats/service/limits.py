@@ -11,7 +11,8 @@ from typing import Final
 from encryptedstats.service.refusals import Refusal
 from encryptedstats.words import plural
 
-_REMEMBERED: Final = 10_000  # owners and addresses whose requests are counted; the ones longest not seen are forgotten
+# owners and addresses whose requests are counted; the ones longest not seen are forgotten
+_REMEMBERED: Final = 10_000
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,6 @@
-"""Refusals that are read: who is cut off while sending a body may never see why, and a proxy before it says 502 instead."""
+"""Refusals that are read: who is cut off while sending a body may never see why, and a proxy before
+it says 502 instead.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,12 @@ def has_body(scope: Scope) -> bool:
 
 
 class Lingering:
-    """An ASGI application around another: where that answers before it has read a body, what still comes is thrown away a while.
+    """An ASGI application around another: where that answers before it has read a body, what still
+    comes is thrown away a while.
 
-    The answer is sent at once. Then the connection stays open until the body has ended, the other side has gone, or two seconds
-    are over: closed with bytes unread, it would be reset, and the answer be lost on the way.
+    The answer is sent at once. Then the connection stays open until the body has ended, the other
+    side has gone, or two seconds are over: closed with bytes unread, it would be reset, and the
+    answer be lost on the way.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -34,7 +38,9 @@ class Lingering:
         async def watched() -> Message:
             nonlocal unread
             message = await receive()
-            unread = unread and bool(message.get("more_body", False))  # neither at its end, nor after a disconnection
+            unread = unread and bool(
+                message.get("more_body", False)
+            )  # neither at its end, nor after a disconnection
             return message
 
         async def drained() -> None:
@@ -46,7 +52,9 @@ class Lingering:
                 return
 
         async def lingering(message: Message) -> None:
-            is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
+            is_last = message["type"] == "http.response.body" and not message.get(
+                "more_body", False
+            )
             if not (is_last and unread):
                 await send(message)
                 return

@@ -1,7 +1,8 @@
-"""What a request becomes: a job in the queue, or what it would cost. Runs in a process of its own, which reads keys and proves.
+"""What a request becomes: a job in the queue, or what it would cost. Runs in a process of its own,
+which reads keys and proves.
 
-A proof takes a core for a while and public keys take memory: the server's own process has neither to spare. What goes in and comes
-out are plain values; a refusal comes out as one.
+A proof takes a core for a while and public keys take memory: the server's own process has neither
+to spare. What goes in and comes out are plain values; a refusal comes out as one.
 """
 
 from __future__ import annotations
@@ -62,30 +63,43 @@ def check_file(path: str) -> dict[str, Any]:
 
 
 def _words_of(error: Exception, asked: Mapping[str, Any]) -> str:
-    """Return the reason of a refusal. Errors that were not written for people name what was asked."""
-    if isinstance(error, (EncryptedStatsError, FileNotFoundError)) or type(error) in (ValueError, TypeError):
+    """Return the reason of a refusal. Errors that were not written for people name what
+    was asked.
+    """
+    if isinstance(error, (EncryptedStatsError, FileNotFoundError)) or type(error) in (
+        ValueError,
+        TypeError,
+    ):
         return str(error)
-    return f"these parameters of {asked.get('question')!r} cannot be ({type(error).__name__}: {error})"
+    return (
+        f"these parameters of {asked.get('question')!r} cannot be ({type(error).__name__}: {error})"
+    )
 
 
 def _question(asked: Mapping[str, Any]) -> Question:
     question = question_class(asked["question"]).from_parameters(asked["params"])
     if question.settled() is not question:
         raise ValueError(
-            f"the {question.name} leaves something to chance: give it a seed, so that asking twice asks the same"
+            f"the {question.name} leaves something to chance: give it a seed, so that asking "
+            "twice asks the same"
         )
     return question
 
 
 def _of_table(asked: Mapping[str, Any]) -> tuple[Question, TableFacts, tuple[BlockEntry, ...]]:
-    """A question and the table that it is asked of, as its manifest says it is; refused before a circuit grows too large."""
-    facts, entries = listed_table(read_object(asked["manifest"], limit=MAX_MANIFEST_BYTES), "the manifest")
+    """A question and the table that it is asked of, as its manifest says it is; refused before a
+    circuit grows too large.
+    """
+    facts, entries = listed_table(
+        read_object(asked["manifest"], limit=MAX_MANIFEST_BYTES), "the manifest"
+    )
     question = _question(asked)
     question.check_schema(facts.schema)
     count, most = question.n_totals(facts.schema), asked["totals"]
     if count > most:
         raise ValueError(
-            f"the {question.name} has {count:,} totals, and this worker takes at most {most:,} in one question: "
+            f"the {question.name} has {count:,} totals, and this worker takes at most {most:,} in "
+            "one question: "
             "ask for fewer variables, bins or trees, or in several questions"
         )
     return question, facts, entries
@@ -104,20 +118,31 @@ def _submit(asked: Mapping[str, Any]) -> StoredJob:
         }
         return cluster.submit(_of_table(asked)[0], table, out, **places, **options)
     if asked["kind"] == PREDICT:
-        return cluster.submit_prediction(asked["answers"][0], table, out, output=asked.get("output"), **places, **cut)
+        return cluster.submit_prediction(
+            asked["answers"][0], table, out, output=asked.get("output"), **places, **cut
+        )
     if asked["kind"] == DRAW:
         return cluster.submit_drawing(asked["answers"][0], table, out, **places)
-    return cluster.submit_combination(asked["answers"], table, out, forget=asked.get("forget") or (), **places)
+    return cluster.submit_combination(
+        asked["answers"], table, out, forget=asked.get("forget") or (), **places
+    )
 
 
 def _planned(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The work of a question on a table as its manifest says it is, by this machine's measured times; seconds are of one core."""
+    """The work of a question on a table as its manifest says it is, by this machine's measured
+    times; seconds are of one core.
+    """
     question, facts, entries = _of_table(asked)
     rows = tuple(entry.rows for entry in entries)
-    parameters, layout = facts.parameters, Layout(sum(rows), facts.parameters.slots, rows, facts.parameters.copies)
+    parameters, layout = (
+        facts.parameters,
+        Layout(sum(rows), facts.parameters.slots, rows, facts.parameters.copies),
+    )
     outputs, _ = facts.circuit(question, layout)
     ranges = tuple(column_ranges(facts.schema, facts.columns, facts.weight_bound).items())
-    compiled = compile_outputs(tuple(outputs), Conditions(parameters, layout, ranges, facts.with_secret_key))
+    compiled = compile_outputs(
+        tuple(outputs), Conditions(parameters, layout, ranges, facts.with_secret_key)
+    )
     cost = read_cost(compiled.program)
     return {
         "core_seconds": cost.seconds(measured_times(parameters), workers=1),

@@ -1,7 +1,8 @@
-"""Uploads that go straight to S3, by an address that the server has signed; the server looks at them when they have arrived.
+"""Uploads that go straight to S3, by an address that the server has signed; the server looks at
+them when they have arrived.
 
-S3 takes whatever is put there, so that an upload has a random name at first. Only what has the right hash, and is of a kind that
-may come in, becomes an object.
+S3 takes whatever is put there, so that an upload has a random name at first. Only what has the
+right hash, and is of a kind that may come in, becomes an object.
 """
 
 from __future__ import annotations
@@ -26,14 +27,19 @@ class Presigner:
     @property
     def is_possible(self) -> bool:
         """Whether the storage knows such addresses."""
-        return isinstance(self._door.store, FsspecStore) and self._door.store.url.startswith(("s3://", "s3a://"))
+        return isinstance(self._door.store, FsspecStore) and self._door.store.url.startswith(
+            ("s3://", "s3a://")
+        )
 
     def sign(self, place: Place, sha256: str, size: int, quota: int) -> dict[str, Any]:
         """An address that takes so many bytes."""
         store = self._door.store
         if not self.is_possible or not isinstance(store, FsspecStore):
             raise Refusal(
-                404, "the address", "the storage of this worker signs none", f"PUT /v1/objects/{sha256} instead"
+                404,
+                "the address",
+                "the storage of this worker signs none",
+                f"PUT /v1/objects/{sha256} instead",
             )
         upload = secrets.token_hex(_NAME_BYTES)
         self._door.reserve(place, sha256, size, quota, key=upload, seconds=_SECONDS, arrives=sha256)
@@ -42,7 +48,11 @@ class Presigner:
 
     def take(self, place: Place, sha256: str, upload: str, quota: int) -> int:
         """Make an object of an upload, if its hash is the name: its bytes."""
-        if not self.is_possible or len(upload) != 2 * _NAME_BYTES or not set(upload) <= set("0123456789abcdef"):
+        if (
+            not self.is_possible
+            or len(upload) != 2 * _NAME_BYTES
+            or not set(upload) <= set("0123456789abcdef")
+        ):
             raise missing("upload")
         store, usage, name = self._door.store, self._door.usage, place.of("incoming", upload)
         try:
@@ -51,7 +61,9 @@ class Presigner:
             raise missing("upload") from None
         there, kept = place.has("objects", sha256), False
         known = usage.held(place.owner, upload) == size
-        if not known:  # signed by another server, or before a restart: what lies there is counted instead
+        if (
+            not known
+        ):  # signed by another server, or before a restart: what lies there is counted instead
             usage.settle(place.owner, upload, 0)
             usage.forget(place.owner)
         try:
@@ -76,7 +88,9 @@ class Presigner:
         return size
 
     def sweep(self) -> None:
-        """Remove uploads that nobody has said to have arrived, long after their addresses have ended."""
+        """Remove uploads that nobody has said to have arrived, long after their addresses have
+        ended.
+        """
         store = self._door.store
         if self.is_possible and isinstance(store, FsspecStore):
             for name in store.older("owners", 2 * _SECONDS):

@@ -1,4 +1,6 @@
-"""What the door refuses, as data: what was refused, why, and what to do. The client raises the same again."""
+"""What the door refuses, as data: what was refused, why, and what to do. The client raises the same
+again.
+"""
 
 from __future__ import annotations
 
@@ -36,5 +38,8 @@ class Refusal(Exception):
 def missing(what: str) -> Refusal:
     """What is not there. That of another owner looks the same: nobody learns that it exists."""
     return Refusal(
-        404, f"no such {what}", f"this token has no {what} of that name", "check the name, or upload it again"
+        404,
+        f"no such {what}",
+        f"this token has no {what} of that name",
+        "check the name, or upload it again",
     )

@@ -1,4 +1,6 @@
-"""Running a server: uvicorn, TLS from certificate files, connections that say nothing, and workers of the queue beside it."""
+"""Running a server: uvicorn, TLS from certificate files, connections that say nothing, and workers
+of the queue beside it.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ class Lines:
         return True
 
     def rest(self, transport: asyncio.Transport, address: str) -> None:
-        """Note that a connection is idle; close the oldest idle one of the address if it has too many."""
+        """Note that a connection is idle; close the oldest idle one of the address if it has too
+        many.
+        """
         self._idle.pop(transport, None)
         self._idle[transport] = address
         same = [one for one, whose in self._idle.items() if whose == address]
@@ -77,7 +81,9 @@ class Lines:
 
 
 def _impatient(seconds: float, lines: Lines) -> type[H11Protocol]:
-    """uvicorn's protocol, which would wait for ever for a request that never comes, or comes a byte at a time."""
+    """uvicorn's protocol, which would wait for ever for a request that never comes, or comes a byte
+    at a time.
+    """
 
     class Impatient(H11Protocol):
         _alarm: asyncio.TimerHandle | None = None
@@ -100,7 +106,8 @@ def _impatient(seconds: float, lines: Lines) -> type[H11Protocol]:
 
         def _hang_up(self) -> None:
             if self._at_work:
-                self._wind()  # a request is being answered: how fast its body comes is looked after in bodies
+                # a request is being answered: how fast its body comes is looked after in bodies
+                self._wind()
             else:
                 self.transport.close()
 
@@ -163,11 +170,25 @@ def serve(
 
 @contextmanager
 def queue_workers(queue: str, storage: str, count: int, device: str) -> Iterator[None]:
-    """Workers of a queue as processes of their own, for an installation on one machine. One that ends is started again."""
-    command = [sys.executable, "-m", "encryptedstats.cli", "worker", "--queue", queue, "--allow", storage]
+    """Workers of a queue as processes of their own, for an installation on one machine. One that
+    ends is started again.
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "encryptedstats.cli",
+        "worker",
+        "--queue",
+        queue,
+        "--allow",
+        storage,
+    ]
     command += ["--wait", str(_YEAR), "--device", device, "--json"]
     stopping = threading.Event()
-    running = [threading.Thread(target=_keep_running, args=(command, stopping), daemon=True) for _ in range(count)]
+    running = [
+        threading.Thread(target=_keep_running, args=(command, stopping), daemon=True)
+        for _ in range(count)
+    ]
     for one in running:
         one.start()
     try:
@@ -180,7 +201,9 @@ def queue_workers(queue: str, storage: str, count: int, device: str) -> Iterator
 
 def _keep_running(command: Sequence[str], stopping: threading.Event) -> None:
     while not stopping.is_set():
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        )
         while process.poll() is None and not stopping.wait(0.2):
             pass
         if process.poll() is None:

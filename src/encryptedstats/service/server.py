@@ -1,7 +1,9 @@
-"""The door itself: what can be asked over HTTP, and by whom. Thin: objects, tables, jobs and tokens are the other modules' affair.
+"""The door itself: what can be asked over HTTP, and by whom. Thin: objects, tables, jobs and tokens
+are the other modules' affair.
 
-Every request of an owner brings her token and sees what is hers alone. Bodies are streamed to disk and results from it: memory does
-not grow with what owners send. Nothing that is written in an address or a body is ever used as a path.
+Every request of an owner brings her token and sees what is hers alone. Bodies are streamed to disk
+and results from it: memory does not grow with what owners send. Nothing that is written in an
+address or a body is ever used as a path.
 
 FastAPI reads annotations while functions are made, so that they are not put off here.
 """
@@ -103,7 +105,9 @@ class Service:
         failures = Rate(limits.failures_per_minute / 60, limits.failures_per_minute)
         turns = Turns(limits.makers, limits.making_seconds)
         log, presigner = Log(settings.audit), Presigner(door)
-        return cls(settings, store, door, jobs, Tokens(store), log, presigner, rate, failures, turns)
+        return cls(
+            settings, store, door, jobs, Tokens(store), log, presigner, rate, failures, turns
+        )
 
     def holder(self, token: str, address: str, role: str) -> Holder:
         """Whose a token is; refused where it is nobody's, of another role, or asks too often."""
@@ -118,7 +122,8 @@ class Service:
                 401,
                 "the token",
                 "it is missing, mistyped or revoked",
-                "send it as 'Authorization: Bearer TOKEN'; whoever runs the worker makes one with 'serve token add'",
+                "send it as 'Authorization: Bearer TOKEN'; whoever runs the worker makes one with "
+                "'serve token add'",
                 {"WWW-Authenticate": "Bearer"},
             )
         if holder.role != role:
@@ -126,7 +131,10 @@ class Service:
                 facts = {"address": address[:_ADDRESS_LENGTH], "role": role}
                 self.log.add(holder.owner, "token refused", name=holder.name, **facts)
             raise Refusal(
-                403, "the token", f"it is one of an {holder.role}, and one of an {role} is needed", "take the other one"
+                403,
+                "the token",
+                f"it is one of an {holder.role}, and one of an {role} is needed",
+                "take the other one",
             )
         wait = self.rate.take(holder.owner)
         if wait:
@@ -134,15 +142,20 @@ class Service:
         return holder
 
 
-# -- what requests and answers look like ---------------------------------------------------------------------------------
+# -- what requests and answers look like
+# ---------------------------------------------------------------------------------
 
 
 class Error(BaseModel):
     """What every refusal looks like."""
 
     what: str = Field(description="What was refused.", examples=["the object 3f2a90c1d4e5"])
-    why: str = Field(description="The reason.", examples=["its bytes have another SHA-256 than its name"])
-    cure: str = Field(description="What to do about it.", examples=["send it again; nothing of it was kept"])
+    why: str = Field(
+        description="The reason.", examples=["its bytes have another SHA-256 than its name"]
+    )
+    cure: str = Field(
+        description="What to do about it.", examples=["send it again; nothing of it was kept"]
+    )
 
 
 class Offers(BaseModel):
@@ -190,41 +203,74 @@ class JobRequest(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={
-            "examples": [{"kind": "ask", "table": "3f" * 32, "question": "counts", "params": {"variables": [0, -1]}}]
+            "examples": [
+                {
+                    "kind": "ask",
+                    "table": "3f" * 32,
+                    "question": "counts",
+                    "params": {"variables": [0, -1]},
+                }
+            ]
         },
     )
     kind: str = Field(pattern="^(fit|ask|predict|combine|draw)$")
     table: str = Field(
-        pattern=_HEX, description="The table; of combine, any table of the same keys, which brings these."
+        pattern=_HEX,
+        description="The table; of combine, any table of the same keys, which brings these.",
     )
-    question: str | None = Field(None, max_length=200, description="fit, ask: the name of a model or a question.")
-    params: dict[str, Any] | None = Field(None, description="fit, ask: all its parameters; variables by id.")
-    answers: list[Annotated[str, Field(pattern="^(job:[0-9a-f]{32}|object:[0-9a-f]{64})$")]] | None = Field(
+    question: str | None = Field(
+        None, max_length=200, description="fit, ask: the name of a model or a question."
+    )
+    params: dict[str, Any] | None = Field(
+        None, description="fit, ask: all its parameters; variables by id."
+    )
+    answers: (
+        list[Annotated[str, Field(pattern="^(job:[0-9a-f]{32}|object:[0-9a-f]{64})$")]] | None
+    ) = Field(
         None,
         max_length=4096,
-        description="predict, draw: one encrypted model; combine: several answers. job:ID or object:SHA256.",
+        description="predict, draw: one encrypted model; combine: several answers. job:ID or "
+        "object:SHA256.",
     )
-    forget: list[Annotated[str, Field(pattern="^(job:[0-9a-f]{32}|object:[0-9a-f]{64})$")]] | None = Field(
-        None, max_length=4096, description="combine: answers whose rows are taken out again."
-    )
+    forget: (
+        list[Annotated[str, Field(pattern="^(job:[0-9a-f]{32}|object:[0-9a-f]{64})$")]] | None
+    ) = Field(None, max_length=4096, description="combine: answers whose rows are taken out again.")
     output: str | None = Field(
-        None, max_length=100, description="predict: how to answer, for models that can in several ways."
+        None,
+        max_length=100,
+        description="predict: how to answer, for models that can in several ways.",
     )
     rows_per_shard: int | None = Field(None, ge=1)
     trees_per_task: int | None = Field(None, ge=1)
-    by_others: bool = Field(False, description="fit, ask: compute on rows that others encrypted with the public keys.")
+    by_others: bool = Field(
+        False, description="fit, ask: compute on rows that others encrypted with the public keys."
+    )
 
     def asked(self) -> dict[str, Any]:
         """What was said of it, if it is whole."""
         needs_question = self.kind in ("fit", "ask")
         if needs_question != (self.question is not None and self.params is not None):
-            why = "needs a question and its params" if needs_question else "takes no question and no params"
+            why = (
+                "needs a question and its params"
+                if needs_question
+                else "takes no question and no params"
+            )
             raise Refusal(422, "the job", f"{self.kind} {why}", "see /docs")
-        if (self.kind in ("predict", "draw") and len(self.answers or ()) != 1) or (needs_question and self.answers):
-            raise Refusal(422, "the job", f"{self.kind} takes {'no' if needs_question else 'one'} answer", "see /docs")
+        if (self.kind in ("predict", "draw") and len(self.answers or ()) != 1) or (
+            needs_question and self.answers
+        ):
+            raise Refusal(
+                422,
+                "the job",
+                f"{self.kind} takes {'no' if needs_question else 'one'} answer",
+                "see /docs",
+            )
         if self.forget and self.kind != "combine":
             raise Refusal(422, "the job", f"{self.kind} forgets nothing", "see /docs")
-        return self.model_dump(exclude_none=True, exclude_defaults=True) | {"kind": self.kind, "table": self.table}
+        return self.model_dump(exclude_none=True, exclude_defaults=True) | {
+            "kind": self.kind,
+            "table": self.table,
+        }
 
 
 class JobStatus(BaseModel):
@@ -232,7 +278,9 @@ class JobStatus(BaseModel):
 
     id: str = Field(examples=["9c1d2e3f405162738495a6b7c8d9eafb"])
     kind: str
-    state: str = Field(description="queued, running, done, failed or cancelled.", examples=["running"])
+    state: str = Field(
+        description="queued, running, done, failed or cancelled.", examples=["running"]
+    )
     made: str
     table: str | None
     question: str | None
@@ -242,7 +290,9 @@ class JobStatus(BaseModel):
     rows_done: int
     workers: int = Field(description="How many are at it now.")
     core_seconds: float = Field(description="That it has taken so far.")
-    plan: dict[str, Any] | None = Field(description="What it was expected to take, by what this machine has measured.")
+    plan: dict[str, Any] | None = Field(
+        description="What it was expected to take, by what this machine has measured."
+    )
     failures: list[str]
     result_bytes: int | None
 
@@ -261,18 +311,23 @@ class Presigned(BaseModel):
     seconds: int = Field(description="How long that is allowed.")
 
 
-# -- the application -------------------------------------------------------------------------------------------------------
+# -- the application
+# ------------------------------------------------------------------------------------------------
 
 #: What this is, then the steps, for the page and for OpenAPI.
 DESCRIPTION: Final = (
-    "A worker computes on encrypted tables that it cannot read, and never has a secret key. Each request below `/v1` brings a "
+    "A worker computes on encrypted tables that it cannot read, and never has a secret key. Each "
+    "request below `/v1` brings a "
     "token: `Authorization: Bearer TOKEN`; `/healthz`, `/docs` and `/openapi.json` need none. "
     "Every refusal has a body of `what`, `why` and `cure`.",
-    "Upload the files of an encrypted table: each is an object, named by the SHA-256 that its last 32 bytes are, which is the hash "
-    "of all bytes before. `POST /v1/objects/missing` says which are still to come, so that an upload goes on where it was.",
+    "Upload the files of an encrypted table: each is an object, named by the SHA-256 that its "
+    "last 32 bytes are, which is the hash "
+    "of all bytes before. `POST /v1/objects/missing` says which are still to come, so that an "
+    "upload goes on where it was.",
     "`PUT /v1/tables/{sha256}` puts them together; the name is that of the manifest.",
     "`POST /v1/jobs` asks a question of it. `GET /v1/jobs/{id}` or its events say how far it is.",
-    "`GET /v1/jobs/{id}/result` is the encrypted answer, which the owner of the key alone can open.",
+    "`GET /v1/jobs/{id}/result` is the encrypted answer, which the owner of the key alone can "
+    "open.",
 )
 _ERRORS: Final[dict[int | str, dict[str, Any]]] = {
     status: {"model": Error, "description": text}
@@ -286,7 +341,10 @@ _ERRORS: Final[dict[int | str, dict[str, Any]]] = {
     }.items()
 }
 Sha256 = Annotated[
-    str, InPath(pattern=_HEX, description="SHA-256 that ends the file: of all bytes before its last 32.")
+    str,
+    InPath(
+        pattern=_HEX, description="SHA-256 that ends the file: of all bytes before its last 32."
+    ),
 ]
 JobId = Annotated[str, InPath(pattern="^[0-9a-f]{32}$")]
 
@@ -308,7 +366,9 @@ def make_app(settings: Settings) -> FastAPI:
     app = FastAPI(
         title="encryptedstats worker",
         version=settings.version,
-        description="\n\n".join([DESCRIPTION[0], *(f"{n}. {step}" for n, step in enumerate(DESCRIPTION[1:], 1))]),
+        description="\n\n".join(
+            [DESCRIPTION[0], *(f"{n}. {step}" for n, step in enumerate(DESCRIPTION[1:], 1))]
+        ),
         lifespan=lifespan,
         docs_url=None,  # FastAPI's own page loads scripts from elsewhere
         redoc_url=None,
@@ -339,33 +399,49 @@ def _add_handlers(app: FastAPI) -> None:
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         where = " ".join(map(str, first["loc"][1:])) or str(first["loc"][0])
-        refusal = Refusal(422, f"the {first['loc'][0]}", f"{where}: {first['msg']}", "see /docs for what is allowed")
+        refusal = Refusal(
+            422,
+            f"the {first['loc'][0]}",
+            f"{where}: {first['msg']}",
+            "see /docs for what is allowed",
+        )
         return answer_to(refusal)
 
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> JSONResponse:
-        refusal = Refusal(error.status_code, "the request", str(error.detail), "see /docs for what can be asked")
+        refusal = Refusal(
+            error.status_code, "the request", str(error.detail), "see /docs for what can be asked"
+        )
         return AsciiJSON(refusal.body(), refusal.status, headers=error.headers)
 
     @app.exception_handler(StorageError)
     async def storage(request: Request, error: StorageError) -> JSONResponse:
         _log.error("%s", error)
-        refusal = Refusal(503, "the request", "the storage of this worker does not answer", "try again in a while")
+        refusal = Refusal(
+            503, "the request", "the storage of this worker does not answer", "try again in a while"
+        )
         return JSONResponse(refusal.body(), 503, headers={"Retry-After": "5"})
 
     @app.exception_handler(Exception)
     async def mistake(request: Request, error: Exception) -> JSONResponse:
         _log.exception("a mistake of the server")
         refusal = Refusal(
-            500, "the request", "a mistake of the server, or its disk is full", "tell whoever runs the worker"
+            500,
+            "the request",
+            "a mistake of the server, or its disk is full",
+            "tell whoever runs the worker",
         )
         return JSONResponse(refusal.body(), 500)
 
 
 def _owner_of(service: Service) -> Callable[..., Holder]:
-    bearer = HTTPBearer(auto_error=False, description="The token that 'encryptedstats serve token add' printed.")
+    bearer = HTTPBearer(
+        auto_error=False, description="The token that 'encryptedstats serve token add' printed."
+    )
 
-    def holder(request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]) -> Holder:
+    def holder(
+        request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
+    ) -> Holder:
         return service.holder(given.credentials if given else "", address_of(request), OWNER)
 
     return holder
@@ -381,7 +457,11 @@ def _add_objects(app: FastAPI, service: Service) -> None:
     Owner = Annotated[Holder, Depends(_owner_of(service))]
 
     def quota(holder: Holder) -> int:
-        return service.settings.limits.quota_bytes if holder.quota_bytes is None else holder.quota_bytes
+        return (
+            service.settings.limits.quota_bytes
+            if holder.quota_bytes is None
+            else holder.quota_bytes
+        )
 
     @app.get("/healthz", tags=["worker"], summary="Whether the server answers")
     async def healthz() -> dict[str, bool]:  # in the loop itself: all threads may be busy
@@ -405,19 +485,33 @@ def _add_objects(app: FastAPI, service: Service) -> None:
             presigned=service.presigner.is_possible,
         )
 
-    @app.post("/v1/objects/missing", tags=["objects"], summary="Which objects are still to come", responses=_ERRORS)
+    @app.post(
+        "/v1/objects/missing",
+        tags=["objects"],
+        summary="Which objects are still to come",
+        responses=_ERRORS,
+    )
     def missing_objects(names: Names, holder: Owner) -> Names:
         """Of the names that are sent, those that are not stored: an upload goes on with these."""
         return Names(sha256=door.missing(Place(store, holder.owner), names.sha256))
 
-    @app.head("/v1/objects/{sha256}", tags=["objects"], summary="Whether an object is stored", responses=_ERRORS)
+    @app.head(
+        "/v1/objects/{sha256}",
+        tags=["objects"],
+        summary="Whether an object is stored",
+        responses=_ERRORS,
+    )
     def head_object(sha256: Sha256, holder: Owner) -> Response:
         """Its length, without its bytes."""
         size = door.size(Place(store, holder.owner), "objects", sha256)
         return Response(headers={"Content-Length": str(size), "ETag": f'"{sha256}"'})
 
-    @app.get("/v1/objects/{sha256}", tags=["objects"], summary="Download an object", responses=_ERRORS)
-    def get_object(sha256: Sha256, holder: Owner, range: Annotated[str | None, Header()] = None) -> Response:
+    @app.get(
+        "/v1/objects/{sha256}", tags=["objects"], summary="Download an object", responses=_ERRORS
+    )
+    def get_object(
+        sha256: Sha256, holder: Owner, range: Annotated[str | None, Header()] = None
+    ) -> Response:
         """Whole, or from a byte on: `Range: bytes=1000-`."""
         response = _sent(service, Place(store, holder.owner), "objects", sha256, range)
         sent = int(response.headers["content-length"])
@@ -430,13 +524,16 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         summary="Upload an object",
         status_code=201,
         responses={**_ERRORS, 411: {"model": Error}},
-        openapi_extra={"requestBody": {"content": {"application/octet-stream": {}}, "required": True}},
+        openapi_extra={
+            "requestBody": {"content": {"application/octet-stream": {}}, "required": True}
+        },
     )
     async def put_object(sha256: Sha256, request: Request, holder: Owner) -> Response:
-        """The bytes of an encrypted table's block, its manifest, public keys, or an encrypted answer.
+        """The bytes of an encrypted table's block, its manifest, public keys, or an encrypted
+        answer.
 
-        What has another hash than its name is refused and leaves nothing; so is a secret key. To send an object that is there
-        already does no harm.
+        What has another hash than its name is refused and leaves nothing; so is a secret key. To
+        send an object that is there already does no harm.
         """
         length = request.headers.get("content-length", "")
         if not length.isdigit():
@@ -453,7 +550,8 @@ def _add_objects(app: FastAPI, service: Service) -> None:
                 await run_in_threadpool(door.keep, place, incoming, quota(holder))
                 kept = True
             finally:
-                incoming.close()  # nothing is awaited here: however this request ends, the file goes
+                # nothing is awaited here: however this request ends, the file goes
+                incoming.close()
         except ClientDisconnect:
             return Response(status_code=400)  # which nobody reads
         finally:
@@ -464,7 +562,11 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         return Response(status_code=201)
 
     @app.delete(
-        "/v1/objects/{sha256}", tags=["objects"], summary="Delete an object", status_code=204, responses=_ERRORS
+        "/v1/objects/{sha256}",
+        tags=["objects"],
+        summary="Delete an object",
+        status_code=204,
+        responses=_ERRORS,
     )
     def delete_object(sha256: Sha256, holder: Owner) -> Response:
         """Tables that were made from it stay, and still count towards the quota."""
@@ -473,11 +575,18 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         return Response(status_code=204)
 
     @app.post(
-        "/v1/objects/{sha256}/presigned", tags=["objects"], summary="Upload straight to the storage", responses=_ERRORS
+        "/v1/objects/{sha256}/presigned",
+        tags=["objects"],
+        summary="Upload straight to the storage",
+        responses=_ERRORS,
     )
     def presign(sha256: Sha256, bytes: Annotated[int, Query(ge=1)], holder: Owner) -> Presigned:
-        """Where storage is S3: an address that takes the bytes, without going through this server."""
-        return Presigned(**service.presigner.sign(Place(store, holder.owner), sha256, bytes, quota(holder)))
+        """Where storage is S3: an address that takes the bytes, without going through
+        this server.
+        """
+        return Presigned(
+            **service.presigner.sign(Place(store, holder.owner), sha256, bytes, quota(holder))
+        )
 
     @app.post(
         "/v1/objects/{sha256}/arrived",
@@ -489,23 +598,44 @@ def _add_objects(app: FastAPI, service: Service) -> None:
     def arrived(sha256: Sha256, upload: str, holder: Owner) -> Response:
         """Its hash is checked now: what has another one is removed."""
         size = service.presigner.take(Place(store, holder.owner), sha256, upload, quota(holder))
-        log.add(holder.owner, "put object", name=holder.name, object=sha256, bytes=size, presigned=True)
+        log.add(
+            holder.owner, "put object", name=holder.name, object=sha256, bytes=size, presigned=True
+        )
         return Response(status_code=201)
 
-    @app.put("/v1/tables/{sha256}", tags=["tables"], summary="Put a table together", status_code=201, responses=_ERRORS)
+    @app.put(
+        "/v1/tables/{sha256}",
+        tags=["tables"],
+        summary="Put a table together",
+        status_code=201,
+        responses=_ERRORS,
+    )
     def put_table(sha256: Sha256, request: TableRequest, holder: Owner) -> TableFacts:
-        """From its manifest, whose name it has, the blocks that the manifest lists, and public keys: all of them objects."""
+        """From its manifest, whose name it has, the blocks that the manifest lists, and public
+        keys: all of them objects.
+        """
         place = Place(store, holder.owner)
         door.make_table(place, sha256, request.keys, quota(holder))
         log.add(holder.owner, "put table", name=holder.name, table=sha256)
         return _table_facts(service, place, sha256)
 
-    @app.get("/v1/tables/{sha256}", tags=["tables"], summary="What is known of a table", responses=_ERRORS)
+    @app.get(
+        "/v1/tables/{sha256}",
+        tags=["tables"],
+        summary="What is known of a table",
+        responses=_ERRORS,
+    )
     def get_table(sha256: Sha256, holder: Owner) -> TableFacts:
         """Sizes, and whose it is."""
         return _table_facts(service, Place(store, holder.owner), sha256)
 
-    @app.delete("/v1/tables/{sha256}", tags=["tables"], summary="Delete a table", status_code=204, responses=_ERRORS)
+    @app.delete(
+        "/v1/tables/{sha256}",
+        tags=["tables"],
+        summary="Delete a table",
+        status_code=204,
+        responses=_ERRORS,
+    )
     def delete_table(sha256: Sha256, holder: Owner) -> Response:
         """And the objects that it was made from. Jobs that are under way on it will fail."""
         freed = door.delete_table(Place(store, holder.owner), sha256)
@@ -533,9 +663,16 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
         place = Place(store, holder.owner)
         return place, jobs.record(place, job_id)
 
-    @app.post("/v1/jobs", tags=["jobs"], summary="Ask for a computation", status_code=201, responses=_ERRORS)
+    @app.post(
+        "/v1/jobs",
+        tags=["jobs"],
+        summary="Ask for a computation",
+        status_code=201,
+        responses=_ERRORS,
+    )
     async def post_job(request: JobRequest, holder: Owner) -> JobStatus:
-        """Put it into the queue of the worker. What is asked twice is done once; what was cancelled or failed goes on.
+        """Put it into the queue of the worker. What is asked twice is done once; what was cancelled
+        or failed goes on.
 
         An owner has one plan or submission at a time.
         """
@@ -543,28 +680,47 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
         def submit() -> JobStatus:
             place = Place(store, holder.owner)
             record = jobs.submit(place, request.asked())
-            log.add(holder.owner, "submit", name=holder.name, job=record.id, kind=record.kind, table=request.table)
+            log.add(
+                holder.owner,
+                "submit",
+                name=holder.name,
+                job=record.id,
+                kind=record.kind,
+                table=request.table,
+            )
             return JobStatus(**jobs.status(place, record))
 
         async with service.turns.take(holder.owner):
             return await run_in_threadpool(submit)
 
-    @app.post("/v1/plans", tags=["jobs"], summary="What a computation would take", responses=_ERRORS)
+    @app.post(
+        "/v1/plans", tags=["jobs"], summary="What a computation would take", responses=_ERRORS
+    )
     async def post_plan(request: JobRequest, holder: Owner) -> dict[str, Any]:
-        """Of fit and ask: seconds of one core by what this machine has measured, products, and bytes of the answer.
+        """Of fit and ask: seconds of one core by what this machine has measured, products, and
+        bytes of the answer.
 
         Of the table, its manifest is enough: it can be planned before the blocks are sent.
         """
         if request.kind not in ("fit", "ask"):
-            raise Refusal(422, "the plan", f"nothing is planned for {request.kind}", "plan a fit or a question")
+            raise Refusal(
+                422,
+                "the plan",
+                f"nothing is planned for {request.kind}",
+                "plan a fit or a question",
+            )
         async with service.turns.take(holder.owner):
-            return await run_in_threadpool(lambda: jobs.plan(Place(store, holder.owner), request.asked()))
+            return await run_in_threadpool(
+                lambda: jobs.plan(Place(store, holder.owner), request.asked())
+            )
 
     @app.get("/v1/jobs", tags=["jobs"], summary="The jobs of the token's owner", responses=_ERRORS)
     def get_jobs(holder: Owner) -> JobList:
         """The latest first."""
         place = Place(store, holder.owner)
-        return JobList(jobs=[JobStatus(**jobs.status(place, record)) for record in jobs.records(place)])
+        return JobList(
+            jobs=[JobStatus(**jobs.status(place, record)) for record in jobs.records(place)]
+        )
 
     @app.get("/v1/jobs/{job_id}", tags=["jobs"], summary="How far a job is", responses=_ERRORS)
     def get_job(job_id: JobId, holder: Owner) -> JobStatus:
@@ -577,34 +733,64 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
         summary="Watch a job",
         responses={
             **_ERRORS,
-            200: {"content": {"text/event-stream": {}}, "description": "A status after every change."},
+            200: {
+                "content": {"text/event-stream": {}},
+                "description": "A status after every change.",
+            },
         },
     )
     async def events(job_id: JobId, holder: Owner) -> StreamingResponse:
-        """Server-sent events: `data:` is a status, as of `GET /v1/jobs/{id}`. The stream ends when the job has ended."""
+        """Server-sent events: `data:` is a status, as of `GET /v1/jobs/{id}`. The stream ends when
+        the job has ended.
+        """
         place, record = await run_in_threadpool(found, job_id, holder)
         return StreamingResponse(_events(jobs, place, record), media_type="text/event-stream")
 
     @app.post("/v1/jobs/{job_id}/cancel", tags=["jobs"], summary="Cancel a job", responses=_ERRORS)
     def cancel_job(job_id: JobId, holder: Owner) -> JobStatus:
-        """Nothing more of it is begun; what is done is kept, and asking for the same goes on from there."""
+        """Nothing more of it is begun; what is done is kept, and asking for the same goes on from
+        there.
+        """
         place, record = found(job_id, holder)
         jobs.cancel(record)
         log.add(holder.owner, "cancel", name=holder.name, job=job_id)
         return JobStatus(**jobs.status(place, record))
 
-    @app.get("/v1/jobs/{job_id}/result", tags=["jobs"], summary="The encrypted answer", responses=_ERRORS)
-    def result(job_id: JobId, holder: Owner, range: Annotated[str | None, Header()] = None) -> Response:
-        """A file that the owner of the key opens. Whole, or from a byte on: `Range: bytes=1000-`."""
+    @app.get(
+        "/v1/jobs/{job_id}/result", tags=["jobs"], summary="The encrypted answer", responses=_ERRORS
+    )
+    def result(
+        job_id: JobId, holder: Owner, range: Annotated[str | None, Header()] = None
+    ) -> Response:
+        """A file that the owner of the key opens. Whole, or from a byte on: `Range:
+        bytes=1000-`.
+        """
         place, record = found(job_id, holder)
         state = jobs.status(place, record)["state"]
         if state != "done":
-            raise Refusal(409, f"the result of job {job_id[:12]}", f"the job is {state}", "wait until it is done")
+            raise Refusal(
+                409,
+                f"the result of job {job_id[:12]}",
+                f"the job is {state}",
+                "wait until it is done",
+            )
         response = _sent(service, place, "results", job_id, range)
-        log.add(holder.owner, "get result", name=holder.name, job=job_id, bytes=int(response.headers["content-length"]))
+        log.add(
+            holder.owner,
+            "get result",
+            name=holder.name,
+            job=job_id,
+            bytes=int(response.headers["content-length"]),
+        )
         return response
 
-    @app.delete("/v1/jobs/{job_id}", tags=["jobs"], summary="Delete a job", status_code=204, responses=_ERRORS)
+    @app.delete(
+        "/v1/jobs/{job_id}",
+        tags=["jobs"],
+        summary="Delete a job",
+        status_code=204,
+        responses=_ERRORS,
+    )
     def delete_job(job_id: JobId, holder: Owner) -> Response:
         """One that has ended, and its result."""
         jobs.delete(*found(job_id, holder))
@@ -612,11 +798,14 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
         return Response(status_code=204)
 
 
-# -- bodies ----------------------------------------------------------------------------------------------------------------
+# -- bodies
+# ------------------------------------------------------------------------------------------------
 
 
 async def _receive(request: Request, incoming: Incoming, limits: Limits) -> None:
-    """A body into its file, in pieces of a megabyte; one that stands still or crawls is given up."""
+    """A body into its file, in pieces of a megabyte; one that stands still or crawls is
+    given up.
+    """
     pace, buffered = Pace(f"the object {incoming.sha256[:12]}", limits), bytearray()
     chunks = request.stream().__aiter__()
     while True:
@@ -640,7 +829,9 @@ def _sent(service: Service, place: Place, what: str, name: str, wanted: str | No
     if start:
         headers["Content-Range"] = f"bytes {start}-{size - 1}/{size}"
     parts = place.parts(place.of(what, name), start, size)
-    return StreamingResponse(parts, 206 if start else 200, headers=headers, media_type="application/octet-stream")
+    return StreamingResponse(
+        parts, 206 if start else 200, headers=headers, media_type="application/octet-stream"
+    )
 
 
 def _start_of(wanted: str | None, size: int) -> int:

@@ -1,6 +1,8 @@
-"""Who is logged in to the worker's page: a random cookie, whose hash lies in the storage beside the tokens.
+"""Who is logged in to the worker's page: a random cookie, whose hash lies in the storage beside the
+tokens.
 
-So a session outlives a restart, is known to a second server, and ends with the token that it was begun with.
+So a session outlives a restart, is known to a second server, and ends with the token that it was
+begun with.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ class Sessions:
     def _tidy(self) -> None:
         for name in self._store.sizes(_SESSIONS):
             try:
-                over = time.time() > float(json.loads(self._store.read(name, limit=_MAX_RECORD))["until"])
+                over = time.time() > float(
+                    json.loads(self._store.read(name, limit=_MAX_RECORD))["until"]
+                )
             except (FileNotFoundError, ValueError, TypeError, KeyError):
                 over = True
             if over:

@@ -1,7 +1,9 @@
-"""Tokens: who may come in. One object for each, named by its SHA-256, in the storage; the token itself is kept by nobody here.
+"""Tokens: who may come in. One object for each, named by its SHA-256, in the storage; the token
+itself is kept by nobody here.
 
-A token is 256 random bits, so that a plain hash of it tells nothing; a slow one would only help against guesses, of which there
-are too many. Every owner has an id that is random too, under which all that is hers lies: what she calls herself is never a path.
+A token is 256 random bits, so that a plain hash of it tells nothing; a slow one would only help
+against guesses, of which there are too many. Every owner has an id that is random too, under which
+all that is hers lies: what she calls herself is never a path.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ PREFIX: Final = "est_"  # by which people and scanners of secrets know one
 _BYTES: Final = 32
 _MAX_RECORD: Final = 1 << 14
 _MAX_NAME: Final = 100
-_KNOWN_SECONDS: Final = 3.0  # for which a token that was good is not looked up again: so long a revoked one may live
+_KNOWN_SECONDS: Final = (
+    3.0  # for which a token that was good is not looked up again: so long a revoked one may live
+)
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,8 @@ class Holder:
     sha256 : str
         Of the token.
     name : str
-        What the operator calls the holder; shown on the page and in the audit log, and used for nothing else.
+        What the operator calls the holder; shown on the page and in the audit log, and used for
+        nothing else.
     owner : str
         A random id: where all that is hers lies.
     role : "owner" or "operator"
@@ -58,8 +63,12 @@ class Holder:
         return self.sha256[:12]
 
 
-def add(store: Store, name: str, *, role: str = OWNER, quota_bytes: int | None = None) -> tuple[str, Holder]:
-    """A new token, which is shown now and never again, and whose it is. A second one of a name is the same owner's."""
+def add(
+    store: Store, name: str, *, role: str = OWNER, quota_bytes: int | None = None
+) -> tuple[str, Holder]:
+    """A new token, which is shown now and never again, and whose it is. A second one of a name is
+    the same owner's.
+    """
     if not name.strip() or len(name) > _MAX_NAME or not name.isprintable():
         raise ValueError(f"a name of 1 to {_MAX_NAME} printable characters is needed, not {name!r}")
     same = [holder for holder in holders(store) if holder.name == name]
@@ -85,7 +94,10 @@ def revoke(store: Store, name_or_id: str) -> list[Holder]:
 def holders(store: Store) -> list[Holder]:
     """Whose the tokens are, by name."""
     found = (_read(store, name.removeprefix(TOKENS)) for name in store.sizes(TOKENS))
-    return sorted((holder for holder in found if holder is not None), key=lambda holder: (holder.name, holder.made))
+    return sorted(
+        (holder for holder in found if holder is not None),
+        key=lambda holder: (holder.name, holder.made),
+    )
 
 
 def _read(store: Store, digest: str) -> Holder | None:
@@ -118,7 +130,9 @@ class Tokens:
         if holder is not None and now - since < _KNOWN_SECONDS:
             return holder
         found = _read(self._store, digest)
-        self._known = {one: known for one, known in self._known.items() if now - known[0] < _KNOWN_SECONDS}
+        self._known = {
+            one: known for one, known in self._known.items() if now - known[0] < _KNOWN_SECONDS
+        }
         if found is not None:
             self._known[digest] = (now, found)
         return found

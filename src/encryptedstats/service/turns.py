@@ -1,4 +1,6 @@
-"""Turns of owners at the work that takes a server's time: plans and submissions, one per owner at once."""
+"""Turns of owners at the work that takes a server's time: plans and submissions, one per owner at
+once.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The worker's page, for whoever runs it: jobs, storage, the audit log, and what this machine sees of a table. Nothing to change.
+"""The worker's page, for whoever runs it: jobs, storage, the audit log, and what this machine sees
+of a table. Nothing to change.
 
-It is read with an operator's token, which a form takes once; then a cookie that no script reads and no other site sends. Forms are
-taken from this page alone.
+It is read with an operator's token, which a form takes once; then a cookie that no script reads and
+no other site sends. Forms are taken from this page alone.
 
 FastAPI reads annotations while functions are made, so that they are not put off here.
 """
@@ -32,7 +33,13 @@ _MAX_FORM: Final = 1 << 14
 _SHOWN_JOBS: Final = 100
 _SHOWN_LINES: Final = 200
 _SHOWN_BLOCKS: Final = 8
-_CHIPS: Final = {"queued": "", "running": "busy", "done": "good", "failed": "bad", "cancelled": "warn"}
+_CHIPS: Final = {
+    "queued": "",
+    "running": "busy",
+    "done": "good",
+    "failed": "bad",
+    "cancelled": "warn",
+}
 
 
 class _LoginNeeded(Exception):
@@ -60,7 +67,9 @@ def add_pages(app: FastAPI, service: Service) -> None:
 
     @app.exception_handler(_LoginNeeded)
     async def login_needed(request: Request, error: _LoginNeeded) -> Response:
-        if request.headers.get("hx-request"):  # a part of a page that is open: the whole page is to go to the form
+        if request.headers.get(
+            "hx-request"
+        ):  # a part of a page that is open: the whole page is to go to the form
             return Response(status_code=204, headers={"HX-Redirect": "/"})
         return shown("login.html", error="")
 
@@ -75,7 +84,12 @@ def add_pages(app: FastAPI, service: Service) -> None:
         await run_in_threadpool(lambda: service.log.add(holder.owner, "login", name=holder.name))
         response = RedirectResponse("/", 303)
         response.set_cookie(
-            COOKIE, value, max_age=SECONDS, httponly=True, samesite="strict", secure=service.settings.secure
+            COOKIE,
+            value,
+            max_age=SECONDS,
+            httponly=True,
+            samesite="strict",
+            secure=service.settings.secure,
         )
         return response
 
@@ -89,7 +103,9 @@ def add_pages(app: FastAPI, service: Service) -> None:
 
     @app.get("/", include_in_schema=False)
     def overview(holder: Operator) -> Response:
-        return shown("overview.html", holder=holder, here="jobs", **_jobs_facts(service), **_machine_facts())
+        return shown(
+            "overview.html", holder=holder, here="jobs", **_jobs_facts(service), **_machine_facts()
+        )
 
     @app.get("/parts/jobs", include_in_schema=False)
     def jobs_part(holder: Operator) -> Response:
@@ -119,22 +135,35 @@ def add_pages(app: FastAPI, service: Service) -> None:
             "bytes": size,
             "rows": rows,
         }
-        return shown("seen.html", holder=holder, here="storage", facts=facts, last=DIGEST_BYTES, **known)
+        return shown(
+            "seen.html", holder=holder, here="storage", facts=facts, last=DIGEST_BYTES, **known
+        )
 
     @app.get("/audit", include_in_schema=False)
     def audit(holder: Operator) -> Response:
-        return shown("audit.html", holder=holder, here="audit", lines=service.log.last(_SHOWN_LINES), hidden=_HIDDEN)
+        return shown(
+            "audit.html",
+            holder=holder,
+            here="audit",
+            lines=service.log.last(_SHOWN_LINES),
+            hidden=_HIDDEN,
+        )
 
     @app.get("/audit.jsonl", include_in_schema=False)
     def export(holder: Operator) -> Response:
         headers = {"Content-Disposition": 'attachment; filename="audit.jsonl"'}
-        return StreamingResponse(_log_lines(service), media_type="application/x-ndjson", headers=headers)
+        return StreamingResponse(
+            _log_lines(service), media_type="application/x-ndjson", headers=headers
+        )
 
     @app.get("/docs", include_in_schema=False)
     def docs(request: Request) -> Response:
         found = sessions.holder(request.cookies.get(COOKIE, ""))
         intro, *steps = DESCRIPTION
-        calls = [(tag, list(group)) for tag, group in groupby(_calls(app.openapi()), lambda call: call["tag"])]
+        calls = [
+            (tag, list(group))
+            for tag, group in groupby(_calls(app.openapi()), lambda call: call["tag"])
+        ]
         return shown("docs.html", holder=found, here="docs", intro=intro, steps=steps, calls=calls)
 
 
@@ -146,10 +175,13 @@ async def _form(request: Request) -> dict[str, str]:
     """What a form of this very page sends; that of another page is refused."""
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
-    # Pages here have no referrer, so that browsers send the origin "null": what they say of the site is believed first.
+    # Pages here have no referrer, so that browsers send the origin "null": what they say of the
+    # site is believed first.
     same = origin is None or origin.partition("://")[2] == request.headers.get("host")
     if site != "same-origin" and not (site is None and same):
-        raise Refusal(403, "the form", "it was sent from another page", "open the worker's page itself")
+        raise Refusal(
+            403, "the form", "it was sent from another page", "open the worker's page itself"
+        )
     body = b""
     async for part in request.stream():
         body += part
@@ -169,11 +201,20 @@ def _jobs_facts(service: Service) -> dict[str, Any]:
     for owner, name in _owners(service).items():
         place = Place(service.store, owner)
         used += service.door.usage.of(owner)
-        found += [{**service.jobs.status(place, record), "owner": name} for record in service.jobs.records(place)]
+        found += [
+            {**service.jobs.status(place, record), "owner": name}
+            for record in service.jobs.records(place)
+        ]
     found.sort(key=lambda job: job["made"], reverse=True)
     count = {state: sum(job["state"] == state for job in found) for state in _CHIPS}
     working = sum(job["workers"] for job in found)
-    return {"jobs": found[:_SHOWN_JOBS], "n_jobs": len(found), "count": count, "working": working, "used": used}
+    return {
+        "jobs": found[:_SHOWN_JOBS],
+        "n_jobs": len(found),
+        "count": count,
+        "working": working,
+        "used": used,
+    }
 
 
 def _machine_facts() -> dict[str, Any]:
@@ -186,7 +227,9 @@ def _stored_facts(service: Service) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for path, size in service.store.sizes("owners").items():
         _, owner, what, name, *_ = path.split("/")
-        one = found.setdefault(owner, {"owner": owner, "tables": {}, "objects": 0, "results": 0, "bytes": 0})
+        one = found.setdefault(
+            owner, {"owner": owner, "tables": {}, "objects": 0, "results": 0, "bytes": 0}
+        )
         if what == "tables":
             table = one["tables"].setdefault(name, {"bytes": 0, "files": 0})
             table["bytes"] += size
@@ -213,7 +256,12 @@ def _calls(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
     schemas = document.get("components", {}).get("schemas", {})
     for path, methods in document["paths"].items():
         for method, call in methods.items():
-            body = call.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+            body = (
+                call.get("requestBody", {})
+                .get("content", {})
+                .get("application/json", {})
+                .get("schema", {})
+            )
             wanted = schemas.get(str(body.get("$ref", "")).rpartition("/")[2], {})
             yield {
                 "method": method.upper(),
@@ -221,7 +269,9 @@ def _calls(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 "summary": call.get("summary", ""),
                 "description": call.get("description", ""),
                 "tag": (call.get("tags") or [""])[0],
-                "fields": {name: _field_text(one) for name, one in wanted.get("properties", {}).items()},
+                "fields": {
+                    name: _field_text(one) for name, one in wanted.get("properties", {}).items()
+                },
                 "example": json.dumps(wanted["examples"][0]) if wanted.get("examples") else "",
             }
 
@@ -229,10 +279,14 @@ def _calls(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _marked(text: str) -> Markup:
     """A text with what stands between backticks as code; all of it escaped."""
     parts = text.split("`")
-    return Markup("").join(Markup("<code>{}</code>").format(p) if i % 2 else escape(p) for i, p in enumerate(parts))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(p) if i % 2 else escape(p) for i, p in enumerate(parts)
+    )
 
 
 def _field_text(field: dict[str, Any]) -> str:
     kinds = [field, *field.get("anyOf", [])]
-    kind = ", or ".join(str(one["type"]) for one in kinds if one.get("type") and one["type"] != "null")
+    kind = ", or ".join(
+        str(one["type"]) for one in kinds if one.get("type") and one["type"] != "null"
+    )
     return f"{kind}. {field['description']}" if field.get("description") else kind

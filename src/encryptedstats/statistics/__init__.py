@@ -1,6 +1,8 @@
-"""The statistics people use, as questions: what totals each needs, and what the owner reads from them once they are opened.
+"""The statistics people use, as questions: what totals each needs, and what the owner reads from
+them once they are opened.
 
-A statistic is a question that reads its totals as a :class:`Result`. Imports tables and models, and knows no ciphertexts.
+A statistic is a question that reads its totals as a :class:`Result`. Imports tables and models, and
+knows no ciphertexts.
 """
 
 from encryptedstats.statistics.comparisons import Anova, TTest

@@ -1,4 +1,6 @@
-"""Tails and quantiles that several statistics need. scipy.stats takes a while to import: only where a test is read."""
+"""Tails and quantiles that several statistics need. scipy.stats takes a while to import: only where
+a test is read.
+"""
 
 from __future__ import annotations
 

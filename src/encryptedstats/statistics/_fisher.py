@@ -103,7 +103,9 @@ def two_by_two_pvalue(counts: Ints, alternative: str) -> float:
     return min(1.0, float(p[p <= p[place] * (1 + TOLERANCE)].sum()))
 
 
-def conditional_odds(counts: Ints, alternative: str, confidence: float) -> tuple[float, tuple[float, float]]:
+def conditional_odds(
+    counts: Ints, alternative: str, confidence: float
+) -> tuple[float, tuple[float, float]]:
     """Return the conditional maximum likelihood of the odds ratio, and its exact interval."""
     found = Hypergeometric.of(counts)
     place, last = int(counts[0, 0]) - found.low, len(found.logs) - 1
@@ -194,7 +196,9 @@ def _exact_pvalue(table: Ints) -> float:
         # All tables that begin like this count, or none of them, or it is decided later.
         all_count = log + stage.longest[state] <= most
         sure = state[all_count]
-        found += float((times[all_count] * np.exp(log[all_count] + stage.total[sure] - whole)).sum())
+        found += float(
+            (times[all_count] * np.exp(log[all_count] + stage.total[sure] - whole)).sum()
+        )
         open_ = ~all_count & (log + stage.shortest[state] <= most)
         state, log, times = state[open_], log[open_], times[open_]
         n_steps = stage.first[state + 1] - stage.first[state]
@@ -286,7 +290,9 @@ def _simulated_pvalue(table: Ints) -> float:
         missing = np.full(SIMULATED, column)
         for row in range(n_rows):
             below = rest[:, row + 1 :].sum(axis=1)
-            drawn = rng.hypergeometric(rest[:, row], below, missing) if row < n_rows - 1 else missing
+            drawn = (
+                rng.hypergeometric(rest[:, row], below, missing) if row < n_rows - 1 else missing
+            )
             rest[:, row] -= drawn
             missing = missing - drawn
             log -= gammaln(drawn + 1.0)

@@ -1,4 +1,6 @@
-"""How the columns of a DataFrame or array become numbers in fixed point, where nobody has said with how many digits."""
+"""How the columns of a DataFrame or array become numbers in fixed point, where nobody has said with
+how many digits.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _BEYOND: Final = 1000
 
 
 def repeated(rows: Any, weights: Any) -> Any:
-    """The rows of a DataFrame or array, each as often as its weight says: a row of weight 2 is two rows."""
+    """The rows of a DataFrame or array, each as often as its weight says: a row of weight 2 is two
+    rows.
+    """
     counts = checked_weights(weights, len(rows))
     if counts is None:
         return rows
@@ -35,24 +39,41 @@ def named_columns(rows: Any) -> pd.DataFrame:
 
 
 def schema_of_numbers(frame: pd.DataFrame, target: str | None = None) -> Schema:
-    """A schema that keeps numbers: all their digits if they are few, else 15. Text, booleans and Categoricals are categories."""
+    """A schema that keeps numbers: all their digits if they are few, else 15. Text, booleans and
+    Categoricals are categories.
+    """
     numbers = [name for name in frame.columns if is_number(frame[name])]
     gaps = missing_masks(frame, list(frame.columns))
     if gaps:
         raise SchemaError(
-            f"missing values in {describe_missing(gaps, frame.index)}: fill them in, or leave the rows out"
+            f"missing values in {describe_missing(gaps, frame.index)}: fill them in, or leave the "
+            "rows out"
         )
     categories = [name for name in frame.columns if name not in numbers and name != target]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SchemaWarning)  # constant columns are said where they matter
-        known = {} if not categories else {v.name: v for v in Schema.infer(frame[categories]).variables}
-    found = [known.get(str(name)) or _number(str(name), frame[name]) for name in frame.columns if name != target]
-    return Schema(tuple(found), target, target_number=None if target is None else _number(target, frame[target]))
+        warnings.simplefilter(
+            "ignore", SchemaWarning
+        )  # constant columns are said where they matter
+        known = (
+            {} if not categories else {v.name: v for v in Schema.infer(frame[categories]).variables}
+        )
+    found = [
+        known.get(str(name)) or _number(str(name), frame[name])
+        for name in frame.columns
+        if name != target
+    ]
+    return Schema(
+        tuple(found),
+        target,
+        target_number=None if target is None else _number(target, frame[target]),
+    )
 
 
 def _number(name: str, values: pd.Series[Any]) -> Variable:
     digits, low, high = digits_and_bounds(values.to_numpy(dtype=float))
-    return Variable(name, "number", digits=digits, low=round(low * 10**digits), high=round(high * 10**digits))
+    return Variable(
+        name, "number", digits=digits, low=round(low * 10**digits), high=round(high * 10**digits)
+    )
 
 
 def with_numbers(schema: Schema, frame: pd.DataFrame, names: list[Any]) -> Schema:
@@ -64,7 +85,9 @@ def with_numbers(schema: Schema, frame: pd.DataFrame, names: list[Any]) -> Schem
 
 
 def digits_and_bounds(values: Any) -> tuple[int, float, float]:
-    """How many decimal digits to keep of these numbers, and between which bounds new ones may lie."""
+    """How many decimal digits to keep of these numbers, and between which bounds new
+    ones may lie.
+    """
     largest = float(np.abs(values).max(initial=0.0)) or 1.0
     whole = int(np.floor(np.log10(largest))) + 1
     most = max(0, min(MOST_DIGITS, _SIGNIFICANT - whole))

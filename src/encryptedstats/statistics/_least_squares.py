@@ -1,8 +1,9 @@
 """Least squares from exact totals: everything that a regression says follows from one elimination.
 
-Sums of squares and products are Python integers. They are eliminated in fixed point, with as many digits as the conditioning of the
-columns asks for, so that 192 binary digits of every result are right; zeros are found in modular arithmetic. A column that depends
-on earlier ones has a pivot of exactly 0. Nothing here knows tables.
+Sums of squares and products are Python integers. They are eliminated in fixed point, with as many
+digits as the conditioning of the columns asks for, so that 192 binary digits of every result are
+right; zeros are found in modular arithmetic. A column that depends on earlier ones has a pivot of
+exactly 0. Nothing here knows tables.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _NEGATIVE: Final = "a sum of squares would be negative"
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Sums of x_1 ... x_p, y and of the products of any two, over rows and with weights; in integers, and their units.
+    """Sums of x_1 ... x_p, y and of the products of any two, over rows and with weights; in
+    integers, and their units.
 
     Parameters
     ----------
@@ -61,7 +63,9 @@ class Moments:
 
     @cached_property
     def scatter(self) -> Exact:
-        """Sums of products around the means (around 0 without an intercept), times ``divisor``: integers."""
+        """Sums of products around the means (around 0 without an intercept), times ``divisor``:
+        integers.
+        """
         if not self.centred:
             return self.products
         found: Exact = self.weight * self.products - np.outer(self.sums, self.sums)
@@ -78,7 +82,11 @@ class Moments:
         if not self.centred:
             return np.array([Fraction(0)] * len(self.sums), dtype=object)
         return np.array(
-            [Fraction(s, self.weight * scale) for s, scale in zip(self.sums, self.scales, strict=True)], dtype=object
+            [
+                Fraction(s, self.weight * scale)
+                for s, scale in zip(self.sums, self.scales, strict=True)
+            ],
+            dtype=object,
         )
 
     @cached_property
@@ -92,21 +100,32 @@ class Moments:
         """The same for some of the columns x."""
         kept = [*columns, len(self.sums) - 1]
         products, scales = self.products[np.ix_(kept, kept)], self.scales[kept]
-        return Moments(self.n_rows, self.weight, self.sums[kept], products, scales, self.weight_scale, self.centred)
+        return Moments(
+            self.n_rows,
+            self.weight,
+            self.sums[kept],
+            products,
+            scales,
+            self.weight_scale,
+            self.centred,
+        )
 
     def check(self) -> None:
         """Refuse sums that no rows can have."""
         refuse_impossible(self.weight >= 0, "the weights add up to less than nothing")
         if not self.weight:
             raise DataError("the weights of all rows are 0: there is nothing to explain")
-        refuse_impossible(all(value >= 0 for value in np.diag(self.scatter)), "a sum of squares would be negative")
+        refuse_impossible(
+            all(value >= 0 for value in np.diag(self.scatter)), "a sum of squares would be negative"
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
     """The least squares of y on x_1 ... x_p, in the units of the columns.
 
-    Numbers are rounded to 192 binary digits, in units in which every sum of squares is about 1; zeros are exact.
+    Numbers are rounded to 192 binary digits, in units in which every sum of squares is about 1;
+    zeros are exact.
 
     Attributes
     ----------
@@ -143,7 +162,9 @@ class Solution:
         return found
 
     def explained_by(self, columns: Sequence[int]) -> tuple[int, Fraction]:
-        """Return the degrees of freedom and the sum of squares of adjacent columns, after all before them."""
+        """Return the degrees of freedom and the sum of squares of adjacent columns, after all
+        before them.
+        """
         if not columns:
             return 0, Fraction(0)
         squares = self.residuals[columns[0]] - self.residuals[columns[-1] + 1]
@@ -152,7 +173,8 @@ class Solution:
     def explained_last(self, columns: Sequence[int]) -> tuple[int, Fraction]:
         """Return the degrees of freedom and the sum of squares of columns, after all others.
 
-        The others must not become independent when these columns are left out: see :meth:`is_stable_without`.
+        The others must not become independent when these columns are left out: see
+        :meth:`is_stable_without`.
         """
         own = [j for j in columns if j in self.used]
         return len(own), _quadratic(self.inverse[np.ix_(own, own)], self.slopes[own])
@@ -215,12 +237,14 @@ def solve(moments: Moments, penalty: Fraction = Fraction(0)) -> Solution:
     return Solution(found.used, slopes, intercept, inverse, residuals[::-1], moments)
 
 
-# -- factors of a matrix ------------------------------------------------------------------------------------------------------
+# -- factors of a matrix
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Factors:
-    """Results of eliminating the columns of a symmetric matrix of integers; its last row and column may be y's.
+    """Results of eliminating the columns of a symmetric matrix of integers; its last row and column
+    may be y's.
 
     Row and column j are divided by ``2^halves[j]``, so that the diagonal lies between 1/4 and 1.
 
@@ -253,9 +277,9 @@ class Factors:
 def factor_matrix(matrix: Sequence[Sequence[int]], p: int) -> Factors:
     """Eliminate the first p columns of a positive semidefinite matrix of integers, in order.
 
-    A column that depends on earlier ones is left out. Pivots are compared with 0 modulo a prime of 127 bits: an integer
-    that is not 0 passes for 0 with a probability of about 2^-127. Everything else is computed in fixed point, with more
-    digits than the conditioning of the columns can cost.
+    A column that depends on earlier ones is left out. Pivots are compared with 0 modulo a prime of
+    127 bits: an integer that is not 0 passes for 0 with a probability of about 2^-127. Everything
+    else is computed in fixed point, with more digits than the conditioning of the columns can cost.
     """
     zeros = _eliminate_modulo(matrix, p)
     kept = [*zeros.used, *range(p, len(matrix))]
@@ -286,7 +310,9 @@ def factor_matrix(matrix: Sequence[Sequence[int]], p: int) -> Factors:
 
 @dataclass(frozen=True, eq=False)
 class _Zeros:
-    """Which columns are used, which of them take nothing from the corner, and whether nothing of it is left."""
+    """Which columns are used, which of them take nothing from the corner, and whether nothing of it
+    is left.
+    """
 
     used: list[int]
     gains: list[bool]
@@ -307,7 +333,9 @@ def _eliminate_modulo(matrix: Sequence[Sequence[int]], p: int) -> _Zeros:
         for place, value in enumerate(rest):
             if value:
                 ratio, below = value * inverse % _PRIME, rows[k + 1 + place]
-                rows[k + 1 + place] = [(b - ratio * a) % _PRIME for a, b in zip(rest[place:], below, strict=True)]
+                rows[k + 1 + place] = [
+                    (b - ratio * a) % _PRIME for a, b in zip(rest[place:], below, strict=True)
+                ]
     return _Zeros(used, gains, not (has_y and rows[-1][0]))
 
 
@@ -319,13 +347,20 @@ class _Rounded:
     inverse: list[list[int]]
 
 
-def _eliminate_rounded(matrix: Sequence[Sequence[int]], halves: Sequence[int], p: int, bits: int) -> _Rounded | None:
-    """Eliminate independent columns in fixed point; None where a pivot cannot be told from 0 with these bits.
+def _eliminate_rounded(
+    matrix: Sequence[Sequence[int]], halves: Sequence[int], p: int, bits: int
+) -> _Rounded | None:
+    """Eliminate independent columns in fixed point; None where a pivot cannot be told from 0 with
+    these bits.
 
-    Every step rounds by at most 2^-bits, so the factors are exactly those of a matrix that differs by n 2^-bits.
+    Every step rounds by at most 2^-bits, so the factors are exactly those of a matrix that differs
+    by n 2^-bits.
     """
     rows = [
-        [_shift(value, bits - halves[i] - half) for value, half in zip(row[i:], halves[i:], strict=True)]
+        [
+            _shift(value, bits - halves[i] - half)
+            for value, half in zip(row[i:], halves[i:], strict=True)
+        ]
         for i, row in enumerate(matrix)
     ]
     ratios, pivots, gains = [], [], []
@@ -338,7 +373,9 @@ def _eliminate_rounded(matrix: Sequence[Sequence[int]], halves: Sequence[int], p
         for place, value in enumerate(rest):
             if value:
                 below = rows[k + 1 + place]
-                rows[k + 1 + place] = [b - (value * a >> bits) for a, b in zip(ratio[place:], below, strict=True)]
+                rows[k + 1 + place] = [
+                    b - (value * a >> bits) for a, b in zip(ratio[place:], below, strict=True)
+                ]
         pivots.append(pivot)
         ratios.append(ratio)
         gains.append(rest[-1] * ratio[-1] >> bits if len(matrix) > p else 0)
@@ -349,7 +386,9 @@ def _eliminate_rounded(matrix: Sequence[Sequence[int]], halves: Sequence[int], p
             slopes[k] = ratios[k][-1] - (sum(map(mul, ratio, slopes[k + 1 :])) >> bits)
         for j in range(k + 1, p):
             inverse[k][j] = inverse[j][k] = -(sum(map(mul, ratio, inverse[j][k + 1 :])) >> bits)
-        inverse[k][k] = (1 << 2 * bits) // pivots[k] - (sum(map(mul, ratio, inverse[k][k + 1 :])) >> bits)
+        inverse[k][k] = (1 << 2 * bits) // pivots[k] - (
+            sum(map(mul, ratio, inverse[k][k + 1 :])) >> bits
+        )
     return _Rounded(rows[-1][0] if len(matrix) > p else 0, gains, slopes, inverse)
 
 
@@ -358,7 +397,9 @@ def _shift(value: int, bits: int) -> int:
 
 
 def _lost_bits(inverse: Sequence[Sequence[int]], bits: int) -> int:
-    """Bound the bits that rounding costs: the trace bounds the norm of the inverse, whose square multiplies errors."""
+    """Bound the bits that rounding costs: the trace bounds the norm of the inverse, whose square
+    multiplies errors.
+    """
     trace = sum(row[j] for j, row in enumerate(inverse))
     norm = max(0, trace.bit_length() - bits)
     return 3 * norm + 6 * len(inverse).bit_length() + 16
@@ -372,5 +413,7 @@ def independent(scatter: Exact) -> list[int]:
 def as_floats(values: Any) -> NDArray[np.float64]:
     """Fractions as floats, each rounded once."""
     array = np.asarray(values, dtype=object)
-    found: NDArray[np.float64] = np.array([float(value) for value in array.flat], dtype=float).reshape(array.shape)
+    found: NDArray[np.float64] = np.array(
+        [float(value) for value in array.flat], dtype=float
+    ).reshape(array.shape)
     return found

@@ -1,7 +1,8 @@
 """Comparing means: t-tests, and analysis of variance by one or two factors.
 
-All of it follows from the number of rows, the sum and the sum of squares of every group. Sums of squares are formed in exact
-fractions, so that nothing cancels; one division at the end gives a float.
+All of it follows from the number of rows, the sum and the sum of squares of every group. Sums of
+squares are formed in exact fractions, so that nothing cancels; one division at the end gives a
+float.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ _SIDES: Final = {"two-sided": "not equal to", "less": "less than", "greater": "g
 _CONSTANT: Final = "the data are constant: there is no spread to measure a difference by"
 
 
-# -- t-tests ------------------------------------------------------------------------------------------------------------------
+# -- t-tests
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +102,8 @@ class TTestResult(Result):
         return "\n".join(
             [
                 test_line([("t", self.statistic), ("df", self.df)], self.pvalue),
-                f"alternative hypothesis: true {what} is {_SIDES[self.alternative]} {number_text(self.mu)}",
+                f"alternative hypothesis: true {what} is {_SIDES[self.alternative]} "
+                f"{number_text(self.mu)}",
                 f"{self.confidence:.0%} confidence interval: {low} to {high}",
                 f"{what}: {number_text(self.estimate)}",
                 "",
@@ -160,7 +163,9 @@ class TTest(Question):
         yes_or_no(self.equal_var, "equal_var")
         own = number_position(schema, self.variable)
         if self.by is not None and self.paired is not None:
-            raise ParameterError("by= compares groups of rows and paired= two numbers of a row: give one of them")
+            raise ParameterError(
+                "by= compares groups of rows and paired= two numbers of a row: give one of them"
+            )
         if self.paired is not None and number_position(schema, self.paired) == own:
             raise SchemaError(f"{self.variable!r} is paired with itself: every difference is 0")
         if self.by is None:
@@ -173,18 +178,27 @@ class TTest(Question):
         one = factor(schema, str(self.by))
         if self.groups is None and len(one.labels) != 2:
             raise ParameterError(
-                f"{one.name!r} has {len(one.labels)} groups and a t-test compares two: groups= says which, or see Anova"
+                f"{one.name!r} has {len(one.labels)} groups and a t-test compares two: groups= "
+                "says which, or see Anova"
             )
-        found = [0, 1] if self.groups is None else [chosen_group(one, given, "groups", 0) for given in self.groups]
+        found = (
+            [0, 1]
+            if self.groups is None
+            else [chosen_group(one, given, "groups", 0) for given in self.groups]
+        )
         if len(found) != 2 or found[0] == found[1]:
-            raise ParameterError(f"groups={self.groups!r}: two different groups of {one.name!r} are needed")
+            raise ParameterError(
+                f"groups={self.groups!r}: two different groups of {one.name!r} are needed"
+            )
         return found[0], found[1]
 
     @property
     def _by(self) -> tuple[str, ...]:
         return () if self.by is None else (self.by,)
 
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+    def totals(
+        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
+    ) -> Arrays:
         """Sums and sums of squares; of pairs also of the products of both."""
         if self.paired is None:
             return power_totals(schema, self.variable, self._by, fold=fold)
@@ -193,13 +207,20 @@ class TTest(Question):
         both = complete_rows(schema, positions)
         if both is None:
             return {"pairs": [total.total() for total in (x, y, x * x, x * y, y * y)]}
-        return {"pairs": [total.total() for total in (x * both, y * both, x * x * both, x * y, y * y * both, both)]}
+        return {
+            "pairs": [
+                total.total()
+                for total in (x * both, y * both, x * x * both, x * y, y * y * both, both)
+            ]
+        }
 
     def shapes(self, schema: PublicSchema) -> Shapes:
         """Of each group."""
         if self.paired is None:
             return power_shapes(schema, self.variable, self._by)
-        gaps = any(has_gaps(schema, number_position(schema, name)) for name in (self.variable, self.paired))
+        gaps = any(
+            has_gaps(schema, number_position(schema, name)) for name in (self.variable, self.paired)
+        )
         return {"pairs": (5 + gaps,)}
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TTestResult:
@@ -210,13 +231,16 @@ class TTest(Question):
         if self.by is None:
             check_complete_rows(int(found.n), n_rows, [found.name])
             title, frame = f"One sample t-test: {found.name}", found.describe()
-            return self._of_one(title, found.notes, int(found.n), found.mean(()), found.scatter(()), frame)
+            return self._of_one(
+                title, found.notes, int(found.n), found.mean(()), found.scatter(()), frame
+            )
         chosen = self._chosen(schema)
         one = found.cells.factors[0]
         for k in chosen:
             if found.n[k] < 2:
                 raise DataError(
-                    f"not enough observations: group {one.labels[k]!r} of {one.name!r} has {found.n[k]} rows, and two are needed"
+                    f"not enough observations: group {one.labels[k]!r} of {one.name!r} has "
+                    f"{found.n[k]} rows, and two are needed"
                 )
         (n1, n2), (s1, s2) = ([int(found.n[k]) for k in chosen], [found.scatter(k) for k in chosen])
         if self.equal_var:
@@ -229,8 +253,13 @@ class TTest(Question):
         rest = sum(int(x) for x in found.n) - n1 - n2
         notes = found.notes + ((f"{rest:,} rows of other groups were left out",) if rest else ())
         kind = "Two sample t-test, equal variances" if self.equal_var else "Welch two sample t-test"
-        title, estimate = f"{kind}: {found.name} by {one.name}", found.mean(chosen[0]) - found.mean(chosen[1])
-        return self._tested(title, n1 + n2, notes, estimate, squared, df, found.describe().iloc[list(chosen)])
+        title, estimate = (
+            f"{kind}: {found.name} by {one.name}",
+            found.mean(chosen[0]) - found.mean(chosen[1]),
+        )
+        return self._tested(
+            title, n1 + n2, notes, estimate, squared, df, found.describe().iloc[list(chosen)]
+        )
 
     def _of_pairs(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TTestResult:
         positions = [number_position(schema, str(name)) for name in (self.variable, self.paired)]
@@ -243,10 +272,15 @@ class TTest(Question):
         differences = Fraction(x, a) - Fraction(y, b)
         squares = Fraction(xx, a * a) - 2 * Fraction(xy, a * b) + Fraction(yy, b * b)
         mean, scatter = differences / n, squares - differences**2 / n
-        refuse_impossible(scatter >= 0 and n * xx >= x * x and n * yy >= y * y, "a variance would be negative")
+        refuse_impossible(
+            scatter >= 0 and n * xx >= x * x and n * yy >= y * y, "a variance would be negative"
+        )
         one, other = (variable_name(schema, j) for j in positions)
         lines = {"n": [n], "mean": [float(mean)], "sd": [float(scatter / (n - 1)) ** 0.5]}
-        frame, notes = pd.DataFrame(lines, index=[f"{one} - {other}"]), left_out(n_rows - n, [one, other])
+        frame, notes = (
+            pd.DataFrame(lines, index=[f"{one} - {other}"]),
+            left_out(n_rows - n, [one, other]),
+        )
         return self._of_one(f"Paired t-test: {one} and {other}", notes, n, mean, scatter, frame)
 
     def _of_one(
@@ -279,9 +313,13 @@ class TTest(Question):
         stderr = float(squared) ** 0.5
         statistic = float(estimate - Fraction(str(self.mu))) / stderr
         above, below = float(student.sf(statistic, df)), float(student.cdf(statistic, df))
-        pvalue = {"two-sided": 2 * min(above, below), "greater": above, "less": below}[self.alternative]
+        pvalue = {"two-sided": 2 * min(above, below), "greater": above, "less": below}[
+            self.alternative
+        ]
         both = self.alternative == "two-sided"
-        half = float(student.ppf((1 + self.confidence) / 2 if both else self.confidence, df)) * stderr
+        half = (
+            float(student.ppf((1 + self.confidence) / 2 if both else self.confidence, df)) * stderr
+        )
         low = -np.inf if self.alternative == "less" else float(estimate) - half
         high = np.inf if self.alternative == "greater" else float(estimate) + half
         return TTestResult(
@@ -301,7 +339,8 @@ class TTest(Question):
         )
 
 
-# -- analysis of variance -------------------------------------------------------------------------------------------------------
+# -- analysis of variance
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -357,8 +396,9 @@ class Anova(Question):
     interaction : bool
         Of two factors: whether the effect of one may depend on the other.
     typ : 1, 2 or 3
-        How sums of squares are taken where groups are not of one size: one source after the other (R's ``aov``), each given
-        the other factor (``car::Anova``, the default), or each given all else, with effects that add up to 0.
+        How sums of squares are taken where groups are not of one size: one source after the other
+        (R's ``aov``), each given the other factor (``car::Anova``, the default), or each given all
+        else, with effects that add up to 0.
     equal_var : bool
         Of one factor: False gives Welch's test, R's ``oneway.test``.
     """
@@ -389,7 +429,9 @@ class Anova(Question):
         if not self.equal_var and len(positions) == 2:
             raise ParameterError("equal_var=False is Welch's test, which is for one factor")
 
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+    def totals(
+        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
+    ) -> Arrays:
         """Rows, sums and sums of squares of every group."""
         return power_totals(schema, self.outcome, self.by, fold=fold)
 
@@ -407,7 +449,10 @@ class Anova(Question):
         filled: list[Any] = [place for place in np.ndindex(found.n.shape) if found.n[place]]
         sources: list[Source]
         if len(self.by) == 1:
-            between = sum((Fraction(found.sums[0][k]) * found.mean(k) for k in filled), Fraction(0)) - grand
+            between = (
+                sum((Fraction(found.sums[0][k]) * found.mean(k) for k in filled), Fraction(0))
+                - grand
+            )
             sources = [(names[0], between, len(filled) - 1)]
         else:
             sources = _two_way(_TwoWay.read(found), names, self.interaction, self.typ)
@@ -435,7 +480,8 @@ class Anova(Question):
             df=(first["df"], float(table["df"].iloc[-1])),
             pvalue=first["Pr(>F)"],
             eta_squared=pd.Series(
-                [exact_ratio(part, whole) for _, part, _ in sources], [name for name, _, _ in sources]
+                [exact_ratio(part, whole) for _, part, _ in sources],
+                [name for name, _, _ in sources],
             ),
             groups=found.describe(),
         )
@@ -447,7 +493,10 @@ def _with_rows(found: Powers) -> tuple[Powers, tuple[str, ...]]:
     sums, missing = found.sums, found.missing
     for axis, (old, new) in enumerate(zip(found.cells.factors, cells.factors, strict=True)):
         kept = [k for k, label in enumerate(old.labels) if label in new.labels]
-        sums, missing = tuple(np.take(part, kept, axis=axis) for part in sums), np.take(missing, kept, axis=axis)
+        sums, missing = (
+            tuple(np.take(part, kept, axis=axis) for part in sums),
+            np.take(missing, kept, axis=axis),
+        )
     return replace(found, cells=cells, sums=sums, missing=missing), (*found.notes, *notes)
 
 
@@ -464,7 +513,13 @@ def _anova_table(
         mean = squares / df if df else None
         value = exact_ratio(mean * left, residual) if mean is not None and left else np.nan
         lines.append(
-            [df, float(squares), np.nan if mean is None else float(mean), value, float(fisher.sf(value, df, left))]
+            [
+                df,
+                float(squares),
+                np.nan if mean is None else float(mean),
+                value,
+                float(fisher.sf(value, df, left)),
+            ]
         )
     lines.append([left, float(residual), exact_ratio(residual, left), np.nan, np.nan])
     if not left:
@@ -472,26 +527,41 @@ def _anova_table(
     elif not residual:
         notes = (*notes, "the groups have no spread: an essentially perfect fit")
     index = [*(name for name, _, _ in sources), "Residual"]
-    return pd.DataFrame(lines, index=index, columns=["df", "sum_sq", "mean_sq", "F", "Pr(>F)"]), notes
+    return pd.DataFrame(
+        lines, index=index, columns=["df", "sum_sq", "mean_sq", "F", "Pr(>F)"]
+    ), notes
 
 
-def _welch(found: Powers, filled: Sequence[Any], name: str, squares: Fraction, residual: Fraction) -> pd.DataFrame:
+def _welch(
+    found: Powers, filled: Sequence[Any], name: str, squares: Fraction, residual: Fraction
+) -> pd.DataFrame:
     """Welch (1951), On the comparison of several mean values."""
     from scipy.stats import f as fisher
 
     few = [found.cells.factors[0].labels[k[0]] for k in filled if found.n[k] < 2]
     if few:
-        raise DataError(f"not enough observations: group {few[0]!r} has one row, and two are needed for its variance")
+        raise DataError(
+            f"not enough observations: group {few[0]!r} has one row, and two are needed for its "
+            "variance"
+        )
     if not all(found.scatter(k) for k in filled):
         raise DataError(_CONSTANT)
     n, k = np.array([int(found.n[place]) for place in filled]), len(filled)
     precision = [int(found.n[place]) / found.variance(place) for place in filled]
     whole = sum(precision, Fraction(0))
-    centre = sum((w * found.mean(place) for w, place in zip(precision, filled, strict=True)), Fraction(0)) / whole
+    centre = (
+        sum(
+            (w * found.mean(place) for w, place in zip(precision, filled, strict=True)), Fraction(0)
+        )
+        / whole
+    )
     between = sum(
-        (w * (found.mean(place) - centre) ** 2 for w, place in zip(precision, filled, strict=True)), Fraction(0)
+        (w * (found.mean(place) - centre) ** 2 for w, place in zip(precision, filled, strict=True)),
+        Fraction(0),
     ) / (k - 1)
-    apart = sum(((1 - w / whole) ** 2 / int(m - 1) for w, m in zip(precision, n, strict=True)), Fraction(0))
+    apart = sum(
+        ((1 - w / whole) ** 2 / int(m - 1) for w, m in zip(precision, n, strict=True)), Fraction(0)
+    )
     value = float(between / (1 + Fraction(2 * (k - 2), k * k - 1) * apart))
     left = float(Fraction(k * k - 1) / (3 * apart))
     p = float(fisher.sf(value, k - 1, left))
@@ -499,21 +569,27 @@ def _welch(found: Powers, filled: Sequence[Any], name: str, squares: Fraction, r
         [k - 1, float(squares), float(squares / (k - 1)), value, p],
         [left, float(residual), np.nan, np.nan, np.nan],
     ]
-    return pd.DataFrame(lines, index=[name, "Residual"], columns=["df", "sum_sq", "mean_sq", "F", "Pr(>F)"])
+    return pd.DataFrame(
+        lines, index=[name, "Residual"], columns=["df", "sum_sq", "mean_sq", "F", "Pr(>F)"]
+    )
 
 
-# -- two factors: sums of squares that models explain, in exact fractions ----------------------------------------------------------
+# -- two factors: sums of squares that models explain, in exact fractions
+# ----------------------------------------------------------
 
 
-Explained = tuple[Fraction, int]  # a sum of squares, and the number of independent columns that explain it
+Explained = tuple[
+    Fraction, int
+]  # a sum of squares, and the number of independent columns that explain it
 
 
 @dataclass(frozen=True)
 class _TwoWay:
     """What models of two factors explain, from the rows and sums of every pair of groups.
 
-    A model with the interaction fits the mean of every pair, and a model of one factor the mean of every group. Only the
-    additive model needs an elimination: of the smaller factor, after the larger one.
+    A model with the interaction fits the mean of every pair, and a model of one factor the mean of
+    every group. Only the additive model needs an elimination: of the smaller factor, after the
+    larger one.
     """
 
     rows: list[list[int]]
@@ -528,7 +604,9 @@ class _TwoWay:
     @property
     def exchanged(self) -> _TwoWay:
         """With the second factor as the first."""
-        return _TwoWay([*map(list, zip(*self.rows, strict=True))], [*map(list, zip(*self.sums, strict=True))])
+        return _TwoWay(
+            [*map(list, zip(*self.rows, strict=True))], [*map(list, zip(*self.sums, strict=True))]
+        )
 
     @property
     def is_complete(self) -> bool:
@@ -543,7 +621,9 @@ class _TwoWay:
 
     def by_first(self) -> Explained:
         """Explain every group of the first factor by its mean."""
-        found = [sum(s, Fraction(0)) ** 2 / sum(n) for s, n in zip(self.sums, self.rows, strict=True)]
+        found = [
+            sum(s, Fraction(0)) ** 2 / sum(n) for s, n in zip(self.sums, self.rows, strict=True)
+        ]
         return sum(found, Fraction(0)), len(found)
 
     def by_constant(self) -> Explained:
@@ -554,7 +634,9 @@ class _TwoWay:
         """Explain all rows by the sum of the effects of both factors."""
         if len(self.rows) < len(self.rows[0]):
             return self.exchanged.additive()
-        common = lcm(*(sum(line) for line in self.rows))  # denominators, so that all that follows is in integers
+        common = lcm(
+            *(sum(line) for line in self.rows)
+        )  # denominators, so that all that follows is in integers
         unit = lcm(*(s.denominator for s in chain(*self.sums)))
         own = range(len(self.rows[0]))
         matrix = [[0] * (len(own) + 1) for _ in own]
@@ -569,10 +651,12 @@ class _TwoWay:
         return first + more / (common * unit**2), rank + free
 
     def between_means(self) -> Fraction:
-        """Return the sum of squares of the first factor in a model with the interaction and effects that add up to 0.
+        """Return the sum of squares of the first factor in a model with the interaction and effects
+        that add up to 0.
 
-        Every pair of groups must have rows. The means over the groups of the second factor are compared, each weighted by
-        the inverse of its variance (Yates, 1934: weighted squares of means).
+        Every pair of groups must have rows. The means over the groups of the second factor are
+        compared, each weighted by the inverse of its variance (Yates, 1934: weighted squares of
+        means).
         """
         k = len(self.rows[0])
         means = [
@@ -586,7 +670,8 @@ class _TwoWay:
 
 
 def _eliminate(matrix: list[list[int]]) -> Explained:
-    """Eliminate a positive semidefinite matrix with one column beside it, without fractions (Bareiss, 1968).
+    """Eliminate a positive semidefinite matrix with one column beside it, without fractions
+    (Bareiss, 1968).
 
     Return what the columns explain of the last one, and how many of them depend on no earlier ones.
     """
@@ -598,7 +683,9 @@ def _eliminate(matrix: list[list[int]]) -> Explained:
         gained, rank = gained + Fraction(rest[-1] ** 2, pivot * before), rank + 1
         for place, below in enumerate(rows[k + 1 :]):
             value = rest[place]
-            below[:] = [(pivot * b - value * a) // before for a, b in zip(rest[place:], below, strict=True)]
+            below[:] = [
+                (pivot * b - value * a) // before for a, b in zip(rest[place:], below, strict=True)
+            ]
         before = pivot
     return gained, rank
 
@@ -609,7 +696,8 @@ def _two_way(cells: _TwoWay, names: Sequence[str], interaction: bool, typ: int) 
     full = cells.by_pair() if interaction else additive
     if typ == 3 and (not cells.is_complete if interaction else full[1] < a + b - 1):
         raise DataError(
-            f"there are no rows in some groups of {names[0]} and {names[1]}, so effects are aliased: typ=2, or interaction=False"
+            f"there are no rows in some groups of {names[0]} and {names[1]}, so effects are "
+            "aliased: typ=2, or interaction=False"
         )
     if typ == 3 and interaction:
         one, other = (cells.between_means(), a - 1), (cells.exchanged.between_means(), b - 1)
@@ -618,7 +706,9 @@ def _two_way(cells: _TwoWay, names: Sequence[str], interaction: bool, typ: int) 
         one = _more(first, cells.by_constant()) if typ == 1 else _more(additive, second)
         other = _more(additive, first)
     sources = [(names[0], *one), (names[1], *other)]
-    return [*sources, (f"{names[0]}:{names[1]}", *_more(full, additive))] if interaction else sources
+    return (
+        [*sources, (f"{names[0]}:{names[1]}", *_more(full, additive))] if interaction else sources
+    )
 
 
 def _more(with_it: Explained, without: Explained) -> Explained:

@@ -1,6 +1,8 @@
-"""Tables of counts: chi-square, Fisher's exact test, Mantel-Haenszel, trends, odds and risks, kappa, ROC curves of binned scores.
+"""Tables of counts: chi-square, Fisher's exact test, Mantel-Haenszel, trends, odds and risks,
+kappa, ROC curves of binned scores.
 
-Each needs the rows of every combination of groups and nothing else. Fields have the names that scipy and statsmodels give them.
+Each needs the rows of every combination of groups and nothing else. Fields have the names that
+scipy and statsmodels give them.
 """
 
 from __future__ import annotations
@@ -17,7 +19,12 @@ from numpy.typing import NDArray
 from encryptedstats.errors import Cure, DataError, ParameterError, SchemaError
 from encryptedstats.metrics import auc, auc_interval, delong_variance, roc_points, wilson_interval
 from encryptedstats.statistics._distributions import chi2_tail, normal_quantile, normal_tails
-from encryptedstats.statistics._fisher import SIMULATED, conditional_odds, larger_pvalue, two_by_two_pvalue
+from encryptedstats.statistics._fisher import (
+    SIMULATED,
+    conditional_odds,
+    larger_pvalue,
+    two_by_two_pvalue,
+)
 from encryptedstats.statistics.factors import (
     Cells,
     Counted,
@@ -57,7 +64,8 @@ def exact_ratio(above: Fraction | int, below: Fraction | int) -> float:
     return float(Fraction(above) / Fraction(below))
 
 
-# -- chi-square -------------------------------------------------------------------------------------------------------------
+# -- chi-square
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +78,8 @@ class ChiSquareResult(Result):
     dof : int
     observed, expected_freq : DataFrame
     residuals, stdres : DataFrame
-        Pearson's residuals (observed - expected) / sqrt(expected), and those divided by their standard error.
+        Pearson's residuals (observed - expected) / sqrt(expected), and those divided by their
+        standard error.
     """
 
     statistic: float
@@ -141,7 +150,9 @@ class ChiSquare(Counted):
         n = len(factor(schema, self.first).labels)
         finite_numbers(self.p, "p")
         if len(self.p) != n or min(self.p) < 0 or abs(sum(self.p) - 1) > 1e-9:
-            raise ParameterError(f"p={self.p!r}: {n} shares that add up to 1 are needed, one for each group")
+            raise ParameterError(
+                f"p={self.p!r}: {n} shares that add up to 1 are needed, one for each group"
+            )
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> ChiSquareResult:
         """The test."""
@@ -150,20 +161,27 @@ class ChiSquare(Counted):
             return self._of_one(cells)
         kept, notes = without_empty(cells)
         observed = kept.counts.astype(float)
-        n, rows, columns = kept.n, kept.counts.sum(axis=1).astype(float), kept.counts.sum(axis=0).astype(float)
+        n, rows, columns = (
+            kept.n,
+            kept.counts.sum(axis=1).astype(float),
+            kept.counts.sum(axis=0).astype(float),
+        )
         expected = np.outer(rows, columns) / n
         variances = expected * np.outer(1 - rows / n, 1 - columns / n)
         yates = self.correction and observed.shape == (2, 2)
         title = "Pearson's chi-square test" + (" with Yates's correction" if yates else "")
         dof = (len(rows) - 1) * (len(columns) - 1)
-        return _chi_square(title, (*cells.notes, *notes), kept, expected, variances, dof, yates=yates)
+        return _chi_square(
+            title, (*cells.notes, *notes), kept, expected, variances, dof, yates=yates
+        )
 
     def _of_one(self, cells: Cells) -> ChiSquareResult:
         n, k = cells.n, len(cells.counts)
         shares = np.full(k, 1 / k) if self.p is None else np.array(self.p, dtype=float)
         if not n or k < 2:
             raise DataError(
-                f"{cells.factors[0].name!r} has {n} rows in {k} groups: two groups and some rows are needed"
+                f"{cells.factors[0].name!r} has {n} rows in {k} groups: two groups and some rows "
+                "are needed"
             )
         expected = (n * shares)[:, None]
         variances = expected * (1 - shares)[:, None]
@@ -206,7 +224,8 @@ def _chi_square(
     )
 
 
-# -- Fisher's exact test -----------------------------------------------------------------------------------------------------
+# -- Fisher's exact test
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,13 +260,17 @@ class FisherExactResult(Result):
         lines = [test_line([], self.pvalue)]
         if self.observed.shape == (2, 2):
             low, high = map(number_text, self.confidence_interval)
-            lines.append(f"odds ratio {number_text(self.odds_ratio)}, {self.confidence:.0%} interval {low} to {high}")
+            lines.append(
+                f"odds ratio {number_text(self.odds_ratio)}, {self.confidence:.0%} interval {low} "
+                f"to {high}"
+            )
         return "\n".join([*lines, "", frame_text(self.observed)])
 
 
 @dataclass(frozen=True)
 class FisherExact(Counted):
-    """Fisher's exact test of two variables; of two groups by two also the odds ratio with its exact interval.
+    """Fisher's exact test of two variables; of two groups by two also the odds ratio with its exact
+    interval.
 
     The p-value is exact, as in R. Where a table is too large for that, it is estimated from random
     tables, which are the same at every time; a note then says so.
@@ -277,7 +300,9 @@ class FisherExact(Counted):
         return self.first, self.second
 
     def check_schema(self, schema: PublicSchema) -> None:
-        """Refuse factors of one group, unknown alternatives, and one-sided tests of more than two groups."""
+        """Refuse factors of one group, unknown alternatives, and one-sided tests of more than two
+        groups.
+        """
         super().check_schema(schema)
         check_groups(schema, self._asked())
         check_alternative(self.alternative)
@@ -286,8 +311,13 @@ class FisherExact(Counted):
         if self.alternative != "two-sided" and shape != (2, 2):
             sizes = " by ".join(map(str, shape))
             raise ParameterError(
-                f"alternative={self.alternative!r} is for two groups by two, and these are {sizes}: ",
-                Cure("parameter", "alternative='two-sided'", {"parameter": "alternative", "value": "two-sided"}),
+                f"alternative={self.alternative!r} is for two groups by two, and these are "
+                f"{sizes}: ",
+                Cure(
+                    "parameter",
+                    "alternative='two-sided'",
+                    {"parameter": "alternative", "value": "two-sided"},
+                ),
             )
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> FisherExactResult:
@@ -298,7 +328,9 @@ class FisherExact(Counted):
         estimate, interval, statistic = np.nan, (np.nan, np.nan), np.nan
         if counts.shape == (2, 2):
             pvalue = two_by_two_pvalue(counts, self.alternative)
-            statistic = exact_ratio(int(counts[0, 0]) * int(counts[1, 1]), int(counts[0, 1]) * int(counts[1, 0]))
+            statistic = exact_ratio(
+                int(counts[0, 0]) * int(counts[1, 1]), int(counts[0, 1]) * int(counts[1, 0])
+            )
             estimate, interval = conditional_odds(counts, self.alternative, self.confidence)
         else:
             pvalue, exact = larger_pvalue(counts)
@@ -328,10 +360,13 @@ def _simulated_note(pvalue: float) -> str:
 def check_alternative(alternative: str) -> None:
     """One of the three."""
     if alternative not in ("two-sided", "less", "greater"):
-        raise ParameterError(f"alternative={alternative!r}: one of 'two-sided', 'less' and 'greater'")
+        raise ParameterError(
+            f"alternative={alternative!r}: one of 'two-sided', 'less' and 'greater'"
+        )
 
 
-# -- strata -----------------------------------------------------------------------------------------------------------------
+# -- strata
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -374,8 +409,10 @@ class MantelHaenszelResult(Result):
         same = [("X-squared", self.breslow_day), ("df", float(self.breslow_day_dof))]
         return "\n".join(
             [
-                f"Mantel-Haenszel {test_line([('X-squared', self.statistic), ('df', 1)], self.pvalue)}",
-                f"common odds ratio {number_text(self.oddsratio_pooled)}, {self.confidence:.0%} interval {low} to {high}",
+                "Mantel-Haenszel "
+                f"{test_line([('X-squared', self.statistic), ('df', 1)], self.pvalue)}",
+                f"common odds ratio {number_text(self.oddsratio_pooled)}, {self.confidence:.0%} "
+                f"interval {low} to {high}",
                 f"Breslow-Day {test_line(same, self.breslow_day_pvalue)}",
                 "",
                 frame_text(self.strata),
@@ -385,12 +422,14 @@ class MantelHaenszelResult(Result):
 
 @dataclass(frozen=True)
 class MantelHaenszel(Counted):
-    """The odds ratio of two variables of two groups each, common to all strata of a third, and whether it is 1.
+    """The odds ratio of two variables of two groups each, common to all strata of a third, and
+    whether it is 1.
 
     Parameters
     ----------
     exposure, outcome : str
-        Variables of two groups each. The event is the last group of the outcome, the exposed are the last of the exposure.
+        Variables of two groups each. The event is the last group of the outcome, the exposed are
+        the last of the exposure.
     strata : str
     correction : bool
         For continuity, as R's ``mantelhaen.test``.
@@ -416,9 +455,14 @@ class MantelHaenszel(Counted):
         for variable in (self.exposure, self.outcome):
             n = len(factor(schema, variable).labels)
             if n != 2:
-                raise SchemaError(f"{variable!r} has {n} groups: Mantel-Haenszel is about two by two in every stratum")
+                raise SchemaError(
+                    f"{variable!r} has {n} groups: Mantel-Haenszel is about two by two in every "
+                    "stratum"
+                )
 
-    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> MantelHaenszelResult:
+    def read(
+        self, totals: Totals, schema: Schema | PublicSchema, n_rows: int
+    ) -> MantelHaenszelResult:
         """The estimates of the textbook, their sums in exact fractions."""
         cells = self._cells(totals, schema, n_rows)
         named = cells.factors[2]
@@ -448,11 +492,13 @@ class MantelHaenszel(Counted):
             "odds ratio": [exact_ratio(t[0, 0] * t[1, 1], t[0, 1] * t[1, 0]) for t in tables],
         }
         return MantelHaenszelResult(
-            title=f"Mantel-Haenszel test: {cells.factors[0].name} and {cells.factors[1].name} by {named.name}",
+            title=f"Mantel-Haenszel test: {cells.factors[0].name} and {cells.factors[1].name} by "
+            f"{named.name}",
             n_rows=sum(int(tables[k].sum()) for k in used),
             notes=(
                 *notes,
-                f"the event is {event} of {cells.factors[1].name}, the exposed are {exposed} of {cells.factors[0].name}",
+                f"the event is {event} of {cells.factors[1].name}, the exposed are {exposed} of "
+                f"{cells.factors[0].name}",
             ),
             statistic=found["chi2"],
             pvalue=chi2_tail(found["chi2"], 1),
@@ -469,7 +515,9 @@ class MantelHaenszel(Counted):
 
 
 def _pooled(tables: Sequence[NDArray[Any]], correction: bool) -> dict[str, float]:
-    """Mantel and Haenszel's test and ratios, and the variance of the log odds by Robins, Breslow and Greenland (1986)."""
+    """Mantel and Haenszel's test and ratios, and the variance of the log odds by Robins, Breslow
+    and Greenland (1986).
+    """
     zero = Fraction(0)
     apart, variance, r, s, pr, mixed, qs, above, below = (zero,) * 9
     for table in tables:
@@ -501,7 +549,8 @@ def _breslow_day(tables: Sequence[NDArray[Any]], odds: float) -> tuple[float, in
     for table in tables:
         (a, b), (c, d) = ((float(x) for x in line) for line in table)
         exposed, events, n = a + b, a + c, a + b + c + d
-        # The count of exposed events at which this stratum has the common odds ratio: a root of a quadratic equation.
+        # The count of exposed events at which this stratum has the common odds ratio: a root of a
+        # quadratic equation.
         quadratic, linear, constant = (
             1 - odds,
             (n - exposed - events) + odds * (exposed + events),
@@ -517,11 +566,16 @@ def _breslow_day(tables: Sequence[NDArray[Any]], odds: float) -> tuple[float, in
             fitted = float(inside[0])
         parts = (fitted, exposed - fitted, events - fitted, n - exposed - events + fitted)
         variance = 1 / sum(1 / part for part in parts)
-        total, apart, spread = total + (a - fitted) ** 2 / variance, apart + a - fitted, spread + variance
+        total, apart, spread = (
+            total + (a - fitted) ** 2 / variance,
+            apart + a - fitted,
+            spread + variance,
+        )
     return total - apart**2 / spread, len(tables) - 1
 
 
-# -- trend ------------------------------------------------------------------------------------------------------------------
+# -- trend
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -548,7 +602,9 @@ class TrendResult(Result):
 
     def body(self) -> str:
         """The test, and the groups."""
-        line = test_line([("X-squared", self.statistic), ("df", 1), ("z", self.zscore)], self.pvalue)
+        line = test_line(
+            [("X-squared", self.statistic), ("df", 1), ("z", self.zscore)], self.pvalue
+        )
         return f"{line}\n\n{frame_text(self.groups)}"
 
 
@@ -585,9 +641,14 @@ class CochranArmitage(Counted):
         if self.scores is not None:
             finite_numbers(self.scores, "scores")
             if len(self.scores) != len(exposure.labels):
-                raise ParameterError(f"scores={self.scores!r}: {len(exposure.labels)} are needed, one for each group")
+                raise ParameterError(
+                    f"scores={self.scores!r}: {len(exposure.labels)} are needed, one for each group"
+                )
             if len(set(self.scores)) < 2:
-                raise ParameterError(f"scores={self.scores!r}: all are the same, and a trend needs two different ones")
+                raise ParameterError(
+                    f"scores={self.scores!r}: all are the same, and a trend needs two different "
+                    "ones"
+                )
         check_groups(schema, [self.exposure])
         two_groups(factor(schema, self.outcome), self.event)
 
@@ -600,7 +661,9 @@ class CochranArmitage(Counted):
         rows, events = cells.counts.sum(axis=1), cells.counts[:, event]
         n, cases = cells.n, int(events.sum())
         if not 0 < cases < n:
-            raise DataError(f"all rows of {outcome.name!r} are in one group: there is no trend of shares")
+            raise DataError(
+                f"all rows of {outcome.name!r} are in one group: there is no trend of shares"
+            )
         trend = n * sum(w * int(e) for w, e in zip(scores, events, strict=True)) - cases * sum(
             w * int(r) for w, r in zip(scores, rows, strict=True)
         )
@@ -622,10 +685,14 @@ class CochranArmitage(Counted):
         notes = (
             ()
             if exposure.ordered
-            else (f"the groups of {exposure.name} have no order of their own: scores are taken as given",)
+            else (
+                f"the groups of {exposure.name} have no order of their own: scores are taken as "
+                "given",
+            )
         )
         return TrendResult(
-            title=f"Cochran-Armitage test for trend: {outcome.name} = {outcome.labels[event]} over {exposure.name}",
+            title=f"Cochran-Armitage test for trend: {outcome.name} = {outcome.labels[event]} over "
+            f"{exposure.name}",
             n_rows=cells.n,
             notes=(*cells.notes, *notes),
             statistic=statistic,
@@ -637,33 +704,40 @@ class CochranArmitage(Counted):
 
 
 def two_groups(outcome: Factor, event: Any) -> None:
-    """Refuse an outcome of one group, of more than two where no event is named, and an event that it does not have."""
+    """Refuse an outcome of one group, of more than two where no event is named, and an event that
+    it does not have.
+    """
     if len(outcome.labels) < 2:
         raise SchemaError(
             f"the outcome {outcome.name!r} has one group: every row has the event, or none has; ",
             Cure("name another variable", "name a variable with two groups or more"),
         )
     if event is None and len(outcome.labels) != 2:
-        raise ParameterError(f"{outcome.name!r} has {len(outcome.labels)} groups: say which of them is the event=")
+        raise ParameterError(
+            f"{outcome.name!r} has {len(outcome.labels)} groups: say which of them is the event="
+        )
     chosen_group(outcome, event, "event", -1)
 
 
-# -- odds and risks -----------------------------------------------------------------------------------------------------------
+# -- odds and risks
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class OddsRatioResult(Result):
-    """Odds ratios, risk ratios and risk differences against a reference group, each with an interval.
+    """Odds ratios, risk ratios and risk differences against a reference group, each with an
+    interval.
 
     Attributes
     ----------
     groups : DataFrame
-        A line for each group: rows, events, risk; of all but the reference the three measures, each with ``low`` and
-        ``high``, and the p-value of the odds ratio.
+        A line for each group: rows, events, risk; of all but the reference the three measures, each
+        with ``low`` and ``high``, and the p-value of the odds ratio.
     reference : level
         The group that all others are compared with.
     oddsratio, riskratio, risk_difference : float
-        Of the last group; with the intervals ``oddsratio_interval`` and so on. Of two groups, these are all there is.
+        Of the last group; with the intervals ``oddsratio_interval`` and so on. Of two groups, these
+        are all there is.
     """
 
     groups: pd.DataFrame
@@ -699,7 +773,8 @@ class OddsRatioResult(Result):
 
 @dataclass(frozen=True)
 class OddsRatio(Counted):
-    """How much more frequent an event is in the groups of an exposure: odds ratio, risk ratio and risk difference.
+    """How much more frequent an event is in the groups of an exposure: odds ratio, risk ratio and
+    risk difference.
 
     Parameters
     ----------
@@ -710,7 +785,8 @@ class OddsRatio(Counted):
     reference, event : level, optional
         The first of the exposure and the last of the outcome by default.
     confidence : float
-        Intervals are Wald's on the logarithm for ratios, and Newcombe's (from Wilson's) for differences.
+        Intervals are Wald's on the logarithm for ratios, and Newcombe's (from Wilson's) for
+        differences.
     """
 
     of_variables: ClassVar[tuple[str, ...]] = ("exposure", "outcome")
@@ -743,14 +819,21 @@ class OddsRatio(Counted):
         )
         rows, events = cells.counts.sum(axis=1), cells.counts[:, event]
         if not rows[first]:
-            raise DataError(f"the reference group {exposure.labels[first]!r} of {exposure.name!r} has no rows")
+            raise DataError(
+                f"the reference group {exposure.labels[first]!r} of {exposure.name!r} has no rows"
+            )
         z, lines = normal_quantile(self.confidence), []
         for k in range(len(exposure.labels)):
             line: dict[str, Any] = {"rows": int(rows[k]), "events": int(events[k])}
             line["risk"] = exact_ratio(int(events[k]), int(rows[k]))
             if k != first:
                 line |= _measures(
-                    int(events[k]), int(rows[k]), int(events[first]), int(rows[first]), z, self.confidence
+                    int(events[k]),
+                    int(rows[k]),
+                    int(events[first]),
+                    int(rows[first]),
+                    z,
+                    self.confidence,
                 )
             lines.append(line)
         frame = pd.DataFrame(lines, index=exposure.index)
@@ -760,12 +843,18 @@ class OddsRatio(Counted):
             return float(last[f"{name} low"]), float(last[f"{name} high"])
 
         notes = [
-            f"compared with {exposure.name} = {exposure.labels[first]}; the event is {outcome.name} = {outcome.labels[event]}"
+            f"compared with {exposure.name} = {exposure.labels[first]}; the event is "
+            f"{outcome.name} = {outcome.labels[event]}"
         ]
-        empty = [str(exposure.labels[k]) for k in range(len(lines)) if 0 in (events[k], rows[k] - events[k])]
+        empty = [
+            str(exposure.labels[k])
+            for k in range(len(lines))
+            if 0 in (events[k], rows[k] - events[k])
+        ]
         if empty:
             notes.append(
-                f"no rows with or without the event in {exposure.name} = {', '.join(empty)}: ratios with it are 0, infinite or not "
+                f"no rows with or without the event in {exposure.name} = {', '.join(empty)}: "
+                "ratios with it are 0, infinite or not "
                 "defined, and have no interval; Fisher's exact test takes such tables"
             )
         return OddsRatioResult(
@@ -774,7 +863,8 @@ class OddsRatio(Counted):
             notes=(
                 *cells.notes,
                 *notes,
-                f"{self.confidence:.0%} intervals: Wald's of the logarithm for ratios, Newcombe's for differences",
+                f"{self.confidence:.0%} intervals: Wald's of the logarithm for ratios, Newcombe's "
+                "for differences",
             ),
             groups=frame,
             reference=exposure.labels[first],
@@ -814,7 +904,8 @@ def _measures(a: int, n1: int, c: int, n0: int, z: float, level: float) -> dict[
     }
 
 
-# -- agreement ----------------------------------------------------------------------------------------------------------------
+# -- agreement
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -880,7 +971,8 @@ class Kappa(Counted):
         one, other = (factor(schema, variable) for variable in self._asked())
         if len(one.labels) != len(other.labels):
             raise SchemaError(
-                f"{self.first!r} has {len(one.labels)} groups, {self.second!r} has {len(other.labels)}: kappa needs the same"
+                f"{self.first!r} has {len(one.labels)} groups, {self.second!r} has "
+                f"{len(other.labels)}: kappa needs the same"
             )
         check_groups(schema, self._asked())
 
@@ -889,10 +981,12 @@ class Kappa(Counted):
         one, other = (factor(schema, variable) for variable in self._asked())
         if list(map(str, one.labels)) != list(map(str, other.labels)):
             raise SchemaError(
-                f"{one.name!r} and {other.name!r} have different levels, {one.labels} and {other.labels}: ",
+                f"{one.name!r} and {other.name!r} have different levels, {one.labels} and "
+                f"{other.labels}: ",
                 Cure(
                     "give the same levels",
-                    "give both the same levels in the same order, schema.with_kind(name, kind, levels=[...])",
+                    "give both the same levels in the same order, schema.with_kind(name, kind, "
+                    "levels=[...])",
                 ),
             )
 
@@ -910,19 +1004,28 @@ class Kappa(Counted):
         weights = 1 - (apart / max(1, k - 1)) ** power if power else np.eye(k)
         p = cells.counts.astype(float) / cells.n
         rows, columns = p.sum(axis=1), p.sum(axis=0)
-        agreed, chance = float((weights * p).sum()), float((weights * np.outer(rows, columns)).sum())
+        agreed, chance = (
+            float((weights * p).sum()),
+            float((weights * np.outer(rows, columns)).sum()),
+        )
         kappa = (agreed - chance) / (1 - chance) if chance < 1 else np.nan
         beside = (weights @ columns)[:, None] + (rows @ weights)[None, :]
         with np.errstate(divide="ignore", invalid="ignore"):
-            spread = (p * (weights - beside * (1 - kappa)) ** 2).sum() - (kappa - chance * (1 - kappa)) ** 2
+            spread = (p * (weights - beside * (1 - kappa)) ** 2).sum() - (
+                kappa - chance * (1 - kappa)
+            ) ** 2
             null = (np.outer(rows, columns) * (weights - beside) ** 2).sum() - chance**2
             se, se0 = (float(np.sqrt(max(0.0, x) / cells.n) / (1 - chance)) for x in (spread, null))
             z = kappa / se0 if se0 else np.nan
         half = normal_quantile(self.confidence) * se
         return KappaResult(
-            title=f"Cohen's kappa{f', {self.weights} weights' if self.weights else ''}: {one.name} and {other.name}",
+            title=f"Cohen's kappa{f', {self.weights} weights' if self.weights else ''}: {one.name} "
+            f"and {other.name}",
             n_rows=cells.n,
-            notes=(*cells.notes, *(() if chance < 1 else ("all rows are in one group: kappa is not defined",))),
+            notes=(
+                *cells.notes,
+                *(() if chance < 1 else ("all rows are in one group: kappa is not defined",)),
+            ),
             kappa=kappa,
             std_kappa=se,
             std_kappa0=se0,
@@ -935,7 +1038,8 @@ class Kappa(Counted):
         )
 
 
-# -- ROC --------------------------------------------------------------------------------------------------------------------
+# -- ROC
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -951,7 +1055,8 @@ class ROCResult(Result):
     confidence_interval : (float, float)
         DeLong's, on the scale of log-odds.
     curve : DataFrame
-        For each threshold (the lowest bin that counts as positive) the false and true positive rates.
+        For each threshold (the lowest bin that counts as positive) the false and true positive
+        rates.
     """
 
     auc: float
@@ -1010,7 +1115,9 @@ class ROC(Counted):
         confidence_level(self.confidence)
         score = factor(schema, self.score)
         if not score.ordered:
-            raise SchemaError(f"{self.score!r} has no order among its bins: a score is continuous or ordinal")
+            raise SchemaError(
+                f"{self.score!r} has no order among its bins: a score is continuous or ordinal"
+            )
         two_groups(factor(schema, self.outcome), self.event)
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> ROCResult:
@@ -1023,7 +1130,9 @@ class ROC(Counted):
         if not events.sum() or not others.sum():
             raise DataError(f"all rows of {outcome.name!r} are in one group: there is no curve")
         levels = np.arange(len(score.labels))
-        scores = np.concatenate([np.repeat(levels, events), np.repeat(levels, others)]).astype(float)
+        scores = np.concatenate([np.repeat(levels, events), np.repeat(levels, others)]).astype(
+            float
+        )
         positive = np.arange(len(scores)) < events.sum()
         ones = np.ones(len(scores))
         false, true = roc_points(positive, scores, ones)

@@ -1,7 +1,9 @@
-"""What a table looks like: rows, means, spreads and shapes of numbers, quantiles, histograms and box plots of bins, all by group.
+"""What a table looks like: rows, means, spreads and shapes of numbers, quantiles, histograms and
+box plots of bins, all by group.
 
-Quantiles are read from the counts of bins: within a bin rows are taken to be spread evenly. The outermost bins are open, so nothing
-is said of a quantile that falls there unless the owner, who knows, says where they end.
+Quantiles are read from the counts of bins: within a bin rows are taken to be spread evenly. The
+outermost bins are open, so nothing is said of a quantile that falls there unless the owner, who
+knows, says where they end.
 """
 
 from __future__ import annotations
@@ -40,11 +42,16 @@ if TYPE_CHECKING:
 _INTERPOLATED: Final = "quantiles are interpolated within bins"
 
 
-# -- quantiles of bins --------------------------------------------------------------------------------------------------------
+# -- quantiles of bins
+# ------------------------------------------------------------------------------------------------
 
 
 def bin_quantile(
-    edges: Sequence[float], counts: Sequence[int], share: float, low: float | None = None, high: float | None = None
+    edges: Sequence[float],
+    counts: Sequence[int],
+    share: float,
+    low: float | None = None,
+    high: float | None = None,
 ) -> float:
     """The quantile of values of which only the bins are known, spread evenly within each.
 
@@ -80,7 +87,8 @@ def bin_quantile(
     return float(ends[-1])
 
 
-# -- histograms ---------------------------------------------------------------------------------------------------------------
+# -- histograms
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,9 +111,14 @@ class HistogramResult(Result):
         return self.counts
 
     def quantile(
-        self, q: float | Sequence[float] = (0.25, 0.5, 0.75), *, low: float | None = None, high: float | None = None
+        self,
+        q: float | Sequence[float] = (0.25, 0.5, 0.75),
+        *,
+        low: float | None = None,
+        high: float | None = None,
     ) -> Any:
-        """Quantiles of every group, interpolated within bins; NaN in an open bin, unless ``low`` or ``high`` says where it ends.
+        """Quantiles of every group, interpolated within bins; NaN in an open bin, unless ``low`` or
+        ``high`` says where it ends.
 
         Of one share a Series, of several a DataFrame with a line for each.
         """
@@ -115,7 +128,10 @@ class HistogramResult(Result):
         if wrong:
             raise ValueError(f"q={wrong[0]!r}: shares between 0 and 1")
         groups = {
-            name: [bin_quantile(self.edges, self.counts[name].tolist(), share, low, high) for share in shares]
+            name: [
+                bin_quantile(self.edges, self.counts[name].tolist(), share, low, high)
+                for share in shares
+            ]
             for name in self.counts
         }
         frame = pd.DataFrame(groups, index=pd.Index(shares, name="quantile"))
@@ -125,24 +141,34 @@ class HistogramResult(Result):
     def density(self, *, low: float | None = None, high: float | None = None) -> pd.DataFrame:
         """The share of the rows of each group per unit of the variable; NaN of bins without end."""
         self._check_edges()
-        ends = np.array([np.nan if low is None else low, *self.edges, np.nan if high is None else high], dtype=float)
+        ends = np.array(
+            [np.nan if low is None else low, *self.edges, np.nan if high is None else high],
+            dtype=float,
+        )
         shares: pd.DataFrame = self.counts / self.counts.sum()
         return shares.div(np.diff(ends), axis=0)
 
     def _check_edges(self) -> None:
         if not self.edges:
             raise DataError(
-                "the bins have no cut points, which quantiles need: ask of a continuous variable, and open it with its schema"
+                "the bins have no cut points, which quantiles need: ask of a continuous variable, "
+                "and open it with its schema"
             )
 
-    def plot(self, ax: Axes | None = None, *, low: float | None = None, high: float | None = None) -> Axes:
+    def plot(
+        self, ax: Axes | None = None, *, low: float | None = None, high: float | None = None
+    ) -> Axes:
         """Bars: of bins with ends by density, else by the number of rows."""
         from encryptedstats.statistics.plots import plot_histogram
 
         return plot_histogram(self, ax, low=low, high=high)
 
-    def boxplot(self, ax: Axes | None = None, *, low: float | None = None, high: float | None = None) -> Axes:
-        """A box from the lower to the upper quartile for each group, the median, and whiskers to the 5 % and 95 % quantiles."""
+    def boxplot(
+        self, ax: Axes | None = None, *, low: float | None = None, high: float | None = None
+    ) -> Axes:
+        """A box from the lower to the upper quartile for each group, the median, and whiskers to
+        the 5 % and 95 % quantiles.
+        """
         from encryptedstats.statistics.plots import plot_boxes
 
         return plot_boxes(self, ax, low=low, high=high)
@@ -150,7 +176,8 @@ class HistogramResult(Result):
 
 @dataclass(frozen=True)
 class Histogram(Question):
-    """How many rows are in each bin of a variable, by group; its result draws it, and has quantiles and box plots.
+    """How many rows are in each bin of a variable, by group; its result draws it, and has quantiles
+    and box plots.
 
     Parameters
     ----------
@@ -181,9 +208,13 @@ class Histogram(Question):
         """Refuse what has no bins."""
         positions = [factor_position(schema, name) for name in self._asked()]
         if len(set(positions)) < len(positions):
-            raise SchemaError(f"a histogram of {self.variable!r} by itself: by= names another variable")
+            raise SchemaError(
+                f"a histogram of {self.variable!r} by itself: by= names another variable"
+            )
 
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+    def totals(
+        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
+    ) -> Arrays:
         """The rows of every bin."""
         return {"cells": cell_totals(schema, self._asked(), fold)}
 
@@ -207,10 +238,15 @@ class Histogram(Question):
 
 
 def _edges(schema: Schema | PublicSchema, position: int) -> tuple[float, ...]:
-    return () if isinstance(schema, PublicSchema) or position == -1 else schema.variables[position].edges
+    return (
+        ()
+        if isinstance(schema, PublicSchema) or position == -1
+        else schema.variables[position].edges
+    )
 
 
-# -- describe -----------------------------------------------------------------------------------------------------------------
+# -- describe
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,8 +256,9 @@ class DescribeResult(Result):
     Attributes
     ----------
     table : DataFrame
-        A line for each variable, and group: ``n``, ``missing``; of numbers ``mean``, ``sd``, and where they were asked for
-        ``skewness`` and ``kurtosis`` (of the normal distribution 0); of bins with cut points the quantiles.
+        A line for each variable, and group: ``n``, ``missing``; of numbers ``mean``, ``sd``, and
+        where they were asked for ``skewness`` and ``kurtosis`` (of the normal distribution 0); of
+        bins with cut points the quantiles.
     frequencies : dict
         By variable with bins, the counts of each.
     """
@@ -242,7 +279,8 @@ class DescribeResult(Result):
 
 @dataclass(frozen=True)
 class Describe(Question):
-    """Rows, missing values, means and spreads of numbers; quantiles and counts of bins. By group, if wanted.
+    """Rows, missing values, means and spreads of numbers; quantiles and counts of bins. By group,
+    if wanted.
 
     Parameters
     ----------
@@ -251,7 +289,8 @@ class Describe(Question):
     by : str, optional
         A variable with bins, or the class: everything for each of its groups.
     moments : 2 or 4
-        4 adds skewness and kurtosis of numbers, from sums of their third and fourth powers, which need larger keys.
+        4 adds skewness and kurtosis of numbers, from sums of their third and fourth powers, which
+        need larger keys.
     quantiles : list of float
         Of variables that are cut into bins.
 
@@ -281,7 +320,9 @@ class Describe(Question):
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse groups that are no groups, and moments and shares that there are not."""
         if self.moments not in (2, 4):
-            raise ParameterError(self.named_parameter("moments"), ": 2, or 4 for skewness and kurtosis too")
+            raise ParameterError(
+                self.named_parameter("moments"), ": 2, or 4 for skewness and kurtosis too"
+            )
         if not all(isinstance(q, (int, float)) and 0 <= q <= 1 for q in self.quantiles):
             raise ParameterError(self.named_parameter("quantiles"), ": shares between 0 and 1")
         if self.by is not None:
@@ -310,7 +351,9 @@ class Describe(Question):
             for j in self._asked(schema)
         ]
 
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+    def totals(
+        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
+    ) -> Arrays:
         """Sums of powers of numbers, and rows of bins."""
         found: dict[str, Any] = {}
         for name, number in self._parts(schema):
@@ -318,19 +361,28 @@ class Describe(Question):
                 powers = power_totals(schema, name, self._by, self.moments, fold)
                 found |= {f"{name} {part}": values for part, values in powers.items()}
             else:
-                found[f"{name} cells"] = cell_totals(schema, (name, *self._others(schema, name)), fold)
+                found[f"{name} cells"] = cell_totals(
+                    schema, (name, *self._others(schema, name)), fold
+                )
         return found
 
     def _others(self, schema: PublicSchema, variable: str) -> tuple[str, ...]:
         """The groups, unless they are those of the variable itself."""
-        return () if self.by is None or position(schema, self.by) == position(schema, variable) else (self.by,)
+        return (
+            ()
+            if self.by is None or position(schema, self.by) == position(schema, variable)
+            else (self.by,)
+        )
 
     def shapes(self, schema: PublicSchema) -> Shapes:
         """Of each variable."""
         found: dict[str, tuple[int, ...]] = {}
         for name, number in self._parts(schema):
             if number:
-                found |= {f"{name} {part}": s for part, s in power_shapes(schema, name, self._by, self.moments).items()}
+                found |= {
+                    f"{name} {part}": s
+                    for part, s in power_shapes(schema, name, self._by, self.moments).items()
+                }
             else:
                 found[f"{name} cells"] = cell_shape(schema, (name, *self._others(schema, name)))
         return found
@@ -350,7 +402,9 @@ class Describe(Question):
                 }
                 found = read_powers(own, schema, name, self._by, n_rows)
                 for place in np.ndindex(found.n.shape):
-                    lines[(shown, by.labels[place[0]]) if by else shown] = _number_line(found, place)
+                    lines[(shown, by.labels[place[0]]) if by else shown] = _number_line(
+                        found, place
+                    )
                 continue
             others = self._others(schema.public(), name)
             cells = read_cells(totals[f"{name} cells"], schema, (name, *others), n_rows)
@@ -358,19 +412,37 @@ class Describe(Question):
             edges, one = _edges(schema, cells.factors[0].position), cells.factors[0]
             for k in range(len(by.labels) if others and by else 1):
                 counts = cells.counts[:, k] if others else cells.counts
-                absent = int(totals[f"{name} cells"][len(one.labels) :, k].sum()) if others else cells.n_missing
+                absent = (
+                    int(totals[f"{name} cells"][len(one.labels) :, k].sum())
+                    if others
+                    else cells.n_missing
+                )
                 line: dict[str, Any] = {"n": int(counts.sum()), "missing": absent}
                 if edges:
-                    line |= {f"{q:.4g}": bin_quantile(edges, counts.tolist(), q) for q in self.quantiles}
+                    line |= {
+                        f"{q:.4g}": bin_quantile(edges, counts.tolist(), q) for q in self.quantiles
+                    }
                 lines[(shown, by.labels[k] if others else "") if by else shown] = line
-        columns = ["n", "missing", "mean", "sd", *(("skewness", "kurtosis") if self.moments == 4 else ())]
+        columns = [
+            "n",
+            "missing",
+            "mean",
+            "sd",
+            *(("skewness", "kurtosis") if self.moments == 4 else ()),
+        ]
         columns += [f"{q:.4g}" for q in self.quantiles]
-        index = pd.MultiIndex.from_tuples(list(lines), names=["", by.name]) if by else pd.Index(list(lines))
+        index = (
+            pd.MultiIndex.from_tuples(list(lines), names=["", by.name])
+            if by
+            else pd.Index(list(lines))
+        )
         frame = pd.DataFrame(list(lines.values()), index=index).reindex(columns=columns)
         quantiles = frame[[f"{q:.4g}" for q in self.quantiles]]
         notes = (_INTERPOLATED,) if quantiles.notna().any(axis=None) else ()
         return DescribeResult(
-            title=f"Description of {plural(frame.shape[0], 'variable')}" if by is None else f"Description by {by.name}",
+            title=f"Description of {plural(frame.shape[0], 'variable')}"
+            if by is None
+            else f"Description by {by.name}",
             n_rows=n_rows,
             notes=notes,
             table=frame,
@@ -392,7 +464,9 @@ def _number_line(found: Powers, place: Any) -> dict[str, Any]:
     line |= {"mean": float(mean), "sd": float(found.variance(place)) ** 0.5 if n > 1 else np.nan}
     if len(found.sums) > 2 and scatter:
         _, two, three, four = (part[place] for part in found.sums)
-        third = three - 3 * mean * two + 2 * n * mean**3  # central moments, times n: nothing cancels in fractions
+        third = (
+            three - 3 * mean * two + 2 * n * mean**3
+        )  # central moments, times n: nothing cancels in fractions
         fourth = four - 4 * mean * three + 6 * mean**2 * two - 3 * n * mean**4
         line["skewness"] = float(third / n) / float(scatter / n) ** 1.5
         line["kurtosis"] = float(fourth * n / scatter**2) - 3

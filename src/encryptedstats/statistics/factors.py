@@ -1,6 +1,7 @@
 """Variables as statistics see them: factors, whose bins are groups of rows, and numbers by group.
 
-Rows whose value is missing are in no group. They are counted, so that a result can say how many were left out.
+Rows whose value is missing are in no group. They are counted, so that a result can say how many
+were left out.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ Ints = NDArray[Any]  # Python's own integers, which never overflow
 
 @dataclass(frozen=True)
 class Factor:
-    """A variable with bins, or the class: where it stands, its groups, and whether a last bin holds missing values."""
+    """A variable with bins, or the class: where it stands, its groups, and whether a last bin holds
+    missing values.
+    """
 
     position: int
     name: str
@@ -70,7 +73,9 @@ def factor(schema: Schema | PublicSchema, variable: str) -> Factor:
     missing = known is not None and known.missing_bin
     named = labels(schema, where)
     ordered = known is not None and known.kind in ORDERED_KINDS
-    return Factor(where, variable_name(schema, where), tuple(named[: len(named) - missing]), missing, ordered)
+    return Factor(
+        where, variable_name(schema, where), tuple(named[: len(named) - missing]), missing, ordered
+    )
 
 
 def factor_position(schema: Schema | PublicSchema, variable: str) -> int:
@@ -78,14 +83,20 @@ def factor_position(schema: Schema | PublicSchema, variable: str) -> int:
     public = schema.public()
     where = position(public, variable)
     if where == -1 and not public.n_classes and public.target_number is None:
-        raise SchemaError("the schema has no classes: ", Cure("name the target", "infer it with target="))
+        raise SchemaError(
+            "the schema has no classes: ", Cure("name the target", "infer it with target=")
+        )
     if public.at(where).kind == "number" if where != -1 else public.target_number is not None:
-        raise SchemaError(f"variable {variable!r} is a number and has no bins: a factor is needed here")
+        raise SchemaError(
+            f"variable {variable!r} is a number and has no bins: a factor is needed here"
+        )
     return where
 
 
 def check_groups(schema: Schema | PublicSchema, variables: Iterable[str]) -> None:
-    """Refuse factors of one group, of which nothing can be compared; a bin for missing values is no group."""
+    """Refuse factors of one group, of which nothing can be compared; a bin for missing values is no
+    group.
+    """
     for variable in variables:
         found = factor(schema, variable)
         if len(found.labels) < 2:
@@ -95,15 +106,23 @@ def check_groups(schema: Schema | PublicSchema, variables: Iterable[str]) -> Non
             )
 
 
-def cell_totals(schema: PublicSchema, variables: Sequence[str], fold: int | None = None) -> NDArray[Any]:
+def cell_totals(
+    schema: PublicSchema, variables: Sequence[str], fold: int | None = None
+) -> NDArray[Any]:
     """The rows of every combination of bins, missing values included."""
     return totals_of(groups(schema, variables, fold))
 
 
 def groups(
-    schema: PublicSchema, variables: Sequence[str], fold: int | None = None, *, present: bool = False
+    schema: PublicSchema,
+    variables: Sequence[str],
+    fold: int | None = None,
+    *,
+    present: bool = False,
 ) -> NDArray[Any]:
-    """The indicators of every combination of bins; of those that are ``present``, without missing values."""
+    """The indicators of every combination of bins; of those that are ``present``, without missing
+    values.
+    """
     axes = []
     for variable in variables:
         where = factor_position(schema, variable)
@@ -127,7 +146,9 @@ def totals_of(expressions: NDArray[Any]) -> NDArray[Any]:
     return found
 
 
-def cell_shape(schema: PublicSchema, variables: Sequence[str], *, present: bool = False) -> tuple[int, ...]:
+def cell_shape(
+    schema: PublicSchema, variables: Sequence[str], *, present: bool = False
+) -> tuple[int, ...]:
     """The shape of :func:`cell_totals`, or of the groups that are ``present``."""
     found = [factor(schema, variable) for variable in variables]
     return tuple(len(one.labels) if present else one.n_bins for one in found)
@@ -135,7 +156,9 @@ def cell_shape(schema: PublicSchema, variables: Sequence[str], *, present: bool 
 
 @dataclass(frozen=True)
 class Cells:
-    """How many rows are in each combination of groups, and how many in none because a value is missing."""
+    """How many rows are in each combination of groups, and how many in none because a value is
+    missing.
+    """
 
     factors: tuple[Factor, ...]
     counts: Ints
@@ -155,17 +178,24 @@ class Cells:
     def frame(self) -> pd.DataFrame:
         """Of one or two factors: the counts, labelled."""
         if len(self.factors) == 1:
-            return pd.DataFrame({"count": self.counts.astype(np.int64)}, index=self.factors[0].index)
+            return pd.DataFrame(
+                {"count": self.counts.astype(np.int64)}, index=self.factors[0].index
+            )
         index, columns = (one.index for one in self.factors)
         return pd.DataFrame(self.counts.astype(np.int64), index=index, columns=columns)
 
 
-def read_cells(counts: Ints, schema: Schema | PublicSchema, variables: Sequence[str], n_rows: int) -> Cells:
-    """The opened :func:`cell_totals`, refusing those that cannot be. Every row is in one of them (weights count for the class)."""
+def read_cells(
+    counts: Ints, schema: Schema | PublicSchema, variables: Sequence[str], n_rows: int
+) -> Cells:
+    """The opened :func:`cell_totals`, refusing those that cannot be. Every row is in one of them
+    (weights count for the class).
+    """
     found = tuple(factor(schema, variable) for variable in variables)
     total, weighted = int(counts.sum()), any(one.position == -1 for one in found)
     refuse_impossible(
-        min(counts.flat) >= 0 and (weighted or total == n_rows), f"the counts add up to {total:,} over {n_rows:,} rows"
+        min(counts.flat) >= 0 and (weighted or total == n_rows),
+        f"the counts add up to {total:,} over {n_rows:,} rows",
     )
     present = counts[tuple(slice(0, len(one.labels)) for one in found)]
     return Cells(found, present, total - int(present.sum()))
@@ -180,30 +210,41 @@ def left_out(n_missing: int, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def without_empty(cells: Cells, least: int = 2) -> tuple[Cells, tuple[str, ...]]:
-    """The cells without groups that have no rows, as R drops unused levels; refuses factors with fewer than ``least`` left."""
+    """The cells without groups that have no rows, as R drops unused levels; refuses factors with
+    fewer than ``least`` left.
+    """
     counts, factors, notes = cells.counts, [], []
     for axis, one in enumerate(cells.factors):
         sums = counts.sum(axis=tuple(a for a in range(counts.ndim) if a != axis))
         kept = [k for k, rows in enumerate(np.atleast_1d(sums)) if rows]
         if len(kept) < least:
             raise DataError(
-                f"{one.name!r} has rows in {len(kept)} of its {len(one.labels)} groups, and {least} are needed"
+                f"{one.name!r} has rows in {len(kept)} of its {len(one.labels)} groups, and "
+                f"{least} are needed"
             )
         if len(kept) < len(one.labels):
             gone = [str(one.labels[k]) for k in range(len(one.labels)) if k not in kept]
             notes.append(f"groups of {one.name} without rows were dropped: {', '.join(gone)}")
             counts = np.take(counts, kept, axis=axis)
-        factors.append(Factor(one.position, one.name, tuple(one.labels[k] for k in kept), False, one.ordered))
+        factors.append(
+            Factor(one.position, one.name, tuple(one.labels[k] for k in kept), False, one.ordered)
+        )
     return Cells(tuple(factors), counts, cells.n_missing), tuple(notes)
 
 
 def chosen_group(one: Factor, given: Any, what: str, default: int) -> int:
-    """One of the groups by its id, ``bin2`` or ``class1``, as names become where a question is asked; ``default`` for None."""
+    """One of the groups by its id, ``bin2`` or ``class1``, as names become where a question is
+    asked; ``default`` for None.
+    """
     if given is None:
         return default % len(one.labels)
-    bins = [f"{'class' if one.position == -1 else 'bin'}{number}" for number in range(len(one.labels))]
+    bins = [
+        f"{'class' if one.position == -1 else 'bin'}{number}" for number in range(len(one.labels))
+    ]
     if given not in bins:
-        listed = ", ".join(f"{name} ({label})" for name, label in zip(bins, one.labels, strict=True))
+        listed = ", ".join(
+            f"{name} ({label})" for name, label in zip(bins, one.labels, strict=True)
+        )
         raise ParameterError(f"{what}={given!r}: {one.name!r} has the groups {listed}")
     return bins.index(given)
 
@@ -218,7 +259,9 @@ def confidence_level(level: float) -> float:
 def finite_number(value: Any, what: str) -> None:
     """Refuse what is no number that can be computed with."""
     if isinstance(value, bool) or not isinstance(value, NUMBERS) or not abs(value) <= _LARGEST:
-        raise ParameterError(f"{what}={shown(value)}: a number is needed, of at most {_LARGEST:g} in size")
+        raise ParameterError(
+            f"{what}={shown(value)}: a number is needed, of at most {_LARGEST:g} in size"
+        )
 
 
 def finite_numbers(values: Any, what: str) -> None:
@@ -243,7 +286,8 @@ def shown(value: Any) -> str:
         return "a number that is too long to show"
 
 
-# -- numbers by group --------------------------------------------------------------------------------------------------------
+# -- numbers by group
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -283,7 +327,9 @@ class Powers:
 
     def scatter(self, place: Any) -> Fraction:
         """The sum of squared distances from the mean of the group."""
-        return Fraction(self.sums[1][place]) - Fraction(self.sums[0][place]) ** 2 / int(self.n[place])
+        return Fraction(self.sums[1][place]) - Fraction(self.sums[0][place]) ** 2 / int(
+            self.n[place]
+        )
 
     def variance(self, place: Any) -> Fraction:
         """Of a group with at least two rows."""
@@ -295,9 +341,21 @@ class Powers:
         for place in np.ndindex(self.n.shape):
             n = int(self.n[place])
             mean = float(self.mean(place)) if n else np.nan
-            lines.append({"n": n, "mean": mean, "sd": float(self.variance(place)) ** 0.5 if n > 1 else np.nan})
+            lines.append(
+                {
+                    "n": n,
+                    "mean": mean,
+                    "sd": float(self.variance(place)) ** 0.5 if n > 1 else np.nan,
+                }
+            )
         axes = [one.index for one in self.cells.factors]
-        index = axes[0] if len(axes) == 1 else pd.MultiIndex.from_product(axes) if axes else pd.Index([self.name])
+        index = (
+            axes[0]
+            if len(axes) == 1
+            else pd.MultiIndex.from_product(axes)
+            if axes
+            else pd.Index([self.name])
+        )
         return pd.DataFrame(lines, index=index)
 
 
@@ -314,7 +372,9 @@ def number_position(schema: Schema | PublicSchema, variable: str) -> int:
 def power_totals(
     schema: PublicSchema, number: str, by: Sequence[str], n_powers: int = 2, fold: int | None = None
 ) -> Arrays:
-    """What :func:`read_powers` reads: the rows of every group, and in each the sums of the powers of a number."""
+    """What :func:`read_powers` reads: the rows of every group, and in each the sums of the powers
+    of a number.
+    """
     where = number_position(schema, number)
     y = number_column(schema, where, gaps=True)
     powers = [y, y * y][:n_powers]
@@ -325,7 +385,10 @@ def power_totals(
         found: dict[str, Any] = {"sums": [power.total() for power in powers]}
         return found if present is None else {**found, "present": present.total()}
     inside = groups(schema, by, fold, present=True)
-    found = {"rows": cell_totals(schema, by, fold), "sums": np.stack([totals_of(inside * power) for power in powers])}
+    found = {
+        "rows": cell_totals(schema, by, fold),
+        "sums": np.stack([totals_of(inside * power) for power in powers]),
+    }
     return found if present is None else {**found, "present": totals_of(inside * present)}
 
 
@@ -337,21 +400,32 @@ def power_shapes(schema: PublicSchema, number: str, by: Sequence[str], n_powers:
     return {**rows, "sums": (n_powers, *inside), **present}
 
 
-def read_powers(totals: Totals, schema: Schema | PublicSchema, number: str, by: Sequence[str], n_rows: int) -> Powers:
+def read_powers(
+    totals: Totals, schema: Schema | PublicSchema, number: str, by: Sequence[str], n_rows: int
+) -> Powers:
     """The opened totals, refusing those that cannot be."""
     where = number_position(schema, number)
     unit, name = scale(schema, where), variable_name(schema, where)
-    cells = read_cells(totals["rows"], schema, by, n_rows) if by else Cells((), np.array(n_rows, dtype=object), 0)
+    cells = (
+        read_cells(totals["rows"], schema, by, n_rows)
+        if by
+        else Cells((), np.array(n_rows, dtype=object), 0)
+    )
     missing = np.zeros(cells.counts.shape, dtype=object)
     if "present" in totals:
         missing = np.asarray(cells.counts - totals["present"], dtype=object)
         refuse_impossible(
-            min(missing.flat) >= 0 <= min(totals["present"].flat), "more numbers than rows would be there"
+            min(missing.flat) >= 0 <= min(totals["present"].flat),
+            "more numbers than rows would be there",
         )
         cells = Cells(cells.factors, np.asarray(totals["present"], dtype=object), cells.n_missing)
     sums = tuple(
-        np.array([Fraction(int(x), unit**power) for x in found.flat], dtype=object).reshape(found.shape)
-        for power, found in enumerate((np.asarray(part, dtype=object) for part in totals["sums"]), start=1)
+        np.array([Fraction(int(x), unit**power) for x in found.flat], dtype=object).reshape(
+            found.shape
+        )
+        for power, found in enumerate(
+            (np.asarray(part, dtype=object) for part in totals["sums"]), start=1
+        )
     )
     made = Powers(name, cells, sums, missing)
     for place in np.ndindex(cells.counts.shape):
@@ -361,7 +435,8 @@ def read_powers(totals: Totals, schema: Schema | PublicSchema, number: str, by: 
     return made
 
 
-# -- questions about cells -------------------------------------------------------------------------------------------------
+# -- questions about cells
+# ------------------------------------------------------------------------------------------------
 
 
 class Counted(Question):
@@ -379,7 +454,9 @@ class Counted(Question):
         if len(set(positions)) < len(positions):
             raise SchemaError(f"{self.describe(schema)}: {self._apart}")
 
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+    def totals(
+        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
+    ) -> Arrays:
         """The rows of every cell."""
         return {"cells": cell_totals(schema, self._asked(), fold)}
 

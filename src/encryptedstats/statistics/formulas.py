@@ -1,8 +1,10 @@
-"""Formulas: ``y ~ age + sex + age:sex + bmi^2``, parsed, translated to ids, and expanded to columns of a design as expressions.
+"""Formulas: ``y ~ age + sex + age:sex + bmi^2``, parsed, translated to ids, and expanded to columns
+of a design as expressions.
 
-The grammar is R's, without functions: a side is a sum of terms, a term a product of factors (``a:b``; ``a*b`` is ``a + b + a:b``),
-a factor a variable or a power of a number. ``- 1`` leaves the intercept out, ``.`` or nothing stands for all other variables, and
-names that are no words are in backticks. Factors with bins are dummies: all levels but the reference, coded as R does it.
+The grammar is R's, without functions: a side is a sum of terms, a term a product of factors
+(``a:b``; ``a*b`` is ``a + b + a:b``), a factor a variable or a power of a number. ``- 1`` leaves
+the intercept out, ``.`` or nothing stands for all other variables, and names that are no words are
+in backticks. Factors with bins are dummies: all levels but the reference, coded as R does it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,13 @@ from numpy.typing import NDArray
 
 from encryptedstats.circuits.expressions import Expression
 from encryptedstats.errors import Cure, ParameterError, SchemaError
-from encryptedstats.tables.questions import Question, bin_columns, complete_rows, number_column, product_of
+from encryptedstats.tables.questions import (
+    Question,
+    bin_columns,
+    complete_rows,
+    number_column,
+    product_of,
+)
 from encryptedstats.tables.schema.names import (
     level_id,
     level_name,
@@ -41,7 +49,8 @@ INTERCEPT: Final = "Intercept"
 MOST_POWER: Final = 16
 MOST_COLUMNS: Final = 4096
 _TOO_MANY: Final = f"the formula has more than {MOST_COLUMNS:,} columns: leave terms out"
-#: What becomes of rows in the bin for missing values of a factor: it is a level as any other, or they are left out.
+#: What becomes of rows in the bin for missing values of a factor: it is a level as any other, or
+#: they are left out.
 MISSING: Final = ("level", "complete")
 Term = tuple[tuple[str, int], ...]  # variables and their powers, in the order they were written
 
@@ -70,7 +79,9 @@ class Formula:
 
     def __str__(self) -> str:
         terms = (
-            ["."] if self.terms is None else [":".join(_factor_text(*factor) for factor in term) for term in self.terms]
+            ["."]
+            if self.terms is None
+            else [":".join(_factor_text(*factor) for factor in term) for term in self.terms]
         )
         if not terms:
             terms = ["1"] if self.intercept else ["0"]
@@ -106,7 +117,8 @@ def _is_word(name: str) -> bool:
     return name.replace(".", "_").isidentifier() and name != "."
 
 
-# -- parsing ---------------------------------------------------------------------------------------------------------------
+# -- parsing
+# ------------------------------------------------------------------------------------------------
 
 
 def parse(text: str) -> Formula:
@@ -126,7 +138,9 @@ class _Parser:
         self.expanded = 0  # terms so far
 
     def _tokens(self) -> list[tuple[str, int]]:
-        """The words, signs and numbers, and where each starts; a name in backticks keeps the first of them."""
+        """The words, signs and numbers, and where each starts; a name in backticks keeps the first
+        of them.
+        """
         found, at, text = [], 0, self.text
         while at < len(text):
             start, sign = at, text[at]
@@ -137,7 +151,10 @@ class _Parser:
                 end = text.find("`", at)
                 if end <= at:
                     self.refuse(
-                        start, "this backtick is not closed" if end < 0 else "a name is needed between backticks"
+                        start,
+                        "this backtick is not closed"
+                        if end < 0
+                        else "a name is needed between backticks",
                     )
                 at = end + 1
                 found.append((text[start : at - 1], start))
@@ -147,7 +164,9 @@ class _Parser:
                     at += 1
             elif sign not in "~+-:*^":
                 self.refuse(
-                    start, f"{sign!r} means nothing in a formula: names that are no words are put in `backticks`"
+                    start,
+                    f"{sign!r} means nothing in a formula: names that are no words are put in "
+                    "`backticks`",
                 )
             found.append((text[start:at], start))
         return found
@@ -170,12 +189,20 @@ class _Parser:
             return Formula((), None)
         signs = [at for word, at in self.tokens if word == "~"]
         if len(signs) != 1:
-            why = "there is one ~, before what explains" if signs else "a ~ is needed, as in 'y ~ age + sex'"
+            why = (
+                "there is one ~, before what explains"
+                if signs
+                else "a ~ is needed, as in 'y ~ age + sex'"
+            )
             self.refuse(signs[1] if signs else len(self.text), why)
         targets = self.targets()
         self.next += 1
         terms, intercept = self.right()
-        repeated = [name for name, _ in (factor for term in terms or () for factor in term) if name in targets]
+        repeated = [
+            name
+            for name, _ in (factor for term in terms or () for factor in term)
+            if name in targets
+        ]
         if repeated:
             self.refuse(0, f"{repeated[0]!r} is on both sides")
         return Formula(targets, terms, intercept)
@@ -186,7 +213,9 @@ class _Parser:
         while self.peek() != "~":
             if found:
                 if self.peek() != "+":
-                    self.refuse(self.place(), "what is explained is a variable, or some with + between them")
+                    self.refuse(
+                        self.place(), "what is explained is a variable, or some with + between them"
+                    )
                 self.next += 1
             place, name = self.place(), self.name()
             if name in found:
@@ -210,7 +239,9 @@ class _Parser:
             elif word == ".":
                 self.next += 1
                 if sign == "-":
-                    self.refuse(place, "'.' stands for all other variables, which cannot be left out")
+                    self.refuse(
+                        place, "'.' stands for all other variables, which cannot be left out"
+                    )
                 all_others = True
             else:
                 for term in self.term():
@@ -221,9 +252,13 @@ class _Parser:
                         terms.setdefault(frozenset(term), term)
         if all_others and terms:
             self.refuse(
-                0, "'.' stands for all other variables, and other terms beside it are not supported: write them out"
+                0,
+                "'.' stands for all other variables, and other terms beside it are not supported: "
+                "write them out",
             )
-        return (None if all_others else tuple(sorted(terms.values(), key=len))), intercept  # by order, as in R
+        return (
+            None if all_others else tuple(sorted(terms.values(), key=len))
+        ), intercept  # by order, as in R
 
     def term(self) -> list[Term]:
         """Factors with : or * between them; what these expand to."""
@@ -234,7 +269,11 @@ class _Parser:
         self.expanded += (1 << len(parts)) - 1
         if self.expanded > MOST_COLUMNS:
             self.refuse(place, f"this comes to more than {MOST_COLUMNS:,} terms: leave some out")
-        found = [_joined(chosen) for size in range(1, len(parts) + 1) for chosen in combinations(parts, size)]
+        found = [
+            _joined(chosen)
+            for size in range(1, len(parts) + 1)
+            for chosen in combinations(parts, size)
+        ]
         if any(power > MOST_POWER for term in found for _, power in term):
             self.refuse(place, f"a power above {MOST_POWER} comes of this")
         return found
@@ -255,7 +294,12 @@ class _Parser:
         self.next += 1
         place, word = self.place(), self.peek()
         digits = word.lstrip("0")
-        if not (word.isascii() and word.isdigit() and len(digits) < 4 and 1 <= int(digits or 0) <= MOST_POWER):
+        if not (
+            word.isascii()
+            and word.isdigit()
+            and len(digits) < 4
+            and 1 <= int(digits or 0) <= MOST_POWER
+        ):
             self.refuse(place, f"a power is a whole number from 1 to {MOST_POWER}")
         self.next += 1
         return name, int(word)
@@ -264,25 +308,32 @@ class _Parser:
         """A variable."""
         word, place = self.peek(), self.place()
         if not word.startswith("`") and not _is_word(word):
-            self.refuse(place, "the name of a variable is needed here" + (f", not {word!r}" if word else ""))
+            self.refuse(
+                place, "the name of a variable is needed here" + (f", not {word!r}" if word else "")
+            )
         self.next += 1
         return word.removeprefix("`")
 
 
 def _joined(terms: Iterable[Term]) -> Term:
-    """The product of terms: a factor counts once, as in R (``x:x`` is ``x``); different powers of one variable add up."""
+    """The product of terms: a factor counts once, as in R (``x:x`` is ``x``); different powers of
+    one variable add up.
+    """
     found: dict[str, int] = {}
     for name, power in dict.fromkeys(factor for term in terms for factor in term):
         found[name] = found.get(name, 0) + power
     return tuple(found.items())
 
 
-# -- designs ---------------------------------------------------------------------------------------------------------------
+# -- designs
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Factor:
-    """A part of a column: a number to a power, or the indicator of one level; the variable is a position, -1 for the target."""
+    """A part of a column: a number to a power, or the indicator of one level; the variable is a
+    position, -1 for the target.
+    """
 
     variable: int
     level: int | None = None
@@ -302,7 +353,10 @@ class DesignColumn:
     def scale(self, schema: Schema | PublicSchema) -> int:
         """What its integers are larger by than what they stand for."""
         return int(
-            np.prod([scale(schema, f.variable) ** f.power for f in self.factors if f.level is None], dtype=object)
+            np.prod(
+                [scale(schema, f.variable) ** f.power for f in self.factors if f.level is None],
+                dtype=object,
+            )
         )
 
 
@@ -315,7 +369,8 @@ def _name(factor: Factor, schema: Schema | PublicSchema) -> str:
 
 @dataclass(frozen=True)
 class Design:
-    """What a formula comes to in a schema: positions of what is explained, and the columns that explain it.
+    """What a formula comes to in a schema: positions of what is explained, and the columns that
+    explain it.
 
     Attributes
     ----------
@@ -326,9 +381,11 @@ class Design:
     terms : tuple of (str, tuple of int)
         Every term by ids, and which of the columns are its own; for tables of variance.
     complete : Expression or None
-        What is 1 in rows where nothing that is needed is missing, else 0; None where nothing can be.
+        What is 1 in rows where nothing that is needed is missing, else 0; None where nothing can
+        be.
     compared : tuple of (int, int)
-        Positions of factors that have no column for a level, and that level: the one that their others are compared with.
+        Positions of factors that have no column for a level, and that level: the one that their
+        others are compared with.
     constant : tuple of int
         Positions of factors with one level, which ``.`` does not stand for.
     """
@@ -349,7 +406,9 @@ class Design:
     @property
     def variables(self) -> tuple[int, ...]:
         """Positions of all variables that the columns are made of."""
-        return tuple(dict.fromkeys(factor.variable for column in self.columns for factor in column.factors))
+        return tuple(
+            dict.fromkeys(factor.variable for column in self.columns for factor in column.factors)
+        )
 
     def number(self, position: int) -> DesignColumn:
         """A variable that is kept as numbers, such as a target, as a column."""
@@ -357,9 +416,11 @@ class Design:
         return DesignColumn((Factor(position),))
 
     def product(self, *columns: DesignColumn) -> Expression | int:
-        """The product of columns over complete rows: 0 where no row has it, 1 where every row has, else an expression.
+        """The product of columns over complete rows: 0 where no row has it, 1 where every row has,
+        else an expression.
 
-        Bins of one variable exclude each other, and the square of an indicator is the indicator: neither costs a product.
+        Bins of one variable exclude each other, and the square of an indicator is the indicator:
+        neither costs a product.
         """
         found: dict[int, Factor] = {}
         for factor in (factor for column in columns for factor in column.factors):
@@ -375,15 +436,22 @@ class Design:
             parts.append(self.complete)
         return product_of(parts) if parts else 1
 
-    def reference_notes(self, levels: Mapping[int, set[int]], schema: Schema | PublicSchema) -> list[str]:
-        """What to say of factors whose reference has no rows: by position, ``levels`` are those that have."""
+    def reference_notes(
+        self, levels: Mapping[int, set[int]], schema: Schema | PublicSchema
+    ) -> list[str]:
+        """What to say of factors whose reference has no rows: by position, ``levels`` are those
+        that have.
+        """
         found = []
         for j, reference in self.compared:
             if reference not in levels[j]:
                 # The last level with rows is the one that depends on the columns before it.
-                missing, instead = (_name(Factor(j, level), schema) for level in (reference, max(levels[j])))
+                missing, instead = (
+                    _name(Factor(j, level), schema) for level in (reference, max(levels[j]))
+                )
                 found.append(
-                    f"no rows have {missing}, the reference level: others of {variable_name(schema, j)} are compared with {instead}"
+                    f"no rows have {missing}, the reference level: others of "
+                    f"{variable_name(schema, j)} are compared with {instead}"
                 )
         if self.constant:
             names = ", ".join(variable_name(schema, j) for j in self.constant)
@@ -392,7 +460,9 @@ class Design:
 
     def term_factors(self, columns: Sequence[int]) -> frozenset[tuple[int, int]]:
         """Return the variables and powers of the term that these columns belong to."""
-        return frozenset((factor.variable, factor.power) for factor in self.columns[columns[0]].factors)
+        return frozenset(
+            (factor.variable, factor.power) for factor in self.columns[columns[0]].factors
+        )
 
     def names(self, schema: Schema | PublicSchema) -> list[str]:
         """What the columns are called."""
@@ -403,13 +473,21 @@ class Design:
         return [column.scale(schema) for column in self.columns]
 
     def matrix(self, table: Table) -> NDArray[np.float64]:
-        """The columns of a clear table in their own units; NaN in rows where something is missing."""
+        """The columns of a clear table in their own units; NaN in rows where something
+        is missing.
+        """
         made = replace(self, complete=None, schema=table.public_schema)
         found = [made.product(column) for column in self.columns]
         wanted = [one for one in found if isinstance(one, Expression)]
-        values = iter(table.evaluate([*wanted, *(() if self.complete is None else (self.complete,))]))
-        columns = [next(values) if isinstance(one, Expression) else np.ones(len(table)) for one in found]
-        matrix = np.column_stack([np.asarray(column, dtype=float) for column in columns] or [np.empty((len(table), 0))])
+        values = iter(
+            table.evaluate([*wanted, *(() if self.complete is None else (self.complete,))])
+        )
+        columns = [
+            next(values) if isinstance(one, Expression) else np.ones(len(table)) for one in found
+        ]
+        matrix = np.column_stack(
+            [np.asarray(column, dtype=float) for column in columns] or [np.empty((len(table), 0))]
+        )
         matrix /= np.array(self.scales(table.schema), dtype=float)
         if self.complete is not None:
             matrix[np.asarray(next(values)) == 0] = np.nan
@@ -433,12 +511,13 @@ def design(
 ) -> Design:
     """The design of a formula in ids (see :meth:`Formula.in_ids`).
 
-    A variable with bins is coded as R codes a factor: by all levels but the ``reference`` one (by default the first) where the rest
-    of the term is in the model as well, else by all levels; without an intercept, the first factor has all of them. ``missing``
-    says what becomes of its bin for missing values.
+    A variable with bins is coded as R codes a factor: by all levels but the ``reference`` one (by
+    default the first) where the rest of the term is in the model as well, else by all levels;
+    without an intercept, the first factor has all of them. ``missing`` says what becomes of its bin
+    for missing values.
 
-    A term with a factor of one level is refused, as in R; ``.`` does not stand for such factors, nor for variables
-    at the positions ``besides``.
+    A term with a factor of one level is refused, as in R; ``.`` does not stand for such factors,
+    nor for variables at the positions ``besides``.
     """
     made = parse(formula) if isinstance(formula, str) else formula
     if missing not in MISSING:
@@ -452,31 +531,47 @@ def design(
         terms: list[tuple[tuple[int, int], ...]] = [((j, 1),) for j in others if j not in constant]
     else:
         constant = ()
-        terms = [tuple((position(schema, name), power) for name, power in term) for term in made.terms]
+        terms = [
+            tuple((position(schema, name), power) for name, power in term) for term in made.terms
+        ]
     references = _references(schema, reference or {})
     present = {frozenset(term) for term in (*terms, ())}
-    # Without an intercept the levels of the first factor take its place, as in R: they are all there.
-    whole = None if made.intercept else next((term for term in terms if _is_factor(term, schema)), None)
+    # Without an intercept the levels of the first factor take its place, as in R: they are all
+    # there.
+    whole = (
+        None if made.intercept else next((term for term in terms if _is_factor(term, schema)), None)
+    )
     columns, listed = [DesignColumn()] if made.intercept else [], []
     for term in terms:
         start = len(columns)
-        columns += _coded(term, schema, references, present - {frozenset()} if term == whole else present, missing)
+        columns += _coded(
+            term, schema, references, present - {frozenset()} if term == whole else present, missing
+        )
         if len(columns) > MOST_COLUMNS:
             raise ParameterError(_TOO_MANY)
         listed.append(
-            (":".join(_factor_text(variable_name(schema, j), n) for j, n in term), tuple(range(start, len(columns))))
+            (
+                ":".join(_factor_text(variable_name(schema, j), n) for j, n in term),
+                tuple(range(start, len(columns))),
+            )
         )
     used = [*targets, *dict.fromkeys(j for term in terms for j, _ in term)]
     complete = complete_rows(schema, used, bins=missing == "complete")
     compared = (term[0][0] for term in terms if _is_factor(term, schema) and term != whole)
     reference_levels = tuple((j, references.get(j, 0)) for j in compared)
-    return Design(schema, targets, tuple(columns), tuple(listed), complete, reference_levels, constant)
+    return Design(
+        schema, targets, tuple(columns), tuple(listed), complete, reference_levels, constant
+    )
 
 
 def _n_levels(schema: PublicSchema, j: int, missing: str) -> int:
     """Return how many levels a factor has in a design; 0 for a number."""
     known = schema.variables[j]
-    return 0 if known.kind == "number" else known.n_bins - (missing == "complete" and known.missing_bin)
+    return (
+        0
+        if known.kind == "number"
+        else known.n_bins - (missing == "complete" and known.missing_bin)
+    )
 
 
 def _is_factor(term: Sequence[tuple[int, int]], schema: PublicSchema) -> bool:
@@ -485,7 +580,10 @@ def _is_factor(term: Sequence[tuple[int, int]], schema: PublicSchema) -> bool:
 
 
 def _references(schema: PublicSchema, reference: Mapping[str, Any]) -> dict[int, int]:
-    return {position(schema, name): level_number(schema, name, level) for name, level in reference.items()}
+    return {
+        position(schema, name): level_number(schema, name, level)
+        for name, level in reference.items()
+    }
 
 
 def _coded(
@@ -505,7 +603,9 @@ def _coded(
             ways.append([Factor(j, None, power)])
             continue
         if power > 1:
-            raise SchemaError(f"{known.id}^{power}: {known.id!r} has bins, and powers are of numbers")
+            raise SchemaError(
+                f"{known.id}^{power}: {known.id!r} has bins, and powers are of numbers"
+            )
         levels = list(range(_n_levels(schema, j, missing)))
         if len(levels) < 2:
             raise SchemaError(
@@ -514,7 +614,10 @@ def _coded(
             )
         first = references.get(j, 0)
         if first not in levels:
-            raise SchemaError(f"the reference of {known.id!r} is its bin for missing values, whose rows are left out")
+            raise SchemaError(
+                f"the reference of {known.id!r} is its bin for missing values, whose rows are "
+                "left out"
+            )
         if frozenset(one for one in term if one[0] != j) in present:
             levels.remove(first)
         ways.append([Factor(j, level) for level in levels])
@@ -524,25 +627,37 @@ def _coded(
 
 
 class OfFormula(Question):
-    """A question with the parameters ``formula`` and ``reference``, which may name variables and levels."""
+    """A question with the parameters ``formula`` and ``reference``, which may name variables and
+    levels.
+    """
 
     def in_ids(self, schema: Schema | PublicSchema) -> Self:
         """With ids in the formula and for the reference levels."""
         own = self.parameters()
         reference = own.get("reference")
         if reference is not None:
-            reference = {variable_id(schema, one): level_id(schema, one, level) for one, level in reference.items()}
-        found = {"formula": own["formula"] and str(parse(own["formula"]).in_ids(schema)), "reference": reference}
+            reference = {
+                variable_id(schema, one): level_id(schema, one, level)
+                for one, level in reference.items()
+            }
+        found = {
+            "formula": own["formula"] and str(parse(own["formula"]).in_ids(schema)),
+            "reference": reference,
+        }
         found = {name: value for name, value in found.items() if name in own}
         translated = super().in_ids(schema)
         return (
-            translated if found.items() <= own.items() else self.from_parameters({**translated.parameters(), **found})
+            translated
+            if found.items() <= own.items()
+            else self.from_parameters({**translated.parameters(), **found})
         )
 
     def in_names(self, schema: Schema) -> Self:
         """With names in the formula and for the reference levels."""
         asked = super().in_names(schema)
-        return asked.from_parameters({**asked.parameters(), **formula_in_names(asked.parameters(), schema)})
+        return asked.from_parameters(
+            {**asked.parameters(), **formula_in_names(asked.parameters(), schema)}
+        )
 
 
 def formula_in_names(parameters: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
@@ -550,5 +665,7 @@ def formula_in_names(parameters: Mapping[str, Any], schema: Schema) -> dict[str,
     formula, reference = parameters["formula"], parameters.get("reference")
     found = {"formula": formula and str(parse(formula).in_names(schema))}
     if reference is not None:
-        found["reference"] = {name_of(one, schema): level_name(schema, one, level) for one, level in reference.items()}
+        found["reference"] = {
+            name_of(one, schema): level_name(schema, one, level) for one, level in reference.items()
+        }
     return found

@@ -1,7 +1,8 @@
-"""Generalized linear models of categorical covariates: the rows of every cell are all that the likelihood sees.
+"""Generalized linear models of categorical covariates: the rows of every cell are all that the
+likelihood sees.
 
-The full cross table of outcome and covariates is asked for, and the owner maximises the likelihood of its cells. That is the
-maximum of the likelihood of the rows, not an approximation of it.
+The full cross table of outcome and covariates is asked for, and the owner maximises the likelihood
+of its cells. That is the maximum of the likelihood of the rows, not an approximation of it.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def cell_matrix(columns: Sequence[Levels], places: NDArray[Any]) -> Floats:
     return found
 
 
-# -- the likelihood of cells ----------------------------------------------------------------------------------------------------
+# -- the likelihood of cells
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -89,14 +91,19 @@ def independent(matrix: Floats) -> list[int]:
 
 
 def maximise(matrix: Floats, events: Floats, exposed: Floats, family: str) -> Fit:
-    """Fisher scoring on cells: events among ``exposed`` trials (binomial), or over so much exposure (Poisson).
+    """Fisher scoring on cells: events among ``exposed`` trials (binomial), or over so much exposure
+    (Poisson).
 
-    Coefficients whose likelihood has no maximum (a cell without events, or with nothing else) move on at every step: they are
-    ``unbounded``, and all others have converged.
+    Coefficients whose likelihood has no maximum (a cell without events, or with nothing else) move
+    on at every step: they are ``unbounded``, and all others have converged.
     """
     kept = independent(matrix)
     x = matrix[:, kept]
-    share = (events + 0.5) / (exposed + 1.0) if family == "binomial" else np.maximum(events, 0.1) / exposed
+    share = (
+        (events + 0.5) / (exposed + 1.0)
+        if family == "binomial"
+        else np.maximum(events, 0.1) / exposed
+    )
     link = np.log(share / (1 - share)) if family == "binomial" else np.log(share)
     beta: Floats = np.zeros(len(kept))
     step: Floats = np.zeros(len(kept))
@@ -109,7 +116,9 @@ def maximise(matrix: Floats, events: Floats, exposed: Floats, family: str) -> Fi
         found = np.linalg.lstsq(x * root[:, None], working * root, rcond=None)[0].astype(np.float64)
         step, beta = found - beta, found
         link = np.clip(x @ beta, -700, 700)
-        arrived = bool(np.abs(step).max(initial=0.0) <= _CONVERGED * (1 + np.abs(beta).max(initial=0.0)))
+        arrived = bool(
+            np.abs(step).max(initial=0.0) <= _CONVERGED * (1 + np.abs(beta).max(initial=0.0))
+        )
     mean, weight = _mean(link, exposed, family)
     _, triangle = np.linalg.qr(x * np.sqrt(weight)[:, None])
     inverse = np.linalg.pinv(triangle)
@@ -129,12 +138,16 @@ def maximise(matrix: Floats, events: Floats, exposed: Floats, family: str) -> Fi
 
 
 def _mean(link: Floats, exposed: Floats, family: str) -> tuple[Floats, Floats]:
-    """Expected events and their variance; kept above 0, so that cells without any still have a direction."""
+    """Expected events and their variance; kept above 0, so that cells without any still have a
+    direction.
+    """
     if family == "poisson":
         mean = exposed * np.exp(link)
         return mean, np.maximum(mean, 1e-290)
     share = 1 / (1 + np.exp(-link))
-    return exposed * share, np.maximum(exposed * np.exp(-np.abs(link)) * np.maximum(share, 1 - share) ** 2, 1e-290)
+    return exposed * share, np.maximum(
+        exposed * np.exp(-np.abs(link)) * np.maximum(share, 1 - share) ** 2, 1e-290
+    )
 
 
 def log_likelihood(events: Floats, exposed: Floats, mean: Floats, family: str) -> float:
@@ -148,7 +161,9 @@ def log_likelihood(events: Floats, exposed: Floats, mean: Floats, family: str) -
 
 
 def deviance(events: Floats, exposed: Floats, mean: Floats, family: str) -> float:
-    """Twice what a model with a parameter for every row (binomial) or cell (Poisson) is more likely."""
+    """Twice what a model with a parameter for every row (binomial) or cell (Poisson) is more
+    likely.
+    """
     from scipy.special import xlogy
 
     if family == "binomial":
@@ -158,7 +173,8 @@ def deviance(events: Floats, exposed: Floats, mean: Floats, family: str) -> floa
     return max(0.0, float(2 * (xlogy(events, ratio) - (events - mean)).sum()))
 
 
-# -- what the owner reads ---------------------------------------------------------------------------------------------------
+# -- what the owner reads
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +184,8 @@ class GLMResult(Result):
     Attributes
     ----------
     coefficients : DataFrame
-        Estimate, standard error, z, p and interval of every coefficient; NA for those that depend on earlier ones.
+        Estimate, standard error, z, p and interval of every coefficient; NA for those that depend
+        on earlier ones.
     formula, family : str
     deviance, null_deviance : float
     df_resid, df_null : int
@@ -203,8 +220,10 @@ class GLMResult(Result):
                 "---",
                 _MARKS,
                 "",
-                f"    Null deviance: {number_text(self.null_deviance)} on {self.df_null} degrees of freedom",
-                f"Residual deviance: {number_text(self.deviance)} on {self.df_resid} degrees of freedom",
+                f"    Null deviance: {number_text(self.null_deviance)} on {self.df_null} degrees "
+                "of freedom",
+                f"Residual deviance: {number_text(self.deviance)} on {self.df_resid} degrees of "
+                "freedom",
                 f"AIC: {number_text(self.aic)}",
                 "",
                 f"Number of Fisher Scoring iterations: {self.iterations}",
@@ -215,7 +234,9 @@ class GLMResult(Result):
 def fitted_result(
     names: Sequence[str], matrix: Floats, events: Floats, exposed: Floats, family: str, **said: Any
 ) -> tuple[GLMResult, Fit]:
-    """The maximum of the likelihood of cells, as a result. ``said`` are its other fields, and ``n_trials``: the rows or cells."""
+    """The maximum of the likelihood of cells, as a result. ``said`` are its other fields, and
+    ``n_trials``: the rows or cells.
+    """
     n_trials, confidence = said.pop("n_trials"), said.pop("confidence", 0.95)
     fit = maximise(matrix, events, exposed, family)
     rank = len(names) - len(fit.aliased)
@@ -224,7 +245,10 @@ def fitted_result(
     notes = list(said.pop("notes", ()))
     if fit.aliased:
         listed = ", ".join(names[place] for place in fit.aliased)
-        notes.append(f"{len(fit.aliased)} coefficients not defined because of singularities (aliased): {listed}")
+        notes.append(
+            f"{len(fit.aliased)} coefficients not defined because of singularities (aliased): "
+            f"{listed}"
+        )
     if fit.unbounded:
         listed = ", ".join(names[place] for place in fit.unbounded)
         what = (
@@ -232,7 +256,9 @@ def fitted_result(
             if family == "binomial"
             else "fitted rates numerically 0 occurred"
         )
-        notes.append(f"{what}: the likelihood has no maximum in {listed}, whose estimates grow without bound")
+        notes.append(
+            f"{what}: the likelihood has no maximum in {listed}, whose estimates grow without bound"
+        )
     result = GLMResult(
         coefficients=coefficient_table(names, fit, confidence),
         family=family,
@@ -272,30 +298,38 @@ def check_size(model: str, names: Sequence[str], shape: Sequence[int]) -> None:
     if cells > MAX_CELLS:
         sizes = " x ".join(map(str, shape))
         raise ParameterError(
-            f"{model}: the full table of {', '.join(names)} has {sizes} = {cells:,} cells, and at most {MAX_CELLS:,} are asked "
-            "for: leave variables out, or merge their levels; es.OneStepLogisticRegression takes many predictors and "
+            f"{model}: the full table of {', '.join(names)} has {sizes} = {cells:,} cells, and at "
+            f"most {MAX_CELLS:,} are asked "
+            "for: leave variables out, or merge their levels; es.OneStepLogisticRegression takes "
+            "many predictors and "
             "gives the one-step estimate"
         )
 
 
-# -- the model --------------------------------------------------------------------------------------------------------------
+# -- the model
+# ------------------------------------------------------------------------------------------------
 
 
 class GLM(TotalsModel):
-    r"""Logistic or Poisson regression on factors, by exact maximum likelihood from the full cross table.
+    r"""Logistic or Poisson regression on factors, by exact maximum likelihood from the full cross
+    table.
 
     .. math:: \log \frac{p}{1 - p} = x'\beta \quad\text{or}\quad \log \frac{E[y]}{e} = x'\beta
 
-    with the exposure e. Rows that agree in all covariates add up, so the rows of every cell are enough.
+    with the exposure e. Rows that agree in all covariates add up, so the rows of every cell are
+    enough.
 
     Parameters
     ----------
     formula : str
-        ``"y ~ a + b + a:b"``: an outcome and factors (variables with bins). By default the target on all other variables.
+        ``"y ~ a + b + a:b"``: an outcome and factors (variables with bins). By default the target
+        on all other variables.
     family : "binomial" or "poisson"
-        The outcome has two levels, of which the second is the event; or is a number, which counts events.
+        The outcome has two levels, of which the second is the event; or is a number, which counts
+        events.
     exposure : str, optional
-        For Poisson: a number, the time or people that the events are out of. Rows count as 1 without it.
+        For Poisson: a number, the time or people that the events are out of. Rows count as 1
+        without it.
     reference : dict, optional
         The level of a factor that all others are compared with; its first by default.
 
@@ -303,7 +337,8 @@ class GLM(TotalsModel):
     ----------
     intercept_ : float
     coef_ : array
-        All other coefficients, in the order of ``summary()``; NaN for those that depend on earlier ones.
+        All other coefficients, in the order of ``summary()``; NaN for those that depend on earlier
+        ones.
     result_ : GLMResult
 
     Examples
@@ -327,10 +362,13 @@ class GLM(TotalsModel):
         self.exposure = exposure
         self.reference = reference
 
-    # -- what is asked -------------------------------------------------------------------------------------------------
+    # -- what is asked
+    # --------------------------------------------------------------------------------------------
 
     def parameters(self) -> dict[str, Any]:
-        """As they are asked with: of a fitted model by the ids of its variables, which is all that files may tell."""
+        """As they are asked with: of a fitted model by the ids of its variables, which is all that
+        files may tell.
+        """
         if hasattr(self, "schema_"):
             return dict(self.in_ids(self.schema_).get_params())
         return dict(getattr(self, "growth_", self.get_params()))
@@ -339,13 +377,21 @@ class GLM(TotalsModel):
         """With the ids of variables and levels, in the formula as well."""
         exposure = None if self.exposure is None else variable_id(schema, self.exposure)
         named = self.reference
-        reference = named and {variable_id(schema, one): level_id(schema, one, level) for one, level in named.items()}
+        reference = named and {
+            variable_id(schema, one): level_id(schema, one, level) for one, level in named.items()
+        }
         return GLM(str(parse(self.formula).in_ids(schema)), self.family, exposure, reference)
 
     def in_names(self, schema: Schema) -> GLM:
         """With the names of variables and levels, as the owner writes them."""
         own = self.parameters()
-        return GLM(**{**own, "exposure": names_of(own["exposure"], schema), **formula_in_names(own, schema)})
+        return GLM(
+            **{
+                **own,
+                "exposure": names_of(own["exposure"], schema),
+                **formula_in_names(own, schema),
+            }
+        )
 
     def _translate(self, schema: Schema | PublicSchema) -> None:
         """Remember nothing: :meth:`parameters` reads the ids off the schema."""
@@ -358,10 +404,15 @@ class GLM(TotalsModel):
 
     def _design(self, schema: PublicSchema) -> Design:
         if self.family not in FAMILIES:
-            raise ParameterError(self.named_parameter("family"), f": one of {', '.join(map(repr, FAMILIES))} is needed")
+            raise ParameterError(
+                self.named_parameter("family"),
+                f": one of {', '.join(map(repr, FAMILIES))} is needed",
+            )
         found = design(self._asked["formula"], schema, self._asked["reference"], missing="complete")
         if len(found.targets) != 1 or not found.intercept:
-            raise ParameterError(self.named_parameter("formula"), ": a GLM has one outcome and an intercept")
+            raise ParameterError(
+                self.named_parameter("formula"), ": a GLM has one outcome and an intercept"
+            )
         return found
 
     def _outcome(self, schema: PublicSchema) -> str:
@@ -377,19 +428,24 @@ class GLM(TotalsModel):
             if schema.variables[schema.index(name)].kind == "number":
                 raise SchemaError(
                     f"the covariate {name!r} is kept as a number, and a GLM takes factors: cut it, "
-                    "schema.with_bins(name, edges=[...]); es.OneStepLogisticRegression takes numbers"
+                    "schema.with_bins(name, edges=[...]); es.OneStepLogisticRegression takes "
+                    "numbers"
                 )
         if self.family == "binomial":
             levels = len(factor(schema, self._outcome(schema)).labels)
             if levels != 2:
                 raise SchemaError(
-                    f"the outcome {self._outcome(schema)!r} has {levels} levels, and a binomial one has two"
+                    f"the outcome {self._outcome(schema)!r} has {levels} levels, and a binomial "
+                    "one has two"
                 )
             if self.exposure is not None:
-                raise ParameterError(self.named_parameter("exposure"), ": only family='poisson' has one")
+                raise ParameterError(
+                    self.named_parameter("exposure"), ": only family='poisson' has one"
+                )
         elif not self._covariates(schema):
             raise ParameterError(
-                self.named_parameter("formula"), ": a Poisson regression needs a factor; see es.IncidenceRate"
+                self.named_parameter("formula"),
+                ": a Poisson regression needs a factor; see es.IncidenceRate",
             )
         for number in self._sums(schema).values():
             number_column(schema, position(schema, number))
@@ -404,9 +460,13 @@ class GLM(TotalsModel):
         if self.family == "binomial":
             return {}
         exposure = self._asked["exposure"]
-        return {"events": self._outcome(schema)} | ({} if exposure is None else {"exposure": exposure})
+        return {"events": self._outcome(schema)} | (
+            {} if exposure is None else {"exposure": exposure}
+        )
 
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+    def totals(
+        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
+    ) -> Arrays:
         """The rows of every cell; for Poisson also their events and exposure."""
         axes = self._axes(schema)
         found: dict[str, Any] = {"cells": cell_totals(schema, axes, fold)}
@@ -421,7 +481,8 @@ class GLM(TotalsModel):
         sums = dict.fromkeys(self._sums(schema), cell_shape(schema, axes, present=True))
         return {"cells": cell_shape(schema, axes), **sums}
 
-    # -- what is learnt ------------------------------------------------------------------------------------------------
+    # -- what is learnt
+    # --------------------------------------------------------------------------------------------
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
         """The maximum of the likelihood."""
@@ -431,13 +492,22 @@ class GLM(TotalsModel):
         places = np.argwhere(rows > 0)
         chosen = tuple(places.T)
         if not len(places) or not events[chosen].sum() or (binomial and events.sum() == rows.sum()):
-            raise DataError("the outcome is the same in all rows, or there are none: there is nothing to explain")
+            raise DataError(
+                "the outcome is the same in all rows, or there are none: there is nothing to "
+                "explain"
+            )
         made = self._design(schema)
-        self.columns_ = [tuple((f.variable, f.level or 0) for f in column.factors) for column in made.columns]
+        self.columns_ = [
+            tuple((f.variable, f.level or 0) for f in column.factors) for column in made.columns
+        ]
         axis = {j: place for place, j in enumerate(made.variables)}
-        matrix = cell_matrix([tuple((axis[j], level) for j, level in one) for one in self.columns_], places)
+        matrix = cell_matrix(
+            [tuple((axis[j], level) for j, level in one) for one in self.columns_], places
+        )
         shown = self._shown(made, known)
-        notes = made.reference_notes({j: set(places[:, place].tolist()) for j, place in axis.items()}, known)
+        notes = made.reference_notes(
+            {j: set(places[:, place].tolist()) for j, place in axis.items()}, known
+        )
         self.result_, self.fit_ = fitted_result(
             [column.name(known) if column.factors else INTERCEPT for column in made.columns],
             matrix,
@@ -460,10 +530,16 @@ class GLM(TotalsModel):
         if self.family == "binomial":
             return counts.sum(axis=0), counts[1]
         public = schema.public()
-        units = {name: scale(schema, position(public, number)) for name, number in self._sums(public).items()}
+        units = {
+            name: scale(schema, position(public, number))
+            for name, number in self._sums(public).items()
+        }
         events = totals["events"].astype(float) / units["events"]
         if events.min() < 0:
-            raise DataError("a Poisson outcome counts events, and a cell has fewer than none: is it a number below 0?")
+            raise DataError(
+                "a Poisson outcome counts events, and a cell has fewer than none: is it a number "
+                "below 0?"
+            )
         if "exposure" not in units:
             return counts, events
         exposure = totals["exposure"].astype(float) / units["exposure"]
@@ -475,17 +551,26 @@ class GLM(TotalsModel):
         if self.family == "binomial":
             outcome = factor(schema, self._outcome(schema.public()))
             return [f"event: {outcome.name} is {outcome.labels[1]}"]
-        said = ["deviance, its degrees of freedom and AIC are those of the cells, whose counts were added up"]
+        said = [
+            "deviance, its degrees of freedom and AIC are those of the cells, whose counts were "
+            "added up"
+        ]
         if self._asked["exposure"] is not None:
-            said.append(f"rates are per unit of {variable_name(schema, position(schema, self._asked['exposure']))}")
+            said.append(
+                "rates are per unit of "
+                f"{variable_name(schema, position(schema, self._asked['exposure']))}"
+            )
         return said
 
     def _shown(self, made: Design, schema: Schema | PublicSchema) -> str:
         """The formula, by the names that are known here."""
         terms = [
-            [variable_name(schema, schema.public().index(one)) for one in term.split(":")] for term, _ in made.terms
+            [variable_name(schema, schema.public().index(one)) for one in term.split(":")]
+            for term, _ in made.terms
         ]
-        return f"{variable_name(schema, made.targets[0])} ~ {' + '.join(map(':'.join, terms)) or '1'}"
+        return (
+            f"{variable_name(schema, made.targets[0])} ~ {' + '.join(map(':'.join, terms)) or '1'}"
+        )
 
     def summary(self) -> GLMResult:
         """The fitted model as R shows it."""
@@ -493,15 +578,21 @@ class GLM(TotalsModel):
         return self.result_
 
     def predict(self, X: Any) -> Floats:
-        """The expected outcome of each row: its probability of the event, or its events per unit of exposure."""
+        """The expected outcome of each row: its probability of the event, or its events per unit of
+        exposure.
+        """
         table = self._rows(X)
         used = list(dict.fromkeys(j for levels in self.columns_ for j, _ in levels))
         for j in used:
             known = self.schema_.public().variables[j]
             if known.missing_bin and (table.data[j] == known.n_bins - 1).any():
                 name = variable_name(self.schema_, j)
-                raise SchemaError(f"the rows have missing values of {name!r}, and the model knows no such level")
-        codes = np.column_stack([np.asarray(table.data[j]) for j in used] or [np.zeros((len(table), 0))])
+                raise SchemaError(
+                    f"the rows have missing values of {name!r}, and the model knows no such level"
+                )
+        codes = np.column_stack(
+            [np.asarray(table.data[j]) for j in used] or [np.zeros((len(table), 0))]
+        )
         columns = [tuple((used.index(j), level) for j, level in levels) for levels in self.columns_]
         found = cell_matrix(columns, codes) @ np.nan_to_num(self.fit_.coefficients)
         return np.exp(found) if self.family == "poisson" else 1 / (1 + np.exp(-found))

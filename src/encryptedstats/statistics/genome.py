@@ -1,7 +1,8 @@
 """A genome-wide scan: every SNP is tested against the class, all of them in one pass.
 
-Of each SNP a scan needs few totals: the sum of the numbers of alleles, of their squares, and of their products with the class.
-Genotypes are numbers from 0 to 2 (one column each, the cheapest), or three bins, for 0, 1 and 2 alleles, and one for missing ones.
+Of each SNP a scan needs few totals: the sum of the numbers of alleles, of their squares, and of
+their products with the class. Genotypes are numbers from 0 to 2 (one column each, the cheapest), or
+three bins, for 0, 1 and 2 alleles, and one for missing ones.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from numpy.typing import NDArray
 from encryptedstats.circuits.expressions import Expression
 from encryptedstats.errors import DataError, ParameterError, SchemaError
 from encryptedstats.statistics.contingency import two_groups
-from encryptedstats.statistics.factors import cell_shape, chosen_group, factor, factor_position, groups
+from encryptedstats.statistics.factors import (
+    cell_shape,
+    chosen_group,
+    factor,
+    factor_position,
+    groups,
+)
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
@@ -51,9 +58,10 @@ class GenomeScanResult(Result):
     Attributes
     ----------
     table : DataFrame
-        For each SNP: rows with a genotype ``n``, the share of the counted allele in both classes (``freq_cases``,
-        ``freq_controls``), the odds ratio of an allele with its 95 % interval, ``chi2_allelic`` and ``chi2_trend`` with
-        ``p_allelic`` and ``p_trend``, and ``p_hwe`` of Hardy and Weinberg's proportions among all.
+        For each SNP: rows with a genotype ``n``, the share of the counted allele in both classes
+        (``freq_cases``, ``freq_controls``), the odds ratio of an allele with its 95 % interval,
+        ``chi2_allelic`` and ``chi2_trend`` with ``p_allelic`` and ``p_trend``, and ``p_hwe`` of
+        Hardy and Weinberg's proportions among all.
     inflation : float
         Genomic control's lambda: the median of the chi-squares over the one expected.
     test : str
@@ -80,13 +88,29 @@ class GenomeScanResult(Result):
     def body(self) -> str:
         """The first hits; all are in the table."""
         n, tested = len(self.table), int(self.pvalues.notna().sum())
-        line = f"{n:,} SNPs, {tested:,} tested; genomic inflation {number_text(self.inflation)} ({self.test} test)"
-        columns = ["n", "freq_cases", "freq_controls", "odds_ratio", f"chi2_{self.test}", f"p_{self.test}"]
-        shown = self.top()[columns].rename(columns={f"p_{self.test}": "pvalue", f"chi2_{self.test}": "chi2"})
+        line = (
+            f"{n:,} SNPs, {tested:,} tested; genomic inflation {number_text(self.inflation)} "
+            f"({self.test} test)"
+        )
+        columns = [
+            "n",
+            "freq_cases",
+            "freq_controls",
+            "odds_ratio",
+            f"chi2_{self.test}",
+            f"p_{self.test}",
+        ]
+        shown = self.top()[columns].rename(
+            columns={f"p_{self.test}": "pvalue", f"chi2_{self.test}": "chi2"}
+        )
         return f"{line}\n\nsmallest p-values:\n{frame_text(shown)}"
 
-    def plot(self, ax: Axes | None = None, *, positions: Any = None, chromosomes: Any = None) -> Axes:
-        """A Manhattan plot. Without ``positions`` and ``chromosomes`` (one for each SNP) in the order of the table."""
+    def plot(
+        self, ax: Axes | None = None, *, positions: Any = None, chromosomes: Any = None
+    ) -> Axes:
+        """A Manhattan plot. Without ``positions`` and ``chromosomes`` (one for each SNP) in the
+        order of the table.
+        """
         from encryptedstats.statistics.plots import plot_manhattan
 
         return plot_manhattan(self, ax, positions=positions, chromosomes=chromosomes)
@@ -100,12 +124,14 @@ class GenomeScanResult(Result):
 
 @dataclass(frozen=True)
 class GenomeScan(Question):
-    """The allelic chi-square and the Cochran-Armitage trend test of many SNPs against two classes, in one pass.
+    """The allelic chi-square and the Cochran-Armitage trend test of many SNPs against two classes,
+    in one pass.
 
     Parameters
     ----------
     snps : list of str, optional
-        Variables that are genotypes; by default all that can be: numbers from 0 to 2, and variables of three ordered bins.
+        Variables that are genotypes; by default all that can be: numbers from 0 to 2, and variables
+        of three ordered bins.
     outcome : str
         The class, or a variable with bins.
     event : level, optional
@@ -116,8 +142,9 @@ class GenomeScan(Question):
     Notes
     -----
     With g alleles in a row, y = 1 for cases and R the number of these, the trend test is
-    N (N sum gy - R sum g)^2 / (R (N - R) (N sum g^2 - (sum g)^2)); the allelic test is the chi-square of the alleles of cases and
-    controls, without correction. Rows without a genotype count for neither.
+    N (N sum gy - R sum g)^2 / (R (N - R) (N sum g^2 - (sum g)^2)); the allelic test is the
+    chi-square of the alleles of cases and controls, without correction. Rows without a genotype
+    count for neither.
 
     Examples
     --------
@@ -142,19 +169,30 @@ class GenomeScan(Question):
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse what is no genotype, and a schema without classes."""
         if self.test not in TESTS:
-            raise ParameterError(self.named_parameter("test"), f": one of {' and '.join(map(repr, TESTS))}")
+            raise ParameterError(
+                self.named_parameter("test"), f": one of {' and '.join(map(repr, TESTS))}"
+            )
         self._case(schema)
         named = self.snps is not None
         found = self._positions(schema)
         wrong = [schema.variables[j].id for j in found if not _is_genotype(schema.variables[j])]
         own = factor_position(schema, self.outcome)
         if factor(schema, self.outcome).missing_bin:
-            raise SchemaError(f"values of the outcome {self.outcome!r} may be missing: a scan needs all of them")
+            raise SchemaError(
+                f"values of the outcome {self.outcome!r} may be missing: a scan needs all of them"
+            )
         if own in found:
             raise SchemaError(f"{self.outcome!r} is the outcome: it is no genotype beside it")
         if wrong or not found:
-            what = f"variable {wrong[0]!r} is no genotype" if named and wrong else "no variable is a genotype"
-            raise SchemaError(f"{what}: numbers from 0 to 2 are, and variables of three bins, for 0, 1 and 2 alleles")
+            what = (
+                f"variable {wrong[0]!r} is no genotype"
+                if named and wrong
+                else "no variable is a genotype"
+            )
+            raise SchemaError(
+                f"{what}: numbers from 0 to 2 are, and variables of three bins, for 0, 1 and 2 "
+                "alleles"
+            )
 
     def _case(self, schema: Schema | PublicSchema) -> int:
         one = factor(schema, self.outcome)
@@ -163,16 +201,25 @@ class GenomeScan(Question):
 
     def _positions(self, schema: PublicSchema) -> list[int]:
         if self.snps is None:
-            ordered = (*ORDERED_KINDS, "number")  # a category of three levels may be anything: it has to be named
-            return [j for j, v in enumerate(schema.variables) if v.kind in ordered and _is_genotype(v)]
+            ordered = (
+                *ORDERED_KINDS,
+                "number",
+            )  # a category of three levels may be anything: it has to be named
+            return [
+                j for j, v in enumerate(schema.variables) if v.kind in ordered and _is_genotype(v)
+            ]
         places = {variable.id: j for j, variable in enumerate(schema.variables)}
         unknown = [name for name in self.snps if name not in places]
         if unknown:
             raise SchemaError(f"snps: no variable {unknown[0]!r}")
         return [places[name] for name in self.snps]
 
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
-        """Of each SNP: alleles, their squares, those of cases; and rows without a genotype, of all and of cases."""
+    def totals(
+        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
+    ) -> Arrays:
+        """Of each SNP: alleles, their squares, those of cases; and rows without a genotype, of all
+        and of cases.
+        """
         classes = groups(schema, [self.outcome], fold)
         case = classes[self._case(schema)]
         found = [_genotype(schema, j) for j in self._positions(schema)]
@@ -191,7 +238,12 @@ class GenomeScan(Question):
         positions = self._positions(schema)
         n, gaps = len(positions), sum(schema.variables[j].missing_bin for j in positions)
         of_each = dict.fromkeys(("alleles", "squares", "of_cases"), (n,))
-        return {"classes": cell_shape(schema, [self.outcome]), **of_each, "present": (gaps,), "present_cases": (gaps,)}
+        return {
+            "classes": cell_shape(schema, [self.outcome]),
+            **of_each,
+            "present": (gaps,),
+            "present_cases": (gaps,),
+        }
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> GenomeScanResult:
         """The tests, all SNPs at once."""
@@ -199,18 +251,34 @@ class GenomeScan(Question):
         positions, case = self._positions(public), self._case(schema)
         classes = totals["classes"].astype(np.int64)
         gaps = np.array([public.variables[j].missing_bin for j in positions])
-        n, cases = np.full(len(positions), int(classes.sum())), np.full(len(positions), int(classes[case]))
-        n[gaps], cases[gaps] = (totals[name].astype(np.int64) for name in ("present", "present_cases"))
+        n, cases = (
+            np.full(len(positions), int(classes.sum())),
+            np.full(len(positions), int(classes[case])),
+        )
+        n[gaps], cases[gaps] = (
+            totals[name].astype(np.int64) for name in ("present", "present_cases")
+        )
         missing = int(classes.sum()) - n
-        alleles, squares, of_cases = (totals[name].astype(np.int64) for name in ("alleles", "squares", "of_cases"))
+        alleles, squares, of_cases = (
+            totals[name].astype(np.int64) for name in ("alleles", "squares", "of_cases")
+        )
         good = (
             bool((classes >= 0).all())
             and bool(
-                (missing >= 0).all() and (cases >= 0).all() and (cases <= n).all() and (cases <= classes[case]).all()
+                (missing >= 0).all()
+                and (cases >= 0).all()
+                and (cases <= n).all()
+                and (cases <= classes[case]).all()
             )
-            and bool((of_cases >= 0).all() and (of_cases <= alleles).all() and (of_cases <= _ALLELES * cases).all())
             and bool(
-                (squares >= alleles).all() and (squares <= _ALLELES * alleles).all() and (alleles <= _ALLELES * n).all()
+                (of_cases >= 0).all()
+                and (of_cases <= alleles).all()
+                and (of_cases <= _ALLELES * cases).all()
+            )
+            and bool(
+                (squares >= alleles).all()
+                and (squares <= _ALLELES * alleles).all()
+                and (alleles <= _ALLELES * n).all()
             )
         )
         refuse_impossible(good, "there would be more alleles than rows can have")
@@ -221,12 +289,17 @@ class GenomeScan(Question):
         chi2 = table[f"chi2_{self.test}"]
         tested = chi2.notna()
         notes = [
-            f"cases are {_group_name(schema, self.outcome, case)}: {int(classes[case]):,} of {int(classes.sum()):,}"
+            f"cases are {_group_name(schema, self.outcome, case)}: {int(classes[case]):,} of "
+            f"{int(classes.sum()):,}"
         ]
         if missing.any():
-            notes.append(f"rows without a genotype were left out, SNP by SNP: {int(missing.sum()):,} in all")
+            notes.append(
+                f"rows without a genotype were left out, SNP by SNP: {int(missing.sum()):,} in all"
+            )
         if not tested.all():
-            notes.append(f"{int((~tested).sum()):,} SNPs have one genotype only and were not tested")
+            notes.append(
+                f"{int((~tested).sum()):,} SNPs have one genotype only and were not tested"
+            )
         return GenomeScanResult(
             title="Genome-wide scan",
             n_rows=n_rows,
@@ -245,12 +318,17 @@ def _group_name(schema: Schema | PublicSchema, outcome: str, case: int) -> str:
 def _is_genotype(variable: PublicVariable) -> bool:
     if variable.kind == "number":
         return (
-            variable.low is not None and variable.low >= 0 and variable.high is not None and variable.high <= _ALLELES
+            variable.low is not None
+            and variable.low >= 0
+            and variable.high is not None
+            and variable.high <= _ALLELES
         )
     return variable.n_bins - variable.missing_bin == _ALLELES + 1
 
 
-def _genotype(schema: PublicSchema, position: int) -> tuple[Expression, Expression, Expression | None]:
+def _genotype(
+    schema: PublicSchema, position: int
+) -> tuple[Expression, Expression, Expression | None]:
     """The number of alleles, its square, and whether it is known (None where it always is)."""
     if schema.variables[position].kind == "number":
         g = number_column(schema, position, gaps=True)
@@ -261,7 +339,9 @@ def _genotype(schema: PublicSchema, position: int) -> tuple[Expression, Expressi
 
 
 def scanned(n: Any, cases: Any, alleles: Any, squares: Any, of_cases: Any) -> pd.DataFrame:
-    """The tests of many SNPs from their totals: integers, which are exact in float64 as far as they go here."""
+    """The tests of many SNPs from their totals: integers, which are exact in float64 as far as they
+    go here.
+    """
     from scipy.stats import chi2 as chi_square
 
     controls, of_controls = n - cases, alleles - of_cases

@@ -1,7 +1,7 @@
 """Hazards and covariates: the score test of Cox's regression, and piecewise-exponential regression.
 
-Both are read from totals by time. Cox's regression itself is iterative and asks the rows anew at every step: its score test, and
-the first step towards its estimate, do not.
+Both are read from totals by time. Cox's regression itself is iterative and asks the rows anew at
+every step: its score test, and the first step towards its estimate, do not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,14 @@ from encryptedstats.statistics.factors import (
     confidence_level,
     factor,
 )
-from encryptedstats.statistics.generalized import INTERCEPT, GLMResult, Levels, cell_matrix, check_size, fitted_result
+from encryptedstats.statistics.generalized import (
+    INTERCEPT,
+    GLMResult,
+    Levels,
+    cell_matrix,
+    check_size,
+    fitted_result,
+)
 from encryptedstats.statistics.survival import (
     CLASS,
     check_person_time,
@@ -62,7 +69,8 @@ def _named(covariates: Any) -> tuple[str, ...]:
     return (covariates,) if isinstance(covariates, str) else tuple(covariates)
 
 
-# -- Cox ----------------------------------------------------------------------------------------------------------------------
+# -- Cox
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +83,8 @@ class CoxScoreResult(Result):
         Of all covariates together.
     df : int
     covariates : DataFrame
-        Of every column: its score and information where no covariate matters, the test of it alone, and the first Newton step
-        towards the log hazard ratio, with its standard error.
+        Of every column: its score and information where no covariate matters, the test of it alone,
+        and the first Newton step towards the log hazard ratio, with its standard error.
     information : DataFrame
     ties : str
     """
@@ -95,7 +103,10 @@ class CoxScoreResult(Result):
     def body(self) -> str:
         """The covariates, and the test of all."""
         p = p_text(self.pvalue)
-        line = f"Score (logrank) test = {number_text(self.statistic)} on {self.df} df, {'p ' if p[0] == '<' else 'p = '}{p}"
+        line = (
+            f"Score (logrank) test = {number_text(self.statistic)} on {self.df} df, "
+            f"{'p ' if p[0] == '<' else 'p = '}{p}"
+        )
         return f"{frame_text(self.covariates)}\n\n{line}"
 
 
@@ -113,8 +124,10 @@ class CoxScore(Question):
 
     .. math:: U = \sum_t \Big(\sum_{i \text{ has the event at } t} x_i - d_t \bar x_t\Big)
 
-    where the mean is over the rows at risk. It is the test that R's ``coxph`` calls score (logrank). The first Newton step,
-    :math:`I^{-1} U`, comes along: near the log hazard ratio where that is small, too small where it is not.
+    where the mean is over the rows at risk. It is the test that R's ``coxph`` calls score
+    (logrank). The first Newton step,
+    :math:`I^{-1} U`, comes along: near the log hazard ratio where that is small, too small where it
+    is not.
 
     Parameters
     ----------
@@ -141,7 +154,9 @@ class CoxScore(Question):
     def __post_init__(self) -> None:
         object.__setattr__(self, "covariates", _named(self.covariates))
         if self.ties not in TIES:
-            raise ParameterError(f"ties={self.ties!r}: one of {', '.join(map(repr, TIES))} is needed")
+            raise ParameterError(
+                f"ties={self.ties!r}: one of {', '.join(map(repr, TIES))} is needed"
+            )
         if not self.covariates:
             raise ParameterError("covariates=[]: a score test is of covariates, name some")
 
@@ -151,7 +166,10 @@ class CoxScore(Question):
         named = (self.time, self.event, *self.covariates)
         positions = [class_or_variable(name, schema) for name in named]
         if len(set(positions)) < len(positions):
-            raise SchemaError(f"{self.describe(schema)}: time, event and covariates have to be different variables")
+            raise SchemaError(
+                f"{self.describe(schema)}: time, event and covariates have to be different "
+                "variables"
+            )
         event_number(schema, self.event, self.event_level)
         constant = [
             name
@@ -160,7 +178,8 @@ class CoxScore(Question):
         ]
         if constant:
             raise DataError(
-                f"the covariate {constant[0]!r} has one level: it is constant, and there is nothing to test"
+                f"the covariate {constant[0]!r} has one level: it is constant, and there is "
+                "nothing to test"
             )
 
     def check_names(self, schema: Schema) -> None:
@@ -173,7 +192,9 @@ class CoxScore(Question):
             if is_kept_number(schema, name):
                 found.append(_Column(name, None))
             else:
-                found += [_Column(name, level) for level in range(1, len(factor(schema, name).labels))]
+                found += [
+                    _Column(name, level) for level in range(1, len(factor(schema, name).labels))
+                ]
         return found
 
     def _pairs(self, schema: PublicSchema) -> list[tuple[int, int]]:
@@ -185,8 +206,12 @@ class CoxScore(Question):
             if columns[p].level is None or columns[p].variable != columns[q].variable
         ]
 
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
-        """Of every time, with and without the event: rows, sums of the columns, sums of their products."""
+    def totals(
+        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
+    ) -> Arrays:
+        """Of every time, with and without the event: rows, sums of the columns, sums of their
+        products.
+        """
         known = self._columns(schema)
         x = [
             number_column(schema, class_or_variable(one.variable, schema))
@@ -198,12 +223,18 @@ class CoxScore(Question):
         followed = self._followed(schema, fold)
         return {
             "rows": [[one.total() for one in line] for line in followed],
-            "sums": [[[(one * column).total() for column in x] for one in line] for line in followed],
-            "products": [[[(one * two).total() for two in products] for one in line] for line in followed],
+            "sums": [
+                [[(one * column).total() for column in x] for one in line] for line in followed
+            ],
+            "products": [
+                [[(one * two).total() for two in products] for one in line] for line in followed
+            ],
         }
 
     def _followed(self, schema: PublicSchema, fold: int | None) -> list[list[Expression]]:
-        """Rows that are followed until a time, without the event and with it; complete in all covariates."""
+        """Rows that are followed until a time, without the event and with it; complete in all
+        covariates.
+        """
         outcome = factor(schema, self.event)
         level = chosen_group(outcome, self.event_level, "event_level", 1)
         columns = indicators(schema, outcome.position, fold)[: len(outcome.labels)]
@@ -213,7 +244,10 @@ class CoxScore(Question):
                 present = sum_of(bin_columns(schema, factor(schema, name).position)[:-1])
                 both = [one * present for one in both]
         time = factor(schema, self.time)
-        return [[at * one for one in both] for at in indicators(schema, time.position, fold)[: len(time.labels)]]
+        return [
+            [at * one for one in both]
+            for at in indicators(schema, time.position, fold)[: len(time.labels)]
+        ]
 
     def shapes(self, schema: PublicSchema) -> Shapes:
         """By time, outcome, and column or pair of columns."""
@@ -230,7 +264,8 @@ class CoxScore(Question):
         refuse_impossible(min(rows.flat) >= 0, "a time would have fewer than no rows")
         if not rows[:, 1].sum():
             raise DataError(
-                f"no row has the event: all {int(rows.sum()):,} rows are censored, and a score test needs events"
+                f"no row has the event: all {int(rows.sum()):,} rows are censored, and a score "
+                "test needs events"
             )
         first, second, units = self._moments(totals, schema)
         score, information = cox_score(rows, first, second, self.ties)
@@ -243,23 +278,30 @@ class CoxScore(Question):
         outcome = factor(schema, self.event)
         level = chosen_group(outcome, self.event_level, "event_level", 1)
         notes += [
-            f"event: {outcome.name} is {outcome.labels[level]} ({int(rows[:, 1].sum()):,}); all others are censored"
+            f"event: {outcome.name} is {outcome.labels[level]} ({int(rows[:, 1].sum()):,}); all "
+            "others are censored"
         ]
         notes += [*times_of(schema, self.time).notes, f"ties: {self.ties.capitalize()}"]
-        notes.append("one-step coef is the first Newton step towards the log hazard ratio, not its estimate")
+        notes.append(
+            "one-step coef is the first Newton step towards the log hazard ratio, not its estimate"
+        )
         if df < len(names):
             notes.append(
-                f"{len(names) - df} columns depend on others or are constant, and were not counted as degrees of freedom"
+                f"{len(names) - df} columns depend on others or are constant, and were not "
+                "counted as degrees of freedom"
             )
         return CoxScoreResult(
-            title=f"Score test of Cox's regression of {variable_name(schema, class_or_variable(self.time, public))}",
+            title="Score test of Cox's regression of "
+            f"{variable_name(schema, class_or_variable(self.time, public))}",
             n_rows=n_all,
             notes=tuple(notes),
             statistic=statistic,
             df=df,
             pvalue=chi2_tail(statistic, df),
             covariates=_covariate_table(names, score * units, information * np.outer(units, units)),
-            information=pd.DataFrame(information * np.outer(units, units), index=names, columns=names),
+            information=pd.DataFrame(
+                information * np.outer(units, units), index=names, columns=names
+            ),
             ties=self.ties,
         )
 
@@ -267,14 +309,20 @@ class CoxScore(Question):
         found = []
         for one in self._columns(schema.public()):
             if one.level is None:
-                found.append(variable_name(schema, class_or_variable(one.variable, schema.public())))
+                found.append(
+                    variable_name(schema, class_or_variable(one.variable, schema.public()))
+                )
             else:
                 known = factor(schema, one.variable)
                 found.append(f"{known.name}[{known.labels[one.level]}]")
         return found
 
-    def _moments(self, totals: Totals, schema: Schema | PublicSchema) -> tuple[NDArray[Any], NDArray[Any], Floats]:
-        """Sums and sums of products of all columns by time and outcome, in integers, about a whole number near the mean of each."""
+    def _moments(
+        self, totals: Totals, schema: Schema | PublicSchema
+    ) -> tuple[NDArray[Any], NDArray[Any], Floats]:
+        """Sums and sums of products of all columns by time and outcome, in integers, about a whole
+        number near the mean of each.
+        """
         public = schema.public()
         columns, rows, first = self._columns(public), totals["rows"], totals["sums"].copy()
         n, k = len(rows), len(columns)
@@ -286,16 +334,24 @@ class CoxScore(Question):
                 second[:, :, p, p] = first[:, :, p]
         count = int(rows.sum())
         near = np.array(
-            [int(first[:, :, p].sum()) // count if columns[p].level is None else 0 for p in range(k)], dtype=object
+            [
+                int(first[:, :, p].sum()) // count if columns[p].level is None else 0
+                for p in range(k)
+            ],
+            dtype=object,
         )
         for p in range(k):
             for q in range(k):
-                shift = near[p] * first[:, :, q] + near[q] * first[:, :, p] - near[p] * near[q] * rows
+                shift = (
+                    near[p] * first[:, :, q] + near[q] * first[:, :, p] - near[p] * near[q] * rows
+                )
                 second[:, :, p, q] = second[:, :, p, q] - shift
         for p in range(k):
             first[:, :, p] = first[:, :, p] - near[p] * rows
         units = [
-            1.0 if one.level is not None else 1 / scale(schema, class_or_variable(one.variable, public))
+            1.0
+            if one.level is not None
+            else 1 / scale(schema, class_or_variable(one.variable, public))
             for one in columns
         ]
         return first, second, np.array(units)
@@ -317,8 +373,12 @@ def _covariate_table(names: Sequence[str], score: Floats, information: Floats) -
     return pd.DataFrame(found, index=pd.Index(list(names), name="covariate"))
 
 
-def cox_score(rows: NDArray[Any], first: NDArray[Any], second: NDArray[Any], ties: str) -> tuple[Floats, Floats]:
-    """Score and information of the partial likelihood where all coefficients are 0, from sums by time, without and with events."""
+def cox_score(
+    rows: NDArray[Any], first: NDArray[Any], second: NDArray[Any], ties: str
+) -> tuple[Floats, Floats]:
+    """Score and information of the partial likelihood where all coefficients are 0, from sums by
+    time, without and with events.
+    """
     at_risk, sums, products = (_from_the_end(array.sum(axis=1)) for array in (rows, first, second))
     k = first.shape[2]
     score, information = np.zeros(k), np.zeros((k, k))
@@ -340,17 +400,20 @@ def _from_the_end(array: NDArray[Any]) -> NDArray[Any]:
     return found
 
 
-# -- piecewise exponential --------------------------------------------------------------------------------------------------------
+# -- piecewise exponential
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class PiecewiseExponential(Counted):
-    """Regression of a hazard that is constant between cut points, on factors: a Poisson regression of events on person-time.
+    """Regression of a hazard that is constant between cut points, on factors: a Poisson regression
+    of events on person-time.
 
     Parameters
     ----------
     time, event, event_level
-        As of :class:`KaplanMeier`; the time is a grid of numbers, which says how long rows were followed.
+        As of :class:`KaplanMeier`; the time is a grid of numbers, which says how long rows were
+        followed.
     covariates : list of str
         Factors; their first levels are the reference.
     cuts : list
@@ -399,23 +462,32 @@ class PiecewiseExponential(Counted):
         known = factor(schema, self.time)
         found = [chosen_group(known, cut, "cuts", 0) for cut in self.cuts]
         if found != sorted(set(found)) or (found and found[-1] == len(known.labels) - 1):
-            raise ParameterError(f"cuts={list(self.cuts)}: increasing levels of the time, before its last one")
+            raise ParameterError(
+                f"cuts={list(self.cuts)}: increasing levels of the time, before its last one"
+            )
         return [*found, len(known.labels) - 1]
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> GLMResult:
         """The Poisson regression: log hazard ratios."""
         cells = self._cells(totals, schema, n_rows)
-        times, level = times_of(schema, self.time), event_number(schema, self.event, self.event_level)
+        times, level = (
+            times_of(schema, self.time),
+            event_number(schema, self.event, self.event_level),
+        )
         need_times(schema, times.name)
         check_points(times)
         counts, covariates = cells.counts.astype(float), cells.factors[2:]
         events, exposure = by_interval(counts, times.ends, self._ends(schema), level)
         if not events.sum():
             raise DataError(
-                f"no row has the event: all {cells.n:,} rows are censored, and a regression of hazards needs events"
+                f"no row has the event: all {cells.n:,} rows are censored, and a regression of "
+                "hazards needs events"
             )
         names = [f"{low:g}-{high:g}" for low, high in self._limits(times.ends, schema)]
-        axes: list[tuple[str, Sequence[Any]]] = [("interval", names), *((one.name, one.labels) for one in covariates)]
+        axes: list[tuple[str, Sequence[Any]]] = [
+            ("interval", names),
+            *((one.name, one.labels) for one in covariates),
+        ]
         columns: list[Levels] = [
             (),
             *(((axis, k),) for axis, (_, levels) in enumerate(axes) for k in range(1, len(levels))),
@@ -424,7 +496,9 @@ class PiecewiseExponential(Counted):
         places = np.argwhere(exposure > 0)
         chosen = tuple(places.T)
         if events[chosen].sum() < events.sum():
-            raise DataError("rows have the event at time 0, before any person-time: a hazard is infinite there")
+            raise DataError(
+                "rows have the event at time 0, before any person-time: a hazard is infinite there"
+            )
         outcome = factor(schema, self.event)
         covered = " + ".join(["interval", *(one.name for one in covariates)])
         result, _ = fitted_result(
@@ -438,8 +512,10 @@ class PiecewiseExponential(Counted):
             notes=(
                 *cells.notes,
                 *times.notes,
-                f"event: {outcome.name} is {outcome.labels[level]} ({int(events.sum()):,}); all others are censored",
-                "the hazard is constant within an interval; estimates are log hazard ratios, and the log hazard of the first cell",
+                f"event: {outcome.name} is {outcome.labels[level]} ({int(events.sum()):,}); all "
+                "others are censored",
+                "the hazard is constant within an interval; estimates are log hazard ratios, and "
+                "the log hazard of the first cell",
                 "deviance, its degrees of freedom and AIC are those of intervals by cells",
             ),
             formula=f"hazard({times.name}) ~ {covered}",
@@ -453,8 +529,12 @@ class PiecewiseExponential(Counted):
         return list(zip([0.0, *ends[:-1]], ends, strict=True))
 
 
-def by_interval(counts: Floats, points: Floats, ends: Sequence[int], level: int) -> tuple[Floats, Floats]:
-    """Events and person-time of every interval and cell, from the rows of every time, outcome and cell."""
+def by_interval(
+    counts: Floats, points: Floats, ends: Sequence[int], level: int
+) -> tuple[Floats, Floats]:
+    """Events and person-time of every interval and cell, from the rows of every time, outcome and
+    cell.
+    """
     events, exposure, start, low = [], [], 0, 0.0
     followed = counts.sum(axis=1)
     for end in ends:

@@ -1,7 +1,9 @@
-"""Linear and ridge regression: sums of products of two columns are all that they need, and the owner solves them.
+"""Linear and ridge regression: sums of products of two columns are all that they need, and the
+owner solves them.
 
-X'X, X'y and y'y (with weights X'WX) are totals of products. Standard errors, tests, intervals, analysis of variance and the
-cross-validation of a penalty follow from them, without another pass over the rows.
+X'X, X'y and y'y (with weights X'WX) are totals of products. Standard errors, tests, intervals,
+analysis of variance and the cross-validation of a penalty follow from them, without another pass
+over the rows.
 """
 
 from __future__ import annotations
@@ -28,7 +30,14 @@ from encryptedstats.statistics._fixed import named_columns, repeated, schema_of_
 from encryptedstats.statistics._least_squares import Moments, Solution, as_floats, solve
 from encryptedstats.statistics.contingency import exact_ratio
 from encryptedstats.statistics.factors import NUMBERS, confidence_level, yes_or_no
-from encryptedstats.statistics.formulas import INTERCEPT, Design, DesignColumn, OfFormula, design, parse
+from encryptedstats.statistics.formulas import (
+    INTERCEPT,
+    Design,
+    DesignColumn,
+    OfFormula,
+    design,
+    parse,
+)
 from encryptedstats.statistics.plots import plot_coefficients, plot_path
 from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables.folds import CLASS_COUNTS
@@ -43,7 +52,14 @@ from encryptedstats.tables.questions import (
     refuse_impossible,
     row_column,
 )
-from encryptedstats.tables.results import Result, dropped_rows, frame_text, number_text, p_text, stars
+from encryptedstats.tables.results import (
+    Result,
+    dropped_rows,
+    frame_text,
+    number_text,
+    p_text,
+    stars,
+)
 from encryptedstats.tables.schema.names import name_of, position, variable_id
 from encryptedstats.tables.schema.variables import KEEP_NUMBERS
 from encryptedstats.tables.summaries import scale, variable_name
@@ -58,7 +74,8 @@ _INTERVALS: Final = ("confidence", "prediction")
 L = TypeVar("L", bound="_LeastSquares")
 
 
-# -- what the owner reads ---------------------------------------------------------------------------------------------------
+# -- what the owner reads
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +85,8 @@ class RegressionResult(Result):
     Attributes
     ----------
     coefficients : DataFrame
-        Estimate, standard error, t, p and interval of every coefficient; NA for what depends on earlier columns.
+        Estimate, standard error, t, p and interval of every coefficient; NA for what depends on
+        earlier columns.
     scale : float
         The residual variance.
     df_model, df_resid : int
@@ -76,7 +94,8 @@ class RegressionResult(Result):
     fvalue, f_pvalue : float
         Of all slopes together.
     llf, aic, bic : float
-        As statsmodels counts them: the residual variance is no parameter. (R's ``AIC`` is larger by 2.)
+        As statsmodels counts them: the residual variance is no parameter. (R's ``AIC`` is larger by
+        2.)
     """
 
     coefficients: pd.DataFrame
@@ -107,15 +126,23 @@ class RegressionResult(Result):
             _MARKS,
             "",
             f"Residual standard error: {error} on {self.df_resid} degrees of freedom",
-            f"Multiple R-squared: {number_text(self.rsquared)}, adjusted R-squared: {number_text(self.rsquared_adj)}",
+            f"Multiple R-squared: {number_text(self.rsquared)}, adjusted R-squared: "
+            f"{number_text(self.rsquared_adj)}",
         ]
         if self.df_model:
-            f = f"F-statistic: {number_text(self.fvalue)} on {self.df_model} and {self.df_resid} degrees of freedom"
+            f = (
+                f"F-statistic: {number_text(self.fvalue)} on {self.df_model} and {self.df_resid} "
+                "degrees of freedom"
+            )
             lines.append(f"{f}, p-value: {p_text(self.f_pvalue)}")
         if not math.isnan(self.llf):
             numbers = (
                 f"{name}: {number_text(value)}"
-                for name, value in (("Log-likelihood", self.llf), ("AIC", self.aic), ("BIC", self.bic))
+                for name, value in (
+                    ("Log-likelihood", self.llf),
+                    ("AIC", self.aic),
+                    ("BIC", self.bic),
+                )
             )
             lines.append(", ".join(numbers))
         return "\n".join(lines)
@@ -138,7 +165,8 @@ class AnovaResult(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class RidgePath(Result):
-    """Coefficients of ridge regression by penalty; and the error in rows that were left out, where folds were given.
+    """Coefficients of ridge regression by penalty; and the error in rows that were left out, where
+    folds were given.
 
     Attributes
     ----------
@@ -160,10 +188,13 @@ class RidgePath(Result):
 
     def plot(self, ax: Any = None) -> Any:
         """Every coefficient over alpha; the best alpha is marked."""
-        return plot_path(self.coefficients.drop(columns=INTERCEPT, errors="ignore"), self.best_alpha, ax)
+        return plot_path(
+            self.coefficients.drop(columns=INTERCEPT, errors="ignore"), self.best_alpha, ax
+        )
 
 
-# -- the models --------------------------------------------------------------------------------------------------------------
+# -- the models
+# ------------------------------------------------------------------------------------------------
 
 
 class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[misc]  # scikit-learn has no types
@@ -177,21 +208,26 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
     why_opened: ClassVar[str] = "the normal equations have to be solved, which the owner does: "
     unweighted: ClassVar[Cure] = Cure("use weights", "weights='rows' uses them")
 
-    # -- as a question -----------------------------------------------------------------------------------------------
+    # -- as a question
+    # --------------------------------------------------------------------------------------------
 
     def in_ids(self: L, schema: Schema | PublicSchema) -> L:
         """The same with variables and levels by id, as whoever computes knows them."""
         found = super().in_ids(schema)
         if found.weights in (None, ROWS):
             return found
-        return found.from_parameters({**found.parameters(), "weights": variable_id(schema, found.weights)})
+        return found.from_parameters(
+            {**found.parameters(), "weights": variable_id(schema, found.weights)}
+        )
 
     def in_names(self: L, schema: Schema) -> L:
         """The same as the owner asks it."""
         found = super().in_names(schema)
         if found.weights in (None, ROWS):
             return found
-        return found.from_parameters({**found.parameters(), "weights": name_of(found.weights, schema)})
+        return found.from_parameters(
+            {**found.parameters(), "weights": name_of(found.weights, schema)}
+        )
 
     def _design(self, schema: PublicSchema, fit: Mapping[str, Any] | None = None) -> Design:
         """What its parameters say; or those of a ``fit``, whatever was changed since."""
@@ -200,7 +236,9 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         formula = formula if known["fit_intercept"] else replace(formula, intercept=False)
         weighing = self._weighing(schema, fit)
         besides = () if weighing is None else (weighing,)  # what weighs the rows explains nothing
-        found = design(formula, schema, known["reference"], missing=known["missing"], besides=besides)
+        found = design(
+            formula, schema, known["reference"], missing=known["missing"], besides=besides
+        )
         if len(found.targets) != 1:
             raise ParameterError(f"formula={self.formula!r}: one variable is explained at a time")
         return found
@@ -218,26 +256,39 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         yes_or_no(self.parameters()["fit_intercept"], "fit_intercept")
         made, weighing = self._design(schema), self._weighing(schema)
         if made.targets[0] == -1 and schema.n_classes:
-            raise SchemaError("the target has classes, and a regression explains a number: ", KEEP_NUMBERS)
+            raise SchemaError(
+                "the target has classes, and a regression explains a number: ", KEEP_NUMBERS
+            )
         made.number(made.targets[0])
         _check_size(made)
         if weighing is not None:
             number_column(schema, weighing)
             low = schema.at(weighing).low or 0
             if low < 0:
-                raise SchemaError(f"weights={self.weights!r}: weights are at least 0, and its lower bound is {low}")
+                raise SchemaError(
+                    f"weights={self.weights!r}: weights are at least 0, and its lower bound is "
+                    f"{low}"
+                )
         if self.weights == ROWS:
             row_column(schema)
         if not made.columns:
-            raise ParameterError(f"formula={self.formula!r}: there is nothing to explain anything by")
+            raise ParameterError(
+                f"formula={self.formula!r}: there is nothing to explain anything by"
+            )
 
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
-        """Sums of all columns and of the products of any two, y the last; how many rows there are, and the sum of their weights."""
+    def totals(
+        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
+    ) -> Arrays:
+        """Sums of all columns and of the products of any two, y the last; how many rows there are,
+        and the sum of their weights.
+        """
         made, found = self._design(schema), dict[str, Any]()
         weighing, factors = self._weighing(schema), list[Expression]()
         if schema.has_target:
             rows = row_column(schema, fold)
-            found[CLASS_COUNTS] = [(rows if made.complete is None else rows * made.complete).total()]
+            found[CLASS_COUNTS] = [
+                (rows if made.complete is None else rows * made.complete).total()
+            ]
             if fold is not None or self.weights == ROWS:
                 factors.append(rows)
         elif made.complete is not None:
@@ -275,7 +326,11 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         self.columns_ = [one.name(self.schema_) for one in x[:-1]]
         self.target_ = variable_name(self.schema_, made.targets[0])
         n = int(totals[CLASS_COUNTS].sum()) if CLASS_COUNTS in totals else self.n_rows_
-        counted = self.weights == ROWS or n == self.n_rows_ or (made.complete is not None and n < self.n_rows_)
+        counted = (
+            self.weights == ROWS
+            or n == self.n_rows_
+            or (made.complete is not None and n < self.n_rows_)
+        )
         refuse_impossible(counted, f"{n:,} rows are counted, of {self.n_rows_:,}")
         if made.complete is not None:
             names = [variable_name(self.schema_, j) for j in (*made.variables, *made.targets)]
@@ -294,17 +349,25 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         return found
 
     def _left_out(self) -> tuple[str, ...]:
-        """What is said of rows that are not among those that it is of: by the question, and by the schema before it."""
+        """What is said of rows that are not among those that it is of: by the question, and by the
+        schema before it.
+        """
         n = self.n_missing_
-        own = (f"{n:,} row{' was' if n == 1 else 's were'} left out because of missing values",) if n else ()
+        own = (
+            (f"{n:,} row{' was' if n == 1 else 's were'} left out because of missing values",)
+            if n
+            else ()
+        )
         return (*own, *dropped_rows(self.n_dropped_))
 
-    # -- fitting -----------------------------------------------------------------------------------------------------
+    # -- fitting
+    # --------------------------------------------------------------------------------------------
 
     def _table_of(self, X: Any, y: Any, sample_weight: Any = None) -> Table:
         if y is None:
             raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None (a Table brings its own)"
+                f"{type(self).__name__} requires y to be passed, but the target y is None (a "
+                "Table brings its own)"
             )
         frame = named_columns(self._checked_frame(X, reset=True))
         name = unused_name(getattr(y, "name", None) or "target", frame)
@@ -320,10 +383,13 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         checked = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype="numeric")
         values: NDArray[np.float64] = checked.astype(float)
         if len(values) != n_rows:
-            raise ValueError(f"X has {n_rows} rows and y has {len(values)}: inconsistent numbers of samples")
+            raise ValueError(
+                f"X has {n_rows} rows and y has {len(values)}: inconsistent numbers of samples"
+            )
         return values
 
-    # -- predicting --------------------------------------------------------------------------------------------------
+    # -- predicting
+    # --------------------------------------------------------------------------------------------
 
     def _rows_to_predict(self, X: Any) -> Table:
         """Clear rows; columns that explain nothing need not be among theirs."""
@@ -339,17 +405,23 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         for j, variable in enumerate(schema.variables):
             if j not in used and variable.name not in frame.columns:  # any value will do
                 number = (variable.low or 0) / 10.0 ** (variable.digits or 0)
-                frame = frame.assign(**{variable.name: variable.levels[0] if variable.levels else number})
+                frame = frame.assign(
+                    **{variable.name: variable.levels[0] if variable.levels else number}
+                )
         return frame
 
     def _matrix(self, X: Any) -> NDArray[np.float64]:
-        """The columns of clear rows in their units, without the intercept, shape (rows, columns)."""
+        """The columns of clear rows in their units, without the intercept, shape (rows,
+        columns).
+        """
         table, made = self._rows(X), self._fitted_design()
         found: NDArray[np.float64] = made.matrix(table)[:, int(made.intercept) :]
         return found
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """What the regression expects of each row. Columns that depend on earlier ones are not used."""
+        """What the regression expects of each row. Columns that depend on earlier ones are not
+        used.
+        """
         self._check_open()
         found: NDArray[np.float64] = self._matrix(X) @ np.nan_to_num(self.coef_) + self.intercept_
         return found
@@ -364,39 +436,48 @@ def _pairs(made: Design) -> list[tuple[int, int]]:
     """Which columns can be together in a row: bins of one variable exclude each other."""
     levels = [{factor.variable: factor.level for factor in one.factors} for one in _varying(made)]
     pairs = combinations_with_replacement(range(len(levels)), 2)
-    return [(a, b) for a, b in pairs if all(levels[b].get(j, level) == level for j, level in levels[a].items())]
+    return [
+        (a, b)
+        for a, b in pairs
+        if all(levels[b].get(j, level) == level for j, level in levels[a].items())
+    ]
 
 
 def _check_size(made: Design) -> None:
-    """Refuse more products of columns than anybody waits for, before they are listed. Columns of one term exclude each other."""
+    """Refuse more products of columns than anybody waits for, before they are listed. Columns of
+    one term exclude each other.
+    """
     n, owns = len(made.columns) + 1, [len(columns) for _, columns in made.terms]
     if n * (n + 1) // 2 - sum(m * (m - 1) // 2 for m in owns) > MOST_PRODUCTS:
         raise ParameterError(
-            f"the formula has {n - 1:,} columns, and more than {MOST_PRODUCTS:,} products of two of them: leave terms out"
+            f"the formula has {n - 1:,} columns, and more than {MOST_PRODUCTS:,} products of two "
+            "of them: leave terms out"
         )
 
 
 class LinearRegression(_LeastSquares):
-    r"""Least squares, with all that R's ``summary(lm)`` says, from X'X, X'y and y'y; exact until the last rounding.
+    r"""Least squares, with all that R's ``summary(lm)`` says, from X'X, X'y and y'y; exact until
+    the last rounding.
 
-    The sums are integers and are centred as such. They are solved in fixed point, with as many digits as the columns need:
-    ill-conditioned columns lose nothing. A column that depends on
-    earlier ones is *aliased*, as in R: its coefficient is NaN, and it predicts nothing. (scikit-learn would spread the effect over
-    all of them.)
+    The sums are integers and are centred as such. They are solved in fixed point, with as many
+    digits as the columns need: ill-conditioned columns lose nothing. A column that depends on
+    earlier ones is *aliased*, as in R: its coefficient is NaN, and it predicts nothing.
+    (scikit-learn would spread the effect over all of them.)
 
     Parameters
     ----------
     formula : str
-        ``"y ~ a + b + a:b + a^2"``, with variables by name or id; ``- 1`` leaves out the intercept. By default the target on all
-        other variables.
+        ``"y ~ a + b + a:b + a^2"``, with variables by name or id; ``- 1`` leaves out the intercept.
+        By default the target on all other variables.
     reference : dict, optional
         The levels that others are compared with, by variable; the first of each by default.
     weights : str, optional
-        A variable that weighs the squares, as R's ``weights``; or ``"rows"`` for the weights of the table: 2 are two rows. A row
-        with a weight of 0 counts in the degrees of freedom, as in statsmodels; R leaves it out.
+        A variable that weighs the squares, as R's ``weights``; or ``"rows"`` for the weights of the
+        table: 2 are two rows. A row with a weight of 0 counts in the degrees of freedom, as in
+        statsmodels; R leaves it out.
     missing : {"level", "complete"}
-        Whether the bin for missing values of a variable is a level as any other, or its rows are left out. Rows without a number
-        that the formula names always are.
+        Whether the bin for missing values of a variable is a level as any other, or its rows are
+        left out. Rows without a number that the formula names always are.
     fit_intercept : bool
 
     Attributes
@@ -457,12 +538,14 @@ class LinearRegression(_LeastSquares):
             self.covariance_[:] = np.nan
         if self.aliased_:
             warnings.warn(
-                f"aliased, they depend on columns before them and have no coefficient: {', '.join(self.aliased_)}",
+                "aliased, they depend on columns before them and have no coefficient: "
+                f"{', '.join(self.aliased_)}",
                 UserWarning,
                 stacklevel=6,
             )
 
-    # -- what it says ------------------------------------------------------------------------------------------------
+    # -- what it says
+    # --------------------------------------------------------------------------------------------
 
     def summary(self, confidence: float = 0.95) -> RegressionResult:
         """As R's ``summary(lm)``, with intervals."""
@@ -487,13 +570,15 @@ class LinearRegression(_LeastSquares):
         notes += [*self._reference_notes(), *self._perfect_note()]
         if self._weight_name():
             notes.append(
-                f"weighted by {self._weight_name()}; the log-likelihood would need the logarithms of the weights"
+                f"weighted by {self._weight_name()}; the log-likelihood would need the logarithms "
+                "of the weights"
             )
         if df < 1:
             both = f"{plural(n, 'row')} and {plural(k, 'coefficient')}"
             notes.append(f"{both}: no degrees of freedom are left for standard errors")
         return RegressionResult(
-            title=f"Linear regression of {self.target_} on {', '.join(self.columns_) or 'a constant'}",
+            title=f"Linear regression of {self.target_} on "
+            f"{', '.join(self.columns_) or 'a constant'}",
             n_rows=n,
             notes=tuple(notes),
             coefficients=self.coefficients(confidence),
@@ -503,7 +588,9 @@ class LinearRegression(_LeastSquares):
             rsquared=rsquared,
             rsquared_adj=adjusted,
             fvalue=fvalue,
-            f_pvalue=float(f_distribution.sf(fvalue, used, df)) if not math.isnan(fvalue) else math.nan,
+            f_pvalue=float(f_distribution.sf(fvalue, used, df))
+            if not math.isnan(fvalue)
+            else math.nan,
             llf=llf,
             aic=2 * k - 2 * llf,
             bic=math.log(n) * k - 2 * llf,
@@ -552,7 +639,8 @@ class LinearRegression(_LeastSquares):
         return pd.DataFrame(table, [*([INTERCEPT] if centred else []), *self.columns_])
 
     def anova(self, type: int = 1) -> AnovaResult:
-        """Analysis of variance, a line for each term: of type 1 in the order of the formula, as R's ``anova``; or of type 2.
+        """Analysis of variance, a line for each term: of type 1 in the order of the formula, as R's
+        ``anova``; or of type 2.
 
         Of type 2, a term is tested after all others that do not contain it.
         """
@@ -571,14 +659,18 @@ class LinearRegression(_LeastSquares):
                 rows[name] = self._solution.explained_by(owns[place])
             else:
                 others = [k for k in range(len(owns)) if not factors[place] <= factors[k]]
-                rows[name] = self._explained_after([j for k in others for j in owns[k]], owns[place])
+                rows[name] = self._explained_after(
+                    [j for k in others for j in owns[k]], owns[place]
+                )
         df, left = self.df_resid_, self._solution.residuals[-1]
         table = []
         for terms_df, squares in rows.values():
             mean = squares / terms_df if terms_df else None
             f = exact_ratio(mean * df, left) if mean is not None and df > 0 else math.nan
             p = float(f_distribution.sf(f, terms_df, df)) if not math.isnan(f) else math.nan
-            table.append([terms_df, float(squares), math.nan if mean is None else float(mean), f, p])
+            table.append(
+                [terms_df, float(squares), math.nan if mean is None else float(mean), f, p]
+            )
         table.append([df, float(left), self.scale_, math.nan, math.nan])
         header = ["Df", "Sum Sq", "Mean Sq", "F value", "Pr(>F)"]
         frame = pd.DataFrame(table, [*rows, "Residuals"], header).astype({"Df": int})
@@ -602,7 +694,9 @@ class LinearRegression(_LeastSquares):
         return ("an essentially perfect fit: tests are not reliable",) if perfect else ()
 
     def vif(self) -> pd.Series[Any]:
-        """Variance inflation factors: how much larger the variance of each coefficient is than if the columns were uncorrelated."""
+        """Variance inflation factors: how much larger the variance of each coefficient is than if
+        the columns were uncorrelated.
+        """
         self._check_open()
         found = [
             float(square * self._solution.inverse[j, j]) or math.nan
@@ -611,9 +705,11 @@ class LinearRegression(_LeastSquares):
         return pd.Series(found, self.columns_, name="VIF")
 
     def predict(self, X: Any, interval: str | None = None, confidence: float = 0.95) -> Any:
-        """What the regression expects of each row; with an ``interval``, for its mean or for a new observation, as R has it.
+        """What the regression expects of each row; with an ``interval``, for its mean or for a new
+        observation, as R has it.
 
-        New rows are read by the schema: numbers are rounded to its digits, and those out of its bounds are refused.
+        New rows are read by the schema: numbers are rounded to its digits, and those out of its
+        bounds are refused.
 
         Parameters
         ----------
@@ -628,12 +724,16 @@ class LinearRegression(_LeastSquares):
         from scipy.stats import t
 
         if interval not in _INTERVALS:
-            raise ValueError(f"interval={interval!r}: 'confidence' and 'prediction' are there, or None")
+            raise ValueError(
+                f"interval={interval!r}: 'confidence' and 'prediction' are there, or None"
+            )
         confidence = confidence_level(confidence)
         x = self._matrix(X)
         fit = x @ np.nan_to_num(self.coef_) + self.intercept_
         around = as_floats(self._moments.means[:-1])
-        x = x - around  # from the means, where the intercept is uncorrelated with the slopes: nothing cancels
+        x = (
+            x - around
+        )  # from the means, where the intercept is uncorrelated with the slopes: nothing cancels
         inverse = as_floats(self._solution.inverse)
         first = self._moments.weight_scale / self._moments.weight if self._moments.centred else 0.0
         leverage = first + np.einsum("ij,jk,ik->i", x, inverse, x)
@@ -644,10 +744,11 @@ class LinearRegression(_LeastSquares):
 
 
 class Ridge(_LeastSquares):
-    r"""Least squares with a penalty of alpha on the sum of the squared coefficients, not on the intercept.
+    r"""Least squares with a penalty of alpha on the sum of the squared coefficients, not on the
+    intercept.
 
-    Totals are those of :class:`LinearRegression`, whatever alpha is: :meth:`path` and :meth:`cross_validate` need no other pass
-    over the rows.
+    Totals are those of :class:`LinearRegression`, whatever alpha is: :meth:`path` and
+    :meth:`cross_validate` need no other pass over the rows.
 
     Parameters
     ----------
@@ -696,7 +797,11 @@ class Ridge(_LeastSquares):
 
     @staticmethod
     def _checked_alpha(alpha: Any) -> Fraction:
-        if isinstance(alpha, bool) or not isinstance(alpha, NUMBERS) or not 0 <= alpha <= sys.float_info.max:
+        if (
+            isinstance(alpha, bool)
+            or not isinstance(alpha, NUMBERS)
+            or not 0 <= alpha <= sys.float_info.max
+        ):
             given = Cure("parameter", f"alpha={alpha!r}", {"parameter": "alpha", "value": alpha})
             raise ParameterError(given, ": a number of at least 0 is needed")
         return Fraction(float(alpha))
@@ -717,13 +822,19 @@ class Ridge(_LeastSquares):
     def path(self, alphas: Sequence[float]) -> RidgePath:
         """The coefficients for every alpha, from the same totals."""
         self._check_open()
-        return self._path(self._moments, alphas, pd.DataFrame(index=pd.Index(alphas, name="alpha")), math.nan)
+        return self._path(
+            self._moments, alphas, pd.DataFrame(index=pd.Index(alphas, name="alpha")), math.nan
+        )
 
-    def _path(self, moments: Moments, alphas: Sequence[float], errors: pd.DataFrame, best: float) -> RidgePath:
+    def _path(
+        self, moments: Moments, alphas: Sequence[float], errors: pd.DataFrame, best: float
+    ) -> RidgePath:
         rows = []
         for alpha in alphas:
             found = solve(moments, self._checked_alpha(alpha))
-            rows.append([*([float(found.intercept)] if moments.centred else []), *as_floats(found.slopes)])
+            rows.append(
+                [*([float(found.intercept)] if moments.centred else []), *as_floats(found.slopes)]
+            )
         names = [*([INTERCEPT] if moments.centred else []), *self.columns_]
         return RidgePath(
             title=f"Ridge regression of {self.target_} by alpha",
@@ -739,14 +850,18 @@ class Ridge(_LeastSquares):
 
     @staticmethod
     def cross_validate(models: Sequence[Ridge], alphas: Sequence[float]) -> RidgePath:
-        """Choose alpha by cross-validation, from the totals of folds alone: ``models`` are what ``fit_folds`` gives, opened.
+        """Choose alpha by cross-validation, from the totals of folds alone: ``models`` are what
+        ``fit_folds`` gives, opened.
 
-        Each of them is of all rows but those of a fold; what they differ by tells the sums of each fold, and these its squared
-        errors.
+        Each of them is of all rows but those of a fold; what they differ by tells the sums of each
+        fold, and these its squared errors.
         """
         models = list(models)
         if len(models) < 2:
-            raise ValueError("cross-validation needs the models of two folds at least: model.fit_folds(table), opened")
+            raise ValueError(
+                "cross-validation needs the models of two folds at least: model.fit_folds(table), "
+                "opened"
+            )
         for model in models:
             model._check_open()
         all_but = [model._moments for model in models]
@@ -760,9 +875,17 @@ class Ridge(_LeastSquares):
                 if not fold.weight:
                     continue
                 each.append(
-                    float(_squared_error(solve(rest, penalty), fold) / Fraction(fold.weight, fold.weight_scale))
+                    float(
+                        _squared_error(solve(rest, penalty), fold)
+                        / Fraction(fold.weight, fold.weight_scale)
+                    )
                 )
-            errors.append([np.mean(each), np.std(each, ddof=1) / math.sqrt(len(each)) if len(each) > 1 else math.nan])
+            errors.append(
+                [
+                    np.mean(each),
+                    np.std(each, ddof=1) / math.sqrt(len(each)) if len(each) > 1 else math.nan,
+                ]
+            )
         table = pd.DataFrame(errors, pd.Index(alphas, name="alpha"), ["error", "std. error"])
         best = float(table.index[int(table["error"].to_numpy().argmin())])
         return models[0]._path(whole, alphas, table, best)
@@ -772,7 +895,8 @@ def _sum_of(parts: Sequence[Moments], times: int) -> Moments:
     """The moments of all rows, where the parts hold each row so many times."""
     first = parts[0]
     refuse_impossible(
-        all(sum(int(m.sums[j]) for m in parts) % times == 0 for j in range(len(first.sums))), "folds do not add up"
+        all(sum(int(m.sums[j]) for m in parts) % times == 0 for j in range(len(first.sums))),
+        "folds do not add up",
     )
     return replace(
         first,
@@ -794,12 +918,16 @@ def _difference(whole: Moments, part: Moments) -> Moments:
 
 
 def _squared_error(found: Solution, rows: Moments) -> Fraction:
-    """The sum of squared errors that a solution makes in other rows, exactly: (1, x, y) products with (-a, -b, 1)."""
+    """The sum of squared errors that a solution makes in other rows, exactly: (1, x, y) products
+    with (-a, -b, 1).
+    """
     k = len(rows.sums)
     whole = np.full((k + 1, k + 1), Fraction(0), dtype=object)
     whole[0, 0] = Fraction(rows.weight, rows.weight_scale)
     for a in range(k):
-        whole[0, a + 1] = whole[a + 1, 0] = Fraction(int(rows.sums[a]), rows.weight_scale * int(rows.scales[a]))
+        whole[0, a + 1] = whole[a + 1, 0] = Fraction(
+            int(rows.sums[a]), rows.weight_scale * int(rows.scales[a])
+        )
         for b in range(k):
             unit = rows.weight_scale * int(rows.scales[a]) * int(rows.scales[b])
             whole[a + 1, b + 1] = Fraction(int(rows.products[a, b]), unit)

@@ -1,7 +1,8 @@
-"""Several variables together: covariances and correlations, principal components, linear and quadratic discriminants.
+"""Several variables together: covariances and correlations, principal components, linear and
+quadratic discriminants.
 
-All are made of the sums of the variables and of the products of any two, for all rows or in every class: the totals of
-``table.moments``. Differences that cancel are formed in integers.
+All are made of the sums of the variables and of the products of any two, for all rows or in every
+class: the totals of ``table.moments``. Differences that cancel are formed in integers.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ if TYPE_CHECKING:
     Names = Sequence[str | int]
 
 
-# -- covariances and correlations ------------------------------------------------------------------------------------------
+# -- covariances and correlations
+# ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,9 @@ class _Products(Question):
 
     def __post_init__(self) -> None:
         if isinstance(self.variables, str):
-            raise TypeError(f"variables={self.variables!r}: a list of variables is needed, [{self.variables!r}]")
+            raise TypeError(
+                f"variables={self.variables!r}: a list of variables is needed, [{self.variables!r}]"
+            )
         object.__setattr__(self, "variables", tuple(self.variables))
         confidence_level(self.confidence)
 
@@ -82,7 +86,9 @@ class _Products(Question):
         """Refuse what is no number."""
         self.moments(schema).check_schema(schema)
 
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+    def totals(
+        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
+    ) -> Arrays:
         """Those of the moments."""
         return self.moments(schema).totals(schema, columns, fold)
 
@@ -100,7 +106,8 @@ class Covariance(_Products):
     Parameters
     ----------
     variables : list of str
-        By name or id; all that are kept as numbers by default. Rows where one of them is missing are left out.
+        By name or id; all that are kept as numbers by default. Rows where one of them is missing
+        are left out.
     confidence : float
         Of the intervals, which assume normal variables.
 
@@ -131,12 +138,14 @@ class Covariance(_Products):
 
 
 class Correlation(_Products):
-    """Pearson's correlations of variables that are kept as numbers, with tests (of 0) and intervals (Fisher's z).
+    """Pearson's correlations of variables that are kept as numbers, with tests (of 0) and intervals
+    (Fisher's z).
 
     Parameters
     ----------
     variables : list of str
-        By name or id; all that are kept as numbers by default. Rows where one of them is missing are left out.
+        By name or id; all that are kept as numbers by default. Rows where one of them is missing
+        are left out.
     confidence : float
         Of the intervals.
 
@@ -159,7 +168,8 @@ class Correlation(_Products):
             n_rows=found.n,
             notes=(
                 *found.notes,
-                f"{self.confidence:.4g} intervals by Fisher's z; tests of no correlation by Student's t",
+                f"{self.confidence:.4g} intervals by Fisher's z; tests of no correlation by "
+                "Student's t",
             ),
             correlation=found.frame(found.correlation),
             pairs=found.correlation_table(self.confidence),
@@ -195,7 +205,8 @@ class CovarianceResult(Result):
         return f"{frame_text(self.covariance)}\n\n{frame_text(table)}"
 
     def mahalanobis(self, X: Any) -> pd.Series[Any]:
-        """Squared distances of rows from the mean in this metric, as R and scikit-learn have them: for the owner of the rows.
+        """Squared distances of rows from the mean in this metric, as R and scikit-learn have them:
+        for the owner of the rows.
 
         ``X`` is a DataFrame with the columns of this matrix, or a table.
         """
@@ -203,11 +214,16 @@ class CovarianceResult(Result):
         names = list(self.covariance.columns)
         missing = [name for name in names if name not in frame.columns]
         if missing:
-            raise SchemaError(f"the rows have no column {missing[0]!r}: the matrix is of {', '.join(names)}")
+            raise SchemaError(
+                f"the rows have no column {missing[0]!r}: the matrix is of {', '.join(names)}"
+            )
         used = independent(self.scatter)
         if len(used) < len(names):
             dependent = ", ".join(names[j] for j in range(len(names)) if j not in used)
-            raise ValueError(f"there is no distance: {dependent} depends on the variables before it, or is constant")
+            raise ValueError(
+                f"there is no distance: {dependent} depends on the variables before it, or is "
+                "constant"
+            )
         deviations = frame[names].to_numpy(dtype=float) - self.means.to_numpy()
         sd = np.sqrt(np.diag(self.covariance))
         scaled = deviations / sd
@@ -251,7 +267,11 @@ class CorrelationResult(Result):
         """The matrix, then every pair."""
         pairs = self.pairs.copy()
         pairs.index = pd.Index([f"{a}, {b}" for a, b in pairs.index])
-        return f"{frame_text(self.correlation)}\n\n{frame_text(pairs)}" if len(pairs) else frame_text(self.correlation)
+        return (
+            f"{frame_text(self.correlation)}\n\n{frame_text(pairs)}"
+            if len(pairs)
+            else frame_text(self.correlation)
+        )
 
     def plot(self, ax: Any = None) -> Any:
         """A heat map."""
@@ -274,12 +294,16 @@ class _Read:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        constant = [name for name, value in zip(self.names, np.diag(self.scatter), strict=True) if not value]
+        constant = [
+            name for name, value in zip(self.names, np.diag(self.scatter), strict=True) if not value
+        ]
         return (*self.left_out, *((f"constant: {', '.join(constant)}",) if constant else ()))
 
     @property
     def means(self) -> NDArray[np.float64]:
-        return as_floats([Fraction(int(s), self.n * int(u)) for s, u in zip(self.sums, self.scales, strict=True)])
+        return as_floats(
+            [Fraction(int(s), self.n * int(u)) for s, u in zip(self.sums, self.scales, strict=True)]
+        )
 
     @property
     def covariance(self) -> NDArray[np.float64]:
@@ -288,7 +312,9 @@ class _Read:
         below = self.n * (self.n - 1)
         units = np.outer(self.scales, self.scales)
         pairs = zip(self.scatter.flat, units.flat, strict=True)
-        return as_floats([Fraction(int(value), below * int(unit)) for value, unit in pairs]).reshape(units.shape)
+        return as_floats(
+            [Fraction(int(value), below * int(unit)) for value, unit in pairs]
+        ).reshape(units.shape)
 
     def squared(self, a: int, b: int) -> Fraction | None:
         """The square of the correlation; None where one of them is constant."""
@@ -310,8 +336,16 @@ class _Read:
         from scipy.stats import chi2
 
         df, found = self.n - 1, np.diag(self.covariance)
-        low, high = (chi2.ppf(q, df) if df > 0 else math.nan for q in ((1 + confidence) / 2, (1 - confidence) / 2))
-        table = {"variance": found, "std": np.sqrt(found), "lower": df * found / low, "upper": df * found / high}
+        low, high = (
+            chi2.ppf(q, df) if df > 0 else math.nan
+            for q in ((1 + confidence) / 2, (1 - confidence) / 2)
+        )
+        table = {
+            "variance": found,
+            "std": np.sqrt(found),
+            "lower": df * found / low,
+            "upper": df * found / high,
+        }
         return pd.DataFrame(table, self.names)
 
     def correlation_table(self, confidence: float) -> DataFrame:
@@ -321,7 +355,9 @@ class _Read:
         for a in range(len(self.names)):
             for b in range(a + 1, len(self.names)):
                 r, square = self.r(a, b), self.squared(a, b)
-                left = math.nan if square is None else float(1 - square)  # exact, also where r is nearly 1
+                left = (
+                    math.nan if square is None else float(1 - square)
+                )  # exact, also where r is nearly 1
                 statistic = pvalue = low = high = math.nan
                 if df > 0 and square is not None:
                     statistic = r * math.sqrt(df / left) if left else math.copysign(math.inf, r)
@@ -333,14 +369,18 @@ class _Read:
                         if not left
                         else math.copysign(math.log((1 + abs(r)) ** 2 / left) / 2, r)
                     )
-                    low, high = (math.tanh(z + sign * width / math.sqrt(self.n - 3)) for sign in (-1, 1))
+                    low, high = (
+                        math.tanh(z + sign * width / math.sqrt(self.n - 3)) for sign in (-1, 1)
+                    )
                 rows[self.names[a], self.names[b]] = [r, low, high, statistic, df, pvalue]
         index = pd.MultiIndex.from_tuples(rows) if rows else pd.MultiIndex.from_arrays([[], []])
         columns = ["r", "lower", "upper", "statistic", "df", "pvalue"]
         return pd.DataFrame(list(rows.values()), index, columns).astype({"df": int})
 
 
-def read_moments(totals: Totals, variables: Sequence[int], schema: Schema | PublicSchema, n_rows: int) -> _Read:
+def read_moments(
+    totals: Totals, variables: Sequence[int], schema: Schema | PublicSchema, n_rows: int
+) -> _Read:
     """The totals of moments, refusing those that cannot be."""
     names = [variable_name(schema, j) for j in variables]
     n = complete_count(totals, n_rows, names)
@@ -350,9 +390,12 @@ def read_moments(totals: Totals, variables: Sequence[int], schema: Schema | Publ
     squares = np.outer(np.diag(scatter), np.diag(scatter))
     refuse_impossible(bool((scatter * scatter <= squares).all()), "a correlation would be beyond 1")
     gone = left_out(
-        n_rows - n, [name for j, name in zip(variables, names, strict=True) if has_gaps(schema.public(), j)]
+        n_rows - n,
+        [name for j, name in zip(variables, names, strict=True) if has_gaps(schema.public(), j)],
     )
-    return _Read(names, n, gone, sums, scatter, np.array([scale(schema, j) for j in variables], dtype=object))
+    return _Read(
+        names, n, gone, sums, scatter, np.array([scale(schema, j) for j in variables], dtype=object)
+    )
 
 
 def numbers_of_schema(schema: PublicSchema, variables: Sequence[str | int] = ()) -> tuple[int, ...]:
@@ -361,15 +404,19 @@ def numbers_of_schema(schema: PublicSchema, variables: Sequence[str | int] = ())
         return tuple(position(schema, one) for one in variables)
     found = tuple(j for j, variable in enumerate(schema.variables) if variable.kind == "number")
     if not found:
-        raise SchemaError("no variable of this schema is kept as numbers: Schema.infer(..., numbers='keep') does")
+        raise SchemaError(
+            "no variable of this schema is kept as numbers: Schema.infer(..., numbers='keep') does"
+        )
     return found
 
 
-# -- principal components --------------------------------------------------------------------------------------------------
+# -- principal components
+# ------------------------------------------------------------------------------------------------
 
 
 class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn has no types
-    """Principal components of variables that are kept as numbers, from their covariance matrix; opened by the owner.
+    """Principal components of variables that are kept as numbers, from their covariance matrix;
+    opened by the owner.
 
     Parameters
     ----------
@@ -378,15 +425,15 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
     standardized : bool
         Of the correlation matrix: every variable is divided by its standard deviation.
     variables : list of str, optional
-        By name or id; all that are kept as numbers by default. Rows where one of them is missing are left out.
+        By name or id; all that are kept as numbers by default. Rows where one of them is missing
+        are left out.
 
     Attributes
     ----------
     components_ : array of shape (n_components, n_variables)
         The sign is scikit-learn's: the entry of largest size is positive.
-    explained_variance_, explained_variance_ratio_, singular_values_ : array of shape (n_components,)
-    mean_, scale_ : array of shape (n_variables,)
-    noise_variance_ : float
+    explained_variance_, explained_variance_ratio_, singular_values_ : array of shape
+    (n_components,) mean_, scale_ : array of shape (n_variables,) noise_variance_ : float
         The mean of the variances that were left out.
     n_missing_ : int
         Rows that were left out because a variable is missing.
@@ -403,7 +450,10 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
     why_opened: ClassVar[str] = "eigenvectors are not computed on what is encrypted: "
 
     def __init__(
-        self, n_components: int | None = None, standardized: bool = False, variables: Names | None = None
+        self,
+        n_components: int | None = None,
+        standardized: bool = False,
+        variables: Names | None = None,
     ) -> None:
         self.n_components = n_components
         self.standardized = standardized
@@ -418,13 +468,17 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
         moments = self._moments(schema)
         moments.check_schema(schema)
         n = self.n_components
-        if n is not None and (isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= len(moments.variables)):
+        if n is not None and (
+            isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= len(moments.variables)
+        ):
             raise ParameterError(
                 self.named_parameter("n_components"),
                 f": an integer from 1 to {len(moments.variables)} is needed, or None",
             )
 
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+    def totals(
+        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
+    ) -> Arrays:
         """Those of the moments."""
         return self._moments(schema).totals(schema, columns, fold)
 
@@ -436,15 +490,24 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
         """The eigenvectors of the covariance (or correlation) matrix."""
         found = read_moments(totals, self._moments(schema).variables, self.schema_, self.n_rows_)
         if found.n < 2:
-            raise ValueError(f"principal components need at least two rows, and there is n_samples = {found.n}")
-        self.n_missing_, self.notes_ = self.n_rows_ - found.n, (*found.notes, *dropped_rows(self.n_dropped_))
+            raise ValueError(
+                f"principal components need at least two rows, and there is n_samples = {found.n}"
+            )
+        self.n_missing_, self.notes_ = (
+            self.n_rows_ - found.n,
+            (*found.notes, *dropped_rows(self.n_dropped_)),
+        )
         self.variable_names_ = found.names
         sd = np.sqrt(np.diag(found.covariance))
         if self.standardized and not sd.all():
-            raise ValueError(f"{found.notes[-1]}: a constant variable cannot be standardized, leave it out")
+            raise ValueError(
+                f"{found.notes[-1]}: a constant variable cannot be standardized, leave it out"
+            )
         self.mean_ = found.means
         self.scale_ = sd if self.standardized else np.ones(len(sd))
-        values, vectors = np.linalg.eigh(found.correlation if self.standardized else found.covariance)
+        values, vectors = np.linalg.eigh(
+            found.correlation if self.standardized else found.covariance
+        )
         values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1].T
         largest = np.abs(vectors).argmax(axis=1)
         vectors = vectors * np.sign(vectors[np.arange(len(vectors)), largest])[:, None]
@@ -456,15 +519,22 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
         self.singular_values_ = np.sqrt(values[:n] * (found.n - 1))
         self.noise_variance_ = float(values[n:].mean()) if n < len(values) else 0.0
 
-    # -- for the owner of rows ---------------------------------------------------------------------------------------
+    # -- for the owner of rows
+    # ---------------------------------------------------------------------------------------
 
     def _table_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> Table:
         frame = repeated(self._checked_frame(X, reset=True), sample_weight)
-        columns = frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(frame, columns=array_names(frame))
+        columns = (
+            frame
+            if isinstance(frame, pd.DataFrame)
+            else pd.DataFrame(frame, columns=array_names(frame))
+        )
         return schema_of_numbers(columns).table(frame)
 
     def _rows_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> Table:
-        return self._known_private().table(repeated(self._checked_frame(X, reset=False), sample_weight))
+        return self._known_private().table(
+            repeated(self._checked_frame(X, reset=False), sample_weight)
+        )
 
     def _matrix(self, X: Any) -> NDArray[np.float64]:
         table = self._rows(X)
@@ -472,13 +542,17 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
         for j in self._moments(table.public_schema).variables:
             values = table.values(Column("number", j)) / float(scale(self.schema_, j))
             gappy = has_gaps(table.public_schema, j)
-            found.append(np.where(table.values(Column("present", j)), values, np.nan) if gappy else values)
+            found.append(
+                np.where(table.values(Column("present", j)), values, np.nan) if gappy else values
+            )
         return np.column_stack(found)
 
     def transform(self, X: Any) -> NDArray[np.float64]:
         """The scores of clear rows; NaN where a variable is missing."""
         self._check_open()
-        scores: NDArray[np.float64] = (self._matrix(X) - self.mean_) / self.scale_ @ self.components_.T
+        scores: NDArray[np.float64] = (
+            (self._matrix(X) - self.mean_) / self.scale_ @ self.components_.T
+        )
         return scores
 
     @property
@@ -496,10 +570,15 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
         return pd.DataFrame(self.components_.T, self.variable_names_, self.get_feature_names_out())
 
     def summary(self) -> PCAResult:
-        """Standard deviations and shares of variance, as R's ``summary(prcomp)``, and the loadings."""
+        """Standard deviations and shares of variance, as R's ``summary(prcomp)``, and
+        the loadings.
+        """
         self._check_open()
         names, share = self.get_feature_names_out(), self.explained_variance_ratio_
-        rows = {"Standard deviation": np.sqrt(self.explained_variance_), "Proportion of variance": share}
+        rows = {
+            "Standard deviation": np.sqrt(self.explained_variance_),
+            "Proportion of variance": share,
+        }
         table = pd.DataFrame({**rows, "Cumulative proportion": share.cumsum()}, names).T
         what = "correlations" if self.standardized else "covariances"
         return PCAResult(
@@ -514,7 +593,9 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
 
 @dataclass(frozen=True, kw_only=True)
 class PCAResult(Result):
-    """Principal components: ``plot()`` is a scree plot, ``biplot()`` shows the loadings on the first two."""
+    """Principal components: ``plot()`` is a scree plot, ``biplot()`` shows the loadings on the
+    first two.
+    """
 
     importance: DataFrame
     loadings: DataFrame
@@ -533,17 +614,22 @@ class PCAResult(Result):
         return plot_variances(self.variances, ax)
 
     def biplot(self, ax: Any = None) -> Any:
-        """The variables as arrows: their loadings on the first two components. Scores of rows are not known from totals."""
+        """The variables as arrows: their loadings on the first two components. Scores of rows are
+        not known from totals.
+        """
         if self.loadings.shape[1] < 2:
             raise ValueError("a biplot needs two components, and there is one")
         return plot_loadings(self.loadings, list(self.importance.T["Proportion of variance"]), ax)
 
 
-# -- discriminants ---------------------------------------------------------------------------------------------------------
+# -- discriminants
+# ------------------------------------------------------------------------------------------------
 
 
 class _NormalClasses(FisherDiscriminant):
-    """Classifiers of normal classes. Numbers of arrays and DataFrames are kept, with their digits."""
+    """Classifiers of normal classes. Numbers of arrays and DataFrames are kept, with
+    their digits.
+    """
 
     bins: ClassVar[int] = 5  # type: ignore[misc]  # no parameter: numbers are not cut
     centred: ClassVar[bool] = True  # type: ignore[misc]  # the origin of codes changes nothing
@@ -587,20 +673,31 @@ class _NormalClasses(FisherDiscriminant):
         return self._by_class("mean", self.means_)
 
     def _infer(
-        self, frame: DataFrame, labels: Any, classes: Any, named: bool, weights: NDArray[np.int64] | None = None
+        self,
+        frame: DataFrame,
+        labels: Any,
+        classes: Any,
+        named: bool,
+        weights: NDArray[np.int64] | None = None,
     ) -> Schema:
         schema = super()._infer(frame, labels, classes, named, weights)
-        numbers = [name for name in frame.columns if not named or schema[str(name)].kind == "continuous"]
+        numbers = [
+            name for name in frame.columns if not named or schema[str(name)].kind == "continuous"
+        ]
         return with_numbers(schema, frame, numbers)
 
     def _warn_of_unused(self) -> None:
         """There is nothing that a table does not use."""
 
     def _learn_means(self, totals: Totals, schema: PublicSchema) -> _ByClass:
-        found = _ByClass(totals["class_counts"], totals["sums"].T, self._features(schema), self.schema_)
+        found = _ByClass(
+            totals["class_counts"], totals["sums"].T, self._features(schema), self.schema_
+        )
         self.class_counts_, self.means_ = found.counts.astype(np.int64), found.means
         given = self._checked_priors(len(found.counts))
-        self.priors_ = as_floats([Fraction(int(n), found.n) for n in found.counts]) if given is None else given
+        self.priors_ = (
+            as_floats([Fraction(int(n), found.n) for n in found.counts]) if given is None else given
+        )
         self._predictor_scales = as_floats(found.scales)
         return found
 
@@ -614,7 +711,8 @@ class _NormalClasses(FisherDiscriminant):
         good = given.shape == (n_classes,) and bool((given >= 0).all())
         if not good or not math.isclose(given.sum(), 1, abs_tol=1e-9):
             raise ParameterError(
-                self.named_parameter("priors"), f": {n_classes} numbers of at least 0 are needed that add up to 1"
+                self.named_parameter("priors"),
+                f": {n_classes} numbers of at least 0 are needed that add up to 1",
             )
         return given
 
@@ -622,7 +720,9 @@ class _NormalClasses(FisherDiscriminant):
 class _ByClass:
     """Counts and sums of predictors in every class, as integers, and what they are called."""
 
-    def __init__(self, counts: Exact, sums: Exact, features: Sequence[Feature], schema: Schema | PublicSchema) -> None:
+    def __init__(
+        self, counts: Exact, sums: Exact, features: Sequence[Feature], schema: Schema | PublicSchema
+    ) -> None:
         refuse_impossible(all(n >= 0 for n in counts), "a class would have fewer than no rows")
         self.counts, self.sums = counts, sums
         self.n, self.k = int(counts.sum()), len(features)
@@ -632,7 +732,8 @@ class _ByClass:
             for feature in features
         ]
         units = [
-            scale(schema, feature.variable) if number else 1 for feature, number in zip(features, kept, strict=True)
+            scale(schema, feature.variable) if number else 1
+            for feature, number in zip(features, kept, strict=True)
         ]
         self.scales = np.array(units, dtype=object)
         self.names = feature_labels(features, schema)
@@ -642,7 +743,10 @@ class _ByClass:
         """Of every class, in units; 0 where a class has no rows."""
         rows = zip(self.counts, self.sums, strict=True)
         found = [
-            [Fraction(int(s), max(1, int(n)) * int(u)) for s, u in zip(sums, self.scales, strict=True)]
+            [
+                Fraction(int(s), max(1, int(n)) * int(u))
+                for s, u in zip(sums, self.scales, strict=True)
+            ]
             for n, sums in rows
         ]
         return as_floats(found)
@@ -655,7 +759,9 @@ class _ByClass:
 
     @property
     def means_from_centre(self) -> NDArray[np.float64]:
-        """The means of classes less that of all rows (as it is rounded), in units; 0 where a class has no rows."""
+        """The means of classes less that of all rows (as it is rounded), in units; 0 where a class
+        has no rows.
+        """
         centre = [Fraction(value) for value in self.centre.tolist()]
         found = [
             [
@@ -670,16 +776,21 @@ class _ByClass:
         """A matrix of sums of products over something, in units."""
         units = np.outer(self.scales, self.scales)
         pairs = zip(scatter.flat, units.flat, strict=True)
-        return as_floats([Fraction(int(value), below * int(unit)) for value, unit in pairs]).reshape(units.shape)
+        return as_floats(
+            [Fraction(int(value), below * int(unit)) for value, unit in pairs]
+        ).reshape(units.shape)
 
 
 class LinearDiscriminant(_NormalClasses):
-    r"""Linear discriminant analysis: normal classes with one covariance matrix, from class sums and pooled second moments.
+    r"""Linear discriminant analysis: normal classes with one covariance matrix, from class sums and
+    pooled second moments.
 
-    The log-odds of class c are :math:`\log \pi_c + (x - m)' S^{-1} (m_c - m) - (m_c - m)' S^{-1} (m_c - m) / 2`, up to a constant,
-    with the class means m_c, the mean m of all rows and S the scatter within classes over N, as in scikit-learn, or over N less the
-    number of classes, as in R's ``MASS::lda``. Numbers are taken as they are, codes and indicators of other variables as
-    :class:`FisherDiscriminant` has them. What depends on earlier predictors within classes is left out, with a warning.
+    The log-odds of class c are :math:`\log \pi_c + (x - m)' S^{-1} (m_c - m) - (m_c - m)' S^{-1}
+    (m_c - m) / 2`, up to a constant, with the class means m_c, the mean m of all rows and S the
+    scatter within classes over N, as in scikit-learn, or over N less the number of classes, as in
+    R's ``MASS::lda``. Numbers are taken as they are, codes and indicators of other variables as
+    :class:`FisherDiscriminant` has them. What depends on earlier predictors within classes is left
+    out, with a warning.
 
     Parameters
     ----------
@@ -717,23 +828,34 @@ class LinearDiscriminant(_NormalClasses):
         df = found.n - len(present)
         if df < 1:
             raise ValueError(
-                f"there are {found.n} rows in {len(present)} classes: a variance within classes needs more"
+                f"there are {found.n} rows in {len(present)} classes: a variance within classes "
+                "needs more"
             )
-        # In integers, over a common denominator: a difference of large floats would not tell collinear from nearly so.
+        # In integers, over a common denominator: a difference of large floats would not tell
+        # collinear from nearly so.
         common = lcm(*(n for n, _ in present))
-        within = common * symmetric(totals["products"], found.k) - sum(common // n * np.outer(s, s) for n, s in present)
-        refuse_impossible(all(value >= 0 for value in np.diag(within)), "a variance would be negative")
+        within = common * symmetric(totals["products"], found.k) - sum(
+            common // n * np.outer(s, s) for n, s in present
+        )
+        refuse_impossible(
+            all(value >= 0 for value in np.diag(within)), "a variance would be negative"
+        )
         self.covariance_ = found.in_units(within, common * (df if self.unbiased else found.n))
         used = independent(within)
         if not used:
             raise ValueError("no predictor varies within classes: there is nothing to fit")
         if len(used) < found.k:
             left_out = ", ".join(found.names[j] for j in range(found.k) if j not in used)
-            warnings.warn(f"collinear or constant within classes, and left out: {left_out}", UserWarning, stacklevel=6)
+            warnings.warn(
+                f"collinear or constant within classes, and left out: {left_out}",
+                UserWarning,
+                stacklevel=6,
+            )
         sd = np.sqrt(np.diag(self.covariance_))[used]
         matrix = self.covariance_[np.ix_(used, used)] / np.outer(sd, sd)
         self.coef_ = np.zeros((len(found.counts), found.k))
-        # From the mean of all rows: means that are far from 0 for their spread would cancel, in coefficients and in scores.
+        # From the mean of all rows: means that are far from 0 for their spread would cancel, in
+        # coefficients and in scores.
         self.centre_ = found.centre
         apart = found.means_from_centre
         self.coef_[:, used] = (np.linalg.solve(matrix, (apart[:, used] / sd).T) / sd[:, None]).T
@@ -742,15 +864,19 @@ class LinearDiscriminant(_NormalClasses):
         self.intercept_ = self._offsets - self.coef_ @ self.centre_
 
     def _logs(self, table: Table) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = (self._in_units(table) - self.centre_) @ self.coef_.T + self._offsets
+        found: NDArray[np.float64] = (
+            self._in_units(table) - self.centre_
+        ) @ self.coef_.T + self._offsets
         return found
 
 
 class QuadraticDiscriminant(_NormalClasses):
-    r"""Quadratic discriminant analysis: normal classes, each with its covariance matrix, from second moments in every class.
+    r"""Quadratic discriminant analysis: normal classes, each with its covariance matrix, from
+    second moments in every class.
 
-    The log-odds of class c are :math:`\log \pi_c - \log |S_c| / 2 - (x - m_c)' S_c^{-1} (x - m_c) / 2`, S_c with n_c below, as in
-    scikit-learn, or n_c - 1, as in R's ``MASS::qda``. Predictors are those of :class:`LinearDiscriminant`.
+    The log-odds of class c are :math:`\log \pi_c - \log |S_c| / 2 - (x - m_c)' S_c^{-1} (x - m_c) /
+    2`, S_c with n_c below, as in scikit-learn, or n_c - 1, as in R's ``MASS::qda``. Predictors are
+    those of :class:`LinearDiscriminant`.
 
     Parameters
     ----------
@@ -775,7 +901,9 @@ class QuadraticDiscriminant(_NormalClasses):
 
     short_name: ClassVar[str] = "qda"
 
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+    def totals(
+        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
+    ) -> Arrays:
         """Sums and all sums of products of two predictors, in every class."""
         found, classes = self._features(schema, columns), class_columns(schema, fold)
         return {
@@ -788,22 +916,34 @@ class QuadraticDiscriminant(_NormalClasses):
         """One product for every class and pair of predictors."""
         k = count_features(schema)
         by_class = (schema.n_classes, k * (k + 1) // 2)
-        return {"class_counts": (schema.n_classes,), "sums": (k, schema.n_classes), "products": by_class}
+        return {
+            "class_counts": (schema.n_classes,),
+            "sums": (k, schema.n_classes),
+            "products": by_class,
+        }
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
         """Means and covariance matrices."""
         found = self._learn_means(totals, schema)
         self.covariance_, self._factors = [], []
-        for label, n, sums, products in zip(self.classes_, found.counts, found.sums, totals["products"], strict=True):
+        for label, n, sums, products in zip(
+            self.classes_, found.counts, found.sums, totals["products"], strict=True
+        ):
             if n < 2:
-                raise ValueError(f"class {label} has {n} row{'' if n == 1 else 's'}: each needs more than predictors")
+                raise ValueError(
+                    f"class {label} has {n} row{'' if n == 1 else 's'}: each needs more than "
+                    "predictors"
+                )
             scatter = n * symmetric(products, found.k) - np.outer(sums, sums)
-            refuse_impossible(all(value >= 0 for value in np.diag(scatter)), "a variance would be negative")
+            refuse_impossible(
+                all(value >= 0 for value in np.diag(scatter)), "a variance would be negative"
+            )
             used = independent(scatter)
             if len(used) < found.k:
                 dependent = ", ".join(found.names[j] for j in range(found.k) if j not in used)
                 raise ValueError(
-                    f"the covariance matrix of class {label} is not of full rank: {dependent} is constant or collinear in it"
+                    f"the covariance matrix of class {label} is not of full rank: {dependent} is "
+                    "constant or collinear in it"
                 )
             self.covariance_.append(found.in_units(scatter, n * (n - 1 if self.unbiased else n)))
             sd = np.sqrt(np.diag(self.covariance_[-1]))

@@ -1,6 +1,8 @@
-"""Pictures of statistics. Needs matplotlib (extra ``plots``), which is imported when something is drawn.
+"""Pictures of statistics. Needs matplotlib (extra ``plots``), which is imported when something is
+drawn.
 
-Every function draws into ``ax``, or into a new figure, and returns the axes; results call them by ``result.plot()``.
+Every function draws into ``ax``, or into a new figure, and returns the axes; results call them by
+``result.plot()``.
 """
 
 from __future__ import annotations
@@ -25,37 +27,57 @@ GREY = "#8a8a8a"
 GENOME_WIDE = 5e-8  # the usual threshold of a scan of the whole genome
 
 
-# -- counts -------------------------------------------------------------------------------------------------------------------
+# -- counts
+# ------------------------------------------------------------------------------------------------
 
 
 def plot_residuals(residuals: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Pearson's residuals as a coloured table: blue where there are more rows than expected, red where there are fewer."""
+    """Pearson's residuals as a coloured table: blue where there are more rows than expected, red
+    where there are fewer.
+    """
     n, m = residuals.shape
     ax = new_axes(ax, (1.6 + 0.9 * m, 1.2 + 0.45 * n))
     values = residuals.to_numpy(dtype=float)
     most = max(2.0, float(np.nanmax(np.abs(values))))
     image = ax.imshow(values, cmap="RdBu", vmin=-most, vmax=most, aspect="auto")
     for (i, j), value in np.ndenumerate(values):
-        ax.text(j, i, f"{value:.1f}", ha="center", va="center", color="white" if abs(value) > 0.6 * most else "black")
+        ax.text(
+            j,
+            i,
+            f"{value:.1f}",
+            ha="center",
+            va="center",
+            color="white" if abs(value) > 0.6 * most else "black",
+        )
     ax.set_xticks(range(m), [str(label) for label in residuals.columns])
     ax.set_yticks(range(n), [str(label) for label in residuals.index])
-    ax.set(xlabel=str(residuals.columns.name or ""), ylabel=str(residuals.index.name or ""), title="Pearson residuals")
+    ax.set(
+        xlabel=str(residuals.columns.name or ""),
+        ylabel=str(residuals.index.name or ""),
+        title="Pearson residuals",
+    )
     figure: Any = ax.get_figure()
     figure.colorbar(image, ax=ax)
     return ax
 
 
 def plot_ratios(groups: pd.DataFrame, name: str, ax: Axes | None = None) -> Axes:
-    """A ratio of each group with its interval, on a logarithmic axis; groups without a finite one are left out."""
+    """A ratio of each group with its interval, on a logarithmic axis; groups without a finite one
+    are left out.
+    """
     shown = groups[[name, f"{name} low", f"{name} high"]].replace([np.inf, 0], np.nan).dropna()
     ax = new_axes(ax, (5.0, 1.2 + 0.4 * max(1, len(shown))))
     value, low, high = (shown[column].to_numpy(dtype=float) for column in shown)
     places = np.arange(len(shown))
-    ax.errorbar(value, places, xerr=[value - low, high - value], fmt="o", color=colour(0), capsize=3)
+    ax.errorbar(
+        value, places, xerr=[value - low, high - value], fmt="o", color=colour(0), capsize=3
+    )
     ax.axvline(1, color=GREY, linewidth=0.8, linestyle=":")
     ax.set_xscale("log")
     ax.xaxis.set_major_formatter("{x:g}")
-    wide = len(shown) > 0 and high.max() > 10 * low.min()  # a label at every minor tick would be one on the other
+    wide = (
+        len(shown) > 0 and high.max() > 10 * low.min()
+    )  # a label at every minor tick would be one on the other
     ax.xaxis.set_minor_formatter("" if wide else "{x:g}")
     ax.set_yticks(places, [str(label) for label in shown.index])
     ax.set(xlabel=name, ylabel=str(groups.index.name or ""), ylim=(len(shown) - 0.5, -0.5))
@@ -70,30 +92,49 @@ def plot_roc_points(result: ROCResult, ax: Axes | None = None) -> Axes:
     label = f"AUC {result.auc:.3f} ({low:.3f} to {high:.3f})"
     ax.plot(result.curve["fpr"], result.curve["tpr"], marker="o", color=colour(0), label=label)
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=":")
-    ax.set(xlabel="false positive rate", ylabel="true positive rate", xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
+    ax.set(
+        xlabel="false positive rate",
+        ylabel="true positive rate",
+        xlim=(-0.01, 1.01),
+        ylim=(-0.01, 1.01),
+    )
     ax.set_aspect("equal")
     ax.legend(loc="lower right", frameon=False)
     without_frame(ax)
     return ax
 
 
-# -- numbers ------------------------------------------------------------------------------------------------------------------
+# -- numbers
+# ------------------------------------------------------------------------------------------------
 
 
 def plot_means(groups: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """The mean of each group with its 95 % interval; of two factors a line for each group of the second."""
+    """The mean of each group with its 95 % interval; of two factors a line for each group of the
+    second.
+    """
     from scipy.stats import t as student
 
     ax = new_axes(ax, (5.4, 3.6))
     n, sd = groups["n"].to_numpy(dtype=float), groups["sd"].to_numpy(dtype=float)
-    half = pd.Series(student.ppf(0.975, np.maximum(n - 1, 1)) * sd / np.sqrt(np.maximum(n, 1)), index=groups.index)
+    half = pd.Series(
+        student.ppf(0.975, np.maximum(n - 1, 1)) * sd / np.sqrt(np.maximum(n, 1)),
+        index=groups.index,
+    )
     two = isinstance(groups.index, pd.MultiIndex)
     lines = list(groups.index.levels[1]) if isinstance(groups.index, pd.MultiIndex) else [None]
     for number, line in enumerate(lines):
         mean = groups["mean"].xs(line, level=1) if two else groups["mean"]
         own = half.xs(line, level=1) if two else half
         places = np.arange(len(mean)) + 0.08 * (number - (len(lines) - 1) / 2)
-        ax.errorbar(places, mean, yerr=own, fmt="o-" if two else "o", color=colour(number), capsize=3, label=str(line))
+        ax.errorbar(
+            places,
+            mean,
+            yerr=own,
+            fmt="o-" if two else "o",
+            color=colour(number),
+            capsize=3,
+            label=str(line),
+        )
         ax.set_xticks(range(len(mean)), [str(label) for label in mean.index])
     ax.set(xlabel=str(groups.index.names[0] or ""), ylabel="mean and 95 % interval")
     if two:
@@ -103,17 +144,32 @@ def plot_means(groups: pd.DataFrame, ax: Axes | None = None) -> Axes:
 
 
 def plot_histogram(
-    result: HistogramResult, ax: Axes | None = None, *, low: float | None = None, high: float | None = None
+    result: HistogramResult,
+    ax: Axes | None = None,
+    *,
+    low: float | None = None,
+    high: float | None = None,
 ) -> Axes:
-    """Bars: by density where the bins have ends, which ``low`` and ``high`` say of the outermost, else by the number of rows."""
+    """Bars: by density where the bins have ends, which ``low`` and ``high`` say of the outermost,
+    else by the number of rows.
+    """
     ax = new_axes(ax, (5.6, 3.6))
     counts, name = result.counts, str(result.counts.index.name or "")
     by_density = bool(result.edges) and low is not None and high is not None
     names = [str(label) for label in counts.columns]
     if by_density:
-        density, ends = result.density(low=low, high=high), np.array([low, *result.edges, high], dtype=float)
+        density, ends = (
+            result.density(low=low, high=high),
+            np.array([low, *result.edges, high], dtype=float),
+        )
         for number in range(len(names)):
-            ax.stairs(density.iloc[:, number], ends, color=colour(number), fill=len(names) == 1, label=names[number])
+            ax.stairs(
+                density.iloc[:, number],
+                ends,
+                color=colour(number),
+                fill=len(names) == 1,
+                label=names[number],
+            )
         ax.set(xlabel=name, ylabel="share per unit")
     else:
         width = 0.8 / len(names)
@@ -131,9 +187,15 @@ def plot_histogram(
 
 
 def plot_boxes(
-    result: HistogramResult, ax: Axes | None = None, *, low: float | None = None, high: float | None = None
+    result: HistogramResult,
+    ax: Axes | None = None,
+    *,
+    low: float | None = None,
+    high: float | None = None,
 ) -> Axes:
-    """Boxes between the quartiles, with the median; whiskers to the 5 % and 95 % quantiles, where these are known."""
+    """Boxes between the quartiles, with the median; whiskers to the 5 % and 95 % quantiles, where
+    these are known.
+    """
     shares = result.quantile([0.05, 0.25, 0.5, 0.75, 0.95], low=low, high=high)
     ax = new_axes(ax, (1.4 + 0.9 * shares.shape[1], 3.6))
     boxes = []
@@ -141,32 +203,49 @@ def plot_boxes(
         w5, q1, median, q3, w95 = shares.iloc[:, position]
         # A quantile in an open bin is not known: no whisker is drawn there.
         ends = {"whislo": q1 if np.isnan(w5) else w5, "whishi": q3 if np.isnan(w95) else w95}
-        boxes.append({"q1": q1, "med": median, "q3": q3, **ends, "label": str(shares.columns[position])})
+        boxes.append(
+            {"q1": q1, "med": median, "q3": q3, **ends, "label": str(shares.columns[position])}
+        )
     ax.bxp(boxes, showfliers=False, widths=0.5, medianprops={"color": colour(1)})
     ax.set(ylabel=str(result.counts.index.name or ""), xlabel=str(result.counts.columns.name or ""))
     without_frame(ax)
     return ax
 
 
-# -- scans --------------------------------------------------------------------------------------------------------------------
+# -- scans
+# ------------------------------------------------------------------------------------------------
 
 
 def plot_manhattan(
-    result: GenomeScanResult, ax: Axes | None = None, *, positions: Any = None, chromosomes: Any = None
+    result: GenomeScanResult,
+    ax: Axes | None = None,
+    *,
+    positions: Any = None,
+    chromosomes: Any = None,
 ) -> Axes:
-    """-log10 p of every SNP by its place, chromosomes in turns of two colours; lines at 5e-8 and at 1e-5."""
+    """-log10 p of every SNP by its place, chromosomes in turns of two colours; lines at 5e-8 and at
+    1e-5.
+    """
     ax = new_axes(ax, (8.4, 3.2))
     pvalues = result.pvalues.to_numpy(dtype=float)
     where = np.arange(len(pvalues)) if positions is None else np.asarray(positions, dtype=float)
     regions = np.zeros(len(pvalues), dtype=int) if chromosomes is None else np.asarray(chromosomes)
     if not len(pvalues) == len(where) == len(regions):
-        raise ValueError(f"positions and chromosomes are needed for each of the {len(pvalues)} SNPs, in their order")
+        raise ValueError(
+            f"positions and chromosomes are needed for each of the {len(pvalues)} SNPs, in their "
+            "order"
+        )
     height, start, ticks = -np.log10(np.maximum(pvalues, 1e-300)), 0.0, []
     for number, region in enumerate(dict.fromkeys(regions.tolist())):
         inside = regions == region
         x = where[inside] - where[inside].min() + start
         ax.plot(
-            x, height[inside], ".", markersize=3, color=colour(0) if number % 2 == 0 else colour(4), rasterized=True
+            x,
+            height[inside],
+            ".",
+            markersize=3,
+            color=colour(0) if number % 2 == 0 else colour(4),
+            rasterized=True,
         )
         ticks.append(((x.min() + x.max()) / 2, str(region)))
         start = float(x.max()) + 0.01 * (float(np.ptp(x)) + 1)
@@ -174,14 +253,20 @@ def plot_manhattan(
         ax.axhline(-np.log10(threshold), color=GREY, linewidth=0.8, linestyle=style)
     if chromosomes is not None:
         ax.set_xticks([place for place, _ in ticks], [name for _, name in ticks])
-    ax.set(xlabel="chromosome" if chromosomes is not None else "SNP", ylabel=r"$-\log_{10} p$", ylim=(0, None))
+    ax.set(
+        xlabel="chromosome" if chromosomes is not None else "SNP",
+        ylabel=r"$-\log_{10} p$",
+        ylim=(0, None),
+    )
     ax.margins(x=0.01)
     without_frame(ax)
     return ax
 
 
 def plot_qq(result: GenomeScanResult, ax: Axes | None = None) -> Axes:
-    """Observed against expected -log10 p, with the 95 % band of uniform p-values, and the genomic inflation."""
+    """Observed against expected -log10 p, with the 95 % band of uniform p-values, and the genomic
+    inflation.
+    """
     from scipy.stats import beta
 
     ax = new_axes(ax, (4.4, 4.4))
@@ -191,26 +276,42 @@ def plot_qq(result: GenomeScanResult, ax: Axes | None = None) -> Axes:
     low, high = (-np.log10(beta.ppf(q, rank, len(found) + 1 - rank)) for q in (0.975, 0.025))
     ax.fill_between(expected, low, high, color=GREY, alpha=0.25, linewidth=0)
     ax.plot(expected, expected, color=GREY, linewidth=0.8)
-    ax.plot(expected, -np.log10(np.maximum(found, 1e-300)), ".", markersize=4, color=colour(0), rasterized=True)
+    ax.plot(
+        expected,
+        -np.log10(np.maximum(found, 1e-300)),
+        ".",
+        markersize=4,
+        color=colour(0),
+        rasterized=True,
+    )
     ax.set(xlabel=r"expected $-\log_{10} p$", ylabel=r"observed $-\log_{10} p$")
     ax.text(0.05, 0.95, rf"$\lambda$ = {result.inflation:.3f}", transform=ax.transAxes, va="top")
     without_frame(ax)
     return ax
 
 
-# -- survival -----------------------------------------------------------------------------------------------------------------
+# -- survival
+# ------------------------------------------------------------------------------------------------
 
 
 def plot_survival(result: KaplanMeierResult, ax: Axes | None = None) -> Axes:
-    """The curve of each group with its interval, a tick where rows are censored, and the number at risk below the axis."""
+    """The curve of each group with its interval, a tick where rows are censored, and the number at
+    risk below the axis.
+    """
     parts = result.parts()
     ax = new_axes(ax, (6.4, 4.2 + 0.22 * len(parts)))
     known = result.curves.index.get_level_values(-1).to_numpy(dtype=float)
     last = float(known[np.isfinite(known)].max(initial=1.0))
-    last *= 1.05 if np.isinf(known).any() else 1.0  # an interval without an end is drawn a little beyond the others
+    last *= (
+        1.05 if np.isinf(known).any() else 1.0
+    )  # an interval without an end is drawn a little beyond the others
     for i, (group, curve) in enumerate(parts):
-        times = np.minimum(np.concatenate([[0.0], curve.index.get_level_values(-1).to_numpy(dtype=float)]), last)
-        low, survival, high = (np.concatenate([[1.0], curve[name]]) for name in ("low", "survival", "high"))
+        times = np.minimum(
+            np.concatenate([[0.0], curve.index.get_level_values(-1).to_numpy(dtype=float)]), last
+        )
+        low, survival, high = (
+            np.concatenate([[1.0], curve[name]]) for name in ("low", "survival", "high")
+        )
         ax.fill_between(times, low, high, step="post", color=colour(i), alpha=0.15, linewidth=0)
         ax.step(times, survival, where="post", color=colour(i), label=str(group))
         censored = np.flatnonzero(curve["censored"]) + 1
@@ -230,19 +331,37 @@ def plot_survival(result: KaplanMeierResult, ax: Axes | None = None) -> Axes:
         height = -58 - 12 * i if len(parts) > 1 else -44
         if len(parts) > 1:
             ax.annotate(
-                str(group), (0, 0), (-20, height), xycoords=place, ha="right", va="center", color=colour(i), **lines
+                str(group),
+                (0, 0),
+                (-20, height),
+                xycoords=place,
+                ha="right",
+                va="center",
+                color=colour(i),
+                **lines,
             )
         for tick, count in zip(shown, counts[group], strict=True):
-            ax.annotate(f"{count:,}", (tick, 0), (0, height), xycoords=place, ha="center", va="center", **lines)
+            ax.annotate(
+                f"{count:,}",
+                (tick, 0),
+                (0, height),
+                xycoords=place,
+                ha="center",
+                va="center",
+                **lines,
+            )
     without_frame(ax)
     return ax
 
 
-# -- regression and many variables ------------------------------------------------------------------------------------------
+# -- regression and many variables
+# ------------------------------------------------------------------------------------------
 
 
 def plot_coefficients(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Estimates with their intervals (the last two columns), one below the other, and a line at 0."""
+    """Estimates with their intervals (the last two columns), one below the other, and a
+    line at 0.
+    """
     shown = table.dropna(subset=["Estimate"])
     ax = new_axes(ax, (5.0, 1.2 + 0.4 * max(1, len(shown))))
     places = np.arange(len(shown))
@@ -250,7 +369,10 @@ def plot_coefficients(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
     ax.hlines(places, shown.iloc[:, -2].to_numpy(), shown.iloc[:, -1].to_numpy(), color=colour(0))
     ax.plot(shown["Estimate"].to_numpy(), places, "o", color=colour(0))
     ax.set_yticks(places, [str(name) for name in shown.index])
-    ax.set(xlabel=f"coefficient, {table.columns[-2]} to {table.columns[-1]}", ylim=(len(shown) - 0.5, -0.5))
+    ax.set(
+        xlabel=f"coefficient, {table.columns[-2]} to {table.columns[-1]}",
+        ylim=(len(shown) - 0.5, -0.5),
+    )
     without_frame(ax)
     return ax
 
@@ -281,7 +403,15 @@ def plot_matrix(matrix: pd.DataFrame, ax: Axes | None = None) -> Axes:
     if n <= 12:
         for (i, j), value in np.ndenumerate(values):
             text = "NA" if np.isnan(value) else f"{value:.2f}"
-            ax.text(j, i, text, ha="center", va="center", color="white" if abs(value) > 0.6 else "black", fontsize=9)
+            ax.text(
+                j,
+                i,
+                text,
+                ha="center",
+                va="center",
+                color="white" if abs(value) > 0.6 else "black",
+                fontsize=9,
+            )
     figure: Any = ax.get_figure()
     figure.colorbar(image, ax=ax, label="correlation")
     return ax
@@ -300,15 +430,21 @@ def plot_variances(variances: pd.Series[Any], ax: Axes | None = None) -> Axes:
 
 
 def plot_loadings(loadings: pd.DataFrame, shares: Sequence[float], ax: Axes | None = None) -> Axes:
-    """The variables as arrows: their loadings on the first two components, which have these shares of the variance."""
+    """The variables as arrows: their loadings on the first two components, which have these shares
+    of the variance.
+    """
     ax = new_axes(ax, (4.5, 4.5))
     ax.axhline(0, color=GREY, linewidth=0.8, linestyle=":")
     ax.axvline(0, color=GREY, linewidth=0.8, linestyle=":")
-    for name, (x, y) in zip(loadings.index, loadings.iloc[:, :2].to_numpy(dtype=float), strict=True):
+    for name, (x, y) in zip(
+        loadings.index, loadings.iloc[:, :2].to_numpy(dtype=float), strict=True
+    ):
         ax.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "->", "color": colour(0)})
         across, up = ("left" if x >= 0 else "right"), ("bottom" if y >= 0 else "top")
         ax.text(x + np.copysign(0.02, x), y + np.copysign(0.02, y), str(name), ha=across, va=up)
     ax.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal")
     first, second = loadings.columns[:2]
-    ax.set(xlabel=f"{first} ({shares[0]:.0%} of the variance)", ylabel=f"{second} ({shares[1]:.0%})")
+    ax.set(
+        xlabel=f"{first} ({shares[0]:.0%} of the variance)", ylabel=f"{second} ({shares[1]:.0%})"
+    )
     return ax

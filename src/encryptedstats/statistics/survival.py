@@ -1,7 +1,8 @@
 """Survival: how long rows go without an event, though not all of them were followed until it came.
 
-Everything here is counted: the rows of every time, outcome and group. Time is a variable with bins, a grid of numbers or intervals.
-For the table as it was cut, all of it is exact. Fields have the names that lifelines and R's survival package give them.
+Everything here is counted: the rows of every time, outcome and group. Time is a variable with bins,
+a grid of numbers or intervals. For the table as it was cut, all of it is exact. Fields have the
+names that lifelines and R's survival package give them.
 """
 
 from __future__ import annotations
@@ -54,11 +55,14 @@ CLASS: Final = "class"
 INTERVALS: Final = ("log", "log-log", "plain")
 WEIGHTS: Final = ("logrank", "wilcoxon", "tarone-ware", "peto")
 _ALL: Final = "all rows"  # the group that everybody is in
-_FLAT: Final = float(np.sqrt(np.finfo(float).eps))  # a curve this close to a share has reached it, as in R
+_FLAT: Final = float(
+    np.sqrt(np.finfo(float).eps)
+)  # a curve this close to a share has reached it, as in R
 _SHOWN: Final = 24  # lines of a long table in a summary
 
 
-# -- times --------------------------------------------------------------------------------------------------------------------
+# -- times
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,12 @@ def times_of(schema: Schema | PublicSchema, variable: str) -> Times:
     found = factor(schema, variable)
     if isinstance(schema, PublicSchema) or found.position == -1:
         known = np.arange(len(found.labels), dtype=float)
-        return Times(found.name, known, None, ("times are numbers of bins: open it with the schema to see times",))
+        return Times(
+            found.name,
+            known,
+            None,
+            ("times are numbers of bins: open it with the schema to see times",),
+        )
     return _known_times(schema, found.position)
 
 
@@ -93,28 +102,36 @@ def need_times(schema: Schema | PublicSchema, time: str) -> None:
     """Refuse to read person-time where nobody here knows what the bins of a time stand for."""
     if isinstance(schema, PublicSchema):
         raise SchemaError(
-            f"the times of {time!r} are numbers of bins here, and person-time needs the times themselves: ",
+            f"the times of {time!r} are numbers of bins here, and person-time needs the times "
+            "themselves: ",
             Cure("open with names", "owner.decrypt(answer, schema=schema)"),
         )
 
 
 def check_points(times: Times) -> None:
-    """Refuse intervals, which do not say how long a row was followed: person-time needs points of a grid, or numbers."""
+    """Refuse intervals, which do not say how long a row was followed: person-time needs points of a
+    grid, or numbers.
+    """
     if times.starts is not None:
         words = (
-            f"keep it as a number, schema.with_kind({times.name!r}, 'number', digits=...), or give it a grid of levels"
+            f"keep it as a number, schema.with_kind({times.name!r}, 'number', digits=...), or "
+            "give it a grid of levels"
         )
         raise SchemaError(
-            f"the time {times.name!r} is cut into intervals, which do not say how long a row was followed: ",
+            f"the time {times.name!r} is cut into intervals, which do not say how long a row was "
+            "followed: ",
             Cure("keep points of time", words, {"name": times.name}),
         )
 
 
 def check_person_time(schema: Schema, time: str) -> None:
-    """Refuse a time that does not say how long rows were followed: intervals, or the class, whose levels are no times."""
+    """Refuse a time that does not say how long rows were followed: intervals, or the class, whose
+    levels are no times.
+    """
     if factor(schema, time).position == -1:
         raise SchemaError(
-            f"the time {time!r} is the class, whose levels do not say how long a row was followed: ",
+            f"the time {time!r} is the class, whose levels do not say how long a row was "
+            "followed: ",
             Cure("name another variable", "name a variable with a grid of levels, or a number"),
         )
     check_points(times_of(schema, time))
@@ -125,9 +142,16 @@ def _known_times(schema: Schema, position: int) -> Times:
     if not known.levels:
         edges = np.array([-np.inf, *known.edges, np.inf])
         starts = np.where(np.isneginf(edges[:-1]), min(0.0, *known.edges[:1], 0.0), edges[:-1])
-        note = f"an event in an interval of {known.name} counts at its end, and who leaves there is at risk until then"
+        note = (
+            f"an event in an interval of {known.name} counts at its end, and who leaves there is "
+            "at risk until then"
+        )
         return Times(known.name, edges[1:], starts, (note,))
-    numbers = [level for level in known.levels if isinstance(level, (int, float)) and not isinstance(level, bool)]
+    numbers = [
+        level
+        for level in known.levels
+        if isinstance(level, (int, float)) and not isinstance(level, bool)
+    ]
     if len(numbers) < len(known.levels) or list(numbers) != sorted(numbers):
         raise SchemaError(
             f"the levels of the time {known.name!r} are no numbers in their order: give it a grid, "
@@ -137,12 +161,15 @@ def _known_times(schema: Schema, position: int) -> Times:
     return Times(known.name, np.array(numbers, dtype=float), None)
 
 
-# -- who is at risk, and who has the event ---------------------------------------------------------------------------------
+# -- who is at risk, and who has the event
+# ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RiskSets:
-    """Of every group and time: rows that are followed until then, and those of them that have the event."""
+    """Of every group and time: rows that are followed until then, and those of them that have the
+    event.
+    """
 
     times: Times
     by: str | None
@@ -168,18 +195,26 @@ class RiskSets:
         note = f"groups of {self.by} without rows were dropped: {', '.join(gone)}"
         groups = tuple(self.groups[g] for g in kept)
         notes = (*self.notes, note)
-        return RiskSets(self.times, self.by, groups, self.ending[kept], self.events[kept], self.n_rows, notes)
+        return RiskSets(
+            self.times, self.by, groups, self.ending[kept], self.events[kept], self.n_rows, notes
+        )
 
     def need_events(self, for_what: str) -> None:
         """Refuse rows that are all censored."""
         if not self.events.sum():
-            raise DataError(f"no row has the event: all {self.n_rows:,} rows are censored, and {for_what} needs events")
+            raise DataError(
+                f"no row has the event: all {self.n_rows:,} rows are censored, and {for_what} "
+                "needs events"
+            )
 
 
 def _too_few(by: str | None, found: int, of: int, least: int) -> str:
     if by is None or not found:
         return "there are no rows to follow"
-    return f"{by!r} has rows in {found} of its {of} groups: at least {least} groups with rows are needed"
+    return (
+        f"{by!r} has rows in {found} of its {of} groups: at least {least} groups with rows are "
+        "needed"
+    )
 
 
 @dataclass(frozen=True)
@@ -212,7 +247,9 @@ class _Followed(Counted):
     def risk_sets(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> RiskSets:
         """The opened totals, refusing those that cannot be."""
         cells = self._cells(totals, schema, n_rows)
-        return risk_sets(cells, times_of(schema, self.time), event_number(schema, self.event, self.event_level))
+        return risk_sets(
+            cells, times_of(schema, self.time), event_number(schema, self.event, self.event_level)
+        )
 
 
 def is_kept_number(schema: PublicSchema, name: str) -> bool:
@@ -227,7 +264,8 @@ def check_time(schema: PublicSchema, time: str) -> None:
     if position != -1 and schema.variables[position].kind == "number":
         raise SchemaError(
             f"the time {time!r} is kept as a number, and is counted in bins here: give it a grid, "
-            "schema.with_kind(time, 'ordinal', levels=range(1, 53)), or cut points, schema.with_bins(time, edges=[...])"
+            "schema.with_kind(time, 'ordinal', levels=range(1, 53)), or cut points, "
+            "schema.with_bins(time, edges=[...])"
         )
 
 
@@ -237,7 +275,8 @@ def event_number(schema: Schema | PublicSchema, event: str, level: Any) -> int:
     if level is None and len(found.labels) != 2:
         levels = ", ".join(map(repr, found.labels))
         raise ParameterError(
-            f"{found.name!r} has {len(found.labels)} levels ({levels}): event_level= names the one that is the event"
+            f"{found.name!r} has {len(found.labels)} levels ({levels}): event_level= names the "
+            "one that is the event"
         )
     return chosen_group(found, level, "event_level", 1)
 
@@ -247,7 +286,11 @@ def risk_sets(cells: Cells, times: Times, level: int) -> RiskSets:
     _, outcome, *by = cells.factors
     counts = cells.counts.astype(np.int64)
     counts = counts if by else counts[:, :, None]
-    notes = (*cells.notes, *times.notes, _outcomes(outcome.name, outcome.labels, level, counts.sum(axis=(0, 2))))
+    notes = (
+        *cells.notes,
+        *times.notes,
+        _outcomes(outcome.name, outcome.labels, level, counts.sum(axis=(0, 2))),
+    )
     return RiskSets(
         times,
         by[0].name if by else None,
@@ -267,7 +310,8 @@ def _outcomes(name: str, levels: Sequence[Any], level: int, rows: Counts) -> str
     return said + competing
 
 
-# -- Kaplan-Meier ----------------------------------------------------------------------------------------------------------
+# -- Kaplan-Meier
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,9 +321,11 @@ class KaplanMeierResult(Result):
     Attributes
     ----------
     curves : DataFrame
-        By group and time: rows at risk, events, censored, survival, its standard error (Greenwood) and its interval.
+        By group and time: rows at risk, events, censored, survival, its standard error (Greenwood)
+        and its interval.
     groups : DataFrame
-        Of every group: rows, events, and the median time with its interval. Infinite where survival stays above one half.
+        Of every group: rows, events, and the median time with its interval. Infinite where survival
+        stays above one half.
     confidence : float
     interval : str
     """
@@ -331,7 +377,9 @@ class KaplanMeierResult(Result):
         return f"{frame_text(self.groups)}\n\n{_shortened(self.curves)}"
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The curves with their intervals, a mark where rows are censored, and the number at risk below."""
+        """The curves with their intervals, a mark where rows are censored, and the number at risk
+        below.
+        """
         from encryptedstats.statistics.plots import plot_survival
 
         return plot_survival(self, ax)
@@ -355,16 +403,19 @@ class KaplanMeier(_Followed):
     Parameters
     ----------
     time : str
-        How long a row was followed: a variable with bins, a grid of numbers (its levels) or intervals (its cut points).
+        How long a row was followed: a variable with bins, a grid of numbers (its levels) or
+        intervals (its cut points).
     event : str
         What ended it: the class, or a categorical variable.
     by : str, optional
         Groups, a curve for each.
     event_level : optional
-        The level of ``event`` that is the event; the second of two by default. All other levels count as censored.
+        The level of ``event`` that is the event; the second of two by default. All other levels
+        count as censored.
     confidence : float
     interval : "log", "log-log" or "plain"
-        On which scale intervals are symmetric; R's default is ``log``, that of lifelines ``log-log``.
+        On which scale intervals are symmetric; R's default is ``log``, that of lifelines
+        ``log-log``.
 
     References
     ----------
@@ -420,11 +471,18 @@ def _title(what: str, sets: RiskSets) -> str:
 def _without_events(by: str | None, groups: Sequence[str]) -> str:
     if by is None:
         return "no row has the event: all are censored, and the curve stays at 1"
-    return f"no events in {by} {', '.join(groups)}: all rows there are censored, and the curve stays at 1"
+    return (
+        f"no events in {by} {', '.join(groups)}: all rows there are censored, and the curve stays "
+        "at 1"
+    )
 
 
 def _joined(parts: Sequence[pd.DataFrame], sets: RiskSets) -> pd.DataFrame:
-    return parts[0] if sets.by is None else pd.concat(dict(zip(sets.groups, parts, strict=True)), names=[sets.by])
+    return (
+        parts[0]
+        if sets.by is None
+        else pd.concat(dict(zip(sets.groups, parts, strict=True)), names=[sets.by])
+    )
 
 
 def _curve(sets: RiskSets, g: int, confidence: float, interval: str) -> pd.DataFrame:
@@ -448,7 +506,9 @@ def _curve(sets: RiskSets, g: int, confidence: float, interval: str) -> pd.DataF
 
 
 def kaplan_meier(at_risk: Counts, events: Counts) -> tuple[Floats, Floats]:
-    """Survival, rounded once, and the variance of its logarithm: infinite, hence no number, once nobody is left."""
+    """Survival, rounded once, and the variance of its logarithm: infinite, hence no number, once
+    nobody is left.
+    """
     exact, survival, variance, log_variance = Fraction(1), [], 0.0, []
     for n, d in zip(at_risk.tolist(), events.tolist(), strict=True):
         exact *= Fraction(n - d, n)
@@ -458,8 +518,12 @@ def kaplan_meier(at_risk: Counts, events: Counts) -> tuple[Floats, Floats]:
     return np.array(survival), np.array(log_variance)
 
 
-def survival_interval(survival: Floats, error: Floats, confidence: float, interval: str) -> tuple[Floats, Floats]:
-    """Greenwood's interval, symmetric on one of three scales; ``error`` is that of the logarithm of survival."""
+def survival_interval(
+    survival: Floats, error: Floats, confidence: float, interval: str
+) -> tuple[Floats, Floats]:
+    """Greenwood's interval, symmetric on one of three scales; ``error`` is that of the logarithm of
+    survival.
+    """
     reach = normal_quantile(confidence) * error
     if interval == "plain":
         low, high = survival * (1 - reach), survival * (1 + reach)
@@ -470,11 +534,15 @@ def survival_interval(survival: Floats, error: Floats, confidence: float, interv
             log = np.log(survival)
             low, high = (np.exp(log * np.exp(sign * reach / -log)) for sign in (1, -1))
     certain = survival == 1  # nothing happened yet, whatever the scale
-    return np.where(certain, 1.0, np.maximum(low, 0.0)), np.where(certain, 1.0, np.minimum(high, 1.0))
+    return np.where(certain, 1.0, np.maximum(low, 0.0)), np.where(
+        certain, 1.0, np.minimum(high, 1.0)
+    )
 
 
 def _group_line(curve: pd.DataFrame, rows: int) -> dict[str, float]:
-    """Of one group, as R prints it: the median is where the curve comes down to one half, its limits where its own do."""
+    """Of one group, as R prints it: the median is where the curve comes down to one half, its
+    limits where its own do.
+    """
     return {
         "rows": rows,
         "events": int(curve["events"].sum()),
@@ -485,7 +553,9 @@ def _group_line(curve: pd.DataFrame, rows: int) -> dict[str, float]:
 
 
 def _first_below(curve: pd.DataFrame, what: str, share: float = 0.5) -> float:
-    """Return when a curve comes down to a share; the middle of the time that it stays there, as R."""
+    """Return when a curve comes down to a share; the middle of the time that it stays
+    there, as R.
+    """
     values, times = curve[what].to_numpy(), curve.index.to_numpy(dtype=float)
     reached = np.flatnonzero(values < share + _FLAT)
     if not len(reached):
@@ -496,7 +566,8 @@ def _first_below(curve: pd.DataFrame, what: str, share: float = 0.5) -> float:
     return float((times[first] + times[lower[0]]) / 2 if stays else times[first])
 
 
-# -- life tables ------------------------------------------------------------------------------------------------------------
+# -- life tables
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -506,8 +577,9 @@ class LifeTableResult(Result):
     Attributes
     ----------
     table : DataFrame
-        By group and interval: rows that enter it, that leave it censored, that have the event, that are exposed (half of those who
-        leave count); the share of these with the event, survival to its end with Greenwood's error and interval, and the hazard.
+        By group and interval: rows that enter it, that leave it censored, that have the event, that
+        are exposed (half of those who leave count); the share of these with the event, survival to
+        its end with Greenwood's error and interval, and the hazard.
     confidence : float
     interval : str
     """
@@ -529,7 +601,8 @@ class LifeTableResult(Result):
 class LifeTable(_Followed):
     """An actuarial life table by group: who leaves during an interval was at risk for half of it.
 
-    Intervals are those of the time: between its cut points, or from one point of its grid to the next.
+    Intervals are those of the time: between its cut points, or from one point of its grid to the
+    next.
 
     Parameters
     ----------
@@ -551,13 +624,21 @@ class LifeTable(_Followed):
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> LifeTableResult:
         """The table."""
         sets = self.risk_sets(totals, schema, n_rows).with_rows()
-        parts = [_life_table(sets, g, self.confidence, self.interval) for g in range(len(sets.groups))]
-        intervals = f"{100 * self.confidence:g} % intervals on the {self.interval} scale (Greenwood)"
+        parts = [
+            _life_table(sets, g, self.confidence, self.interval) for g in range(len(sets.groups))
+        ]
+        intervals = (
+            f"{100 * self.confidence:g} % intervals on the {self.interval} scale (Greenwood)"
+        )
         kept = [note for note in sets.notes if note not in sets.times.notes]
         return LifeTableResult(
             title=_title("Life table", sets),
             n_rows=sets.n_rows,
-            notes=(*kept, "who leaves during an interval counts as exposed for half of it", intervals),
+            notes=(
+                *kept,
+                "who leaves during an interval counts as exposed for half of it",
+                intervals,
+            ),
             table=_joined(parts, sets),
             confidence=self.confidence,
             interval=self.interval,
@@ -574,7 +655,11 @@ def _life_table(sets: RiskSets, g: int, confidence: float, interval: str) -> pd.
     share = 2 * events / twice
     survival = np.cumprod((twice - 2 * events) / twice)
     with np.errstate(divide="ignore", invalid="ignore"):
-        error = np.sqrt(np.cumsum(np.where(events < twice / 2, 4 * events / (twice * (twice - 2 * events)), np.nan)))
+        error = np.sqrt(
+            np.cumsum(
+                np.where(events < twice / 2, 4 * events / (twice * (twice - 2 * events)), np.nan)
+            )
+        )
         hazard = 2 * share / (2 - share) / (ends - starts)
     low, high = survival_interval(survival, error, confidence, interval)
     found = {
@@ -600,7 +685,8 @@ def _interval_limits(times: Times) -> tuple[Floats, Floats]:
     return times.ends, np.append(times.ends[1:], np.inf)
 
 
-# -- the log-rank test --------------------------------------------------------------------------------------------------------
+# -- the log-rank test
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -612,7 +698,8 @@ class LogRankResult(Result):
     statistic, pvalue : float
     df : int
     groups : DataFrame
-        Of every group: rows, events observed and expected (weighted), and what each adds, as R's ``survdiff`` has it.
+        Of every group: rows, events observed and expected (weighted), and what each adds, as R's
+        ``survdiff`` has it.
     weights : str
     """
 
@@ -631,7 +718,9 @@ class LogRankResult(Result):
         p = p_text(self.pvalue)
         shown = f"p {p}" if p.startswith("<") else f"p = {p}"
         plural = "" if self.df == 1 else "s"
-        line = f"Chisq = {number_text(self.statistic)} on {self.df} degree{plural} of freedom, {shown}"
+        line = (
+            f"Chisq = {number_text(self.statistic)} on {self.df} degree{plural} of freedom, {shown}"
+        )
         return f"{frame_text(self.groups)}\n\n{line}"
 
 
@@ -647,11 +736,13 @@ _TESTS: Final = {
 class LogRank(_Followed):
     r"""The log-rank test of two or more groups, or one of its weighted forms.
 
-    At every time the d events among n rows are expected to fall on a group in proportion to its rows at risk. It is the test of
+    At every time the d events among n rows are expected to fall on a group in proportion to its
+    rows at risk. It is the test of
 
     .. math:: U_g = \sum_t w_t \Big(d_{tg} - d_t \frac{n_{tg}}{n_t}\Big)
 
-    with the variance of the hypergeometric distribution, and has one degree of freedom fewer than there are groups.
+    with the variance of the hypergeometric distribution, and has one degree of freedom fewer than
+    there are groups.
 
     Parameters
     ----------
@@ -704,10 +795,18 @@ class LogRank(_Followed):
         )
 
 
-def log_rank(at_risk: Counts, events: Counts, weights: str = "logrank") -> tuple[Floats, Floats, Floats]:
-    """Events that are observed and expected in every group, weighted, and the covariance of their differences."""
+def log_rank(
+    at_risk: Counts, events: Counts, weights: str = "logrank"
+) -> tuple[Floats, Floats, Floats]:
+    """Events that are observed and expected in every group, weighted, and the covariance of their
+    differences.
+    """
     seen = np.flatnonzero(events.sum(axis=0))
-    own, n, d = at_risk[:, seen].astype(float), at_risk[:, seen].sum(axis=0), events[:, seen].sum(axis=0)
+    own, n, d = (
+        at_risk[:, seen].astype(float),
+        at_risk[:, seen].sum(axis=0),
+        events[:, seen].sum(axis=0),
+    )
     weight = {
         "logrank": np.ones(len(seen)),
         "wilcoxon": n.astype(float),
@@ -715,24 +814,33 @@ def log_rank(at_risk: Counts, events: Counts, weights: str = "logrank") -> tuple
         "peto": np.cumprod(1 - d / (n + 1)),
     }[weights]
     observed, expected = events[:, seen] @ weight, own @ (weight * d / n)
-    # Of one row at risk that has the event nothing is left to chance: (n - d) / (n - 1) is 0 / 0, and its variance is 0.
+    # Of one row at risk that has the event nothing is left to chance: (n - d) / (n - 1) is 0 / 0,
+    # and its variance is 0.
     spread = weight**2 * d * (n - d) / (n.astype(float) ** 2 * np.maximum(n - 1, 1))
     covariance = np.diag(own @ (spread * n)) - (own * spread) @ own.T
     return observed, expected, covariance
 
 
 def quadratic_form(score: Floats, covariance: Floats) -> tuple[float, int]:
-    """The chi-square statistic of a score, and its degrees of freedom: the rank of the covariance."""
+    """The chi-square statistic of a score, and its degrees of freedom: the rank of the
+    covariance.
+    """
     spread = np.sqrt(covariance.diagonal().clip(min=0.0))
-    unit = np.where(spread > 0, spread, 1.0)  # as correlations, so that no unit of a covariate decides on the rank
+    unit = np.where(
+        spread > 0, spread, 1.0
+    )  # as correlations, so that no unit of a covariate decides on the rank
     rank = int(np.linalg.matrix_rank(covariance / np.outer(unit, unit), tol=1e-9, hermitian=True))
     if not rank:
-        raise DataError("at no time with an event are rows of different kinds at risk: there is nothing to compare")
+        raise DataError(
+            "at no time with an event are rows of different kinds at risk: there is nothing to "
+            "compare"
+        )
     inverse = np.linalg.pinv(covariance / np.outer(unit, unit), rcond=1e-9, hermitian=True)
     return float(score / unit @ inverse @ (score / unit)), rank
 
 
-# -- person-time --------------------------------------------------------------------------------------------------------------
+# -- person-time
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -742,8 +850,8 @@ class IncidenceRateResult(Result):
     Attributes
     ----------
     rates : DataFrame
-        Of every group: rows, events, person-time, the rate with its exact interval; and its ratio to that of the first group, with
-        an exact interval and test.
+        Of every group: rows, events, person-time, the rate with its exact interval; and its ratio
+        to that of the first group, with an exact interval and test.
     confidence : float
     per : float
         Person-time that rates are for.
@@ -760,20 +868,22 @@ class IncidenceRateResult(Result):
 
 @dataclass(frozen=True)
 class IncidenceRate(_Followed):
-    """Events per person-time by group, with exact Poisson intervals, and the ratio of each rate to that of the first group.
+    """Events per person-time by group, with exact Poisson intervals, and the ratio of each rate to
+    that of the first group.
 
     Parameters
     ----------
     time, event, by, event_level
-        As of :class:`KaplanMeier`. The time may also be kept as a number, which sums it exactly; intervals do not say how long
-        rows were followed and are refused.
+        As of :class:`KaplanMeier`. The time may also be kept as a number, which sums it exactly;
+        intervals do not say how long rows were followed and are refused.
     confidence : float
     per : float
         Person-time that rates are for, such as 1000.
 
     References
     ----------
-    Garwood (1936) for a rate; for a ratio the binomial distribution of the events given their number, as R's ``poisson.test``.
+    Garwood (1936) for a rate; for a ratio the binomial distribution of the events given their
+    number, as R's ``poisson.test``.
     """
 
     confidence: float = 0.95
@@ -781,8 +891,14 @@ class IncidenceRate(_Followed):
 
     def __post_init__(self) -> None:
         confidence_level(self.confidence)
-        if isinstance(self.per, bool) or not isinstance(self.per, (int, float)) or not 0 < self.per < np.inf:
-            raise ParameterError(f"per={self.per!r}: the person-time that rates are for, such as 1000")
+        if (
+            isinstance(self.per, bool)
+            or not isinstance(self.per, (int, float))
+            or not 0 < self.per < np.inf
+        ):
+            raise ParameterError(
+                f"per={self.per!r}: the person-time that rates are for, such as 1000"
+            )
 
     def check_schema(self, schema: PublicSchema) -> None:
         """As of any other, but the time may be a number."""
@@ -791,7 +907,9 @@ class IncidenceRate(_Followed):
             return
         positions = [factor_position(schema, variable) for variable in self._asked()[1:]]
         if len(set(positions)) < len(positions):
-            raise SchemaError(f"{self.describe(schema)}: event and group have to be different variables")
+            raise SchemaError(
+                f"{self.describe(schema)}: event and group have to be different variables"
+            )
         event_number(schema, self.event, self.event_level)
 
     def check_names(self, schema: Schema) -> None:
@@ -799,30 +917,45 @@ class IncidenceRate(_Followed):
         if not is_kept_number(schema.public(), self.time):
             check_person_time(schema, self.time)
 
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+    def totals(
+        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
+    ) -> Arrays:
         """The rows of every outcome and group, and their time; or the rows of every time."""
         if not is_kept_number(schema, self.time):
             return super().totals(schema, columns, fold)
         asked = self._asked()[1:]
         time = number_column(schema, class_or_variable(self.time, schema))
         followed = groups(schema, asked, fold, present=True).sum(axis=0, keepdims=self.by is None)
-        return {"cells": cell_totals(schema, asked, fold), "person_time": totals_of(followed * time)}
+        return {
+            "cells": cell_totals(schema, asked, fold),
+            "person_time": totals_of(followed * time),
+        }
 
     def shapes(self, schema: PublicSchema) -> Shapes:
         """As its totals."""
         if not is_kept_number(schema, self.time):
             return super().shapes(schema)
         asked = self._asked()[1:]
-        return {"cells": cell_shape(schema, asked), "person_time": cell_shape(schema, asked, present=True)[1:] or (1,)}
+        return {
+            "cells": cell_shape(schema, asked),
+            "person_time": cell_shape(schema, asked, present=True)[1:] or (1,),
+        }
 
-    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> IncidenceRateResult:
+    def read(
+        self, totals: Totals, schema: Schema | PublicSchema, n_rows: int
+    ) -> IncidenceRateResult:
         """The rates."""
         sets, person_time = self._counted(totals, schema, n_rows)
         kept = sets.with_rows()
         time = [person_time[sets.groups.index(group)] for group in kept.groups]
         rows, events = kept.ending.sum(axis=1).tolist(), kept.events.sum(axis=1).tolist()
         lines = [
-            {"rows": n, "events": d, "person_time": float(t), **_rate(d, t, self.per, self.confidence)}
+            {
+                "rows": n,
+                "events": d,
+                "person_time": float(t),
+                **_rate(d, t, self.per, self.confidence),
+            }
             for n, d, t in zip(rows, events, time, strict=True)
         ]
         if kept.by is not None:
@@ -840,12 +973,17 @@ class IncidenceRate(_Followed):
         )
 
     def _remarks(self, sets: RiskSets) -> list[str]:
-        said = [f"rates per {number_text(self.per)} of {sets.times.name}, exact {100 * self.confidence:g} % intervals"]
+        said = [
+            f"rates per {number_text(self.per)} of {sets.times.name}, exact "
+            f"{100 * self.confidence:g} % intervals"
+        ]
         if sets.by is not None:
             said.append(f"rate ratios to {sets.by} {sets.groups[0]}")
         return said
 
-    def _counted(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> tuple[RiskSets, list[Fraction]]:
+    def _counted(
+        self, totals: Totals, schema: Schema | PublicSchema, n_rows: int
+    ) -> tuple[RiskSets, list[Fraction]]:
         """The rows and events of every group, and how long it was followed."""
         if not is_kept_number(schema.public(), self.time):
             sets = self.risk_sets(totals, schema, n_rows)
@@ -853,14 +991,19 @@ class IncidenceRate(_Followed):
             check_points(sets.times)
             points = [Fraction(point) for point in sets.times.ends.tolist()]
             return sets, [
-                sum((n * t for n, t in zip(row, points, strict=True)), Fraction(0)) for row in sets.ending.tolist()
+                sum((n * t for n, t in zip(row, points, strict=True)), Fraction(0))
+                for row in sets.ending.tolist()
             ]
         position = class_or_variable(self.time, schema.public())
         cells = read_cells(totals["cells"], schema, self._asked()[1:], n_rows)
         name, unit = variable_name(schema, position), scale(schema, position)
         one = cells.counts[None]  # all rows at one time: only their sums are read
         whole = Cells((factor(schema, self.event), *cells.factors), one, cells.n_missing)
-        sets = risk_sets(whole, Times(name, np.zeros(1), None), event_number(schema, self.event, self.event_level))
+        sets = risk_sets(
+            whole,
+            Times(name, np.zeros(1), None),
+            event_number(schema, self.event, self.event_level),
+        )
         return sets, [Fraction(int(total), unit) for total in totals["person_time"].flat]
 
 
@@ -873,13 +1016,24 @@ def _rate(events: int, time: Fraction, per: float, confidence: float) -> dict[st
         return {"rate": np.nan, "low": np.nan, "high": np.nan}
     unit, tail = per / float(time), (1 - confidence) / 2
     low = float(chi2.ppf(tail, 2 * events)) / 2 if events else 0.0
-    return {"rate": events * unit, "low": low * unit, "high": float(chi2.isf(tail, 2 * events + 2)) / 2 * unit}
+    return {
+        "rate": events * unit,
+        "low": low * unit,
+        "high": float(chi2.isf(tail, 2 * events + 2)) / 2 * unit,
+    }
 
 
-_NO_RATIO: Final = {"rate_ratio": np.nan, "ratio_low": np.nan, "ratio_high": np.nan, "pvalue": np.nan}
+_NO_RATIO: Final = {
+    "rate_ratio": np.nan,
+    "ratio_low": np.nan,
+    "ratio_high": np.nan,
+    "pvalue": np.nan,
+}
 
 
-def _rate_ratio(one: tuple[int, Fraction], other: tuple[int, Fraction], confidence: float) -> dict[str, float]:
+def _rate_ratio(
+    one: tuple[int, Fraction], other: tuple[int, Fraction], confidence: float
+) -> dict[str, float]:
     """The ratio of two rates: given all events, those of the first are binomial."""
     from scipy.stats import binomtest
 

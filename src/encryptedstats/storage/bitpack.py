@@ -1,7 +1,8 @@
 """Residues packed to their bits: numbers below 2**b take b bits on disk instead of 64.
 
-64 numbers of b bits are exactly b words of 64. The numbers of a run are dealt out in 64 rows, and row i always starts at
-bit i*b: so packing is 64 shifts of whole rows, in NumPy, with no loop over numbers.
+64 numbers of b bits are exactly b words of 64. The numbers of a run are dealt out in 64 rows, and
+row i always starts at bit i*b: so packing is 64 shifts of whole rows, in NumPy, with no loop over
+numbers.
 """
 
 from __future__ import annotations

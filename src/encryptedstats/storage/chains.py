@@ -1,8 +1,10 @@
-"""A record that only grows: signed JSON, each entry with the hash of the one before it, in any storage.
+"""A record that only grows: signed JSON, each entry with the hash of the one before it, in any
+storage.
 
-Every entry is an object of its own, made where there was none. So of two writers at once one is first and the other looks again,
-a writer that is killed leaves an entry whole or not at all, and no storage has to know how to append. Who can write to the storage
-can still cut off the end: whoever remembers the hash of an entry that was the last notices, and nobody else does.
+Every entry is an object of its own, made where there was none. So of two writers at once one is
+first and the other looks again, a writer that is killed leaves an entry whole or not at all, and no
+storage has to know how to append. Who can write to the storage can still cut off the end: whoever
+remembers the hash of an entry that was the last notices, and nobody else does.
 """
 
 from __future__ import annotations
@@ -23,7 +25,14 @@ _FORMAT: Final = "encryptedstats chain 1"
 _ATTEMPTS: Final = 1000  # against others who were first; each means that somebody else went on
 _DIGITS: Final = 8
 _NAME: Final = re.compile(rf"[0-9]{{{_DIGITS}}}[.]json")
-_FIELDS: Final = {"topic": str, "number": int, "previous": str, "by": str, "content": dict, "signature": str}
+_FIELDS: Final = {
+    "topic": str,
+    "number": int,
+    "previous": str,
+    "by": str,
+    "content": dict,
+    "signature": str,
+}
 
 Content = Mapping[str, Any]
 #: Whether who is named has signed these bytes so.
@@ -59,7 +68,9 @@ class Entry:
 
     @property
     def statement(self) -> bytes:
-        """What is signed: all of it but the signature, so that it says nothing in another place or after other entries."""
+        """What is signed: all of it but the signature, so that it says nothing in another place or
+        after other entries.
+        """
         return _json([_FORMAT, self.topic, self.number, self.previous, self.by, self.content])
 
     @property
@@ -93,7 +104,8 @@ class Chain:
     topic : str
         What the chain is about; part of everything that is signed.
     verify : callable, optional
-        ``verify(by, statement, signature)``: whether a signature is good. Without it signatures are not looked at.
+        ``verify(by, statement, signature)``: whether a signature is good. Without it signatures are
+        not looked at.
     """
 
     def __init__(self, store: Store, folder: str, topic: str, verify: Verify | None = None) -> None:
@@ -108,7 +120,9 @@ class Chain:
         return f"{self._folder}/{number:0{_DIGITS}}.json"
 
     def entries(self) -> tuple[Entry, ...]:
-        """All entries, in order; refused where one is missing, altered, out of place or badly signed."""
+        """All entries, in order; refused where one is missing, altered, out of place or badly
+        signed.
+        """
         while True:
             self._read_on()
             missing = self._later()
@@ -116,19 +130,25 @@ class Chain:
                 return tuple(self._read)
             if missing:
                 raise FileFormatError(
-                    f"{self.store.where(self.name(len(self._read)))} is missing, and there are later entries: the chain was cut. "
+                    f"{self.store.where(self.name(len(self._read)))} is missing, and there are "
+                    "later entries: the chain was cut. "
                     "Put the entry back, from a copy; nothing after it is believed"
                 )
 
     def head(self) -> str:
-        """The hash of the last entry: whoever remembers it can tell later that nothing before it was changed."""
+        """The hash of the last entry: whoever remembers it can tell later that nothing before it
+        was changed.
+        """
         return _last_hash(self.topic, self.entries())
 
     def check_contains(self, head: str) -> None:
-        """Refuse a chain that an entry, or the end, was taken from since somebody saw this hash at its head."""
+        """Refuse a chain that an entry, or the end, was taken from since somebody saw this hash at
+        its head.
+        """
         if head != first_hash(self.topic) and head not in (entry.hash for entry in self.entries()):
             raise FileFormatError(
-                f"the entry {head} was in the chain at {self.store.where(self._folder)} once and is no more: the chain was cut "
+                f"the entry {head} was in the chain at {self.store.where(self._folder)} once and "
+                "is no more: the chain was cut "
                 "or exchanged. Do not go on with it; find out who did it"
             )
 
@@ -143,8 +163,9 @@ class Chain:
         Parameters
         ----------
         content : mapping or callable
-            A callable gets all entries so far and gives the content, or raises where there may be none. It is called again
-            where somebody else was first: so what it concludes from the entries holds for the place where its entry stands.
+            A callable gets all entries so far and gives the content, or raises where there may be
+            none. It is called again where somebody else was first: so what it concludes from the
+            entries holds for the place where its entry stands.
         by : str
         sign : callable, optional
             What signs.
@@ -154,20 +175,31 @@ class Chain:
             said = content(before) if callable(content) else content
             entry = Entry(self.topic, len(before), _last_hash(self.topic, before), by, dict(said))
             if sign is not None:
-                entry = Entry(self.topic, entry.number, entry.previous, by, entry.content, sign(entry.statement))
+                entry = Entry(
+                    self.topic,
+                    entry.number,
+                    entry.previous,
+                    by,
+                    entry.content,
+                    sign(entry.statement),
+                )
             data = entry.to_bytes()
             if len(data) > MAX_ENTRY_BYTES:
                 raise ValueError(
-                    f"an entry of {len(data):,} bytes, and {MAX_ENTRY_BYTES:,} are allowed: store what is large as an object "
+                    f"an entry of {len(data):,} bytes, and {MAX_ENTRY_BYTES:,} are allowed: store "
+                    "what is large as an object "
                     "of its own, and its hash in the entry"
                 )
             self._checked(self._parsed(data, entry.number), before)
             if self.store.create(self.name(entry.number), data):
                 self._read_on()
                 return self._read[entry.number]
-        raise StorageError(f"{self.store.where(self._folder)}: others were first {_ATTEMPTS} times; run it again")
+        raise StorageError(
+            f"{self.store.where(self._folder)}: others were first {_ATTEMPTS} times; run it again"
+        )
 
-    # -- reading ---------------------------------------------------------------------------------------------------
+    # -- reading
+    # --------------------------------------------------------------------------------------------
 
     def _read_on(self) -> None:
         """Read what came since, one after the other."""
@@ -183,7 +215,9 @@ class Chain:
         return self._parsed(self.store.read(self.name(number), limit=MAX_ENTRY_BYTES), number)
 
     def _later(self) -> bool | None:
-        """Whether there are entries after a gap; None where what is read is all. False: some came just now."""
+        """Whether there are entries after a gap; None where what is read is all. False: some came
+        just now.
+        """
         if not any(number >= len(self._read) for number in self._listed()):
             return None
         return not self.store.exists(self.name(len(self._read)))
@@ -205,22 +239,29 @@ class Chain:
         except (ValueError, RecursionError):
             entry, same = None, False
         if entry is None or not same:
-            raise FileFormatError(f"{where} is no entry of a chain as this library writes them: it was altered")
+            raise FileFormatError(
+                f"{where} is no entry of a chain as this library writes them: it was altered"
+            )
         return entry
 
     def _checked(self, entry: Entry, before: Sequence[Entry]) -> Entry:
         where = self.store.where(self.name(len(before)))
         if entry.topic != self.topic:
             raise FileFormatError(
-                f"{where} is an entry of another chain ({entry.topic!r}, not {self.topic!r}): replayed"
+                f"{where} is an entry of another chain ({entry.topic!r}, not {self.topic!r}): "
+                "replayed"
             )
         if entry.number != len(before) or entry.previous != _last_hash(self.topic, before):
             raise FileFormatError(
-                f"{where} does not follow the entry before it: the chain was altered, or it is replayed"
+                f"{where} does not follow the entry before it: the chain was altered, or it is "
+                "replayed"
             )
-        if self._verify is not None and not self._verify(entry.by, entry.statement, entry.signature):
+        if self._verify is not None and not self._verify(
+            entry.by, entry.statement, entry.signature
+        ):
             raise FileFormatError(
-                f"{where} is not signed by {entry.by or 'anybody'!r}, whom it names: it was altered or forged"
+                f"{where} is not signed by {entry.by or 'anybody'!r}, whom it names: it was "
+                "altered or forged"
             )
         return entry
 

@@ -1,16 +1,16 @@
-"""The file format: a checked envelope around named runs of bytes. No pickle, nothing is executed on reading.
+"""The file format: a checked envelope around named runs of bytes. No pickle, nothing is executed on
+reading.
 
 Layout, all integers little-endian::
 
     8 bytes   magic
     2 bytes   format version
     4 bytes   length of the header
-    header    JSON: kind, parameters' fingerprint, key id, free fields, and name and length of each section
-    sections  one after the other, without gaps
-    32 bytes  SHA-256 of everything before
+    header    JSON: kind, parameters' fingerprint, key id, free fields, and name and length of each
+    section sections  one after the other, without gaps 32 bytes  SHA-256 of everything before
 
-The hash catches accidents, not forgers: whoever can write the file can write a fitting hash, so whoever reads a section
-still has to check what is in it.
+The hash catches accidents, not forgers: whoever can write the file can write a fitting hash, so
+whoever reads a section still has to check what is in it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from encryptedstats.errors import FileFormatError
-from encryptedstats.storage.files import MAX_FILE_BYTES, PUBLIC, check_size, open_regular, write_atomic
+from encryptedstats.storage.files import (
+    MAX_FILE_BYTES,
+    PUBLIC,
+    check_size,
+    open_regular,
+    write_atomic,
+)
 
 MAGIC: Final = b"\x89EncStat"
 VERSION: Final = 2
@@ -48,7 +54,9 @@ class Container:
     def section(self, name: str) -> bytes:
         """The bytes of a section that has to be there."""
         if name not in self.sections:
-            raise FileFormatError(f"the file has no section {name!r}: it is not a whole {self.kind} file")
+            raise FileFormatError(
+                f"the file has no section {name!r}: it is not a whole {self.kind} file"
+            )
         return self.sections[name]
 
     def listed(self, name: str) -> list[Any]:
@@ -66,7 +74,9 @@ class Container:
         """A free field that has to be there and of this type (a bool does not pass as an int)."""
         value = self.fields.get(name)
         if type(value) is not kind:
-            raise FileFormatError(f"field {name!r} of the {self.kind} file is missing or no {kind.__name__}")
+            raise FileFormatError(
+                f"field {name!r} of the {self.kind} file is missing or no {kind.__name__}"
+            )
         return value
 
 
@@ -75,7 +85,13 @@ def to_bytes(container: Container) -> bytes:
     return b"".join(parts_of(container))
 
 
-def write(container: Container, path: str | os.PathLike[str], *, mode: int = PUBLIC, overwrite: bool = True) -> None:
+def write(
+    container: Container,
+    path: str | os.PathLike[str],
+    *,
+    mode: int = PUBLIC,
+    overwrite: bool = True,
+) -> None:
     """Write a file, whole or not at all."""
     write_atomic(path, parts_of(container), mode=mode, overwrite=overwrite)
 
@@ -83,7 +99,9 @@ def write(container: Container, path: str | os.PathLike[str], *, mode: int = PUB
 def parts_of(container: Container) -> Iterator[bytes]:
     """The whole file as pieces of bytes, without joining them."""
     lengths = {name: len(data) for name, data in container.sections.items()}
-    header = header_bytes(container.kind, container.fingerprint, container.key_id, container.fields, lengths)
+    header = header_bytes(
+        container.kind, container.fingerprint, container.key_id, container.fields, lengths
+    )
     digest = hashlib.sha256()
     for part in (header, *container.sections.values()):
         digest.update(part)
@@ -106,12 +124,18 @@ def header_bytes(
     if len(lengths) > MAX_SECTIONS:
         raise FileFormatError(f"{len(lengths)} sections are over the limit of {MAX_SECTIONS}")
     if len(encoded) > MAX_HEADER_BYTES:
-        raise FileFormatError(f"a header of {len(encoded)} bytes is over the limit of {MAX_HEADER_BYTES}")
+        raise FileFormatError(
+            f"a header of {len(encoded)} bytes is over the limit of {MAX_HEADER_BYTES}"
+        )
     return _PREFIX.pack(MAGIC, VERSION, len(encoded)) + encoded
 
 
-def read(path: str | os.PathLike[str], *, kind: str | None = None, limit: int = MAX_FILE_BYTES) -> Container:
-    """Read and check a file. Every error names it and says what is wrong; one of more bytes than ``limit`` is not read."""
+def read(
+    path: str | os.PathLike[str], *, kind: str | None = None, limit: int = MAX_FILE_BYTES
+) -> Container:
+    """Read and check a file. Every error names it and says what is wrong; one of more bytes than
+    ``limit`` is not read.
+    """
     with open_regular(path) as file:
         check_size(os.fstat(file.fileno()).st_size, limit, str(path))
         data = file.read(_PREFIX.size)
@@ -128,7 +152,9 @@ def read(path: str | os.PathLike[str], *, kind: str | None = None, limit: int = 
 def _check_length(start: int, header: dict[str, Any], size: int, name: str) -> dict[str, int]:
     lengths = _section_lengths(header["sections"], name)
     if start + sum(lengths.values()) + DIGEST_BYTES != size:
-        raise FileFormatError(f"{name} is truncated or has bytes too many: its length is not what its header says")
+        raise FileFormatError(
+            f"{name} is truncated or has bytes too many: its length is not what its header says"
+        )
     return lengths
 
 
@@ -144,19 +170,27 @@ def from_bytes(data: bytes, *, kind: str | None = None, name: str = "these bytes
     for section, length in lengths.items():
         sections[section] = data[start : start + length]
         start += length
-    return Container(header["kind"], header["fingerprint"], header["key_id"], header["fields"], sections)
+    return Container(
+        header["kind"], header["fingerprint"], header["key_id"], header["fields"], sections
+    )
 
 
 def header_of(data: bytes, *, kind: str, name: str) -> tuple[Container, dict[str, int]]:
-    """What a whole file says of itself, and the length of each section, for who checks these: its SHA-256 is not computed."""
+    """What a whole file says of itself, and the length of each section, for who checks these: its
+    SHA-256 is not computed.
+    """
     header, start = _header(data, name)
     lengths = _check_length(start, header, len(data), name)
     _check_kind(header, kind, name)
-    return Container(header["kind"], header["fingerprint"], header["key_id"], header["fields"]), lengths
+    return Container(
+        header["kind"], header["fingerprint"], header["key_id"], header["fields"]
+    ), lengths
 
 
 def peeked(head: bytes, size: int, name: str) -> tuple[Container, dict[str, int]] | None:
-    """What a file of ``size`` bytes says of itself, and the lengths of its sections, from its first bytes; None: too few."""
+    """What a file of ``size`` bytes says of itself, and the lengths of its sections, from its first
+    bytes; None: too few.
+    """
     if len(head) < min(size, _PREFIX.size):
         return None
     if head[: len(MAGIC)] == MAGIC and len(head) >= _PREFIX.size:
@@ -164,9 +198,9 @@ def peeked(head: bytes, size: int, name: str) -> tuple[Container, dict[str, int]
         if len(head) < min(size, needed):
             return None
     header, start = _header(head + bytes(DIGEST_BYTES), name)
-    return Container(header["kind"], header["fingerprint"], header["key_id"], header["fields"]), _check_length(
-        start, header, size, name
-    )
+    return Container(
+        header["kind"], header["fingerprint"], header["key_id"], header["fields"]
+    ), _check_length(start, header, size, name)
 
 
 def _check_kind(header: dict[str, Any], kind: str | None, name: str) -> None:
@@ -179,13 +213,17 @@ def _header(data: bytes, name: str) -> tuple[dict[str, Any], int]:
         raise FileFormatError(f"{name} is not an encryptedstats file")
     _, version, length = _PREFIX.unpack_from(data)
     if version > VERSION:
-        raise FileFormatError(f"{name} has format version {version}; this library reads up to {VERSION}: upgrade it")
+        raise FileFormatError(
+            f"{name} has format version {version}; this library reads up to {VERSION}: upgrade it"
+        )
     if version < 1:
         raise FileFormatError(f"{name} has format version {version}, which never existed")
     if version < VERSION:
         raise FileFormatError(
-            f"{name} has format version {version}, and this library reads {VERSION}, in which keys have longer ids: "
-            "open what is still needed with the version that wrote it, then make new keys and encrypt again"
+            f"{name} has format version {version}, and this library reads {VERSION}, in which "
+            "keys have longer ids: "
+            "open what is still needed with the version that wrote it, then make new keys and "
+            "encrypt again"
         )
     start = _PREFIX.size + length
     if length > MAX_HEADER_BYTES or start + DIGEST_BYTES > len(data):
@@ -198,7 +236,9 @@ def _header(data: bytes, name: str) -> tuple[dict[str, Any], int]:
         raise FileFormatError(f"{name} has a header with other fields than {', '.join(_FIELDS)}")
     for key, kind in _FIELDS.items():
         if type(header[key]) is not kind:
-            raise FileFormatError(f"{name} has a header whose {key!r} is not of type {kind.__name__}")
+            raise FileFormatError(
+                f"{name} has a header whose {key!r} is not of type {kind.__name__}"
+            )
     # Both are shown in messages, where forged ones must not command the terminal.
     if not (header["key_id"] + header["fingerprint"]).isprintable():
         raise FileFormatError(f"{name} states a key id or fingerprint that is none")
@@ -214,7 +254,12 @@ def _section_lengths(entries: list[Any], name: str) -> dict[str, int]:
         raise FileFormatError(f"{name} claims {len(entries)} sections, the limit is {MAX_SECTIONS}")
     lengths: dict[str, int] = {}
     for entry in entries:
-        good = isinstance(entry, list) and len(entry) == 2 and type(entry[0]) is str and type(entry[1]) is int
+        good = (
+            isinstance(entry, list)
+            and len(entry) == 2
+            and type(entry[0]) is str
+            and type(entry[1]) is int
+        )
         if not good or entry[1] < 0 or entry[0] in lengths:
             raise FileFormatError(f"{name} has a malformed list of sections")
         lengths[entry[0]] = entry[1]

@@ -1,7 +1,9 @@
-"""Local files: written so that they are there whole or not at all, read only when they are ordinary files of a sensible size.
+"""Local files: written so that they are there whole or not at all, read only when they are ordinary
+files of a sensible size.
 
-What is written lies under a temporary name first, which says whose process is writing it. So the next run knows what a process
-that was killed has left behind, and removes it, and never touches what another one is writing now.
+What is written lies under a temporary name first, which says whose process is writing it. So the
+next run knows what a process that was killed has left behind, and removes it, and never touches
+what another one is writing now.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ MAX_DOCUMENT_BYTES: Final = 64 << 20
 #: What nobody knows to be dead is taken for it when it has not changed for so long.
 _OLD_SECONDS: Final = 24 * 3600.0
 _TAG: Final = r"[0-9a-f]{8}-[0-9]{1,10}-[0-9]{1,20}-[0-9a-f]{8}"
-_TEMPORARY: Final = re.compile(rf"(?P<name>.*)\.(?P<tag>{_TAG}|[0-9a-f]{{16}})\.(?P<role>tmp|new[0-9]|old)", re.DOTALL)
+_TEMPORARY: Final = re.compile(
+    rf"(?P<name>.*)\.(?P<tag>{_TAG}|[0-9a-f]{{16}})\.(?P<role>tmp|new[0-9]|old)", re.DOTALL
+)
 #: Errors of a disk without room, or without room for so large a file.
 FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # What file systems say that have no hard links: FAT, and some that are mounted from elsewhere.
@@ -46,7 +50,9 @@ _NO_LOCKS: Final = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK,
 
 
 def open_flags(*names: str) -> int:
-    """Of ``os.open``, as far as this system has them; bytes are never taken for text, as they else are on Windows."""
+    """Of ``os.open``, as far as this system has them; bytes are never taken for text, as they else
+    are on Windows.
+    """
     flags = 0
     for name in (*names, "O_BINARY"):
         flags |= getattr(os, name, 0)
@@ -55,7 +61,9 @@ def open_flags(*names: str) -> int:
 
 @contextlib.contextmanager
 def naming(path: object) -> Iterator[None]:
-    """Errors of the system with the name of the file: a disk that is full does not say whose write it refused."""
+    """Errors of the system with the name of the file: a disk that is full does not say whose write
+    it refused.
+    """
     try:
         yield
     except OSError as error:
@@ -64,15 +72,22 @@ def naming(path: object) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
+# -- reading
+# ------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def open_regular(path: str | os.PathLike[str], *, follow: bool = True) -> Iterator[BinaryIO]:
-    """An ordinary file to read. A pipe or a device would hang or never end; ``follow=False`` refuses links too."""
+    """An ordinary file to read. A pipe or a device would hang or never end; ``follow=False``
+    refuses links too.
+    """
     if not follow and not hasattr(os, "O_NOFOLLOW") and os.path.islink(path):
         raise _is_link(path)
-    flags = ("O_RDONLY", "O_NONBLOCK", "O_CLOEXEC") if follow else ("O_RDONLY", "O_NONBLOCK", "O_CLOEXEC", "O_NOFOLLOW")
+    flags = (
+        ("O_RDONLY", "O_NONBLOCK", "O_CLOEXEC")
+        if follow
+        else ("O_RDONLY", "O_NONBLOCK", "O_CLOEXEC", "O_NOFOLLOW")
+    )
     try:
         descriptor = os.open(path, open_flags(*flags))
     except OSError as error:
@@ -92,11 +107,14 @@ def open_regular(path: str | os.PathLike[str], *, follow: bool = True) -> Iterat
 
 def _is_link(path: str | os.PathLike[str]) -> FileFormatError:
     return FileFormatError(
-        f"{path} is a link: what is stored in a folder are ordinary files. Copy what it points to (cp -L)"
+        f"{path} is a link: what is stored in a folder are ordinary files. Copy what it points to "
+        "(cp -L)"
     )
 
 
-def read_regular(path: str | os.PathLike[str], *, limit: int = MAX_FILE_BYTES, follow: bool = True) -> bytes:
+def read_regular(
+    path: str | os.PathLike[str], *, limit: int = MAX_FILE_BYTES, follow: bool = True
+) -> bytes:
     """All of an ordinary file, unless it is larger than anything of its kind can be."""
     with open_regular(path, follow=follow) as file:
         check_size(os.fstat(file.fileno()).st_size, limit, str(path))
@@ -107,21 +125,29 @@ def check_size(size: int, limit: int, where: str) -> None:
     """Refuse what is larger than its kind can be, before it is read into memory."""
     if size > limit:
         raise FileFormatError(
-            f"{where} has {size:,} bytes, and what belongs there has at most {limit:,}: it is not read. "
+            f"{where} has {size:,} bytes, and what belongs there has at most {limit:,}: it is not "
+            "read. "
             "It is no such file, or was altered"
         )
 
 
-# -- writing -----------------------------------------------------------------------------------------------------------
+# -- writing
+# ------------------------------------------------------------------------------------------------
 
 
 def write_atomic(
-    path: str | os.PathLike[str], parts: Iterable[bytes], *, mode: int = PUBLIC, overwrite: bool = True
+    path: str | os.PathLike[str],
+    parts: Iterable[bytes],
+    *,
+    mode: int = PUBLIC,
+    overwrite: bool = True,
 ) -> None:
-    """Write ``parts`` one after the other to ``path``; on any failure the old file, or none, is what stays.
+    """Write ``parts`` one after the other to ``path``; on any failure the old file, or none, is
+    what stays.
 
-    ``mode`` is given at creation, so that a private file is never readable by others, not even for a moment. Before a private
-    file is written, what killed processes left unfinished in its folder is removed: it may be a secret key.
+    ``mode`` is given at creation, so that a private file is never readable by others, not even for
+    a moment. Before a private file is written, what killed processes left unfinished in its folder
+    is removed: it may be a secret key.
     """
     target = Path(path)
     if not overwrite and os.path.lexists(target):
@@ -151,19 +177,25 @@ def write_atomic(
 
 
 def place_new(temporary: Path, target: Path) -> None:
-    """Give a finished file its name; raises FileExistsError where a file of that name has appeared, unlike a rename."""
+    """Give a finished file its name; raises FileExistsError where a file of that name has appeared,
+    unlike a rename.
+    """
     try:
         os.link(temporary, target)
         os.unlink(temporary)
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE))  # the name is ours from here on
+        os.close(
+            os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
+        )  # the name is ours from here on
         os.replace(temporary, target)
 
 
 def _sync_folder(folder: Path) -> None:
-    """A name is safe from a power failure when its folder has reached the disk; not every file system can be asked to."""
+    """A name is safe from a power failure when its folder has reached the disk; not every file
+    system can be asked to.
+    """
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, open_flags("O_RDONLY", "O_DIRECTORY"))
         try:
@@ -173,15 +205,20 @@ def _sync_folder(folder: Path) -> None:
 
 
 def write_together(writers: Mapping[Path, Callable[[Path], None]], *, overwrite: bool) -> None:
-    """Several files that belong together, all of them new or all as they were; each writer is given the name to write under.
+    """Several files that belong together, all of them new or all as they were; each writer is given
+    the name to write under.
 
-    With ``overwrite`` old files are set aside and come back if anything fails; without, none may be there. If this process is
-    killed in the middle, :func:`mend` undoes or finishes it the next time: the first file decides, whether it was in its place.
+    With ``overwrite`` old files are set aside and come back if anything fails; without, none may be
+    there. If this process is killed in the middle, :func:`mend` undoes or finishes it the next
+    time: the first file decides, whether it was in its place.
     """
     for folder in {path.parent for path in writers}:
         mend(folder)
     tag = process_tag()
-    fresh = {path: path.with_name(f".{path.name}.{tag}.new{number}") for number, path in enumerate(writers)}
+    fresh = {
+        path: path.with_name(f".{path.name}.{tag}.new{number}")
+        for number, path in enumerate(writers)
+    }
     aside = {path: path.with_name(f".{path.name}.{tag}.old") for path in writers}
     placed: list[Path] = []
     try:
@@ -209,7 +246,9 @@ def write_together(writers: Mapping[Path, Callable[[Path], None]], *, overwrite:
         for old in aside.values():
             old.unlink(missing_ok=True)
     finally:
-        for new in reversed(fresh.values()):  # the first one last: as long as it is there, nothing was put in place
+        for new in reversed(
+            fresh.values()
+        ):  # the first one last: as long as it is there, nothing was put in place
             new.unlink(missing_ok=True)
 
 
@@ -225,14 +264,18 @@ def _called(path: Path) -> Iterator[None]:
 
 
 def mend(folder: str | os.PathLike[str]) -> None:
-    """Undo or finish what a killed :func:`write_together` left in a folder, and remove what it wrote and nobody needs."""
+    """Undo or finish what a killed :func:`write_together` left in a folder, and remove what it
+    wrote and nobody needs.
+    """
     groups: dict[str, dict[str, dict[Path, Path]]] = {}
     for path, found in _left_behind(Path(folder)):
         if found["role"] != "tmp":
             target = path.with_name(found["name"].removeprefix("."))
             groups.setdefault(found["tag"], {}).setdefault(found["role"], {})[path] = target
     for group in groups.values():
-        with contextlib.suppress(PermissionError):  # of another user, in a folder that all may write to
+        with contextlib.suppress(
+            PermissionError
+        ):  # of another user, in a folder that all may write to
             _mend_group(group)
 
 
@@ -244,7 +287,9 @@ def _mend_group(group: dict[str, dict[Path, Path]]) -> None:
         if not nothing_placed:
             os.replace(path, target)
     for path, target in aside.items():
-        if not target.exists():  # whatever else is missing: an old file is given up for a new one only
+        if (
+            not target.exists()
+        ):  # whatever else is missing: an old file is given up for a new one only
             os.replace(path, target)
     for path in (*aside, *fresh):
         path.unlink(missing_ok=True)
@@ -254,11 +299,14 @@ def _is_same(path: Path, target: Path) -> bool:
     return target.exists() and os.path.samefile(path, target)
 
 
-# -- temporary names -----------------------------------------------------------------------------------------------------
+# -- temporary names
+# ------------------------------------------------------------------------------------------------
 
 
 def temporary_path(target: Path) -> Path:
-    """Where a file lies until it is whole: beside its place, under a hidden name that says which process writes it."""
+    """Where a file lies until it is whole: beside its place, under a hidden name that says which
+    process writes it.
+    """
     return target.with_name(temporary_name(f".{target.name[:120]}"))
 
 
@@ -268,13 +316,17 @@ def temporary_name(name: str) -> str:
 
 
 def process_tag() -> str:
-    """This process, told from every other one there ever was, and a random part: ``machine-pid-start-token``."""
+    """This process, told from every other one there ever was, and a random part:
+    ``machine-pid-start-token``.
+    """
     pid = os.getpid()
     return f"{_machine()}-{pid}-{_start_of(pid) or 0}-{secrets.token_hex(4)}"
 
 
 def is_dead(tag: str) -> bool | None:
-    """Whether the process of a tag has ended; None where that cannot be known from here, as of another machine."""
+    """Whether the process of a tag has ended; None where that cannot be known from here, as of
+    another machine.
+    """
     parts = tag.split("-")
     if len(parts) != 4 or parts[0] != _machine():
         return None
@@ -283,7 +335,9 @@ def is_dead(tag: str) -> bool | None:
 
 
 def is_left_behind(name: str, age: float) -> bool:
-    """Whether a name is that of a temporary object whose process is gone, or of an unknown one that has not changed for a day."""
+    """Whether a name is that of a temporary object whose process is gone, or of an unknown one that
+    has not changed for a day.
+    """
     found = _TEMPORARY.fullmatch(name)
     if found is None:
         return False
@@ -310,9 +364,12 @@ def _left_behind(folder: Path, below: bool = False) -> Iterator[tuple[Path, re.M
             found = _TEMPORARY.fullmatch(path.name)
             if found is None:
                 continue
-            # A file that was set aside keeps the time of its content: when that was done, the other time tells.
+            # A file that was set aside keeps the time of its content: when that was done, the other
+            # time tells.
             facts = path.lstat()
-            changed = max(facts.st_mtime, facts.st_ctime) if found["role"] == "old" else facts.st_mtime
+            changed = (
+                max(facts.st_mtime, facts.st_ctime) if found["role"] == "old" else facts.st_mtime
+            )
             if is_left_behind(path.name, time.time() - changed):
                 yield path, found
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -321,7 +378,9 @@ def _left_behind(folder: Path, below: bool = False) -> Iterator[tuple[Path, re.M
 
 @lru_cache(maxsize=1)
 def _machine() -> str:
-    """This machine since it was started, and where process numbers mean what they mean here (containers have their own)."""
+    """This machine since it was started, and where process numbers mean what they mean here
+    (containers have their own).
+    """
     known = [socket.gethostname()]
     with contextlib.suppress(OSError):
         known.append(Path("/proc/sys/kernel/random/boot_id").read_text())
@@ -350,9 +409,12 @@ def _start_of(pid: int) -> int | None:
     return 0
 
 
-# -- one at a time -------------------------------------------------------------------------------------------------------
+# -- one at a time
+# ------------------------------------------------------------------------------------------------
 
-_held: set[int] = set()  # descriptors of locks; a forked helper must not keep one that its parent held
+_held: set[int] = (
+    set()
+)  # descriptors of locks; a forked helper must not keep one that its parent held
 
 
 def _forget_locks() -> None:
@@ -371,16 +433,19 @@ class NoLocks(Exception):
 
 
 def take_lock(path: Path, content: bytes) -> int | None:
-    """The descriptor of a lock that the system gives back when this process ends, however it ends; None if somebody has it.
+    """The descriptor of a lock that the system gives back when this process ends, however it ends;
+    None if somebody has it.
 
-    ``content`` says who holds it, for messages. The file is removed by :func:`release_lock`; who waited for a file that is gone
-    by then tries again.
+    ``content`` says who holds it, for messages. The file is removed by :func:`release_lock`; who
+    waited for a file that is gone by then tries again.
     """
     if fcntl is None:
         raise NoLocks(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
-        descriptor = os.open(path, open_flags("O_RDWR", "O_CREAT", "O_CLOEXEC", "O_NOFOLLOW"), PUBLIC)
+        descriptor = os.open(
+            path, open_flags("O_RDWR", "O_CREAT", "O_CLOEXEC", "O_NOFOLLOW"), PUBLIC
+        )
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             same = os.path.samestat(os.fstat(descriptor), os.lstat(path))
@@ -412,7 +477,9 @@ def release_lock(path: Path, descriptor: int) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Wait for a lock and hold it for a few lines; where the file system knows none, go on without."""
+    """Wait for a lock and hold it for a few lines; where the file system knows none, go
+    on without.
+    """
     try:
         while (descriptor := take_lock(path, b"")) is None:
             time.sleep(0.01)

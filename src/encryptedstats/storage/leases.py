@@ -1,8 +1,10 @@
-"""One writer at a time: a lock of the system in a folder, and a lease, an object that only one of several can make, elsewhere.
+"""One writer at a time: a lock of the system in a folder, and a lease, an object that only one of
+several can make, elsewhere.
 
-A lock ends with its process. A lease is renewed while its holder lives; when it has stood unchanged for its time, by the clock of
-who watches it, it may be taken over. A holder that was stopped for so long finds, before it writes the next thing, that the lease
-is another's, and gives up. What may be lost by two who write in the same moment is written by conditional writes as well (see
+A lock ends with its process. A lease is renewed while its holder lives; when it has stood unchanged
+for its time, by the clock of who watches it, it may be taken over. A holder that was stopped for so
+long finds, before it writes the next thing, that the lease is another's, and gives up. What may be
+lost by two who write in the same moment is written by conditional writes as well (see
 ``Store.create`` and ``Store.replace``): the lease saves work, and these save rows.
 """
 
@@ -20,7 +22,14 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from encryptedstats.errors import BusyError, StorageError
-from encryptedstats.storage.files import NoLocks, is_dead, process_tag, read_regular, release_lock, take_lock
+from encryptedstats.storage.files import (
+    NoLocks,
+    is_dead,
+    process_tag,
+    read_regular,
+    release_lock,
+    take_lock,
+)
 from encryptedstats.storage.objects import LEASE, FolderStore, Store
 
 LEASE_SECONDS: Final = 20.0
@@ -28,7 +37,9 @@ _BEATS: Final = 4  # in the time of a lease
 _POLL_SECONDS: Final = 0.1
 _HELPERS_SECONDS: Final = 10.0  # for which helper processes of a killed one may still hold its lock
 _MAX_BYTES: Final = 1 << 12
-_ended: set[str] = set()  # leases of this process that were given back, or could not be because the storage was away
+_ended: set[str] = (
+    set()
+)  # leases of this process that were given back, or could not be because the storage was away
 
 
 class Writer(Protocol):
@@ -40,7 +51,9 @@ class Writer(Protocol):
 
 @contextmanager
 def writing(store: Store, *, wait: float = 0.0) -> Iterator[Writer]:
-    """Be the only writer of a store; others are waited for so many seconds, then :class:`BusyError` says who it is."""
+    """Be the only writer of a store; others are waited for so many seconds, then :class:`BusyError`
+    says who it is.
+    """
     lock: _Lock | _Lease
     if isinstance(store, FolderStore):
         lock = _Lock(Path(store.where(LEASE)), store.url)
@@ -63,7 +76,9 @@ def _who() -> dict[str, Any]:
 
 
 def _described(content: bytes) -> tuple[str, str]:
-    """Who holds it, in words and as the tag of a process; for messages, so nothing of it is believed but by the tag."""
+    """Who holds it, in words and as the tag of a process; for messages, so nothing of it is
+    believed but by the tag.
+    """
     try:
         said = json.loads(content)
         host, pid, tag = str(said["host"])[:64], int(said["pid"]), str(said["tag"])
@@ -91,7 +106,9 @@ class _Lock:
                 continue  # given back just now
             patience = max(wait, _HELPERS_SECONDS) if tag and is_dead(tag) else wait
             if time.monotonic() - started >= patience:
-                raise _busy(self.url, who, "wait until it has finished, stop it, or give another place")
+                raise _busy(
+                    self.url, who, "wait until it has finished, stop it, or give another place"
+                )
             time.sleep(_POLL_SECONDS)
         self._descriptor = descriptor
 
@@ -128,13 +145,19 @@ class _Lease:
             now = time.monotonic()
             who, tag = _described(held)
             if held != seen:
-                alive, seen, since = bool(seen), held, now  # it changed while it was watched: its holder lives
-            if (not tag or tag in _ended or is_dead(tag) or now - since >= self.seconds) and self.store.replace(
-                LEASE, held, mine
-            ):
+                alive, seen, since = (
+                    bool(seen),
+                    held,
+                    now,
+                )  # it changed while it was watched: its holder lives
+            if (
+                not tag or tag in _ended or is_dead(tag) or now - since >= self.seconds
+            ) and self.store.replace(LEASE, held, mine):
                 break
             if alive and now - started >= wait:
-                raise _busy(self.store.url, who, "wait until it has finished, or give another place")
+                raise _busy(
+                    self.store.url, who, "wait until it has finished, or give another place"
+                )
             time.sleep(5 * _POLL_SECONDS)
         self._content, self._renewed = mine, time.monotonic()
         threading.Thread(target=self._keep, daemon=True).start()
@@ -145,7 +168,9 @@ class _Lease:
 
     def _keep(self) -> None:
         while not self._ended.wait(self.seconds / _BEATS):
-            with suppress(StorageError):  # tried again; when it has been too long, check() asks for itself
+            with suppress(
+                StorageError
+            ):  # tried again; when it has been too long, check() asks for itself
                 self._renew()
 
     def _renew(self) -> None:
@@ -163,8 +188,10 @@ class _Lease:
             self._renew()
         if self._lost:
             raise BusyError(
-                f"{self.store.url} was taken over by another process, since this one had stood still for more than "
-                f"{self.seconds:.0f} seconds; it has stopped writing: run it again when the other has finished"
+                f"{self.store.url} was taken over by another process, since this one had stood "
+                "still for more than "
+                f"{self.seconds:.0f} seconds; it has stopped writing: run it again when the other "
+                "has finished"
             )
 
     def give_back(self) -> None:

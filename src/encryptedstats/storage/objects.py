@@ -1,7 +1,8 @@
 """Where named objects lie: a folder, or what fsspec opens (S3, GCS, Azure, SFTP, memory).
 
-Objects are written whole or not at all and never changed afterwards, except by being replaced whole. That an object is not there
-is known only where the storage says so: whatever else it answers is an error that names the object.
+Objects are written whole or not at all and never changed afterwards, except by being replaced
+whole. That an object is not there is known only where the storage says so: whatever else it answers
+is an error that names the object.
 """
 
 from __future__ import annotations
@@ -41,10 +42,25 @@ from encryptedstats.storage.files import (
 T = TypeVar("T")
 #: By which a store has one writer at a time: see :mod:`encryptedstats.storage.leases`.
 LEASE: Final = "writer.lease"
-#: What an address may begin with. Others read or run what their address says (``reference``, ``http``, ...), or name several.
-PROTOCOLS: Final = ("file", "local", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "sftp", "ssh", "memory")
+#: What an address may begin with. Others read or run what their address says (``reference``,
+#: ``http``, ...), or name several.
+PROTOCOLS: Final = (
+    "file",
+    "local",
+    "s3",
+    "s3a",
+    "gs",
+    "gcs",
+    "az",
+    "abfs",
+    "abfss",
+    "sftp",
+    "ssh",
+    "memory",
+)
 PROTOCOLS_VARIABLE: Final = "ENCRYPTEDSTATS_PROTOCOLS"
-#: Storage that has an object whole or not at all by itself; elsewhere it is written under a temporary name first.
+#: Storage that has an object whole or not at all by itself; elsewhere it is written under a
+#: temporary name first.
 _WHOLE: Final = frozenset(("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory"))
 _S3: Final = frozenset(("s3", "s3a"))
 _ONE_PUT: Final = (
@@ -63,14 +79,19 @@ class Readable(Protocol):
 
     url: str
 
-    def read(self, name: str, start: int = 0, length: int | None = None, *, limit: int = MAX_FILE_BYTES) -> bytes:
+    def read(
+        self, name: str, start: int = 0, length: int | None = None, *, limit: int = MAX_FILE_BYTES
+    ) -> bytes:
         """An object, or a part of it. A missing object raises FileNotFoundError with its full name.
 
-        A whole object of more than ``limit`` bytes is refused before it is read: as large as its kind can be.
+        A whole object of more than ``limit`` bytes is refused before it is read: as large as its
+        kind can be.
         """
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Several parts of an object, each given by its start and length, in as few steps as the storage can."""
+        """Several parts of an object, each given by its start and length, in as few steps as the
+        storage can.
+        """
 
     def where(self, name: str) -> str:
         """The full name of an object, for messages."""
@@ -83,13 +104,19 @@ class Store(Readable, Protocol):
         """Make or replace an object, whole or not at all."""
 
     def create(self, name: str, data: bytes) -> bool:
-        """Make an object unless there is one of this name: whether it was made. Of several who try, one succeeds."""
+        """Make an object unless there is one of this name: whether it was made. Of several who try,
+        one succeeds.
+        """
 
     def replace(self, name: str, old: bytes, new: bytes) -> bool:
-        """Put an object in the place of one that is as it was: whether that was so. Of several who try, one succeeds."""
+        """Put an object in the place of one that is as it was: whether that was so. Of several who
+        try, one succeeds.
+        """
 
     def exists(self, name: str) -> bool:
-        """Whether there is such an object. Storage that does not say raises StorageError: not to know is not a no."""
+        """Whether there is such an object. Storage that does not say raises StorageError: not to
+        know is not a no.
+        """
 
     def names(self) -> list[str]:
         """All objects, with their path below the address."""
@@ -104,10 +131,14 @@ class Store(Readable, Protocol):
         """The bytes of an object. A missing object raises FileNotFoundError with its full name."""
 
     def take(self, name: str, file: Path) -> None:
-        """Make or replace an object by a local file, which is moved there or copied; it is never read into memory whole."""
+        """Make or replace an object by a local file, which is moved there or copied; it is never
+        read into memory whole.
+        """
 
     def copy(self, old: str, new: str) -> None:
-        """Make or replace an object by another one, within the storage; where it can be, without taking room twice."""
+        """Make or replace an object by another one, within the storage; where it can be, without
+        taking room twice.
+        """
 
     def delete(self, name: str) -> None:
         """Remove an object; none is no error."""
@@ -126,7 +157,8 @@ def open_store(url: str | os.PathLike[str]) -> Store:
 
 
 def check_protocol(address: str) -> None:
-    """Refuse an address that fsspec would take for more than a place: one that names others inside, or is not known here.
+    """Refuse an address that fsspec would take for more than a place: one that names others inside,
+    or is not known here.
 
     ``ENCRYPTEDSTATS_PROTOCOLS``, names with commas between them, allows more.
     """
@@ -135,13 +167,16 @@ def check_protocol(address: str) -> None:
     allowed = (*PROTOCOLS, *(name.strip() for name in more.split(",") if name.strip()))
     if "::" in address or protocol not in allowed:
         raise ValueError(
-            f"{address!r} is no address that is opened here: a local path, or a URL that begins with one of {', '.join(allowed)}, "
+            f"{address!r} is no address that is opened here: a local path, or a URL that begins "
+            f"with one of {', '.join(allowed)}, "
             f"without '::'. {PROTOCOLS_VARIABLE} in the environment allows others"
         )
 
 
 def looked_at_again(store: Readable, read: Callable[[], T]) -> T:
-    """What ``read`` gives; where it finds something wrong and the bytes came over a network, it is tried again."""
+    """What ``read`` gives; where it finds something wrong and the bytes came over a network, it is
+    tried again.
+    """
     over_network = isinstance(store, FsspecStore) and not store.url.startswith(_HERE)
     for _ in range(_LOOKS - 1 if over_network else 0):
         try:
@@ -173,17 +208,23 @@ def _read_at(file: BinaryIO, start: int, length: int) -> bytes:
 
 
 class FolderStore:
-    """Objects as files of a local folder. A link in it is no object: only the folder itself may be reached through one."""
+    """Objects as files of a local folder. A link in it is no object: only the folder itself may be
+    reached through one.
+    """
 
     def __init__(self, path: str) -> None:
         self.url = path
-        self._root = Path(path).absolute()  # blocks are read later, when the working directory may be another
+        self._root = Path(
+            path
+        ).absolute()  # blocks are read later, when the working directory may be another
 
     def where(self, name: str) -> str:
         """The path of an object."""
         return str(self._root / name)
 
-    def read(self, name: str, start: int = 0, length: int | None = None, *, limit: int = MAX_FILE_BYTES) -> bytes:
+    def read(
+        self, name: str, start: int = 0, length: int | None = None, *, limit: int = MAX_FILE_BYTES
+    ) -> bytes:
         """An object, or a part of it."""
         try:
             if length is None:
@@ -241,7 +282,9 @@ class FolderStore:
 
     def names(self) -> list[str]:
         """All files below the folder, but for those of a write under way."""
-        found = (p.relative_to(self._root).as_posix() for p in self._root.rglob("*") if not p.is_dir())
+        found = (
+            p.relative_to(self._root).as_posix() for p in self._root.rglob("*") if not p.is_dir()
+        )
         return sorted(name for name in found if not _is_ours(name))
 
     def sizes(self, below: str = "") -> dict[str, int]:
@@ -250,7 +293,10 @@ class FolderStore:
 
     def room(self, below: str = "") -> dict[str, int]:
         """The same, but a file that has several names has its bytes under one of them."""
-        files = {(facts.st_dev, facts.st_ino): (name, facts.st_size) for name, facts in self._files(below)}
+        files = {
+            (facts.st_dev, facts.st_ino): (name, facts.st_size)
+            for name, facts in self._files(below)
+        }
         return dict(files.values())
 
     def _files(self, below: str) -> Iterator[tuple[str, os.stat_result]]:
@@ -272,7 +318,9 @@ class FolderStore:
         return facts.st_size
 
     def take(self, name: str, file: Path) -> None:
-        """By renaming; by copying, under a temporary name first, where the file lies on another disk."""
+        """By renaming; by copying, under a temporary name first, where the file lies on another
+        disk.
+        """
         target = self._root / name
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -285,13 +333,17 @@ class FolderStore:
             file.unlink()
 
     def copy(self, old: str, new: str) -> None:
-        """A second name of one file, where the file system knows such: objects are never changed."""
+        """A second name of one file, where the file system knows such: objects are
+        never changed.
+        """
         target, temporary = self._root / new, temporary_path(self._root / new)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(self._root / old, temporary, follow_symlinks=False)
             os.replace(temporary, target)
-            temporary.unlink(missing_ok=True)  # a rename of one name of a file to another one of it does nothing
+            temporary.unlink(
+                missing_ok=True
+            )  # a rename of one name of a file to another one of it does nothing
         except _ABSENT as error:
             raise FileNotFoundError(f"{self.where(old)} is not there") from error
         except OSError:
@@ -317,12 +369,17 @@ def _unknown(where: str, error: BaseException) -> StorageError:
     said = " ".join(str(error).split())[:300] or type(error).__name__
     if isinstance(error, PermissionError):
         cure = (
-            "check who may read and list there; S3 answers so for an object that is not there, too, to who may not list"
+            "check who may read and list there; S3 answers so for an object that is not there, "
+            "too, to who may not list"
         )
     else:
-        cure = "check the address and the network, and run it again; nothing is concluded from no answer"
+        cure = (
+            "check the address and the network, and run it again; nothing is concluded from no "
+            "answer"
+        )
     return StorageError(
-        f"{where}: the storage cannot be reached or does not answer ({type(error).__name__}: {said}): {cure}"
+        f"{where}: the storage cannot be reached or does not answer ({type(error).__name__}: "
+        f"{said}): {cure}"
     )
 
 
@@ -334,7 +391,8 @@ class FsspecStore:
             import fsspec
         except ImportError as error:
             raise FileFormatError(
-                f"{url} is not a local path: other storage needs fsspec, pip install 'encryptedstats[storage]'"
+                f"{url} is not a local path: other storage needs fsspec, pip install "
+                "'encryptedstats[storage]'"
             ) from error
         self.url = url.rstrip("/")
         self._protocol = url.partition("://")[0]
@@ -349,7 +407,9 @@ class FsspecStore:
         return f"{self._root.rstrip('/')}/{name}"
 
     def _asked(self, name: str, ask: Callable[[], T]) -> T:
-        """An answer of the storage: asked again where it fails, since most that fails on a network does not fail twice."""
+        """An answer of the storage: asked again where it fails, since most that fails on a network
+        does not fail twice.
+        """
         for pause in (*_PAUSES, None):
             try:
                 return ask()
@@ -365,22 +425,30 @@ class FsspecStore:
                 time.sleep(pause)
         raise AssertionError  # the last pause is None
 
-    def read(self, name: str, start: int = 0, length: int | None = None, *, limit: int = MAX_FILE_BYTES) -> bytes:
+    def read(
+        self, name: str, start: int = 0, length: int | None = None, *, limit: int = MAX_FILE_BYTES
+    ) -> bytes:
         """An object, or a part of it."""
         if length is None:
             check_size(self._facts(name)["size"] or 0, limit, self.where(name))
         end = None if length is None else start + length
-        data: bytes = self._asked(name, lambda: self._files.cat_file(self._path(name), start=start or None, end=end))
+        data: bytes = self._asked(
+            name, lambda: self._files.cat_file(self._path(name), start=start or None, end=end)
+        )
         return data
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Several parts of an object, asked for at the same time where the storage can."""
         starts, ends = [start for start, _ in ranges], [start + length for start, length in ranges]
         paths = [self._path(name)] * len(ranges)
-        return list(self._asked(name, lambda: self._files.cat_ranges(paths, starts, ends, on_error="raise")))
+        return list(
+            self._asked(name, lambda: self._files.cat_ranges(paths, starts, ends, on_error="raise"))
+        )
 
     def write(self, name: str, parts: Iterable[bytes]) -> None:
-        """Make or replace an object: under a temporary name first, where the storage would show half of one."""
+        """Make or replace an object: under a temporary name first, where the storage would show
+        half of one.
+        """
         data, path = b"".join(parts), self._path(name)
         self._make_folder(path)
         if self._protocol in _WHOLE:
@@ -409,12 +477,15 @@ class FsspecStore:
 
         if type(self._files).mv is not AbstractFileSystem.mv:
             self._files.mv(old, new)
-        else:  # by copying; fsspec's own mv would take the brackets of a folder "a[1]" for a pattern
+        else:
+            # by copying; fsspec's own mv would take the brackets of a folder "a[1]" for a pattern
             self._files.cp_file(old, new)
             self._files.rm_file(old)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Make an object where there is none; S3, GCS and Azure refuse the second of two who try at once, by themselves."""
+        """Make an object where there is none; S3, GCS and Azure refuse the second of two who try at
+        once, by themselves.
+        """
         if self.exists(name):
             return False
         if self._protocol not in _WHOLE:
@@ -424,7 +495,9 @@ class FsspecStore:
         return self._conditional(name, data, lambda: self._put(path, data, mode="create"))
 
     def _written(self, name: str, data: bytes) -> bool:
-        """Write whole what no condition can be put on, and see whether it is what stayed: of two at once, the later one does."""
+        """Write whole what no condition can be put on, and see whether it is what stayed: of two at
+        once, the later one does.
+        """
         self.write(name, [data])
         try:
             return self.read(name, limit=len(data)) == data
@@ -445,7 +518,9 @@ class FsspecStore:
         return self._conditional(name, new, lambda: self._put(self._path(name), new, **conditions))
 
     def _conditional(self, name: str, data: bytes, put: Callable[[], None]) -> bool:
-        """Whether a write went through. One that was refused may have been ours, whose answer was lost on the way."""
+        """Whether a write went through. One that was refused may have been ours, whose answer was
+        lost on the way.
+        """
         try:
             self._asked(name, put)
         except Exception as error:
@@ -485,12 +560,19 @@ class FsspecStore:
             found = self._asked("", lambda: self._files.find(self._root, detail=True))
         except FileNotFoundError:
             return {}
-        return {str(path).removeprefix(root).removeprefix("/" + root): facts for path, facts in found.items()}
+        return {
+            str(path).removeprefix(root).removeprefix("/" + root): facts
+            for path, facts in found.items()
+        }
 
     def sizes(self, below: str = "") -> dict[str, int]:
         """The bytes of all objects below the URL, or of those whose names begin with a folder's."""
         inside = f"{below.rstrip('/')}/" if below else ""
-        known = {name: int(facts.get("size") or 0) for name, facts in self._found().items() if not _is_ours(name)}
+        known = {
+            name: int(facts.get("size") or 0)
+            for name, facts in self._found().items()
+            if not _is_ours(name)
+        }
         return {name: size for name, size in known.items() if name.startswith(inside)}
 
     def room(self, below: str = "") -> dict[str, int]:
@@ -499,7 +581,11 @@ class FsspecStore:
 
     def older(self, below: str, seconds: float) -> list[str]:
         """Names of objects below a folder that were written longer ago."""
-        return [name for name, facts in self._found().items() if name.startswith(f"{below}/") and _age(facts) > seconds]
+        return [
+            name
+            for name, facts in self._found().items()
+            if name.startswith(f"{below}/") and _age(facts) > seconds
+        ]
 
     def size(self, name: str) -> int:
         """The bytes of an object."""
@@ -529,9 +615,13 @@ class FsspecStore:
                 self._asked(name, lambda: self._files.rm_file(self._path(name)))
 
     def signed(self, name: str, seconds: int, size: int) -> str:
-        """Of S3: an address that takes an object of so many bytes for a while, from whoever knows it."""
+        """Of S3: an address that takes an object of so many bytes for a while, from whoever knows
+        it.
+        """
         options = {"client_method": "put_object", "ContentLength": size}
-        url: str = self._asked(name, lambda: self._files.url(self._path(name), expires=seconds, **options))
+        url: str = self._asked(
+            name, lambda: self._files.url(self._path(name), expires=seconds, **options)
+        )
         return url
 
     def sweep(self) -> None:
@@ -543,19 +633,25 @@ class FsspecStore:
 
 def _age(facts: dict[str, Any]) -> float:
     """Seconds since an object was written, by what the storage says; 0 where it does not."""
-    when = next((facts[key] for key in ("LastModified", "mtime", "modified", "created") if facts.get(key)), None)
+    when = next(
+        (facts[key] for key in ("LastModified", "mtime", "modified", "created") if facts.get(key)),
+        None,
+    )
     seconds = when.timestamp() if isinstance(when, datetime) else when
     return time.time() - seconds if isinstance(seconds, (int, float)) else 0.0
 
 
 def _is_refused(error: BaseException) -> bool:
-    """Whether S3 refused a conditional write, because what it was to replace, or that there was nothing, was not so."""
+    """Whether S3 refused a conditional write, because what it was to replace, or that there was
+    nothing, was not so.
+    """
     response = getattr(error.__cause__, "response", None)
     code = response.get("Error", {}).get("Code") if isinstance(response, dict) else None
     return code in ("PreconditionFailed", "412", "ConditionalRequestConflict")
 
 
-# -- single objects --------------------------------------------------------------------------------------------------
+# -- single objects
+# ------------------------------------------------------------------------------------------------
 
 
 def object_exists(url: str | os.PathLike[str]) -> bool:
@@ -573,9 +669,15 @@ def object_exists(url: str | os.PathLike[str]) -> bool:
 
 
 def write_object(
-    url: str | os.PathLike[str], parts: bytes | Iterable[bytes], *, private: bool = False, overwrite: bool = True
+    url: str | os.PathLike[str],
+    parts: bytes | Iterable[bytes],
+    *,
+    private: bool = False,
+    overwrite: bool = True,
 ) -> None:
-    """Write a single object to a path or fsspec URL; ``private`` makes a local file readable to its user only."""
+    """Write a single object to a path or fsspec URL; ``private`` makes a local file readable to its
+    user only.
+    """
     address, pieces = local_or_url(url), [parts] if isinstance(parts, bytes) else parts
     if not is_url(address):
         sweep(Path(address).parent)
@@ -599,7 +701,9 @@ def read_object(url: str | os.PathLike[str], *, limit: int = MAX_FILE_BYTES) -> 
 
 
 def sha256_of(url: str | os.PathLike[str]) -> str:
-    """The SHA-256 of a single object at a path or fsspec URL, which is read a piece at a time. A missing one is an error."""
+    """The SHA-256 of a single object at a path or fsspec URL, which is read a piece at a time. A
+    missing one is an error.
+    """
     address, digest = local_or_url(url), hashlib.sha256()
     if not is_url(address):
         with open_regular(address) as file:
@@ -614,8 +718,12 @@ def sha256_of(url: str | os.PathLike[str]) -> str:
     return digest.hexdigest()
 
 
-def save_file(file: Container, url: str | os.PathLike[str], *, overwrite: bool = False, private: bool = False) -> None:
-    """Write what ``save`` of anything writes: to a path or fsspec URL, whole or not at all, and not over a file that is there."""
+def save_file(
+    file: Container, url: str | os.PathLike[str], *, overwrite: bool = False, private: bool = False
+) -> None:
+    """Write what ``save`` of anything writes: to a path or fsspec URL, whole or not at all, and not
+    over a file that is there.
+    """
     try:
         write_object(url, container.parts_of(file), private=private, overwrite=overwrite)
     except FileExistsError as error:
@@ -629,4 +737,6 @@ def load_file(url: str | os.PathLike[str], *, kind: str | None = None) -> Contai
         return container.read(address, kind=kind)
     folder, name = folder_and_name(address)
     store = open_store(folder)
-    return looked_at_again(store, lambda: container.from_bytes(store.read(name), kind=kind, name=os.fspath(url)))
+    return looked_at_again(
+        store, lambda: container.from_bytes(store.read(name), kind=kind, name=os.fspath(url))
+    )

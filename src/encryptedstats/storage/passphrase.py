@@ -1,7 +1,7 @@
 """Locking bytes with a passphrase: scrypt makes the key, AES-256-GCM seals and authenticates.
 
-Both come from the ``cryptography`` package. The cost is stored beside the sealed bytes so that it can
-grow over the years, and is capped on reading so that a hostile file cannot eat all memory.
+Both come from the ``cryptography`` package. The cost is stored beside the sealed bytes so that it
+can grow over the years, and is capped on reading so that a hostile file cannot eat all memory.
 """
 
 from __future__ import annotations
@@ -24,23 +24,42 @@ _TAG_BYTES: Final = 16
 
 
 def lock(data: bytes, passphrase: str, *, bind_to: bytes) -> tuple[dict[str, Any], bytes]:
-    """Seal ``data``; returns the public description of the lock and the sealed bytes. ``bind_to`` must be given again to open."""
+    """Seal ``data``; returns the public description of the lock and the sealed bytes. ``bind_to``
+    must be given again to open.
+    """
     salt, nonce = os.urandom(_SALT_BYTES), os.urandom(_NONCE_BYTES)
     cipher = _cipher(passphrase, salt, SCRYPT)
-    return {**SCRYPT, "kdf": "scrypt", "aead": "AES-256-GCM"}, salt + nonce + cipher.encrypt(nonce, data, bind_to)
+    return {**SCRYPT, "kdf": "scrypt", "aead": "AES-256-GCM"}, salt + nonce + cipher.encrypt(
+        nonce, data, bind_to
+    )
 
 
 def unlock(lock: Mapping[str, Any], sealed: bytes, passphrase: str, *, bind_to: bytes) -> bytes:
-    """Open what :func:`lock` sealed; a wrong passphrase and an altered file look the same and are refused."""
-    if set(lock) != {"n", "r", "p", "kdf", "aead"} or lock["kdf"] != "scrypt" or lock["aead"] != "AES-256-GCM":
+    """Open what :func:`lock` sealed; a wrong passphrase and an altered file look the same and are
+    refused.
+    """
+    if (
+        set(lock) != {"n", "r", "p", "kdf", "aead"}
+        or lock["kdf"] != "scrypt"
+        or lock["aead"] != "AES-256-GCM"
+    ):
         raise FileFormatError("the key file is locked in a way this library does not know")
     cost = {name: lock[name] for name in ("n", "r", "p")}
-    if not all(type(value) is int and value > 0 for value in cost.values()) or cost["n"] & (cost["n"] - 1):
+    if not all(type(value) is int and value > 0 for value in cost.values()) or cost["n"] & (
+        cost["n"] - 1
+    ):
         raise FileFormatError("the key file has a malformed passphrase cost")
-    # r and p as they are written, and n within reach: odd mixtures take seconds, or are refused by OpenSSL as lack of memory.
-    if 128 * cost["n"] * cost["r"] * cost["p"] > MAX_SCRYPT_BYTES or cost["n"] < 2 or cost["r"] != 8 or cost["p"] > 16:
+    # r and p as they are written, and n within reach: odd mixtures take seconds, or are refused by
+    # OpenSSL as lack of memory.
+    if (
+        128 * cost["n"] * cost["r"] * cost["p"] > MAX_SCRYPT_BYTES
+        or cost["n"] < 2
+        or cost["r"] != 8
+        or cost["p"] > 16
+    ):
         raise FileFormatError(
-            f"the key file asks for more than {MAX_SCRYPT_BYTES >> 20} MiB to check a passphrase: refused"
+            f"the key file asks for more than {MAX_SCRYPT_BYTES >> 20} MiB to check a passphrase: "
+            "refused"
         )
     if len(sealed) < _SALT_BYTES + _NONCE_BYTES + _TAG_BYTES:
         raise FileFormatError("the locked section of the key file is too short")
@@ -53,7 +72,9 @@ def unlock(lock: Mapping[str, Any], sealed: bytes, passphrase: str, *, bind_to: 
     try:
         opened: bytes = cipher.decrypt(nonce, body, bind_to)
     except InvalidTag:
-        raise PassphraseError("the passphrase does not open this key file (or the file was altered)") from None
+        raise PassphraseError(
+            "the passphrase does not open this key file (or the file was altered)"
+        ) from None
     return opened
 
 
@@ -63,4 +84,6 @@ def _cipher(passphrase: str, salt: bytes, cost: Mapping[str, int]) -> Any:
     try:
         return AESGCM(Scrypt(salt=salt, length=32, **cost).derive(passphrase.encode()))
     except MemoryError as error:
-        raise PassphraseError("there is not enough memory to check the passphrase of this key file") from error
+        raise PassphraseError(
+            "there is not enough memory to check the passphrase of this key file"
+        ) from error

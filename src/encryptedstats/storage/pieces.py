@@ -1,8 +1,10 @@
-"""Pieces: short runs of residues as they are stored, each with a digest of its own, and polynomials that are stored as a seed.
+"""Pieces: short runs of residues as they are stored, each with a digest of its own, and polynomials
+that are stored as a seed.
 
-Hashing and expanding are SHAKE-256 (FIPS 202). The work is done by a compiled extension, ``_native/storage.c``, on several pieces
-at a time and without the interpreter's lock; where it was not built, by hashlib and NumPy, to the same bytes.
-``ENCRYPTEDSTATS_CPU`` keeps it from using all that the processor can.
+Hashing and expanding are SHAKE-256 (FIPS 202). The work is done by a compiled extension,
+``_native/storage.c``, on several pieces at a time and without the interpreter's lock; where it was
+not built, by hashlib and NumPy, to the same bytes. ``ENCRYPTEDSTATS_CPU`` keeps it from using all
+that the processor can.
 """
 
 from __future__ import annotations
@@ -27,15 +29,16 @@ Bytes = bytes | memoryview
 RUN: Final = 1024  # numbers in a run, unless a polynomial has fewer
 DIGEST_BYTES: Final = 16
 SEED_BYTES: Final = 32
-_DOMAIN: Final = (
-    b"encryptedstats a"  # what is hashed before a seed, so that no other use of SHAKE-256 has the same input
-)
+# what is hashed before a seed, so that no other use of SHAKE-256 has the same input
+_DOMAIN: Final = b"encryptedstats a"
 _WORD_BYTES: Final = 8
 _HERE: Final = () if _storage is None else _storage.levels()
 
 
 def level() -> str | None:
-    """What of the processor is used: "avx512", "avx2", "neon" or "baseline"; None where the extension was not built."""
+    """What of the processor is used: "avx512", "avx2", "neon" or "baseline"; None where the
+    extension was not built.
+    """
     return None if _storage is None else best_level(_HERE)
 
 
@@ -51,7 +54,9 @@ def digests_of(data: Bytes, size: int) -> bytes:
 
 
 def pack(runs: Residues, bits: int, out: Residues) -> None:
-    """Runs of numbers below ``2**bits``, along the last axis, packed to their bits one after the other, into ``out``."""
+    """Runs of numbers below ``2**bits``, along the last axis, packed to their bits one after the
+    other, into ``out``.
+    """
     here = level()
     if here is not None:
         fits = _storage.pack(here, np.ascontiguousarray(runs), bits, runs.shape[-1], out)
@@ -63,28 +68,43 @@ def pack(runs: Residues, bits: int, out: Residues) -> None:
 
 
 def read(
-    data: Bytes, digests: bytes, seeds: bytes, modulus: int, runs: range, out: Residues, prime: int, start: int
+    data: Bytes,
+    digests: bytes,
+    seeds: bytes,
+    modulus: int,
+    runs: range,
+    out: Residues,
+    prime: int,
+    start: int,
 ) -> tuple[int, bool] | None:
-    """Pieces of one prime, ``[run][column]``, into the residues of ciphertexts ``out``, shape (columns, 2, primes, coefficients).
+    """Pieces of one prime, ``[run][column]``, into the residues of ciphertexts ``out``, shape
+    (columns, 2, primes, coefficients).
 
-    A piece is a run of the first polynomial, and the second is expanded from the column's seed; without ``seeds``, a run of both.
-    They go to this ``prime``, from the coefficient ``start`` on.
+    A piece is a run of the first polynomial, and the second is expanded from the column's seed;
+    without ``seeds``, a run of both. They go to this ``prime``, from the coefficient ``start`` on.
 
     Returns
     -------
-    The first piece that is bad and whether it is at least the one that its digest is of; None if all are good.
+    The first piece that is bad and whether it is at least the one that its digest is of; None if
+    all are good.
     """
     columns, _, primes, width = out.shape
     run, here = min(RUN, width), level()
     if here is None:
-        return _read(data, digests, seeds, modulus, runs, out[:, :, prime, start : start + run * len(runs)])
+        return _read(
+            data, digests, seeds, modulus, runs, out[:, :, prime, start : start + run * len(runs)]
+        )
     places = (prime * width + start, 2 * primes * width, primes * width)
-    bad = _storage.read(here, modulus, (run, runs.start, len(runs), columns), data, digests, seeds, out, places)
+    bad = _storage.read(
+        here, modulus, (run, runs.start, len(runs), columns), data, digests, seeds, out, places
+    )
     return None if bad < 0 else (bad // 2, bad % 2 == 1)
 
 
 def expand(seeds: bytes, modulus: int, out: Residues, prime: int) -> None:
-    """The polynomials that seeds stand for, modulo one prime, into the last of ``out``, (columns, components, primes, N)."""
+    """The polynomials that seeds stand for, modulo one prime, into the last of ``out``, (columns,
+    components, primes, N).
+    """
     columns, components, primes, ring = out.shape
     run, here = min(RUN, ring), level()
     runs = range(ring // run)
@@ -95,14 +115,18 @@ def expand(seeds: bytes, modulus: int, out: Residues, prime: int) -> None:
     for column in range(columns):
         for number in runs:
             seed = seeds[SEED_BYTES * column : SEED_BYTES * (column + 1)]
-            out[column, -1, prime, number * run : (number + 1) * run] = _expanded(seed, modulus, number, run)
+            out[column, -1, prime, number * run : (number + 1) * run] = _expanded(
+                seed, modulus, number, run
+            )
 
 
-# The multiply-add of crypto/seeded.py, which says what it is for; None where the extension was not built.
+# The multiply-add of crypto/seeded.py, which says what it is for; None where the extension was not
+# built.
 rebase: Final = None if _storage is None else _storage.rebase
 
 
-# -- without the extension -------------------------------------------------------------------------------------------------
+# -- without the extension
+# ------------------------------------------------------------------------------------------------
 
 
 def _digest(piece: Bytes) -> bytes:
@@ -134,8 +158,9 @@ def _read(
 def _expanded(seed: bytes, modulus: int, number: int, run: int) -> Residues:
     """One run of the polynomial that a seed stands for: uniform below the modulus, by rejection.
 
-    The output of SHAKE-256 is read as a packed run. Numbers that are not below the modulus are replaced, first to last, by the
-    words that follow, their upper bits taken off; of these too, the ones that are not below the modulus are passed over.
+    The output of SHAKE-256 is read as a packed run. Numbers that are not below the modulus are
+    replaced, first to last, by the words that follow, their upper bits taken off; of these too, the
+    ones that are not below the modulus are passed over.
     """
     bits, words = modulus.bit_length(), run // 64 * modulus.bit_length()
     numbers = [modulus.to_bytes(_WORD_BYTES, "little"), number.to_bytes(_WORD_BYTES, "little")]

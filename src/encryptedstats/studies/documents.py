@@ -1,6 +1,8 @@
-"""The document of a study: what its members agree on, once and for all. Its hash is the study's id, which every message names.
+"""The document of a study: what its members agree on, once and for all. Its hash is the study's id,
+which every message names.
 
-Everybody may read it but for one sealed part: names, levels and cut points, which a worker must not know.
+Everybody may read it but for one sealed part: names, levels and cut points, which a worker must not
+know.
 """
 
 from __future__ import annotations
@@ -19,18 +21,26 @@ from encryptedstats.checks import as_count
 from encryptedstats.circuits.expressions import circuit_digest
 from encryptedstats.crypto import Parameters
 from encryptedstats.crypto.envelopes import SEED_BYTES, locked, unlocked
-from encryptedstats.errors import Cure, FileFormatError, KeyMismatchError, ParameterError, SchemaError, StudyError
+from encryptedstats.errors import (
+    Cure,
+    FileFormatError,
+    KeyMismatchError,
+    ParameterError,
+    SchemaError,
+    StudyError,
+)
 from encryptedstats.studies.parties import RECEIVER, SITE, WORKER, Identity, Invitation
 from encryptedstats.tables import PublicSchema, Question, Schema
 from encryptedstats.tables.answering import stages_of
 from encryptedstats.tables.columns import asked_columns, table_columns
 from encryptedstats.tables.questions import asked_of, checked_question, question_class
 
-#: How a question is answered: from encrypted rows; for new rows, by a model that is never opened; from totals that sites compute at
-#: home and encrypt, or from masked ones.
+#: How a question is answered: from encrypted rows; for new rows, by a model that is never opened;
+#: from totals that sites compute at home and encrypt, or from masked ones.
 ROWS, VOTES, TOTALS, MASKED = "rows", "votes", "totals", "masked"
 WAYS: Final = (ROWS, VOTES, TOTALS, MASKED)
-#: Who can open results: one party that holds the key; k members who put its pieces together; all members, none of whom ever has it.
+#: Who can open results: one party that holds the key; k members who put its pieces together; all
+#: members, none of whom ever has it.
 ONE_HOLDER, ESCROW, JOINT = "one holder", "escrow", "joint"
 ID_DIGITS: Final = 64
 #: Results are from this many sites or more: the sum of one is its own.
@@ -53,7 +63,11 @@ class AskedQuestion:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return {"question": self.question.name, "params": self.question.parameters(), "way": self.way}
+        return {
+            "question": self.question.name,
+            "params": self.question.parameters(),
+            "way": self.way,
+        }
 
 
 @dataclass(frozen=True)
@@ -125,7 +139,11 @@ class Document:
 
     def roles(self, name: str) -> tuple[str, ...]:
         """What a party is."""
-        has = ((SITE, name in self.sites), (WORKER, name == self.worker), (RECEIVER, name == self.receiver))
+        has = (
+            (SITE, name in self.sites),
+            (WORKER, name == self.worker),
+            (RECEIVER, name == self.receiver),
+        )
         return tuple(role for role, held in has if held)
 
     def asked(self, *ways: str) -> dict[str, AskedQuestion]:
@@ -134,7 +152,9 @@ class Document:
 
     @property
     def row_readers(self) -> tuple[str, ...]:
-        """Parties for whom encrypted rows are sealed: the worker, and sites that compute again before they share."""
+        """Parties for whom encrypted rows are sealed: the worker, and sites that compute again
+        before they share.
+        """
         others = self.sites if self.key.kind == JOINT else ()
         return tuple(dict.fromkeys((self.worker, *others)))
 
@@ -143,7 +163,10 @@ class Document:
         """Return what the study does not protect from, in sentences for its members."""
         found, receiver, worker = [], self.receiver, self.worker
         if self.asked(MASKED):
-            found.append(f"all sites but one, together with {receiver}, get the totals of the one that is left")
+            found.append(
+                f"all sites but one, together with {receiver}, get the totals of the one that is "
+                "left"
+            )
             if len(self.sites) == MIN_SITES:
                 found.append("each of the two sites gets the totals of the other from the sum")
         if not self.needs_key:
@@ -152,14 +175,17 @@ class Document:
             found.append(f"{receiver} together with {worker} can read all rows")
         elif self.key.kind == ESCROW:
             found.append(
-                f"{receiver} makes the key and is believed to forget it: together with {worker} it could read all rows"
+                f"{receiver} makes the key and is believed to forget it: together with {worker} "
+                "it could read all rows"
             )
             found.append(
-                f"{self.key.openers} sites together can open the answers, and with {worker} they can read all rows"
+                f"{self.key.openers} sites together can open the answers, and with {worker} they "
+                "can read all rows"
             )
         else:
             found.append(
-                f"the noise of rows is not proven: {receiver} together with one site gets the key, and with it all rows"
+                f"the noise of rows is not proven: {receiver} together with one site gets the "
+                "key, and with it all rows"
             )
             found.append("all sites together have the key")
         return tuple(found)
@@ -174,7 +200,8 @@ class Document:
         """Whether sites bring encrypted rows."""
         return bool(self.asked(ROWS, VOTES))
 
-    # -- stored form -----------------------------------------------------------------------------------------------
+    # -- stored form
+    # --------------------------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
         """As JSON, in the one way that its hash is taken of."""
@@ -203,13 +230,16 @@ class Document:
             values = json.loads(data)
             if values["format"] == _FIRST_FORMAT:
                 raise StudyError(
-                    f"{where} is of a study of version 0.2, in which the receiver can read the rows of sites: ",
+                    f"{where} is of a study of version 0.2, in which the receiver can read the "
+                    "rows of sites: ",
                     Cure("create the study again", "create it again"),
                 )
             if values["format"] != _FORMAT:
                 raise ValueError(f"format {values['format']!r}")
             questions = {
-                name: AskedQuestion(question_class(one["question"]).from_parameters(one["params"]), one["way"])
+                name: AskedQuestion(
+                    question_class(one["question"]).from_parameters(one["params"]), one["way"]
+                )
                 for name, one in values["questions"].items()
             }
             found = cls(
@@ -231,7 +261,9 @@ class Document:
             if found.to_bytes() != data:
                 raise ValueError("it is not written as this library writes it")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise FileFormatError(f"{where} is no document of a study, or was altered: {error}") from error
+            raise FileFormatError(
+                f"{where} is no document of a study, or was altered: {error}"
+            ) from error
         return found
 
     @cached_property
@@ -242,22 +274,28 @@ class Document:
     def check(self) -> None:
         """Refuse what cannot be a study."""
         names = (*self.sites, self.worker, self.receiver, *self.questions)
-        if not all(isinstance(one, str) and 0 < len(one) <= _NAME_LENGTH and one.isidentifier() for one in names):
+        if not all(
+            isinstance(one, str) and 0 < len(one) <= _NAME_LENGTH and one.isidentifier()
+            for one in names
+        ):
             raise ValueError(
-                f"names of parties and questions are words of letters, digits and _, up to {_NAME_LENGTH} of them"
+                "names of parties and questions are words of letters, digits and _, up to "
+                f"{_NAME_LENGTH} of them"
             )
         if len(set(self.sites)) != len(self.sites) or len(self.sites) < MIN_SITES:
             raise ValueError("a study has two sites or more, each with a name of its own")
         if self.worker == self.receiver:
             raise ValueError(
-                "the worker has all ciphertexts and the receiver opens: one who is both could open every row. Name two"
+                "the worker has all ciphertexts and the receiver opens: one who is both could "
+                "open every row. Name two"
             )
         if not self.questions or not all(one.way in WAYS for one in self.questions.values()):
             raise ValueError(f"a study asks questions, each in one of the ways {', '.join(WAYS)}")
         as_count(self.n_rows, "n_rows", "rows")
         if self.key.kind == ESCROW and not 2 <= self.key.openers <= len(self.sites):
             raise ValueError(
-                f"openers={self.key.openers}: of {len(self.sites)} sites, 2 to {len(self.sites)} together can open. "
+                f"openers={self.key.openers}: of {len(self.sites)} sites, 2 to {len(self.sites)} "
+                "together can open. "
                 "Where one is to open alone, let it hold the key"
             )
         self._check_parameters()
@@ -265,15 +303,19 @@ class Document:
             self._check_joint()
         if self.asked(VOTES) and self.key.kind != JOINT:
             raise ValueError(
-                "votes are numbers of single rows, which sites encrypt for each other: they are opened under a joint key alone, "
-                "whose members make sure that nothing but votes is. Ask for the model, and predict at home"
+                "votes are numbers of single rows, which sites encrypt for each other: they are "
+                "opened under a joint key alone, "
+                "whose members make sure that nothing but votes is. Ask for the model, and "
+                "predict at home"
             )
         for name, one in self.asked(VOTES).items():
             self._check_votes(name, one.question)
         for one in self.questions.values():
             one.question.check_schema(self.schema)
             if one.question.settled() is not one.question:
-                raise ValueError("a question that leaves something to chance: everybody must ask the same")
+                raise ValueError(
+                    "a question that leaves something to chance: everybody must ask the same"
+                )
         self._check_asked_once()
 
     def _check_parameters(self) -> None:
@@ -288,13 +330,15 @@ class Document:
             )
         if found.copies != 1:
             raise ParameterError(
-                f"parameters with copies={found.copies}: the rows of sites are checked slot by slot, and forged copies "
+                f"parameters with copies={found.copies}: the rows of sites are checked slot by "
+                "slot, and forged copies "
                 "would pass: ",
                 Cure("let the study plan", "leave parameters out, or plan for copies=1"),
             )
         if found.security < MIN_SECURITY:
             raise ParameterError(
-                f"parameters of {found.security} bits of security, and a study needs {MIN_SECURITY}: ",
+                f"parameters of {found.security} bits of security, and a study needs "
+                f"{MIN_SECURITY}: ",
                 Cure("let the study plan", "leave parameters out"),
             )
 
@@ -302,48 +346,64 @@ class Document:
         """Refuse what would open a ciphertext that one party has chosen under a joint key."""
         if self.asked(TOTALS):
             raise ParameterError(
-                f"{', '.join(self.asked(TOTALS))}: under a joint key, encrypted totals of one site could be chosen so that "
+                f"{', '.join(self.asked(TOTALS))}: under a joint key, encrypted totals of one "
+                "site could be chosen so that "
                 "their sum tells the other sites' parts of the key: ",
                 Cure("mask totals", f"ask in the way {MASKED!r}, which gives the same sum"),
             )
         if self.receiver in self.sites:
             raise ParameterError(
-                f"{self.receiver} is the receiver and a site: a site that sees openings of its own ciphertexts could read "
+                f"{self.receiver} is the receiver and a site: a site that sees openings of its "
+                "own ciphertexts could read "
                 "the joint key: ",
                 Cure("name another receiver", "name a receiver who brings no rows"),
             )
 
     def _check_votes(self, name: str, question: Question) -> None:
-        """Refuse what has no votes before it is opened, or only with something that is drawn from the rows of one owner."""
+        """Refuse what has no votes before it is opened, or only with something that is drawn from
+        the rows of one owner.
+        """
         try:
             question.answer_shapes(self.schema, question.outputs[0])
         except NotImplementedError:
             raise ValueError(
-                f"{name!r}: a {question.name} says nothing of rows before it is opened: ask for it in the way {ROWS!r}"
+                f"{name!r}: a {question.name} says nothing of rows before it is opened: ask for "
+                f"it in the way {ROWS!r}"
             ) from None
         if question.drawn_circuit(self.schema)[0] is not None:
-            raise ValueError(f"{name!r} draws a fraction, which is done from rows that one owner encrypted: fraction=0")
+            raise ValueError(
+                f"{name!r} draws a fraction, which is done from rows that one owner encrypted: "
+                "fraction=0"
+            )
 
     def _check_asked_once(self) -> None:
-        """Under a joint key a share is made once for a ciphertext: what two questions both ask for would stay closed."""
+        """Under a joint key a share is made once for a ciphertext: what two questions both ask for
+        would stay closed.
+        """
         asked = list(self.asked(ROWS, VOTES).items()) if self.key.kind == JOINT else []
         for (other, before), (name, one) in combinations(asked, 2):
             if one.way != before.way:
                 continue
             if one.question.asks_same(before.question):
-                raise ValueError(f"{other!r} and {name!r} are one question: it is answered, and opened, once")
+                raise ValueError(
+                    f"{other!r} and {name!r} are one question: it is answered, and opened, once"
+                )
             if self._computes_the_same(before, one):
                 what = "totals" if one.way == ROWS else "votes"
                 both = " and ".join(
-                    f"{label!r} ({own.question.describe(self.schema)})" for label, own in ((other, before), (name, one))
+                    f"{label!r} ({own.question.describe(self.schema)})"
+                    for label, own in ((other, before), (name, one))
                 )
                 raise ValueError(
-                    f"{both} ask for the same {what}, which the members of a joint key open once: ask for one, and read the "
+                    f"{both} ask for the same {what}, which the members of a joint key open once: "
+                    "ask for one, and read the "
                     f"other from the {what} that it opens" + (_READ_BOTH if one.way == ROWS else "")
                 )
 
     def _computes_the_same(self, one: AskedQuestion, other: AskedQuestion) -> bool:
-        """Whether two questions that are answered in one way have equal circuits, hence equal ciphertexts."""
+        """Whether two questions that are answered in one way have equal circuits, hence equal
+        ciphertexts.
+        """
         if one.question.n_totals(self.schema) != other.question.n_totals(self.schema):
             return False  # so most are told apart, and no circuit is written
         return self._computed(one) == self._computed(other)
@@ -352,7 +412,11 @@ class Document:
         """Digests of all that is computed for a question."""
         stored = table_columns(self.schema, classes=self.schema.has_target)
         if one.way == ROWS:
-            return [circuit_digest(one.question.circuit(self.schema, asked_columns(self.schema, stored)))]
+            return [
+                circuit_digest(
+                    one.question.circuit(self.schema, asked_columns(self.schema, stored))
+                )
+            ]
         stages = stages_of(one.question, self.schema, stored, self.n_rows)
         return [circuit_digest(stage.circuits(self.parameters.slots)) for stage in stages]
 
@@ -374,14 +438,18 @@ class Document:
         found = [name for name, public in self.invitations.items() if public == invitation.public]
         if not found:
             raise KeyMismatchError(
-                f"this invitation is for another study than {self.name!r}: ask whoever has made the study for yours"
+                f"this invitation is for another study than {self.name!r}: ask whoever has made "
+                "the study for yours"
             )
         return found[0]
 
     def own_schema(self, identity: Identity | None) -> Schema:
         """The schema as a member knows it."""
         if identity is None or not identity.reading:
-            raise SchemaError("the names and cut points of this study are for its members: a worker does not know them")
+            raise SchemaError(
+                "the names and cut points of this study are for its members: a worker does not "
+                "know them"
+            )
         return self.private_schema(identity.reading)
 
 
@@ -424,5 +492,9 @@ def written_document(
     try:
         document.check()
     except ValueError as error:
-        raise error if isinstance(error, (SchemaError, ParameterError)) else ParameterError(str(error)) from None
+        raise (
+            error
+            if isinstance(error, (SchemaError, ParameterError))
+            else ParameterError(str(error))
+        ) from None
     return document, {one: invitation.code for one, invitation in invitations.items()}

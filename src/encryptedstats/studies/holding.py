@@ -1,8 +1,10 @@
-"""Who can open: the kinds of keys that a study can have. A kind is one class here or in a module of its own.
+"""Who can open: the kinds of keys that a study can have. A kind is one class here or in a module of
+its own.
 
-One holder makes the key and keeps it. Under escrow it is made by the receiver, sealed, and thrown away: of the sealing key every
-site gets a share (Shamir, by PyCryptodome), and any k sites together let the receiver open. The key is whole at two moments: where
-it is made, and where something is opened. A joint key (``joint``) is never whole.
+One holder makes the key and keeps it. Under escrow it is made by the receiver, sealed, and thrown
+away: of the sealing key every site gets a share (Shamir, by PyCryptodome), and any k sites together
+let the receiver open. The key is whole at two moments: where it is made, and where something is
+opened. A joint key (``joint``) is never whole.
 """
 
 from __future__ import annotations
@@ -38,11 +40,16 @@ class KeyKind(ABC):
     """Who makes the study's key, who has which part of it, and how results are opened."""
 
     kind: ClassVar[str]
-    #: Whether sites have to give shares before anything is opened: then the receiver calls for them first.
+    #: Whether sites have to give shares before anything is opened: then the receiver calls for them
+    #: first.
     shared: ClassVar[bool] = False
 
-    def parameters(self, circuits: Sequence[Any], schema: Schema, n_rows: int, sites: int) -> Parameters:
-        """Parameters that carry all of these circuits over the rows of so many sites, and how they are opened."""
+    def parameters(
+        self, circuits: Sequence[Any], schema: Schema, n_rows: int, sites: int
+    ) -> Parameters:
+        """Parameters that carry all of these circuits over the rows of so many sites, and how they
+        are opened.
+        """
         return plan(list(circuits), schema, n_rows, by_others=True).parameters
 
     def makers(self, state: State) -> tuple[str, ...]:
@@ -50,19 +57,28 @@ class KeyKind(ABC):
         return (state.document.receiver,)
 
     @abstractmethod
-    def keygen(self, study: Study, path: str | os.PathLike[str] | None, passphrase: str | None) -> None:
+    def keygen(
+        self, study: Study, path: str | os.PathLike[str] | None, passphrase: str | None
+    ) -> None:
         """Do what this party has to do for the key now."""
 
     def check_keys(self, study: Study, state: State, keys: PublicKeys) -> None:  # noqa: B027  most kinds believe the receiver
         """Refuse to encrypt for keys that are not the study's."""
 
     def share(self, study: Study, state: State, call: Call) -> bytes:
-        """What this site gives for an opening: an object for all to see, made once for a call, and stored before it is sent."""
+        """What this site gives for an opening: an object for all to see, made once for a call, and
+        stored before it is sent.
+        """
         raise StudyError(f"the key of this study has {self.kind}: there are no shares to give")
 
     @abstractmethod
     def opener(
-        self, study: Study, state: State, call: Call | None, path: str | os.PathLike[str] | None, passphrase: str | None
+        self,
+        study: Study,
+        state: State,
+        call: Call | None,
+        path: str | os.PathLike[str] | None,
+        passphrase: str | None,
     ) -> Opener | None:
         """What opens; None where shares are missing."""
 
@@ -95,16 +111,22 @@ def publish_keys(study: Study, keys: PublicKeys, parts: dict[str, str]) -> None:
 
 
 def own_key(study: Study, path: str | os.PathLike[str] | None, passphrase: str | None) -> Owner:
-    """The receiver's key from its file, which is made where there is none: before anybody hears of the key."""
+    """The receiver's key from its file, which is made where there is none: before anybody hears of
+    the key.
+    """
     if path is None:
-        raise StudyError("the receiver holds a key of this study alone: say which file it is kept in")
+        raise StudyError(
+            "the receiver holds a key of this study alone: say which file it is kept in"
+        )
     if not Path(path).exists():
         owner = Owner(study.document.parameters)
         owner.save(path, passphrase)
         return owner
     owner = Owner.load(path, passphrase)
     if owner.parameters != study.document.parameters:
-        raise KeyMismatchError(f"{os.fspath(path)} has a key of other parameters than the study has agreed on")
+        raise KeyMismatchError(
+            f"{os.fspath(path)} has a key of other parameters than the study has agreed on"
+        )
     return owner
 
 
@@ -112,7 +134,9 @@ def loaded_key(path: str | os.PathLike[str], passphrase: str | None, key_id: str
     """The receiver's key from its file, if it is the one that is wanted."""
     owner = Owner.load(path, passphrase)
     if owner.key_id != key_id:
-        raise KeyMismatchError(f"{os.fspath(path)} has key {owner.key_id}, and that of the study is {key_id}")
+        raise KeyMismatchError(
+            f"{os.fspath(path)} has key {owner.key_id}, and that of the study is {key_id}"
+        )
     return owner
 
 
@@ -121,22 +145,34 @@ class OneHolder(KeyKind):
 
     kind = ONE_HOLDER
 
-    def keygen(self, study: Study, path: str | os.PathLike[str] | None, passphrase: str | None) -> None:
-        """Make the key; the file first, so that no study has a key that is nowhere. A file of a run that was killed is taken."""
+    def keygen(
+        self, study: Study, path: str | os.PathLike[str] | None, passphrase: str | None
+    ) -> None:
+        """Make the key; the file first, so that no study has a key that is nowhere. A file of a run
+        that was killed is taken.
+        """
         keys, known = own_key(study, path, passphrase).public_keys(), study.state().key_id
         if not known:
             publish_keys(study, keys, {})
         elif known != keys.key_id:
             raise StudyError(
-                f"the study has the key {known} already, and {os.fspath(path or '')} has another one: it is not used"
+                f"the study has the key {known} already, and {os.fspath(path or '')} has another "
+                "one: it is not used"
             )
 
     def opener(
-        self, study: Study, state: State, call: Call | None, path: str | os.PathLike[str] | None, passphrase: str | None
+        self,
+        study: Study,
+        state: State,
+        call: Call | None,
+        path: str | os.PathLike[str] | None,
+        passphrase: str | None,
     ) -> Opener | None:
         """The holder's key."""
         if path is None:
-            raise StudyError("the receiver holds the key of this study alone: say which file it is in")
+            raise StudyError(
+                "the receiver holds the key of this study alone: say which file it is in"
+            )
         return loaded_key(path, passphrase, state.key_id).decrypt
 
 
@@ -146,7 +182,9 @@ class Escrow(KeyKind):
     kind = ESCROW
     shared = True
 
-    def keygen(self, study: Study, path: str | os.PathLike[str] | None, passphrase: str | None) -> None:
+    def keygen(
+        self, study: Study, path: str | os.PathLike[str] | None, passphrase: str | None
+    ) -> None:
         """Make the key, seal it, split what unseals it, and forget both."""
         if path is not None:
             raise StudyError("the key of this study is under escrow: it is kept in no file")
@@ -156,7 +194,9 @@ class Escrow(KeyKind):
         owner, secret = Owner(document.parameters), os.urandom(2 * _HALF)
         stored = study.transcript.store_object
         parts = {SEALED: stored(_sealed(owner, secret))}
-        for site, share in zip(document.sites, _split(document.key.openers, len(document.sites), secret), strict=True):
+        for site, share in zip(
+            document.sites, _split(document.key.openers, len(document.sites), secret), strict=True
+        ):
             sealed = sealed_for(state.parties[site].sealing, share, _bound_to(study, "deal", site))
             parts[SHARE + site] = stored(sealed)
             parts[COMMITMENT + site] = _commitment(study, share)
@@ -172,15 +212,23 @@ class Escrow(KeyKind):
         parts, name = state.more["key parts"], study.me.name
         if SHARE + name not in parts:
             raise StudyError(f"{name} has no share of the key")
-        share = study.me.reader.open(study.transcript.read_object(parts[SHARE + name]), _bound_to(study, "deal", name))
+        share = study.me.reader.open(
+            study.transcript.read_object(parts[SHARE + name]), _bound_to(study, "deal", name)
+        )
         if _commitment(study, share) != parts[COMMITMENT + name]:
             raise FileFormatError(
-                "the share that was dealt is not the one that was committed to: the dealer has cheated"
+                "the share that was dealt is not the one that was committed to: the dealer has "
+                "cheated"
             )
         return share
 
     def opener(
-        self, study: Study, state: State, call: Call | None, path: str | os.PathLike[str] | None, passphrase: str | None
+        self,
+        study: Study,
+        state: State,
+        call: Call | None,
+        path: str | os.PathLike[str] | None,
+        passphrase: str | None,
     ) -> Opener | None:
         """The key, put together from shares, whole from here until what is called for is opened."""
         if call is None:
@@ -196,7 +244,9 @@ class Escrow(KeyKind):
             if good:
                 shares[site] = share
             else:
-                study.refusals.append(f"the share of {site} for this opening is not the one that was dealt: refused")
+                study.refusals.append(
+                    f"the share of {site} for this opening is not the one that was dealt: refused"
+                )
         if len(shares) < study.document.key.openers:
             return None
         secret = _joined(list(shares.values())[: study.document.key.openers])
@@ -213,7 +263,9 @@ def _commitment(study: Study, share: bytes) -> str:
 
 
 def _split(k: int, n: int, secret: bytes) -> list[bytes]:
-    """n shares, of which k give the secret back and fewer say nothing: its two halves, each by Shamir over GF(2^128)."""
+    """n shares, of which k give the secret back and fewer say nothing: its two halves, each by
+    Shamir over GF(2^128).
+    """
     halves = [_shamir().split(k, n, secret[start : start + _HALF]) for start in (0, _HALF)]
     return [bytes([one[0]]) + one[1] + two[1] for one, two in zip(*halves, strict=True)]
 
@@ -249,7 +301,9 @@ def _unsealed(data: bytes, secret: bytes) -> Owner:
         try:
             return Owner.load(path, passphrase=secret.hex())
         except PassphraseError:
-            raise FileFormatError("the shares do not open the sealed key: the dealer has cheated") from None
+            raise FileFormatError(
+                "the shares do not open the sealed key: the dealer has cheated"
+            ) from None
 
 
 register(OneHolder())

@@ -1,7 +1,9 @@
-"""A joint key for a study: made by the sites in three rounds of messages, held by nobody; all sites together open for the receiver.
+"""A joint key for a study: made by the sites in three rounds of messages, held by nobody; all sites
+together open for the receiver.
 
-Cryptography is in :mod:`encryptedstats.joint`. Here a site does its rounds, computes anew what the worker claims before
-it shares, and the receiver, who has an ordinary key of its own, gets what the shares switch to that key.
+Cryptography is in :mod:`encryptedstats.joint`. Here a site does its rounds, computes anew what the
+worker claims before it shares, and the receiver, who has an ordinary key of its own, gets what the
+shares switch to that key.
 """
 
 from __future__ import annotations
@@ -15,7 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto import Parameters, PublicKeys
 from encryptedstats.crypto.dispatch import openable
-from encryptedstats.errors import FileFormatError, KeyMismatchError, MemberError, StudyError, VerificationError
+from encryptedstats.errors import (
+    FileFormatError,
+    KeyMismatchError,
+    MemberError,
+    StudyError,
+    VerificationError,
+)
 from encryptedstats.joint import JointKey, Member
 from encryptedstats.joint.messages import SHARES_KIND
 from encryptedstats.joint.opening import Pack, packs_digest
@@ -23,7 +31,14 @@ from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.studies import validity
 from encryptedstats.studies.documents import JOINT, Document
-from encryptedstats.studies.holding import KeyKind, Opener, loaded_key, own_key, publish_keys, register
+from encryptedstats.studies.holding import (
+    KeyKind,
+    Opener,
+    loaded_key,
+    own_key,
+    publish_keys,
+    register,
+)
 from encryptedstats.studies.parties import RECEIVER, SITE
 from encryptedstats.studies.transcript import CHECK, KEY_ROUNDS, Call, State
 from encryptedstats.tables import Schema, plan
@@ -47,31 +62,48 @@ class Joint(KeyKind):
     kind = JOINT
     shared = True
 
-    def parameters(self, circuits: Sequence[Any], schema: Schema, n_rows: int, sites: int) -> Parameters:
-        """With room for the noise of as many members as there are sites, and for what hides their secrets."""
+    def parameters(
+        self, circuits: Sequence[Any], schema: Schema, n_rows: int, sites: int
+    ) -> Parameters:
+        """With room for the noise of as many members as there are sites, and for what hides their
+        secrets.
+        """
         return plan(list(circuits), schema, n_rows, members=sites).parameters
 
-    # -- making the key ----------------------------------------------------------------------------------------------
+    # -- making the key
+    # --------------------------------------------------------------------------------------------
 
     def makers(self, state: State) -> tuple[str, ...]:
-        """The sites that owe a message of the round that is going on; then the receiver, who announces the keys."""
+        """The sites that owe a message of the round that is going on; then the receiver, who
+        announces the keys.
+        """
         for name in KEY_ROUNDS:
-            owing = tuple(site for site in state.document.sites if site not in state.key_rounds[name])
+            owing = tuple(
+                site for site in state.document.sites if site not in state.key_rounds[name]
+            )
             if owing:
                 return owing
         return (state.document.receiver,)
 
-    def keygen(self, study: Study, path: str | os.PathLike[str] | None, passphrase: str | None) -> None:
-        """A site: the messages that are due. The receiver: its own key, and the joint public keys, when all messages are there."""
+    def keygen(
+        self, study: Study, path: str | os.PathLike[str] | None, passphrase: str | None
+    ) -> None:
+        """A site: the messages that are due. The receiver: its own key, and the joint public keys,
+        when all messages are there.
+        """
         roles, state = study.document.roles(study.me.name), study.state()
         if SITE in roles:
             state = self._rounds(study, state)
         if RECEIVER in roles and not state.keys and state.key_rounds_complete:
             owner = own_key(study, path, passphrase)
-            receiver = study.transcript.store_object(container.to_bytes(owner.public_keys().to_container()))
+            receiver = study.transcript.store_object(
+                container.to_bytes(owner.public_keys().to_container())
+            )
             publish_keys(study, self._public_keys(study, state), {RECEIVER_KEYS: receiver})
         elif SITE not in roles and not state.key_rounds_complete:
-            raise StudyError("the sites have not made their parts of the joint key yet: status says who is next")
+            raise StudyError(
+                "the sites have not made their parts of the joint key yet: status says who is next"
+            )
 
     def _rounds(self, study: Study, state: State) -> State:
         member, me = self._member(study), study.me.name
@@ -96,7 +128,8 @@ class Joint(KeyKind):
         made = self._finished(study, state)
         if made.key_id != keys.key_id:
             raise KeyMismatchError(
-                f"{study.document.receiver} has announced the key {keys.key_id}, and the sites have made {made.key_id}: encrypt "
+                f"{study.document.receiver} has announced the key {keys.key_id}, and the sites "
+                f"have made {made.key_id}: encrypt "
                 "nothing, and tell the other sites"
             )
 
@@ -107,20 +140,30 @@ class Joint(KeyKind):
         return member.keys
 
     def _public_keys(self, study: Study, state: State) -> PublicKeys:
-        return joint_key(study.document).public_keys(*(self._said(study, state, name) for name in KEY_ROUNDS))
+        return joint_key(study.document).public_keys(
+            *(self._said(study, state, name) for name in KEY_ROUNDS)
+        )
 
     def _said(self, study: Study, state: State, name: str) -> dict[str, bytes]:
-        return {site: study.transcript.read_object(digest) for site, digest in state.key_rounds[name].items()}
+        return {
+            site: study.transcript.read_object(digest)
+            for site, digest in state.key_rounds[name].items()
+        }
 
     def _member(self, study: Study) -> Member:
         # Locked by a secret of the identity: whoever has a passphrase for that has one for this.
         words = study.me.secret(b"member of a joint key").hex()
-        return Member(study.beside_identity(_HOME), joint_key(study.document), study.me.name, passphrase=words)
+        return Member(
+            study.beside_identity(_HOME), joint_key(study.document), study.me.name, passphrase=words
+        )
 
-    # -- opening -----------------------------------------------------------------------------------------------------
+    # -- opening
+    # --------------------------------------------------------------------------------------------
 
     def share(self, study: Study, state: State, call: Call) -> bytes:
-        """This site's shares of all that is called for, each computed anew from the rows of all sites first."""
+        """This site's shares of all that is called for, each computed anew from the rows of all
+        sites first.
+        """
         keys, joint = study.public_keys(), joint_key(study.document)
         self.check_keys(study, state, keys)
         receiver = self._receiver(study, state)
@@ -130,24 +173,38 @@ class Joint(KeyKind):
             if before is not None:
                 sections[name] = before
                 continue
-            claimed, own = self._claimed(study, state, name, digest, keys), self._computed(study, state, name, keys)
+            claimed, own = (
+                self._claimed(study, state, name, digest, keys),
+                self._computed(study, state, name, keys),
+            )
             if not own.equals(claimed):
                 raise VerificationError(
-                    f"what {study.document.worker} gave for {name!r} is not what comes out of the rows of the study: nothing is "
+                    f"what {study.document.worker} gave for {name!r} is not what comes out of the "
+                    "rows of the study: nothing is "
                     "shared for it"
                 )
             statement = json.dumps(["study", study.document.id, name, digest]).encode()
             sections[name] = member.share_packs(own.packs(), statement, receiver)
-        shares = Container(SHARES_KIND, joint.parameters.fingerprint, joint.id, {"member": study.me.name}, sections)
+        shares = Container(
+            SHARES_KIND, joint.parameters.fingerprint, joint.id, {"member": study.me.name}, sections
+        )
         return container.to_bytes(shares)
 
     def _sent_before(self, study: Study, state: State, name: str, digest: str) -> bytes | None:
-        """The share that this site has sent for the same: there is no other, even if its folder is an old copy."""
+        """The share that this site has sent for the same: there is no other, even if its folder is
+        an old copy.
+        """
         me = study.me.name
-        sent = [c for c in state.calls if c.items.get(name) == digest and me in state.shares.get(c.hash, {})]
+        sent = [
+            c
+            for c in state.calls
+            if c.items.get(name) == digest and me in state.shares.get(c.hash, {})
+        ]
         return self._share_of(study, me, state.shares[sent[0].hash][me], name) if sent else None
 
-    def _claimed(self, study: Study, state: State, name: str, digest: str, keys: PublicKeys) -> EncryptedNumbers:
+    def _claimed(
+        self, study: Study, state: State, name: str, digest: str, keys: PublicKeys
+    ) -> EncryptedNumbers:
         """What the worker has computed."""
         file = container.from_bytes(study.transcript.read_object(digest))
         if name.startswith(CHECK):
@@ -156,10 +213,15 @@ class Joint(KeyKind):
         study._check_answer(name, answer, state)
         return answer.ciphertexts
 
-    def _computed(self, study: Study, state: State, name: str, keys: PublicKeys) -> EncryptedNumbers:
+    def _computed(
+        self, study: Study, state: State, name: str, keys: PublicKeys
+    ) -> EncryptedNumbers:
         """The same, computed here from the rows of all sites."""
         if name.startswith(CHECK):
-            rows, sites = study._checked_rows(name.removeprefix(CHECK), state, keys), len(study.document.sites)
+            rows, sites = (
+                study._checked_rows(name.removeprefix(CHECK), state, keys),
+                len(study.document.sites),
+            )
             return validity.ask(rows, state.coin or b"", sites)
         return study.answer_from_rows(name).ciphertexts
 
@@ -168,7 +230,12 @@ class Joint(KeyKind):
         return PublicKeys.from_container(container.from_bytes(study.transcript.read_object(digest)))
 
     def opener(
-        self, study: Study, state: State, call: Call | None, path: str | os.PathLike[str] | None, passphrase: str | None
+        self,
+        study: Study,
+        state: State,
+        call: Call | None,
+        path: str | os.PathLike[str] | None,
+        passphrase: str | None,
     ) -> Opener | None:
         """The receiver's key, for what the shares of all sites switch to it."""
         if call is None:
@@ -177,14 +244,18 @@ class Joint(KeyKind):
         if set(given) != set(study.document.sites):
             return None
         if path is None:
-            raise StudyError("the receiver holds the key that results are switched to: say which file it is in")
+            raise StudyError(
+                "the receiver holds the key that results are switched to: say which file it is in"
+            )
         keys, receiver = study.public_keys(), self._receiver(study, state)
         owner = loaded_key(path, passphrase, receiver.key_id)
         switched: dict[str, list[Pack]] = {}
         for name, digest in call.items.items():
             packs = self._claimed(study, state, name, digest, keys).packs()
             try:
-                shares = {site: self._share_of(study, site, found, name) for site, found in given.items()}
+                shares = {
+                    site: self._share_of(study, site, found, name) for site, found in given.items()
+                }
                 found = joint_key(study.document).switched(packs, shares, owner.key_id)
             except (MemberError, FileFormatError) as error:
                 study.refusals.append(f"{name}: {error}")

@@ -1,7 +1,9 @@
-"""Who takes part in a study: names and public keys for all to see, and the one secret that each keeps at home.
+"""Who takes part in a study: names and public keys for all to see, and the one secret that each
+keeps at home.
 
-A party has one secret seed for one study. Its signing key, the key that others seal for, its coin and its masks are all derived
-from it: a process that is killed and started again sends the same bytes.
+A party has one secret seed for one study. Its signing key, the key that others seal for, its coin
+and its masks are all derived from it: a process that is killed and started again sends the same
+bytes.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ _MAX_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True)
 class Party:
-    """What all others know of a party: the keys that check its signatures and seal for it, and what it has bound itself to.
+    """What all others know of a party: the keys that check its signatures and seal for it, and what
+    it has bound itself to.
 
     ``coin`` is the hash of a random number that the party shows later, when all rows are there.
     """
@@ -40,7 +43,12 @@ class Party:
 
     def to_dict(self) -> dict[str, str]:
         """As JSON."""
-        return {"name": self.name, "signing": self.signing.hex(), "sealing": self.sealing.hex(), "coin": self.coin}
+        return {
+            "name": self.name,
+            "signing": self.signing.hex(),
+            "sealing": self.sealing.hex(),
+            "coin": self.coin,
+        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Party:
@@ -48,7 +56,9 @@ class Party:
         name, coin = values["name"], values["coin"]
         signing, sealing = bytes.fromhex(values["signing"]), bytes.fromhex(values["sealing"])
         good = (
-            isinstance(name, str) and isinstance(coin, str) and len(bytes.fromhex(coin)) == hashlib.sha256().digest_size
+            isinstance(name, str)
+            and isinstance(coin, str)
+            and len(bytes.fromhex(coin)) == hashlib.sha256().digest_size
         )
         if not good or (len(signing), len(sealing)) != (SIGNING_KEY_BYTES, PUBLIC_BYTES):
             raise ValueError("malformed keys of a party")
@@ -58,7 +68,8 @@ class Party:
 class Identity:
     """A party's own secret in one study. Kept at home, in a file of mode 0600.
 
-    ``reading`` opens what only the members of the study may read (names, levels, cut points); a worker has none.
+    ``reading`` opens what only the members of the study may read (names, levels, cut points); a
+    worker has none.
     """
 
     def __init__(self, study: str, name: str, seed: bytes, reading: bytes = b"") -> None:
@@ -91,27 +102,40 @@ class Identity:
     def party(self) -> Party:
         """What all others know of it."""
         return Party(
-            self.name, self.signer.public_bytes, self.reader.public_bytes, hashlib.sha256(self.coin).hexdigest()
+            self.name,
+            self.signer.public_bytes,
+            self.reader.public_bytes,
+            hashlib.sha256(self.coin).hexdigest(),
         )
 
     def secret(self, purpose: bytes) -> bytes:
         """A secret of 32 bytes for one purpose, the same each time."""
         return derived(self._seed, b"party\0" + self.study.encode() + b"\0" + purpose)
 
-    # -- files -----------------------------------------------------------------------------------------------------
+    # -- files
+    # --------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], passphrase: str | None = None) -> None:
-        """Write it to a file that only its user can read, locked if a passphrase is given. A file that is there stays."""
+        """Write it to a file that only its user can read, locked if a passphrase is given. A file
+        that is there stays.
+        """
         secret = json.dumps({"seed": self._seed.hex(), "reading": self.reading.hex()}).encode()
         lock: dict[str, Any] = {}
         if passphrase is not None:
             lock, secret = locks.lock(secret, passphrase, bind_to=self._bound_to())
-        head = {"format": _FORMAT, "study": self.study, "name": self.name, "lock": lock, "secret": secret.hex()}
+        head = {
+            "format": _FORMAT,
+            "study": self.study,
+            "name": self.name,
+            "lock": lock,
+            "secret": secret.hex(),
+        }
         try:
             write_object(path, json.dumps(head).encode() + b"\n", private=True, overwrite=False)
         except FileExistsError:
             raise ExistsError(
-                f"{os.fspath(path)} exists already, and it was not touched: whoever loses an identity has left the study. "
+                f"{os.fspath(path)} exists already, and it was not touched: whoever loses an "
+                "identity has left the study. "
                 "Give another name"
             ) from None
 
@@ -141,22 +165,31 @@ class Identity:
     def _opened(self, secret: bytes, lock: Mapping[str, Any], passphrase: str | None) -> bytes:
         if lock and passphrase is None:
             raise PassphraseError("this identity is locked: give its passphrase")
-        return locks.unlock(lock, secret, passphrase or "", bind_to=self._bound_to()) if lock else secret
+        return (
+            locks.unlock(lock, secret, passphrase or "", bind_to=self._bound_to())
+            if lock
+            else secret
+        )
 
     def __repr__(self) -> str:
         return f"Identity({self.name!r} in study {self.study})"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("an identity is not pickled, it is a secret: save() it to a file that stays with you")
+        raise TypeError(
+            "an identity is not pickled, it is a secret: save() it to a file that stays with you"
+        )
 
 
-# -- invitations -----------------------------------------------------------------------------------------------------------
+# -- invitations
+# ------------------------------------------------------------------------------------------------
 
 
 class Invitation:
-    """What lets somebody join in a name: a secret that the maker of a study sends to one party, and to nobody else.
+    """What lets somebody join in a name: a secret that the maker of a study sends to one party, and
+    to nobody else.
 
-    Whoever has it can join in that name, once; all others check the proof with what the study's document says of it.
+    Whoever has it can join in that name, once; all others check the proof with what the study's
+    document says of it.
     """
 
     def __init__(self, code: str) -> None:

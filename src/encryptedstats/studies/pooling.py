@@ -1,4 +1,6 @@
-"""The rows of all sites as one table: whoever computes on it cannot tell, and need not, where one site ends."""
+"""The rows of all sites as one table: whoever computes on it cannot tell, and need not, where one
+site ends.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,14 @@ from encryptedstats.studies.transcript import SiteRows
 from encryptedstats.tables import EncryptedTable
 from encryptedstats.tables.blocks import Residues
 from encryptedstats.tables.columns import table_columns
-from encryptedstats.tables.encrypted import MANIFEST, MAX_MANIFEST_BYTES, Blocks, Sign, StoredBlocks, read_manifest
+from encryptedstats.tables.encrypted import (
+    MANIFEST,
+    MAX_MANIFEST_BYTES,
+    Blocks,
+    Sign,
+    StoredBlocks,
+    read_manifest,
+)
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,9 @@ class PooledBlocks:
         part, place = self._at(index)
         return part.columns(place, columns)
 
-    def pieces(self, index: int, columns: Sequence[int], prime: int, start: int, stop: int) -> Residues:
+    def pieces(
+        self, index: int, columns: Sequence[int], prime: int, start: int, stop: int
+    ) -> Residues:
         """Some coefficients of some columns."""
         part, place = self._at(index)
         return part.pieces(place, columns, prime, start, stop)
@@ -97,7 +108,9 @@ def describe_rows(url: str, folder: str) -> dict[str, Any]:
 
 
 def hash_block_ids(ids: Sequence[str]) -> str:
-    """Return the hash by which parties who cannot read rows know the blocks that results are from."""
+    """Return the hash by which parties who cannot read rows know the blocks that
+    results are from.
+    """
     return hashlib.sha256(json.dumps(list(ids)).encode()).hexdigest()
 
 
@@ -121,9 +134,16 @@ def seal_rows(url: str, sealed: SealedStore) -> None:
 
 
 def site_table(
-    place: SealedStore, site: str, rows: SiteRows, document: Document, keys: PublicKeys, *, new: bool = False
+    place: SealedStore,
+    site: str,
+    rows: SiteRows,
+    document: Document,
+    keys: PublicKeys,
+    *,
+    new: bool = False,
 ) -> EncryptedTable:
-    """The rows of a site, if they are those that its message fixed, and of the form that the study has agreed on.
+    """The rows of a site, if they are those that its message fixed, and of the form that the study
+    has agreed on.
 
     ``new`` ones are to be voted on: they have no class.
     """
@@ -135,7 +155,8 @@ def site_table(
         ) from None
     if hashlib.sha256(data).hexdigest() != rows.manifest:
         raise FileFormatError(
-            f"the rows of {site} at {place.url} are not those of its message: they were altered or exchanged. Do not go on"
+            f"the rows of {site} at {place.url} are not those of its message: they were altered "
+            "or exchanged. Do not go on"
         )
     facts, entries = read_manifest(place, data)
     columns = tuple(
@@ -146,16 +167,26 @@ def site_table(
         )
     )
     agreed = (document.schema, columns, 1, 0, document.parameters, keys.key_id)
-    found = (facts.schema, facts.columns, facts.weight_bound, facts.n_folds, facts.parameters, facts.key_id)
+    found = (
+        facts.schema,
+        facts.columns,
+        facts.weight_bound,
+        facts.n_folds,
+        facts.parameters,
+        facts.key_id,
+    )
     n_rows = sum(entry.rows for entry in entries)
     if found != agreed or not are_from_rows([entry.id for entry in entries], n_rows, [rows]):
         raise SchemaError(
-            f"the table of {site} has other columns, weights, folds, keys or rows than the study has agreed on: exclude {site}, or "
+            f"the table of {site} has other columns, weights, folds, keys or rows than the study "
+            f"has agreed on: exclude {site}, or "
             "let it encrypt again in a new study"
         )
     blocks = StoredBlocks(place, entries, facts.shape, facts.key_id)
     # Whoever encrypted claims nothing here: rows of sites are rows by others.
-    return EncryptedTable(replace(facts, with_secret_key=False, schema_digest=None), blocks, keys, accepted=True)
+    return EncryptedTable(
+        replace(facts, with_secret_key=False, schema_digest=None), blocks, keys, accepted=True
+    )
 
 
 def pooled(tables: Sequence[EncryptedTable]) -> EncryptedTable:

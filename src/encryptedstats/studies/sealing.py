@@ -1,8 +1,8 @@
 """Objects of a store under one key, readable in pieces: AES-256-GCM in chunks.
 
 An object is a random salt and its chunks. The key of an object is derived from the common key, its
-name and its salt, so a nonce, the number of a chunk and whether it is the last, is never used twice.
-A chunk that was altered, moved, exchanged or cut off does not open.
+name and its salt, so a nonce, the number of a chunk and whether it is the last, is never used
+twice. A chunk that was altered, moved, exchanged or cut off does not open.
 """
 
 from __future__ import annotations
@@ -55,11 +55,17 @@ class SealedStore:
         """Seal an object and store it, whole or not at all."""
         self._store.write(self._path(name), self._sealed_parts(name, data))
 
-    def read(self, name: str, start: int = 0, length: int | None = None, *, limit: int = MAX_FILE_BYTES) -> bytes:
-        """Open an object, or a part of it; a whole object of more than ``limit`` bytes is refused."""
+    def read(
+        self, name: str, start: int = 0, length: int | None = None, *, limit: int = MAX_FILE_BYTES
+    ) -> bytes:
+        """Open an object, or a part of it; a whole object of more than ``limit`` bytes
+        is refused.
+        """
         size = self._size(name)
         if length is None and size > limit:
-            raise FileFormatError(f"{self.where(name)} has {size:,} bytes, and {limit:,} are allowed")
+            raise FileFormatError(
+                f"{self.where(name)} has {size:,} bytes, and {limit:,} are allowed"
+            )
         return self.read_ranges(name, [(start, size if length is None else length)])[0]
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
@@ -71,7 +77,8 @@ class SealedStore:
             stop = min(size, start + length)
             spans.append((start, stop, start // CHUNK_BYTES, max(start, stop - 1) // CHUNK_BYTES))
         wanted = [
-            (SEED_BYTES + first * _STORED_BYTES, (final - first + 1) * _STORED_BYTES) for _, _, first, final in spans
+            (SEED_BYTES + first * _STORED_BYTES, (final - first + 1) * _STORED_BYTES)
+            for _, _, first, final in spans
         ]
         salt, *found = self._store.read_ranges(path, [(0, SEED_BYTES), *wanted])
         cipher = self._cipher(name, salt)
@@ -110,11 +117,15 @@ class SealedStore:
             chunk = data[index * CHUNK_BYTES : (index + 1) * CHUNK_BYTES]
             yield cipher.encrypt(_nonce(index, index == last), chunk, None)
 
-    def _open_chunk(self, cipher: AESGCM, name: str, index: int, is_last: bool, chunk: bytes) -> bytes:
+    def _open_chunk(
+        self, cipher: AESGCM, name: str, index: int, is_last: bool, chunk: bytes
+    ) -> bytes:
         try:
             return cipher.decrypt(_nonce(index, is_last), chunk, None)
         except InvalidTag:
-            raise FileFormatError(f"{self.where(name)} was altered or cut short, or was sealed for others") from None
+            raise FileFormatError(
+                f"{self.where(name)} was altered or cut short, or was sealed for others"
+            ) from None
 
 
 def _nonce(index: int, is_last: bool) -> bytes:

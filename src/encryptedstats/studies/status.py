@@ -20,7 +20,9 @@ class Status:
 
     @property
     def next(self) -> list[tuple[str, str]]:
-        """Who has to do what: pairs of a name and ``"join"``, ``"keygen"``, ``"add"``, ``"share"``, ``"fit"`` or ``"open"``."""
+        """Who has to do what: pairs of a name and ``"join"``, ``"keygen"``, ``"add"``, ``"share"``,
+        ``"fit"`` or ``"open"``.
+        """
         return self.unsent or next_steps(self.state)
 
     @property
@@ -29,7 +31,11 @@ class Status:
         if set(self.state.opened) == set(self.state.document.questions):
             return "all is opened"
         enough = len(self.state.good_sites) >= MIN_SITES
-        return "no site has new rows" if enough else f"fewer than {MIN_SITES} sites have rows that are valid"
+        return (
+            "no site has new rows"
+            if enough
+            else f"fewer than {MIN_SITES} sites have rows that are valid"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -55,17 +61,23 @@ class Status:
 
     def __str__(self) -> str:
         state, document, facts = self.state, self.state.document, self.to_dict()
-        key = f"{document.key.kind}" + (f", {document.key.openers} sites to open" if document.key.openers else "")
+        key = f"{document.key.kind}" + (
+            f", {document.key.openers} sites to open" if document.key.openers else ""
+        )
         lines = [
             f"study {document.name!r}, id {document.id}",
-            f"  sites      {', '.join(document.sites)}; worker {document.worker}, receiver {document.receiver}",
-            f"  questions  {', '.join(f'{name} ({one.way})' for name, one in document.questions.items())}",
+            f"  sites      {', '.join(document.sites)}; worker {document.worker}, receiver "
+            f"{document.receiver}",
+            "  questions  "
+            f"{', '.join(f'{name} ({one.way})' for name, one in document.questions.items())}",
             f"  key        {key}; {'key ' + state.key_id if state.key_id else 'not made yet'}",
             *(f"  risk       {risk}" for risk in document.open_risks),
             f"  joined     {', '.join(facts['joined']) or 'nobody yet'}",
         ]
         rows = [f"{site} {count:,}" for site, count in facts["rows"].items()]
-        lines += [f"  rows       {', '.join(rows)}; up to {document.n_rows:,} together"] if rows else []
+        lines += (
+            [f"  rows       {', '.join(rows)}; up to {document.n_rows:,} together"] if rows else []
+        )
         new = [f"{site} {count:,}" for site, count in facts["new_rows"].items()]
         lines += [f"  new rows   {', '.join(new)}"] if new else []
         lines += [f"  excluded   {site}: {why}" for site, why in state.excluded.items()]
@@ -76,7 +88,9 @@ class Status:
         lines += [f"  opened     {', '.join(facts['opened'])}"] if state.opened else []
         lines += [f"  retired    key {key_id}: {why}" for key_id, why in state.retired.items()]
         lines += [f"  refused    {why}" for why in facts["refused"]]
-        lines += [f"  next       {who}: {what}" for who, what in self.next] or [f"  next       nothing: {self.ended}"]
+        lines += [f"  next       {who}: {what}" for who, what in self.next] or [
+            f"  next       nothing: {self.ended}"
+        ]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -114,7 +128,8 @@ def _row_steps(state: State) -> list[tuple[str, str]]:
     silent = [name for name in state.tossers if name not in state.coins]
     if silent:
         return [
-            (name, "open" if name == document.receiver and name not in document.sites else "share") for name in silent
+            (name, "open" if name == document.receiver and name not in document.sites else "share")
+            for name in silent
         ]
     if not state.checks:
         return [(document.worker, "fit")]
@@ -122,7 +137,11 @@ def _row_steps(state: State) -> list[tuple[str, str]]:
         return _opening_steps(state)
     if any(question not in state.answers for question in state.answerable):
         return [(document.worker, "fit")]
-    return _opening_steps(state) if any(question not in state.opened for question in state.answerable) else []
+    return (
+        _opening_steps(state)
+        if any(question not in state.opened for question in state.answerable)
+        else []
+    )
 
 
 def _total_steps(state: State) -> list[tuple[str, str]]:

@@ -1,7 +1,9 @@
-"""A study: several owners of rows who agree on a document, pool what they encrypt, and open nothing but what it asks.
+"""A study: several owners of rows who agree on a document, pool what they encrypt, and open nothing
+but what it asks.
 
-Everything happens in one folder or bucket: the document, the signed messages, and what they bring. So no party has to be there when
-another is, and whoever is killed goes on where it was. Each call does what is due for the party that makes it.
+Everything happens in one folder or bucket: the document, the signed messages, and what they bring.
+So no party has to be there when another is, and whoever is killed goes on where it was. Each call
+does what is due for the party that makes it.
 """
 
 from __future__ import annotations
@@ -24,7 +26,13 @@ from encryptedstats.crypto.envelopes import sealed_for
 from encryptedstats.crypto.keys import fingerprint_of
 from encryptedstats.errors import ExistsError, FileFormatError, KeyMismatchError, StudyError
 from encryptedstats.storage import container
-from encryptedstats.storage.objects import local_or_url, object_exists, open_store, read_object, write_object
+from encryptedstats.storage.objects import (
+    local_or_url,
+    object_exists,
+    open_store,
+    read_object,
+    write_object,
+)
 from encryptedstats.studies import totals as home
 from encryptedstats.studies import validity
 from encryptedstats.studies.documents import (
@@ -40,10 +48,25 @@ from encryptedstats.studies.documents import (
 )
 from encryptedstats.studies.holding import Opener, kind_of
 from encryptedstats.studies.parties import RECEIVER, SITE, WORKER, Identity, Invitation
-from encryptedstats.studies.pooling import are_from_rows, describe_rows, pooled, seal_rows, site_table
+from encryptedstats.studies.pooling import (
+    are_from_rows,
+    describe_rows,
+    pooled,
+    seal_rows,
+    site_table,
+)
 from encryptedstats.studies.sealing import SealedStore
 from encryptedstats.studies.status import Status
-from encryptedstats.studies.transcript import CHECK, MAX_OBJECT_BYTES, NEW, Message, Round, SiteRows, State, Transcript
+from encryptedstats.studies.transcript import (
+    CHECK,
+    MAX_OBJECT_BYTES,
+    NEW,
+    Message,
+    Round,
+    SiteRows,
+    State,
+    Transcript,
+)
 from encryptedstats.tables import EncryptedTable, Question, Schema, Table
 from encryptedstats.tables.answer_files import read_answer
 from encryptedstats.tables.answering import stages_of
@@ -72,7 +95,8 @@ class Study:
     passphrase : str, optional
         Of the identity's file.
     fingerprint : str, optional
-        What others have read to you by telephone, from :attr:`fingerprint`: a study of other members or documents is refused.
+        What others have read to you by telephone, from :attr:`fingerprint`: a study of other
+        members or documents is refused.
 
     Attributes
     ----------
@@ -88,7 +112,8 @@ class Study:
     ``docs/studies.md`` tells a whole study. The receiver::
 
         study = es.Study.create("study", schema=schema, questions={"forest": forest}, n_rows=10_000,
-                                sites=["north", "south", "west"], worker="centre", receiver="registry")
+                                sites=["north", "south", "west"], worker="centre",
+                                receiver="registry")
 
     every party, with the code that it was sent, and then as whoever it is::
 
@@ -109,7 +134,9 @@ class Study:
         try:
             data = self.store.read(DOCUMENT, limit=MAX_DOCUMENT_BYTES)
         except FileNotFoundError:
-            raise FileNotFoundError(f"{self.store.where(DOCUMENT)} is not there: no study lies at {self.url}") from None
+            raise FileNotFoundError(
+                f"{self.store.where(DOCUMENT)} is not there: no study lies at {self.url}"
+            ) from None
         self.document = Document.from_bytes(data, self.store.where(DOCUMENT))
         self.transcript = Transcript(self.store, self.document)
         self.invitations: dict[str, str] = {}
@@ -122,12 +149,15 @@ class Study:
         if fingerprint is not None:
             self._check_fingerprint(fingerprint)
 
-    # -- who is who ------------------------------------------------------------------------------------------------
+    # -- who is who
+    # --------------------------------------------------------------------------------------------
 
     def _become(self, identity: str | os.PathLike[str] | Identity, passphrase: str | None) -> None:
         me = identity if isinstance(identity, Identity) else Identity.load(identity, passphrase)
         if me.study != self.document.id:
-            raise KeyMismatchError(f"this identity is for study {me.study}, and {self.url} is study {self.document.id}")
+            raise KeyMismatchError(
+                f"this identity is for study {me.study}, and {self.url} is study {self.document.id}"
+            )
         self._me = me
         if not isinstance(identity, Identity):
             self._home = os.fspath(identity)
@@ -138,16 +168,21 @@ class Study:
         """A place at home, beside the file of the identity, for what belongs to it."""
         if self._home is None:
             raise StudyError(
-                "this takes the file of your identity, beside which your part of the key and what you have sent are kept: give its "
+                "this takes the file of your identity, beside which your part of the key and what "
+                "you have sent are kept: give its "
                 "path"
             )
         return self._home + suffix
 
     def _remember(self) -> None:
-        """Keep the end of the chain at home: a chain that lacks what this party has seen is refused."""
+        """Keep the end of the chain at home: a chain that lacks what this party has seen is
+        refused.
+        """
         if self._seen is not None:
             if object_exists(self._seen):
-                self.transcript.check_contains(read_object(self._seen, limit=_MAX_SEEN_BYTES).decode().strip())
+                self.transcript.check_contains(
+                    read_object(self._seen, limit=_MAX_SEEN_BYTES).decode().strip()
+                )
             write_object(self._seen, self.transcript.head().encode() + b"\n", private=True)
 
     @property
@@ -155,35 +190,49 @@ class Study:
         """Who you are here."""
         if self._me is None:
             raise StudyError(
-                "this takes a party of the study: give your identity, the file that was made when you joined"
+                "this takes a party of the study: give your identity, the file that was made when "
+                "you joined"
             )
         return self._me
 
     def _as(self, role: str, what: str) -> Identity:
         if role not in self.document.roles(self.me.name):
-            holders = {SITE: self.document.sites, WORKER: (self.document.worker,), RECEIVER: (self.document.receiver,)}
-            raise StudyError(f"{self.me.name} does not {what}: that is for {', '.join(holders[role])}")
+            holders = {
+                SITE: self.document.sites,
+                WORKER: (self.document.worker,),
+                RECEIVER: (self.document.receiver,),
+            }
+            raise StudyError(
+                f"{self.me.name} does not {what}: that is for {', '.join(holders[role])}"
+            )
         return self.me
 
     @property
     def fingerprint(self) -> str:
-        """What members read to each other by telephone, once all have joined: it stands for the document and all their keys."""
+        """What members read to each other by telephone, once all have joined: it stands for the
+        document and all their keys.
+        """
         state = self.state()
         state.check_joined("there is a fingerprint")
         parts = [
             self.document.id,
-            *(repr(sorted(state.parties[name].to_dict().items())) for name in self.document.parties),
+            *(
+                repr(sorted(state.parties[name].to_dict().items()))
+                for name in self.document.parties
+            ),
         ]
         return fingerprint_of(hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32])
 
     def _check_fingerprint(self, expected: str) -> None:
         if "".join(expected.replace("-", " ").split()).lower() != self.fingerprint.replace(" ", ""):
             raise KeyMismatchError(
-                f"the study at {self.url} has the fingerprint {self.fingerprint}, and {expected!r} is expected: it has other "
+                f"the study at {self.url} has the fingerprint {self.fingerprint}, and "
+                f"{expected!r} is expected: it has other "
                 "members, keys or agreements than those that were read to you. Do not go on with it"
             )
 
-    # -- making and joining ----------------------------------------------------------------------------------------
+    # -- making and joining
+    # ----------------------------------------------------------------------------------------
 
     @classmethod
     def create(
@@ -201,7 +250,8 @@ class Study:
         name: str = "study",
         parameters: Parameters | None = None,
     ) -> Study:
-        """Write the document of a new study. :attr:`invitations` of what is returned has a code for each party.
+        """Write the document of a new study. :attr:`invitations` of what is returned has a code for
+        each party.
 
         Parameters
         ----------
@@ -209,23 +259,27 @@ class Study:
         schema : Schema
             Variables, levels and cut points, agreed on beforehand.
         questions : mapping
-            All that may ever be asked, by name: a question or model; or with the way it is answered, ``"rows"`` (from encrypted
-            rows, by default), ``"votes"`` (under a joint key: for new rows that sites bring, by a model that nobody ever opens),
-            ``"totals"`` (sites encrypt totals) or ``"masked"`` (sites mask totals, and only the sum is seen).
+            All that may ever be asked, by name: a question or model; or with the way it is
+            answered, ``"rows"`` (from encrypted rows, by default), ``"votes"`` (under a joint key:
+            for new rows that sites bring, by a model that nobody ever opens), ``"totals"`` (sites
+            encrypt totals) or ``"masked"`` (sites mask totals, and only the sum is seen).
         n_rows : int
             The most rows that all sites have together.
         sites, worker, receiver : names
             Who brings rows, who computes, who opens. The worker must not be the receiver.
         key : "one holder", "escrow" or "joint"
-            Whether the receiver holds the secret key, ``openers`` of the sites have to help it, or (experimental) nobody ever holds
-            it, and all sites have to help: see docs/threshold.md.
+            Whether the receiver holds the secret key, ``openers`` of the sites have to help it, or
+            (experimental) nobody ever holds it, and all sites have to help: see docs/threshold.md.
         openers : int
             With ``key="escrow"``: how many sites it takes.
         name : str
         parameters : Parameters, optional
             By default those that carry all questions and the validity of all rows.
         """
-        asked = {one: found if isinstance(found, tuple) else (found, ROWS) for one, found in questions.items()}
+        asked = {
+            one: found if isinstance(found, tuple) else (found, ROWS)
+            for one, found in questions.items()
+        }
         holding = kind_of(key)
         if parameters is None:
             circuits = planned_circuits(schema, asked, n_rows)
@@ -239,7 +293,10 @@ class Study:
         )
         store = open_store(local_or_url(url))
         if not store.create(DOCUMENT, document.to_bytes()):
-            raise ExistsError(f"there is a study at {os.fspath(url)} already; it was not touched: give another place")
+            raise ExistsError(
+                f"there is a study at {os.fspath(url)} already; it was not touched: give another "
+                "place"
+            )
         study = cls(url)
         study.invitations = invitations
         return study
@@ -253,9 +310,11 @@ class Study:
         *,
         passphrase: str | None = None,
     ) -> Study:
-        """Take part, with the code that you were sent: makes your keys, keeps them in a file, and signs the document.
+        """Take part, with the code that you were sent: makes your keys, keeps them in a file, and
+        signs the document.
 
-        Read the document first: ``print(es.Study(url).document)``. Run again, after it was interrupted, with the same file.
+        Read the document first: ``print(es.Study(url).document)``. Run again, after it was
+        interrupted, with the same file.
         """
         study, invited = cls(url), Invitation(invitation)
         name = study.document.invited(invited)
@@ -267,14 +326,19 @@ class Study:
         study._become(identity, passphrase)
         if me.name != name:
             raise KeyMismatchError(
-                f"{os.fspath(identity)} is the identity of {me.name}, and the invitation is for {name}"
+                f"{os.fspath(identity)} is the identity of {me.name}, and the invitation is for "
+                f"{name}"
             )
         known = study.state().parties.get(name)
         if known != me.party:
-            study.post("join", {"party": me.party.to_dict(), "proof": invited.proof(study.document.id, me.party)})
+            study.post(
+                "join",
+                {"party": me.party.to_dict(), "proof": invited.proof(study.document.id, me.party)},
+            )
         return study
 
-    # -- what everybody sees ---------------------------------------------------------------------------------------
+    # -- what everybody sees
+    # ---------------------------------------------------------------------------------------
 
     def state(self) -> State:
         """What follows from all messages so far."""
@@ -286,18 +350,36 @@ class Study:
         return Status(state, list(self.refusals), self._unsent(state))
 
     def _unsent(self, state: State) -> list[tuple[str, str]]:
-        """List who has announced what is not stored: a process of theirs was stopped, or waited for the others."""
+        """List who has announced what is not stored: a process of theirs was stopped, or waited for
+        the others.
+        """
         brought = [*state.rows.items(), *state.new_rows.items()]
-        found = [(site, "add") for site, rows in brought if not self.store.exists(f"{rows.folder}/{MANIFEST}")]
+        found = [
+            (site, "add")
+            for site, rows in brought
+            if not self.store.exists(f"{rows.folder}/{MANIFEST}")
+        ]
         has = self.transcript.has_object
         for now in state.rounds.values():
-            found += [(site, "share") for site, digest in now.objects.items() if now.complete and not has(digest)]
+            found += [
+                (site, "share")
+                for site, digest in now.objects.items()
+                if now.complete and not has(digest)
+            ]
         if state.call is not None:
             given = state.shares.get(state.call.hash, {})
             found += [(site, "share") for site, digest in given.items() if not has(digest)]
         for given in state.key_rounds.values():
-            found += [(site, "keygen") for site, digest in given.items() if not state.keys and not has(digest)]
-        found += [(self.document.worker, "fit") for digest in _computed_objects(state).values() if not has(digest)]
+            found += [
+                (site, "keygen")
+                for site, digest in given.items()
+                if not state.keys and not has(digest)
+            ]
+        found += [
+            (self.document.worker, "fit")
+            for digest in _computed_objects(state).values()
+            if not has(digest)
+        ]
         return list(dict.fromkeys(found))
 
     def messages(self) -> list[Message]:
@@ -305,7 +387,9 @@ class Study:
         return self.transcript.messages()
 
     def post(self, kind: str, content: Mapping[str, Any]) -> Message:
-        """Say something in your name, signed; refused where the rules of the study do not allow it."""
+        """Say something in your name, signed; refused where the rules of the study do
+        not allow it.
+        """
         said = self.transcript.post(self.me, kind, content)
         self._remember()
         return said
@@ -322,57 +406,75 @@ class Study:
     def _keys_of(self, state: State) -> PublicKeys:
         if not state.keys:
             raise StudyError(f"the study has no key yet: {self.document.receiver} has to make it")
-        keys = PublicKeys.from_container(container.from_bytes(self.transcript.read_object(state.keys)))
+        keys = PublicKeys.from_container(
+            container.from_bytes(self.transcript.read_object(state.keys))
+        )
         if keys.key_id != state.key_id or keys.parameters != self.document.parameters:
             raise FileFormatError(
-                "the public keys of the study are not those that were announced, or of other parameters"
+                "the public keys of the study are not those that were announced, or of other "
+                "parameters"
             )
         return keys
 
-    # -- the key ---------------------------------------------------------------------------------------------------
+    # -- the key
+    # --------------------------------------------------------------------------------------------
 
-    def keygen(self, path: str | os.PathLike[str] | None = None, passphrase: str | None = None) -> None:
+    def keygen(
+        self, path: str | os.PathLike[str] | None = None, passphrase: str | None = None
+    ) -> None:
         """Make the study's key; ``path`` is where one holder keeps it."""
         kind_of(self.document.key.kind).keygen(self, path, passphrase)
 
     def retire_key(self, why: str) -> None:
-        """Say in writing that nothing is to be encrypted for the study's key any more: who adds after this is refused."""
+        """Say in writing that nothing is to be encrypted for the study's key any more: who adds
+        after this is refused.
+        """
         self._as(RECEIVER, "retire the key")
         self.post("retire", {"key_id": self.state().key_id, "why": why})
 
-    # -- a site ----------------------------------------------------------------------------------------------------
+    # -- a site
+    # --------------------------------------------------------------------------------------------
 
     def add(self, data: Any, y: Any = None, *, new: Any = None, **options: Any) -> None:
-        """Bring your rows: encrypted for the study's key; and the totals of questions that are answered at home.
+        """Bring your rows: encrypted for the study's key; and the totals of questions that are
+        answered at home.
 
         Parameters
         ----------
         data : DataFrame, 2-D array, Table, path of a CSV or Parquet file, or EncryptedTable
-            An encrypted table was made with :meth:`public_keys` elsewhere, and brings no totals. All others are
-            checked against the agreed schema: a level, class or number that it does not know is an error.
+            An encrypted table was made with :meth:`public_keys` elsewhere, and brings no totals.
+            All others are checked against the agreed schema: a level, class or number that it does
+            not know is an error.
         y : array, optional
             Classes, where ``data`` has none.
         new : DataFrame, 2-D array, path of a CSV or Parquet file, or EncryptedTable, optional
-            Where the study asks for votes: rows of yours that are voted on; their class, if it is known, stays at home. **The
-            receiver sees the votes of each of them.** New rows come before any others: so the first call says which you bring, or
-            that you bring none, and when all sites have said so another call brings the others. :meth:`status` says when.
+            Where the study asks for votes: rows of yours that are voted on; their class, if it is
+            known, stays at home. **The receiver sees the votes of each of them.** New rows come
+            before any others: so the first call says which you bring, or that you bring none, and
+            when all sites have said so another call brings the others. :meth:`status` says when.
         **options
             Of the encryption, such as ``workers``.
         """
         self._as(SITE, "bring rows")
         state = self.state()
         if new is not None and not self.document.asked(VOTES):
-            raise StudyError("new= is for studies that ask for votes, and no question of this one does")
+            raise StudyError(
+                "new= is for studies that ask for votes, and no question of this one does"
+            )
         if isinstance(data, EncryptedTable):
             if self.document.asked(TOTALS, MASKED):
-                raise StudyError("totals are computed from plain rows, and these are encrypted: give the rows")
+                raise StudyError(
+                    "totals are computed from plain rows, and these are encrypted: give the rows"
+                )
             table: Table | None = None
         elif not isinstance(data, (str, os.PathLike)):
             table = self._checked_table(data, y)
         elif self.document.asked(
             TOTALS, MASKED
         ):  # these take the rows as a whole; encrypted rows are read a piece at a time
-            table = Table.concat(list(file_tables(self.schema, data, self.document.parameters.slots)))
+            table = Table.concat(
+                list(file_tables(self.schema, data, self.document.parameters.slots))
+            )
         else:
             table = None
         self._upload_rows(state)
@@ -387,13 +489,24 @@ class Study:
         self._store_totals()
 
     def _checked_table(self, data: Any, y: Any) -> Table:
-        table = data if isinstance(data, Table) else self.schema.table(data, y, slots=self.document.parameters.slots)
+        table = (
+            data
+            if isinstance(data, Table)
+            else self.schema.table(data, y, slots=self.document.parameters.slots)
+        )
         if not table.schema.same_bins(self.schema):
             raise StudyError(
-                "the table was made with another schema than the study's: give the rows, or make it with study.schema"
+                "the table was made with another schema than the study's: give the rows, or make "
+                "it with study.schema"
             )
-        if table.weight_bound != 1 or table.n_folds or not table.public_schema == self.document.schema:
-            raise StudyError("rows of a study have no weights and no folds: their validity could not be checked")
+        if (
+            table.weight_bound != 1
+            or table.n_folds
+            or not table.public_schema == self.document.schema
+        ):
+            raise StudyError(
+                "rows of a study have no weights and no folds: their validity could not be checked"
+            )
         return table
 
     def _add_new_rows(self, data: Any, state: State, options: Mapping[str, Any]) -> None:
@@ -405,14 +518,18 @@ class Study:
             self._add_rows("new rows", data, state, options)
             return
         if isinstance(data, (str, os.PathLike)):
-            data = Table.concat(list(file_tables(self.schema, data, self.document.parameters.slots)))
+            data = Table.concat(
+                list(file_tables(self.schema, data, self.document.parameters.slots))
+            )
         table = replace(self._checked_table(data, None), class_codes=None, target_values=None)
         self._add_rows("new rows", table, state, options)
 
     def _add_rows(self, kind: str, data: Any, state: State, options: Mapping[str, Any]) -> None:
         keys = self._keys_of(state)
         if state.key_id in state.retired:
-            raise StudyError(f"the key {state.key_id} of the study is retired: {state.retired[state.key_id]}")
+            raise StudyError(
+                f"the key {state.key_id} of the study is retired: {state.retired[state.key_id]}"
+            )
         kind_of(self.document.key.kind).check_keys(self, state, keys)
         staged = self._staging_place() / secrets.token_hex(8)
         if isinstance(data, EncryptedTable):
@@ -424,11 +541,15 @@ class Study:
         self._announce_rows(kind, staged, state)
 
     def _announce_rows(self, kind: str, staged: Path, state: State) -> None:
-        """Post the message that fixes encrypted rows and whom they are sealed for; then store them."""
+        """Post the message that fixes encrypted rows and whom they are sealed for; then
+        store them.
+        """
         folder, keys = f"rows/{self.me.name}/{staged.name}", {}
         for name in self.document.row_readers:
             bound = self._bind_folder(folder, name)
-            keys[name] = sealed_for(state.parties[name].sealing, self._own_folder_key(folder), bound).hex()
+            keys[name] = sealed_for(
+                state.parties[name].sealing, self._own_folder_key(folder), bound
+            ).hex()
         self.post(kind, {**describe_rows(str(staged), folder), "keys": keys})
         self._upload_rows(self.state())
 
@@ -439,14 +560,22 @@ class Study:
         return place
 
     def _upload_rows(self, state: State) -> None:
-        """Store encrypted rows that a message of yours has announced; forget attempts without a message."""
+        """Store encrypted rows that a message of yours has announced; forget attempts without a
+        message.
+        """
         if self._home is None or not Path(self._home + _STAGED).is_dir():
             return
-        announced = [rows[self.me.name].folder for rows in (state.new_rows, state.rows) if self.me.name in rows]
+        announced = [
+            rows[self.me.name].folder
+            for rows in (state.new_rows, state.rows)
+            if self.me.name in rows
+        ]
         for staged in self._staging_place().iterdir():
             for folder in announced:
                 if Path(folder).name == staged.name:
-                    seal_rows(str(staged), SealedStore(self.store, folder, self._own_folder_key(folder)))
+                    seal_rows(
+                        str(staged), SealedStore(self.store, folder, self._own_folder_key(folder))
+                    )
             shutil.rmtree(staged)
 
     def _own_folder_key(self, folder: str) -> bytes:
@@ -463,7 +592,9 @@ class Study:
 
         def make() -> bytes:
             if asked.way == MASKED:
-                return home.masked_totals(self, state, question, home.site_values(asked.question, table))
+                return home.masked_totals(
+                    self, state, question, home.site_values(asked.question, table)
+                )
             keys = self._keys_of(state)
             kind_of(self.document.key.kind).check_keys(self, state, keys)
             answer = home.encrypted_answer(asked.question, table, keys)
@@ -471,25 +602,36 @@ class Study:
 
         # What was made once under this binding is what is sent, whatever the rows are now.
         data = self._kept(_name_totals(question, now), make)
-        self.post("totals", {"question": question, "round": now.number, "object": hashlib.sha256(data).hexdigest()})
+        self.post(
+            "totals",
+            {"question": question, "round": now.number, "object": hashlib.sha256(data).hexdigest()},
+        )
 
     def _store_totals(self) -> list[str]:
         """Store your totals of questions for which every member has announced its own.
 
-        Before that, a member could be excluded, and the totals of two lists of members would tell those of single ones.
+        Before that, a member could be excluded, and the totals of two lists of members would tell
+        those of single ones.
         """
         stored, name, rounds = [], self.me.name, self.state().rounds
-        # The announcements came after this party's own message: without them no later chain is followed,
-        # or whoever runs the folder could take one away and exclude its site after these totals are stored.
+        # The announcements came after this party's own message: without them no later chain is
+        # followed, or whoever runs the folder could take one away and exclude its site after these
+        # totals are stored.
         self._remember()
         for question, now in rounds.items():
-            if now.complete and name in now.objects and not self.transcript.has_object(now.objects[name]):
+            if (
+                now.complete
+                and name in now.objects
+                and not self.transcript.has_object(now.objects[name])
+            ):
                 self.store_announced(_name_totals(question, now), now.objects[name])
                 stored.append(f"totals of {question}")
         return stored
 
     def share(self) -> list[str]:
-        """Give what the study waits for from you: your number of the coin, your share of an opening. Says what was given."""
+        """Give what the study waits for from you: your number of the coin, your share of an
+        opening. Says what was given.
+        """
         given = [*self._toss(), *self._store_totals()]
         state = self.state()
         call = state.call
@@ -498,14 +640,20 @@ class Study:
         if call is not None and due:
             name = f"share-{call.hash}"
             if self.me.name not in state.shares.get(call.hash, {}):
-                self.send("share", {"call": call.hash}, name, partial(kind.share, self, state, call))
+                self.send(
+                    "share", {"call": call.hash}, name, partial(kind.share, self, state, call)
+                )
                 given.append(f"a share for opening {', '.join(call.items)}")
             else:
                 self.store_announced(name, state.shares[call.hash][self.me.name])
         return given
 
-    def send(self, kind: str, content: Mapping[str, Any], name: str, make: Callable[[], bytes]) -> None:
-        """Post a message that names an object, then store the object; both are made once, under a name at home."""
+    def send(
+        self, kind: str, content: Mapping[str, Any], name: str, make: Callable[[], bytes]
+    ) -> None:
+        """Post a message that names an object, then store the object; both are made once, under a
+        name at home.
+        """
         digest = hashlib.sha256(self._kept(name, make)).hexdigest()
         self.post(kind, {**content, "object": digest})
         self.store_announced(name, digest)
@@ -517,16 +665,21 @@ class Study:
         place = Path(self.beside_identity(_SENT)) / name
         data = read_object(place, limit=MAX_OBJECT_BYTES)
         if hashlib.sha256(data).hexdigest() != digest:
-            raise StudyError(f"{place} is not what your message has announced: it was changed since")
+            raise StudyError(
+                f"{place} is not what your message has announced: it was changed since"
+            )
         self.transcript.store_object(data)
 
     def _kept(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """What was made the first time, kept at home: in the shared folder somebody else could put bytes in their place, and they
-        would be sent in this party's name."""
+        """What was made the first time, kept at home: in the shared folder somebody else could put
+        bytes in their place, and they would be sent in this party's name.
+        """
         place = Path(self.beside_identity(_SENT))
         place.mkdir(mode=0o700, exist_ok=True)
         if not object_exists(place / name):
-            with suppress(FileExistsError):  # by another process of this party: then that is what is sent
+            with suppress(
+                FileExistsError
+            ):  # by another process of this party: then that is what is sent
                 write_object(place / name, make(), private=True, overwrite=False)
         return read_object(place / name, limit=MAX_OBJECT_BYTES)
 
@@ -536,16 +689,19 @@ class Study:
             return []
         if self._kept("rows-of-the-coin", lambda: state.fixed_rows) != state.fixed_rows:
             raise StudyError(
-                "you have shown your number of the coin, or were about to, when the rows of the study were others: who exchanged "
+                "you have shown your number of the coin, or were about to, when the rows of the "
+                "study were others: who exchanged "
                 "them since knows it. Do not go on with this study"
             )
         self.post("coin", {"number": self.me.coin.hex()})
         return ["its number of the coin"]
 
-    # -- the worker ------------------------------------------------------------------------------------------------
+    # -- the worker
+    # --------------------------------------------------------------------------------------------
 
     def fit(self, **options: Any) -> list[str]:
-        """Compute what can be computed now: validity totals of all sites, then the answers. Says what was computed.
+        """Compute what can be computed now: validity totals of all sites, then the answers. Says
+        what was computed.
 
         Options are those of :meth:`EncryptedTable.evaluate`, such as ``workers`` and ``device``.
         """
@@ -559,7 +715,9 @@ class Study:
         for question in self._answerable(self.state()):
 
             def make(question: str = question) -> bytes:
-                return container.to_bytes(self._answer(question, self.state(), options).to_container())
+                return container.to_bytes(
+                    self._answer(question, self.state(), options).to_container()
+                )
 
             self.send("answer", {"question": question}, _name_answer(question), make)
             done.append(question)
@@ -567,7 +725,11 @@ class Study:
 
     def _answerable(self, state: State) -> list[str]:
         ready = list(state.answerable)
-        ready += [question for question in self.document.asked(TOTALS) if self._has_totals(state, question)]
+        ready += [
+            question
+            for question in self.document.asked(TOTALS)
+            if self._has_totals(state, question)
+        ]
         return [question for question in ready if question not in state.answers]
 
     def _has_totals(self, state: State, question: str) -> bool:
@@ -594,8 +756,12 @@ class Study:
 
     def _sealed_folder(self, site: str, rows: SiteRows) -> SealedStore:
         if self.me.name not in rows.keys:
-            raise StudyError(f"the rows of {site} are sealed for {', '.join(rows.keys)}, not for {self.me.name}")
-        key = self.me.reader.open(rows.keys[self.me.name], self._bind_folder(rows.folder, self.me.name))
+            raise StudyError(
+                f"the rows of {site} are sealed for {', '.join(rows.keys)}, not for {self.me.name}"
+            )
+        key = self.me.reader.open(
+            rows.keys[self.me.name], self._bind_folder(rows.folder, self.me.name)
+        )
         return SealedStore(self.store, rows.folder, key)
 
     def _checked_rows(self, one: str, state: State, keys: PublicKeys) -> EncryptedTable:
@@ -604,10 +770,14 @@ class Study:
             return self._site(one, state, keys)
         site = one.removeprefix(NEW)
         rows = state.new_rows[site]
-        return site_table(self._sealed_folder(site, rows), site, rows, self.document, keys, new=True)
+        return site_table(
+            self._sealed_folder(site, rows), site, rows, self.document, keys, new=True
+        )
 
     def new_rows(self) -> EncryptedTable:
-        """The encrypted rows that are voted on, of all sites that were found to be valid, in the order of the document."""
+        """The encrypted rows that are voted on, of all sites that were found to be valid, in the
+        order of the document.
+        """
         state = self.state()
         if not state.asking_sites:
             raise StudyError("no new rows were found to be valid yet")
@@ -628,15 +798,19 @@ class Study:
         return self.answer_from_rows(question, **options)
 
     def answer_from_rows(self, question: str, **options: Any) -> Answer:
-        """What a question gives over the rows of all valid sites, or, by its model, for their new rows: the same for everybody."""
+        """What a question gives over the rows of all valid sites, or, by its model, for their new
+        rows: the same for everybody.
+        """
         asked = self.document.questions[question]
         answer = self.table().answer_to(asked.question, **options)
         return answer.predict_votes(self.new_rows(), **options) if asked.way == VOTES else answer
 
-    # -- the receiver ----------------------------------------------------------------------------------------------
+    # -- the receiver
+    # --------------------------------------------------------------------------------------------
 
     def exclude(self, site: str, why: str) -> None:
-        """Go on without a site that does not come, in all questions; those who sent totals send them under other masks.
+        """Go on without a site that does not come, in all questions; those who sent totals send
+        them under other masks.
 
         Refused once any question has the totals or validity totals of all its members.
         """
@@ -644,9 +818,14 @@ class Study:
         self.post("exclude", {"name": site, "why": why})
 
     def open(
-        self, key: str | os.PathLike[str] | None = None, passphrase: str | None = None, *, again: bool = False
+        self,
+        key: str | os.PathLike[str] | None = None,
+        passphrase: str | None = None,
+        *,
+        again: bool = False,
     ) -> dict[str, Any]:
-        """Open what may be opened now: first whether rows are valid, then the answers. An opening is recorded before it is shown.
+        """Open what may be opened now: first whether rows are valid, then the answers. An opening
+        is recorded before it is shown.
 
         Parameters
         ----------
@@ -655,12 +834,14 @@ class Study:
         passphrase : str, optional
             Of its file.
         again : bool
-            Where sites have to help: call for answers once more that were opened already, since what was shown is lost.
+            Where sites have to help: call for answers once more that were opened already, since
+            what was shown is lost.
 
         Returns
         -------
         dict
-            What each question makes of its totals, by name; empty where something else comes first: :meth:`status` says what.
+            What each question makes of its totals, by name; empty where something else comes first:
+            :meth:`status` says what.
         """
         self._as(RECEIVER, "open results")
         self._toss()
@@ -682,14 +863,22 @@ class Study:
         if any(name.startswith(CHECK) for name in items):
             self._judge(state, items, opener)
             return found | (self.open(key, passphrase) if not kind.shared else {})
-        return found | {name: self._open_answer(name, digest, state, opener) for name, digest in items.items()}
+        return found | {
+            name: self._open_answer(name, digest, state, opener) for name, digest in items.items()
+        }
 
     def _openable(self, state: State, again: bool) -> dict[str, str]:
-        """What is to be opened next: validity totals before anything else; then all answers that are there."""
+        """What is to be opened next: validity totals before anything else; then all answers that
+        are there.
+        """
         if state.checks and not state.valid:
             return {CHECK + site: digest for site, digest in state.checks.items()}
         if kind_of(self.document.key.kind).shared and state.call is None:
-            return {name: digest for name, digest in state.answers.items() if again or name not in state.opened}
+            return {
+                name: digest
+                for name, digest in state.answers.items()
+                if again or name not in state.opened
+            }
         return dict(state.answers)
 
     def _judge(self, state: State, items: Mapping[str, str], opener: Opener) -> None:
@@ -698,7 +887,9 @@ class Study:
         for name, digest in items.items():
             file = container.from_bytes(self.transcript.read_object(digest))
             totals = EncryptedNumbers.from_container(file, keys)
-            valid[name.removeprefix(CHECK)] = validity.passes(totals, opener, len(self.document.sites))
+            valid[name.removeprefix(CHECK)] = validity.passes(
+                totals, opener, len(self.document.sites)
+            )
         self.post("verdict", {"valid": valid})
 
     def _open_answer(self, question: str, digest: str, state: State, opener: Opener) -> Any:
@@ -707,16 +898,25 @@ class Study:
         self._check_answer(question, answer, state)
         if question not in state.opened or question in state.pending:
             self.post("opened", {"question": question, "object": digest})
-        return opener(answer if asked.way == TOTALS else answer.question.present(answer), schema=self.schema)
+        return opener(
+            answer if asked.way == TOTALS else answer.question.present(answer), schema=self.schema
+        )
 
     def _check_answer(self, question: str, answer: Answer, state: State) -> None:
-        """Refuse an answer to another question, or from other rows, than the study has agreed on."""
+        """Refuse an answer to another question, or from other rows, than the study has
+        agreed on.
+        """
         asked = self.document.questions[question]
-        good = answer.question.asks_same(asked.question) and answer.schema.public() == self.document.schema
+        good = (
+            answer.question.asks_same(asked.question)
+            and answer.schema.public() == self.document.schema
+        )
         if asked.way != TOTALS:
             votes = asked.way == VOTES
             rows = (
-                [state.new_rows[s] for s in state.asking_sites] if votes else [state.rows[s] for s in state.good_sites]
+                [state.new_rows[s] for s in state.asking_sites]
+                if votes
+                else [state.rows[s] for s in state.good_sites]
             )
             good = good and are_from_rows(answer.block_ids, answer.n_rows, rows)
             good = good and (answer.kind == PREDICTION_KIND, answer.output) == (
@@ -728,7 +928,8 @@ class Study:
             )  # whose members flood when they share
         if not good:
             raise FileFormatError(
-                f"what {self.document.worker} gave for {question!r} answers another question, or is from other rows: "
+                f"what {self.document.worker} gave for {question!r} answers another question, or "
+                "is from other rows: "
                 "it is not opened"
             )
 
@@ -745,7 +946,10 @@ class Study:
 
     def __repr__(self) -> str:
         who = "somebody" if self._me is None else self._me.name
-        return f"Study({self.document.name!r} at {self.url}, {len(self.document.sites)} sites, seen by {who})"
+        return (
+            f"Study({self.document.name!r} at {self.url}, {len(self.document.sites)} sites, seen "
+            f"by {who})"
+        )
 
 
 def _name_totals(question: str, now: Round) -> str:
@@ -761,18 +965,29 @@ def _name_check(one: str, coin: bytes) -> str:
 
 
 def _computed_objects(state: State) -> dict[str, str]:
-    """Return the hashes of all that the worker has computed, by the names that it keeps them under."""
+    """Return the hashes of all that the worker has computed, by the names that it keeps
+    them under.
+    """
     checks = {_name_check(one, state.coin or b""): digest for one, digest in state.checks.items()}
     return checks | {_name_answer(question): digest for question, digest in state.answers.items()}
 
 
-def planned_circuits(schema: Schema, asked: Mapping[str, tuple[Question, str]], n_rows: int) -> list[Any]:
-    """All that the parameters of a study must carry: the questions, and the validity of the rows of any site."""
+def planned_circuits(
+    schema: Schema, asked: Mapping[str, tuple[Question, str]], n_rows: int
+) -> list[Any]:
+    """All that the parameters of a study must carry: the questions, and the validity of the rows of
+    any site.
+    """
     rows = [question for question, way in asked.values() if way == ROWS]
     sums = [question for question, way in asked.values() if way == TOTALS]
-    votes = [asked_of(question, schema).settled() for question, way in asked.values() if way == VOTES]
+    votes = [
+        asked_of(question, schema).settled() for question, way in asked.values() if way == VOTES
+    ]
     public = schema.public()
-    circuits: list[Any] = [*rows, *(home.planned(one.in_ids(schema).settled(), public, n_rows) for one in sums)]
+    circuits: list[Any] = [
+        *rows,
+        *(home.planned(one.in_ids(schema).settled(), public, n_rows) for one in sums),
+    ]
     stored = table_columns(public, classes=public.has_target)
     for number, one in enumerate(votes):
         # Totals of several models have names of their own.

@@ -1,8 +1,10 @@
-"""Totals that a site computes in the clear at home: encrypted for the study's key, or masked so that nothing but the sum is seen.
+"""Totals that a site computes in the clear at home: encrypted for the study's key, or masked so
+that nothing but the sum is seen.
 
-Masks are pairwise: what one site adds another takes off, so they vanish in the sum of all and in no other. Each is drawn from what
-the two sites alone have in common (X25519, HKDF), for this study, question, round and exact list of members. A round that somebody
-drops out of is started again, and its masks are others. With two sites each learns the totals of the other, from the sum.
+Masks are pairwise: what one site adds another takes off, so they vanish in the sum of all and in no
+other. Each is drawn from what the two sites alone have in common (X25519, HKDF), for this study,
+question, round and exact list of members. A round that somebody drops out of is started again, and
+its masks are others. With two sites each learns the totals of the other, from the sum.
 """
 
 from __future__ import annotations
@@ -40,23 +42,34 @@ _MODULUS: Final = 1 << MASK_BITS
 _BESIDE: Final = 2  # the number of rows, and of those that were left out
 
 
-# -- encrypted -------------------------------------------------------------------------------------------------------------
+# -- encrypted
+# ------------------------------------------------------------------------------------------------
 
 
 def planned(question: Question, schema: PublicSchema, n_rows: int) -> Stage:
-    """What parameters must carry of a question whose totals are computed at home: their size, and adding them up."""
+    """What parameters must carry of a question whose totals are computed at home: their size, and
+    adding them up.
+    """
     circuit = question.circuit(schema)
     columns = asked_columns(schema, table_columns(schema, classes=schema.has_target))
     bounds = read_bounds(circuit, column_ranges(schema, columns), n_rows)
     first = next(node for node in bounds if node.op == "column")
-    return Stage([first.total()], n_rows, bounds=[max((bounds[one] for one in circuit), key=lambda one: one.largest)])
+    return Stage(
+        [first.total()],
+        n_rows,
+        bounds=[max((bounds[one] for one in circuit), key=lambda one: one.largest)],
+    )
 
 
 def encrypted_answer(question: Question, table: Table, keys: PublicKeys) -> Answer:
-    """The answer from a clear table, encrypted as a worker's would be; answers of several sites add up."""
+    """The answer from a clear table, encrypted as a worker's would be; answers of several sites add
+    up.
+    """
     schema, parameters = table.schema.public(), keys.parameters
     columns = asked_columns(schema, table_columns(schema, classes=schema.has_target))
-    digits = digits_among(table_columns(schema, (), classes=schema.has_target, digit_bits=parameters.digit_bits))
+    digits = digits_among(
+        table_columns(schema, (), classes=schema.has_target, digit_bits=parameters.digit_bits)
+    )
     outputs, shifts = in_digits(question.circuit(schema), digits)
     parts = [Column.parse(name) for name in column_names(outputs)]
     bounds = read_bounds(outputs, column_ranges(schema, {*columns, *parts}), table.n_rows)
@@ -79,15 +92,22 @@ def added_up(study: Study, question: str, now: Round, keys: PublicKeys) -> Answe
     for one in answers[1:]:
         total = total + one
     if total.n_rows > study.document.n_rows:
-        raise StudyError(f"the totals of {question!r} are of {total.n_rows} rows, and the study was planned for fewer")
+        raise StudyError(
+            f"the totals of {question!r} are of {total.n_rows} rows, and the study was planned "
+            "for fewer"
+        )
     return total
 
 
 def sealed_answer(study: Study, state: State, question: str, answer: Answer) -> bytes:
-    """Return the encrypted totals of this site, sealed for the worker: the receiver, who has the key, adds nothing up."""
+    """Return the encrypted totals of this site, sealed for the worker: the receiver, who has the
+    key, adds nothing up.
+    """
     data = container.to_bytes(answer.to_container())
     worker = state.parties[study.document.worker]
-    return sealed_for(worker.sealing, data, _binding(study, question, state.round(question), study.me.name))
+    return sealed_for(
+        worker.sealing, data, _binding(study, question, state.round(question), study.me.name)
+    )
 
 
 def _encrypted_by(study: Study, question: str, site: str, now: Round, keys: PublicKeys) -> Answer:
@@ -96,19 +116,25 @@ def _encrypted_by(study: Study, question: str, site: str, now: Round, keys: Publ
     data = study.me.reader.open(sealed, _binding(study, question, now, site))
     answer = read_answer(container.from_bytes(data), keys)
     fresh = encrypted_totals_noise(keys.parameters)
-    if answer.ciphertexts.form != PACKED or any(part.noise != fresh for part in answer.ciphertexts.parts):
+    if answer.ciphertexts.form != PACKED or any(
+        part.noise != fresh for part in answer.ciphertexts.parts
+    ):
         raise FileFormatError(
-            f"the totals of {site} are not as a site encrypts them: their noise is said to be other than that of new ciphertexts. "
+            f"the totals of {site} are not as a site encrypts them: their noise is said to be "
+            "other than that of new ciphertexts. "
             f"Leave {site} out"
         )
     return answer
 
 
-# -- masked ----------------------------------------------------------------------------------------------------------------
+# -- masked
+# ------------------------------------------------------------------------------------------------
 
 
 def masked_totals(study: Study, state: State, question: str, values: Sequence[int]) -> bytes:
-    """The totals of this site under its masks, for the receiver, who sees nothing of them but in the sum."""
+    """The totals of this site under its masks, for the receiver, who sees nothing of them but in
+    the sum.
+    """
     state.check_joined("totals are masked by keys of everybody, so add them")
     now = state.round(question)
     hidden = [value % _MODULUS for value in values]
@@ -122,14 +148,23 @@ def masked_totals(study: Study, state: State, question: str, values: Sequence[in
     return sealed_for(receiver.sealing, data, _binding(study, question, now, study.me.name))
 
 
-def _mask(study: Study, state: State, question: str, now: Round, other: str, count: int) -> list[int]:
-    secret = study.me.reader.shared_with(state.parties[other].sealing, _binding(study, question, now, "masks"))
+def _mask(
+    study: Study, state: State, question: str, now: Round, other: str, count: int
+) -> list[int]:
+    secret = study.me.reader.shared_with(
+        state.parties[other].sealing, _binding(study, question, now, "masks")
+    )
     drawn = hashlib.shake_256(secret).digest(_BYTES * count)
-    return [int.from_bytes(drawn[start : start + _BYTES], "big") for start in range(0, len(drawn), _BYTES)]
+    return [
+        int.from_bytes(drawn[start : start + _BYTES], "big")
+        for start in range(0, len(drawn), _BYTES)
+    ]
 
 
 def _binding(study: Study, question: str, now: Round, what: str) -> bytes:
-    """What masks and envelopes are for: this study, question, round and list of members, and nothing else."""
+    """What masks and envelopes are for: this study, question, round and list of members, and
+    nothing else.
+    """
     return json.dumps(
         ["encryptedstats totals", study.document.id, question, now.number, list(now.members), what]
     ).encode()
@@ -149,7 +184,8 @@ def unmasked(study: Study, question: str, now: Round, asked: Question, schema: S
         data = study.me.reader.open(sealed, _binding(study, question, now, site))
         if len(data) != count * _BYTES:
             raise FileFormatError(
-                f"the totals of {site} are not as many as {question!r} has: {site} has to be left out"
+                f"the totals of {site} are not as many as {question!r} has: {site} has to be left "
+                "out"
             )
         for place in range(count):
             total[place] += int.from_bytes(data[place * _BYTES : (place + 1) * _BYTES], "big")
@@ -158,6 +194,9 @@ def unmasked(study: Study, question: str, now: Round, asked: Question, schema: S
     *totals, n_rows, n_dropped = values
     if not 0 < n_rows <= study.document.n_rows or n_dropped < 0:
         raise FileFormatError(
-            f"the sum is of {n_rows} rows, which cannot be: a member has sent other masks or other totals than it should"
+            f"the sum is of {n_rows} rows, which cannot be: a member has sent other masks or "
+            "other totals than it should"
         )
-    return asked.present(Answer(asked, tuple(totals), schema, n_rows, n_dropped=n_dropped, weight_bound=1))
+    return asked.present(
+        Answer(asked, tuple(totals), schema, n_rows, n_dropped=n_dropped, weight_bound=1)
+    )

@@ -1,8 +1,9 @@
 """What was said in a study, in order: signed messages in a chain, and what follows from them.
 
-Every message is signed, and names its study and the hash of all that was said before it. What it brings (keys, shares, totals) is
-an object named by its hash. Whoever reads goes through all messages and takes those that follow the rules; the others are refused,
-and it is said who sent them and why. A kind of message is one function here, or in a module that registers it: :func:`message`.
+Every message is signed, and names its study and the hash of all that was said before it. What it
+brings (keys, shares, totals) is an object named by its hash. Whoever reads goes through all
+messages and takes those that follow the rules; the others are refused, and it is said who sent them
+and why. A kind of message is one function here, or in a module that registers it: :func:`message`.
 """
 
 from __future__ import annotations
@@ -70,7 +71,11 @@ class Message:
 
 def checked_digest(value: Any, name: str) -> str:
     """A hash of 64 hexadecimal digits."""
-    if not isinstance(value, str) or len(value) != DIGITS or not set(value) <= set("0123456789abcdef"):
+    if (
+        not isinstance(value, str)
+        or len(value) != DIGITS
+        or not set(value) <= set("0123456789abcdef")
+    ):
         raise Refused(f"{name!r} is no hash of an object")
     return value
 
@@ -90,7 +95,9 @@ class Refusal:
 
 @dataclass(frozen=True)
 class SiteRows:
-    """The encrypted rows of a site: their sealed folder, and the hash of the manifest that fixes every block."""
+    """The encrypted rows of a site: their sealed folder, and the hash of the manifest that fixes
+    every block.
+    """
 
     folder: str
     manifest: str
@@ -102,7 +109,9 @@ class SiteRows:
 
 @dataclass
 class Round:
-    """Totals that sites compute at home, for one question: whose are wanted, and the objects that are there."""
+    """Totals that sites compute at home, for one question: whose are wanted, and the objects that
+    are there.
+    """
 
     number: int
     members: tuple[str, ...]
@@ -122,7 +131,9 @@ class Round:
 
 @dataclass(frozen=True)
 class Call:
-    """What the receiver asks the members to open with it: the encrypted things, by name, and their hashes."""
+    """What the receiver asks the members to open with it: the encrypted things, by name, and their
+    hashes.
+    """
 
     hash: str
     items: Mapping[str, str]
@@ -143,7 +154,9 @@ class State:
     )  # sites that have said which new rows they bring, or that they bring none
     excluded: dict[str, str] = field(default_factory=dict)
     coins: dict[str, str] = field(default_factory=dict)
-    checks: dict[str, str] = field(default_factory=dict)  # objects with validity totals, by what is checked
+    checks: dict[str, str] = field(
+        default_factory=dict
+    )  # objects with validity totals, by what is checked
     valid: dict[str, bool] = field(default_factory=dict)
     answers: dict[str, str] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
@@ -152,12 +165,19 @@ class State:
     opened: dict[str, str] = field(default_factory=dict)  # answers by question
     rounds: dict[str, Round] = field(default_factory=dict)  # of totals, by question
     retired: dict[str, str] = field(default_factory=dict)  # why, by key id
-    key_rounds: dict[str, dict[str, str]] = field(default_factory=dict)  # of a joint key: objects by round and site
+    key_rounds: dict[str, dict[str, str]] = field(
+        default_factory=dict
+    )  # of a joint key: objects by round and site
     refused: list[Refusal] = field(default_factory=list)
-    more: dict[str, Any] = field(default_factory=dict)  # what other kinds of messages leave: of joint keys, of totals
+    more: dict[str, Any] = field(
+        default_factory=dict
+    )  # what other kinds of messages leave: of joint keys, of totals
 
     def __post_init__(self) -> None:
-        self.rounds = {question: Round(0, self.document.sites) for question in self.document.asked(TOTALS, MASKED)}
+        self.rounds = {
+            question: Round(0, self.document.sites)
+            for question in self.document.asked(TOTALS, MASKED)
+        }
         self.key_rounds = {name: {} for name in KEY_ROUNDS}
 
     def key_round_complete(self, name: str) -> bool:
@@ -187,22 +207,36 @@ class State:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Return the sites that every question is answered by: the list is one for the whole study."""
+        """Return the sites that every question is answered by: the list is one for the
+        whole study.
+        """
         return self.good_sites if self.judged else self.sites
 
     @property
     def has_complete_question(self) -> bool:
-        """Return whether any question has all that it is answered from: no member leaves after this."""
+        """Return whether any question has all that it is answered from: no member leaves after
+        this.
+        """
         return bool(self.checks) or any(one.complete for one in self.rounds.values())
 
     def begin_rounds(self) -> None:
-        """Begin all rounds of totals again, under other masks, with the members that there are now."""
-        self.rounds = {name: Round(one.number + 1, self.members) for name, one in self.rounds.items()}
+        """Begin all rounds of totals again, under other masks, with the members that
+        there are now.
+        """
+        self.rounds = {
+            name: Round(one.number + 1, self.members) for name, one in self.rounds.items()
+        }
 
     @property
     def undecided(self) -> tuple[str, ...]:
-        """Sites that have to say which new rows they bring, before anybody brings rows that models are of."""
-        return tuple(site for site in self.sites if site not in self.asked) if self.document.asked(VOTES) else ()
+        """Sites that have to say which new rows they bring, before anybody brings rows that models
+        are of.
+        """
+        return (
+            tuple(site for site in self.sites if site not in self.asked)
+            if self.document.asked(VOTES)
+            else ()
+        )
 
     @property
     def fixed(self) -> bool:
@@ -213,7 +247,9 @@ class State:
     def fixed_rows(self) -> bytes:
         """What stands for all rows that are there."""
         found = {"rows": self.rows, "new rows": self.new_rows}
-        listed = {kind: {site: one.manifest for site, one in rows.items()} for kind, rows in found.items()}
+        listed = {
+            kind: {site: one.manifest for site, one in rows.items()} for kind, rows in found.items()
+        }
         return json.dumps(listed, sort_keys=True).encode()
 
     @property
@@ -223,10 +259,12 @@ class State:
 
     @property
     def coin(self) -> bytes | None:
-        """What weights of validity totals are drawn from; None before everybody has shown their number.
+        """What weights of validity totals are drawn from; None before everybody has shown their
+        number.
 
-        Everybody bound themselves to a number before there were any rows. So nobody who made rows knew the coin, unless all
-        others told; and nobody could change a number when the others were shown.
+        Everybody bound themselves to a number before there were any rows. So nobody who made rows
+        knew the coin, unless all others told; and nobody could change a number when the others were
+        shown.
         """
         if not self.fixed or not all(name in self.coins for name in self.tossers):
             return None
@@ -242,7 +280,9 @@ class State:
 
     @property
     def checked(self) -> tuple[str, ...]:
-        """What is found to be valid or not: the rows of every site, by its name, and the new rows of those that bring some."""
+        """What is found to be valid or not: the rows of every site, by its name, and the new rows
+        of those that bring some.
+        """
         return (*self.sites, *(NEW + site for site in self.sites if site in self.new_rows))
 
     @property
@@ -257,7 +297,9 @@ class State:
 
     @property
     def answerable(self) -> tuple[str, ...]:
-        """The questions that the worker answers from rows, when these are judged; votes need rows to vote on."""
+        """The questions that the worker answers from rows, when these are judged; votes need rows
+        to vote on.
+        """
         ways = (ROWS, VOTES) if self.asking_sites else (ROWS,)
         enough = self.judged and len(self.good_sites) >= MIN_SITES
         return tuple(self.document.asked(*ways)) if enough else ()
@@ -284,7 +326,9 @@ _KINDS: dict[str, tuple[str, Take]] = {}
 
 
 def message(kind: str, role: str) -> Callable[[Take], Take]:
-    """Register what a kind of message does, and who may send it (a role; empty for everybody who has joined)."""
+    """Register what a kind of message does, and who may send it (a role; empty for everybody who
+    has joined).
+    """
 
     def register(take: Take) -> Take:
         _KINDS[kind] = (role, take)
@@ -306,7 +350,9 @@ class Transcript:
         return self._chain.head()
 
     def check_contains(self, head: str) -> None:
-        """Refuse messages of which some were taken away since somebody saw this hash at their end."""
+        """Refuse messages of which some were taken away since somebody saw this hash at
+        their end.
+        """
         self._chain.check_contains(head)
 
     def state(self) -> State:
@@ -323,18 +369,27 @@ class Transcript:
         return found
 
     def post(
-        self, identity: Identity, kind: str, content: Mapping[str, Any] | Callable[[State], Mapping[str, Any]]
+        self,
+        identity: Identity,
+        kind: str,
+        content: Mapping[str, Any] | Callable[[State], Mapping[str, Any]],
     ) -> Message:
-        """Say something, if it follows the rules where it will stand; else StudyError says why not."""
+        """Say something, if it follows the rules where it will stand; else StudyError
+        says why not.
+        """
 
         def written(entries: Sequence[Entry]) -> dict[str, Any]:
             state = self._folded(entries)
             said = {"kind": kind, **(content(state) if callable(content) else content)}
             number = len(entries)
-            self._accept(state, Message(number, identity.name, kind, said, ""), identity.signer.public_bytes)
+            self._accept(
+                state, Message(number, identity.name, kind, said, ""), identity.signer.public_bytes
+            )
             return said
 
-        entry = self._chain.append(written, identity.signer.public_bytes.hex(), identity.signer.sign)
+        entry = self._chain.append(
+            written, identity.signer.public_bytes.hex(), identity.signer.sign
+        )
         return Message(entry.number, identity.name, kind, entry.content, entry.hash)
 
     def _accept(self, state: State, said: Message, key: bytes) -> None:
@@ -351,7 +406,9 @@ class Transcript:
 
     def _message(self, state: State, entry: Entry) -> Message:
         kind = entry.content.get("kind")
-        by = next((name for name, party in state.parties.items() if party.signing.hex() == entry.by), "")
+        by = next(
+            (name for name, party in state.parties.items() if party.signing.hex() == entry.by), ""
+        )
         if kind == "join" and not by:
             party = entry.content.get("party")
             by = str(party.get("name", "")) if isinstance(party, dict) else ""
@@ -363,7 +420,8 @@ class Transcript:
         except Refused as why:
             state.refused.append(Refusal(said.number, said.by, said.kind, str(why)))
 
-    # -- objects ---------------------------------------------------------------------------------------------------
+    # -- objects
+    # --------------------------------------------------------------------------------------------
 
     def has_object(self, digest: str) -> bool:
         """Return whether the bytes of a hash are there: their message is posted first."""
@@ -382,11 +440,13 @@ class Transcript:
             data = self.store.read(name, limit=MAX_OBJECT_BYTES)
         except FileNotFoundError:
             raise StudyError(
-                f"{self.store.where(name)} is announced and not there yet: see in the status who has to act first"
+                f"{self.store.where(name)} is announced and not there yet: see in the status who "
+                "has to act first"
             ) from None
         if hashlib.sha256(data).hexdigest() != digest:
             raise FileFormatError(
-                f"{self.store.where(name)} was altered: it is not what its message says. Do not go on with it"
+                f"{self.store.where(name)} was altered: it is not what its message says. Do not "
+                "go on with it"
             )
         return data
 
@@ -415,7 +475,8 @@ def _apply(state: State, said: Message, key: bytes) -> None:
         raise Refused(str(error)) from None
 
 
-# -- the messages ----------------------------------------------------------------------------------------------------------
+# -- the messages
+# ------------------------------------------------------------------------------------------------
 
 
 @message("join", "")
@@ -428,7 +489,10 @@ def _join(state: State, said: Message) -> None:
     state.need(party.name in document.invitations, f"{party.name} was not invited")
     invited = was_invited(document.invitations[party.name], document.id, party, said.text("proof"))
     state.need(invited, f"it has no proof of the invitation for {party.name}")
-    state.need(party.name not in state.parties, f"{party.name} has joined already, with the keys of the first message")
+    state.need(
+        party.name not in state.parties,
+        f"{party.name} has joined already, with the keys of the first message",
+    )
     taken = {key for other in state.parties.values() for key in (other.signing, other.sealing)}
     state.need(not taken & {party.signing, party.sealing}, "its keys are those of another party")
     state.parties[party.name] = party
@@ -441,8 +505,14 @@ def _key_round(state: State, said: Message) -> None:
     state.need(state.joined, "not everybody has joined")
     state.need(name in KEY_ROUNDS, f"{name!r} is no round")
     before = KEY_ROUNDS[: KEY_ROUNDS.index(name)]
-    state.need(all(map(state.key_round_complete, before)), f"not all messages of the rounds before {name!r} are there")
-    state.need(said.by not in state.key_rounds[name], f"{said.by} has sent its {name} already: the first one counts")
+    state.need(
+        all(map(state.key_round_complete, before)),
+        f"not all messages of the rounds before {name!r} are there",
+    )
+    state.need(
+        said.by not in state.key_rounds[name],
+        f"{said.by} has sent its {name} already: the first one counts",
+    )
     state.key_rounds[name][said.by] = said.digest("object")
 
 
@@ -450,7 +520,10 @@ def _key_round(state: State, said: Message) -> None:
 def _keys(state: State, said: Message) -> None:
     state.need(state.joined, "not everybody has joined")
     jointly = state.document.key.kind == JOINT
-    state.need(not jointly or state.key_rounds_complete, "the sites have not made their parts of the joint key yet")
+    state.need(
+        not jointly or state.key_rounds_complete,
+        "the sites have not made their parts of the joint key yet",
+    )
     state.need(not state.keys, "the study has a key already")
     state.keys, state.key_id = said.digest("object"), said.text("key_id")
     state.more["key parts"] = said.digests("parts")
@@ -458,7 +531,10 @@ def _keys(state: State, said: Message) -> None:
 
 def _sealed_keys(state: State, said: Message) -> dict[str, bytes]:
     found, readers = said.content.get("keys"), set(state.document.row_readers)
-    state.need(isinstance(found, dict) and set(found) == readers, f"it is not sealed for {', '.join(sorted(readers))}")
+    state.need(
+        isinstance(found, dict) and set(found) == readers,
+        f"it is not sealed for {', '.join(sorted(readers))}",
+    )
     try:
         return {name: bytes.fromhex(sealed) for name, sealed in (found or {}).items()}
     except (TypeError, ValueError):
@@ -466,7 +542,9 @@ def _sealed_keys(state: State, said: Message) -> dict[str, bytes]:
 
 
 def _checked_rows(state: State, said: Message) -> SiteRows:
-    state.need(said.by not in state.rows, f"the rows of {said.by} are there already, and stay as they are")
+    state.need(
+        said.by not in state.rows, f"the rows of {said.by} are there already, and stay as they are"
+    )
     state.need(said.by not in state.excluded, f"{said.by} is excluded")
     state.need(not state.coins, "coins are shown already: no rows come after that")
     rows = SiteRows(
@@ -478,18 +556,29 @@ def _checked_rows(state: State, said: Message) -> SiteRows:
         _sealed_keys(state, said),
     )
     state.need(
-        rows.folder.startswith(f"rows/{said.by}/") and ".." not in rows.folder, "rows lie in the site's own folder"
+        rows.folder.startswith(f"rows/{said.by}/") and ".." not in rows.folder,
+        "rows lie in the site's own folder",
     )
     return rows
 
 
 @message("new rows", SITE)
 def _new_rows(state: State, said: Message) -> None:
-    state.need(bool(state.keys) and state.key_id not in state.retired, "the study has no key, or it is retired")
+    state.need(
+        bool(state.keys) and state.key_id not in state.retired,
+        "the study has no key, or it is retired",
+    )
     state.need(bool(state.document.asked(VOTES)), "no question of this study votes on new rows")
-    state.need(said.by not in state.asked, f"the new rows of {said.by} are there already, and stay as they are")
-    # Else somebody could bring the encrypted rows of another as new rows, and votes of these would be opened.
-    state.need(not state.rows, "rows that models are of are there already: new rows come before all of them")
+    state.need(
+        said.by not in state.asked,
+        f"the new rows of {said.by} are there already, and stay as they are",
+    )
+    # Else somebody could bring the encrypted rows of another as new rows, and votes of these would
+    # be opened.
+    state.need(
+        not state.rows,
+        "rows that models are of are there already: new rows come before all of them",
+    )
     if said.count("n_rows"):
         state.new_rows[said.by] = _checked_rows(state, said)
     state.asked.add(said.by)
@@ -500,12 +589,15 @@ def _rows(state: State, said: Message) -> None:
     state.need(bool(state.keys), "the study has no key yet")
     state.need(state.key_id not in state.retired, "the key of the study is retired")
     state.need(state.document.pools, "no question of this study is answered from rows")
-    state.need(not state.undecided, f"{', '.join(state.undecided)} have not said which new rows they bring")
+    state.need(
+        not state.undecided, f"{', '.join(state.undecided)} have not said which new rows they bring"
+    )
     rows = _checked_rows(state, said)
     left = state.document.n_rows - sum(one.n_rows for one in state.rows.values())
     state.need(
         0 < rows.n_rows <= left,
-        f"it brings {rows.n_rows} rows, and of the {state.document.n_rows} that the study was planned for {left} are left",
+        f"it brings {rows.n_rows} rows, and of the {state.document.n_rows} that the study was "
+        f"planned for {left} are left",
     )
     state.rows[said.by] = rows
 
@@ -513,10 +605,14 @@ def _rows(state: State, said: Message) -> None:
 @message("exclude", RECEIVER)
 def _exclude(state: State, said: Message) -> None:
     name = said.text("name")
-    state.need(name in state.document.sites and name not in state.excluded, f"{name} is no site that can be excluded")
+    state.need(
+        name in state.document.sites and name not in state.excluded,
+        f"{name} is no site that can be excluded",
+    )
     # The sum of all, less the sum of some, would be the totals of the others.
     state.need(
-        not state.has_complete_question, "a question has all totals or validity totals already: its members stay"
+        not state.has_complete_question,
+        "a question has all totals or validity totals already: its members stay",
     )
     state.need(len(state.sites) > MIN_SITES, f"fewer than {MIN_SITES} sites would be left")
     why = said.text("why")
@@ -531,7 +627,10 @@ def _coin(state: State, said: Message) -> None:
     state.need(said.by not in state.coins, f"{said.by} has shown its coin already")
     number = said.digest("number")
     shown = hashlib.sha256(bytes.fromhex(number)).hexdigest()
-    state.need(shown == state.parties[said.by].coin, "it is not the number that it bound itself to when it joined")
+    state.need(
+        shown == state.parties[said.by].coin,
+        "it is not the number that it bound itself to when it joined",
+    )
     state.coins[said.by] = number
 
 
@@ -550,7 +649,9 @@ def _verdict(state: State, said: Message) -> None:
     state.need(bool(state.checks), "there are no validity totals yet")
     state.need(not state.valid, "it was said already, and is said once")
     good = (
-        isinstance(found, dict) and set(found) == set(state.checks) and all(type(one) is bool for one in found.values())
+        isinstance(found, dict)
+        and set(found) == set(state.checks)
+        and all(type(one) is bool for one in found.values())
     )
     state.need(good, "it is not pass or fail for every site")
     state.valid = dict(found or {})
@@ -579,8 +680,14 @@ def _call(state: State, said: Message) -> None:
     known = {CHECK + site: found for site, found in state.checks.items()} | state.answers
     state.need(bool(items), "it asks for nothing")
     for name, found in items.items():
-        state.need(known.get(name) == found, f"{name!r} is nothing that may be opened here, or of another hash")
-        state.need(not (name.startswith(CHECK) and state.valid), f"{name!r} is opened already, and is opened once")
+        state.need(
+            known.get(name) == found,
+            f"{name!r} is nothing that may be opened here, or of another hash",
+        )
+        state.need(
+            not (name.startswith(CHECK) and state.valid),
+            f"{name!r} is opened already, and is opened once",
+        )
     state.need(state.call is None, "what was called for before is not opened yet")
     state.calls.append(Call(said.hash, items))
     state.pending = set(items)
@@ -590,7 +697,8 @@ def _call(state: State, said: Message) -> None:
 def _share(state: State, said: Message) -> None:
     call = state.call
     state.need(
-        call is not None and said.text("call") == call.hash, "it is for nothing that is to be opened now: replayed"
+        call is not None and said.text("call") == call.hash,
+        "it is for nothing that is to be opened now: replayed",
     )
     given = state.shares.get(said.text("call"), {})
     state.need(said.by not in given, f"{said.by} has given its share already: the first one counts")
@@ -613,21 +721,40 @@ def _opened(state: State, said: Message) -> None:
 @message("totals", SITE)
 def _totals(state: State, said: Message) -> None:
     name = said.text("question")
-    state.need(name in state.document.asked(TOTALS, MASKED), f"{name!r} is no question that sites answer with totals")
+    state.need(
+        name in state.document.asked(TOTALS, MASKED),
+        f"{name!r} is no question that sites answer with totals",
+    )
     state.need(state.joined, "not everybody has joined")
-    state.need(state.judged or not state.document.pools, "rows are not judged yet, by which members are fixed")
+    state.need(
+        state.judged or not state.document.pools,
+        "rows are not judged yet, by which members are fixed",
+    )
     now = state.round(name)
-    state.need(len(now.members) >= MIN_SITES, f"fewer than {MIN_SITES} sites are left: the sum would be of one")
-    state.need(said.count("round") == now.number, f"it is of another round than {now.number}: replayed")
+    state.need(
+        len(now.members) >= MIN_SITES,
+        f"fewer than {MIN_SITES} sites are left: the sum would be of one",
+    )
+    state.need(
+        said.count("round") == now.number, f"it is of another round than {now.number}: replayed"
+    )
     state.need(said.by in now.members, f"{said.by} is not in round {now.number}")
-    state.need(said.by not in now.objects, f"the totals of {said.by} are there already: the first ones count")
+    state.need(
+        said.by not in now.objects,
+        f"the totals of {said.by} are there already: the first ones count",
+    )
     if name in state.document.asked(TOTALS):
-        state.need(bool(state.keys) and state.key_id not in state.retired, "the study has no key, or it is retired")
+        state.need(
+            bool(state.keys) and state.key_id not in state.retired,
+            "the study has no key, or it is retired",
+        )
     now.objects[said.by] = said.digest("object")
 
 
 @message("retire", RECEIVER)
 def _retire(state: State, said: Message) -> None:
-    state.need(bool(state.key_id) and state.key_id not in state.retired, "there is no key to retire")
+    state.need(
+        bool(state.key_id) and state.key_id not in state.retired, "there is no key to retire"
+    )
     state.need(said.text("key_id") == state.key_id, "it retires another key than the study's")
     state.retired[state.key_id] = said.text("why")

@@ -1,11 +1,14 @@
-"""Whether a site's encrypted columns are what they should be: totals that are 0 for good rows, and for bad ones almost never.
+"""Whether a site's encrypted columns are what they should be: totals that are 0 for good rows, and
+for bad ones almost never.
 
-A rule is a polynomial in the columns that is 0 in every slot of a good table. All rules are weighted, slot by slot, by public
-random numbers modulo t and added up. For good rows the total is 0 whatever the weights are. If one rule is not 0 in one slot, the
-total is a nonzero linear function of that slot's weight, and 0 for one weight in t. For prime t a bad table passes with probability
-1/t, provided that the weights are drawn after the ciphertexts are fixed, by a coin that their maker does not know (``transcript``).
-So many totals, each with weights of its own, are taken that one in 2^40 passes: even if who excludes sites is in league with the
-one that made bad rows, and picks, when all numbers are shown, the best of the coins that excluding some of the others would give.
+A rule is a polynomial in the columns that is 0 in every slot of a good table. All rules are
+weighted, slot by slot, by public random numbers modulo t and added up. For good rows the total is 0
+whatever the weights are. If one rule is not 0 in one slot, the total is a nonzero linear function
+of that slot's weight, and 0 for one weight in t. For prime t a bad table passes with probability
+1/t, provided that the weights are drawn after the ciphertexts are fixed, by a coin that their maker
+does not know (``transcript``). So many totals, each with weights of its own, are taken that one in
+2^40 passes: even if who excludes sites is in league with the one that made bad rows, and picks,
+when all numbers are shown, the best of the coins that excluding some of the others would give.
 """
 
 from __future__ import annotations
@@ -35,7 +38,9 @@ MISSED_BITS: Final = 40
 
 @dataclass(frozen=True)
 class Rule:
-    """What is 0 in every slot where it holds: ``constant + expression``; on rows alone, in padding alone, or in all slots."""
+    """What is 0 in every slot where it holds: ``constant + expression``; on rows alone, in padding
+    alone, or in all slots.
+    """
 
     expression: Expression
     constant: int = 0
@@ -46,8 +51,8 @@ class Rule:
 def group_rules(group: ColumnGroup) -> list[Rule]:
     """What must be 0 in the columns of one variable, or of the target, by how it is coded.
 
-    In padding everything is 0: a row there would be counted, and nobody would know of it. Numbers cannot be checked: that one lies
-    between its bounds is no equation of small degree.
+    In padding everything is 0: a row there would be counted, and nobody would know of it. Numbers
+    cannot be checked: that one lies between its bounds is no equation of small degree.
     """
     found = group.encoding.conditions(group)
     valid = [Rule(expression, constant, padding=not constant) for expression, constant in found]
@@ -60,16 +65,21 @@ def study_groups(schema: PublicSchema, digit_bits: int | None = None) -> list[Co
 
 
 def unchecked(groups: Sequence[ColumnGroup]) -> list[str]:
-    """The columns whose values no rule binds: numbers, which are believed to lie within their bounds."""
+    """The columns whose values no rule binds: numbers, which are believed to lie within their
+    bounds.
+    """
     found = [condition for group in groups for condition in group.encoding.conditions(group)]
     bound = set(column_names(expression for expression, _ in found))
     return [str(one) for group in groups for one in group.columns if str(one) not in bound]
 
 
-# -- the total -------------------------------------------------------------------------------------------------------------
+# -- the total
+# ------------------------------------------------------------------------------------------------
 
 
-def validity_total(groups: Sequence[ColumnGroup], layout: Layout, coin: bytes, modulus: int) -> Expression:
+def validity_total(
+    groups: Sequence[ColumnGroup], layout: Layout, coin: bytes, modulus: int
+) -> Expression:
     """All rules, weighted by a coin and added up over all slots: a total, modulo t."""
     terms: list[Expression] = []
     constant = 0
@@ -93,11 +103,17 @@ def planned(schema: PublicSchema, n_rows: int) -> Stage:
     """The validity total of a site, for a plan: one that has all rows of the study."""
     groups = study_groups(schema)
     # Its size says nothing: it is 0, or the site is excluded. Noise is the same for any modulus.
-    return Stage(lambda layout: [validity_total(groups, layout, _ANY_COIN, 1)], n_rows, bounds=Interval(-1, 1))
+    return Stage(
+        lambda layout: [validity_total(groups, layout, _ANY_COIN, 1)],
+        n_rows,
+        bounds=Interval(-1, 1),
+    )
 
 
 def repeats(modulus: int, sites: int) -> int:
-    """How many totals it takes: bad rows of one site have a chance for every set of the others that could be excluded."""
+    """How many totals it takes: bad rows of one site have a chance for every set of the others that
+    could be excluded.
+    """
     return math.ceil((MISSED_BITS + sites - 1) / math.log2(modulus))
 
 
@@ -106,14 +122,20 @@ def ask(table: EncryptedTable, coin: bytes, sites: int, **options: Any) -> Encry
     modulus, largest = table.parameters.plain_modulus, table.parameters.max_value
     groups = table.facts.groups
     totals = [
-        validity_total(groups, table.layout, hashlib.sha256(coin + bytes([number])).digest(), modulus)
+        validity_total(
+            groups, table.layout, hashlib.sha256(coin + bytes([number])).digest(), modulus
+        )
         for number in range(repeats(modulus, sites))
     ]
     # Each by itself: two in one would be weighted by one number less.
-    return evaluate(totals, table, bounds=[Interval(-largest, largest)] * len(totals), flood=True, **options)
+    return evaluate(
+        totals, table, bounds=[Interval(-largest, largest)] * len(totals), flood=True, **options
+    )
 
 
-def passes(totals: EncryptedNumbers, opener: Callable[[EncryptedNumbers], Sequence[int]], sites: int) -> bool:
+def passes(
+    totals: EncryptedNumbers, opener: Callable[[EncryptedNumbers], Sequence[int]], sites: int
+) -> bool:
     """Whether opened totals are those of good rows; nothing else of them is shown to anybody."""
     if len(totals) != repeats(totals.keys.parameters.plain_modulus, sites):
         return False

@@ -1,7 +1,8 @@
 """Tables: from a DataFrame to integer columns, by the encodings of the paper's section 2.2.
 
-A `Schema` says how columns are cut into bins; `Schema.table` applies it to rows and gives a clear `Table`, and
-`Owner.encrypt` makes an `EncryptedTable` of it. Imports crypto and storage, nothing of the layers above.
+A `Schema` says how columns are cut into bins; `Schema.table` applies it to rows and gives a clear
+`Table`, and `Owner.encrypt` makes an `EncryptedTable` of it. Imports crypto and storage, nothing of
+the layers above.
 """
 
 from __future__ import annotations

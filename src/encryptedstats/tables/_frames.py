@@ -1,7 +1,8 @@
-"""Data as people hold it (pandas, polars, NumPy) turned into one pandas DataFrame, and its columns into values.
+"""Data as people hold it (pandas, polars, NumPy) turned into one pandas DataFrame, and its columns
+into values.
 
-The only place that knows polars, and it does not import it: a frame is recognised by the module of its class.
-Errors name the column, the row by its label, and the value.
+The only place that knows polars, and it does not import it: a frame is recognised by the module of
+its class. Errors name the column, the row by its label, and the value.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ Mask = NDArray[np.bool_]
 
 
 def as_frame(data: object, names: Sequence[str] | None = None) -> pd.DataFrame:
-    """`data` as a DataFrame with different text names; a NumPy array gets `names`, or x0, x1, ..."""
+    """`data` as a DataFrame with different text names; a NumPy array gets `names`, or
+    x0, x1, ...
+    """
     if isinstance(data, pd.DataFrame):
         frame = data.copy(deep=False)
         frame.columns = pd.Index([str(name) for name in frame.columns], dtype=object)
@@ -30,7 +33,10 @@ def as_frame(data: object, names: Sequence[str] | None = None) -> pd.DataFrame:
     elif isinstance(data, np.ndarray):
         frame = _from_numpy(data, names)
     else:
-        raise SchemaError(f"a pandas or polars DataFrame or a 2-D NumPy array is needed, not {type(data).__name__}")
+        raise SchemaError(
+            "a pandas or polars DataFrame or a 2-D NumPy array is needed, not "
+            f"{type(data).__name__}"
+        )
     twice = [name for name, count in Counter(frame.columns).items() if count > 1]
     if twice:
         raise SchemaError(f"column name {twice[0]!r} is given twice")
@@ -59,7 +65,9 @@ def _from_polars(data: Any) -> pd.DataFrame:
 
 
 def polars_series(series: Any) -> pd.Series[Any]:
-    """A polars column as a pandas one, without pyarrow; integers stay exact and an Enum keeps its order."""
+    """A polars column as a pandas one, without pyarrow; integers stay exact and an Enum keeps its
+    order.
+    """
     dtype = series.dtype
     if type(dtype).__name__ == "Enum":
         categories = dtype.categories.to_list()
@@ -81,7 +89,9 @@ def days(times: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def unboxed(series: pd.Series[Any]) -> pd.Series[Any]:
-    """The column itself, but times become days, and objects that are all numbers or all booleans a column of such."""
+    """The column itself, but times become days, and objects that are all numbers or all booleans a
+    column of such.
+    """
     if series.dtype.kind == "M":
         return days(series)
     if series.dtype != object:
@@ -103,7 +113,9 @@ def unboxed(series: pd.Series[Any]) -> pd.Series[Any]:
 
 
 _BEYOND: Final = "is an integer beyond 64 bits"
-_TOO_LARGE: Final = Cure("smaller integers", "correct it, write the column in a larger unit, or leave the column out")
+_TOO_LARGE: Final = Cure(
+    "smaller integers", "correct it, write the column in a larger unit, or leave the column out"
+)
 
 
 def _is_beyond_64_bits(value: object) -> bool:
@@ -111,7 +123,8 @@ def _is_beyond_64_bits(value: object) -> bool:
 
 
 def numeric_values(series: pd.Series[Any], cure: str | Cure = "") -> NDArray[Any]:
-    """The present (not missing) values as int64 or float64; text that spells a number is read as that number.
+    """The present (not missing) values as int64 or float64; text that spells a number is read as
+    that number.
 
     ``cure`` says in errors what can be done about text that spells none.
     """
@@ -148,18 +161,30 @@ def read_numbers(present: pd.Series[Any]) -> pd.Series[Any]:
     """Numbers, and text that spells some; NaN for everything else, dates among it."""
     if present.dtype.kind in "mM":
         return pd.Series(np.nan, present.index)
-    readable = present.map(lambda value: isinstance(value, (str, int, float, np.number))).to_numpy(dtype=bool)
+    readable = present.map(lambda value: isinstance(value, (str, int, float, np.number))).to_numpy(
+        dtype=bool
+    )
     return pd.to_numeric(present.where(readable), errors="coerce")
 
 
 def refuse(
-    name: object, series: pd.Series[Any], bad: Mask, reason: str, *, what: str = "column", cure: str | Cure = ""
+    name: object,
+    series: pd.Series[Any],
+    bad: Mask,
+    reason: str,
+    *,
+    what: str = "column",
+    cure: str | Cure = "",
 ) -> NoReturn:
-    """Raise the error for the first bad row: column, row label, value, reason, how many more there are, what to do."""
+    """Raise the error for the first bad row: column, row label, value, reason, how many more there
+    are, what to do.
+    """
     rows = np.flatnonzero(bad)
     place = f"{what} {name!r}, row {show(series.index[rows[0]])}"
     more = f" (and {len(rows) - 1} more rows)" if len(rows) > 1 else ""
-    raise SchemaError(f"{place}: {show(series.iloc[rows[0]])} {reason}{more}", ": " if cure else "", cure)
+    raise SchemaError(
+        f"{place}: {show(series.iloc[rows[0]])} {reason}{more}", ": " if cure else "", cure
+    )
 
 
 def show(value: object) -> str:
@@ -179,13 +204,18 @@ def bin_for(name: str) -> Cure:
 
 
 def refuse_missing(masks: dict[str, Mask], index: pd.Index[Any], *, made: bool) -> NoReturn:
-    """Raise the error for missing values that nobody said what to do with, in a schema that is under way or `made` already."""
+    """Raise the error for missing values that nobody said what to do with, in a schema that is
+    under way or `made` already.
+    """
     where = f"missing values in {describe_missing(masks, index)}"
     if not made:
-        cure = Cure("say what becomes of gaps", "infer the schema with missing='bin' or missing='drop'")
+        cure = Cure(
+            "say what becomes of gaps", "infer the schema with missing='bin' or missing='drop'"
+        )
         raise SchemaError(f"{where}: fill them in, or ", cure)
     raise SchemaError(
-        f"{where}, and the schema has no bin for them there: fill them in, or leave these rows out; or, before anything is "
+        f"{where}, and the schema has no bin for them there: fill them in, or leave these rows "
+        "out; or, before anything is "
         "encrypted, make one, ",
         bin_for(next(iter(masks))),
     )

@@ -83,11 +83,17 @@ def read_opened(file: Container) -> Answer:
     answer = _read_header(file, Schema if file.expect("private", bool) else PublicSchema)
     question, public = answer.question, answer.schema.public()
     if question.kind != OPENED_KINDS[file.kind]:
-        raise FileFormatError(f"the file says that it holds {file.kind!r}, and {question.name} gives none")
+        raise FileFormatError(
+            f"the file says that it holds {file.kind!r}, and {question.name} gives none"
+        )
     totals, expected = _read_integers(file, "totals"), _count_numbers(question, public, None)
     if len(totals) != expected:
-        raise FileFormatError(f"the file has {len(totals)} totals, and an answer to {question.name} has {expected}")
-    beside = _read_beside(file, question.beside_shapes(public), lambda name: _read_integers(file, name))
+        raise FileFormatError(
+            f"the file has {len(totals)} totals, and an answer to {question.name} has {expected}"
+        )
+    beside = _read_beside(
+        file, question.beside_shapes(public), lambda name: _read_integers(file, name)
+    )
     return replace(answer, totals=tuple(totals), beside=beside)
 
 
@@ -105,34 +111,43 @@ def read_answer(file: Container, keys: PublicKeys | None) -> Answer:
     expected = _count_numbers(question, public, output if is_prediction else None)
     if len(ciphertexts) != expected:
         raise FileFormatError(
-            f"the file has {len(ciphertexts)} numbers, and an answer to {question.name} has {expected}"
+            f"the file has {len(ciphertexts)} numbers, and an answer to {question.name} has "
+            f"{expected}"
         )
     if (ciphertexts.form == ROWS) != is_prediction:
         raise FileFormatError(
-            f"the file says that it holds {file.kind!r}, and its numbers are in the form {ciphertexts.form!r}"
+            f"the file says that it holds {file.kind!r}, and its numbers are in the form "
+            f"{ciphertexts.form!r}"
         )
     if is_prediction and ciphertexts.n_rows != answer.n_rows:
         raise FileFormatError(
-            f"the file has answers for {ciphertexts.n_rows} rows, and says that they are {answer.n_rows}"
+            f"the file has answers for {ciphertexts.n_rows} rows, and says that they are "
+            f"{answer.n_rows}"
         )
     if not is_prediction:
         if answer.block_ids and answer.n_rows > len(answer.block_ids) * keys.parameters.slots:
             raise FileFormatError(
-                f"the file says {answer.n_rows:,} rows, and its {len(answer.block_ids):,} blocks hold fewer"
+                f"the file says {answer.n_rows:,} rows, and its {len(answer.block_ids):,} blocks "
+                "hold fewer"
             )
         _check_parts(question, public, ciphertexts)
     cut = ciphertexts.cut
     if cut is not None and cut.blocks[-1] != len(answer.block_ids):
         raise FileFormatError(
-            "the file has shards of other blocks than it is of: some would be left out or counted twice"
+            "the file has shards of other blocks than it is of: some would be left out or counted "
+            "twice"
         )
     if file.kind not in (PREDICTION_KIND, question.kind):
-        raise FileFormatError(f"the file says that it holds {file.kind!r}, and {question.name} gives none")
+        raise FileFormatError(
+            f"the file says that it holds {file.kind!r}, and {question.name} gives none"
+        )
     return replace(
         answer,
         totals=ciphertexts,
         output=output,
-        beside=_read_beside(file, question.beside_shapes(public), lambda name: _read_numbers(file, name, keys)),
+        beside=_read_beside(
+            file, question.beside_shapes(public), lambda name: _read_numbers(file, name, keys)
+        ),
         model_cut=read_cut(file, MODEL_CUT) if is_prediction else None,
     )
 
@@ -159,16 +174,25 @@ def _read_header(file: Container, schema_type: type[Schema | PublicSchema]) -> A
         question = question_class(name).from_parameters(parameters)
         schema = schema_type.from_json(document)
         public = schema.public()
-        if public.n_classes > MAX_BINS or sum(variable.n_bins for variable in public.variables) > MAX_BINS:
+        if (
+            public.n_classes > MAX_BINS
+            or sum(variable.n_bins for variable in public.variables) > MAX_BINS
+        ):
             raise FileFormatError("the file claims more bins or classes than there can be")
         question.check_schema(public)
         if question.settled() is not question:
-            raise FileFormatError(f"the file has a {name} that leaves something to chance: it was never asked so")
+            raise FileFormatError(
+                f"the file has a {name} that leaves something to chance: it was never asked so"
+            )
     except FileFormatError:
         raise
     except IMPOSSIBLE as error:
-        raise FileFormatError(f"the file has a question or schema that cannot be: {error}") from error
-    return Answer(question, (), schema, n_rows, tuple(blocks), n_dropped=n_dropped, weight_bound=weight_bound)
+        raise FileFormatError(
+            f"the file has a question or schema that cannot be: {error}"
+        ) from error
+    return Answer(
+        question, (), schema, n_rows, tuple(blocks), n_dropped=n_dropped, weight_bound=weight_bound
+    )
 
 
 def listed_blocks(file: Container) -> list[Any]:
@@ -187,19 +211,24 @@ def _read_integers(file: Container, name: str) -> list[int]:
 
 
 def _read_numbers(file: Container, name: str, keys: PublicKeys) -> EncryptedNumbers:
-    found = EncryptedNumbers.from_container(container.from_bytes(file.section(name), kind=NUMBERS_KIND), keys)
+    found = EncryptedNumbers.from_container(
+        container.from_bytes(file.section(name), kind=NUMBERS_KIND), keys
+    )
     if not found.are_whole:
         raise FileFormatError(f"the file has parts of totals {name!r}, which are whole")
     return found
 
 
-def _read_beside(file: Container, shapes: Mapping[str, tuple[int, ...]], read: Callable[[str], Any]) -> dict[str, Any]:
+def _read_beside(
+    file: Container, shapes: Mapping[str, tuple[int, ...]], read: Callable[[str], Any]
+) -> dict[str, Any]:
     """Read further totals by name, each from its section, as many as their shapes say."""
     found = {name: read(name) for name in shapes if name in file.sections}
     for name, totals in found.items():
         if len(totals) != math.prod(shapes[name]):
             raise FileFormatError(
-                f"the file has {len(totals)} totals {name!r} beside its own, and there are {math.prod(shapes[name])}"
+                f"the file has {len(totals)} totals {name!r} beside its own, and there are "
+                f"{math.prod(shapes[name])}"
             )
     return found
 
@@ -215,7 +244,9 @@ def _check_parts(question: Question, schema: PublicSchema, totals: EncryptedNumb
     try:
         shifts = in_digits(question.circuit(schema), digits)[1] if digits else [0] * len(given)
     except IMPOSSIBLE as error:
-        raise FileFormatError(f"the file has a question that its schema does not allow: {error}") from error
+        raise FileFormatError(
+            f"the file has a question that its schema does not allow: {error}"
+        ) from error
     bases = [facts.stored.base for facts in totals.facts]
     if given != shifts or (any(bases) and not all(bases[: len(totals) // 2])):
         raise FileFormatError(
@@ -227,11 +258,19 @@ def _check_parts(question: Question, schema: PublicSchema, totals: EncryptedNumb
 def _count_numbers(question: Question, schema: PublicSchema, output: str | None) -> int:
     """Return how many totals an answer has, or numbers of an output for every row."""
     if output is not None and output not in question.outputs:
-        raise FileFormatError(f"the file has answers {output!r}, which a {question.name} does not give")
+        raise FileFormatError(
+            f"the file has answers {output!r}, which a {question.name} does not give"
+        )
     try:
-        shapes = question.shapes(schema) if output is None else question.answer_shapes(schema, output)
+        shapes = (
+            question.shapes(schema) if output is None else question.answer_shapes(schema, output)
+        )
         return sum(math.prod(shape) for shape in shapes.values())
     except NotImplementedError as error:
-        raise FileFormatError(f"the file has answers of a model that gives none: {error}") from error
+        raise FileFormatError(
+            f"the file has answers of a model that gives none: {error}"
+        ) from error
     except IMPOSSIBLE as error:
-        raise FileFormatError(f"the file has a question that its schema does not allow: {error}") from error
+        raise FileFormatError(
+            f"the file has a question that its schema does not allow: {error}"
+        ) from error

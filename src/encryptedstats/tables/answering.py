@@ -1,6 +1,8 @@
-"""Answers for rows as circuits: written once, for totals that are plain numbers and for totals that stay closed.
+"""Answers for rows as circuits: written once, for totals that are plain numbers and for totals that
+stay closed.
 
-A question says what it answers; here are the totals that it is given for it, what bounds the answers, and what a plan computes.
+A question says what it answers; here are the totals that it is given for it, what bounds the
+answers, and what a plan computes.
 """
 
 from __future__ import annotations
@@ -32,9 +34,11 @@ def stages_of(
     n_predict: int | None = None,
     weight_bound: int = 1,
 ) -> list[Stage]:
-    """What answering for rows without opening computes, for a plan: of opened totals the answers alone, else the totals as well.
+    """What answering for rows without opening computes, for a plan: of opened totals the answers
+    alone, else the totals as well.
 
-    ``stored`` are the columns of a table. Totals are over those that are asked for, answers over those that are stored.
+    ``stored`` are the columns of a table. Totals are over those that are asked for, answers over
+    those that are stored.
     """
     columns = asked_columns(schema, stored)
     new = [column for column in columns if column.variable != -1]
@@ -42,16 +46,23 @@ def stages_of(
     totals: list[Expression] = []
     numbers = question.known_totals()
     if numbers is not None:
-        bounds = {name: [Interval.of(number) for number in found] for name, found in numbers.items()}
+        bounds = {
+            name: [Interval.of(number) for number in found] for name, found in numbers.items()
+        }
         known = known_plain(question, schema, numbers)
     else:
         totals = question.circuit(schema, columns, weight_bound=weight_bound)
         found = read_bounds(totals, column_ranges(schema, columns, weight_bound), n_rows)
         n_drawn = sum(math.prod(shape) for shape in question.beside_shapes(schema).values())
-        bounds = {MODEL: [found[total] for total in totals], **({DRAWN: [drawn_bound] * n_drawn} if drawn else {})}
+        bounds = {
+            MODEL: [found[total] for total in totals],
+            **({DRAWN: [drawn_bound] * n_drawn} if drawn else {}),
+        }
         known = known_given(question, schema, bounds)
     asked = flat_answers(question, schema, new, known, question.outputs[0])
-    limits = answer_bounds(asked, {**column_ranges(schema, new, 1), **given_ranges(bounds, asked)}, n_rows)
+    limits = answer_bounds(
+        asked, {**column_ranges(schema, new, 1), **given_ranges(bounds, asked)}, n_rows
+    )
     answers = over_stored_columns([answer.value for answer in asked], schema, stored)
     fits = [Stage(totals, n_rows, gives=MODEL)] if totals else []
     if totals and drawn is not None:
@@ -60,7 +71,11 @@ def stages_of(
 
 
 def flat_answers(
-    question: Question, schema: PublicSchema, columns: Sequence[Column] | None, known: Known, output: str
+    question: Question,
+    schema: PublicSchema,
+    columns: Sequence[Column] | None,
+    known: Known,
+    output: str,
 ) -> list[RowAnswer]:
     """All answers of a question for a row, one after the other."""
     shapes, gives = question.answer_shapes(schema, output), f"{question.name}: answers()"
@@ -73,13 +88,17 @@ def numbers_of(answer: Answer) -> dict[str, Any]:
     return {MODEL: answer.totals, **answer.beside}
 
 
-def known_plain(question: Question, schema: PublicSchema, numbers: Mapping[str, Sequence[int]]) -> Known:
+def known_plain(
+    question: Question, schema: PublicSchema, numbers: Mapping[str, Sequence[int]]
+) -> Known:
     """The totals of an open model."""
     bounds = {name: [Interval.of(number) for number in found] for name, found in numbers.items()}
     return _known(question, schema, numbers, bounds)
 
 
-def known_given(question: Question, schema: PublicSchema, bounds: Mapping[str, Sequence[Interval]]) -> Known:
+def known_given(
+    question: Question, schema: PublicSchema, bounds: Mapping[str, Sequence[Interval]]
+) -> Known:
     """The totals of a model that stays closed."""
     numbers = {name: [given(name, k) for k in range(len(found))] for name, found in bounds.items()}
     return _known(question, schema, numbers, bounds)
@@ -101,14 +120,24 @@ def _known(
     return Known(totals, limits)
 
 
-def given_ranges(bounds: Mapping[str, Sequence[Interval]], answers: Sequence[RowAnswer]) -> dict[Key, ColumnRange]:
+def given_ranges(
+    bounds: Mapping[str, Sequence[Interval]], answers: Sequence[RowAnswer]
+) -> dict[Key, ColumnRange]:
     """What is publicly known of the given totals that some answers use."""
     used = totals_of([a.value for a in answers if isinstance(a.value, Expression)])
-    return {key: ColumnRange(bounds[name][k].low, bounds[name][k].high) for key, (name, k) in used.items()}
+    return {
+        key: ColumnRange(bounds[name][k].low, bounds[name][k].high)
+        for key, (name, k) in used.items()
+    }
 
 
-def answer_bounds(answers: Sequence[RowAnswer], ranges: Mapping[Any, ColumnRange], n_rows: int) -> list[Interval]:
+def answer_bounds(
+    answers: Sequence[RowAnswer], ranges: Mapping[Any, ColumnRange], n_rows: int
+) -> list[Interval]:
     """Between which numbers each answer lies: as the model says, else as far as intervals tell."""
     open_ones = [a.value for a in answers if a.bound is None and isinstance(a.value, Expression)]
     found = read_bounds(open_ones, ranges, n_rows)
-    return [a.bound or (found[a.value] if isinstance(a.value, Expression) else Interval.of(a.value)) for a in answers]
+    return [
+        a.bound or (found[a.value] if isinstance(a.value, Expression) else Interval.of(a.value))
+        for a in answers
+    ]

@@ -91,7 +91,11 @@ class Answer:
     @property
     def is_prediction(self) -> bool:
         """Whether it has numbers for every row instead of totals."""
-        return self.ciphertexts.form == ROWS if self.is_encrypted else not isinstance(self.totals, tuple)
+        return (
+            self.ciphertexts.form == ROWS
+            if self.is_encrypted
+            else not isinstance(self.totals, tuple)
+        )
 
     @property
     def ciphertexts(self) -> EncryptedNumbers:
@@ -157,10 +161,15 @@ class Answer:
 
     def _check_combines(self, other: object) -> None:
         if not isinstance(other, Answer) or self.is_prediction or other.is_prediction:
-            raise TypeError("answers in totals are combined with each other: numbers of single rows do not add up")
+            raise TypeError(
+                "answers in totals are combined with each other: numbers of single rows do not "
+                "add up"
+            )
         nouns = f"{self.question.answer_noun}s"
         if self.is_encrypted != other.is_encrypted:
-            raise TypeError(f"one of the {nouns} is encrypted and the other is open: open both, or none")
+            raise TypeError(
+                f"one of the {nouns} is encrypted and the other is open: open both, or none"
+            )
         if not self.question.asks_same(other.question):
             raise ValueError(
                 "answers to different questions cannot be combined: "
@@ -188,7 +197,9 @@ class Answer:
 
     # -- predicting and verifying ------------------------------------------------------------------
 
-    def predict_votes(self, rows: EncryptedTable | Table, *, output: str | None = None, **options: Any) -> Any:
+    def predict_votes(
+        self, rows: EncryptedTable | Table, *, output: str | None = None, **options: Any
+    ) -> Any:
         """Return what the question answers for every row of a table, without opening anything.
 
         The votes are encrypted unless the answer and the rows are both clear. ``owner.open(votes,
@@ -206,7 +217,10 @@ class Answer:
         from encryptedstats.tables.predicting import predict_rows
 
         if self.is_prediction:
-            raise TypeError("a prediction does not predict again: ask the answer in totals that it was made with")
+            raise TypeError(
+                "a prediction does not predict again: ask the answer in totals that it was made "
+                "with"
+            )
         return predict_rows(self, rows, self.question.chosen_output(output), **options)
 
     def verified(
@@ -255,20 +269,26 @@ class Answer:
         if self.is_encrypted:
             self.ciphertexts.drop_checkpoints()
 
-    def to_container(self, kind: str | None = None, fields: dict[str, Any] | None = None) -> Container:
+    def to_container(
+        self, kind: str | None = None, fields: dict[str, Any] | None = None
+    ) -> Container:
         """Return the answer as a checked envelope of bytes; ``fields`` are stored with it."""
         if not self.is_encrypted:
             head, sections = self._header(self.schema)
             head["private"] = not isinstance(self.schema, PublicSchema)
             numbers = {"totals": self.totals, **self.beside}
-            sections |= {name: json.dumps(list(map(int, found))).encode() for name, found in numbers.items()}
+            sections |= {
+                name: json.dumps(list(map(int, found))).encode() for name, found in numbers.items()
+            }
             return Container(kind or self.kind, "", "", {**head, **(fields or {})}, sections)
         head, sections = self._header(self.schema.public())
         if self.is_prediction:
             head["output"] = self.output
             if self.model_cut is not None:
                 sections[MODEL_CUT] = self.model_cut.to_bytes()
-        sections |= {name: container.to_bytes(totals.to_container()) for name, totals in self.beside.items()}
+        sections |= {
+            name: container.to_bytes(totals.to_container()) for name, totals in self.beside.items()
+        }
         file = self.ciphertexts.to_container(kind or self.kind, {**head, **(fields or {})})
         return replace(file, sections={**file.sections, **sections})
 

@@ -1,8 +1,9 @@
-"""The arithmetic of the encodings: cut points, bin numbers, ordinal codes and fixed point (paper, section 2.2).
+"""The arithmetic of the encodings: cut points, bin numbers, ordinal codes and fixed point (paper,
+section 2.2).
 
-Said once here, so that the schema and the scikit-learn transformers cannot drift apart. Plain NumPy in and out.
-Bins are half open, ``(e_{k-1}, e_k]``, and the outermost two are unbounded: the bin of ``x`` is the number of cut
-points below ``x``.
+Said once here, so that the schema and the scikit-learn transformers cannot drift apart. Plain NumPy
+in and out. Bins are half open, ``(e_{k-1}, e_k]``, and the outermost two are unbounded: the bin of
+``x`` is the number of cut points below ``x``.
 """
 
 from __future__ import annotations
@@ -14,19 +15,23 @@ from numpy.typing import ArrayLike, NDArray
 
 from encryptedstats.errors import SchemaError
 
-#: Fixed-point integers stay below this, so that their sums of two still fit a signed 64-bit integer.
+#: Fixed-point integers stay below this, so that their sums of two still fit a signed 64-bit
+#: integer.
 LARGEST_INTEGER = 2**62
 #: A double has 15 to 17 significant decimal digits; more could not be kept anyway.
 MOST_DIGITS = 15
 
 
-def quantile_edges(values: ArrayLike, bins: int, weights: ArrayLike | None = None) -> NDArray[np.float64]:
+def quantile_edges(
+    values: ArrayLike, bins: int, weights: ArrayLike | None = None
+) -> NDArray[np.float64]:
     """Inner cut points that split `values` into `bins` bins of equal size, as far as ties allow.
 
-    The cut points are the quantiles 1/bins, 2/bins, ... by linear interpolation (R's type 7, NumPy's default).
-    A cut point that separates no two values from each other, because of ties, is left out, so that every bin holds at
-    least one of the values; there may then be fewer than ``bins - 1`` cut points, and none for constant values.
-    A value of weight w (an integer, at least 1) counts as w equal ones.
+    The cut points are the quantiles 1/bins, 2/bins, ... by linear interpolation (R's type 7,
+    NumPy's default). A cut point that separates no two values from each other, because of ties, is
+    left out, so that every bin holds at least one of the values; there may then be fewer than
+    ``bins - 1`` cut points, and none for constant values. A value of weight w (an integer, at least
+    1) counts as w equal ones.
 
     Examples
     --------
@@ -41,17 +46,25 @@ def quantile_edges(values: ArrayLike, bins: int, weights: ArrayLike | None = Non
         raise SchemaError("quantiles need at least one value, all of them finite")
     order = np.argsort(given, kind="stable")
     ordered = given[order]
-    last = np.cumsum(np.ones(given.size, np.int64) if weights is None else np.asarray(weights, dtype=np.int64)[order])
-    # Positions in integer arithmetic: a quantile meant to be a data value is that very value, whatever its rounding.
+    last = np.cumsum(
+        np.ones(given.size, np.int64)
+        if weights is None
+        else np.asarray(weights, dtype=np.int64)[order]
+    )
+    # Positions in integer arithmetic: a quantile meant to be a data value is that very value,
+    # whatever its rounding.
     below, rest = np.divmod(np.arange(1, bins) * (int(last[-1]) - 1), bins)
     left, right = (
-        ordered[np.searchsorted(last, at, side="right")] for at in (below, np.minimum(below + 1, last[-1] - 1))
+        ordered[np.searchsorted(last, at, side="right")]
+        for at in (below, np.minimum(below + 1, last[-1] - 1))
     )
     share = rest / bins
     cuts = np.clip((1 - share) * left + share * right, left, right)
     n_below = np.searchsorted(ordered, cuts, side="right")
     splits, first = np.unique(n_below, return_index=True)
-    return np.asarray(cuts[first[splits < ordered.size]] + 0.0)  # + 0.0 turns -0.0 into 0.0: one spelling in files
+    return np.asarray(
+        cuts[first[splits < ordered.size]] + 0.0
+    )  # + 0.0 turns -0.0 into 0.0: one spelling in files
 
 
 def assign_bins(values: ArrayLike, edges: ArrayLike) -> NDArray[np.intp]:
@@ -66,7 +79,8 @@ def assign_bins(values: ArrayLike, edges: ArrayLike) -> NDArray[np.intp]:
 
 
 def code_values(n_bins: int, *, centred: bool = False) -> tuple[int, ...]:
-    """The code of each bin in turn: 1..m (method 2 of the paper), or the symmetric codes of `centred_codes`.
+    """The code of each bin in turn: 1..m (method 2 of the paper), or the symmetric codes of
+    `centred_codes`.
 
     Examples
     --------
@@ -86,7 +100,9 @@ def ordinal_codes(bin_numbers: ArrayLike) -> NDArray[np.int64]:
 
 
 def centred_codes(bin_numbers: ArrayLike, n_bins: int) -> NDArray[np.int64]:
-    """Codes symmetric about 0: k - (m+1)/2 for odd m (quintiles: -2..2), the odd integers 2k - m - 1 for even m."""
+    """Codes symmetric about 0: k - (m+1)/2 for odd m (quintiles: -2..2), the odd integers 2k - m -
+    1 for even m.
+    """
     codes = np.array(code_values(n_bins, centred=True), dtype=np.int64)
     return np.asarray(codes[np.asarray(bin_numbers)])
 
@@ -104,8 +120,8 @@ def fits_fixed_point(values: NDArray[Any], digits: int) -> NDArray[np.bool_]:
 def fixed_point(values: ArrayLike, digits: int) -> NDArray[np.int64]:
     """The integers nearest to 10**digits times `values` (paper, section 2.2.1).
 
-    Integers are scaled exactly. Floats are multiplied in double precision and then rounded, halves to the even
-    neighbour (IEEE 754, ``numpy.rint``), so errors of rounding do not pile up in sums.
+    Integers are scaled exactly. Floats are multiplied in double precision and then rounded, halves
+    to the even neighbour (IEEE 754, ``numpy.rint``), so errors of rounding do not pile up in sums.
 
     Examples
     --------
@@ -118,7 +134,8 @@ def fixed_point(values: ArrayLike, digits: int) -> NDArray[np.int64]:
     fits = fits_fixed_point(array, check_digits(digits))
     if not fits.all():
         raise SchemaError(
-            f"{array[~fits].flat[0]} with {digits} digits does not fit a fixed-point integer below 2**62: use fewer digits"
+            f"{array[~fits].flat[0]} with {digits} digits does not fit a fixed-point integer "
+            "below 2**62: use fewer digits"
         )
     if array.dtype.kind in "iub":
         return array.astype(np.int64) * np.int64(10**digits)
@@ -133,6 +150,10 @@ def check_bins(bins: object) -> None:
 
 def check_digits(digits: object) -> int:
     """The number of decimal digits, or an error that says what is allowed."""
-    if isinstance(digits, bool) or not isinstance(digits, (int, np.integer)) or not 0 <= digits <= MOST_DIGITS:
+    if (
+        isinstance(digits, bool)
+        or not isinstance(digits, (int, np.integer))
+        or not 0 <= digits <= MOST_DIGITS
+    ):
         raise SchemaError(f"digits={digits!r}: an integer from 0 to {MOST_DIGITS} is needed")
     return int(digits)

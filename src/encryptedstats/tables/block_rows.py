@@ -1,6 +1,7 @@
 """Which rows are in a result: blocks of an encrypted table by their ids, or some folds of a block.
 
-Models without a fold hold ``"<id>:0,2/3"``: folds 0 and 2 of 3 of that block. So no row counts twice, in whatever way it came in.
+Models without a fold hold ``"<id>:0,2/3"``: folds 0 and 2 of 3 of that block. So no row counts
+twice, in whatever way it came in.
 """
 
 from __future__ import annotations
@@ -29,11 +30,15 @@ def without_fold(blocks: Iterable[str], fold: int, n_folds: int) -> tuple[str, .
 
 
 def shared_block(a: Iterable[str], b: Iterable[str]) -> str | None:
-    """A block of the first of which some rows are in both, if there is one; as far as ids tell, see `rows_id`."""
+    """A block of the first of which some rows are in both, if there is one; as far as ids tell, see
+    `rows_id`.
+    """
     one, other = _read(a), _read(b)
     theirs = {rows_id(block): folds for block, folds in other.items()}
     found = ((block, theirs.get(rows_id(block))) for block in sorted(one))
-    return next((block for block, folds in found if folds is not None and _meet(one[block], folds)), None)
+    return next(
+        (block for block, folds in found if folds is not None and _meet(one[block], folds)), None
+    )
 
 
 def rows_without(have: Iterable[str], gone: Iterable[str]) -> tuple[str, ...] | None:
@@ -71,7 +76,9 @@ def _parsed(name: str) -> tuple[str, _Folds]:
 
 
 def _meet(a: _Folds, b: _Folds) -> bool:
-    """Whether rows are in both; folds that were dealt out differently cannot be told apart, and so they do."""
+    """Whether rows are in both; folds that were dealt out differently cannot be told apart, and so
+    they do.
+    """
     return a[0] != b[0] or bool(a[1] & b[1])
 
 
@@ -96,7 +103,9 @@ def joined_rows(a: tuple[str, ...], b: tuple[str, ...], what: str = "the model")
     return a + b
 
 
-def rows_left(have: tuple[str, ...], gone: tuple[str, ...], n_have: int, n_gone: int) -> tuple[str, ...]:
+def rows_left(
+    have: tuple[str, ...], gone: tuple[str, ...], n_have: int, n_gone: int
+) -> tuple[str, ...]:
     """What is left when some rows are taken out, refused where they are not all inside."""
     left = rows_without(have, gone)
     if left is None or n_gone > n_have:

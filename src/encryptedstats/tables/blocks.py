@@ -1,11 +1,15 @@
-"""Blocks: the ciphertexts of all columns over one chunk of rows, stored so that any part can be read without the rest.
+"""Blocks: the ciphertexts of all columns over one chunk of rows, stored so that any part can be
+read without the rest.
 
-Residues are packed to the bits of their prime and laid out as ``[prime][run of coefficients][column][component]``: an evaluator
-that works through one prime and one range of coefficients of all columns reads one contiguous piece, and a single column is a few
-pieces. Every (prime, run, column) piece has its own digest, so that a partial read is checked as well as a whole one.
+Residues are packed to the bits of their prime and laid out as ``[prime][run of
+coefficients][column][component]``: an evaluator that works through one prime and one range of
+coefficients of all columns reads one contiguous piece, and a single column is a few pieces. Every
+(prime, run, column) piece has its own digest, so that a partial read is checked as well as a whole
+one.
 
-Of rows that the owner encrypted, only first polynomials are stored, and a seed for each of the second ones, which readers expand
-(:mod:`encryptedstats.crypto.seeded`). Rows by others are stored whole.
+Of rows that the owner encrypted, only first polynomials are stored, and a seed for each of the
+second ones, which readers expand (:mod:`encryptedstats.crypto.seeded`). Rows by others are stored
+whole.
 """
 
 from __future__ import annotations
@@ -51,7 +55,9 @@ def block_name(index: int, block_id: str) -> str:
 
 
 def block_id_of(name: str) -> str | None:
-    """The id in the name of a block's object; None for names that no block has, such as those that leave the folder."""
+    """The id in the name of a block's object; None for names that no block has, such as those that
+    leave the folder.
+    """
     match = _NAME.fullmatch(name)
     return match[1] if match else None
 
@@ -59,7 +65,8 @@ def block_id_of(name: str) -> str | None:
 def same_rows(a: Iterable[str], b: Iterable[str]) -> str | None:
     """The id of a block of ``b`` whose rows are in a block of ``a`` too, as far as ids tell.
 
-    The first half of an id is the same for the same rows at the same place of any table, where the owner encrypted them.
+    The first half of an id is the same for the same rows at the same place of any table, where the
+    owner encrypted them.
     """
     known = {rows_id(block) for block in a}
     return next((block for block in b if rows_id(block) in known), None)
@@ -143,7 +150,9 @@ class BlockShape:
 
 @dataclass(frozen=True)
 class BlockFacts:
-    """What the owner vouches for, of a block by itself: which rows it has, how it is stored, and all that is in it."""
+    """What the owner vouches for, of a block by itself: which rows it has, how it is stored, and
+    all that is in it.
+    """
 
     id: str
     rows: int
@@ -153,14 +162,18 @@ class BlockFacts:
 
 @dataclass(frozen=True)
 class BlockEntry(BlockFacts):
-    """What the manifest says of a block: enough to find it, to read any part of it, and to know that it is the right one."""
+    """What the manifest says of a block: enough to find it, to read any part of it, and to know
+    that it is the right one.
+    """
 
     name: str
     bytes: int
     start: int
     sha256: str
     head_sha256: str  # of all before the residues
-    signature: str = ""  # of the owner who encrypted it with the secret key; none under the public key
+    signature: str = (
+        ""  # of the owner who encrypted it with the secret key; none under the public key
+    )
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -176,7 +189,11 @@ class BlockEntry(BlockFacts):
         own = entry.shape(shape)
         before, after = entry.start, own.head_bytes + own.residue_bytes + _HASH_BYTES
         fits = 0 < before < 2 * container.MAX_HEADER_BYTES and entry.bytes == before + after
-        if not (fits and 0 < entry.rows <= shape.parameters.slots and block_id_of(entry.name) == entry.id):
+        if not (
+            fits
+            and 0 < entry.rows <= shape.parameters.slots
+            and block_id_of(entry.name) == entry.id
+        ):
             raise FileFormatError(f"the manifest has an impossible entry of block {entry.id!r}")
         return entry
 
@@ -185,14 +202,26 @@ class BlockEntry(BlockFacts):
         return replace(of_table, seeded=self.seeded)
 
 
-def block_statement(block: BlockFacts, version: int, columns: Sequence[str], weight_bound: int, schema: str) -> bytes:
-    """What the owner signs of a block of a table of this version: its facts, and what its columns are."""
+def block_statement(
+    block: BlockFacts, version: int, columns: Sequence[str], weight_bound: int, schema: str
+) -> bytes:
+    """What the owner signs of a block of a table of this version: its facts, and what its columns
+    are.
+    """
     table = [version, list(columns), weight_bound, schema]
-    said = ["encryptedstats block", *table, block.id, block.rows, block.seeded, block.digests_sha256]
+    said = [
+        "encryptedstats block",
+        *table,
+        block.id,
+        block.rows,
+        block.seeded,
+        block.digests_sha256,
+    ]
     return json.dumps(said).encode()
 
 
-# -- writing ---------------------------------------------------------------------------------------------------------------
+# -- writing
+# ------------------------------------------------------------------------------------------------
 
 
 def block_bytes(
@@ -205,28 +234,39 @@ def block_bytes(
     seeds: bytes = b"",
     seal: Callable[[BlockFacts], str] = lambda block: _NO_SEAL,
 ) -> bytes:
-    """The object for residues of shape (columns, 1 or 2, primes, N): where there are ``seeds``, of the first polynomials.
+    """The object for residues of shape (columns, 1 or 2, primes, N): where there are ``seeds``, of
+    the first polynomials.
 
-    ``seal`` is a keyed hash of what the owner signs, by which who made the object knows it again; it tells nobody else anything.
+    ``seal`` is a keyed hash of what the owner signs, by which who made the object knows it again;
+    it tells nobody else anything.
     """
     if len(seeds) != shape.seed_bytes or residues.shape[1] != shape.components:
         raise ValueError(
-            f"{len(seeds)} bytes of seeds and {residues.shape[1]} polynomials a ciphertext: {shape.seed_bytes} and "
+            f"{len(seeds)} bytes of seeds and {residues.shape[1]} polynomials a ciphertext: "
+            f"{shape.seed_bytes} and "
             f"{shape.components} are stored of {shape.n_columns} columns here"
         )
     packed = pack_residues(residues, shape)
     digests = _digests(packed, shape)
     facts = BlockFacts(block_id, rows, shape.seeded, _sha256(seeds + digests))
     fields = {"id": block_id, "rows": rows, "columns": shape.n_columns, "seal": seal(facts)}
-    sections = {**({"seeds": seeds} if shape.seeded else {}), "digests": digests, "residues": packed}
-    return container.to_bytes(Container(BLOCK_KIND, shape.parameters.fingerprint, key_id, fields, sections))
+    sections = {
+        **({"seeds": seeds} if shape.seeded else {}),
+        "digests": digests,
+        "residues": packed,
+    }
+    return container.to_bytes(
+        Container(BLOCK_KIND, shape.parameters.fingerprint, key_id, fields, sections)
+    )
 
 
 def block_size(shape: BlockShape, rows: int) -> int:
     """Bytes of the object for a block of so many rows, known before it is made."""
     fields = {"id": "0" * 32, "rows": rows, "columns": shape.n_columns, "seal": _NO_SEAL}
     lengths = shape.sections
-    header = container.header_bytes(BLOCK_KIND, shape.parameters.fingerprint, "0" * 32, fields, lengths)
+    header = container.header_bytes(
+        BLOCK_KIND, shape.parameters.fingerprint, "0" * 32, fields, lengths
+    )
     return len(header) + sum(lengths.values()) + _HASH_BYTES
 
 
@@ -265,21 +305,32 @@ def block_entry(data: bytes, name: str, shape: BlockShape, key_id: str, where: s
 
 
 def stored_entry(
-    store: Store, name: str, rows: int, shape: BlockShape, key_id: str, seal: Callable[[BlockFacts], str]
+    store: Store,
+    name: str,
+    rows: int,
+    shape: BlockShape,
+    key_id: str,
+    seal: Callable[[BlockFacts], str],
 ) -> BlockEntry | None:
-    """The entry of a block of so many rows that who makes this ``seal`` has stored under this name, and under no other.
+    """The entry of a block of so many rows that who makes this ``seal`` has stored under this name,
+    and under no other.
 
-    None if the object is damaged, another block, or another's. Storage is not trusted: the seal is of all that the owner will sign.
+    None if the object is damaged, another block, or another's. Storage is not trusted: the seal is
+    of all that the owner will sign.
     """
 
     def looked_at() -> BlockEntry | None:
-        data = store.read(name, limit=block_size(replace(shape, seeded=False), shape.parameters.slots))
+        data = store.read(
+            name, limit=block_size(replace(shape, seeded=False), shape.parameters.slots)
+        )
         block, own = _checked_block(data, store.where(name), shape, key_id)
         entry = _entry(data, name, own, block_id_of(name) or "", rows)
         ours = hmac.compare_digest(block.fields["seal"].encode(), seal(entry).encode())
         if not ours or (block.fields["id"], block.fields["rows"]) != (entry.id, entry.rows):
             return None
-        return entry if _digests(block.section("residues"), own) == block.section("digests") else None
+        return (
+            entry if _digests(block.section("residues"), own) == block.section("digests") else None
+        )
 
     try:
         return looked_at_again(store, looked_at)
@@ -291,7 +342,9 @@ def pack_residues(residues: Residues, shape: BlockShape) -> bytes:
     """Residues of shape (columns, components, primes, N) as they are stored."""
     packed = np.empty(shape.residue_bytes // 8, dtype="<u8")
     for prime in range(shape.n_primes):
-        one = residues[:, :, prime].reshape(shape.n_columns, shape.components, shape.n_runs, shape.run)
+        one = residues[:, :, prime].reshape(
+            shape.n_columns, shape.components, shape.n_runs, shape.run
+        )
         by_run = np.ascontiguousarray(one.transpose(2, 0, 1, 3), dtype=np.uint64)
         into = packed[shape.prime_start(prime) // 8 : shape.prime_start(prime + 1) // 8]
         pieces.pack(by_run, shape.bits(prime), into)
@@ -301,11 +354,14 @@ def pack_residues(residues: Residues, shape: BlockShape) -> bytes:
 def _digests(packed: bytes, shape: BlockShape) -> bytes:
     view, at = memoryview(packed), [shape.prime_start(prime) for prime in range(shape.n_primes + 1)]
     return b"".join(
-        pieces.digests_of(view[at[prime] : at[prime + 1]], shape.piece_bytes(prime)) for prime in range(shape.n_primes)
+        pieces.digests_of(view[at[prime] : at[prime + 1]], shape.piece_bytes(prime))
+        for prime in range(shape.n_primes)
     )
 
 
-def _checked_block(data: bytes, where: str, shape: BlockShape, key_id: str) -> tuple[Container, BlockShape]:
+def _checked_block(
+    data: bytes, where: str, shape: BlockShape, key_id: str
+) -> tuple[Container, BlockShape]:
     block = container.from_bytes(data, kind=BLOCK_KIND, name=where)
     lengths = {name: len(data) for name, data in block.sections.items()}
     return block, _checked_shape(block, lengths, where, shape, key_id)
@@ -328,7 +384,8 @@ def _checked_shape(
     return own
 
 
-# -- reading ---------------------------------------------------------------------------------------------------------------
+# -- reading
+# ------------------------------------------------------------------------------------------------
 
 
 def read_block(store: Readable, entry: BlockEntry, shape: BlockShape, key_id: str) -> Residues:
@@ -344,16 +401,30 @@ def read_block(store: Readable, entry: BlockEntry, shape: BlockShape, key_id: st
     return looked_at_again(store, read)
 
 
-def _whole_block(store: Readable, entry: BlockEntry, shape: BlockShape, key_id: str) -> tuple[bytes, BlockShape]:
+def _whole_block(
+    store: Readable, entry: BlockEntry, shape: BlockShape, key_id: str
+) -> tuple[bytes, BlockShape]:
     """A whole object of which all is checked but the pieces."""
     data, where = store.read(entry.name, limit=entry.bytes), store.where(entry.name)
     head = memoryview(data)[: entry.start + entry.shape(shape).head_bytes]
-    if len(data) != entry.bytes or data[-_HASH_BYTES:].hex() != entry.sha256 or _sha256(head) != entry.head_sha256:
-        raise FileFormatError(f"{where} is not the block that the manifest lists: cut short, altered or exchanged")
+    if (
+        len(data) != entry.bytes
+        or data[-_HASH_BYTES:].hex() != entry.sha256
+        or _sha256(head) != entry.head_sha256
+    ):
+        raise FileFormatError(
+            f"{where} is not the block that the manifest lists: cut short, altered or exchanged"
+        )
     block, lengths = container.header_of(data, kind=BLOCK_KIND, name=where)
     own = _checked_shape(block, lengths, where, shape, key_id)
-    if (block.fields["id"], block.fields["rows"], own.seeded) != (entry.id, entry.rows, entry.seeded):
-        raise FileFormatError(f"{where} is block {block.fields['id']!r}, and the manifest lists {entry.id!r} there")
+    if (block.fields["id"], block.fields["rows"], own.seeded) != (
+        entry.id,
+        entry.rows,
+        entry.seeded,
+    ):
+        raise FileFormatError(
+            f"{where} is block {block.fields['id']!r}, and the manifest lists {entry.id!r} there"
+        )
     return data, own
 
 
@@ -364,32 +435,57 @@ def read_seeds(store: Readable, entry: BlockEntry, shape: BlockShape) -> bytes:
 
 
 def read_runs(
-    store: Readable, entry: BlockEntry, shape: BlockShape, *, prime: int, runs: range, columns: Sequence[int]
+    store: Readable,
+    entry: BlockEntry,
+    shape: BlockShape,
+    *,
+    prime: int,
+    runs: range,
+    columns: Sequence[int],
 ) -> Residues:
-    """The residues of one prime and some runs of coefficients side by side, of some columns; shape (columns, 2, coefficients)."""
+    """The residues of one prime and some runs of coefficients side by side, of some columns; shape
+    (columns, 2, coefficients).
+    """
     return _read(store, entry, shape, [prime], runs, columns)[:, :, 0]
 
 
 def read_column(store: Readable, entry: BlockEntry, shape: BlockShape, column: int) -> Residues:
     """The ciphertext of one column, shape (2, primes, N), without reading the others."""
-    one: Residues = _read(store, entry, shape, range(shape.n_primes), range(shape.n_runs), [column])[0]
+    one: Residues = _read(
+        store, entry, shape, range(shape.n_primes), range(shape.n_runs), [column]
+    )[0]
     return one
 
 
 def read_columns(
     store: Readable, entry: BlockEntry, shape: BlockShape, key_id: str, columns: Sequence[int]
 ) -> Residues:
-    """The ciphertexts of some columns, shape (columns, 2, primes, N); the others are not read where they are the greater part."""
-    if 2 * len(set(columns)) > shape.n_columns:  # one large read is faster than many small ones of as many bytes
+    """The ciphertexts of some columns, shape (columns, 2, primes, N); the others are not read where
+    they are the greater part.
+    """
+    if (
+        2 * len(set(columns)) > shape.n_columns
+    ):  # one large read is faster than many small ones of as many bytes
         everything = read_block(store, entry, shape, key_id)
-        return everything if list(columns) == list(range(shape.n_columns)) else everything[list(columns)]
+        return (
+            everything
+            if list(columns) == list(range(shape.n_columns))
+            else everything[list(columns)]
+        )
     return _read(store, entry, shape, range(shape.n_primes), range(shape.n_runs), columns)
 
 
 def _read(
-    store: Readable, entry: BlockEntry, shape: BlockShape, primes: Sequence[int], runs: range, columns: Sequence[int]
+    store: Readable,
+    entry: BlockEntry,
+    shape: BlockShape,
+    primes: Sequence[int],
+    runs: range,
+    columns: Sequence[int],
 ) -> Residues:
-    """Some primes, runs and columns of a block, shape (columns, 2, primes, coefficients), each piece checked by its digest."""
+    """Some primes, runs and columns of a block, shape (columns, 2, primes, coefficients), each
+    piece checked by its digest.
+    """
     wanted, own = sorted(set(columns)), entry.shape(shape)
 
     def read() -> Residues:
@@ -397,12 +493,18 @@ def _read(
         return reading.residues(_read_head(store, entry, own), reading.pieces())
 
     residues = looked_at_again(store, read)
-    return residues if wanted == list(columns) else residues[[wanted.index(column) for column in columns]]
+    return (
+        residues
+        if wanted == list(columns)
+        else residues[[wanted.index(column) for column in columns]]
+    )
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """One read of a block: what lies side by side is read at once, and what was read is unpacked on all cores."""
+    """One read of a block: what lies side by side is read at once, and what was read is unpacked on
+    all cores.
+    """
 
     store: Readable
     entry: BlockEntry
@@ -412,7 +514,9 @@ class _Reading:
     columns: Sequence[int]
 
     def pieces(self) -> memoryview:
-        """The pieces of all primes, runs and columns, one after the other; a file that is cut short is damaged at its end."""
+        """The pieces of all primes, runs and columns, one after the other; a file that is cut short
+        is damaged at its end.
+        """
         shape, origin = self.shape, self.entry.start + self.shape.head_bytes
         ranges = [
             (origin + shape.piece_start(prime, run, first), count * shape.piece_bytes(prime))
@@ -424,7 +528,9 @@ class _Reading:
         return memoryview(b"".join([part.ljust(length, b"\0") for part, (_, length) in found]))
 
     def residues(self, head: bytes, data: memoryview) -> Residues:
-        """What the pieces hold, shape (columns, 2, primes, coefficients), each of them checked by its digest."""
+        """What the pieces hold, shape (columns, 2, primes, coefficients), each of them checked by
+        its digest.
+        """
         shape, width = self.shape, len(self.runs) * self.shape.run
         out = np.empty((len(self.columns), _COMPONENTS, len(self.primes), width), dtype=np.uint64)
         seeds = np.frombuffer(head, dtype=np.uint8, count=shape.seed_bytes).reshape(-1, SEED_BYTES)
@@ -433,30 +539,43 @@ class _Reading:
         chosen = seeds[self.columns].tobytes() if shape.seeded else b""
         sizes = [len(self.columns) * shape.piece_bytes(prime) for prime in self.primes]
         starts = [len(self.runs) * sum(sizes[:index]) for index in range(len(sizes))]
-        # About one part for each core, for every part takes the interpreter's lock once; but as many pieces as go side by side.
-        at_once = max(-(-_PIECES_AT_ONCE // len(self.columns)), len(self.primes) * len(self.runs) // cores())
+        # About one part for each core, for every part takes the interpreter's lock once; but as
+        # many pieces as go side by side.
+        at_once = max(
+            -(-_PIECES_AT_ONCE // len(self.columns)), len(self.primes) * len(self.runs) // cores()
+        )
 
         def unpack(place: tuple[int, int]) -> None:
             index, number = place
             prime, runs = self.primes[index], self.runs[number : number + at_once]
             at = starts[index] + number * sizes[index]
             expected = digests[prime, runs.start : runs.stop][:, self.columns].tobytes()
-            own, modulus = data[at : at + len(runs) * sizes[index]], shape.parameters.data_moduli[prime]
+            own, modulus = (
+                data[at : at + len(runs) * sizes[index]],
+                shape.parameters.data_moduli[prime],
+            )
             bad = pieces.read(own, expected, chosen, modulus, runs, out, index, number * shape.run)
             if bad is not None:
                 run, column = divmod(bad[0], len(self.columns))
                 raise self._refusal(prime, runs[run], self.columns[column], is_whole=bad[1])
 
         numbers = range(0, len(self.runs), at_once)
-        _share(unpack, [(index, number) for index in range(len(self.primes)) for number in numbers], out.nbytes)
+        _share(
+            unpack,
+            [(index, number) for index in range(len(self.primes)) for number in numbers],
+            out.nbytes,
+        )
         return out
 
     def _refusal(self, prime: int, run: int, column: int, *, is_whole: bool) -> FileFormatError:
         where = self.store.where(self.entry.name)
         if is_whole:
-            return FileFormatError(f"{where} holds residues that are not below prime {prime}: no ciphertext has such")
+            return FileFormatError(
+                f"{where} holds residues that are not below prime {prime}: no ciphertext has such"
+            )
         return FileFormatError(
-            f"{where} is damaged in column {column}, prime {prime}, run {run}: its digest does not fit"
+            f"{where} is damaged in column {column}, prime {prime}, run {run}: its digest does "
+            "not fit"
         )
 
 
@@ -472,7 +591,9 @@ def _share(work: Callable[[Any], None], items: Sequence[Any], nbytes: int) -> No
 
 @lru_cache(maxsize=1)
 def _readers(process: int) -> ThreadPoolExecutor:
-    """Threads for all that is read in this process: a forked one does not have those of its parent."""
+    """Threads for all that is read in this process: a forked one does not have those of
+    its parent.
+    """
     return ThreadPoolExecutor(cores(), thread_name_prefix=f"reading-{process}")
 
 
@@ -484,7 +605,9 @@ def _read_head(store: Readable, entry: BlockEntry, shape: BlockShape) -> bytes:
 def _checked_head(head: bytes, store: Readable, entry: BlockEntry, shape: BlockShape) -> bytes:
     """Seeds and digests, if they are all, and those that the owner has signed."""
     if len(head) != shape.head_bytes or _sha256(head) != entry.digests_sha256:
-        raise FileFormatError(f"{store.where(entry.name)} is not the block that the manifest lists, or is damaged")
+        raise FileFormatError(
+            f"{store.where(entry.name)} is not the block that the manifest lists, or is damaged"
+        )
     return head
 
 

@@ -1,9 +1,11 @@
-"""Names for the integer columns of a table, which of them are stored, and what can be made of them by adding and scaling.
+"""Names for the integer columns of a table, which of them are stored, and what can be made of them
+by adding and scaling.
 
-Questions are written with an indicator of every bin and every class. Of these one less is stored than there are: `stored_groups`
-is the one place that says which, and `in_stored` rewrites circuits to what is stored. Clear and encrypted tables share this code:
-`ColumnAlgebra` derives range sums and ordinal codes by additions and multiplications by integers alone, whatever the columns are
-made of. No pandas here.
+Questions are written with an indicator of every bin and every class. Of these one less is stored
+than there are: `stored_groups` is the one place that says which, and `in_stored` rewrites circuits
+to what is stored. Clear and encrypted tables share this code: `ColumnAlgebra` derives range sums
+and ordinal codes by additions and multiplications by integers alone, whatever the columns are made
+of. No pandas here.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ from encryptedstats.tables.schema.variables import KEEP_NUMBERS, PublicSchema, P
 
 E = TypeVar("E")
 
-# -- which columns are stored ------------------------------------------------------------------------------------------------
+# -- which columns are stored
+# ------------------------------------------------------------------------------------------------
 
 
 def stored_groups(
@@ -46,11 +49,13 @@ def stored_groups(
     digit_bits: int | None = None,
     weighed: bool = False,
 ) -> list[ColumnGroup]:
-    """What a table stores with these encodings, in its canonical order: for every variable its columns, and how they are coded.
+    """What a table stores with these encodings, in its canonical order: for every variable its
+    columns, and how they are coded.
 
-    Numbers are always among them, those of more than ``digit_bits`` in digits, and where they may be missing whether they are
-    there. Ordinal and centred codes exist for ordered variables without a bin for missing values only. `classes` is whether the
-    target is known, `weighed` whether rows have weights: these are not public, so that no class follows from the others.
+    Numbers are always among them, those of more than ``digit_bits`` in digits, and where they may
+    be missing whether they are there. Ordinal and centred codes exist for ordered variables without
+    a bin for missing values only. `classes` is whether the target is known, `weighed` whether rows
+    have weights: these are not public, so that no class follows from the others.
     """
     every = registered_encodings()
     choices = list(dict.fromkeys(one.stored_as for one in every if one.stored_as is not None))
@@ -73,16 +78,25 @@ def encoding_choices(columns: Iterable[Column]) -> list[str]:
     return sorted(choice for choice in found if choice is not None)
 
 
-def table_columns(schema: PublicSchema, encodings: Sequence[str] = ("onehot",), **facts: Any) -> list[Column]:
-    """All columns that a table stores, in their canonical order: those of `stored_groups`, with the same arguments."""
-    return [column for group in stored_groups(schema, encodings, **facts) for column in group.columns]
+def table_columns(
+    schema: PublicSchema, encodings: Sequence[str] = ("onehot",), **facts: Any
+) -> list[Column]:
+    """All columns that a table stores, in their canonical order: those of `stored_groups`, with the
+    same arguments.
+    """
+    return [
+        column for group in stored_groups(schema, encodings, **facts) for column in group.columns
+    ]
 
 
-# -- from the columns of questions to those that are stored ---------------------------------------------------------------------
+# -- from the columns of questions to those that are stored
+# ---------------------------------------------------------------------
 
 
 def asked_columns(schema: PublicSchema, stored: Iterable[Column]) -> list[Column]:
-    """The columns as questions are written with them: whole numbers, all bins and all classes, however they are stored."""
+    """The columns as questions are written with them: whole numbers, all bins and all classes,
+    however they are stored.
+    """
     asked = (one for column in stored for one in encoding_of(column).asked(column, schema))
     return list(dict.fromkeys(asked))
 
@@ -90,9 +104,14 @@ def asked_columns(schema: PublicSchema, stored: Iterable[Column]) -> list[Column
 def over_stored_columns(
     outputs: Sequence[Expression | int], schema: PublicSchema, stored: Collection[Column]
 ) -> list[Expression | int]:
-    """Circuits over bins and classes as circuits over the stored columns; plain numbers where they are the same in every row."""
+    """Circuits over bins and classes as circuits over the stored columns; plain numbers where they
+    are the same in every row.
+    """
     holds = set(stored).__contains__
-    used = [Column.parse(name) for name in column_names(one for one in outputs if isinstance(one, Expression))]
+    used = [
+        Column.parse(name)
+        for name in column_names(one for one in outputs if isinstance(one, Expression))
+    ]
     coding: dict[str, tuple[dict[str, int], int]] = {}
     read: set[Column] = set()
     for asked in used:
@@ -108,7 +127,9 @@ def over_stored_columns(
 def in_stored(
     outputs: Sequence[Expression], schema: PublicSchema, stored: Collection[Column]
 ) -> tuple[list[Expression], list[int]]:
-    """Totals over the stored columns, of numbers in digits the parts; and the power of 2 that each of these counts for."""
+    """Totals over the stored columns, of numbers in digits the parts; and the power of 2 that each
+    of these counts for.
+    """
     found = over_stored_columns(outputs, schema, stored)
     return in_digits([one for one in found if isinstance(one, Expression)], digits_among(stored))
 
@@ -143,7 +164,9 @@ def column_bound(schema: PublicSchema, column: Column, weight_bound: int = 1) ->
     return known.bound(column, schema, weight_bound)
 
 
-def column_ranges(schema: PublicSchema, columns: Iterable[Column], weight_bound: int = 1) -> dict[str, ColumnRange]:
+def column_ranges(
+    schema: PublicSchema, columns: Iterable[Column], weight_bound: int = 1
+) -> dict[str, ColumnRange]:
     """Return what is publicly known of each column, for the bounds reader."""
     found: dict[str, ColumnRange] = {}
     for column in columns:
@@ -164,7 +187,8 @@ class SchemaLike(Protocol):
 
 
 class ColumnAlgebra(ABC, Generic[E]):
-    """The columns of clear and encrypted tables alike, and what follows from them by ``+`` and ``* int``.
+    """The columns of clear and encrypted tables alike, and what follows from them by ``+`` and ``*
+    int``.
 
     A subclass has a `schema` and says which columns it `holds` and what their `values` are.
     """
@@ -186,7 +210,9 @@ class ColumnAlgebra(ABC, Generic[E]):
     def _binned(self, variable: str | int) -> tuple[int, PublicVariable]:
         position, known = self._variable(variable)
         if known.kind == "number":
-            raise SchemaError(f"variable {variable!r} is a number: it has no bins, ask for numbers({variable!r})")
+            raise SchemaError(
+                f"variable {variable!r} is a number: it has no bins, ask for numbers({variable!r})"
+            )
         return position, known
 
     def bins(self, variable: str | int) -> list[E]:
@@ -199,16 +225,22 @@ class ColumnAlgebra(ABC, Generic[E]):
 
         .. math:: \sum_{k \in K} \tilde x_{ijk}
 
-        (paper, eq. range). The set must not be empty: an encryption of nothing but zeros would not be one.
+        (paper, eq. range). The set must not be empty: an encryption of nothing but zeros would not
+        be one.
         """
         position, known = self._binned(variable)
         chosen = sorted(set(bins))
         if not chosen or chosen[0] < 0 or chosen[-1] >= known.n_bins:
-            raise SchemaError(f"variable {variable!r}: bins {chosen} are no range of its bins 0..{known.n_bins - 1}")
+            raise SchemaError(
+                f"variable {variable!r}: bins {chosen} are no range of its bins "
+                f"0..{known.n_bins - 1}"
+            )
         return self._combined({Column("onehot", position, k): 1 for k in chosen})
 
     def codes(self, variable: str | int, *, centred: bool = False) -> E:
-        """Ordinal codes 1..m of a variable (method 2), or centred ones; derived from the bins when not stored."""
+        """Ordinal codes 1..m of a variable (method 2), or centred ones; derived from the bins when
+        not stored.
+        """
         position, known = self._variable(variable)
         known.check_codes(variable)
         column = Column("centred" if centred else "ordinal", position)
@@ -216,11 +248,17 @@ class ColumnAlgebra(ABC, Generic[E]):
             return self.values(column)
         weights = code_values(known.n_bins, centred=centred)
         if not any(weights):
-            raise SchemaError(f"variable {variable!r} has one bin: its centred code is 0 in every row")
-        return self._combined({Column("onehot", position, k): w for k, w in enumerate(weights) if w})
+            raise SchemaError(
+                f"variable {variable!r} has one bin: its centred code is 0 in every row"
+            )
+        return self._combined(
+            {Column("onehot", position, k): w for k, w in enumerate(weights) if w}
+        )
 
     def _combined(self, weights: Mapping[Column, int]) -> E:
-        """A sum of bins of one variable, each times a number: of stored columns, which bins that follow each other are few of."""
+        """A sum of bins of one variable, each times a number: of stored columns, which bins that
+        follow each other are few of.
+        """
         terms: dict[Column, int] = {}
         constant = 0
         for column, weight in weights.items():
@@ -233,7 +271,9 @@ class ColumnAlgebra(ABC, Generic[E]):
             one = self.values(next(iter(terms)))
             nothing: E = operator.sub(one, one)
             return _plus(nothing, constant)
-        return _plus(_sum(_times(self.values(stored), c) for stored, c in terms.items() if c), constant)
+        return _plus(
+            _sum(_times(self.values(stored), c) for stored, c in terms.items() if c), constant
+        )
 
     def numbers(self, variable: str | int) -> E:
         """The fixed-point integers of a variable of kind number."""
@@ -252,13 +292,15 @@ class ColumnAlgebra(ABC, Generic[E]):
         """The indicators of all classes, times the weights; of one fold if given."""
         if not self.schema.public().n_classes:
             raise SchemaError(
-                "the schema has no classes: ", Cure("name the target", "infer it with target=, or give classes=")
+                "the schema has no classes: ",
+                Cure("name the target", "infer it with target=, or give classes="),
             )
         return [self._combined({one: 1}) for one in classes_of(self.schema.public(), fold)]
 
 
 def _sum(terms: Iterable[E]) -> E:
-    # Not sum(): that starts from 0, and an encrypted column cannot be added to an int without a copy.
+    # Not sum(): that starts from 0, and an encrypted column cannot be added to an int without a
+    # copy.
     total: E = reduce(operator.add, terms)
     return total
 

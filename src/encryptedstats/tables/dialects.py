@@ -1,7 +1,8 @@
-"""How a CSV file is written: what separates its fields, how its numbers and dates are spelt, in which character set.
+"""How a CSV file is written: what separates its fields, how its numbers and dates are spelt, in
+which character set.
 
-Found out from the beginning of the file, in the same way every time, or given. What can be read in two ways is refused with both
-of them, never guessed. Nothing here knows schemas.
+Found out from the beginning of the file, in the same way every time, or given. What can be read in
+two ways is refused with both of them, never guessed. Nothing here knows schemas.
 """
 
 from __future__ import annotations
@@ -27,21 +28,49 @@ DECIMALS: Final = (".", ",")
 THOUSANDS: Final = (*DECIMALS, " ", "\u00a0", "\u202f", "'", "\u2019")
 #: What pandas takes for a missing value in a CSV file.
 MISSING_WORDS: Final = frozenset(
-    ("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA")
+    (
+        "",
+        "#N/A",
+        "#N/A N/A",
+        "#NA",
+        "-1.#IND",
+        "-1.#QNAN",
+        "-NaN",
+        "-nan",
+        "1.#IND",
+        "1.#QNAN",
+        "<NA>",
+        "N/A",
+        "NA",
+    )
 ) | {"NULL", "NaN", "None", "n/a", "nan", "null"}
-#: A column is one of numbers, or dates, when so many of its values are: a few others are mistakes, which are named later.
+#: A column is one of numbers, or dates, when so many of its values are: a few others are mistakes,
+#: which are named later.
 MOSTLY: Final = 0.9
 NONE: Final = "none"
 
-_NAMES: Final = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe", ".": "point", " ": "space"}
-_NAMES_OF_OTHERS: Final = {"\u00a0": "hard space", "\u202f": "narrow space", "'": "apostrophe", "\u2019": "apostrophe"}
+_NAMES: Final = {
+    ",": "comma",
+    ";": "semicolon",
+    "\t": "tab",
+    "|": "pipe",
+    ".": "point",
+    " ": "space",
+}
+_NAMES_OF_OTHERS: Final = {
+    "\u00a0": "hard space",
+    "\u202f": "narrow space",
+    "'": "apostrophe",
+    "\u2019": "apostrophe",
+}
 # 1234, 1,234 or 1.234.567 in groups of one mark; then decimals, and an exponent.
 _GROUPS: Final = r"[1-9]\d{0,2}(?P<mark>[., \u00a0\u202f'\u2019])\d{3}(?P<more>(?:(?P=mark)\d{3})*)"
 _NUMBER: Final = re.compile(
     rf"[+-]?(?:(?:{_GROUPS}|\d+)(?:(?P<decimal>[.,])\d*)?|(?P<first>[.,])\d+)(?P<power>[eE][+-]?\d+)?"
 )
 _DATE: Final = re.compile(
-    r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}(?:(?P<between>[ T])\d{1,2}:\d{2}(?P<seconds>:\d{2}(?P<parts>\.\d+)?)?)?"
+    r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}(?:(?P<between>[ "
+    r"T])\d{1,2}:\d{2}(?P<seconds>:\d{2}(?P<parts>\.\d+)?)?)?"
 )
 
 
@@ -60,7 +89,8 @@ class CsvFormat:
     charset
         The character set, by the name that Python knows it by.
     dates
-        Columns of dates, each with its format in the letters of ``strptime``. They become days since 1970-01-01.
+        Columns of dates, each with its format in the letters of ``strptime``. They become days
+        since 1970-01-01.
     """
 
     separator: str = ","
@@ -83,14 +113,17 @@ class CsvFormat:
         check_thousands(self.thousands)
         check_charset(self.charset)
         if self.thousands is not None and self.thousands == self.decimal:
-            raise SchemaError(f"{self.thousands!r} cannot be the decimal mark and stand between thousands")
+            raise SchemaError(
+                f"{self.thousands!r} cannot be the decimal mark and stand between thousands"
+            )
         for _, spelt in self.dates:
             check_date_format(spelt)
 
     @property
     def mark(self) -> str:
-        """What numbers are read with. In a file that shows no decimal mark, that is a point between commas; elsewhere 1.234 may be
-        1234, so that a sign is taken which no file has, and such a number is refused when it comes.
+        """What numbers are read with. In a file that shows no decimal mark, that is a point between
+        commas; elsewhere 1.234 may be 1234, so that a sign is taken which no file has, and such a
+        number is refused when it comes.
         """
         return self.decimal or ("." if self.separator == "," else "\x1f")
 
@@ -118,7 +151,9 @@ class CsvFormat:
     def from_fields(cls, value: object, where: str) -> CsvFormat:
         """Inverse of `to_fields`."""
         fields = check_fields(value, cls._FIELDS, where)
-        check_fields(fields["dates"], dict.fromkeys(fields["dates"], (str,)), f"{where}, field 'dates'")
+        check_fields(
+            fields["dates"], dict.fromkeys(fields["dates"], (str,)), f"{where}, field 'dates'"
+        )
         try:
             return cls(**{**fields, "dates": tuple(fields["dates"].items())})
         except SchemaError as error:
@@ -129,8 +164,8 @@ class CsvFormat:
 class CsvOptions:
     """What somebody says of how a CSV file is written; None where it is to be found out.
 
-    `thousands` and `dates` may be ``"none"``; a format of dates holds for every column that it fits. Columns in `ignored` are
-    not looked at.
+    `thousands` and `dates` may be ``"none"``; a format of dates holds for every column that it
+    fits. Columns in `ignored` are not looked at.
     """
 
     separator: str | None = None
@@ -155,7 +190,9 @@ class CsvOptions:
 def check_separator(separator: str) -> None:
     """Refuse what cannot stand between fields."""
     if len(separator) != 1 or separator.isalnum() or separator in "\"'\r\n.+-":
-        raise SchemaError(f"separator {separator!r}: one sign is needed, such as {quoted(SEPARATORS)}")
+        raise SchemaError(
+            f"separator {separator!r}: one sign is needed, such as {quoted(SEPARATORS)}"
+        )
 
 
 def check_decimal(decimal: str | None) -> None:
@@ -167,7 +204,9 @@ def check_decimal(decimal: str | None) -> None:
 def check_thousands(thousands: str | None) -> None:
     """Refuse what nobody writes between thousands."""
     if thousands is not None and thousands not in THOUSANDS:
-        raise SchemaError(f"thousands {thousands!r}: one of {quoted(THOUSANDS)} is needed, or {NONE!r}")
+        raise SchemaError(
+            f"thousands {thousands!r}: one of {quoted(THOUSANDS)} is needed, or {NONE!r}"
+        )
 
 
 def check_charset(charset: str) -> None:
@@ -183,7 +222,10 @@ def check_charset(charset: str) -> None:
 def check_date_format(spelt: str) -> None:
     """Refuse a format without a year, a month and a day."""
     if not all(f"%{letter}" in spelt for letter in "Ymd"):
-        raise SchemaError(f"dates {spelt!r}: a format with %Y, %m and %d is needed, such as '%d.%m.%Y', or {NONE!r}")
+        raise SchemaError(
+            f"dates {spelt!r}: a format with %Y, %m and %d is needed, such as '%d.%m.%Y', or "
+            f"{NONE!r}"
+        )
 
 
 def mark_name(mark: str) -> str:
@@ -191,7 +233,8 @@ def mark_name(mark: str) -> str:
     return {**_NAMES, **_NAMES_OF_OTHERS}.get(mark, repr(mark))
 
 
-# -- finding it out ------------------------------------------------------------------------------------------------------
+# -- finding it out
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -204,10 +247,11 @@ class Sample:
 
 @dataclass(frozen=True)
 class Expected:
-    """What is known before a file is read: how another file of its kind was written, and its columns.
+    """What is known before a file is read: how another file of its kind was written, and its
+    columns.
 
-    `columns` are those that count; None for all. `text` are columns whose values are no numbers and no dates, whatever they look
-    like.
+    `columns` are those that count; None for all. `text` are columns whose values are no numbers and
+    no dates, whatever they look like.
     """
 
     known: CsvFormat | None = None
@@ -215,23 +259,33 @@ class Expected:
     text: frozenset[str] = frozenset()
 
 
-def find_format(sample: Sample, options: CsvOptions, expected: Expected, where: str) -> tuple[CsvFormat, int]:
+def find_format(
+    sample: Sample, options: CsvOptions, expected: Expected, where: str
+) -> tuple[CsvFormat, int]:
     """How the file is written, and how many lines stand above the names of its columns."""
     charset = options.charset or _charset(sample)
     text = _decoded(sample, charset, where)
     declared, skipped = _declared_separator(text)
     body = text.split("\n", skipped)[skipped] if skipped else text
-    separator = options.separator or declared or _separator(body, sample.is_all, expected.columns, where)
+    separator = (
+        options.separator or declared or _separator(body, sample.is_all, expected.columns, where)
+    )
     _check_header(body, separator, skipped, where)
     columns = _columns(body, separator, sample.is_all, options.ignored, expected)
-    found_dates = {} if options.dates == NONE else _dates(columns, options.dates, expected.known, where)
+    found_dates = (
+        {} if options.dates == NONE else _dates(columns, options.dates, expected.known, where)
+    )
     rest = {name: values for name, values in columns.items() if name not in found_dates}
     decimal, thousands = _number_marks(rest, options, expected.known, separator, where)
-    return CsvFormat(separator, decimal, thousands, charset, tuple(sorted(found_dates.items()))), skipped
+    return CsvFormat(
+        separator, decimal, thousands, charset, tuple(sorted(found_dates.items()))
+    ), skipped
 
 
 def _charset(sample: Sample) -> str:
-    """By its first bytes, else UTF-8 where that is possible, else what Windows writes in Western Europe."""
+    """By its first bytes, else UTF-8 where that is possible, else what Windows writes in Western
+    Europe.
+    """
     for mark, name in (
         (codecs.BOM_UTF8, "utf-8-sig"),
         (codecs.BOM_UTF16_LE, "utf-16"),
@@ -289,18 +343,26 @@ def _is_blank(row: list[str]) -> bool:
 
 
 def _separator(text: str, is_all: bool, columns: Collection[str] | None, where: str) -> str:
-    """The sign that gives most columns, the same number in nearly all rows; where their names are known, that shows them."""
+    """The sign that gives most columns, the same number in nearly all rows; where their names are
+    known, that shows them.
+    """
     found = {one: rows for one in SEPARATORS if (rows := _records(text, one, is_all))}
     if columns:
-        hits = {one: len(set(columns) & {name.strip() for name in rows[0]}) for one, rows in found.items()}
+        hits = {
+            one: len(set(columns) & {name.strip() for name in rows[0]})
+            for one, rows in found.items()
+        }
         best = [one for one, n in hits.items() if n == max(hits.values(), default=0) > 0]
         if len(best) == 1:
             return best[0]
-    widths = {one: len(rows[0]) for one, rows in found.items() if len(rows[0]) > 1 and _is_even(rows)}
+    widths = {
+        one: len(rows[0]) for one, rows in found.items() if len(rows[0]) > 1 and _is_even(rows)
+    }
     best = [one for one, width in widths.items() if width == max(widths.values())]
     if len(best) > 1:
         raise SchemaError(
-            f"{where} can be read as separated by {' or by '.join(map(mark_name, best))}, with {widths[best[0]]} columns each: "
+            f"{where} can be read as separated by {' or by '.join(map(mark_name, best))}, with "
+            f"{widths[best[0]]} columns each: "
             "say which, ",
             say_one("separator"),
         )
@@ -367,7 +429,11 @@ def _columns(
         return {}
     values = {}
     for position, name in enumerate(rows[0]):
-        if name in ignored or name in expected.text or (expected.columns is not None and name not in expected.columns):
+        if (
+            name in ignored
+            or name in expected.text
+            or (expected.columns is not None and name not in expected.columns)
+        ):
             continue
         cells = (row[position].strip() for row in rows[1:] if position < len(row))
         present = [cell for cell in cells if cell not in MISSING_WORDS]
@@ -376,24 +442,32 @@ def _columns(
     return values
 
 
-# -- dates ---------------------------------------------------------------------------------------------------------------
+# -- dates
+# ------------------------------------------------------------------------------------------------
 
 
-def _dates(columns: Mapping[str, list[str]], asked: str | None, known: CsvFormat | None, where: str) -> dict[str, str]:
+def _dates(
+    columns: Mapping[str, list[str]], asked: str | None, known: CsvFormat | None, where: str
+) -> dict[str, str]:
     before = {} if known is None else dict(known.dates)
     found = {}
     for name, values in columns.items():
-        formats = [before[name]] if name in before and _parses(values, before[name]) >= MOSTLY else []
+        formats = (
+            [before[name]] if name in before and _parses(values, before[name]) >= MOSTLY else []
+        )
         if asked is not None:
             formats = [asked] if _parses(values, asked) >= MOSTLY else []
         elif not formats:
             formats = _date_formats(values)
         if len(formats) > 1:
             first, second = formats[:2]
-            example = next((value for value in values if _day(value, first) != _day(value, second)), None)
+            example = next(
+                (value for value in values if _day(value, first) != _day(value, second)), None
+            )
             if example is not None:
                 raise SchemaError(
-                    f"{where}: column {name!r} has dates such as {example!r}, which is {_day(example, first)} or "
+                    f"{where}: column {name!r} has dates such as {example!r}, which is "
+                    f"{_day(example, first)} or "
                     f"{_day(example, second)}: say which, ",
                     say("dates", first),
                     " or ",
@@ -409,7 +483,12 @@ def _date_formats(values: Sequence[str]) -> list[str]:
     shapes = [match for match in map(_DATE.fullmatch, values) if match is not None]
     if len(shapes) < MOSTLY * len(values):
         return []
-    mark, between, seconds, parts = shapes[0][1], shapes[0]["between"], shapes[0]["seconds"], shapes[0]["parts"]
+    mark, between, seconds, parts = (
+        shapes[0][1],
+        shapes[0]["between"],
+        shapes[0]["seconds"],
+        shapes[0]["parts"],
+    )
     time = f"{between}%H:%M{':%S' if seconds else ''}{'.%f' if parts else ''}" if between else ""
     # Nobody writes the month first between points.
     orders = ("Ymd", "dmY") if mark == "." else ("Ymd", "dmY", "mdY")
@@ -431,14 +510,16 @@ def read_dates(values: pd.Series[Any], spelt: str) -> pd.Series[Any]:
     return pd.to_datetime(values, format=spelt, errors="coerce")
 
 
-# -- numbers -------------------------------------------------------------------------------------------------------------
+# -- numbers
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class _Evidence:
     """Signs that numbers show, each with a column and a value where it stands.
 
-    `decimals` can only be decimal marks, `groups` only stand between thousands; `either` can be both, as in 1,234.
+    `decimals` can only be decimal marks, `groups` only stand between thousands; `either` can be
+    both, as in 1,234.
     """
 
     decimals: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -447,7 +528,13 @@ class _Evidence:
 
     def add(self, name: str, value: str, match: re.Match[str]) -> None:
         mark, decimal = match["mark"], match["decimal"] or match["first"]
-        if mark is not None and decimal is None and not match["more"] and mark in DECIMALS and not match["power"]:
+        if (
+            mark is not None
+            and decimal is None
+            and not match["more"]
+            and mark in DECIMALS
+            and not match["power"]
+        ):
             self.either.setdefault(mark, (name, value))
             return
         if mark is not None and mark != decimal:
@@ -463,22 +550,31 @@ def _opposite(mark: str) -> str:
 
 
 def _number_marks(
-    columns: Mapping[str, list[str]], options: CsvOptions, known: CsvFormat | None, separator: str, where: str
+    columns: Mapping[str, list[str]],
+    options: CsvOptions,
+    known: CsvFormat | None,
+    separator: str,
+    where: str,
 ) -> tuple[str | None, str | None]:
     found = _Evidence()
     for name, values in columns.items():
-        matches = [(value, match) for value in values if (match := _NUMBER.fullmatch(value)) is not None]
+        matches = [
+            (value, match) for value in values if (match := _NUMBER.fullmatch(value)) is not None
+        ]
         if len(matches) >= MOSTLY * len(values):
             for value, match in matches:
                 found.add(name, value, match)
     decimal = options.decimal or _decimal(found, options.thousands, known, separator, where)
     if options.thousands is not None:
         return decimal, None if options.thousands == NONE else options.thousands
-    between = {mark: place for mark, place in {**found.either, **found.groups}.items() if mark != decimal}
+    between = {
+        mark: place for mark, place in {**found.either, **found.groups}.items() if mark != decimal
+    }
     if len(between) > 1:
         (one, first), (other, second) = list(between.items())[:2]
         raise SchemaError(
-            f"{where}: {_place(first)} has a {mark_name(one)} between thousands, and {_place(second)} a {mark_name(other)}: "
+            f"{where}: {_place(first)} has a {mark_name(one)} between thousands, and "
+            f"{_place(second)} a {mark_name(other)}: "
             "say which, ",
             say_one("thousands"),
         )
@@ -504,13 +600,16 @@ def _decimal(
         return _opposite(thousands)
     known_marks = set() if known is None else {known.decimal, known.thousands} - {None}
     for mark, (name, value) in found.either.items():
-        # Between commas a point is a decimal point: that is how CSV is written where nothing says otherwise.
+        # Between commas a point is a decimal point: that is how CSV is written where nothing says
+        # otherwise.
         is_plain = (mark, separator) == (".", ",") and len(found.either) == 1
         if mark in known_marks or thousands == NONE or is_plain:
             continue
         raise SchemaError(
-            f"{where}: column {name!r} has numbers such as {value!r}, which is {value.replace(mark, '')} (a {mark_name(mark)} "
-            f"between thousands) or {value.replace(mark, '.')} (a decimal {mark_name(mark)}): say which, ",
+            f"{where}: column {name!r} has numbers such as {value!r}, which is "
+            f"{value.replace(mark, '')} (a {mark_name(mark)} "
+            f"between thousands) or {value.replace(mark, '.')} (a decimal {mark_name(mark)}): say "
+            "which, ",
             say("decimal", _opposite(mark)),
             " or ",
             say("decimal", mark),
@@ -546,4 +645,6 @@ def is_mostly_numbers(values: pd.Series[Any], form: CsvFormat) -> bool:
     """Whether nearly all values of a column of text spell numbers in this format."""
     present = values[values.notna()]
     read = spelt_numbers(present, form)
-    return len(present) > 0 and sum(not isinstance(value, str) for value in read) >= MOSTLY * len(present)
+    return len(present) > 0 and sum(not isinstance(value, str) for value in read) >= MOSTLY * len(
+        present
+    )

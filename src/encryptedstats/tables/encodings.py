@@ -23,7 +23,12 @@ from encryptedstats.circuits.digits import digit_bounds, digit_of
 from encryptedstats.circuits.expressions import Expression, column, sum_of
 from encryptedstats.errors import Cure, ParameterError, SchemaError
 from encryptedstats.tables.binning import centred_codes, code_values, ordinal_codes
-from encryptedstats.tables.schema.variables import ORDERED_KINDS, TARGET, PublicSchema, PublicVariable
+from encryptedstats.tables.schema.variables import (
+    ORDERED_KINDS,
+    TARGET,
+    PublicSchema,
+    PublicVariable,
+)
 
 if TYPE_CHECKING:
     from encryptedstats.tables.table import Table

@@ -1,8 +1,10 @@
-"""The encrypted table: the same columns and layout as its clear twin, readable by nobody but the owner.
+"""The encrypted table: the same columns and layout as its clear twin, readable by nobody but the
+owner.
 
-It is a list of blocks (one for each chunk of rows) that lie in memory or in a store, and what a worker may know: the public
-schema, which columns there are, how many rows each block has. Whatever is asked of it beyond stored columns follows by
-additions, from the code it shares with the clear table.
+It is a list of blocks (one for each chunk of rows) that lie in memory or in a store, and what a
+worker may know: the public schema, which columns there are, how many rows each block has. Whatever
+is asked of it beyond stored columns follows by additions, from the code it shares with the clear
+table.
 """
 
 from __future__ import annotations
@@ -83,7 +85,13 @@ from encryptedstats.tables.columns import (
     stored_terms,
 )
 from encryptedstats.tables.encodings import Column, ColumnGroup
-from encryptedstats.tables.questions import Question, asked_of, checked_question, question_key, told_by_parameters
+from encryptedstats.tables.questions import (
+    Question,
+    asked_of,
+    checked_question,
+    question_key,
+    told_by_parameters,
+)
 from encryptedstats.tables.schema.names import class_or_variable
 from encryptedstats.tables.schema.variables import PublicSchema, PublicVariable
 from encryptedstats.tables.summaries import Asked
@@ -96,21 +104,27 @@ MANIFEST: Final = "table.manifest"
 TABLE_VERSION: Final = 3
 MAX_BINS: Final = 1 << 20
 ROWS_BY_OTHERS: Final = (
-    "rows of this table were encrypted with the public keys, by others than its owner: whoever forges such rows and sees a result "
-    "that is opened can recover the secret key. If all of them are trusted like the key, or never see results, ask for such rows, ",
+    "rows of this table were encrypted with the public keys, by others than its owner: whoever "
+    "forges such rows and sees a result "
+    "that is opened can recover the secret key. If all of them are trusted like the key, or never "
+    "see results, ask for such rows, ",
     Cure(
         "accept rows of others",
         "es.load(url, by_others=True), or table.accept_others() for a table that was made here",
     ),
 )
-BY_OTHERS_FACT: Final = "yes: others encrypted rows of it with the public keys; computed on only when asked for"
+BY_OTHERS_FACT: Final = (
+    "yes: others encrypted rows of it with the public keys; computed on only when asked for"
+)
 MAX_MANIFEST_BYTES: Final = 256 << 20  # a billion rows are a list of some 20 MB
 APPEND_SECONDS: Final = 60.0  # for which another writer of a table is waited for
 _KEYS_NAME: Final = re.compile("public-[0-9a-f]{32}[.]keys")
 
 
 def keys_name(key_id: str) -> str:
-    """The name of the public keys beside a table: other keys never take the place of those that a table needs."""
+    """The name of the public keys beside a table: other keys never take the place of those that a
+    table needs.
+    """
     return f"public-{key_id}.keys"
 
 
@@ -128,7 +142,9 @@ class TableFacts:
     weight_bound: int
     n_folds: int
     with_secret_key: bool
-    schema_digest: str | None = None  # by which the owner knows the private schema again; None under the public key
+    schema_digest: str | None = (
+        None  # by which the owner knows the private schema again; None under the public key
+    )
     n_dropped: int = 0  # rows that were left out before encryption, for values that were missing
 
     @property
@@ -140,27 +156,38 @@ class TableFacts:
     def groups(self) -> list[ColumnGroup]:
         """The columns, variable by variable, and how they are coded."""
         return _groups(
-            self.schema, self.columns, self.n_folds, self.parameters.digit_bits, weighed=self.weight_bound > 1
+            self.schema,
+            self.columns,
+            self.n_folds,
+            self.parameters.digit_bits,
+            weighed=self.weight_bound > 1,
         )
 
     def circuit(self, question: Question, layout: Layout) -> tuple[list[Expression], list[Stored]]:
-        """All that is computed for a question over so many rows, and what each is of what is asked for."""
+        """All that is computed for a question over so many rows, and what each is of what is asked
+        for.
+        """
         return self.totals(self.written(question), layout)
 
     def written(self, question: Question) -> list[Expression]:
-        """The totals of a question, as they are asked for; those that were asked for last are kept."""
+        """The totals of a question, as they are asked for; those that were asked for
+        last are kept.
+        """
         settled, asked = question.settled(), asked_columns(self.schema, self.columns)
         told = told_by_parameters(settled)
         if told is None:
             return settled.circuit(self.schema, asked, weight_bound=self.weight_bound)
         key = (question_key(told), self.schema, self.columns, self.weight_bound)
-        found = _written.get(key, lambda: tuple(told.circuit(self.schema, asked, weight_bound=self.weight_bound)))
+        found = _written.get(
+            key, lambda: tuple(told.circuit(self.schema, asked, weight_bound=self.weight_bound))
+        )
         return list(found)
 
     def totals(
         self, outputs: Sequence[Expression], layout: Layout, form: str = PACKED
     ) -> tuple[list[Expression], list[Stored]]:
-        """The totals that are computed for some that are asked for, over the stored columns, and what each is of them.
+        """The totals that are computed for some that are asked for, over the stored columns, and
+        what each is of them.
 
         Packs hold two in one where the keys were planned for it, and it is proven for so many rows.
         """
@@ -171,7 +198,9 @@ class TableFacts:
     def statement(self, block: BlockFacts) -> bytes:
         """What the owner signs of one of its blocks."""
         columns = [str(column) for column in self.columns]
-        return block_statement(block, TABLE_VERSION, columns, self.weight_bound, self.schema.to_json())
+        return block_statement(
+            block, TABLE_VERSION, columns, self.weight_bound, self.schema.to_json()
+        )
 
 
 Sign = Callable[[bytes], str]
@@ -192,7 +221,9 @@ class Blocks(Protocol):
         """All columns of a block, shape (columns, 2, primes, N)."""
 
     def seeds(self, index: int) -> bytes:
-        """What stands for the second polynomials of a block where it is stored; nothing where it is stored whole."""
+        """What stands for the second polynomials of a block where it is stored; nothing where it is
+        stored whole.
+        """
 
     def column(self, index: int, column: int) -> Residues:
         """One column of a block, shape (2, primes, N)."""
@@ -200,8 +231,12 @@ class Blocks(Protocol):
     def columns(self, index: int, columns: Sequence[int]) -> Sequence[Residues]:
         """Some columns of a block."""
 
-    def pieces(self, index: int, columns: Sequence[int], prime: int, start: int, stop: int) -> Residues:
-        """Some columns of a block, one prime and the coefficients from start to stop; shape (columns, 2, coefficients)."""
+    def pieces(
+        self, index: int, columns: Sequence[int], prime: int, start: int, stop: int
+    ) -> Residues:
+        """Some columns of a block, one prime and the coefficients from start to stop; shape
+        (columns, 2, coefficients).
+        """
 
     def content(self) -> list[str]:
         """What tells these blocks from all others."""
@@ -240,7 +275,9 @@ class MemoryBlocks:
         """Some columns of a block, not copied."""
         return [self.residues[index][column] for column in columns]
 
-    def pieces(self, index: int, columns: Sequence[int], prime: int, start: int, stop: int) -> Residues:
+    def pieces(
+        self, index: int, columns: Sequence[int], prime: int, start: int, stop: int
+    ) -> Residues:
         """Some coefficients of some columns."""
         return self.residues[index][list(columns), :, prime, start:stop]
 
@@ -292,12 +329,21 @@ class StoredBlocks:
         """Some columns of a block, without reading more than that where it pays."""
         return list(read_columns(self.store, self.entries[index], self.shape, self.key_id, columns))
 
-    def pieces(self, index: int, columns: Sequence[int], prime: int, start: int, stop: int) -> Residues:
-        """Some coefficients of some columns, without reading more than the runs that they are in."""
+    def pieces(
+        self, index: int, columns: Sequence[int], prime: int, start: int, stop: int
+    ) -> Residues:
+        """Some coefficients of some columns, without reading more than the runs that
+        they are in.
+        """
         run = self.shape.run
         first, last = start // run, -(-stop // run)
         residues = read_runs(
-            self.store, self.entries[index], self.shape, prime=prime, runs=range(first, last), columns=columns
+            self.store,
+            self.entries[index],
+            self.shape,
+            prime=prime,
+            runs=range(first, last),
+            columns=columns,
         )
         return residues[:, :, start - first * run : stop - first * run]
 
@@ -318,8 +364,8 @@ class StoredBlocks:
 class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
     """A table under encryption: what the owner hands to anybody who may compute on it.
 
-    Made by ``owner.encrypt(table)``, ``owner.encrypt_file(...)`` or :func:`encryptedstats.load`. Variables are known by position
-    or by the ids ``"v0"``, ``"v1"``, ... of the public schema.
+    Made by ``owner.encrypt(table)``, ``owner.encrypt_file(...)`` or :func:`encryptedstats.load`.
+    Variables are known by position or by the ids ``"v0"``, ``"v1"``, ... of the public schema.
 
     Attributes
     ----------
@@ -327,9 +373,11 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
     layout : Layout
         Rows, slots and chunks, as of its clear twin.
     by_others : bool
-        Whether rows of it were encrypted with the public keys, by others than the owner: see :meth:`accept_others`.
+        Whether rows of it were encrypted with the public keys, by others than the owner: see
+        :meth:`accept_others`.
     n_dropped : int
-        How many rows were left out, for values that were missing, when it was encrypted: as public as the number of rows.
+        How many rows were left out, for values that were missing, when it was encrypted: as public
+        as the number of rows.
     """
 
     def __init__(
@@ -345,15 +393,20 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         self._accepted = accepted  # rows by others were asked for
         self._checked = False
         self.blocks = blocks
-        self.private_schema = private_schema  # of who encrypted it here, to speak by names; never stored
+        self.private_schema = (
+            private_schema  # of who encrypted it here, to speak by names; never stored
+        )
         self._keys = keys
-        self._wanted: tuple[str, ...] = ()  # columns that are read when one of them is; all of them if empty
+        self._wanted: tuple[
+            str, ...
+        ] = ()  # columns that are read when one of them is; all of them if empty
         self._held: tuple[int, dict[str, Residues]] | None = None
         self.schema: PublicSchema = facts.schema
         self._positions = {column: position for position, column in enumerate(facts.columns)}
         self._places = {str(column): position for column, position in self._positions.items()}
 
-    # -- facts ---------------------------------------------------------------------------------------------------
+    # -- facts
+    # --------------------------------------------------------------------------------------------
 
     @property
     def parameters(self) -> Parameters:
@@ -367,20 +420,28 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
 
     @property
     def by_others(self) -> bool:
-        """Whether rows were encrypted with the public keys, by others than the owner. The owner's rows are signed."""
+        """Whether rows were encrypted with the public keys, by others than the owner. The owner's
+        rows are signed.
+        """
         return not self.facts.with_secret_key
 
     def accept_others(self) -> EncryptedTable:
-        """The same table, to be computed on although others have encrypted rows of it; as ``es.load(url, by_others=True)``.
+        """The same table, to be computed on although others have encrypted rows of it; as
+        ``es.load(url, by_others=True)``.
 
-        Ask for it only where all who contributed are trusted like the secret key, or never see a result: whoever forges rows
-        and sees what was computed from them can recover the secret key (SECURITY.md).
+        Ask for it only where all who contributed are trusted like the secret key, or never see a
+        result: whoever forges rows and sees what was computed from them can recover the secret key
+        (SECURITY.md).
         """
-        return EncryptedTable(self.facts, self.blocks, self._keys, self.private_schema, accepted=True)
+        return EncryptedTable(
+            self.facts, self.blocks, self._keys, self.private_schema, accepted=True
+        )
 
     @property
     def keys(self) -> PublicKeys:
-        """The public keys to compute with. Whoever computes asks for them: rows that were not asked for are refused here."""
+        """The public keys to compute with. Whoever computes asks for them: rows that were not asked
+        for are refused here.
+        """
         if not self._checked:
             self._check_origin(keys := self.public_keys())
             self._keys, self._checked = keys, True
@@ -399,7 +460,9 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         return self._keys
 
     def _check_origin(self, keys: PublicKeys | None) -> None:
-        """Refuse rows by others unless they were asked for, and rows that only claim to be the owner's."""
+        """Refuse rows by others unless they were asked for, and rows that only claim to be the
+        owner's.
+        """
         if self.by_others and not self._accepted:
             raise RowsByOthersError(*ROWS_BY_OTHERS)
         if self.by_others or keys is None or not isinstance(self.blocks, StoredBlocks):
@@ -407,8 +470,10 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         for entry in self.blocks.entries:
             if not keys.signed_by_owner(self.facts.statement(entry), entry.signature):
                 raise FileFormatError(
-                    f"block {entry.id} of the table at {self.blocks.store.url} is not signed by the owner of key {self.key_id}, "
-                    "and the table says that the owner encrypted it: it was forged or altered, do not compute on it"
+                    f"block {entry.id} of the table at {self.blocks.store.url} is not signed by "
+                    f"the owner of key {self.key_id}, "
+                    "and the table says that the owner encrypted it: it was forged or altered, do "
+                    "not compute on it"
                 )
 
     @property
@@ -450,7 +515,9 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         return self.has_target and self.schema.n_classes > 0
 
     def columns(self) -> list[Column]:
-        """The columns that can be asked for: all bins, all classes and whole numbers, however they are stored."""
+        """The columns that can be asked for: all bins, all classes and whole numbers, however they
+        are stored.
+        """
         return asked_columns(self.schema, self.facts.columns)
 
     def holds(self, column: Column) -> bool:
@@ -461,14 +528,17 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         """The largest absolute value the column can hold."""
         return column_bound(self.schema, column, self.facts.weight_bound)
 
-    # -- columns -------------------------------------------------------------------------------------------------
+    # -- columns
+    # --------------------------------------------------------------------------------------------
 
     def values(self, column: Column) -> EncryptedVector:
         """One column; from others, where it is not stored but follows from them."""
         self._check_stored(column)
         if not self.holds(column):
             return self._combined({column: 1})
-        chunks = [self._ciphertext(i, self._positions[column]) for i in range(len(self.blocks.rows))]
+        chunks = [
+            self._ciphertext(i, self._positions[column]) for i in range(len(self.blocks.rows))
+        ]
         noise = self.parameters.noise.fresh(with_secret_key=self.facts.with_secret_key)
         return EncryptedVector(self.keys, chunks, noise, self.bound(column), 0, self.blocks.rows)
 
@@ -478,7 +548,9 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         return super()._combined(weights).within(bound)
 
     def _whole_numbers(self, position: int) -> EncryptedVector:
-        """From their digits, where they are stored so; refused where they are too large for the parameters."""
+        """From their digits, where they are stored so; refused where they are too large for the
+        parameters.
+        """
         digits = digits_among(self.facts.columns).get(str(Column("number", position)))
         if not digits:
             return super()._whole_numbers(position)
@@ -499,10 +571,12 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         check_column(self.schema, column)
         if not self.holds(column) and stored_terms(self.schema, self.holds, column) is None:
             raise SchemaError(
-                f"column {column} was not stored when this table was encrypted: it has {self._described_columns()}"
+                f"column {column} was not stored when this table was encrypted: it has "
+                f"{self._described_columns()}"
             )
 
-    # -- circuits ------------------------------------------------------------------------------------------------
+    # -- circuits
+    # --------------------------------------------------------------------------------------------
 
     @property
     def with_secret_key(self) -> bool:
@@ -514,14 +588,22 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         return column_ranges(self.schema, self.facts.columns, self.facts.weight_bound)
 
     def chunk(self, names: Sequence[str], chunk: int) -> Sequence[Residues]:
-        """Some stored columns, by their keys, over one chunk of rows, each of shape (2, primes, N). No others are read."""
+        """Some stored columns, by their keys, over one chunk of rows, each of shape (2, primes, N).
+        No others are read.
+        """
         return self.blocks.columns(chunk, [self._places[name] for name in names])
 
-    def pieces(self, names: Sequence[str], chunk: int, prime: int | None, start: int, stop: int) -> Sequence[Residues]:
-        """Coefficients from start to stop of some stored columns over one chunk, of one prime or of all (then all of them)."""
+    def pieces(
+        self, names: Sequence[str], chunk: int, prime: int | None, start: int, stop: int
+    ) -> Sequence[Residues]:
+        """Coefficients from start to stop of some stored columns over one chunk, of one prime or of
+        all (then all of them).
+        """
         if prime is None:
             return self.chunk(names, chunk)
-        columns = self.blocks.pieces(chunk, [self._places[name] for name in names], prime, start, stop)
+        columns = self.blocks.pieces(
+            chunk, [self._places[name] for name in names], prime, start, stop
+        )
         return [column[:, None] for column in columns]
 
     @property
@@ -533,11 +615,19 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
     def content_id(self) -> str:
         """A hash of which rows these are, by whose key, under which columns."""
         names = [str(column) for column in self.facts.columns]
-        content = [self.key_id, self.parameters.fingerprint, names, list(self.blocks.rows), self.blocks.content()]
+        content = [
+            self.key_id,
+            self.parameters.fingerprint,
+            names,
+            list(self.blocks.rows),
+            self.blocks.content(),
+        ]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     def residues(self, name: str, chunk: int) -> Residues:
-        """One stored column over one chunk of rows. Its neighbours are read with it and kept: they will be asked for next."""
+        """One stored column over one chunk of rows. Its neighbours are read with it and kept: they
+        will be asked for next.
+        """
         held = self._held  # read once: another thread may put its own chunk there meanwhile
         if held is None or held[0] != chunk or name not in held[1]:
             names = self._wanted if name in self._wanted else tuple(map(str, self.facts.columns))
@@ -546,7 +636,9 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
 
     def _reading(self, names: Sequence[str]) -> EncryptedTable:
         """The same table for a computation that needs only these columns: no others are read."""
-        table = EncryptedTable(self.facts, self.blocks, self.keys, self.private_schema, accepted=self._accepted)
+        table = EncryptedTable(
+            self.facts, self.blocks, self.keys, self.private_schema, accepted=self._accepted
+        )
         table._wanted, table._checked = tuple(names), True
         return table
 
@@ -560,10 +652,12 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         return f"block {self.blocks.ids[chunk]}"
 
     def evaluate(self, outputs: Sequence[Expression], **options: Any) -> EncryptedNumbers:
-        """The encrypted totals of a circuit; checked, before anything is computed, to fit the parameters.
+        """The encrypted totals of a circuit; checked, before anything is computed, to fit the
+        parameters.
 
-        Options are those of :func:`encryptedstats.circuits.evaluate.evaluate`: ``form``, ``workers``, ``progress``, ``device``
-        ("auto", "native" or "seal"), ``memory_limit`` and ``checkpoint``.
+        Options are those of :func:`encryptedstats.circuits.evaluate.evaluate`: ``form``,
+        ``workers``, ``progress``, ``device`` ("auto", "native" or "seal"), ``memory_limit`` and
+        ``checkpoint``.
         """
         outputs, stored = self.facts.totals(outputs, self.layout, options.get("form", PACKED))
         names = column_names(outputs)
@@ -580,7 +674,11 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         """Which parameters a circuit would take, for who has to encrypt again."""
         try:
             made = plan_circuit(
-                outputs, self.ranges(), self.n_rows, with_secret_key=self.with_secret_key, times=Times.unknown()
+                outputs,
+                self.ranges(),
+                self.n_rows,
+                with_secret_key=self.with_secret_key,
+                times=Times.unknown(),
             )
         except ParameterError as error:
             return error
@@ -594,9 +692,11 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         return class_or_variable(variable, self.private_schema or self.schema)
 
     def ask(self, question: Question, **options: Any) -> Any:
-        """The encrypted answer to a question: an :class:`EncryptedAnswer`, or a model. Options are those of :meth:`evaluate`.
+        """The encrypted answer to a question: an :class:`EncryptedAnswer`, or a model. Options are
+        those of :meth:`evaluate`.
 
-        Variables go by id, ``v0`` and so on; by name only where the table was encrypted in this process, by its owner.
+        Variables go by id, ``v0`` and so on; by name only where the table was encrypted in this
+        process, by its owner.
         """
         asked = asked_of(checked_question(question), self.private_schema or self.schema).settled()
         return asked.present(self.answer_to(asked, **options))
@@ -618,26 +718,32 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         )
 
     def totals(self, question: Question, **options: Any) -> EncryptedNumbers:
-        """The encrypted totals that answer a question, one after the other. Options: as of :meth:`evaluate`."""
+        """The encrypted totals that answer a question, one after the other. Options: as of
+        :meth:`evaluate`.
+        """
         return self.evaluate(self.facts.written(question), **options)
 
     def _described_columns(self) -> str:
         encodings = sorted({column.encoding for column in self.facts.columns})
         return f"{len(self.facts.columns)} columns of the encodings {', '.join(encodings)}"
 
-    # -- joining and storing ---------------------------------------------------------------------------------------
+    # -- joining and storing
+    # ---------------------------------------------------------------------------------------
 
     def append(self, more: EncryptedTable) -> EncryptedTable:
-        """This table with the rows of another behind its own. A stored table grows where it is stored, at once or not at all.
+        """This table with the rows of another behind its own. A stored table grows where it is
+        stored, at once or not at all.
 
-        Refused unless keys, parameters, schema and columns are the same, and for a block of rows that is in it already. A stored
-        table has one writer at a time: others wait for up to a minute. Rows that somebody has appended since it was opened stay,
-        and are in what is returned; a table that was replaced meanwhile is refused. Rows that the owner encrypted twice are noticed
-        where whole blocks of them are the same; rows by others are not.
+        Refused unless keys, parameters, schema and columns are the same, and for a block of rows
+        that is in it already. A stored table has one writer at a time: others wait for up to a
+        minute. Rows that somebody has appended since it was opened stay, and are in what is
+        returned; a table that was replaced meanwhile is refused. Rows that the owner encrypted
+        twice are noticed where whole blocks of them are the same; rows by others are not.
         """
         if not isinstance(more, EncryptedTable):
             raise TypeError(
-                f"only an EncryptedTable can be appended, not {type(more).__name__}: encrypt the rows first"
+                f"only an EncryptedTable can be appended, not {type(more).__name__}: encrypt the "
+                "rows first"
             )
         self._check_appendable(more)
         known = next((table for table in (self, more) if table._keys is not None), None)
@@ -649,8 +755,13 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         rows = (*self.blocks.rows, *more.blocks.rows)
         places = [(t.blocks, i) for t in (self, more) for i in range(len(t.blocks.rows))]
         parts = ((blocks.block(i), blocks.signer(i), blocks.seeds(i)) for blocks, i in places)
-        joined, accepted = MemoryBlocks(ids, rows, *zip(*parts, strict=True)), self._accepted or more._accepted
-        return EncryptedTable(self._joined_facts(more), joined, self._keys, self.private_schema, accepted=accepted)
+        joined, accepted = (
+            MemoryBlocks(ids, rows, *zip(*parts, strict=True)),
+            self._accepted or more._accepted,
+        )
+        return EncryptedTable(
+            self._joined_facts(more), joined, self._keys, self.private_schema, accepted=accepted
+        )
 
     def _joined_facts(self, more: EncryptedTable) -> TableFacts:
         return replace(
@@ -668,10 +779,15 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
             facts, entries = read_manifest(store, manifest)
             if entries[: len(blocks.entries)] != blocks.entries:
                 raise FileFormatError(
-                    f"the table at {store.url} is no longer the one that was opened, it was replaced: es.load() it again"
+                    f"the table at {store.url} is no longer the one that was opened, it was "
+                    "replaced: es.load() it again"
                 )
             now = EncryptedTable(
-                facts, replace(blocks, entries=entries), self._keys, self.private_schema, accepted=self._accepted
+                facts,
+                replace(blocks, entries=entries),
+                self._keys,
+                self.private_schema,
+                accepted=self._accepted,
             )
             now._check_appendable(more)
             facts = now._joined_facts(more)
@@ -679,24 +795,34 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
             writer.check()
             if not store.replace(MANIFEST, manifest, manifest_bytes(facts, entries)):
                 raise FileFormatError(
-                    f"the table at {store.url} was changed while rows were appended; these are not in it: append them again"
+                    f"the table at {store.url} was changed while rows were appended; these are "
+                    "not in it: append them again"
                 )
         blocks, accepted = replace(blocks, entries=entries), self._accepted or more._accepted
         return EncryptedTable(facts, blocks, self._keys, self.private_schema, accepted=accepted)
 
     def _check_appendable(self, more: EncryptedTable) -> None:
         if more.key_id != self.key_id or more.parameters != self.parameters:
-            raise KeyMismatchError(f"rows of key {more.key_id} cannot be appended to a table of key {self.key_id}")
+            raise KeyMismatchError(
+                f"rows of key {more.key_id} cannot be appended to a table of key {self.key_id}"
+            )
         if more.schema != self.schema or more.facts.columns != self.facts.columns:
-            raise SchemaError("only rows of the same schema, with the same columns stored, can be appended")
+            raise SchemaError(
+                "only rows of the same schema, with the same columns stored, can be appended"
+            )
         if (more.n_folds, more.facts.weight_bound) != (self.n_folds, self.facts.weight_bound):
-            raise SchemaError("only rows with the same number of folds and the same bound of weights can be appended")
+            raise SchemaError(
+                "only rows with the same number of folds and the same bound of weights can be "
+                "appended"
+            )
         twice = same_rows(self.blocks.ids, more.blocks.ids)
         if twice is not None:
             raise SchemaError(f"block {twice} is in this table already: its rows would count twice")
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Store the table, and the public keys to compute with, under a path or fsspec URL. The manifest is written last."""
+        """Store the table, and the public keys to compute with, under a path or fsspec URL. The
+        manifest is written last.
+        """
         store = open_store(url)
         if store.exists(MANIFEST) and not overwrite:
             raise table_is_there(store)
@@ -716,11 +842,14 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
     ) -> EncryptedTable:
         """Open a stored table. Blocks are read, and checked, when they are needed.
 
-        A table with rows that others have encrypted with the public keys is computed on only with ``by_others=True``: see
+        A table with rows that others have encrypted with the public keys is computed on only with
+        ``by_others=True``: see
         :meth:`accept_others`.
         """
         store = open_store(url)
-        facts, entries = looked_at_again(store, lambda: read_manifest(store, _manifest_bytes(store)))
+        facts, entries = looked_at_again(
+            store, lambda: read_manifest(store, _manifest_bytes(store))
+        )
         blocks = StoredBlocks(store, entries, facts.shape, facts.key_id)
         if keys is not None:
             return cls(facts, blocks, _checked_keys(keys, facts), accepted=by_others)
@@ -728,7 +857,8 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         stored = (lambda: _stored_keys(store, name)) if store.exists(name) else None
         return cls(facts, blocks, stored, accepted=by_others)
 
-    # -- showing -------------------------------------------------------------------------------------------------
+    # -- showing
+    # --------------------------------------------------------------------------------------------
 
     def info(self) -> TableInfo:
         """Rows, columns, bytes, parameters, and that no secret key is inside."""
@@ -736,12 +866,16 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
 
     def __repr__(self) -> str:
         return (
-            f"EncryptedTable({self.n_rows:,} rows, {len(self.schema.variables)} variables, {len(self.facts.columns)} columns, "
-            f"{len(self.blocks.rows)} blocks, {_megabytes(self.blocks.stored_bytes())}, key {self.key_id})"
+            f"EncryptedTable({self.n_rows:,} rows, {len(self.schema.variables)} variables, "
+            f"{len(self.facts.columns)} columns, "
+            f"{len(self.blocks.rows)} blocks, {_megabytes(self.blocks.stored_bytes())}, key "
+            f"{self.key_id})"
         )
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("an EncryptedTable is not pickled: save() it and es.load() it where it is needed")
+        raise TypeError(
+            "an EncryptedTable is not pickled: save() it and es.load() it where it is needed"
+        )
 
 
 @lru_cache(maxsize=8)  # as circuits are that were prepared
@@ -761,7 +895,9 @@ def _computed(
 
 
 class TableInfo:
-    """What can be said of an encrypted table without a key; prints as a small table, ``to_dict`` for programs."""
+    """What can be said of an encrypted table without a key; prints as a small table, ``to_dict``
+    for programs.
+    """
 
     def __init__(self, table: EncryptedTable) -> None:
         self._table = table
@@ -797,17 +933,23 @@ class TableInfo:
         facts = self.to_dict()
         kinds = ", ".join(f"{count} {kind}" for kind, count in facts["variables"].items())
         lines = [
-            f"rows        {facts['rows']:,} in {facts['blocks']} blocks of up to {facts['slots']:,}",
+            f"rows        {facts['rows']:,} in {facts['blocks']} blocks of up to "
+            f"{facts['slots']:,}",
             f"variables   {kinds}",
             f"classes     {facts['classes'] or 'none (rows to predict)'}",
             f"columns     {facts['columns']}",
             f"size        {_megabytes(facts['bytes'])}, {facts['bytes_per_value']} bytes a value"
             f" {'stored' if facts['stored'] else 'in memory'}",
-            f"key         {facts['key_id']}, encrypted with the {facts['encrypted_with']}; no secret key is inside",
+            f"key         {facts['key_id']}, encrypted with the {facts['encrypted_with']}; no "
+            "secret key is inside",
             str(self._table.parameters),
         ]
         if facts["rows_left_out"]:
-            lines.insert(1, f"left out    {facts['rows_left_out']:,} rows with missing values, when it was encrypted")
+            lines.insert(
+                1,
+                f"left out    {facts['rows_left_out']:,} rows with missing values, when it was "
+                "encrypted",
+            )
         if facts["by_others"]:
             lines.insert(-1, "by others   " + BY_OTHERS_FACT)
         if facts["folds"]:
@@ -821,7 +963,8 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:,.1f} MB"
 
 
-# -- stored form -----------------------------------------------------------------------------------------------------
+# -- stored form
+# ------------------------------------------------------------------------------------------------
 
 
 def _store_blocks(store: Store, table: EncryptedTable, first: int = 0) -> tuple[BlockEntry, ...]:
@@ -830,15 +973,23 @@ def _store_blocks(store: Store, table: EncryptedTable, first: int = 0) -> tuple[
         seeds, residues = table.blocks.seeds(index), table.blocks.block(index)
         shape = replace(table.facts.shape, seeded=bool(seeds))
         stored = residues[:, : shape.components]
-        data = block_bytes(stored, shape, seeds=seeds, block_id=block_id, rows=rows, key_id=table.key_id)
+        data = block_bytes(
+            stored, shape, seeds=seeds, block_id=block_id, rows=rows, key_id=table.key_id
+        )
         entry = store_block(store, data, block_name(first + index, block_id), shape, rows)
         sign = table.blocks.signer(index)
-        entries.append(replace(entry, signature="" if sign is None else sign(table.facts.statement(entry))))
+        entries.append(
+            replace(entry, signature="" if sign is None else sign(table.facts.statement(entry)))
+        )
     return tuple(entries)
 
 
-def facts_to_container(facts: TableFacts, kind: str, extra: dict[str, Any], sections: dict[str, bytes]) -> Container:
-    """The facts of a table as a checked envelope: the manifest of a whole table, or the draft of one under way."""
+def facts_to_container(
+    facts: TableFacts, kind: str, extra: dict[str, Any], sections: dict[str, bytes]
+) -> Container:
+    """The facts of a table as a checked envelope: the manifest of a whole table, or the draft of
+    one under way.
+    """
     fields = {
         "version": TABLE_VERSION,
         "parameters": facts.parameters.to_dict(),
@@ -863,7 +1014,9 @@ def facts_from_container(file: Container) -> TableFacts:
     weight_bound, n_folds = file.expect("weight_bound", int), file.expect("n_folds", int)
     n_dropped = file.expect("n_dropped", int)
     if weight_bound < 1 or n_folds < 0 or not 0 <= n_dropped < 1 << 63:
-        raise FileFormatError("an impossible bound of weights, number of folds or number of rows that were left out")
+        raise FileFormatError(
+            "an impossible bound of weights, number of folds or number of rows that were left out"
+        )
     try:
         schema = PublicSchema.from_json(file.section("schema").decode())
         keys = file.listed("columns")
@@ -877,27 +1030,44 @@ def facts_from_container(file: Container) -> TableFacts:
     _check_columns(schema, columns, n_folds, parameters.digit_bits, weighed=weight_bound > 1)
     if any(column_bound(schema, column, weight_bound) > parameters.max_value for column in columns):
         raise FileFormatError(
-            f"a column with values beyond ±{parameters.max_value:,}, which its parameters cannot hold"
+            f"a column with values beyond ±{parameters.max_value:,}, which its parameters cannot "
+            "hold"
         )
     with_secret_key = file.expect("with_secret_key", bool)
     return TableFacts(
-        parameters, file.key_id, schema, columns, weight_bound, n_folds, with_secret_key, read_digest(file), n_dropped
+        parameters,
+        file.key_id,
+        schema,
+        columns,
+        weight_bound,
+        n_folds,
+        with_secret_key,
+        read_digest(file),
+        n_dropped,
     )
 
 
 def _check_version(file: Container) -> None:
     version = file.fields.get("version", 1)  # the first had no number
     if type(version) is not int or not 0 < version <= TABLE_VERSION:
-        raise FileFormatError(f"a table of version {version!r}; this library reads {TABLE_VERSION}: upgrade it")
+        raise FileFormatError(
+            f"a table of version {version!r}; this library reads {TABLE_VERSION}: upgrade it"
+        )
     if version < TABLE_VERSION:
         raise FileFormatError(
-            f"a table of version {version}, and this library reads {TABLE_VERSION}, whose columns are others and take "
+            f"a table of version {version}, and this library reads {TABLE_VERSION}, whose columns "
+            "are others and take "
             "half of the bytes or less: encrypt the rows again, the same keys will do"
         )
 
 
 def _check_columns(
-    schema: PublicSchema, columns: Sequence[Column], n_folds: int, digit_bits: int | None, *, weighed: bool
+    schema: PublicSchema,
+    columns: Sequence[Column],
+    n_folds: int,
+    digit_bits: int | None,
+    *,
+    weighed: bool,
 ) -> None:
     """Refuse a list of columns that encryption would not have made."""
     has_target = any(column.variable == -1 for column in columns)
@@ -913,7 +1083,12 @@ def _check_columns(
 
 
 def _groups(
-    schema: PublicSchema, columns: Sequence[Column], n_folds: int, digit_bits: int | None, *, weighed: bool
+    schema: PublicSchema,
+    columns: Sequence[Column],
+    n_folds: int,
+    digit_bits: int | None,
+    *,
+    weighed: bool,
 ) -> list[ColumnGroup]:
     """How columns such as these are coded."""
     return stored_groups(
@@ -926,8 +1101,12 @@ def _groups(
     )
 
 
-def write_manifest(store: Store, facts: TableFacts, entries: Sequence[BlockEntry], *, overwrite: bool) -> None:
-    """The last thing that is written of a table: with it, the table exists. Not over another one, unless asked to."""
+def write_manifest(
+    store: Store, facts: TableFacts, entries: Sequence[BlockEntry], *, overwrite: bool
+) -> None:
+    """The last thing that is written of a table: with it, the table exists. Not over another one,
+    unless asked to.
+    """
     data = manifest_bytes(facts, entries)
     if overwrite:
         store.write(MANIFEST, [data])
@@ -943,7 +1122,9 @@ def manifest_bytes(facts: TableFacts, entries: Sequence[BlockEntry]) -> bytes:
 
 def table_is_there(store: Store) -> ExistsError:
     """The refusal to replace a table."""
-    return ExistsError(f"there is a table at {store.url} already; it was not touched (", REPLACE, " replaces it)")
+    return ExistsError(
+        f"there is a table at {store.url} already; it was not touched (", REPLACE, " replaces it)"
+    )
 
 
 def read_manifest(store: Readable, data: bytes) -> tuple[TableFacts, tuple[BlockEntry, ...]]:
@@ -985,7 +1166,9 @@ def _named(where: str) -> Iterator[None]:
 
 
 def remove_unlisted(store: Store, facts: TableFacts, entries: Sequence[BlockEntry]) -> None:
-    """Blocks and keys of a table that was replaced, or of an attempt that was given up; nothing else that may lie there."""
+    """Blocks and keys of a table that was replaced, or of an attempt that was given up; nothing
+    else that may lie there.
+    """
     kept = {keys_name(facts.key_id), *(entry.name for entry in entries)}
     for name in store.names():
         if name not in kept and (block_id_of(name) is not None or _KEYS_NAME.fullmatch(name)):
@@ -999,7 +1182,9 @@ def write_keys(store: Store, keys: PublicKeys) -> None:
 
 def _stored_keys(store: Store, name: str) -> PublicKeys:
     where = store.where(name)
-    file = looked_at_again(store, lambda: container.from_bytes(store.read(name), kind=PUBLIC_KIND, name=where))
+    file = looked_at_again(
+        store, lambda: container.from_bytes(store.read(name), kind=PUBLIC_KIND, name=where)
+    )
     with _named(where):
         return PublicKeys.from_container(file)
 
@@ -1009,7 +1194,8 @@ def _checked_keys(keys: PublicKeys, facts: TableFacts) -> PublicKeys:
         raise TypeError("a table is computed on with PublicKeys, nothing more: owner.public_keys()")
     if (keys.key_id, keys.parameters) != (facts.key_id, facts.parameters):
         raise KeyMismatchError(
-            f"this table belongs to key {facts.key_id}, and these are the keys {keys.key_id}: give those of {facts.key_id}, or "
+            f"this table belongs to key {facts.key_id}, and these are the keys {keys.key_id}: "
+            f"give those of {facts.key_id}, or "
             "none where they lie beside the table"
         )
     return keys
@@ -1018,6 +1204,7 @@ def _checked_keys(keys: PublicKeys, facts: TableFacts) -> PublicKeys:
 @decrypt_value.register(EncryptedTable)
 def _refuse_whole_table(table: EncryptedTable, decryptor: Decryptor, **options: Any) -> NoReturn:
     raise TypeError(
-        "a table is not opened as a whole, it is what you encrypted: decrypt what was computed from it, or a single column, "
+        "a table is not opened as a whole, it is what you encrypted: decrypt what was computed "
+        "from it, or a single column, "
         "owner.decrypt(table.values(column))"
     )

@@ -1,8 +1,9 @@
-"""From rows to an encrypted table: a chunk of rows at a time, over all cores, and resumable when it goes to a store.
+"""From rows to an encrypted table: a chunk of rows at a time, over all cores, and resumable when it
+goes to a store.
 
-A block is named by a keyed hash of its plain rows, so that a second run recognises what a first one has finished; without the
-owner's secret nobody can make such a hash, or learn anything from it. The manifest is written last: until then there is a draft,
-and no table.
+A block is named by a keyed hash of its plain rows, so that a second run recognises what a first one
+has finished; without the owner's secret nobody can make such a hash, or learn anything from it. The
+manifest is written last: until then there is a draft, and no table.
 """
 
 from __future__ import annotations
@@ -26,7 +27,14 @@ from encryptedstats.crypto.encryption import Encryptor, encode_slots
 from encryptedstats.crypto.keys import read_encryptor
 from encryptedstats.crypto.residues import residues_of
 from encryptedstats.crypto.seeded import expand_seeds
-from encryptedstats.errors import REPLACE, Cure, FileFormatError, SchemaError, SchemaWarning, TooLargeError
+from encryptedstats.errors import (
+    REPLACE,
+    Cure,
+    FileFormatError,
+    SchemaError,
+    SchemaWarning,
+    TooLargeError,
+)
 from encryptedstats.parallel import Portable, checked_workers, ordered_map
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
@@ -92,13 +100,16 @@ def encrypt_table(
     Parameters
     ----------
     out : path or fsspec URL, optional
-        Write blocks there as they are made, instead of holding them all in memory. Running again resumes.
+        Write blocks there as they are made, instead of holding them all in memory. Running again
+        resumes.
     encodings : sequence of "onehot", "ordinal", "centred"
-        What is stored of binned variables; numbers and classes always are. Codes can also be derived from the bins.
+        What is stored of binned variables; numbers and classes always are. Codes can also be
+        derived from the bins.
     whole : bool
-        Store both polynomials of every ciphertext. By default those that the owner encrypts are stored as one polynomial and a seed
-        of 32 bytes for the other: half of the bytes, and a little more work for who reads them. Rows that others encrypt with the
-        public keys are always stored whole. Blocks that an interrupted run has finished stay as they are.
+        Store both polynomials of every ciphertext. By default those that the owner encrypts are
+        stored as one polynomial and a seed of 32 bytes for the other: half of the bytes, and a
+        little more work for who reads them. Rows that others encrypt with the public keys are
+        always stored whole. Blocks that an interrupted run has finished stay as they are.
     overwrite : bool
         Replace a table that lies at ``out``.
     workers : int, optional
@@ -113,9 +124,22 @@ def encrypt_table(
     if workers is None and table.layout.n_chunks * len(facts.columns) < _WORTH_PROCESSES:
         workers = 1
     _warn_if_many(len(table), facts, stacklevel=5)
-    chunks = (table[start:stop] for start, stop in map(table.layout.rows_of, range(table.layout.n_chunks)))
-    job = _Job(facts, table.schema, encryptor, workers, progress, total=len(table), whole=whole, count=count)
-    sealed = job.to_memory(chunks) if out is None else job.to_store(chunks, open_store(out), overwrite)
+    chunks = (
+        table[start:stop] for start, stop in map(table.layout.rows_of, range(table.layout.n_chunks))
+    )
+    job = _Job(
+        facts,
+        table.schema,
+        encryptor,
+        workers,
+        progress,
+        total=len(table),
+        whole=whole,
+        count=count,
+    )
+    sealed = (
+        job.to_memory(chunks) if out is None else job.to_store(chunks, open_store(out), overwrite)
+    )
     count.warn(stacklevel=4)
     return sealed
 
@@ -150,11 +174,14 @@ def encrypt_file(
     weights : str, optional
         Name of a column of integer weights; needs their public ``weight_bound``.
     folds, fold_seed
-        Cross-validation folds, stratified within every piece of the file that is read at once (a chunk of rows).
+        Cross-validation folds, stratified within every piece of the file that is read at once (a
+        chunk of rows).
     """
     workers = checked_workers(workers)
     if weights is not None and weight_bound is None:
-        raise SchemaError("weights from a file need weight_bound=: a public bound, since no row has been read yet")
+        raise SchemaError(
+            "weights from a file need weight_bound=: a public bound, since no row has been read yet"
+        )
     slots = encryptor.keys.parameters.slots
     count = RowCount()
     tables = file_tables(
@@ -172,7 +199,9 @@ def encrypt_file(
     chunks = _full_chunks(tables, slots)
     first = next(chunks, None)
     if first is None:
-        raise SchemaError(f"{path} has no rows" + (" without missing values" if schema.missing == "drop" else ""))
+        raise SchemaError(
+            f"{path} has no rows" + (" without missing values" if schema.missing == "drop" else "")
+        )
     facts = _facts(first, encryptor, encodings)
     job = _Job(facts, schema, encryptor, workers, progress, total=None, whole=whole, count=count)
     sealed = job.to_store(_chained(first, chunks), open_store(out), overwrite)
@@ -188,10 +217,16 @@ class RowCount:
     left_out: int = 0
 
     def complete(self, frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
-        """The rows to keep, counted. Left to `Schema.table`, a piece of the file that loses all its rows would be an error."""
+        """The rows to keep, counted. Left to `Schema.table`, a piece of the file that loses all its
+        rows would be an error.
+        """
         kept = frame
         if schema.missing == "drop" and schema.onehot is None:
-            needed = [name for name in (*without_gaps(schema), *gapless_target(schema)) if name in frame.columns]
+            needed = [
+                name
+                for name in (*without_gaps(schema), *gapless_target(schema))
+                if name in frame.columns
+            ]
             kept = frame[frame[needed].notna().all(axis=1)]
         self.given += len(frame)
         self.left_out += len(frame) - len(kept)
@@ -201,7 +236,10 @@ class RowCount:
         """Say aloud that rows were left out; nothing where none was."""
         if self.left_out:
             words = f"{self.left_out:,} of {self.given:,} rows have gaps and are left out ("
-            warnings.warn(SchemaWarning(words, Cure("drop gaps", "missing='drop'"), ")"), stacklevel=stacklevel + 1)
+            warnings.warn(
+                SchemaWarning(words, Cure("drop gaps", "missing='drop'"), ")"),
+                stacklevel=stacklevel + 1,
+            )
 
 
 def file_tables(
@@ -217,18 +255,24 @@ def file_tables(
     told: Callable[[CsvFormat], None] | None = None,
     count: RowCount | None = None,
 ) -> Iterator[Table]:
-    """The rows of a file as clear tables, a piece at a time: what :func:`encrypt_file` encrypts, down to the folds.
+    """The rows of a file as clear tables, a piece at a time: what :func:`encrypt_file` encrypts,
+    down to the folds.
 
     ``count`` counts them, and those that are left out.
     """
     counted_by = count or RowCount()
-    frames = (counted_by.complete(frame, schema) for frame in read_frames(path, schema, slots, csv, told))
+    frames = (
+        counted_by.complete(frame, schema) for frame in read_frames(path, schema, slots, csv, told)
+    )
     moved: tuple[Moved, ...] = ()
     for number, frame in enumerate(_at_least(folds or 1, frames)):
         try:
             weight = None if weights is None else _weights(frame, weights)
-            # The columns of a one-hot table count by position, so the weights must not stand among them.
-            rows = frame if weights is None or schema.onehot is None else frame.drop(columns=weights)
+            # The columns of a one-hot table count by position, so the weights must not stand among
+            # them.
+            rows = (
+                frame if weights is None or schema.onehot is None else frame.drop(columns=weights)
+            )
             table = encode_table(
                 schema,
                 rows,
@@ -247,7 +291,9 @@ def file_tables(
 
 
 def _at_least(rows: int, frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """The same rows in frames of at least so many: a few left over at the end could not be dealt into folds."""
+    """The same rows in frames of at least so many: a few left over at the end could not be dealt
+    into folds.
+    """
     waiting: pd.DataFrame | None = None
     for frame in frames:
         if waiting is None or not len(waiting):
@@ -269,7 +315,9 @@ def _weights(frame: pd.DataFrame, name: str) -> NDArray[Any]:
     numbers = weights.to_numpy(dtype=np.float64, na_value=np.nan)
     bad = ~((numbers >= 0) & (numbers <= LARGEST_INTEGER) & (numbers == np.floor(numbers)))
     if bad.any():
-        refuse(name, frame[name], bad, "is no weight: these are integers, at least 0 and at most 2**62")
+        refuse(
+            name, frame[name], bad, "is no weight: these are integers, at least 0 and at most 2**62"
+        )
     return weights.to_numpy()
 
 
@@ -300,7 +348,8 @@ def _facts(table: Table, encryptor: Encryptor, encodings: Sequence[str]) -> Tabl
         bound = column_bound(schema, column, table.weight_bound)
         if bound > keys.parameters.max_value:
             raise TooLargeError(
-                f"{_described(column, table.schema)} holds values up to {bound:,}, and the parameters are exact up to "
+                f"{_described(column, table.schema)} holds values up to {bound:,}, and the "
+                "parameters are exact up to "
                 f"±{keys.parameters.max_value:,}: ",
                 Cure("larger values", "choose a larger max_value", {"value": bound}),
             )
@@ -322,7 +371,8 @@ def _warn_if_many(rows: int, facts: TableFacts, stacklevel: int) -> bool:
     if most > exact:
         weighed = f" with weights up to {facts.weight_bound:,}" if facts.weight_bound > 1 else ""
         warning = SchemaWarning(
-            f"these are {rows:,} rows{weighed}: counts over them can reach {most:,}, and these keys are exact up to ±{exact:,}, so "
+            f"these are {rows:,} rows{weighed}: counts over them can reach {most:,}, and these "
+            f"keys are exact up to ±{exact:,}, so "
             "that such totals will be refused. Make keys for all rows, ",
             Cure("keys for more rows", "es.Owner(es.plan(..., n_rows=...))", {"rows": rows}),
             ", and encrypt again",
@@ -349,13 +399,24 @@ class _BlockMaker:
 
     @property
     def shape(self) -> BlockShape:
-        """Where things lie in the blocks that are made: only the owner can put seeds for polynomials."""
-        return replace(self.facts.shape, seeded=not self.whole and self.encryptor.seeded is not None)
+        """Where things lie in the blocks that are made: only the owner can put seeds for
+        polynomials.
+        """
+        return replace(
+            self.facts.shape, seeded=not self.whole and self.encryptor.seeded is not None
+        )
 
     def encrypted(self, chunk: Table) -> tuple[bytes, Residues]:
-        """All columns of a chunk, encrypted: their seeds, and their polynomials, shape (columns, 1 or 2, primes, N)."""
+        """All columns of a chunk, encrypted: their seeds, and their polynomials, shape (columns, 1
+        or 2, primes, N).
+        """
         parameters, encryptor, shape = self.facts.parameters, self.encryptor, self.shape
-        sizes = (len(self.facts.columns), shape.components, len(parameters.data_moduli), parameters.ring_degree)
+        sizes = (
+            len(self.facts.columns),
+            shape.components,
+            len(parameters.data_moduli),
+            parameters.ring_degree,
+        )
         seeds, residues = [], np.empty(sizes, dtype=np.uint64)
         for position, column in enumerate(self.facts.columns):
             plain = encode_slots(chunk.values(column), encryptor)
@@ -366,7 +427,9 @@ class _BlockMaker:
                 residues[position] = residues_of(encryptor.keys.engine, encryptor.encrypt(plain)[0])
         return b"".join(seeds), residues
 
-    def encrypted_with_id(self, item: tuple[Table, str]) -> tuple[tuple[str, int], tuple[bytes, Residues]]:
+    def encrypted_with_id(
+        self, item: tuple[Table, str]
+    ) -> tuple[tuple[str, int], tuple[bytes, Residues]]:
         chunk, block_id = item
         return (block_id, len(chunk)), self.encrypted(chunk)
 
@@ -388,13 +451,19 @@ class _BlockMaker:
         return name, len(chunk), data
 
     def seal(self, block: BlockFacts) -> str:
-        """By which the owner knows a block of an interrupted run again, and signs no other: of all that is signed."""
-        return hmac.new(self.encryptor.token_key, b"block" + self.facts.statement(block), hashlib.sha256).hexdigest()
+        """By which the owner knows a block of an interrupted run again, and signs no other: of all
+        that is signed.
+        """
+        return hmac.new(
+            self.encryptor.token_key, b"block" + self.facts.statement(block), hashlib.sha256
+        ).hexdigest()
 
     def to_bytes(self) -> bytes:
         """For a process of one's own: holds the secret key where the encryptor does."""
         sections = {"encryptor": self.encryptor.to_bytes()}
-        return container.to_bytes(facts_to_container(self.facts, "block maker", {"whole": self.whole}, sections))
+        return container.to_bytes(
+            facts_to_container(self.facts, "block maker", {"whole": self.whole}, sections)
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> _BlockMaker:
@@ -405,11 +474,15 @@ class _BlockMaker:
 
 
 # What a process that begins afresh makes from the bytes of a maker.
-def _encrypting_with_id(data: bytes) -> Callable[[tuple[Table, str]], tuple[tuple[str, int], tuple[bytes, Residues]]]:
+def _encrypting_with_id(
+    data: bytes,
+) -> Callable[[tuple[Table, str]], tuple[tuple[str, int], tuple[bytes, Residues]]]:
     return _BlockMaker.from_bytes(data).encrypted_with_id
 
 
-def _storing(data: bytes) -> Callable[[tuple[str, Table] | BlockEntry], tuple[str, int, bytes] | BlockEntry]:
+def _storing(
+    data: bytes,
+) -> Callable[[tuple[str, Table] | BlockEntry], tuple[str, int, bytes] | BlockEntry]:
     return _BlockMaker.from_bytes(data).stored
 
 
@@ -436,7 +509,9 @@ class _Job:
         ids, rows, residues, seeding = [], [], [], []
         with progress_bar("encrypting", self.total, "rows", self.progress) as advance:
             items = ((chunk, self._block_id(table_id, i, chunk)) for i, chunk in enumerate(chunks))
-            function = Portable(self.maker.encrypted_with_id, _encrypting_with_id, self.maker.to_bytes)
+            function = Portable(
+                self.maker.encrypted_with_id, _encrypting_with_id, self.maker.to_bytes
+            )
             with closing(ordered_map(function, items, self.workers)) as made:
                 for (block_id, n), (seeds, polynomials) in made:
                     ids.append(block_id)
@@ -445,7 +520,9 @@ class _Job:
                     seeding.append(seeds)
                     advance(n)
         sign = None if self.encryptor.signer is None else self.encryptor.signer.sign
-        blocks = MemoryBlocks(tuple(ids), tuple(rows), tuple(residues), (sign,) * len(ids), tuple(seeding))
+        blocks = MemoryBlocks(
+            tuple(ids), tuple(rows), tuple(residues), (sign,) * len(ids), tuple(seeding)
+        )
         return EncryptedTable(self._counted(), blocks, self.encryptor.keys, self.schema)
 
     def _counted(self) -> TableFacts:
@@ -488,10 +565,13 @@ class _Job:
                     entries.append(self._signed(entry))
                     advance(entry.rows)
                     if self.total is None and not warned:
-                        warned = _warn_if_many(sum(one.rows for one in entries), self.facts, stacklevel=7)
+                        warned = _warn_if_many(
+                            sum(one.rows for one in entries), self.facts, stacklevel=7
+                        )
         return entries
 
-    # -- a block ---------------------------------------------------------------------------------------------------
+    # -- a block
+    # --------------------------------------------------------------------------------------------
 
     def _both(self, seeds: bytes, polynomials: Residues) -> Residues:
         """Both polynomials of all columns, shape (columns, 2, primes, N)."""
@@ -505,15 +585,24 @@ class _Job:
     def _signed(self, entry: BlockEntry) -> BlockEntry:
         """The entry with the owner's signature; as it is under the public key."""
         signer = self.encryptor.signer
-        return entry if signer is None else replace(entry, signature=signer.sign(self.facts.statement(entry)))
+        return (
+            entry
+            if signer is None
+            else replace(entry, signature=signer.sign(self.facts.statement(entry)))
+        )
 
     def _block_id(self, table_id: bytes, index: int, chunk: Table) -> str:
-        """Two keyed hashes of the plain rows: the same in every table of the key, and unlike any other. See `same_rows`.
+        """Two keyed hashes of the plain rows: the same in every table of the key, and unlike any
+        other. See `same_rows`.
 
         Of the rows as they are held, and not of their columns, which are many more bytes.
         """
-        key, place = self.encryptor.token_key, index.to_bytes(8, "big") + len(chunk).to_bytes(8, "big")
-        # Few rows may be alike by chance, and whoever sees that they are would learn something of them.
+        key, place = (
+            self.encryptor.token_key,
+            index.to_bytes(8, "big") + len(chunk).to_bytes(8, "big"),
+        )
+        # Few rows may be alike by chance, and whoever sees that they are would learn something of
+        # them.
         salt = b"" if len(chunk) >= KNOWN_AGAIN else table_id
         schema = (self.facts.schema_digest or "").encode()
         same = hmac.new(key, b"same rows" + schema + salt + place, hashlib.sha256)
@@ -534,7 +623,8 @@ class _Job:
             stored = stored_entry(store, name, *known) if name in have else None
             yield stored or (name, chunk)
 
-    # -- the draft: what a second run finds of the first -----------------------------------------------------------
+    # -- the draft: what a second run finds of the first
+    # -----------------------------------------------------------
 
     def _draft(self, store: Store, overwrite: bool) -> bytes:
         """The id of the table under way at this place: a new one, or the one to resume."""
@@ -546,27 +636,33 @@ class _Job:
                 raise FileFormatError("an unfinished table ", *why_not)
         table_id = secrets.token_bytes(16)
         extra = {"table_id": table_id.hex(), "token": self._token(table_id)}
-        store.write(DRAFT, [container.to_bytes(facts_to_container(self.facts, DRAFT_KIND, extra, {}))])
+        store.write(
+            DRAFT, [container.to_bytes(facts_to_container(self.facts, DRAFT_KIND, extra, {}))]
+        )
         return table_id
 
     def _resumable(self, store: Store) -> tuple[bytes | None, tuple[object, ...]]:
         """The id of the table under way, or what it is and why this run cannot go on with it."""
         other = (
-            f"of another schema, key or encoding lies at {store.url}, or a damaged one: choose another place, or ",
+            f"of another schema, key or encoding lies at {store.url}, or a damaged one: choose "
+            "another place, or ",
             REPLACE,
             " to give it up",
         )
         try:
             draft = container.from_bytes(store.read(DRAFT, limit=_MAX_DRAFT_BYTES), kind=DRAFT_KIND)
             table_id = bytes.fromhex(draft.expect("table_id", str))
-            same = hmac.compare_digest(draft.expect("token", str).encode(), self._token(table_id).encode())
+            same = hmac.compare_digest(
+                draft.expect("token", str).encode(), self._token(table_id).encode()
+            )
             if facts_from_container(draft) != self.facts:
                 return None, other
         except ValueError:  # a FileFormatError among them
             return None, other
         if not same and not self.encryptor.with_secret_key:
             return None, (
-                f"that was begun with the public key lies at {store.url}. Finished blocks are known again only with the secret "
+                f"that was begun with the public key lies at {store.url}. Finished blocks are "
+                "known again only with the secret "
                 "key, or in the run that made them: choose another place, or ",
                 REPLACE,
                 " to start again",

@@ -1,4 +1,6 @@
-"""The folds of a cross-validation as one question: every fold is asked in one pass, and all but one are the sum less that one."""
+"""The folds of a cross-validation as one question: every fold is asked in one pass, and all but one
+are the sum less that one.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +42,11 @@ def folds_of(question: Question, n_folds: int) -> Folds:
 
 
 class Folds(Question):
-    """A question asked of every fold. It is read as a list: for every fold the answer of all other rows.
+    """A question asked of every fold. It is read as a list: for every fold the answer of all other
+    rows.
 
-    How many these are, the classes say (by weight, where rows have one), so the question must count them, as ``class_counts``.
+    How many these are, the classes say (by weight, where rows have one), so the question must count
+    them, as ``class_counts``.
     """
 
     name: ClassVar[str] = "folds"
@@ -64,7 +68,12 @@ class Folds(Question):
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Folds:
         """The inverse."""
         name, params, n_folds = (parameters.get(one) for one in ("question", "params", "n_folds"))
-        if len(parameters) != 3 or type(name) is not str or type(params) is not dict or type(n_folds) is not int:
+        if (
+            len(parameters) != 3
+            or type(name) is not str
+            or type(params) is not dict
+            or type(n_folds) is not int
+        ):
             raise FileFormatError("the file has other parameters than folds have")
         inside = question_class(name)
         if inside is cls or not 2 <= n_folds <= MAX_FOLDS:
@@ -89,20 +98,28 @@ class Folds(Question):
         """As the question does."""
         self.question.check_schema(schema)
         if CLASS_COUNTS not in self.question.shapes(schema):
-            raise ValueError(f"folds are of questions that count the classes, and {self.question.name} does not")
+            raise ValueError(
+                f"folds are of questions that count the classes, and {self.question.name} does not"
+            )
 
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+    def totals(
+        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
+    ) -> Arrays:
         """Those of every fold, along a first axis."""
         by_fold = [self.question.totals(schema, columns, k) for k in range(self.n_folds)]
         return {name: [np.array(one[name], dtype=object) for one in by_fold] for name in by_fold[0]}
 
     def shapes(self, schema: PublicSchema) -> Shapes:
         """Those of the question, once for every fold."""
-        return {name: (self.n_folds, *shape) for name, shape in self.question.shapes(schema).items()}
+        return {
+            name: (self.n_folds, *shape) for name, shape in self.question.shapes(schema).items()
+        }
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> list[Any]:
         """Return for every fold what all other rows say."""
-        found: list[Any] = self.opened([int(x) for array in totals.values() for x in array.flat], schema, n_rows)
+        found: list[Any] = self.opened(
+            [int(x) for array in totals.values() for x in array.flat], schema, n_rows
+        )
         return found
 
     def present(self, answer: Answer) -> Any:
@@ -110,7 +127,10 @@ class Folds(Question):
         if answer.is_encrypted:
             return answer
         totals = self.named(answer.totals, answer.schema.public())
-        return [self.question.present(self._without(answer, totals, fold)) for fold in range(self.n_folds)]
+        return [
+            self.question.present(self._without(answer, totals, fold))
+            for fold in range(self.n_folds)
+        ]
 
     def _without(self, answer: Answer, totals: Totals, fold: int) -> Answer:
         """Return the answer of all rows but those of a fold."""

@@ -1,6 +1,7 @@
 """With which schema a result is opened: that of its rows, and no other of the same shape.
 
-Results carry a keyed digest of the private schema (see :mod:`encryptedstats.crypto.digests`), which only the owner can compare.
+Results carry a keyed digest of the private schema (see :mod:`encryptedstats.crypto.digests`), which
+only the owner can compare.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from encryptedstats.tables.schema.variables import PublicSchema
 
 _CURE: Final = Cure(
     "schema of the rows",
-    "give the schema that the table was encrypted with, schema= (keep its file beside the secret key)",
+    "give the schema that the table was encrypted with, schema= (keep its file beside the secret "
+    "key)",
 )
 
 
@@ -49,10 +51,13 @@ def opening_schema(
     if isinstance(given, (str, os.PathLike)):
         given = Schema.load(given)
     if not isinstance(given, (Schema, PublicSchema)):
-        raise TypeError(f"schema= is a Schema or the path of its file, not a {type(given).__name__}: {_CURE}")
+        raise TypeError(
+            f"schema= is a Schema or the path of its file, not a {type(given).__name__}: {_CURE}"
+        )
     if given.public() != known.public():
         raise SchemaError(
-            "this schema is not the one of the rows, the numbers of variables, bins or classes differ: ",
+            "this schema is not the one of the rows, the numbers of variables, bins or classes "
+            "differ: ",
             _CURE,
         )
     if isinstance(given, PublicSchema):
@@ -63,7 +68,8 @@ def opening_schema(
         same = isinstance(known, PublicSchema) or given.same_bins(known)
     if not same:
         raise SchemaError(
-            "this schema has the shape of that of the rows, and yet it is another one: cut points, levels, names, their order, or "
+            "this schema has the shape of that of the rows, and yet it is another one: cut "
+            "points, levels, names, their order, or "
             "the classes differ. The result would have wrong labels: ",
             _CURE,
         )

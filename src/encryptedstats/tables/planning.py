@@ -1,4 +1,6 @@
-"""``es.plan``: a plan for a circuit or a model over the rows of a schema, before anything is encrypted."""
+"""``es.plan``: a plan for a circuit or a model over the rows of a schema, before anything is
+encrypted.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ from typing import Any, Final
 
 from encryptedstats.checks import as_count
 from encryptedstats.circuits.digits import digit_bounds, in_pairs
-from encryptedstats.circuits.expressions import COLUMN, LINEAR, Expression, column, column_names, fold, in_order
+from encryptedstats.circuits.expressions import (
+    COLUMN,
+    LINEAR,
+    Expression,
+    column,
+    column_names,
+    fold,
+    in_order,
+)
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.plan import OPENED_FIRST, Plan, Stage, is_fast, plan_stages
 from encryptedstats.circuits.program import ROWS
@@ -38,8 +48,10 @@ from encryptedstats.tables.table import Table
 
 _MOST_DIGITS: Final = 16
 _NEEDS_TOTALS: Final = "plan needs a model, expressions that end in .total(), or a list of such"
-# Two totals as one are worth a larger t, hence a few more bytes, where there are many and it takes much less work.
-_ROOM: Final = 2  # pairs have room for so many times the planned rows: results are added up later, and rows forgotten
+# Two totals as one are worth a larger t, hence a few more bytes, where there are many and it takes
+# much less work.
+# pairs have room for so many times the planned rows: results are added up later, and rows forgotten
+_ROOM: Final = 2
 _MANY_TOTALS: Final = 64
 _LESS_WORK, _MORE_BYTES = 0.8, 1.5
 
@@ -68,38 +80,41 @@ def plan(
     Parameters
     ----------
     circuit : model, total, or list of them
-        A model of this library, or an expression that ends in ``.total()``; with several, keys carry each of them. A stage that
-        is planned already is taken as it is.
+        A model of this library, or an expression that ends in ``.total()``; with several, keys
+        carry each of them. A stage that is planned already is taken as it is.
     schema : Schema, PublicSchema or Table
-        Of the rows; or the clear table itself, which is going to be encrypted: it brings its schema, number of rows, weights
-        and folds.
+        Of the rows; or the clear table itself, which is going to be encrypted: it brings its
+        schema, number of rows, weights and folds.
     n_rows : int, optional
         Rows of the table. Needed beside a schema; beside a table only where more rows will come.
     n_predict : int, optional
         With ``encrypted_prediction``: rows to predict; as many as fill a ciphertext by default.
     encrypted_prediction : bool
-        Leave room for ``model.predict_votes``, which predicts without ever opening the model; for models that can. Of an opened
-        model, plan its prediction for encrypted rows; ``n_rows`` says nothing then.
+        Leave room for ``model.predict_votes``, which predicts without ever opening the model; for
+        models that can. Of an opened model, plan its prediction for encrypted rows; ``n_rows`` says
+        nothing then.
     security : 128, 192 or 256
     scheme : "bgv" or "bfv", optional
         By default BGV, which is faster, and BFV for values that are too large for it.
     encodings, weight_bound, folds
-        As the table will be encrypted: see ``owner.encrypt`` and ``schema.table``. By default one-hot bins, and of a schema no
-        weights (1) and no folds (0).
+        As the table will be encrypted: see ``owner.encrypt`` and ``schema.table``. By default
+        one-hot bins, and of a schema no weights (1) and no folds (0).
     by_others : bool
-        Rows come from others, who encrypt with the public keys. That makes more noise, and results get some more of it, so that who
-        opens them learns nothing else of the rows: see SECURITY.md.
+        Rows come from others, who encrypt with the public keys. That makes more noise, and results
+        get some more of it, so that who opens them learns nothing else of the rows: see
+        SECURITY.md.
     members : int
-        For a joint key of so many members (``es.JointKey``), who encrypt with its public keys: room for the noise of their keys,
-        and for what hides their secrets in every opening. ``by_others`` goes without saying.
+        For a joint key of so many members (``es.JointKey``), who encrypt with its public keys: room
+        for the noise of their keys, and for what hides their secrets in every opening.
+        ``by_others`` goes without saying.
     workers : int, optional
-        Plan for a cluster of so many workers of one core each: keys leave room to add up the results of all shards, and
-        ``plan.cluster`` says how many shards, and what they take.
+        Plan for a cluster of so many workers of one core each: keys leave room to add up the
+        results of all shards, and ``plan.cluster`` says how many shards, and what they take.
     price_per_core_hour : float, optional
         What an hour of a core costs, in any currency; needs ``workers``.
     keys : Owner, PublicKeys or Parameters, optional
-        Keys that are there already: what it takes with these, which say the security, the scheme and the members. Refused where
-        they do not carry it.
+        Keys that are there already: what it takes with these, which say the security, the scheme
+        and the members. Refused where they do not carry it.
 
     Returns
     -------
@@ -124,7 +139,10 @@ def plan(
     3
     """
     rows = _planned_rows(schema, n_rows, weight_bound, folds)
-    workers, members = _checked_workers(workers, price_per_core_hour), as_count(members, "members", "members")
+    workers, members = (
+        _checked_workers(workers, price_per_core_hour),
+        as_count(members, "members", "members"),
+    )
     wanted = _Wanted(
         rows,
         tuple(encodings),
@@ -145,7 +163,10 @@ def plan(
         stages = _prediction_stages(circuit, rows, wanted.columns(), n_predict)
     else:
         if n_predict is not None:
-            raise ValueError("n_predict= is for encrypted_prediction=True: an opened model predicts any number of rows")
+            raise ValueError(
+                "n_predict= is for encrypted_prediction=True: an opened model predicts any number "
+                "of rows"
+            )
         parts = list(circuit) if isinstance(circuit, (list, tuple)) else [circuit]
         own = [part for part in parts if not isinstance(part, Stage)]
         stages = [part for part in parts if isinstance(part, Stage)]
@@ -153,7 +174,8 @@ def plan(
             stages = [*_stages_of_parts(own, rows, columns), *stages]
     if members > 1 and any(callable(stage.outputs) and stage.gives for stage in stages):
         raise ParameterError(
-            f"members={members}: a fraction is drawn from rows that one owner encrypted, and not from those of several: fraction=0"
+            f"members={members}: a fraction is drawn from rows that one owner encrypted, and not "
+            "from those of several: fraction=0"
         )
     _check_stored(stages, columns, encodings)
     # Nothing is predicted from digits, nor from two totals as one.
@@ -162,7 +184,9 @@ def plan(
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What is planned for, whatever is computed: the rows, how they are stored, and the other options of a plan."""
+    """What is planned for, whatever is computed: the rows, how they are stored, and the other
+    options of a plan.
+    """
 
     rows: _PlannedRows
     encodings: tuple[str, ...]
@@ -181,7 +205,9 @@ class _Wanted:
         )
 
     def plan(self, stages: Sequence[Stage], *, with_digits: bool) -> Plan:
-        """Numbers are whole while the kernels carry their totals; else in as few digits as they carry, if that is cheaper."""
+        """Numbers are whole while the kernels carry their totals; else in as few digits as they
+        carry, if that is cheaper.
+        """
         whole: Plan | None = None
         refusal = ParameterError()
         if self.options["parameters"] is not None:
@@ -199,14 +225,18 @@ class _Wanted:
         return (self._in_pairs(stages, whole) if with_digits else None) or whole
 
     def _with_keys(self, stages: Sequence[Stage], parameters: Parameters) -> Plan:
-        """The plan for keys that are there already: two totals as one only where they were made for it, and carry it."""
+        """The plan for keys that are there already: two totals as one only where they were made for
+        it, and carry it.
+        """
         rows = self.rows
         largest = max(
-            column_bound(rows.schema, column, rows.weight_bound) for column in self.columns(parameters.digit_bits)
+            column_bound(rows.schema, column, rows.weight_bound)
+            for column in self.columns(parameters.digit_bits)
         )
         if largest > parameters.max_value:
             raise ParameterError(
-                f"these keys were made for something else: columns hold values up to {largest:,}, and the keys are exact up to "
+                f"these keys were made for something else: columns hold values up to {largest:,}, "
+                "and the keys are exact up to "
                 f"±{parameters.max_value:,}. Make new ones"
             )
         try:
@@ -230,29 +260,44 @@ class _Wanted:
         digits = digits_among(columns)
         parts = list(stages)
         if pair_base is not None:
-            paired = [replace(stage, outputs=in_pairs(_fixed(stage), pair_base)) for stage in stages]
+            paired = [
+                replace(stage, outputs=in_pairs(_fixed(stage), pair_base)) for stage in stages
+            ]
             # What depends on where rows lie, or has bounds of its own, is computed as it is.
             parts = [
-                s if callable(s.outputs) or s.bounds is not None else p for s, p in zip(stages, paired, strict=True)
+                s if callable(s.outputs) or s.bounds is not None else p
+                for s, p in zip(stages, paired, strict=True)
             ]
         parts = [_over_stored(stage, rows.schema, columns) for stage in parts]
         ranges = column_ranges(rows.schema, columns, rows.weight_bound)
-        made = plan_stages(parts, ranges, n_columns=len(columns), room=room, accepts=accepts, **self.options)
+        made = plan_stages(
+            parts, ranges, n_columns=len(columns), room=room, accepts=accepts, **self.options
+        )
         if digits or pair_base is not None:
-            every = column_ranges(rows.schema, asked_columns(rows.schema, columns), rows.weight_bound)
+            every = column_ranges(
+                rows.schema, asked_columns(rows.schema, columns), rows.weight_bound
+            )
             made = replace(
                 made,
                 parameters=replace(made.parameters, digit_bits=digit_bits, pair_base=pair_base),
                 largest=max(stage.largest(every, made.layout.slots) for stage in stages),
-                n_totals=sum(len(dict.fromkeys(_fixed(stage))) for stage in stages if not stage.is_reserved),
+                n_totals=sum(
+                    len(dict.fromkeys(_fixed(stage))) for stage in stages if not stage.is_reserved
+                ),
             )
         seeded = bool(self.options["with_secret_key"])
-        return replace(made, bytes_up=_stored_bytes(made.parameters, made.layout, len(columns), seeded=seeded))
+        return replace(
+            made, bytes_up=_stored_bytes(made.parameters, made.layout, len(columns), seeded=seeded)
+        )
 
     def _in_pairs(self, stages: Sequence[Stage], whole: Plan) -> Plan | None:
-        """The plan with two totals as one, where that is much cheaper: for many totals of a small table."""
+        """The plan with two totals as one, where that is much cheaper: for many totals of a small
+        table.
+        """
         base = 1 << (2 * _ROOM * whole.largest).bit_length()
-        fits = base * _ROOM * whole.largest < 1 << (MAX_NUMBER_BITS - 1) and is_fast(whole.parameters)
+        fits = base * _ROOM * whole.largest < 1 << (MAX_NUMBER_BITS - 1) and is_fast(
+            whole.parameters
+        )
         if not fits or whole.n_totals < _MANY_TOTALS or self.options["workers"] is not None:
             return None
         most = _MORE_BYTES * whole.bytes_up
@@ -273,7 +318,10 @@ class _Wanted:
         """The plan with the fewest digits that the kernels carry; None where there is none."""
         used = {name for stage in stages for name in column_names(_fixed(stage))}
         schema = self.rows.schema
-        every = [*range(len(schema.variables)), *((-1,) if schema.target_number is not None else ())]
+        every = [
+            *range(len(schema.variables)),
+            *((-1,) if schema.target_number is not None else ()),
+        ]
         numbers = [schema.at(j) for j in every if str(Column("number", j)) in used]
         for count in range(2, _MOST_DIGITS + 1 if numbers else 0):
             bits = next(
@@ -296,31 +344,44 @@ def _work(made: Plan) -> int:
 
 
 def _fixed(stage: Stage) -> list[Expression]:
-    """The outputs of a stage that does not depend on where rows lie: all but those of predictions are such."""
-    return [] if callable(stage.outputs) else [one for one in stage.outputs if isinstance(one, Expression)]
+    """The outputs of a stage that does not depend on where rows lie: all but those of predictions
+    are such.
+    """
+    return (
+        []
+        if callable(stage.outputs)
+        else [one for one in stage.outputs if isinstance(one, Expression)]
+    )
 
 
 def _over_stored(stage: Stage, schema: PublicSchema, columns: Sequence[Column]) -> Stage:
     """The stage as it is computed: from the columns that are stored."""
     outputs = stage.outputs
     if callable(outputs):
-        # A layout is asked for again and again, while parameters are sought and when they are found.
+        # A layout is asked for again and again, while parameters are sought and when they are
+        # found.
         return replace(
-            stage, outputs=lru_cache(maxsize=4)(lambda layout: in_stored(outputs(layout), schema, columns)[0])
+            stage,
+            outputs=lru_cache(maxsize=4)(
+                lambda layout: in_stored(outputs(layout), schema, columns)[0]
+            ),
         )
     if stage.form == ROWS:
         return stage  # written over stored columns already
     return replace(stage, outputs=in_stored(_fixed(stage), schema, columns)[0])
 
 
-def _check_stored(stages: Sequence[Stage], columns: Sequence[Column], encodings: Sequence[str]) -> None:
+def _check_stored(
+    stages: Sequence[Stage], columns: Sequence[Column], encodings: Sequence[str]
+) -> None:
     """Refuse what is computed from columns that would not be there."""
     every, fixed = set(columns), [_fixed(stage) for stage in stages if stage.form != ROWS]
     needed = [Column.parse(name) for outputs in fixed for name in column_names(outputs)]
     missing = [column for column in needed if column not in every]
     if missing:
         raise SchemaError(
-            f"column {missing[0]} would not be stored with encodings={tuple(encodings)}: add its encoding, or folds="
+            f"column {missing[0]} would not be stored with encodings={tuple(encodings)}: add its "
+            "encoding, or folds="
         )
 
 
@@ -333,7 +394,9 @@ def _stored_bytes(parameters: Parameters, layout: Layout, n_columns: int, *, see
 def _prediction_stages(
     circuit: Any, rows: _PlannedRows, stored: Sequence[Column], n_predict: int | None
 ) -> list[Stage]:
-    """The stages of all models that predict unopened, and the totals that are asked for beside them."""
+    """The stages of all models that predict unopened, and the totals that are asked for beside
+    them.
+    """
     n_predict = None if n_predict is None else as_count(n_predict, "n_predict", "rows")
     stages: list[Stage] = []
     parts = list(circuit) if isinstance(circuit, (list, tuple)) else [circuit]
@@ -342,12 +405,18 @@ def _prediction_stages(
         # Totals of several models have names of their own.
         stages += [stage.renamed(str(number)) for stage in found] if len(parts) > 1 else found
     if not any(stage.form == ROWS for stage in stages):
-        raise ParameterError(f"{circuit!r} has no way to predict without being opened: plan it ", OPENED_FIRST)
+        raise ParameterError(
+            f"{circuit!r} has no way to predict without being opened: plan it ", OPENED_FIRST
+        )
     return stages
 
 
-def _part_stages(part: Any, rows: _PlannedRows, stored: Sequence[Column], n_predict: int | None) -> list[Stage]:
-    """Of a question that answers for rows its answers too; of any other, and of totals, the totals."""
+def _part_stages(
+    part: Any, rows: _PlannedRows, stored: Sequence[Column], n_predict: int | None
+) -> list[Stage]:
+    """Of a question that answers for rows its answers too; of any other, and of totals,
+    the totals.
+    """
     if isinstance(part, Question):
         part = _in_ids(part, rows.known)
         try:
@@ -373,7 +442,9 @@ class _PlannedRows:
         return self.known.public()
 
 
-def _planned_rows(given: Any, n_rows: int | None, weight_bound: int | None, folds: int | None) -> _PlannedRows:
+def _planned_rows(
+    given: Any, n_rows: int | None, weight_bound: int | None, folds: int | None
+) -> _PlannedRows:
     """By a table, and what is said beside it; or by a schema and a number of rows."""
     if isinstance(given, Table):
         known = _PlannedRows(given.schema, given.n_rows, given.weight_bound, given.n_folds)
@@ -381,15 +452,19 @@ def _planned_rows(given: Any, n_rows: int | None, weight_bound: int | None, fold
         known = _PlannedRows(given, 0, 1, 0)
     else:
         raise TypeError(
-            f"plan needs a Schema or a clear Table, not a {type(given).__name__}: schema = es.Schema.infer(df, target=...), then "
+            f"plan needs a Schema or a clear Table, not a {type(given).__name__}: schema = "
+            "es.Schema.infer(df, target=...), then "
             "es.plan(model, schema.table(df)), or es.plan(model, schema, n_rows=...)"
         )
     if n_rows is None and not known.n_rows:
-        raise TypeError("plan needs n_rows= beside a schema; es.plan(model, table) takes it from the table")
+        raise TypeError(
+            "plan needs n_rows= beside a schema; es.plan(model, table) takes it from the table"
+        )
     rows = known.n_rows if n_rows is None else as_count(n_rows, "n_rows", "rows")
     if rows < known.n_rows:
         raise ValueError(
-            f"n_rows={n_rows!r}, and the table has {known.n_rows} rows: leave it out, or plan for more rows"
+            f"n_rows={n_rows!r}, and the table has {known.n_rows} rows: leave it out, or plan for "
+            "more rows"
         )
     bound = known.weight_bound if weight_bound is None else weight_bound
     n_folds = known.folds if folds is None else folds
@@ -403,7 +478,9 @@ def _planned_rows(given: Any, n_rows: int | None, weight_bound: int | None, fold
 
 def _checked_workers(workers: int | None, price_per_core_hour: float | None) -> int | None:
     if workers is None and price_per_core_hour is not None:
-        raise ValueError("price_per_core_hour= needs workers=: a price is of a cluster of so many cores")
+        raise ValueError(
+            "price_per_core_hour= needs workers=: a price is of a cluster of so many cores"
+        )
     if price_per_core_hour is not None and not price_per_core_hour >= 0:
         raise ValueError(f"price_per_core_hour={price_per_core_hour!r}: a price is at least 0")
     return checked_workers(workers)
@@ -420,11 +497,12 @@ def _in_ids(question: Question, schema: Schema | PublicSchema) -> Question:
 def _fold_totals(
     asked: Question, schema: PublicSchema, columns: Sequence[Column], found: Sequence[Expression]
 ) -> list[Expression]:
-    """Return the totals of all folds of a model, where they differ from those of all rows by more than the fold.
+    """Return the totals of all folds of a model, where they differ from those of all rows by more
+    than the fold.
 
-    Keys must carry both. Classifiers start every total from a class, and in a fold from the class within the fold, which takes
-    the same parameters. The classes of all rows add up to 1, but within a fold they do not: totals that need the sum take
-    larger values and more noise there.
+    Keys must carry both. Classifiers start every total from a class, and in a fold from the class
+    within the fold, which takes the same parameters. The classes of all rows add up to 1, but
+    within a fold they do not: totals that need the sum take larger values and more noise there.
     """
     n_folds = 1 + max((column.fold for column in columns if column.fold is not None), default=-1)
     if not n_folds or asked.kind != MODEL_KIND or CLASS_COUNTS not in asked.shapes(schema):
@@ -457,8 +535,12 @@ def _without_fold(outputs: Sequence[Expression]) -> list[Expression]:
     return [values[output] for output in outputs]
 
 
-def _stages_of_parts(parts: Sequence[Any], rows: _PlannedRows, columns: Sequence[Column]) -> list[Stage]:
-    """Return a stage for each question, one for all totals, and those of folds, which keys must carry."""
+def _stages_of_parts(
+    parts: Sequence[Any], rows: _PlannedRows, columns: Sequence[Column]
+) -> list[Stage]:
+    """Return a stage for each question, one for all totals, and those of folds, which keys must
+    carry.
+    """
     stages, reserved, totals = list[Stage](), list[Stage](), list[Expression]()
     for part in parts:
         if isinstance(part, Question):

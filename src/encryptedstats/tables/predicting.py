@@ -38,7 +38,8 @@ from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.table import Table
 
 _IN_DIGITS: Final = (
-    "in digits, for totals that only their owner puts together, and nothing is predicted from digits. Predict with the opened "
+    "in digits, for totals that only their owner puts together, and nothing is predicted from "
+    "digits. Predict with the opened "
     "model, or make keys whose numbers are whole, with ",
     Cure("keys that predict", "es.Owner(es.plan(..., encrypted_prediction=True))"),
     ", and encrypt with those",
@@ -47,7 +48,9 @@ _IN_DIGITS: Final = (
 
 @dataclass(frozen=True)
 class Prediction:
-    """What is computed on encrypted rows: answers, their bounds, and packs unless totals are clear."""
+    """What is computed on encrypted rows: answers, their bounds, and packs unless
+    totals are clear.
+    """
 
     answers: list[RowAnswer]
     bounds: list[Interval]
@@ -64,7 +67,9 @@ class Prediction:
         return [value for value in self.values if isinstance(value, Expression)]
 
     def told(self, max_value: int) -> list[Interval]:
-        """Return the public bounds of the answers; those by clear totals would reveal the totals."""
+        """Return the public bounds of the answers; those by clear totals would reveal
+        the totals.
+        """
         if self.packs:
             return self.bounds
         return [Interval(-max_value if answer.signed else 0, max_value) for answer in self.answers]
@@ -87,8 +92,12 @@ _Answers = tuple[list[RowAnswer], list[Interval]]
 _kept: Recent[_Answers] = Recent(4)
 
 
-def _answers(by: Answer, rows: EncryptedTable, output: str, bounds: Mapping[str, list[Interval]]) -> _Answers:
-    """Write all answers over the stored columns, with bounds; by encrypted totals they are cached."""
+def _answers(
+    by: Answer, rows: EncryptedTable, output: str, bounds: Mapping[str, list[Interval]]
+) -> _Answers:
+    """Write all answers over the stored columns, with bounds; by encrypted totals they
+    are cached.
+    """
     if not bounds:
         return _written(by, rows, output, bounds)
     limits = [(name, tuple(found)) for name, found in bounds.items()]
@@ -103,11 +112,19 @@ def _answers(by: Answer, rows: EncryptedTable, output: str, bounds: Mapping[str,
     return _kept.get(key, lambda: _written(by, rows, output, bounds))
 
 
-def _written(by: Answer, rows: EncryptedTable, output: str, bounds: Mapping[str, list[Interval]]) -> _Answers:
+def _written(
+    by: Answer, rows: EncryptedTable, output: str, bounds: Mapping[str, list[Interval]]
+) -> _Answers:
     question, schema = by.question, rows.schema
-    known = known_given(question, schema, bounds) if bounds else known_plain(question, schema, numbers_of(by))
+    known = (
+        known_given(question, schema, bounds)
+        if bounds
+        else known_plain(question, schema, numbers_of(by))
+    )
     answers = flat_answers(question, schema, rows.columns(), known, output)
-    used = column_names([answer.value for answer in answers if isinstance(answer.value, Expression)])
+    used = column_names(
+        [answer.value for answer in answers if isinstance(answer.value, Expression)]
+    )
     whole = [name for name in used if name in digits_among(rows.facts.columns)]
     if whole:
         raise SchemaError(f"the rows to predict have column {whole[0]} ", *_IN_DIGITS)
@@ -123,7 +140,9 @@ def _written(by: Answer, rows: EncryptedTable, output: str, bounds: Mapping[str,
 
 
 def check_prediction(by: Answer, rows: EncryptedTable, output: str) -> Prediction:
-    """Refuse rows of another key or schema, or without a proof of decryption, before reading any."""
+    """Refuse rows of another key or schema, or without a proof of decryption, before
+    reading any.
+    """
     refuse_rows_of_others(rows)
     asked = prediction_of(by, rows, output)
     compile_for(asked.values, rows, form=ROWS, given=asked.packs, bounds=asked.bounds)
@@ -131,7 +150,8 @@ def check_prediction(by: Answer, rows: EncryptedTable, output: str) -> Predictio
 
 
 def predict_rows(by: Answer, rows: Table | EncryptedTable, output: str, **options: Any) -> Any:
-    """Predict every row of a table; the result is encrypted unless the answer and the rows are clear.
+    """Predict every row of a table; the result is encrypted unless the answer and the rows are
+    clear.
 
     The question of ``by`` may be a fitted model whose parameters were changed since; the votes then
     name the question that was asked.
@@ -142,7 +162,9 @@ def predict_rows(by: Answer, rows: Table | EncryptedTable, output: str, **option
     if not by.is_encrypted:
         schema = by.schema if isinstance(by.schema, Schema) else rows.schema
         return by.question.judge(predict_clear(by, rows, output), schema, output)
-    sealed = by.keys.encrypt(rows).accept_others()  # under the public key, which whoever predicts has
+    sealed = by.keys.encrypt(
+        rows
+    ).accept_others()  # under the public key, which whoever predicts has
     return _predict_encrypted(by, sealed, output, **options)
 
 
@@ -163,7 +185,9 @@ def _predict_encrypted(by: Answer, rows: EncryptedTable, output: str, **options:
     found.schema_digest = joined_digest(by.schema_digest, rows.facts.schema_digest)
     cut = by.ciphertexts.cut if by.is_encrypted else None
     question = by.question.as_asked()
-    return Answer(question, found, schema, rows.n_rows, rows.blocks.ids, output=output, model_cut=cut)
+    return Answer(
+        question, found, schema, rows.n_rows, rows.blocks.ids, output=output, model_cut=cut
+    )
 
 
 def predict_clear(by: Answer, table: Table, output: str) -> dict[str, NDArray[Any]]:
@@ -172,11 +196,20 @@ def predict_clear(by: Answer, table: Table, output: str) -> dict[str, NDArray[An
     The numbers come by name; their first axis is the rows.
     """
     question, public = by.question, table.public_schema
-    answers = flat_answers(question, public, table.columns(), known_plain(question, public, numbers_of(by)), output)
-    found = iter(table.evaluate([answer.value for answer in answers if isinstance(answer.value, Expression)]))
-    exact = [next(found) if isinstance(a.value, Expression) else np.full(len(table), a.value, object) for a in answers]
+    answers = flat_answers(
+        question, public, table.columns(), known_plain(question, public, numbers_of(by)), output
+    )
+    found = iter(
+        table.evaluate([answer.value for answer in answers if isinstance(answer.value, Expression)])
+    )
+    exact = [
+        next(found) if isinstance(a.value, Expression) else np.full(len(table), a.value, object)
+        for a in answers
+    ]
     # Floats are exact below 2^53, so 64-bit integers give what Python's integers give, only sooner.
-    fit = all(abs(answer) < 1 << 53 for numbers in exact for answer in (numbers.min(), numbers.max()))
+    fit = all(
+        abs(answer) < 1 << 53 for numbers in exact for answer in (numbers.min(), numbers.max())
+    )
     numbers = np.column_stack([numbers.astype(np.int64 if fit else object) for numbers in exact])
     return in_shapes(numbers, question.answer_shapes(public, output))
 
@@ -190,27 +223,39 @@ def refuse_rows_of_others(rows: EncryptedTable) -> None:
     """Refuse rows that others encrypted, except under a joint key: votes speak of single rows."""
     if rows.by_others and not rows.public_keys().joint:
         raise RowsByOthersError(
-            "these rows were encrypted by others: who opens their votes would learn something of every single row. Rows are "
-            "predicted for the owner who encrypted them with the secret key; let others predict their own rows with an opened model"
+            "these rows were encrypted by others: who opens their votes would learn something of "
+            "every single row. Rows are "
+            "predicted for the owner who encrypted them with the secret key; let others predict "
+            "their own rows with an opened model"
         )
 
 
 def _check_rows(by: Answer, rows: EncryptedTable) -> None:
     if rows.public_keys().joint and not by.is_encrypted:
         raise RowsByOthersError(
-            "these rows are encrypted for a joint key, and the model is open: give it to who has the rows, for predictions at "
+            "these rows are encrypted for a joint key, and the model is open: give it to who has "
+            "the rows, for predictions at "
             "home. Members open votes of models that nobody has opened"
         )
     if by.is_encrypted and rows.key_id != by.keys.key_id:
         raise KeyMismatchError(
-            f"rows of key {rows.key_id} cannot be predicted by a model of key {by.keys.key_id}: both belong to one owner"
+            f"rows of key {rows.key_id} cannot be predicted by a model of key {by.keys.key_id}: "
+            "both belong to one owner"
         )
     if rows.schema.variables != by.schema.public().variables:
-        raise SchemaError("the rows are of another schema than the model: make them with schema.table(...) of its own")
+        raise SchemaError(
+            "the rows are of another schema than the model: make them with schema.table(...) of "
+            "its own"
+        )
     mine, theirs, known = by.schema_digest, rows.facts.schema_digest, rows.private_schema
-    other = known is not None and isinstance(by.schema, Schema) and known.strict_variables != by.schema.strict_variables
+    other = (
+        known is not None
+        and isinstance(by.schema, Schema)
+        and known.strict_variables != by.schema.strict_variables
+    )
     if other or (mine is not None and theirs is not None and mine != theirs):
         raise SchemaError(
-            "the rows have the shape of those the model was fitted to, and yet another schema (cut points, levels or their order "
+            "the rows have the shape of those the model was fitted to, and yet another schema "
+            "(cut points, levels or their order "
             "differ): encrypt them with the schema of the training rows"
         )

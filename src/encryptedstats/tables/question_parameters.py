@@ -1,4 +1,6 @@
-"""Questions as people spell them: values as text, and what is said of each parameter. For the command line and for pages."""
+"""Questions as people spell them: values as text, and what is said of each parameter. For the
+command line and for pages.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,15 @@ def values_of(text: str) -> Any:
 
 def takes_several(parameter: inspect.Parameter) -> bool:
     """Whether a parameter takes several values, by how it is declared."""
-    return isinstance(parameter.default, (list, tuple)) or str(parameter.annotation).startswith(_LISTS)
+    return isinstance(parameter.default, (list, tuple)) or str(parameter.annotation).startswith(
+        _LISTS
+    )
 
 
 def described_parameters(question: type[Any]) -> dict[str, str]:
-    """What the docstring of a question, or of what it is derived from, says of each parameter, without what only Python can say."""
+    """What the docstring of a question, or of what it is derived from, says of each parameter,
+    without what only Python can say.
+    """
     found: dict[str, list[str]] = {}
     for text in (inspect.cleandoc(one.__doc__ or "") for one in reversed(question.__mro__)):
         name, section = "", text.partition("\nParameters\n----------\n")[2].partition("\n\n")[0]
@@ -50,7 +56,9 @@ def described_parameters(question: type[Any]) -> dict[str, str]:
             else:
                 name = line.partition(" : ")[0]
                 found[name] = []
-    texts = {name: " ".join(words).rstrip(".").split(". ") for name, words in found.items() if words}
+    texts = {
+        name: " ".join(words).rstrip(".").split(". ") for name, words in found.items() if words
+    }
     return {
         name: ". ".join(one for one in sentences if "``" not in one and "None" not in one)
         for name, sentences in texts.items()

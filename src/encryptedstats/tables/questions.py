@@ -1,7 +1,9 @@
-"""Questions: what is asked of a table, whether it is clear or encrypted. Statistics are, models are, and what you write yourself.
+"""Questions: what is asked of a table, whether it is clear or encrypted. Statistics are, models
+are, and what you write yourself.
 
-A question names the totals that answer it, as arrays of expressions over columns, and says what the owner makes of the opened
-integers: a table, a curve, a model. ``docs/extending.md`` has two complete ones. Nothing here knows ciphertexts.
+A question names the totals that answer it, as arrays of expressions over columns, and says what the
+owner makes of the opened integers: a table, a curve, a model. ``docs/extending.md`` has two
+complete ones. Nothing here knows ciphertexts.
 """
 
 from __future__ import annotations
@@ -27,9 +29,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encryptedstats.circuits.bounds import Interval
-from encryptedstats.circuits.expressions import COLUMN, LINEAR, PRODUCT, TOTAL, Expression, column, sum_of
+from encryptedstats.circuits.expressions import (
+    COLUMN,
+    LINEAR,
+    PRODUCT,
+    TOTAL,
+    Expression,
+    column,
+    sum_of,
+)
 from encryptedstats.circuits.expressions import fold as fold_graph
-from encryptedstats.errors import Cure, DataError, FileFormatError, ParameterError, SchemaError, StillEncryptedError
+from encryptedstats.errors import (
+    Cure,
+    DataError,
+    FileFormatError,
+    ParameterError,
+    SchemaError,
+    StillEncryptedError,
+)
 from encryptedstats.tables.answers import Answer
 from encryptedstats.tables.encodings import Column, encoding_of
 from encryptedstats.tables.schema.names import ids_of, level_names_of, levels_of, names_of
@@ -53,14 +70,18 @@ Shape = tuple[int, ...]
 Shapes = Mapping[str, Shape]
 Columns = Sequence[Column] | None  # those that a table stores; None for what is stored by default
 Arrays = Mapping[str, Any]  # nested lists or arrays, of expressions or answers
-Totals = Mapping[str, NDArray[Any]]  # by name, in their shapes; the integers are Python's own, which never overflow
+Totals = Mapping[
+    str, NDArray[Any]
+]  # by name, in their shapes; the integers are Python's own, which never overflow
 
 
 @dataclass(frozen=True)
 class RowAnswer:
-    """One number for every row, between which it lies (None: as far as intervals tell), and whether it can be below 0.
+    """One number for every row, between which it lies (None: as far as intervals tell), and whether
+    it can be below 0.
 
-    Whether it can be is a fact about the question, never about its totals: it is stored in the clear.
+    Whether it can be is a fact about the question, never about its totals: it is stored in the
+    clear.
     """
 
     value: Number
@@ -69,7 +90,9 @@ class RowAnswer:
 
 
 class Known(Mapping[str, NDArray[Any]]):
-    """The named totals as answers are written with them: plain numbers, or :func:`given` ones; and what bounds them."""
+    """The named totals as answers are written with them: plain numbers, or :func:`given` ones; and
+    what bounds them.
+    """
 
     def __init__(self, totals: Totals, bounds: Totals) -> None:
         self._totals = totals
@@ -94,11 +117,13 @@ class Known(Mapping[str, NDArray[Any]]):
 
 
 class Question(ABC):
-    """What is asked of a table: named arrays of totals, and what the owner makes of them once they are opened.
+    """What is asked of a table: named arrays of totals, and what the owner makes of them once they
+    are opened.
 
-    A subclass is known by its name to files and the command line. Its parameters are the fields of a dataclass. It writes
-    :meth:`totals`, :meth:`shapes` and :meth:`read`; to predict without being opened also :meth:`answers`, :meth:`answer_shapes`
-    and :meth:`judge`.
+    A subclass is known by its name to files and the command line. Its parameters are the fields of
+    a dataclass. It writes
+    :meth:`totals`, :meth:`shapes` and :meth:`read`; to predict without being opened also
+    :meth:`answers`, :meth:`answer_shapes` and :meth:`judge`.
 
     Examples
     --------
@@ -117,20 +142,30 @@ class Question(ABC):
     [1, 2]
     """
 
-    name: ClassVar[str] = "Question"  #: in files and on the command line; that of the class, unless it says another one
-    short_name: ClassVar[str] = "Question"  #: for people who type it; its name, unless it says another one
+    name: ClassVar[str] = (
+        #: in files and on the command line; that of the class, unless it says another one
+        "Question"
+    )
+    short_name: ClassVar[str] = (
+        "Question"  #: for people who type it; its name, unless it says another one
+    )
     kind: ClassVar[str] = RESULT_KIND  #: of the files of encrypted answers
     opened_kind: ClassVar[str] = OPEN_RESULT_KIND  #: of the files of decrypted answers
     answer_noun: ClassVar[str] = "answer"  #: what errors call its answers
     outputs: ClassVar[tuple[str, ...]] = ("",)  #: ways to answer for rows, the first by default
     why_opened: ClassVar[str] = ""  #: why it has to be opened before it can predict, if it has
-    caveat: ClassVar[str] = ""  #: what to know of the probabilities that it predicts, if they are not to be believed
-    of_variables: ClassVar[tuple[str, ...]] = ()  #: parameters that name variables: one, a list, or a mapping by them
+    caveat: ClassVar[str] = (
+        ""  #: what to know of the probabilities that it predicts, if they are not to be believed
+    )
+    of_variables: ClassVar[
+        tuple[str, ...]
+    ] = ()  #: parameters that name variables: one, a list, or a mapping by them
     of_levels: ClassVar[
         Mapping[str, str]
     ] = {}  #: parameters that name levels, and by which one their variable is named
     unweighted: ClassVar[Cure] = Cure(
-        "rows without weights", "make the table without weights=, and with rows as often as they count"
+        "rows without weights",
+        "make the table without weights=, and with rows as often as they count",
     )  #: what to do about a table whose weights it does not count
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -142,7 +177,8 @@ class Question(ABC):
         if not cls.name.startswith("_"):
             _known[cls.name] = cls
 
-    # -- its parameters ----------------------------------------------------------------------------------------------
+    # -- its parameters
+    # --------------------------------------------------------------------------------------------
 
     def parameters(self) -> dict[str, Any]:
         """What it is asked with, as JSON knows it: the fields of a dataclass."""
@@ -154,39 +190,56 @@ class Question(ABC):
         """The question with these parameters, all of them and no others."""
         if set(parameters) != set(inspect.signature(cls).parameters):
             raise FileFormatError(
-                f"the file has other parameters than a {cls.name} has: {', '.join(sorted(parameters))}"
+                f"the file has other parameters than a {cls.name} has: "
+                f"{', '.join(sorted(parameters))}"
             )
         return cls(**parameters)
 
     def named_parameter(self, name: str) -> Cure:
-        """One of its parameters and its value, as a part of an error: ``depth=7`` here, ``--depth 7`` on the command line."""
+        """One of its parameters and its value, as a part of an error: ``depth=7`` here, ``--depth
+        7`` on the command line.
+        """
         value = getattr(self, name)
         return Cure("parameter", f"{name}={value!r}", {"parameter": name, "value": value})
 
     def settled(self) -> Self:
-        """The same with nothing left to chance: what is asked of one table can then be asked of another."""
+        """The same with nothing left to chance: what is asked of one table can then be asked of
+        another.
+        """
         return self
 
     def in_ids(self, schema: Schema | PublicSchema) -> Self:
-        """The same question as whoever computes asks it, who knows no names: variables by id (``v3``), levels by bin (``bin2``).
+        """The same question as whoever computes asks it, who knows no names: variables by id
+        (``v3``), levels by bin (``bin2``).
 
-        Plans and tables call it. Where the schema is the owner's, names become ids; a public one knows none, and refuses them.
+        Plans and tables call it. Where the schema is the owner's, names become ids; a public one
+        knows none, and refuses them.
         """
         own = self.parameters()
         found = {name: ids_of(own[name], schema) for name in self.of_variables}
-        found |= {name: levels_of(own[name], own[by], schema) for name, by in self.of_levels.items()}
-        return self if all(found[name] == own[name] for name in found) else self.from_parameters({**own, **found})
+        found |= {
+            name: levels_of(own[name], own[by], schema) for name, by in self.of_levels.items()
+        }
+        return (
+            self
+            if all(found[name] == own[name] for name in found)
+            else self.from_parameters({**own, **found})
+        )
 
     def in_names(self, schema: Schema) -> Self:
         """The same question, asked by ids, as its owner asks it."""
         own = self.parameters()
         found = {name: names_of(own[name], schema) for name in self.of_variables}
-        found |= {name: level_names_of(own[name], own[by], schema) for name, by in self.of_levels.items()}
+        found |= {
+            name: level_names_of(own[name], own[by], schema) for name, by in self.of_levels.items()
+        }
         return self.from_parameters({**own, **found}) if found else self
 
     def describe(self, schema: Schema | PublicSchema | None = None) -> str:
         """In words, with the names that a schema knows."""
-        asked = self if schema is None or isinstance(schema, PublicSchema) else self.in_names(schema)
+        asked = (
+            self if schema is None or isinstance(schema, PublicSchema) else self.in_names(schema)
+        )
         return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in asked.parameters().items())})"
 
     @classmethod
@@ -198,43 +251,67 @@ class Question(ABC):
         """Return whether both ask the same."""
         return type(self) is type(other) and self.parameters() == other.parameters()
 
-    # -- its totals --------------------------------------------------------------------------------------------------
+    # -- its totals
+    # --------------------------------------------------------------------------------------------
 
     def check_schema(self, schema: PublicSchema) -> None:  # noqa: B027  most have nothing to refuse
         """Refuse a schema that it cannot be asked of."""
 
     def check_names(self, schema: Schema) -> None:  # noqa: B027  most have nothing to refuse
-        """Refuse a schema whose names and levels show that it cannot be asked; only the owner knows these.
+        """Refuse a schema whose names and levels show that it cannot be asked; only the owner knows
+        these.
 
         The question is in ids, and :meth:`check_schema` has accepted it.
         """
 
     @abstractmethod
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+    def totals(
+        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
+    ) -> Arrays:
         """The totals by name: (nested lists or arrays of) expressions that end in ``.total()``.
 
-        ``columns`` are those that the table stores; ``fold`` is the fold of rows to ask, for questions that start from
+        ``columns`` are those that the table stores; ``fold`` is the fold of rows to ask, for
+        questions that start from
         :func:`class_columns`.
         """
 
     @abstractmethod
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """The shapes of the totals, without writing them: a file can claim more than there is memory for."""
+        """The shapes of the totals, without writing them: a file can claim more than there is
+        memory for.
+        """
 
     @abstractmethod
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> Any:
-        """What the opened integers mean, refusing those that cannot be; the schema is public where names are not known."""
+        """What the opened integers mean, refusing those that cannot be; the schema is public where
+        names are not known.
+        """
 
     def circuit(
-        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None, *, weight_bound: int = 1
+        self,
+        schema: PublicSchema,
+        columns: Columns = None,
+        fold: int | None = None,
+        *,
+        weight_bound: int = 1,
     ) -> list[Expression]:
-        """All totals, one after the other; refused where rows have weights (up to ``weight_bound``) and not all count them."""
-        found = flat(self.totals(schema, columns, fold), self.shapes(schema), f"{self.name}: totals()", "shapes()")
+        """All totals, one after the other; refused where rows have weights (up to ``weight_bound``)
+        and not all count them.
+        """
+        found = flat(
+            self.totals(schema, columns, fold),
+            self.shapes(schema),
+            f"{self.name}: totals()",
+            "shapes()",
+        )
         if not all(isinstance(x, Expression) and x.is_total for x in found):
-            raise TypeError(f"{self.name}: totals() gives something else than expressions that end in .total()")
+            raise TypeError(
+                f"{self.name}: totals() gives something else than expressions that end in .total()"
+            )
         if weight_bound > 1 and not count_weights(found):
             raise SchemaError(
-                f"the rows of this table have weights, and {self.name} does not count them: ", self.unweighted
+                f"the rows of this table have weights, and {self.name} does not count them: ",
+                self.unweighted,
             )
         return found
 
@@ -246,12 +323,14 @@ class Question(ABC):
         """What stands one after the other as in :meth:`circuit`, by name and in shape."""
         return in_shapes(values, self.shapes(schema))
 
-    # -- who carries it ----------------------------------------------------------------------------------------------
+    # -- who carries it
+    # --------------------------------------------------------------------------------------------
 
     def present(self, answer: Answer) -> Any:
         """Return what users get of an answer.
 
-        An encrypted one is returned as it is, a decrypted one is read; models return a fitted model.
+        An encrypted one is returned as it is, a decrypted one is read; models return a fitted
+        model.
         """
         if answer.is_encrypted:
             return answer
@@ -280,14 +359,23 @@ class Question(ABC):
         """The plain totals of an opened model, by name; None of what is still to be asked."""
         return None
 
-    def drawn_circuit(self, schema: PublicSchema) -> tuple[Callable[[Layout], list[Expression]] | None, Interval]:
-        """What is drawn from a table of some layout beside the totals, if anything, and what bounds it."""
+    def drawn_circuit(
+        self, schema: PublicSchema
+    ) -> tuple[Callable[[Layout], list[Expression]] | None, Interval]:
+        """What is drawn from a table of some layout beside the totals, if anything, and what bounds
+        it.
+        """
         return None, Interval(1, 1)
 
-    # -- answers for rows --------------------------------------------------------------------------------------------
+    # -- answers for rows
+    # --------------------------------------------------------------------------------------------
 
-    def answers(self, schema: PublicSchema, columns: Columns, known: Known, output: str = "") -> Arrays:
-        """Numbers for every row, by name: :class:`RowAnswer`, from the columns of new rows and the totals that are known."""
+    def answers(
+        self, schema: PublicSchema, columns: Columns, known: Known, output: str = ""
+    ) -> Arrays:
+        """Numbers for every row, by name: :class:`RowAnswer`, from the columns of new rows and the
+        totals that are known.
+        """
         raise self.cannot_predict()
 
     def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
@@ -309,7 +397,11 @@ class Question(ABC):
         if chosen not in self.outputs:
             named = Cure("answers", f"output={output!r}", {"output": output})
             listed = " and ".join(repr(name) for name in self.outputs if name)
-            ways = (listed,) if listed else ("one way to answer, ", Cure("no choice of answers", "without output="))
+            ways = (
+                (listed,)
+                if listed
+                else ("one way to answer, ", Cure("no choice of answers", "without output="))
+            )
             raise ParameterError(named, f": a {self.name} has ", *ways)
         return chosen
 
@@ -352,7 +444,9 @@ def flat(arrays: Arrays, shapes: Shapes, gives: str, says: str) -> list[Any]:
     for name, shape in shapes.items():
         array = np.array(arrays[name], dtype=object)
         if array.shape != shape and (array.size or math.prod(shape)):
-            raise ValueError(f"{gives} gives {name!r} in the shape {array.shape}, and {says} says {shape}")
+            raise ValueError(
+                f"{gives} gives {name!r} in the shape {array.shape}, and {says} says {shape}"
+            )
         found += array.flat
     return found
 
@@ -370,10 +464,12 @@ def plain(value: Any) -> Any:
     return [plain(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
-# -- finding questions by name ---------------------------------------------------------------------------------------------
+# -- finding questions by name
+# ---------------------------------------------------------------------------------------------
 
 _known: dict[str, type[Question]] = {}
-# Modules with questions that are imported when one is asked for that is not known yet: names, for they lie above this one.
+# Modules with questions that are imported when one is asked for that is not known yet: names, for
+# they lie above this one.
 _LATE: Final = ("encryptedstats.models", "encryptedstats.statistics")
 
 
@@ -400,11 +496,16 @@ def load_questions(source: str | os.PathLike[str]) -> Any:
 
 
 def question_class(name: str) -> type[Question]:
-    """The question of a name: defined in this program, in this library, by an installed package, or where the environment says.
+    """The question of a name: defined in this program, in this library, by an installed package, or
+    where the environment says.
 
-    A file names a question, never where its code lies: nothing is imported that was not installed, or named by who runs this.
+    A file names a question, never where its code lies: nothing is imported that was not installed,
+    or named by who runs this.
     """
-    for source in (*_named_here(), *(entry.load for entry in entry_points(group=ENTRY_POINTS, name=name))):
+    for source in (
+        *_named_here(),
+        *(entry.load for entry in entry_points(group=ENTRY_POINTS, name=name)),
+    ):
         if name not in _known:
             source()
     if name not in _known or inspect.isabstract(_known[name]):
@@ -412,7 +513,8 @@ def question_class(name: str) -> type[Question]:
             f"nobody here knows the question {name!r}: ",
             Cure(
                 "import questions",
-                f"import the module that defines it, or name that in {VARIABLE} (a file such as my_questions.py)",
+                f"import the module that defines it, or name that in {VARIABLE} (a file such as "
+                "my_questions.py)",
             ),
         )
     return _known[name]
@@ -424,9 +526,11 @@ def known_by_now(name: str) -> type[Question] | None:
 
 
 def known_questions() -> dict[str, type[Question]]:
-    """All questions that can be asked here, by name, from wherever :func:`question_class` finds them.
+    """All questions that can be asked here, by name, from wherever :func:`question_class` finds
+    them.
 
-    An installed package that cannot be imported is warned of, and is in the way of no other question.
+    An installed package that cannot be imported is warned of, and is in the way of no other
+    question.
     """
     for source in _named_here():
         source()
@@ -434,7 +538,9 @@ def known_questions() -> dict[str, type[Question]]:
         try:
             entry.load()
         except Exception as error:
-            warnings.warn(f"the installed question {entry.name} cannot be imported: {error}", stacklevel=2)
+            warnings.warn(
+                f"the installed question {entry.name} cannot be imported: {error}", stacklevel=2
+            )
     return {name: found for name, found in _known.items() if not inspect.isabstract(found)}
 
 
@@ -449,13 +555,21 @@ def _named_here() -> Iterator[Callable[[], Any]]:
 def checked_question(value: Any) -> Question:
     """A question that can be asked."""
     if not isinstance(value, Question):
-        what = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
-        raise TypeError(f"a table is asked a question, an object such as es.MultinomialNB(), not {what}")
+        what = (
+            f"the class {value.__name__}"
+            if isinstance(value, type)
+            else f"a {type(value).__name__}"
+        )
+        raise TypeError(
+            f"a table is asked a question, an object such as es.MultinomialNB(), not {what}"
+        )
     return value
 
 
 def asked_of(question: Question, schema: Schema | PublicSchema) -> Question:
-    """A question in ids, if the schema allows it; where the schema is the owner's, errors say which names the ids have there."""
+    """A question in ids, if the schema allows it; where the schema is the owner's, errors say which
+    names the ids have there.
+    """
     asked = question.in_ids(schema)
     try:
         asked.check_schema(schema.public())
@@ -464,8 +578,13 @@ def asked_of(question: Question, schema: Schema | PublicSchema) -> Question:
     except (SchemaError, ParameterError) as error:
         if isinstance(schema, PublicSchema):
             raise
-        known = [(one.id, own.name) for one, own in zip(schema.public().variables, schema.variables, strict=True)]
-        named = [f"{id_} is {name!r}" for id_, name in known if id_ != name and repr(id_) in str(error)]
+        known = [
+            (one.id, own.name)
+            for one, own in zip(schema.public().variables, schema.variables, strict=True)
+        ]
+        named = [
+            f"{id_} is {name!r}" for id_, name in known if id_ != name and repr(id_) in str(error)
+        ]
         if not named:
             raise
         raise type(error)(error, f" ({', '.join(named)})") from None
@@ -478,29 +597,39 @@ def question_key(question: Question) -> tuple[type[Question], str]:
 
 
 def told_by_parameters(question: Question) -> Question | None:
-    """The question that its parameters tell, and nothing else that it may hold; None if it has state that they do not know of."""
+    """The question that its parameters tell, and nothing else that it may hold; None if it has
+    state that they do not know of.
+    """
     if type(question).parameters is Question.parameters and not is_dataclass(question):
         return None
     return question.from_parameters(question.parameters())
 
 
-# -- pieces that questions are made of ---------------------------------------------------------------------------------------
+# -- pieces that questions are made of
+# ---------------------------------------------------------------------------------------
 
 
 def class_columns(schema: PublicSchema, fold: int | None = None) -> list[Expression]:
     """The class indicators (of a fold): a count that starts from one never counts padding."""
     if schema.target_number is not None:
         raise SchemaError(
-            "the target is a number and has no classes to tell apart: regressions are for numbers; for classes, cut it, or ",
-            Cure("classes of the target", "schema.with_classes([...]) before anything is encrypted"),
+            "the target is a number and has no classes to tell apart: regressions are for "
+            "numbers; for classes, cut it, or ",
+            Cure(
+                "classes of the target", "schema.with_classes([...]) before anything is encrypted"
+            ),
         )
     if not schema.n_classes:
-        raise SchemaError("the schema has no classes: ", Cure("name the target", "infer it with target="))
+        raise SchemaError(
+            "the schema has no classes: ", Cure("name the target", "infer it with target=")
+        )
     return [column(str(Column("class", -1, c, fold))) for c in range(schema.n_classes)]
 
 
 def row_column(schema: PublicSchema, fold: int | None = None) -> Expression:
-    """What is 1 in every row (of a fold), times its weight, and 0 in padding: there is one where there is a target."""
+    """What is 1 in every row (of a fold), times its weight, and 0 in padding: there is one where
+    there is a target.
+    """
     if schema.target_number is not None:
         return column(str(Column("rows", -1, 0, fold)))
     return sum_of(class_columns(schema, fold))
@@ -508,17 +637,22 @@ def row_column(schema: PublicSchema, fold: int | None = None) -> Expression:
 
 def bin_columns(schema: PublicSchema, variable: int) -> list[Expression]:
     """The indicators of the bins of a variable, by its position."""
-    return [column(str(Column("onehot", variable, k))) for k in range(schema.variables[variable].n_bins)]
+    return [
+        column(str(Column("onehot", variable, k))) for k in range(schema.variables[variable].n_bins)
+    ]
 
 
 def number_column(schema: PublicSchema, variable: int, *, gaps: bool = False) -> Expression:
     """A variable that is kept as numbers, by its position; the target's is -1.
 
-    Where values are missing it is 0: a question that says ``gaps=True`` counts such rows out, see :func:`complete_rows`.
+    Where values are missing it is 0: a question that says ``gaps=True`` counts such rows out, see
+    :func:`complete_rows`.
     """
     known = schema.at(variable)
     if known.kind != "number":
-        raise SchemaError(f"variable {known.id!r} is {known.kind} and not kept as numbers: ", KEEP_NUMBERS)
+        raise SchemaError(
+            f"variable {known.id!r} is {known.kind} and not kept as numbers: ", KEEP_NUMBERS
+        )
     if known.missing_bin and not gaps:
         raise SchemaError(
             f"values of {known.id!r} may be missing, and this question takes complete rows alone: ",
@@ -527,15 +661,25 @@ def number_column(schema: PublicSchema, variable: int, *, gaps: bool = False) ->
     return column(str(Column("number", variable)))
 
 
-def complete_rows(schema: PublicSchema, variables: Iterable[int], *, bins: bool = False) -> Expression | None:
-    """What is 1 in rows that have a value in all of these variables, by position, else 0; None where none can be missing.
+def complete_rows(
+    schema: PublicSchema, variables: Iterable[int], *, bins: bool = False
+) -> Expression | None:
+    """What is 1 in rows that have a value in all of these variables, by position, else 0; None
+    where none can be missing.
 
-    Numbers count; with ``bins`` also variables that have a bin for missing values, which else is a level as any other. Each
-    variable with gaps is a factor, and ``number_column(..., gaps=True)`` is 0 already where its own number is missing.
+    Numbers count; with ``bins`` also variables that have a bin for missing values, which else is a
+    level as any other. Each variable with gaps is a factor, and ``number_column(..., gaps=True)``
+    is 0 already where its own number is missing.
     """
-    factors = [column(str(Column("present", j))) for j in dict.fromkeys(variables) if has_gaps(schema, j)]
+    factors = [
+        column(str(Column("present", j))) for j in dict.fromkeys(variables) if has_gaps(schema, j)
+    ]
     if bins:
-        binned = [j for j in dict.fromkeys(variables) if j != -1 and schema.at(j).n_bins and schema.at(j).missing_bin]
+        binned = [
+            j
+            for j in dict.fromkeys(variables)
+            if j != -1 and schema.at(j).n_bins and schema.at(j).missing_bin
+        ]
         factors += [sum_of(bin_columns(schema, j)[:-1]) for j in binned]
     return product_of(factors) if factors else None
 
@@ -547,10 +691,14 @@ def has_gaps(schema: PublicSchema, variable: int) -> bool:
 
 
 def count_weights(totals: Iterable[Expression]) -> bool:
-    """Whether every row counts as often as its weight says in all of these totals: each term has one factor of class or rows."""
+    """Whether every row counts as often as its weight says in all of these totals: each term has
+    one factor of class or rows.
+    """
 
     def rule(node: Expression, args: list[int | None]) -> int | None:
-        """How many weights multiply each term; None where terms differ, or a row does not count as its weight says."""
+        """How many weights multiply each term; None where terms differ, or a row does not count as
+        its weight says.
+        """
         if node.op == COLUMN:
             return int(encoding_of(Column.parse(node.data)).counts_rows)
         if None in args:
@@ -585,15 +733,22 @@ class ImpossibleTotalsError(ValueError):
 def refuse_impossible(good: bool, what: str) -> None:
     """Opened totals that break an invariant are no result of this computation."""
     if not good:
-        raise ImpossibleTotalsError(f"{what}: the result was altered, or is of other rows. It is refused")
+        raise ImpossibleTotalsError(
+            f"{what}: the result was altered, or is of other rows. It is refused"
+        )
 
 
 def check_complete_rows(n: int, n_rows: int, names: Iterable[str] = ()) -> None:
-    """Refuse to compute a statistic where every row has a missing value; ``n`` rows are complete."""
+    """Refuse to compute a statistic where every row has a missing value; ``n`` rows are
+    complete.
+    """
     refuse_impossible(n >= 0, f"{n:,} rows would be complete")
     if not n:
         listed = ", ".join(dict.fromkeys(names)) or "the variables"
         raise DataError(
             f"no row is complete: each of the {n_rows:,} rows has a missing value among {listed}; ",
-            Cure("ask of fewer variables", "ask of fewer variables, without those that are missing everywhere"),
+            Cure(
+                "ask of fewer variables",
+                "ask of fewer variables, without those that are missing everywhere",
+            ),
         )

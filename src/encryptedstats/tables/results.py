@@ -1,7 +1,8 @@
-"""What statistics are read as, and what models show of themselves: results print as a statistician expects, and can be kept.
+"""What statistics are read as, and what models show of themselves: results print as a statistician
+expects, and can be kept.
 
-A result is a DataFrame or a dict as well. The one idea: it is made from opened totals, so a file of it holds these, the question
-and the schema, and reads them again.
+A result is a DataFrame or a dict as well. The one idea: it is made from opened totals, so a file of
+it holds these, the question and the schema, and reads them again.
 """
 
 from __future__ import annotations
@@ -26,17 +27,19 @@ SIGNIFICANT: Final = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Result(ReadResult):
-    """What a statistic came to. A subclass is a frozen dataclass that adds its numbers, by the names scipy and statsmodels have.
+    """What a statistic came to. A subclass is a frozen dataclass that adds its numbers, by the
+    names scipy and statsmodels have.
 
-    It says what its main table is (:meth:`to_frame`), where that is not a line for each number, and may draw it (:meth:`plot`).
-    ``print`` gives :meth:`summary`.
+    It says what its main table is (:meth:`to_frame`), where that is not a line for each number, and
+    may draw it (:meth:`plot`). ``print`` gives :meth:`summary`.
 
     Parameters
     ----------
     title : str
         What it is, in one line.
     n_rows : int
-        Rows that it was made from, without those that were left out; each as often as its weight says.
+        Rows that it was made from, without those that were left out; each as often as its weight
+        says.
     notes : tuple of str
         What was left out, and what was assumed.
 
@@ -70,7 +73,8 @@ class Result(ReadResult):
             if name not in vars(cls):
                 setattr(cls, name, getattr(Result, name))
 
-    # -- showing -----------------------------------------------------------------------------------------------------
+    # -- showing
+    # --------------------------------------------------------------------------------------------
 
     def to_frame(self) -> pd.DataFrame:
         """The main table: by default a line for each number."""
@@ -87,7 +91,11 @@ class Result(ReadResult):
         return "\n".join([self.title, "", self.body(), "", *self._remarks()])
 
     def _remarks(self) -> list[str]:
-        return [f"{self.n_rows:,} row{'' if self.n_rows == 1 else 's'}", *self._dropped(), *self.notes]
+        return [
+            f"{self.n_rows:,} row{'' if self.n_rows == 1 else 's'}",
+            *self._dropped(),
+            *self.notes,
+        ]
 
     def _dropped(self) -> list[str]:
         """Rows that the schema leaves out of every table, because values are missing."""
@@ -105,14 +113,21 @@ class Result(ReadResult):
         remarks = "".join(f"<br>{html.escape(line)}" for line in self._remarks())
         return f"<div><b>{html.escape(self.title)}</b>{table}<small>{remarks.removeprefix('<br>')}</small></div>"
 
-    # -- as data -----------------------------------------------------------------------------------------------------
+    # -- as data
+    # --------------------------------------------------------------------------------------------
 
     def _numbers(self) -> dict[str, Any]:
         """The fields of the subclass."""
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _COMMON}
+        return {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name not in _COMMON
+        }
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON knows it: no value is None, infinite ones are text, and a table has its index, columns and values."""
+        """All of it as JSON knows it: no value is None, infinite ones are text, and a table has its
+        index, columns and values.
+        """
         return {field.name: _as_json(getattr(self, field.name)) for field in fields(self)}
 
     def __eq__(self, other: object) -> bool:
@@ -123,17 +138,19 @@ class Result(ReadResult):
     def __hash__(self) -> int:
         return hash((type(self), self.title, self.n_rows))
 
-    # -- files -------------------------------------------------------------------------------------------------------
+    # -- files
+    # --------------------------------------------------------------------------------------------
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write it to a path or fsspec URL; ``es.load(url)`` reads it again.
 
-        It is not encrypted: the totals are inside, and the names of the schema it was opened with. A local file is readable to its
-        user only.
+        It is not encrypted: the totals are inside, and the names of the schema it was opened with.
+        A local file is readable to its user only.
         """
         if self.source is None:
             raise ValueError(
-                "only what was read from a table, or opened by its owner, can be stored: this was made by hand"
+                "only what was read from a table, or opened by its owner, can be stored: this was "
+                "made by hand"
             )
         self.source.save(url, overwrite=overwrite)
 
@@ -170,7 +187,10 @@ def dropped_rows(n: int) -> tuple[str, ...]:
     (('1 row with missing values was left out of the table',), ())
     """
     return (
-        (f"{n:,} row{'' if n == 1 else 's'} with missing values {'was' if n == 1 else 'were'} left out of the table",)
+        (
+            f"{n:,} row{'' if n == 1 else 's'} with missing values {'was' if n == 1 else 'were'} "
+            "left out of the table",
+        )
         if n
         else ()
     )
@@ -200,7 +220,8 @@ def _labels(index: pd.Index[Any]) -> list[Any]:
     return [list(map(str, label)) if isinstance(label, tuple) else str(label) for label in index]
 
 
-# -- numbers as text -------------------------------------------------------------------------------------------------------
+# -- numbers as text
+# ------------------------------------------------------------------------------------------------
 
 
 def number_text(value: Any) -> str:
@@ -231,13 +252,17 @@ def p_text(value: float) -> str:
 
 
 def stars(pvalue: float) -> str:
-    """The marks of R's tables: ``***`` below .001, ``**`` below .01, ``*`` below .05, ``.`` below .1."""
+    """The marks of R's tables: ``***`` below .001, ``**`` below .01, ``*`` below .05, ``.`` below
+    .1.
+    """
     marks = ((0.001, "***"), (0.01, "**"), (0.05, "*"), (0.1, "."))
     return next((mark for limit, mark in marks if pvalue < limit), "")
 
 
 def is_pvalue(name: object) -> bool:
-    """Whether a column or line of this name holds probabilities of a test: ``pvalue``, ``p``, ``P>|t|``, ``Pr(>F)``."""
+    """Whether a column or line of this name holds probabilities of a test: ``pvalue``, ``p``,
+    ``P>|t|``, ``Pr(>F)``.
+    """
     text = str(name)
     return text in ("p", "pvalue") or text.startswith(("P>", "Pr(", "pvalue"))
 
@@ -253,10 +278,16 @@ def _shown(frame: pd.DataFrame) -> pd.DataFrame:
     shown = frame.astype(object)
     for position, name in enumerate(frame.columns):
         names = frame.index if name == "value" else [name] * len(frame)
-        cells = [_cell(one, value) for one, value in zip(names, frame.iloc[:, position], strict=True)]
+        cells = [
+            _cell(one, value) for one, value in zip(names, frame.iloc[:, position], strict=True)
+        ]
         shown.isetitem(position, cells)
     return shown
 
 
 def _cell(name: object, value: Any) -> str:
-    return p_text(float(value)) if is_pvalue(name) and isinstance(value, (float, np.floating)) else number_text(value)
+    return (
+        p_text(float(value))
+        if is_pvalue(name) and isinstance(value, (float, np.floating))
+        else number_text(value)
+    )

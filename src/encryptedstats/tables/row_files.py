@@ -1,7 +1,8 @@
-"""Files of rows, read a piece at a time: CSV through pandas, Parquet through pyarrow. The whole file is never in memory.
+"""Files of rows, read a piece at a time: CSV through pandas, Parquet through pyarrow. The whole
+file is never in memory.
 
-How a CSV file is written is found out from its beginning (see :mod:`encryptedstats.tables.dialects`), and all of it is read
-that way.
+How a CSV file is written is found out from its beginning (see
+:mod:`encryptedstats.tables.dialects`), and all of it is read that way.
 """
 
 from __future__ import annotations
@@ -43,14 +44,28 @@ from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import Level
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
-# From 3.1 on pandas reads the nearest double anyway; before, a value could come out one step beside the edge that it equals.
+# From 3.1 on pandas reads the nearest double anyway; before, a value could come out one step beside
+# the edge that it equals.
 _EXACT_NUMBERS: dict[str, Any] = (
-    {} if tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1) else {"float_precision": "round_trip"}
+    {}
+    if tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1)
+    else {"float_precision": "round_trip"}
 )
-_UNPACKED: Final[dict[str, Callable[..., Any]]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_UNPACKED: Final[dict[str, Callable[..., Any]]] = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+}
 _PACKED_OTHERWISE: Final = (".zip", ".tar", ".tgz", ".zst")  # pandas unpacks these itself
 _READ_FAILED: Final = "Calling read(nbytes) on source failed"
-_BOOLEANS: Final = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
+_BOOLEANS: Final = {
+    "True": True,
+    "TRUE": True,
+    "true": True,
+    "False": False,
+    "FALSE": False,
+    "false": False,
+}
 
 
 def read_frames(
@@ -60,11 +75,13 @@ def read_frames(
     options: CsvOptions | None = None,
     told: Callable[[CsvFormat], None] | None = None,
 ) -> Iterator[pd.DataFrame]:
-    """Frames of up to ``rows`` rows (all at once for None), their index counting the rows of the file from 1.
+    """Frames of up to ``rows`` rows (all at once for None), their index counting the rows of the
+    file from 1.
 
-    With a schema, columns whose levels are text are read as text, whatever their values look like: ``01`` is not ``1``, and
-    a level such as ``None`` is no missing value. Numbers are the doubles nearest to what is written; dates become days since
-    1970-01-01. How a CSV file is written is found out, unless ``options`` say it, and given to ``told`` before the first frame.
+    With a schema, columns whose levels are text are read as text, whatever their values look like:
+    ``01`` is not ``1``, and a level such as ``None`` is no missing value. Numbers are the doubles
+    nearest to what is written; dates become days since 1970-01-01. How a CSV file is written is
+    found out, unless ``options`` say it, and given to ``told`` before the first frame.
     """
     if Path(path).suffix.lower() in PARQUET_SUFFIXES:
         yield from _parquet_frames(path, rows)
@@ -72,18 +89,24 @@ def read_frames(
     options = options or CsvOptions()
     try:
         with _beginning(path) as (source, sample):
-            if b"\0" in sample.content and not sample.content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
-                raise SchemaError(f"{path} is not a CSV file that pandas can read: it has bytes that are no text")
+            if b"\0" in sample.content and not sample.content.startswith(
+                (BOM_UTF16_LE, BOM_UTF16_BE)
+            ):
+                raise SchemaError(
+                    f"{path} is not a CSV file that pandas can read: it has bytes that are no text"
+                )
             form, skipped = find_format(sample, options, _expected(schema, options), str(path))
             if told is not None:
                 told(form)
             reader = _Reader(form, _levels(schema), _text_columns(schema, options))
-            # Not low_memory: it guesses types for a few rows at a time, and one column comes out as numbers here and text there.
+            # Not low_memory: it guesses types for a few rows at a time, and one column comes out as
+            # numbers here and text there.
             with pd.read_csv(
                 source,
                 chunksize=rows or 1 << 62,
                 low_memory=False,
-                index_col=False,  # or pandas takes first fields for labels where the names are too few
+                # or pandas takes first fields for labels where the names are too few
+                index_col=False,
                 skiprows=skipped,
                 **_EXACT_NUMBERS,
                 **reader.options(),
@@ -97,7 +120,8 @@ def read_frames(
         raise SchemaError(f"{path} is empty: there is not even a line of column names") from None
     except UnicodeDecodeError as error:
         raise SchemaError(
-            f"{path} is not written in {error.encoding}, as its beginning looked: {error}; say in which it is, for instance ",
+            f"{path} is not written in {error.encoding}, as its beginning looked: {error}; say in "
+            "which it is, for instance ",
             say("charset", "cp1252"),
         ) from error
     except pd.errors.ParserError as error:
@@ -108,7 +132,9 @@ def read_frames(
         raise SchemaError(f"{path} is not a CSV file that pandas can read: {error}") from error
 
 
-def _whole_rows(frames: Iterator[pd.DataFrame], path: str | os.PathLike[str]) -> Iterator[pd.DataFrame]:
+def _whole_rows(
+    frames: Iterator[pd.DataFrame], path: str | os.PathLike[str]
+) -> Iterator[pd.DataFrame]:
     """Refuse rows with more fields than there are names, which pandas cuts off with a warning.
 
     The beginning of a file shows most of them by their line; packed files have no sample.
@@ -143,12 +169,15 @@ def read_frame(
     return pd.concat(frames) if len(frames) > 1 else frames[0]
 
 
-# -- the beginning of a file -------------------------------------------------------------------------------------------
+# -- the beginning of a file
+# -------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def _beginning(path: str | os.PathLike[str]) -> Iterator[tuple[IO[bytes] | str, Sample]]:
-    """What pandas is to read, from its first byte on, and the sample that its format is found from."""
+    """What pandas is to read, from its first byte on, and the sample that its format is
+    found from.
+    """
     suffix = Path(path).suffix.lower()
     if suffix in _PACKED_OTHERWISE:
         yield os.fspath(path), Sample(b"", is_all=True)
@@ -194,14 +223,16 @@ def _warn_of_names_given_twice(frame: pd.DataFrame, path: str | os.PathLike[str]
     twice = [name for name in map(str, frame.columns) if name.endswith(".1") and name[:-2] in names]
     if twice:
         warnings.warn(
-            f"{path}: column {twice[0]!r} stands beside {twice[0][:-2]!r}: either the file has the name {twice[0][:-2]!r} twice, "
+            f"{path}: column {twice[0]!r} stands beside {twice[0][:-2]!r}: either the file has "
+            f"the name {twice[0][:-2]!r} twice, "
             "and the second was renamed, or it is called so",
             SchemaWarning,
             stacklevel=2,
         )
 
 
-# -- what the schema knows of a file -----------------------------------------------------------------------------------
+# -- what the schema knows of a file
+# -----------------------------------------------------------------------------------
 
 
 def _levels(schema: Schema | None) -> dict[str, tuple[Level, ...]]:
@@ -219,9 +250,13 @@ def _is_text(levels: tuple[Level, ...]) -> bool:
 
 
 def _text_columns(schema: Schema | None, options: CsvOptions) -> frozenset[str]:
-    """Columns that are kept as they are written: levels that are text, the id of the rows, and what nobody looks at."""
+    """Columns that are kept as they are written: levels that are text, the id of the rows, and what
+    nobody looks at.
+    """
     text = {name for name, values in _levels(schema).items() if _is_text(values)}
-    return options.ignored.union(text, {schema.id} if schema is not None and schema.id is not None else ())
+    return options.ignored.union(
+        text, {schema.id} if schema is not None and schema.id is not None else ()
+    )
 
 
 def _expected(schema: Schema | None, options: CsvOptions) -> Expected:
@@ -240,19 +275,31 @@ class _Reader:
     text: frozenset[str]
 
     def options(self) -> dict[str, Any]:
-        """What pandas has to know: the format, which columns are text, and which words are levels and not missing."""
+        """What pandas has to know: the format, which columns are text, and which words are levels
+        and not missing.
+        """
         form = self.form
-        options: dict[str, Any] = {"sep": form.separator, "decimal": form.mark, "encoding": form.charset}
+        options: dict[str, Any] = {
+            "sep": form.separator,
+            "decimal": form.mark,
+            "encoding": form.charset,
+        }
         options["dtype"] = dict.fromkeys((*self.text, *(name for name, _ in form.dates)), str)
         missing = {
-            name: MISSING_WORDS.difference(self.levels[name] if name in self.text else ()) for name in self.levels
+            name: MISSING_WORDS.difference(self.levels[name] if name in self.text else ())
+            for name in self.levels
         }
         if any(len(words) < len(MISSING_WORDS) for words in missing.values()):
-            options |= {"keep_default_na": False, "na_values": {name: sorted(words) for name, words in missing.items()}}
+            options |= {
+                "keep_default_na": False,
+                "na_values": {name: sorted(words) for name, words in missing.items()},
+            }
         return options
 
     def read(self, frame: pd.DataFrame, path: str | os.PathLike[str]) -> pd.DataFrame:
-        """A piece with its dates as days, and its numbers as numbers where a word among them made pandas leave all as text."""
+        """A piece with its dates as days, and its numbers as numbers where a word among them made
+        pandas leave all as text.
+        """
         dates = dict(self.form.dates)
         for name in frame.columns:
             if name in dates:
@@ -268,33 +315,52 @@ class _Reader:
         known = self.levels.get(str(column.name))
         if column.name in self.text:
             return column
-        if (
-            known is None
-        ):  # nothing is known of the column, so that most of its values decide; pandas has read plain ones
+        if known is None:
+            # nothing is known of the column, so that most of its values decide; pandas has read
+            # plain ones
             is_plain = self.form.thousands is None and self.form.mark == "."
-            return column if is_plain or not is_mostly_numbers(column, self.form) else self._spelt(column)
+            return (
+                column
+                if is_plain or not is_mostly_numbers(column, self.form)
+                else self._spelt(column)
+            )
         if known and all(isinstance(level, (bool, str)) for level in known):
             return column.map(lambda value: _BOOLEANS.get(value, value))
         return self._spelt(column)
 
     def _spelt(self, column: pd.Series[Any]) -> pd.Series[Any]:
-        """Numbers in the format of the file. One in another format, which the beginning did not show, must not pass for one."""
+        """Numbers in the format of the file. One in another format, which the beginning did not
+        show, must not pass for one.
+        """
         read = spelt_numbers(column, self.form)
         if is_numeric_dtype(read.dtype):
             return read
         is_text = read.map(lambda value: isinstance(value, str)).to_numpy(dtype=bool)
-        foreign = is_text & pd.to_numeric(column.where(is_text), errors="coerce").notna().to_numpy(dtype=bool)
+        foreign = is_text & pd.to_numeric(column.where(is_text), errors="coerce").notna().to_numpy(
+            dtype=bool
+        )
         if foreign.any():
             cure = Cure(
-                "say the decimal mark", "correct it, or say how numbers are written, decimal='.' or decimal=','"
+                "say the decimal mark",
+                "correct it, or say how numbers are written, decimal='.' or decimal=','",
             )
-            refuse(column.name, column, foreign, f"is no number in a file that is {self.form.describe()}", cure=cure)
+            refuse(
+                column.name,
+                column,
+                foreign,
+                f"is no number in a file that is {self.form.describe()}",
+                cure=cure,
+            )
         return read
 
 
 def _days(column: pd.Series[Any], spelt: str) -> pd.Series[Any]:
     """Dates as days; what is no date stays as it is, to be refused by name."""
-    text = column.astype(object).where(column.notna(), None).map(lambda value: value.strip(), na_action="ignore")
+    text = (
+        column.astype(object)
+        .where(column.notna(), None)
+        .map(lambda value: value.strip(), na_action="ignore")
+    )
     times = read_dates(text, spelt)
     found: pd.Series[Any] = days(times)
     unread = (times.isna() & column.notna()).to_numpy(dtype=bool)
@@ -306,7 +372,9 @@ def _parquet_frames(path: str | os.PathLike[str], rows: int | None) -> Iterator[
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise SchemaError("Parquet files need pyarrow: pip install 'encryptedstats[parquet]'") from error
+        raise SchemaError(
+            "Parquet files need pyarrow: pip install 'encryptedstats[parquet]'"
+        ) from error
     first = 1
     try:
         with pq.ParquetFile(path) as file:

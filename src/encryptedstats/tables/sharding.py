@@ -66,16 +66,22 @@ def prove_shards(
     largest = max(shards, key=lambda blocks: blocks[1] - blocks[0])
     inside = tuple(rows[slice(*largest)])
     layout = Layout(sum(inside), facts.parameters.slots, inside, facts.parameters.copies)
-    return read_noise(outputs, facts.parameters, layout, with_secret_key=facts.with_secret_key, beside=1)
+    return read_noise(
+        outputs, facts.parameters, layout, with_secret_key=facts.with_secret_key, beside=1
+    )
 
 
 def join_ranges(parts: Sequence[EncryptedNumbers], circuit: str) -> EncryptedNumbers:
-    """Join the totals of all ranges, one after the other. All ranges but the last fill their packs."""
+    """Join the totals of all ranges, one after the other. All ranges but the last fill
+    their packs.
+    """
     first = parts[0]
     facts = [fact for part in parts for fact in part.facts]
     packs = [pack for part in parts for pack in part.parts]
     before = [0, *accumulate(len(part.facts) for part in parts[:-1])]
-    places = [start + place for start, part in zip(before, parts, strict=True) for place in part.places]
+    places = [
+        start + place for start, part in zip(before, parts, strict=True) for place in part.places
+    ]
     return EncryptedNumbers(
         first.keys,
         first.form,
@@ -107,7 +113,9 @@ def take_blocks(table: EncryptedTable, start: int, stop: int) -> EncryptedTable:
     return EncryptedTable(table.facts, taken, table.keys, table.private_schema, accepted=True)
 
 
-def total_in_shards(table: EncryptedTable, question: Question, cut: Cut, **options: Any) -> EncryptedNumbers:
+def total_in_shards(
+    table: EncryptedTable, question: Question, cut: Cut, **options: Any
+) -> EncryptedNumbers:
     """Compute the totals of a question in the shards of a cut, as a cluster does, and add them up.
 
     Nothing is flooded.
@@ -116,17 +124,23 @@ def total_in_shards(table: EncryptedTable, question: Question, cut: Cut, **optio
     outputs = wanted.distinct
     shards, ranges = pieces_of(cut.blocks), pieces_of(cut.totals)
     if cut.blocks[-1] != len(table.blocks.ids) or cut.totals[-1] != len(outputs):
-        raise VerificationError("the result states shards that are not all blocks and totals, each once")
+        raise VerificationError(
+            "the result states shards that are not all blocks and totals, each once"
+        )
     report = prove_shards(outputs, table.facts, table.blocks.rows, shards)
     if cut.width > report.width:
         raise VerificationError(
-            f"the result has {cut.width} totals in a ciphertext, and at most {report.width} are proven to decrypt"
+            f"the result has {cut.width} totals in a ciphertext, and at most {report.width} are "
+            "proven to decrypt"
         )
     report = report.with_width(cut.width)
     parts = [take_blocks(table, *shard) for shard in shards]
 
     def total(first: int, last: int) -> EncryptedNumbers:
-        evaluated = (part.evaluate(outputs[first:last], report=report, flood=False, **options) for part in parts)
+        evaluated = (
+            part.evaluate(outputs[first:last], report=report, flood=False, **options)
+            for part in parts
+        )
         return reduce(add, evaluated)
 
     joined = join_ranges([total(*one) for one in ranges], circuit_digest(wanted.asked))
@@ -142,7 +156,9 @@ def answer_again(answer: Answer, table: EncryptedTable, **options: Any) -> Answe
     return _answer(answer.question, table, given.cut, drawn=bool(answer.beside), **whole, **options)
 
 
-def predict_again(votes: Answer, table: EncryptedTable, rows: EncryptedTable, **options: Any) -> Answer:
+def predict_again(
+    votes: Answer, table: EncryptedTable, rows: EncryptedTable, **options: Any
+) -> Answer:
     """Predict the rows again, by the model that the table gives in the shards that the votes state.
 
     Votes of rows have the same residues in whichever shards the rows are predicted.
@@ -154,7 +170,9 @@ def predict_again(votes: Answer, table: EncryptedTable, rows: EncryptedTable, **
     return replace(own, model_blocks=table.blocks.ids)
 
 
-def _answer(question: Question, table: EncryptedTable, cut: Cut | None, *, drawn: bool, **options: Any) -> Answer:
+def _answer(
+    question: Question, table: EncryptedTable, cut: Cut | None, *, drawn: bool, **options: Any
+) -> Answer:
     if cut is None:
         answer = table.answer_to(question, **options)
     else:
@@ -163,6 +181,8 @@ def _answer(question: Question, table: EncryptedTable, cut: Cut | None, *, drawn
         return answer
     model = question.present(answer)
     if not hasattr(model, "draw_fraction"):
-        raise VerificationError(f"the result has more totals beside its own than a {question.name} gives")
+        raise VerificationError(
+            f"the result has more totals beside its own than a {question.name} gives"
+        )
     again: Answer = model.draw_fraction(table, **options).answer_
     return again

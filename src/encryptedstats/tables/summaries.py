@@ -1,7 +1,9 @@
-"""Statistics that cost next to nothing: counts, cross tables and moments, from a table that is clear or encrypted.
+"""Statistics that cost next to nothing: counts, cross tables and moments, from a table that is
+clear or encrypted.
 
-Each is a question, and both kinds of table answer it. Answers of encrypted tables stay encrypted: ``owner.decrypt`` gives the same
-DataFrame that the clear table, or pandas, would. Variables are positions here, -1 is the class.
+Each is a question, and both kinds of table answer it. Answers of encrypted tables stay encrypted:
+``owner.decrypt`` gives the same DataFrame that the clear table, or pandas, would. Variables are
+positions here, -1 is the class.
 """
 
 from __future__ import annotations
@@ -56,7 +58,9 @@ class Statistic(Question):
 
     def in_ids(self, schema: Schema | PublicSchema) -> Self:
         """By position, which everybody knows."""
-        found = tuple(j if isinstance(j, int) else class_or_variable(j, schema) for j in self.variables)
+        found = tuple(
+            j if isinstance(j, int) else class_or_variable(j, schema) for j in self.variables
+        )
         return self if found == self.variables else type(self)(found)
 
     def names(self, schema: Schema | PublicSchema | None = None) -> list[str]:
@@ -67,7 +71,9 @@ class Statistic(Question):
         """Refuse variables that are not there."""
         known = all(type(j) is int and -1 <= j < len(schema.variables) for j in self.variables)
         if not known or not self.variables:
-            raise SchemaError(f"{self.name} of {list(self.variables)}: the schema has no such variables")
+            raise SchemaError(
+                f"{self.name} of {list(self.variables)}: the schema has no such variables"
+            )
 
 
 class _Cells(Statistic):
@@ -77,14 +83,24 @@ class _Cells(Statistic):
         """Refuse numbers, which have no bins."""
         super().check_schema(schema)
         if not 1 <= len(self.variables) <= 2:
-            raise SchemaError(f"{self.name} are of one or two variables, not of {len(self.variables)}")
+            raise SchemaError(
+                f"{self.name} are of one or two variables, not of {len(self.variables)}"
+            )
         if -1 in self.variables and not schema.n_classes:
             raise SchemaError("the schema has no classes to count by")
-        numbers = [schema.variables[j].id for j in self.variables if j != -1 and schema.variables[j].kind == "number"]
+        numbers = [
+            schema.variables[j].id
+            for j in self.variables
+            if j != -1 and schema.variables[j].kind == "number"
+        ]
         if numbers:
-            raise SchemaError(f"variable {numbers[0]!r} is a number and has no bins to count: see moments")
+            raise SchemaError(
+                f"variable {numbers[0]!r} is a number and has no bins to count: see moments"
+            )
 
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
+    def totals(
+        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
+    ) -> Arrays:
         """The rows of every cell."""
         rows, *others = [indicators(schema, j, fold) for j in self.variables]
         if not others:
@@ -93,14 +109,22 @@ class _Cells(Statistic):
 
     def shapes(self, schema: PublicSchema) -> Shapes:
         """One cell for each bin, or pair of bins."""
-        return {"cells": tuple(schema.n_classes if j == -1 else schema.variables[j].n_bins for j in self.variables)}
+        return {
+            "cells": tuple(
+                schema.n_classes if j == -1 else schema.variables[j].n_bins for j in self.variables
+            )
+        }
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> pd.DataFrame:
-        """The cells, labelled as far as the schema knows labels. Every row is in exactly one (weights count for the class)."""
+        """The cells, labelled as far as the schema knows labels. Every row is in exactly one
+        (weights count for the class).
+        """
         cells = totals["cells"].astype(np.int64)
         good = cells.min() >= 0 and (-1 in self.variables or cells.sum() == n_rows)
         refuse_impossible(good, f"the counts add up to {cells.sum():,} over {n_rows:,} rows")
-        index, *columns = [pd.Index(labels(schema, j), name=variable_name(schema, j)) for j in self.variables]
+        index, *columns = [
+            pd.Index(labels(schema, j), name=variable_name(schema, j)) for j in self.variables
+        ]
         if not columns:
             return pd.DataFrame({"count": cells}, index=index)
         return pd.DataFrame(cells, index=index, columns=columns[0])
@@ -133,7 +157,9 @@ class CrossTable(_Cells):
 
 
 class Moments(Statistic):
-    """Sums, means, variances and covariances of variables that are kept as numbers, over rows where none of them is missing."""
+    """Sums, means, variances and covariances of variables that are kept as numbers, over rows where
+    none of them is missing.
+    """
 
     name: ClassVar[str] = "moments"
 
@@ -151,10 +177,17 @@ class Moments(Statistic):
                 raise SchemaError("the class has no moments")
             known = schema.at(j)
             if known.kind != "number":
-                raise SchemaError(f"variable {known.id!r} is {known.kind}: moments are for numbers, ", KEEP_NUMBERS)
+                raise SchemaError(
+                    f"variable {known.id!r} is {known.kind}: moments are for numbers, ",
+                    KEEP_NUMBERS,
+                )
 
-    def totals(self, schema: PublicSchema, columns: Columns = None, fold: int | None = None) -> Arrays:
-        """Sums, and sums of products of two: what is above the diagonal. How many rows are complete, where not all need be."""
+    def totals(
+        self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
+    ) -> Arrays:
+        """Sums, and sums of products of two: what is above the diagonal. How many rows are
+        complete, where not all need be.
+        """
         complete = complete_rows(schema, self.variables)
         also = [] if complete is None else [complete]
         numbers = [number_column(schema, j, gaps=True) for j in self.variables]
@@ -168,16 +201,23 @@ class Moments(Statistic):
     def shapes(self, schema: PublicSchema) -> Shapes:
         """One sum for each variable, one product for each pair."""
         k, gaps = len(self.variables), any(has_gaps(schema, j) for j in self.variables)
-        return {**({_COMPLETE: (1,)} if gaps else {}), "sums": (k,), "products": (k * (k + 1) // 2,)}
+        return {
+            **({_COMPLETE: (1,)} if gaps else {}),
+            "sums": (k,),
+            "products": (k * (k + 1) // 2,),
+        }
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> pd.DataFrame:
-        """A column for each variable, in its own units as far as the schema knows them; ``count`` is of complete rows."""
+        """A column for each variable, in its own units as far as the schema knows them; ``count``
+        is of complete rows.
+        """
         names = self.names(schema)
         n_rows = complete_count(totals, n_rows, names)
         sums = totals["sums"]
         scales = [scale(schema, j) for j in self.variables]
         frame = pd.DataFrame(
-            index=["count", "sum", "mean", "var", "std", *(f"cov({name})" for name in names)], columns=names
+            index=["count", "sum", "mean", "var", "std", *(f"cov({name})" for name in names)],
+            columns=names,
         )
         for j, name in enumerate(names):
             frame.loc["count", name] = n_rows
@@ -188,8 +228,12 @@ class Moments(Statistic):
             # n sum xy - sum x sum y is an exact integer; one division at the end.
             scatter = n_rows * product - sums[a] * sums[b]
             refuse_impossible(a != b or scatter >= 0, "a variance would be negative")
-            covariance = scatter / (n_rows * (n_rows - 1) * scales[a] * scales[b]) if n_rows > 1 else np.nan
-            frame.loc[f"cov({names[a]})", names[b]] = frame.loc[f"cov({names[b]})", names[a]] = covariance
+            covariance = (
+                scatter / (n_rows * (n_rows - 1) * scales[a] * scales[b]) if n_rows > 1 else np.nan
+            )
+            frame.loc[f"cov({names[a]})", names[b]] = frame.loc[f"cov({names[b]})", names[a]] = (
+                covariance
+            )
             if a == b:
                 frame.loc["var", names[a]] = covariance
                 frame.loc["std", names[a]] = np.sqrt(covariance)
@@ -205,14 +249,20 @@ def complete_count(totals: Totals, n_rows: int, names: Sequence[str] = ()) -> in
 
 
 def indicators(schema: PublicSchema, variable: int, fold: int | None = None) -> list[Expression]:
-    """Those of the bins of a variable; of the class, at the position -1, those of the classes (of a fold)."""
+    """Those of the bins of a variable; of the class, at the position -1, those of the classes (of a
+    fold).
+    """
     return class_columns(schema, fold) if variable == -1 else bin_columns(schema, variable)
 
 
 def labels(schema: Schema | PublicSchema, variable: int) -> list[Any]:
-    """The bins of a variable as the owner calls them, or by number; those of the class, at the position -1, are the classes."""
+    """The bins of a variable as the owner calls them, or by number; those of the class, at the
+    position -1, are the classes.
+    """
     if isinstance(schema, PublicSchema):
-        return list(range(schema.n_classes if variable == -1 else schema.variables[variable].n_bins))
+        return list(
+            range(schema.n_classes if variable == -1 else schema.variables[variable].n_bins)
+        )
     return list(schema.classes if variable == -1 else schema.variables[variable].labels)
 
 
@@ -220,13 +270,18 @@ def variable_name(schema: Schema | PublicSchema | None, variable: int) -> str:
     """A variable as the owner calls it, or as a worker has to; the class has the position -1."""
     if schema is None or isinstance(schema, PublicSchema):
         return (
-            target_id(schema) if variable == -1 and schema is not None else CLASS if variable == -1 else f"v{variable}"
+            target_id(schema)
+            if variable == -1 and schema is not None
+            else CLASS
+            if variable == -1
+            else f"v{variable}"
         )
     return str(schema.target) if variable == -1 else schema.variables[variable].name
 
 
 def scale(schema: Schema | PublicSchema, variable: int) -> int:
-    """What the fixed-point integers of a number were multiplied by; a worker does not know it and sees integers.
+    """What the fixed-point integers of a number were multiplied by; a worker does not know it and
+    sees integers.
 
     The target has the position -1.
     """
@@ -249,10 +304,11 @@ class Asked(ABC):
         """The answer to a question."""
 
     def counts(self, variable: str | int, by: str | int | None = None, **options: Any) -> Any:
-        """How many rows are in each bin of a variable; ``by="class"`` (or the target's name), or by another variable.
+        """How many rows are in each bin of a variable; ``by="class"`` (or the target's name), or by
+        another variable.
 
-        Counts by class are weighted where the table has weights, and others are refused there. Options of encrypted tables: those
-        of ``evaluate``.
+        Counts by class are weighted where the table has weights, and others are refused there.
+        Options of encrypted tables: those of ``evaluate``.
         """
         asked = (variable,) if by is None else (variable, by)
         return self.ask(Counts(tuple(map(self._position, asked))), **options)
@@ -262,18 +318,25 @@ class Asked(ABC):
         return self.ask(CrossTable((self._position(first), self._position(second))), **options)
 
     def moments(self, variables: Sequence[str | int], **options: Any) -> Any:
-        """Count, sum, mean, variance, standard deviation and covariances of variables kept as numbers."""
+        """Count, sum, mean, variance, standard deviation and covariances of variables kept as
+        numbers.
+        """
         positions = tuple(map(self._position, variables))
         if not positions or len(set(positions)) != len(positions):
             raise SchemaError("moments need one or several different variables")
         return self.ask(Moments(positions), **options)
 
-    def describe(self, variables: Sequence[str] | None = None, by: str | None = None, **options: Any) -> Any:
-        """Rows, missing values, means and spreads of numbers, quantiles and counts of bins; by group, if wanted.
+    def describe(
+        self, variables: Sequence[str] | None = None, by: str | None = None, **options: Any
+    ) -> Any:
+        """Rows, missing values, means and spreads of numbers, quantiles and counts of bins; by
+        group, if wanted.
 
-        ``moments=4`` adds skewness and kurtosis, ``quantiles=`` says which ones; other options are those of :meth:`ask`. See
-        ``es.Describe``, which this asks.
+        ``moments=4`` adds skewness and kurtosis, ``quantiles=`` says which ones; other options are
+        those of :meth:`ask`. See ``es.Describe``, which this asks.
         """
         own = {name: options.pop(name) for name in ("moments", "quantiles") if name in options}
-        question: Any = question_class("Describe")  # statistics lie above tables, and are found by name
+        question: Any = question_class(
+            "Describe"
+        )  # statistics lie above tables, and are found by name
         return self.ask(question(variables=variables, by=by, **own), **options)

@@ -1,7 +1,8 @@
-"""The clear table: bin numbers, integers, classes, weights and folds of the rows, seen as integer columns.
+"""The clear table: bin numbers, integers, classes, weights and folds of the rows, seen as integer
+columns.
 
-It is the plain twin of the encrypted table: the same columns, the same layout, the same derived sums. Built by
-`Schema.table`, which knows about names and frames; here are only small integers.
+It is the plain twin of the encrypted table: the same columns, the same layout, the same derived
+sums. Built by `Schema.table`, which knows about names and frames; here are only small integers.
 """
 
 from __future__ import annotations
@@ -42,9 +43,11 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Moved:
-    """Rows of a column whose value has no bin of its own, and which bin they went to, as the schema says.
+    """Rows of a column whose value has no bin of its own, and which bin they went to, as the schema
+    says.
 
-    `example` is a level that the schema does not know, at the row called `row`; None for missing values.
+    `example` is a level that the schema does not know, at the row called `row`; None for missing
+    values.
     """
 
     column: str
@@ -61,9 +64,13 @@ class Moved:
     def __str__(self) -> str:
         rows = f"{self.n_rows} row{'s' if self.n_rows > 1 else ''}"
         if self.example is None:
-            return f"column {self.column!r}: {rows} without a value (such as row {self.row}) went to {self.into!r}"
+            return (
+                f"column {self.column!r}: {rows} without a value (such as row {self.row}) went to "
+                f"{self.into!r}"
+            )
         return (
-            f"column {self.column!r}: {rows} with a level that the schema does not know (such as {self.example}, row {self.row}) "
+            f"column {self.column!r}: {rows} with a level that the schema does not know (such as "
+            f"{self.example}, row {self.row}) "
             f"went to {self.into!r}"
         )
 
@@ -73,7 +80,9 @@ def all_moved(parts: Iterable[Moved]) -> tuple[Moved, ...]:
     found: dict[tuple[str, str, bool], Moved] = {}
     for part in parts:
         before = found.get(part.kind)
-        found[part.kind] = part if before is None else replace(before, n_rows=before.n_rows + part.n_rows)
+        found[part.kind] = (
+            part if before is None else replace(before, n_rows=before.n_rows + part.n_rows)
+        )
     return tuple(found.values())
 
 
@@ -92,7 +101,8 @@ class Table(ColumnAlgebra[Integers], Asked):
     schema
         The owner's schema.
     data
-        One array a variable: bin numbers (small unsigned integers), or the fixed-point integers of a number.
+        One array a variable: bin numbers (small unsigned integers), or the fixed-point integers of
+        a number.
     class_codes
         Class of each row, or None: for rows to predict, or where the target is a number.
     target_values
@@ -161,11 +171,17 @@ class Table(ColumnAlgebra[Integers], Asked):
         return self.has_classes or self.target_values is not None
 
     def columns(self, encodings: Sequence[str] = ("onehot",)) -> list[Column]:
-        """The columns that can be asked for with these encodings: bins, codes, numbers, classes, and classes by fold."""
+        """The columns that can be asked for with these encodings: bins, codes, numbers, classes,
+        and classes by fold.
+        """
         return asked_columns(self.public_schema, self.stored_columns(encodings))
 
-    def stored_columns(self, encodings: Sequence[str] = ("onehot",), digit_bits: int | None = None) -> list[Column]:
-        """The columns that are encrypted with these encodings: of bins and classes all but one, see `stored_groups`."""
+    def stored_columns(
+        self, encodings: Sequence[str] = ("onehot",), digit_bits: int | None = None
+    ) -> list[Column]:
+        """The columns that are encrypted with these encodings: of bins and classes all but one, see
+        `stored_groups`.
+        """
         return table_columns(
             self.public_schema,
             encodings,
@@ -193,7 +209,9 @@ class Table(ColumnAlgebra[Integers], Asked):
         return self._compact(column).astype(np.int64, copy=False)
 
     def raw_values(self) -> Iterator[bytes]:
-        """All that the rows hold but their folds, as bytes: codes, numbers, classes and weights, in integers of one size."""
+        """All that the rows hold but their folds, as bytes: codes, numbers, classes and weights, in
+        integers of one size.
+        """
         known = (part for part in (self.class_codes, self.target_values) if part is not None)
         parts = (*self.data, *((*known, self._weights_or_ones()) if self.has_target else ()))
         return (part.astype("<i8").tobytes() for part in parts)
@@ -218,12 +236,18 @@ class Table(ColumnAlgebra[Integers], Asked):
     def _check(self, column: Column) -> None:
         check_column(self.public_schema, column)
         if column.variable == -1 and not self.has_target:
-            raise SchemaError(f"no column {column}: the table has no target; give the target column or y=")
+            raise SchemaError(
+                f"no column {column}: the table has no target; give the target column or y="
+            )
         if column.fold is not None and column.fold >= self.n_folds:
-            raise SchemaError(f"no column {column}: the table has {self.n_folds} folds; declare them with folds=")
+            raise SchemaError(
+                f"no column {column}: the table has {self.n_folds} folds; declare them with folds="
+            )
 
     def evaluate(self, outputs: Sequence[Expression]) -> list[Any]:
-        """What a circuit gives on this table: an integer for a total, an array over the rows otherwise."""
+        """What a circuit gives on this table: an integer for a total, an array over the rows
+        otherwise.
+        """
         outputs = list(outputs)
         columns = [Column.parse(name) for name in column_names(outputs)]
         ranges = column_ranges(self.public_schema, columns, self.weight_bound)
@@ -233,7 +257,9 @@ class Table(ColumnAlgebra[Integers], Asked):
         return class_or_variable(variable, self.schema)
 
     def ask(self, question: Question, **options: Any) -> Any:
-        """The answer to a question. Options are those of encrypted tables, and change nothing here."""
+        """The answer to a question. Options are those of encrypted tables, and change
+        nothing here.
+        """
         asked = asked_of(checked_question(question), self.schema).settled()
         return asked.present(self.answer_to(asked))
 
@@ -250,7 +276,9 @@ class Table(ColumnAlgebra[Integers], Asked):
 
     def totals(self, question: Question) -> list[int]:
         """The totals that answer a question, one after the other."""
-        return self.evaluate(question.circuit(self.public_schema, self.columns(), weight_bound=self.weight_bound))
+        return self.evaluate(
+            question.circuit(self.public_schema, self.columns(), weight_bound=self.weight_bound)
+        )
 
     def to_pandas(self) -> pd.DataFrame:
         """The rows with bins by their labels, numbers in real units and classes by name."""
@@ -260,13 +288,17 @@ class Table(ColumnAlgebra[Integers], Asked):
                 frame[variable.name] = _in_units(data, variable)
             else:
                 ordered = variable.kind in ORDERED_KINDS
-                labels = pd.Categorical.from_codes(data.astype(np.int64), pd.Index(variable.labels), ordered=ordered)
+                labels = pd.Categorical.from_codes(
+                    data.astype(np.int64), pd.Index(variable.labels), ordered=ordered
+                )
                 frame[variable.name] = pd.Series(labels)
         if self.class_codes is not None:
             names = np.array(self.schema.classes, dtype=object)[self.class_codes]
             frame[str(self.schema.target)] = pd.Series(names).infer_objects()
         if self.target_values is not None and self.schema.target_number is not None:
-            frame[str(self.schema.target)] = _in_units(self.target_values, self.schema.target_number)
+            frame[str(self.schema.target)] = _in_units(
+                self.target_values, self.schema.target_number
+            )
         return pd.DataFrame(frame)
 
     def with_layout(self, layout: Layout | int) -> Table:
@@ -310,7 +342,9 @@ class Table(ColumnAlgebra[Integers], Asked):
 
     @staticmethod
     def concat(tables: Sequence[Table]) -> Table:
-        """All rows of several tables of one schema, one after the other, in the layout of the first."""
+        """All rows of several tables of one schema, one after the other, in the layout of the
+        first.
+        """
         if not tables:
             raise SchemaError("concat needs at least one table")
         first = tables[0]
@@ -319,7 +353,10 @@ class Table(ColumnAlgebra[Integers], Asked):
         weighted = any(table.weights is not None for table in tables)
         return replace(
             first,
-            data=tuple(np.concatenate(parts) for parts in zip(*(table.data for table in tables), strict=True)),
+            data=tuple(
+                np.concatenate(parts)
+                for parts in zip(*(table.data for table in tables), strict=True)
+            ),
             class_codes=_joined([table.class_codes for table in tables]),
             target_values=_joined([table.target_values for table in tables]),
             weights=_joined([table._weights_or_ones() for table in tables]) if weighted else None,
@@ -335,7 +372,9 @@ class Table(ColumnAlgebra[Integers], Asked):
 
     def __repr__(self) -> str:
         parts = [f"{len(self)} rows", f"{len(self.data)} variables"]
-        classes = f"{self.public_schema.n_classes} classes" if self.has_classes else "a number as target"
+        classes = (
+            f"{self.public_schema.n_classes} classes" if self.has_classes else "a number as target"
+        )
         parts.append(classes if self.has_target else "no target")
         if self.weights is not None:
             parts.append(f"weights up to {self.weight_bound}")
@@ -344,13 +383,17 @@ class Table(ColumnAlgebra[Integers], Asked):
         if self.n_dropped:
             parts.append(f"{self.n_dropped} rows with missing values left out")
         if self.moved:
-            parts.append(f"{sum(part.n_rows for part in self.moved)} values without a bin of their own")
+            parts.append(
+                f"{sum(part.n_rows for part in self.moved)} values without a bin of their own"
+            )
         layout = self.layout
         return f"Table({', '.join(parts)}; {layout.n_chunks} x {layout.slots} slots)"
 
 
 class _Columns(Mapping[str, NDArray[Any]]):
-    """Columns of a table by their keys, each made when it is asked for: all of them at once are many times the table."""
+    """Columns of a table by their keys, each made when it is asked for: all of them at once are
+    many times the table.
+    """
 
     def __init__(self, table: Table, columns: Sequence[Column]) -> None:
         self._table = table
@@ -387,4 +430,6 @@ def _check_same(first: Table, other: Table) -> None:
     if other.has_target != first.has_target:
         raise SchemaError("some of the tables have a target and some have not")
     if other.n_folds != first.n_folds:
-        raise SchemaError(f"the tables have {first.n_folds} and {other.n_folds} folds: declare the same number")
+        raise SchemaError(
+            f"the tables have {first.n_folds} and {other.n_folds} folds: declare the same number"
+        )

@@ -1,7 +1,9 @@
-"""From a frame and a schema to a clear `Table`: rows are checked, missing values dealt with, values turned into bins.
+"""From a frame and a schema to a clear `Table`: rows are checked, missing values dealt with, values
+turned into bins.
 
-Every refusal names the column, the row by its label, and the value. The steps in order: find the predictors and the
-target, drop rows or refuse them where values are missing, encode each variable, then classes, weights and folds.
+Every refusal names the column, the row by its label, and the value. The steps in order: find the
+predictors and the target, drop rows or refuse them where values are missing, encode each variable,
+then classes, weights and folds.
 """
 
 from __future__ import annotations
@@ -30,7 +32,12 @@ from encryptedstats.tables._frames import (
     show,
     unboxed,
 )
-from encryptedstats.tables.binning import LARGEST_INTEGER, assign_bins, fits_fixed_point, fixed_point
+from encryptedstats.tables.binning import (
+    LARGEST_INTEGER,
+    assign_bins,
+    fits_fixed_point,
+    fixed_point,
+)
 from encryptedstats.tables.encodings import GAP
 from encryptedstats.tables.schema.documents import quoted
 from encryptedstats.tables.schema.variables import Level, Variable, as_level
@@ -46,7 +53,9 @@ _WIDEN: Final = Cure("widen", "with_kind(..., low=, high=) widens them")
 
 @dataclass(frozen=True)
 class Rows:
-    """What `Schema.table` was given, as one frame of predictors with target and weights beside it."""
+    """What `Schema.table` was given, as one frame of predictors with target and weights
+    beside it.
+    """
 
     predictors: pd.DataFrame
     target: pd.Series[Any] | None
@@ -55,7 +64,9 @@ class Rows:
     def keep(self, kept: NDArray[np.bool_]) -> Rows:
         """The rows where `kept` is true."""
         target = None if self.target is None else self.target[kept]
-        return Rows(self.predictors[kept], target, None if self.weights is None else self.weights[kept])
+        return Rows(
+            self.predictors[kept], target, None if self.weights is None else self.weights[kept]
+        )
 
 
 def encode_table(
@@ -68,7 +79,9 @@ def encode_table(
     fold_seed: int = 0,
     slots: int = 8192,
 ) -> Table:
-    """The table of these rows, without a word on values that went to another bin; see `Schema.table`."""
+    """The table of these rows, without a word on values that went to another bin; see
+    `Schema.table`.
+    """
     rows = _split(schema, data, y, weights)
     if not len(rows.predictors):
         raise SchemaError("the table has no rows")
@@ -76,7 +89,9 @@ def encode_table(
     moved: list[Moved] = []
     if schema.onehot is None:
         rows = _without_missing(schema, rows)
-        encoded = tuple(encode_variable(v, unboxed(rows.predictors[v.name]), moved) for v in schema.variables)
+        encoded = tuple(
+            encode_variable(v, unboxed(rows.predictors[v.name]), moved) for v in schema.variables
+        )
     else:
         encoded = _from_onehot(schema, schema.onehot, rows.predictors)
     class_codes, numbers = None, None
@@ -102,31 +117,43 @@ def encode_table(
 
 
 def without_gaps(schema: Schema) -> list[str]:
-    """Variables in which no value may be missing: without a bin for that, and without another that takes such rows."""
+    """Variables in which no value may be missing: without a bin for that, and without another that
+    takes such rows.
+    """
     return [
-        v.name for v in schema.variables if not v.missing_bin and not (schema.missing == "bin" and v.other is not None)
+        v.name
+        for v in schema.variables
+        if not v.missing_bin and not (schema.missing == "bin" and v.other is not None)
     ]
 
 
 def gapless_target(schema: Schema) -> list[str]:
-    """The target, where it is a number that must not be missing; a class never may, and is refused by name."""
+    """The target, where it is a number that must not be missing; a class never may, and is refused
+    by name.
+    """
     number = schema.target_number
     return [] if number is None or number.missing_bin else [number.name]
 
 
 def rows_to_predict(schema: Schema, data: object, stacklevel: int = 1) -> Table:
-    """The table of rows to predict: one for every row of `data`, so that predictions stand beside the rows they are of.
+    """The table of rows to predict: one for every row of `data`, so that predictions stand beside
+    the rows they are of.
 
-    A target column is overlooked. What is missing is an error here even where the schema drops such rows.
+    A target column is overlooked. What is missing is an error here even where the schema drops such
+    rows.
     """
     rows = _split(schema, data, None, None)
     masks = {}
     if schema.onehot is None:
         masks = missing_masks(rows.predictors, without_gaps(schema))
     if masks:
-        first, names = rows.predictors.index[min(int(mask.argmax()) for mask in masks.values())], list(masks)
+        first, names = (
+            rows.predictors.index[min(int(mask.argmax()) for mask in masks.values())],
+            list(masks),
+        )
         raise SchemaError(
-            f"row {show(first)} cannot be predicted: missing values in {describe_missing(masks, rows.predictors.index)}, and the "
+            f"row {show(first)} cannot be predicted: missing values in "
+            f"{describe_missing(masks, rows.predictors.index)}, and the "
             "model has no bin for them there. Fill them in, or leave such rows out",
             Cure("leave rows out", f", X.dropna(subset={names!r})"),
             "; or fit a model of a schema with such a bin, ",
@@ -149,7 +176,9 @@ def _split(schema: Schema, data: object, y: object, weights: ArrayLike | None) -
             frame = _by_position(frame, names, schema.target)
     absent = [name for name in names if name not in frame.columns]
     if absent:
-        raise SchemaError(f"the data has no column {quoted(absent)}; it has {quoted(list(frame.columns))}")
+        raise SchemaError(
+            f"the data has no column {quoted(absent)}; it has {quoted(list(frame.columns))}"
+        )
     target = _target(schema, frame, y)
     if target is None and weights is not None:
         raise SchemaError("weights multiply the class indicators, but ", _NO_TARGET)
@@ -157,7 +186,9 @@ def _split(schema: Schema, data: object, y: object, weights: ArrayLike | None) -
 
 
 def _by_position(frame: pd.DataFrame, names: Sequence[str], target: str | None) -> pd.DataFrame:
-    """The columns of a one-hot frame carry any names, so they count by position; the target is found by name."""
+    """The columns of a one-hot frame carry any names, so they count by position; the target is
+    found by name.
+    """
     others = [name for name in frame.columns if name != target]
     if len(others) != len(names):
         raise SchemaError(f"the table has {len(others)} one-hot columns, the schema {len(names)}")
@@ -168,7 +199,9 @@ def _target(schema: Schema, frame: pd.DataFrame, y: object) -> pd.Series[Any] | 
     if y is None:
         return None if schema.target not in frame.columns else unboxed(frame[str(schema.target)])
     if schema.target is None:
-        raise SchemaError("y was given, but the schema has no classes: infer it with target=, y= or classes=")
+        raise SchemaError(
+            "y was given, but the schema has no classes: infer it with target=, y= or classes="
+        )
     return as_target(y, schema.target, frame.index)
 
 
@@ -191,18 +224,24 @@ def as_weights(weights: ArrayLike, n_rows: int) -> Integers:
     """Integer weights, at least 0, one a row."""
     values = np.asarray(weights)
     if values.shape != (n_rows,):
-        raise SchemaError(f"weights have shape {values.shape}: one weight for each of the {n_rows} rows is needed")
+        raise SchemaError(
+            f"weights have shape {values.shape}: one weight for each of the {n_rows} rows is needed"
+        )
     if values.dtype.kind not in "biuf":
         raise SchemaError(f"weights are {values.dtype}: integers are needed")
     bad = ~((values >= 0) & (values <= LARGEST_INTEGER) & (values == np.floor(values)))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        raise SchemaError(f"weights[{row}] is {values[row]}: weights are integers, at least 0 and at most 2**62")
+        raise SchemaError(
+            f"weights[{row}] is {values[row]}: weights are integers, at least 0 and at most 2**62"
+        )
     return values.astype(np.int64)
 
 
 def _weight_bound(weights: Integers | None, bound: int | None) -> int:
-    """Of rows without weights 1, and weights that are all 1 are none; else at least 2: everybody knows that there are weights."""
+    """Of rows without weights 1, and weights that are all 1 are none; else at least 2: everybody
+    knows that there are weights.
+    """
     largest = 1 if weights is None else max(1, int(weights.max()))
     if bound is None:
         least = 1 if weights is None or (weights == 1).all() else 2
@@ -210,7 +249,8 @@ def _weight_bound(weights: Integers | None, bound: int | None) -> int:
     given = as_integer(bound)
     if given is None or given < largest:
         raise SchemaError(
-            f"the bound of the weights is {bound}, but the largest weight is {largest}: give an integer, at least so large"
+            f"the bound of the weights is {bound}, but the largest weight is {largest}: give an "
+            "integer, at least so large"
         )
     return given if weights is None else max(2, given)
 
@@ -226,12 +266,15 @@ def _without_missing(schema: Schema, rows: Rows) -> Rows:
         refuse_missing(masks, index, made=True)
     kept = ~np.logical_or.reduce(list(masks.values()))
     if not kept.any():
-        raise SchemaError(f"no rows are left: values are missing in {describe_missing(masks, index)}")
+        raise SchemaError(
+            f"no rows are left: values are missing in {describe_missing(masks, index)}"
+        )
     return rows.keep(kept)
 
 
 def encode_variable(variable: Variable, series: pd.Series[Any], moved: list[Moved]) -> NDArray[Any]:
-    """Bin numbers of a column, as the smallest unsigned integers, or the fixed-point integers of a number.
+    """Bin numbers of a column, as the smallest unsigned integers, or the fixed-point integers of a
+    number.
 
     Values that have no bin of their own are added to `moved`.
     """
@@ -244,7 +287,9 @@ def encode_variable(variable: Variable, series: pd.Series[Any], moved: list[Move
         codes[series.notna().to_numpy(dtype=bool)] = assign_bins(
             numeric_values(series, _text_cure(variable)), variable.edges
         )
-    codes[codes < 0] = variable.n_bins - 1  # what is missing; refused before where there is no bin for it
+    codes[codes < 0] = (
+        variable.n_bins - 1
+    )  # what is missing; refused before where there is no bin for it
     return codes.astype(np.min_scalar_type(variable.n_bins - 1))
 
 
@@ -269,7 +314,9 @@ def _variable_codes(variable: Variable, series: pd.Series[Any], moved: list[Move
     return codes
 
 
-def _moved(variable: Variable, series: pd.Series[Any], rows: Mask, into: str, *, is_gap: bool) -> Moved:
+def _moved(
+    variable: Variable, series: pd.Series[Any], rows: Mask, into: str, *, is_gap: bool
+) -> Moved:
     first = int(rows.argmax())
     example = None if is_gap else show(series.iloc[first])
     return Moved(variable.name, into, example, show(series.index[first]), int(rows.sum()))
@@ -288,7 +335,8 @@ def _level_cure(variable: Variable) -> Cure:
 def _text_cure(variable: Variable) -> Cure:
     return Cure(
         "read text",
-        f"correct it, or leave it empty if it is missing; if {variable.name!r} is a category, say so before anything is "
+        f"correct it, or leave it empty if it is missing; if {variable.name!r} is a category, say "
+        "so before anything is "
         f"encrypted, schema.with_kind({variable.name!r}, 'categorical', levels=[...])",
         {"name": variable.name},
     )
@@ -304,13 +352,19 @@ def _number_values(variable: Variable, series: pd.Series[Any]) -> Integers:
         outside = (numbers < low) | (numbers > high)
     if outside.any():
         allowed = f"{low / 10**digits:.{digits}f} to {high / 10**digits:.{digits}f}"
-        refuse(variable.name, series[present], outside, f"is out of bounds ({allowed})", cure=_WIDEN)
-    found = np.full(len(series), GAP, dtype=np.int64)  # what is missing; refused before where it must not be
+        refuse(
+            variable.name, series[present], outside, f"is out of bounds ({allowed})", cure=_WIDEN
+        )
+    found = np.full(
+        len(series), GAP, dtype=np.int64
+    )  # what is missing; refused before where it must not be
     found[present] = numbers
     return found
 
 
-def _level_codes(series: pd.Series[Any], positions: Mapping[Level, int], what: str) -> tuple[Integers, Mask]:
+def _level_codes(
+    series: pd.Series[Any], positions: Mapping[Level, int], what: str
+) -> tuple[Integers, Mask]:
     """Position of each value, -1 where it is missing or has none; and which rows have none."""
     try:
         codes, distinct = pd.factorize(series)
@@ -332,24 +386,37 @@ def _class_codes(schema: Schema, target: pd.Series[Any]) -> NDArray[Any]:
     missing = target.isna().to_numpy(dtype=bool)
     if missing.any():
         where = describe_missing({str(schema.target): missing}, target.index)
-        raise SchemaError(f"the class is missing in {where}: leave those rows out, or leave the target out to predict")
-    codes, unseen = _level_codes(target, {label: c for c, label in enumerate(schema.classes)}, "target")
+        raise SchemaError(
+            f"the class is missing in {where}: leave those rows out, or leave the target out to "
+            "predict"
+        )
+    codes, unseen = _level_codes(
+        target, {label: c for c, label in enumerate(schema.classes)}, "target"
+    )
     if unseen.any():
         reason = f"is not a class of the schema (classes: {quoted(schema.classes)})"
         cure = Cure(
             "know a class",
-            "correct it, or name all classes before anything is encrypted, schema.with_classes([...])",
+            "correct it, or name all classes before anything is encrypted, "
+            "schema.with_classes([...])",
         )
         refuse(target.name, target, unseen, reason, what="target", cure=cure)
     return codes.astype(np.min_scalar_type(len(schema.classes) - 1))
 
 
-def _from_onehot(schema: Schema, onehot: Sequence[str], frame: pd.DataFrame) -> tuple[NDArray[Any], ...]:
+def _from_onehot(
+    schema: Schema, onehot: Sequence[str], frame: pd.DataFrame
+) -> tuple[NDArray[Any], ...]:
     masks = missing_masks(frame, list(frame.columns))
     if masks:
-        raise SchemaError(f"missing values in {describe_missing(masks, frame.index)}: a one-hot table has none")
+        raise SchemaError(
+            f"missing values in {describe_missing(masks, frame.index)}: a one-hot table has none"
+        )
     matrix = np.column_stack([_indicator(unboxed(frame[name])) for name in frame.columns])
-    return tuple(_onehot_codes(v.name, matrix[:, [name == v.name for name in onehot]], frame) for v in schema.variables)
+    return tuple(
+        _onehot_codes(v.name, matrix[:, [name == v.name for name in onehot]], frame)
+        for v in schema.variables
+    )
 
 
 def _indicator(series: pd.Series[Any]) -> NDArray[np.bool_]:
@@ -369,7 +436,8 @@ def _onehot_codes(name: str, indicators: NDArray[Any], frame: pd.DataFrame) -> N
 
 
 def assign_folds(class_codes: NDArray[Any] | None, folds: int, seed: int) -> NDArray[Any]:
-    """Fold of each row: rows of a class are dealt out in random order, so sizes differ by one at most, also by class.
+    """Fold of each row: rows of a class are dealt out in random order, so sizes differ by one at
+    most, also by class.
 
     A target that is a number has no classes: all rows are dealt out as one.
 
@@ -377,7 +445,11 @@ def assign_folds(class_codes: NDArray[Any] | None, folds: int, seed: int) -> NDA
     """
     if class_codes is None:
         raise SchemaError("folds are made of the class indicators, but ", _NO_TARGET)
-    if isinstance(folds, bool) or not isinstance(folds, (int, np.integer)) or not 2 <= folds <= len(class_codes):
+    if (
+        isinstance(folds, bool)
+        or not isinstance(folds, (int, np.integer))
+        or not 2 <= folds <= len(class_codes)
+    ):
         raise SchemaError(f"folds={folds!r}: from 2 to the number of rows, {len(class_codes)}")
     keys = np.random.PCG64(seed).random_raw(len(class_codes))
     dealt = np.lexsort((keys, class_codes))  # by class, at random within a class

@@ -1,7 +1,9 @@
-"""scikit-learn transformers for the encodings of a table, by the same arithmetic (`binning`) as `Schema`.
+"""scikit-learn transformers for the encodings of a table, by the same arithmetic (`binning`) as
+`Schema`.
 
-For pipelines in the clear: the columns that come out are the integers that `Schema.table` makes of continuous variables
-and numbers. Values outside the range seen in `fit` fall into the outermost bins.
+For pipelines in the clear: the columns that come out are the integers that `Schema.table` makes of
+continuous variables and numbers. Values outside the range seen in `fit` fall into the outermost
+bins.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ except ImportError:  # scikit-learn before 1.6 has it as a method
 
 
 class _IntegersOut(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
-    """Tells scikit-learn that the output is int64 whatever the input was: integers are what can be encrypted."""
+    """Tells scikit-learn that the output is int64 whatever the input was: integers are what can be
+    encrypted.
+    """
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -58,7 +62,10 @@ class _QuantileBins(_IntegersOut):
     def _bin_numbers(self, X: ArrayLike) -> list[NDArray[np.intp]]:
         check_is_fitted(self)
         X = validate_data(self, X, dtype="numeric", reset=False)
-        return [assign_bins(values, edges) for values, edges in zip(np.asarray(X).T, self.bin_edges_, strict=True)]
+        return [
+            assign_bins(values, edges)
+            for values, edges in zip(np.asarray(X).T, self.bin_edges_, strict=True)
+        ]
 
 
 class QuantileOneHot(_QuantileBins):
@@ -90,7 +97,9 @@ class QuantileOneHot(_QuantileBins):
     def transform(self, X: ArrayLike) -> NDArray[np.int64]:
         """The indicators of all bins of all columns, side by side."""
         numbers = self._bin_numbers(X)
-        return np.hstack([np.eye(m, dtype=np.int64)[k] for k, m in zip(numbers, self.n_bins_, strict=True)])
+        return np.hstack(
+            [np.eye(m, dtype=np.int64)[k] for k, m in zip(numbers, self.n_bins_, strict=True)]
+        )
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
         """Names such as ``x0_bin3``, bins counted from 0."""
@@ -108,7 +117,8 @@ class QuantileOrdinal(OneToOneFeatureMixin, _QuantileBins):  # type: ignore[misc
     bins
         Bins of a column; ties can leave fewer.
     centred
-        Codes symmetric about 0 (quintiles: -2..2) instead of 1..m; for even m the odd integers -(m-1)..m-1.
+        Codes symmetric about 0 (quintiles: -2..2) instead of 1..m; for even m the odd integers
+        -(m-1)..m-1.
 
     Examples
     --------
@@ -123,11 +133,14 @@ class QuantileOrdinal(OneToOneFeatureMixin, _QuantileBins):  # type: ignore[misc
     def transform(self, X: ArrayLike) -> NDArray[np.int64]:
         """The codes of all columns."""
         numbers = zip(self._bin_numbers(X), self.n_bins_, strict=True)
-        return np.column_stack([centred_codes(k, m) if self.centred else ordinal_codes(k) for k, m in numbers])
+        return np.column_stack(
+            [centred_codes(k, m) if self.centred else ordinal_codes(k) for k, m in numbers]
+        )
 
 
 class FixedPoint(OneToOneFeatureMixin, _IntegersOut):  # type: ignore[misc]  # scikit-learn ships no types
-    """Integers nearest to 10**digits times the values (paper, section 2.2.1), halves to the even neighbour.
+    """Integers nearest to 10**digits times the values (paper, section 2.2.1), halves to the even
+    neighbour.
 
     Parameters
     ----------

@@ -61,10 +61,16 @@ def verify(
         table = EncryptedTable.load(table, by_others=True)
     if rows is not None and not isinstance(rows, EncryptedTable):
         rows = EncryptedTable.load(rows, table.keys, by_others=True)
-    given = Answer.load(answer, table.keys) if isinstance(answer, (str, os.PathLike)) else openable(answer)
+    given = (
+        Answer.load(answer, table.keys)
+        if isinstance(answer, (str, os.PathLike))
+        else openable(answer)
+    )
     if not isinstance(given, Answer) or not given.is_encrypted:
         raise VerificationError(f"an object of type {type(answer).__name__} is no encrypted answer")
-    return recompute(given, given.question if question is None else question, table, rows, **options)
+    return recompute(
+        given, given.question if question is None else question, table, rows, **options
+    )
 
 
 @recompute_value.register(Answer)
@@ -95,7 +101,11 @@ def recompute(
     if table is None:
         return given
     _check_rows(given, table, rows)
-    own = answer_again(given, table, **options) if rows is None else predict_again(given, table, rows, **options)
+    own = (
+        answer_again(given, table, **options)
+        if rows is None
+        else predict_again(given, table, rows, **options)
+    )
     if not _is_same(given, own):
         raise VerificationError(
             "this is not what its question gives over these rows: it was altered, or computed in "

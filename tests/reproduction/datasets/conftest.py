@@ -1,4 +1,6 @@
-"""A data folder where there is one, and a UCI of our own on 127.0.0.1: no test reaches the internet."""
+"""A data folder where there is one, and a UCI of our own on 127.0.0.1: no test reaches the
+internet.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,17 @@ _FOLDER = os.environ.get("ENCRYPTEDSTATS_DATA", "")
 @pytest.fixture
 def data_folder() -> Path:
     if not _FOLDER or not Path(_FOLDER).is_dir():
-        pytest.skip("the data sets are not here: set ENCRYPTEDSTATS_DATA to the folder that holds them")
+        pytest.skip(
+            "the data sets are not here: set ENCRYPTEDSTATS_DATA to the folder that holds them"
+        )
     return Path(_FOLDER)
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, no data folder, and a UCI at a closed port; returns the cache's data folder."""
+    """An empty cache, no data folder, and a UCI at a closed port; returns the cache's
+    data folder.
+    """
     monkeypatch.delenv("ENCRYPTEDSTATS_DATA", raising=False)
     monkeypatch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("ENCRYPTEDSTATS_UCI", "http://127.0.0.1:9")
@@ -33,12 +39,16 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class FakeUCI:
-    """Serves what is put into ``pages`` (path to body, or to a function that answers), notes requests."""
+    """Serves what is put into ``pages`` (path to body, or to a function that answers), notes
+    requests.
+    """
 
     def __init__(self) -> None:
         self.pages: dict[str, bytes | Answer] = {}
         self.asked: list[str] = []
-        self.release = threading.Event()  # lets a stalled answer end, so that the server can be shut down
+        self.release = (
+            threading.Event()
+        )  # lets a stalled answer end, so that the server can be shut down
 
     def respond(self, request: BaseHTTPRequestHandler) -> None:
         self.asked.append(request.path)
@@ -68,7 +78,9 @@ def uci(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeUCI]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        monkeypatch.setenv("ENCRYPTEDSTATS_UCI", f"http://127.0.0.1:{server.server_port}/static/public/")
+        monkeypatch.setenv(
+            "ENCRYPTEDSTATS_UCI", f"http://127.0.0.1:{server.server_port}/static/public/"
+        )
         try:
             yield fake
         finally:

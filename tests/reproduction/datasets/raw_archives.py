@@ -1,7 +1,8 @@
-"""UCI's raw archives, rebuilt from the CSVs: the inverse of the recipes, written without their help.
+"""UCI's raw archives, rebuilt from the CSVs: the inverse of the recipes, written without their
+help.
 
-Where the CSV has all that is in UCI's file, the rebuilt file is UCI's to the byte: ``UCI_SHA256``. Elsewhere,
-ids and other fields that the CSV drops are made up.
+Where the CSV has all that is in UCI's file, the rebuilt file is UCI's to the byte: ``UCI_SHA256``.
+Elsewhere, ids and other fields that the CSV drops are made up.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-Rows = list[list[str]]  # fields of the CSV without its header; missing is empty, the last is the target
+Rows = list[
+    list[str]
+]  # fields of the CSV without its header; missing is empty, the last is the target
 
 
 def rows(folder: Path, name: str) -> Rows:
@@ -28,33 +31,50 @@ def zipped(members: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def _lines(rows: Rows, line: Callable[[list[str], str], str], labels: tuple[str, str], missing: str = "?") -> bytes:
+def _lines(
+    rows: Rows, line: Callable[[list[str], str], str], labels: tuple[str, str], missing: str = "?"
+) -> bytes:
     """One raw line per row, given its values and its class as UCI writes it."""
     raw = [line([value or missing for value in row[:-1]], labels[int(row[-1])]) for row in rows]
     return ("\n".join(raw) + "\n").encode()
 
 
-def _plain(member: str, line: Callable[[list[str], str], str], labels: tuple[str, str]) -> Callable[..., bytes]:
-    return lambda folder, name: zipped({member: _lines(rows(folder, name), line, labels), "Index": b"..."})
+def _plain(
+    member: str, line: Callable[[list[str], str], str], labels: tuple[str, str]
+) -> Callable[..., bytes]:
+    return lambda folder, name: zipped(
+        {member: _lines(rows(folder, name), line, labels), "Index": b"..."}
+    )
 
 
 def _acute(folder: Path, _: str) -> bytes:
     lines = [
-        "\t".join([infl[0].replace(".", ","), *infl[1:6], *(("no", "yes")[int(r[-1])] for r in (infl, neph))])
+        "\t".join(
+            [
+                infl[0].replace(".", ","),
+                *infl[1:6],
+                *(("no", "yes")[int(r[-1])] for r in (infl, neph)),
+            ]
+        )
         for infl, neph in zip(rows(folder, "infl"), rows(folder, "neph"), strict=True)
     ]
-    return zipped({"diagnosis.data": "\r\n".join([*lines, ""]).encode("utf-16"), "diagnosis.names": b"..."})
+    return zipped(
+        {"diagnosis.data": "\r\n".join([*lines, ""]).encode("utf-16"), "diagnosis.names": b"..."}
+    )
 
 
 def _adult(folder: Path, name: str) -> bytes:
     table = rows(folder, name)
     train = _lines(table[:32561], lambda v, c: ", ".join([*v, c]), ("<=50K", ">50K"))
     test = _lines(table[32561:], lambda v, c: ", ".join([*v, c]), ("<=50K.", ">50K."))
-    return zipped({"adult.data": train + b"\n", "adult.test": b"|1x3 Cross validator\n" + test + b"\n"})
+    return zipped(
+        {"adult.data": train + b"\n", "adult.test": b"|1x3 Cross validator\n" + test + b"\n"}
+    )
 
 
 _BANK_COLUMNS = (
-    "age job marital education default housing loan contact month day_of_week duration campaign pdays previous "
+    "age job marital education default housing loan contact month day_of_week duration campaign "
+    "pdays previous "
     "poutcome emp.var.rate cons.price.idx cons.conf.idx euribor3m nr.employed"
 )
 
@@ -64,7 +84,9 @@ def _bank(folder: Path, name: str) -> bytes:
         return ";".join(f if f.lstrip("-")[:1].isdigit() else f'"{f}"' for f in fields) + "\r"
 
     header = quoted([*_BANK_COLUMNS.split(), "y"]).encode() + b"\n"
-    lines = _lines(rows(folder, name), lambda v, c: quoted([*v, c]), ("no", "yes"), missing="unknown")
+    lines = _lines(
+        rows(folder, name), lambda v, c: quoted([*v, c]), ("no", "yes"), missing="unknown"
+    )
     inner = {
         "bank-additional/": b"",
         "bank-additional/bank-additional-full.csv": header + lines,
@@ -89,7 +111,11 @@ _BLOOD_HEADER = (
 
 
 def _blood(folder: Path, name: str) -> bytes:
-    lines = _lines(rows(folder, name), lambda v, c: f"{v[0]} ,{v[1]},{int(v[1]) * 250},{v[2]} ,{c}\r", ("0", "1"))
+    lines = _lines(
+        rows(folder, name),
+        lambda v, c: f"{v[0]} ,{v[1]},{int(v[1]) * 250},{v[2]} ,{c}\r",
+        ("0", "1"),
+    )
     return zipped({"transfusion.data": (_BLOOD_HEADER.encode() + lines).rstrip()})
 
 
@@ -105,7 +131,9 @@ ARCHIVES: dict[str, tuple[str, Callable[[Path, str], bytes]]] = {
     ),
     "bcw_o": (
         "15/breast+cancer+wisconsin+original",
-        _plain("breast-cancer-wisconsin.data", lambda v, c: f"1000025,{','.join(v)},{c}", ("2", "4")),
+        _plain(
+            "breast-cancer-wisconsin.data", lambda v, c: f"1000025,{','.join(v)},{c}", ("2", "4")
+        ),
     ),
     "bcw_p": (
         "16/breast+cancer+wisconsin+prognostic",
@@ -123,7 +151,10 @@ ARCHIVES: dict[str, tuple[str, Callable[[Path, str], bytes]]] = {
         "45/heart+disease",
         _plain("processed.cleveland.data", lambda v, c: f"{','.join(v)},{c}", ("0", "3")),
     ),
-    "iono": ("52/ionosphere", _plain("ionosphere.data", lambda v, c: f"1,0,{','.join(v)},{c}", ("b", "g"))),
+    "iono": (
+        "52/ionosphere",
+        _plain("ionosphere.data", lambda v, c: f"1,0,{','.join(v)},{c}", ("b", "g")),
+    ),
     "magic": (
         "159/magic+gamma+telescope",
         _plain("magic04.data", lambda v, c: f"{','.join(v)},{c}", ("h", "g")),
@@ -141,17 +172,24 @@ ARCHIVES: dict[str, tuple[str, Callable[[Path, str], bytes]]] = {
         "172/ozone+level+detection",
         _plain("onehr.data", lambda v, c: f"1/1/1998,{','.join(v)},{c}", ("0.", "1.")),
     ),
-    "spam": ("94/spambase", _plain("spambase.data", lambda v, c: f"{','.join(v)},{c}\r", ("0", "1"))),
+    "spam": (
+        "94/spambase",
+        _plain("spambase.data", lambda v, c: f"{','.join(v)},{c}\r", ("0", "1")),
+    ),
 }
 
-# Of UCI's own files, as stated in public repositories that use them; we have not downloaded them ourselves.
+# Of UCI's own files, as stated in public repositories that use them; we have not downloaded them
+# ourselves.
 UCI_SHA256 = {
     ("adult", "adult.data"): "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
     ("adult", "adult.test"): "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
     ("bank", "bank-additional.zip/bank-additional/bank-additional-full.csv"): (
         "74adfc578bf77a7ff4bb1ba4a9f8709d9e3c6907342959c2c8416847e0afb4d8"
     ),
-    ("blood", "transfusion.data"): "96c8e1091b9c037bcaf25a19b24b49d07771cd88689ffd273e056e9e8845ffe7",
+    (
+        "blood",
+        "transfusion.data",
+    ): "96c8e1091b9c037bcaf25a19b24b49d07771cd88689ffd273e056e9e8845ffe7",
     ("haber", "haberman.data"): "b4b7a32586a5668f9f4d6dc8be9d1bc8cd4822523affb1f6b5bfc350681ef3e2",
     ("magic", "magic04.data"): "e9314b7ebd4b4b59a3b3d65f7316663963777b16a46786877651dbbaa640b36a",
     ("spam", "spambase.data"): "b1ef93de71f97714d3d7d4f58fc9f718da7bbc8ac8a150eff2778616a8097b12",

@@ -1,4 +1,6 @@
-"""UCI's raw archives, from a server of our own, give the same frames; and all that can go wrong there."""
+"""UCI's raw archives, from a server of our own, give the same frames; and all that can go wrong
+there.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,11 @@ def test_round_trip(name: str, data_folder: Path, uci, cache: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "member"), UCI_SHA256)
-def test_the_rebuilt_raw_files_are_ucis_to_the_byte(name: str, member: str, data_folder: Path) -> None:
-    # So the round trips above, for these sets, read what UCI serves and not only what we take it to be.
+def test_the_rebuilt_raw_files_are_ucis_to_the_byte(
+    name: str, member: str, data_folder: Path
+) -> None:
+    # So the round trips above, for these sets, read what UCI serves and not only what we take it to
+    # be.
     content = ARCHIVES[name][1](data_folder, name)
     outer, _, inner = member.partition(".zip/")
     for part in (f"{outer}.zip", inner) if inner else (member,):
@@ -70,7 +75,9 @@ def _refused(error: type[Exception], match: str, cache: Path, name: str = "haber
     return str(caught.value)
 
 
-def test_a_changed_value_is_refused_with_both_checksums(data_folder: Path, uci, cache: Path) -> None:
+def test_a_changed_value_is_refused_with_both_checksums(
+    data_folder: Path, uci, cache: Path
+) -> None:
     with zipfile.ZipFile(io.BytesIO(_haber(data_folder))) as archive:
         raw = archive.read("haberman.data")
     uci.pages[HABER] = zipped({"haberman.data": raw.replace(b"30,64,1,1", b"31,64,1,1", 1)})
@@ -92,14 +99,18 @@ def test_a_changed_value_is_refused_with_both_checksums(data_folder: Path, uci, 
         (b"7" * 200_000, "haberman.data, line 1: 1 fields, not 4"),
     ],
 )
-def test_rows_that_do_not_fit_the_recipe_are_named(raw: bytes, message: str, uci, cache: Path) -> None:
+def test_rows_that_do_not_fit_the_recipe_are_named(
+    raw: bytes, message: str, uci, cache: Path
+) -> None:
     uci.pages[HABER] = zipped({"haberman.data": raw})
     _refused(FileFormatError, message, cache)
 
 
 def test_an_archive_without_the_file_says_what_it_has(uci, cache: Path) -> None:
     uci.pages[HABER] = zipped({"Index": b"", "data/haberman.csv": b""})
-    _refused(FileFormatError, r"no file haberman\.data in it \(it has Index, haberman\.csv\)", cache)
+    _refused(
+        FileFormatError, r"no file haberman\.data in it \(it has Index, haberman\.csv\)", cache
+    )
 
 
 def test_a_corrupted_archive(data_folder: Path, uci, cache: Path) -> None:
@@ -130,7 +141,9 @@ def test_a_broken_connection(data_folder: Path, uci, cache: Path) -> None:
         request.wfile.write(archive[:100])
 
     uci.pages[HABER] = cut
-    _refused(DatasetUnavailableError, f"{re.escape(HABER)}: .*100.*{len(archive)}|after 100 bytes", cache)
+    _refused(
+        DatasetUnavailableError, f"{re.escape(HABER)}: .*100.*{len(archive)}|after 100 bytes", cache
+    )
 
 
 def test_not_found(uci, cache: Path) -> None:
@@ -140,7 +153,11 @@ def test_not_found(uci, cache: Path) -> None:
 
 
 def test_no_server(cache: Path) -> None:
-    _refused(DatasetUnavailableError, r"cannot download http://127\.0\.0\.1:9/43/haberman.*refused", cache)
+    _refused(
+        DatasetUnavailableError,
+        r"cannot download http://127\.0\.0\.1:9/43/haberman.*refused",
+        cache,
+    )
 
 
 def test_a_silent_server(uci, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +179,9 @@ def _endless(uci, pause: float):
     return drip
 
 
-def test_a_stalled_body(data_folder: Path, uci, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stalled_body(
+    data_folder: Path, uci, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(_files, "STALL_SECONDS", 0.2)
     uci.pages[HABER] = _endless(uci, pause=20)
     _refused(DatasetUnavailableError, r"no answer for 0\.2 s", cache)
@@ -186,16 +205,26 @@ def test_a_zip_bomb(uci, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _refused(FileFormatError, "haberman.data unpacks to more than 1000000 bytes", cache)
 
 
-@pytest.mark.parametrize(("name", "page", "member"), [("musk1", 74, "clean1"), ("musk2", 75, "clean2")])
-def test_unix_compress_cannot_be_unpacked(name: str, page: int, member: str, uci, cache: Path) -> None:
-    uci.pages[f"/static/public/{page}/musk+version+{name[-1]}.zip"] = zipped({f"{member}.data.Z": b"\x1f\x9d"})
-    message = _refused(DatasetUnavailableError, f"UCI packs {member}.data by Unix compress", cache, name)
+@pytest.mark.parametrize(
+    ("name", "page", "member"), [("musk1", 74, "clean1"), ("musk2", 75, "clean2")]
+)
+def test_unix_compress_cannot_be_unpacked(
+    name: str, page: int, member: str, uci, cache: Path
+) -> None:
+    uci.pages[f"/static/public/{page}/musk+version+{name[-1]}.zip"] = zipped(
+        {f"{member}.data.Z": b"\x1f\x9d"}
+    )
+    message = _refused(
+        DatasetUnavailableError, f"UCI packs {member}.data by Unix compress", cache, name
+    )
     assert f"Put {name}.csv.gz into a folder and set ENCRYPTEDSTATS_DATA to it." in message
 
 
 def test_a_mirror_must_be_http(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENCRYPTEDSTATS_UCI", "file:///etc")
-    _refused(DatasetUnavailableError, "ENCRYPTEDSTATS_UCI is 'file:///etc'; it must be an http", cache)
+    _refused(
+        DatasetUnavailableError, "ENCRYPTEDSTATS_UCI is 'file:///etc'; it must be an http", cache
+    )
 
 
 def test_a_cache_that_cannot_be_written(

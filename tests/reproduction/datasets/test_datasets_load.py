@@ -20,7 +20,8 @@ NAMES = datasets.names()
 
 def test_names_are_those_of_the_papers_table_in_its_order() -> None:
     assert " ".join(NAMES) == (
-        "infl neph adult bank blood bcw_d bcw_o bcw_p chess haber heart iono magic mammo monks3 musk1 musk2 ozone spam"
+        "infl neph adult bank blood bcw_d bcw_o bcw_p chess haber heart iono magic mammo monks3 "
+        "musk1 musk2 ozone spam"
     )
 
 
@@ -39,13 +40,19 @@ def test_the_packaged_index_agrees_with_the_one_beside_the_data(data_folder: Pat
 def test_all_rows_are_obs1_and_vars1_of_the_paper(name: str, data_folder: Path) -> None:
     facts = datasets.info(name)
     loaded = datasets.load(name, data_home=data_folder, complete=False, download=False)
-    assert loaded.frame.shape == (facts.n_rows, facts.n_predictors) == (facts.paper_obs1, facts.paper_vars1)
+    assert (
+        loaded.frame.shape
+        == (facts.n_rows, facts.n_predictors)
+        == (facts.paper_obs1, facts.paper_vars1)
+    )
     assert tuple(loaded.frame.columns) == facts.columns == tuple(loaded.kinds)
     assert int(loaded.target.sum()) == facts.n_positive
     assert int((loaded.target == 0).sum()) == facts.n_negative == facts.n_rows - facts.n_positive
     assert int(loaded.frame.notna().all(axis=1).sum()) == facts.n_rows_complete
     assert (facts.n_vars2, facts.n_vars3) == (facts.paper_vars2, facts.paper_vars3)
-    levels = [len(column.cat.categories) for _, column in loaded.frame.select_dtypes("category").items()]
+    levels = [
+        len(column.cat.categories) for _, column in loaded.frame.select_dtypes("category").items()
+    ]
     cut = facts.n_predictors - len(levels)
     assert (cut + sum(levels), 5 * cut + sum(levels)) == (facts.paper_vars2, facts.paper_vars3)
 
@@ -65,14 +72,22 @@ def test_complete_rows_are_obs2_of_the_paper(name: str, data_folder: Path) -> No
     assert loaded.table_frame().equals(expected.astype(loaded.table_frame().dtypes.to_dict()))
     for column, kind in loaded.kinds.items():
         dtype = loaded.frame[column].dtype
-        assert str(dtype) == {"continuous": "float64", "ordinal": "int64", "categorical": "category"}[kind]
+        assert (
+            str(dtype)
+            == {"continuous": "float64", "ordinal": "int64", "categorical": "category"}[kind]
+        )
 
 
 def test_a_dataset_says_what_it_is(data_folder: Path) -> None:
     loaded = datasets.load("bcw_o", data_home=data_folder)
-    assert repr(loaded) == "<Dataset bcw_o: Breast Cancer Wisconsin (Original); 683 rows, 9 predictors>"
+    assert (
+        repr(loaded)
+        == "<Dataset bcw_o: Breast Cancer Wisconsin (Original); 683 rows, 9 predictors>"
+    )
     assert loaded.positive_class == "malignant (class 4)"
-    assert loaded.citation.endswith("UCI Machine Learning Repository. https://doi.org/10.24432/C5HP4Z")
+    assert loaded.citation.endswith(
+        "UCI Machine Learning Repository. https://doi.org/10.24432/C5HP4Z"
+    )
     assert loaded.doi == "10.24432/C5HP4Z"
     assert loaded.licence.startswith("CC BY 4.0")
     assert "ID column dropped" in loaded.note
@@ -121,12 +136,16 @@ def test_a_loaded_set_can_be_changed_without_changing_the_next(data_folder: Path
     [("bcwo", "'bcw_o'"), ("BCW_D", "'bcw_d'"), ("haberman", "'haber'"), ("musk", "'musk1'")],
 )
 def test_an_unknown_name_suggests_close_ones(given: str, meant: str) -> None:
-    with pytest.raises(UnknownDatasetError, match=rf"unknown data set '{given}'\. Did you mean .*{meant}.*\?"):
+    with pytest.raises(
+        UnknownDatasetError, match=rf"unknown data set '{given}'\. Did you mean .*{meant}.*\?"
+    ):
         datasets.load(given)
 
 
 def test_an_unknown_name_far_from_all_lists_them() -> None:
-    with pytest.raises(ValueError, match=r"unknown data set 'qqqqqq'\. Available: infl, neph, .*, spam\."):
+    with pytest.raises(
+        ValueError, match=r"unknown data set 'qqqqqq'\. Available: infl, neph, .*, spam\."
+    ):
         datasets.info("qqqqqq")
     with pytest.raises(EncryptedStatsError, match=r"unknown data set \['bcw_o'\]\."):
         datasets.info(["bcw_o"])  # type: ignore[arg-type]  # the point of the test
@@ -136,7 +155,10 @@ def test_missing_data_without_download_says_what_to_set(tmp_path: Path, cache: P
     with pytest.raises(DatasetUnavailableError) as caught:
         datasets.load("bcw_o", data_home=tmp_path / "nowhere", download=False)
     message = str(caught.value)
-    assert f"no bcw_o.csv.gz in {tmp_path / 'nowhere'} (no such folder), {cache} (no such folder)" in message
+    assert (
+        f"no bcw_o.csv.gz in {tmp_path / 'nowhere'} (no such folder), {cache} (no such folder)"
+        in message
+    )
     assert "Set ENCRYPTEDSTATS_DATA to a folder that holds it" in message
     assert isinstance(caught.value, OSError)
 
@@ -185,7 +207,9 @@ def test_a_file_with_another_checksum_is_refused_by_name(
     path = folder / "haber.csv.gz"
     path.write_bytes(damage((data_folder / "haber.csv.gz").read_bytes()))
     facts = datasets.info("haber")
-    with pytest.raises(FileFormatError, match=rf"data set 'haber': {re.escape(str(path))} is not") as caught:
+    with pytest.raises(
+        FileFormatError, match=rf"data set 'haber': {re.escape(str(path))} is not"
+    ) as caught:
         datasets.load("haber", data_home=tmp_path)
     expected = f"Expected SHA-256 {facts.sha256}, or {facts.csv_sha256} of the CSV in it; found "
     assert re.search(re.escape(expected) + found, str(caught.value))

@@ -31,7 +31,12 @@ def performance(output: Path, **special: dict[str, float]) -> None:
     """All methods alike but for what is said: ``iono={"RF": 0.9}``."""
     rows = {
         name: [
-            {"split": split, "method": method, "auc": special.get(name, {}).get(method, 0.8), "seconds": 0.1}
+            {
+                "split": split,
+                "method": method,
+                "auc": special.get(name, {}).get(method, 0.8),
+                "seconds": 0.1,
+            }
             for split in range(2)
             for method in METHODS
         ]
@@ -40,9 +45,17 @@ def performance(output: Path, **special: dict[str, float]) -> None:
     write(output, "performance", rows)
 
 
-@pytest.mark.parametrize(("ratio", "verdict"), [(0.76, AGREES), (0.74, AGREES), (1.01, DIFFERS), (0.5, DIFFERS)])
+@pytest.mark.parametrize(
+    ("ratio", "verdict"), [(0.76, AGREES), (0.74, AGREES), (1.01, DIFFERS), (0.5, DIFFERS)]
+)
 def test_ratio_of_convergence(tmp_path: Path, ratio: float, verdict: str) -> None:
-    row = {"split": 0, "variant": "paired", "one_step": 0.9, "converged": 0.9 * ratio, "ratio": ratio}
+    row = {
+        "split": 0,
+        "variant": "paired",
+        "one_step": 0.9,
+        "converged": 0.9 * ratio,
+        "ratio": ratio,
+    }
     write(tmp_path, "convergence", {"chess": [row]})
     finding = found(tmp_path, "On chess")
     assert finding.verdict == verdict
@@ -78,7 +91,11 @@ def test_hard_sets(tmp_path: Path) -> None:
 
 def test_fraction(tmp_path: Path) -> None:
     def rows(gain: float) -> list[dict[str, Any]]:
-        return [{"split": s, "fraction": m, "auc": 0.8 + gain * bool(m)} for s in range(2) for m in FRACTIONS]
+        return [
+            {"split": s, "fraction": m, "auc": 0.8 + gain * bool(m)}
+            for s in range(2)
+            for m in FRACTIONS
+        ]
 
     gains = dict.fromkeys(datasets.names(), 0.02) | {"iono": 0.1, "bcw_p": 0.001}
     write(tmp_path, "fraction", {name: rows(gain) for name, gain in gains.items()})
@@ -100,13 +117,22 @@ def test_fraction(tmp_path: Path) -> None:
 def test_trees_and_depth(tmp_path: Path) -> None:
     def rows(by_trees: float, by_depth: float) -> list[dict[str, Any]]:
         return [
-            {"split": 0, "depth": d, "trees": n, "auc": 0.6 + by_trees * (n > 10) + by_depth * (d > 1)}
+            {
+                "split": 0,
+                "depth": d,
+                "trees": n,
+                "auc": 0.6 + by_trees * (n > 10) + by_depth * (d > 1),
+            }
             for d in DEPTHS
             for n in TREE_COUNTS
         ]
 
     deep = ("iono", "magic", "musk1", "musk2")
-    write(tmp_path, "trees", {name: rows(0.1, 0.05 if name in deep else 0.0) for name in datasets.names()})
+    write(
+        tmp_path,
+        "trees",
+        {name: rows(0.1, 0.05 if name in deep else 0.0) for name in datasets.names()},
+    )
     for words in ("many trees matter more", "1000 trees of 1 level", "Depth matters"):
         assert found(tmp_path, words).verdict == AGREES, words
     write(tmp_path, "trees", {name: rows(0.01, 0.1) for name in datasets.names()})

@@ -1,4 +1,6 @@
-"""Fast counts are those of the circuit, drawn fractions have the distribution of the paper's, AUC is scikit-learn's."""
+"""Fast counts are those of the circuit, drawn fractions have the distribution of the paper's, AUC
+is scikit-learn's.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,11 @@ def test_small_forests_are_cut_out_of_the_large_one() -> None:
     schema, table = some_rows()
     large = FastForest.grow(schema.public(), 20, 6, 7).counts(table)
     for n_trees, depth in ((20, 6), (5, 1), (10, 3)):
-        small = es.CompletelyRandomForest(n_trees, depth, random_state=7, repeats=True).fit(table).leaf_counts_
+        small = (
+            es.CompletelyRandomForest(n_trees, depth, random_state=7, repeats=True)
+            .fit(table)
+            .leaf_counts_
+        )
         assert np.array_equal(shallower(large, 6 - depth)[:n_trees], small)
 
 
@@ -101,7 +107,9 @@ def test_scores_without_a_fraction_are_those_of_the_forest() -> None:
     _, table = some_rows()
     forest = es.CompletelyRandomForest(15, 3, random_state=4).fit(table)
     weighted = forest_weights(forest, 0, np.random.default_rng(0))
-    assert np.allclose(forest_scores(weighted, forest.apply(table)), forest.predict_proba(table)[:, 1])
+    assert np.allclose(
+        forest_scores(weighted, forest.apply(table)), forest.predict_proba(table)[:, 1]
+    )
 
 
 def test_expected_scores_are_those_of_the_library() -> None:
@@ -109,7 +117,9 @@ def test_expected_scores_are_those_of_the_library() -> None:
     forest = es.CompletelyRandomForest(15, 2, fraction=8, random_state=4).fit(table)
     rng = np.random.default_rng(0)
     weighted = np.mean([forest_weights(forest, 8, rng) for _ in range(3000)], axis=0)
-    assert np.allclose(weighted, forest.leaf_counts_ * forest.leaf_weights()[:, :, None], rtol=0.15, atol=1.0)
+    assert np.allclose(
+        weighted, forest.leaf_counts_ * forest.leaf_weights()[:, :, None], rtol=0.15, atol=1.0
+    )
 
 
 def test_auc_is_that_of_scikit_learn() -> None:

@@ -16,12 +16,16 @@ from reproduction.evaluation.samples import stratified_test_rows
 def test_rows_are_added_once(tmp_path: Path) -> None:
     file = ResultFolder(tmp_path, "part", {"seed": 1}).file("iono", ("split", "method"))
     file.add([{"split": 0, "method": "CRF", "auc": 0.5}])
-    file.add([{"split": 0, "method": "CRF", "auc": 0.9}, {"split": 1, "method": "CRF", "auc": 0.25}])
+    file.add(
+        [{"split": 0, "method": "CRF", "auc": 0.9}, {"split": 1, "method": "CRF", "auc": 0.25}]
+    )
     again = ResultFolder(tmp_path, "part", {"seed": 1}).file("iono", ("split", "method"))
     assert again.has(0, "CRF")
     assert not again.has(2, "CRF")
     assert read_part(tmp_path, "part")["iono"]["auc"].tolist() == [0.5, 0.25]
-    assert [path.name for path in (tmp_path / "results" / "part").iterdir() if path.name.startswith(".")] == []
+    assert [
+        path.name for path in (tmp_path / "results" / "part").iterdir() if path.name.startswith(".")
+    ] == []
 
 
 def test_two_runs_at_once_lose_nothing(tmp_path: Path) -> None:
@@ -50,7 +54,11 @@ def test_splits_are_stratified_and_repeatable() -> None:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [({"splits": 0}, "at least 1"), ({"names": ()}, "no data set is left"), ({"names": ("nobody",)}, "nobody")],
+    [
+        ({"splits": 0}, "at least 1"),
+        ({"names": ()}, "no data set is left"),
+        ({"names": ("nobody",)}, "nobody"),
+    ],
 )
 def test_settings_that_cannot_be(change: dict[str, object], message: str) -> None:
     with pytest.raises((ValueError, KeyError), match=message):
@@ -62,7 +70,9 @@ def test_unknown_parts_are_refused(tmp_path: Path) -> None:
         reproduce(Settings(tmp_path), ["figures"])
 
 
-def test_without_matplotlib_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_nothing_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"pip install 'encryptedstats\[plots\]'"):
         reproduce(Settings(tmp_path / "new"))

@@ -1,4 +1,6 @@
-"""Whole runs of two small data sets: what is written, going on after a kill, other settings, the command."""
+"""Whole runs of two small data sets: what is written, going on after a kill, other settings, the
+command.
+"""
 
 from __future__ import annotations
 
@@ -69,16 +71,18 @@ def test_encrypted_fits_are_exact(finished: Settings) -> None:
 
 
 def test_easy_data_are_easy(finished: Settings) -> None:
-    assert {row["method"]: float(row["auc"]) for row in read(finished, "performance", "infl")} == dict.fromkeys(
-        METHODS, 1.0
-    )
+    assert {
+        row["method"]: float(row["auc"]) for row in read(finished, "performance", "infl")
+    } == dict.fromkeys(METHODS, 1.0)
 
 
 def test_scores_are_of_the_stored_split(finished: Settings) -> None:
     split = sample(finished, "haber", 1)
     assert not set(split.train_rows) & set(split.test_rows)
     expected = roc_auc_score(split.y_test, random_forest(split, finished.seed))
-    stored = {(row["split"], row["method"]): row["auc"] for row in read(finished, "performance", "haber")}
+    stored = {
+        (row["split"], row["method"]): row["auc"] for row in read(finished, "performance", "haber")
+    }
     assert float(stored["1", "RF"]) == pytest.approx(expected, abs=1e-6)
 
 
@@ -92,15 +96,23 @@ def test_bins_come_from_training_rows(finished: Settings) -> None:
 
 
 def test_forests_of_two_parts_agree(finished: Settings) -> None:
-    """100 trees of 3 levels without a fraction is in fraction; the trees part draws its own, and must come close."""
-    one = {row["split"]: float(row["auc"]) for row in read(finished, "fraction", "haber") if row["fraction"] == "8"}
+    """100 trees of 3 levels without a fraction is in fraction; the trees part draws its own, and
+    must come close.
+    """
+    one = {
+        row["split"]: float(row["auc"])
+        for row in read(finished, "fraction", "haber")
+        if row["fraction"] == "8"
+    }
     other = {
         row["split"]: float(row["auc"])
         for row in read(finished, "trees", "haber")
         if (row["depth"], row["trees"]) == ("3", "100")
     }
     paper = {
-        row["split"]: float(row["auc"]) for row in read(finished, "performance", "haber") if row["method"] == "CRF"
+        row["split"]: float(row["auc"])
+        for row in read(finished, "performance", "haber")
+        if row["method"] == "CRF"
     }
     assert one == paper
     assert all(abs(one[split] - other[split]) < 0.05 for split in one)
@@ -114,7 +126,9 @@ def test_nothing_is_computed_twice(finished: Settings, monkeypatch: pytest.Monke
     monkeypatch.setattr("reproduction.evaluation.run.RESAMPLED", parts)
     done: dict[str, int] = {}
     reproduce(
-        finished, ("performance", "fraction", "trees", "convergence", "shrinkage", "datasets"), after=done.__setitem__
+        finished,
+        ("performance", "fraction", "trees", "convergence", "shrinkage", "datasets"),
+        after=done.__setitem__,
     )
     assert set(done.values()) == {0}
 
@@ -156,7 +170,9 @@ reproduce(Settings(Path(sys.argv[1]), 200, ("haber",), data_home=Path(sys.argv[2
 
 
 def test_a_killed_run_goes_on(data_home: Path, tmp_path: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", _KILLED, str(tmp_path), str(data_home)], cwd=ROOT)
+    process = subprocess.Popen(
+        [sys.executable, "-c", _KILLED, str(tmp_path), str(data_home)], cwd=ROOT
+    )
     results = tmp_path / "results" / "performance" / "haber.csv"
     deadline = time.monotonic() + 60
     while not results.exists() and process.poll() is None and time.monotonic() < deadline:
@@ -170,10 +186,13 @@ def test_a_killed_run_goes_on(data_home: Path, tmp_path: Path) -> None:
     reproduce(settings, ["performance"])
     after = read(settings, "performance", "haber")
     assert after[: len(before)] == before
-    assert {(row["split"], row["method"]) for row in after} >= {(s, m) for s in "01" for m in METHODS}
+    assert {(row["split"], row["method"]) for row in after} >= {
+        (s, m) for s in "01" for m in METHODS
+    }
 
 
-# -- the report ------------------------------------------------------------------------------------------------------------
+# -- the report
+# ------------------------------------------------------------------------------------------------
 
 
 def test_the_report_has_every_part_and_statement(finished: Settings) -> None:
@@ -213,7 +232,9 @@ def test_statements_have_verdicts(finished: Settings) -> None:
     assert chess.verdict == NOT_COMPUTED
     assert "without chess" in chess.ours
     assert next(f for says, f in by_says.items() if "20 data sets" in says).verdict == DIFFERS
-    assert next(f for says, f in by_says.items() if "Encrypted and clear" in says).verdict == "agrees"
+    assert (
+        next(f for says, f in by_says.items() if "Encrypted and clear" in says).verdict == "agrees"
+    )
 
 
 def test_a_report_of_nothing(tmp_path: Path) -> None:
@@ -222,7 +243,8 @@ def test_a_report_of_nothing(tmp_path: Path) -> None:
     assert {finding.verdict for finding in findings(Evidence(tmp_path))} == {NOT_COMPUTED}
 
 
-# -- the command -----------------------------------------------------------------------------------------------------------
+# -- the command
+# ------------------------------------------------------------------------------------------------
 
 
 def command(*arguments: object) -> Any:

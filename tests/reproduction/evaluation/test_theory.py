@@ -1,4 +1,6 @@
-"""Formulas of one step of reweighted least squares, against the library, scikit-learn, sums and simulations."""
+"""Formulas of one step of reweighted least squares, against the library, scikit-learn, sums and
+simulations.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def test_converged_slopes_without_intercept() -> None:
     x, y = rows()
     fit = fit_irls(x, y, paired=False)
     for j in range(x.shape[1]):
-        other = LogisticRegression(C=1e12, tol=1e-10, fit_intercept=False, solver="newton-cholesky").fit(x[:, [j]], y)
+        other = LogisticRegression(
+            C=1e12, tol=1e-10, fit_intercept=False, solver="newton-cholesky"
+        ).fit(x[:, [j]], y)
         assert fit.slope[j] == pytest.approx(other.coef_[0, 0], abs=1e-6)
 
 
@@ -66,7 +70,9 @@ def test_the_slope_of_a_binary_predictor_is_the_library_s() -> None:
     y = np.array([1, 1, 1, 0, 1, 0, 0, 1, 1, 1, 0, 1])
     x = np.array([[1, 0], [1, 1], [1, 0]] * 4)
     model = es.SemiparametricNB(paired=False).fit(x, y)
-    assert model.b_[0] / model.d_[0] == pytest.approx(float(one_step_slope(np.array(y.sum()), len(y))))
+    assert model.b_[0] / model.d_[0] == pytest.approx(
+        float(one_step_slope(np.array(y.sum()), len(y)))
+    )
 
 
 def test_shrinkage_formula_against_simulation() -> None:

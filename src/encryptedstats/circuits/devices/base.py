@@ -143,7 +143,9 @@ def register(device: Device, *, preferred: bool = False) -> None:
     """Make a device known by its name; ``preferred`` puts it before equally fast ones."""
     others = {name: known for name, known in _devices.items() if name != device.name}
     _devices.clear()
-    _devices.update({device.name: device, **others} if preferred else {**others, device.name: device})
+    _devices.update(
+        {device.name: device, **others} if preferred else {**others, device.name: device}
+    )
 
 
 def unregister(name: str) -> None:
@@ -165,7 +167,9 @@ def checked_name(name: str) -> str:
     """Return a name, or raise an error if no device has it."""
     if name != AUTO and name not in _devices:
         known = ", ".join(repr(known) for known in (AUTO, *_devices))
-        raise DeviceError(Cure("device", f"device={name!r}", {"device": name}), f": there are {known}")
+        raise DeviceError(
+            Cure("device", f"device={name!r}", {"device": name}), f": there are {known}"
+        )
     return name
 
 
@@ -194,10 +198,15 @@ def prices(programs: Sequence[Program]) -> dict[str, float]:
     DeviceError
         If no device can.
     """
-    why_not = {name: [device.obstacle(program) for program in programs] for name, device in _devices.items()}
+    why_not = {
+        name: [device.obstacle(program) for program in programs]
+        for name, device in _devices.items()
+    }
     able = [name for name, obstacles in why_not.items() if not any(obstacles)]
     if not able:
-        reasons = (f"{name}: {next(filter(None, obstacles))}. " for name, obstacles in why_not.items())
+        reasons = (
+            f"{name}: {next(filter(None, obstacles))}. " for name, obstacles in why_not.items()
+        )
         raise DeviceError("no device is registered that can do this: ", *reasons)
     found = {name: sum(map(_devices[name].seconds, programs)) for name in able}
     return dict(sorted(found.items(), key=lambda entry: entry[1]))

@@ -44,7 +44,9 @@ def run_totals(
     yield from merger.results()
 
 
-def run_rows(task: Task, make_packing: MakePacking, compute: ComputeRows, bring_down: BringDown) -> Iterator[Residues]:
+def run_rows(
+    task: Task, make_packing: MakePacking, compute: ComputeRows, bring_down: BringDown
+) -> Iterator[Residues]:
     """Compute numbers of every row: add up the batches of each chunk, and bring the sums down."""
     program, keys, n_chunks = task.program, task.keys, task.source.layout.n_chunks
     sums_of: list[dict[Step, Residues]] = [{} for _ in range(n_chunks)]
@@ -73,7 +75,9 @@ def supply_batches(task: Task, make_packing: MakePacking) -> Iterator[Supplied]:
     Totals are expanded in the order of their places, when it is their turn, and held until the last
     batch that needs them.
     """
-    steps = {(step.args[0].data, step.data): step for step in task.program.steps if step.op == EXPAND}
+    steps = {
+        (step.args[0].data, step.data): step for step in task.program.steps if step.op == EXPAND
+    }
     wanted: dict[tuple[str, int], set[int]] = {}
     for packs, index in steps:
         wanted.setdefault(packs, set()).add(index)

@@ -48,7 +48,10 @@ def _find_fault(residues: Residues, step: Step, parameters: Parameters) -> str |
     primes = packing_primes(parameters) if is_pack else len(parameters.data_moduli) - step.level
     shape = (2 if is_pack else step.size, primes, parameters.ring_degree)
     if residues.dtype != np.uint64 or residues.shape != shape:
-        return f"it gives {residues.dtype} of shape {residues.shape}, not 64-bit words of shape {shape}"
+        return (
+            f"it gives {residues.dtype} of shape {residues.shape}, not 64-bit words of shape "
+            f"{shape}"
+        )
     moduli = np.array(parameters.data_moduli[:primes], dtype=np.uint64)
     if (residues.max(axis=(0, 2)) >= moduli).any():
         return "it gives residues that are not below their primes"

@@ -73,7 +73,9 @@ class PackMerger:
         self._totals: dict[Step, Residues] = {}
         self._merged: dict[tuple[Step, ...], Residues] = {}
         ciphertext = packing_parameters(program.parameters).ciphertext_bytes()
-        self._is_early = bool(program.packs) and ciphertext * len(program.outputs) > memory_limit // 4
+        self._is_early = (
+            bool(program.packs) and ciphertext * len(program.outputs) > memory_limit // 4
+        )
         groups = (group for pack in program.packs for group in _groups_of_neighbours(pack))
         self._waiting = list(dict.fromkeys(groups)) if self._is_early else []
         self._uses = Counter(step for group in self._waiting for step in group)
@@ -133,22 +135,32 @@ def expand_totals(
         chosen[number << start if start else totals.places[number]] = True
     for number, part in enumerate(totals.parts):
         places = range(number * totals.width, min((number + 1) * totals.width, n_places))
-        for group, level, node in _split_into_groups(packing, part.residues, places, packing.top, chosen):
+        for group, level, node in _split_into_groups(
+            packing, part.residues, places, packing.top, chosen
+        ):
             found = packing.expand(node, len(group), level)
-            yield from ((numbers[place], one) for place, one in zip(group[:: 1 << start], found, strict=True))
+            yield from (
+                (numbers[place], one)
+                for place, one in zip(group[:: 1 << start], found, strict=True)
+            )
 
 
 def check_packed(totals: EncryptedNumbers) -> None:
     """Refuse what cannot be expanded."""
     if totals.form != PACKED:
-        raise ValueError(f"totals in form {totals.form!r} are no packs, and only packs can be expanded: form='packed'")
+        raise ValueError(
+            f"totals in form {totals.form!r} are no packs, and only packs can be expanded: "
+            "form='packed'"
+        )
     if not totals.are_whole:
         raise ValueError(
             "these totals are in parts, or two travel as one: they are to be opened, and cannot be "
             "computed on with. Keys that are planned for predicting unopened keep them whole"
         )
     if any(part.noise.level for part in totals.parts):
-        raise ValueError("packs that were switched down cannot be expanded: take them as they were computed")
+        raise ValueError(
+            "packs that were switched down cannot be expanded: take them as they were computed"
+        )
 
 
 def _split_into_groups(

@@ -85,7 +85,9 @@ def on_residues(rule: Rule) -> Rule:
 
     def convert(keys: PublicKeys, data: Any, *values: Any) -> Any:
         engine = keys.engine
-        return ciphertext_of(engine, rule(keys, data, *(residues_of(engine, value) for value in values)))
+        return ciphertext_of(
+            engine, rule(keys, data, *(residues_of(engine, value) for value in values))
+        )
 
     return convert
 
@@ -122,7 +124,9 @@ class SealExecution(Execution):
     def load(self, step: Step, source: Source, chunk: int) -> Any:
         """Read a column, or encrypt a number here."""
         is_column = step.op == COLUMN
-        return self.value_of(source.residues(step.data, chunk) if is_column else encrypted_here(step, source, chunk))
+        return self.value_of(
+            source.residues(step.data, chunk) if is_column else encrypted_here(step, source, chunk)
+        )
 
 
 # -- packing ---------------------------------------------------------------------------------------
@@ -162,7 +166,9 @@ class SealPacking(Packing):
     def split(self, node: Residues, level: int, *, odd: bool) -> Sequence[Residues]:
         """Split by two additions and an automorphism."""
         small = self._small
-        parts = self.keys.evaluator.split(ciphertext_of(small, node), level, odd=odd, start=self.start)
+        parts = self.keys.evaluator.split(
+            ciphertext_of(small, node), level, odd=odd, start=self.start
+        )
         return [residues_of(small, part) for part in parts]
 
     def expand(self, node: Residues, count: int, level: int) -> Iterable[Residues]:
@@ -177,7 +183,9 @@ class SealPacking(Packing):
         if count <= half or count < 4 * self.workers:
             return expand_here(node, count, level)
         parts, counts = self.split(node, level, odd=True), (half, count - half)
-        both = ordered_map(lambda i: expand_here(parts[i], counts[i], level - 1), range(2), self.workers)
+        both = ordered_map(
+            lambda i: expand_here(parts[i], counts[i], level - 1), range(2), self.workers
+        )
         return [total for part in both for total in part]
 
 
@@ -250,7 +258,9 @@ def relinearise_any(keys: PublicKeys, ciphertext: Any) -> Any:
     primes = engine.parameters.data_moduli[: residues.shape[1]]
     while len(residues) > 3:
         top = residues[-1:]
-        switched = residues_of(engine, keys.evaluator.relinearise(ciphertext_of(engine, _only_top(top))))
+        switched = residues_of(
+            engine, keys.evaluator.relinearise(ciphertext_of(engine, _only_top(top)))
+        )
         residues = residues[:-1].copy()
         for prime, q in enumerate(primes):
             residues[-2:, prime] = (residues[-2:, prime] + switched[:, prime]) % q

@@ -143,7 +143,9 @@ class Execution(ABC):
                 tuple(c for c, is_there in zip(coefficients, there, strict=True) if is_there),
                 constant,
             )
-        return self.rules[step.op](self.keys, data, *(args[arg] for arg in step.args if arg in args))
+        return self.rules[step.op](
+            self.keys, data, *(args[arg] for arg in step.args if arg in args)
+        )
 
     def add(self, a: Any, b: Any) -> Any:
         """Add two values."""
@@ -188,7 +190,9 @@ class StepByStep:
                 yield dict(zip(batch, found, strict=True))
                 advance(len(batch))
 
-    def batch(self, program: Program, outputs: Sequence[Step], source: Source, known: Known) -> list[Residues]:
+    def batch(
+        self, program: Program, outputs: Sequence[Step], source: Source, known: Known
+    ) -> list[Residues]:
         """Compute some outputs, in as many stages as totals return to the rows."""
         known, stages, mine = dict(known), program.stages, list(in_order(outputs))
         kept = {
@@ -227,7 +231,9 @@ class StepByStep:
         """
         program, source, workers = task.program, task.source, task.workers
         under = [total.args[0] for total in program.sums]
-        marked = list(dict.fromkeys((step.args[0], step.data.chunk) for step in under if step.op == MASK))
+        marked = list(
+            dict.fromkeys((step.args[0], step.data.chunk) for step in under if step.op == MASK)
+        )
         moved = self._moves_before(marked, source)
         size = max(1, min(_MASKED_AT_ONCE, -(-len(outputs) // workers)))
         pieces = [outputs[start : start + size] for start in range(0, len(outputs), size)]
@@ -236,7 +242,11 @@ class StepByStep:
             for stage in (moved, marked):
                 known = known | self._in_processes(stage, known, task, advance)
             kept = set(marked)
-            known = {place: value for place, value in known.items() if place in kept or place[0].op == EXPAND}
+            known = {
+                place: value
+                for place, value in known.items()
+                if place in kept or place[0].op == EXPAND
+            }
             results = ordered_map(
                 lambda number: self.batch(program, pieces[number], source, known),
                 range(len(pieces)),
@@ -250,7 +260,9 @@ class StepByStep:
         """Return the last of every chain of rotations, and moved chunks that are not rotated."""
         execution = self.start(source.keys, {}, source)
         places = list(execution.in_order(marked))
-        turned = {one for place in places if place[0].op == ROTATE for one in execution.needed(place)}
+        turned = {
+            one for place in places if place[0].op == ROTATE for one in execution.needed(place)
+        }
         return [place for place in places if place[0].op in (ROTATE, MOVE) and place not in turned]
 
     def _in_processes(
@@ -277,7 +289,9 @@ class StepByStep:
         """Compute the steps of each batch, chunk by chunk."""
         for batch, given in batches:
             for chunk in range(task.source.layout.n_chunks):
-                known: dict[Place, Residues] = {(step, chunk): value for step, value in given.items()}
+                known: dict[Place, Residues] = {
+                    (step, chunk): value for step, value in given.items()
+                }
                 execution = self.start(task.keys, known, task.source)
                 values = execution.values([(step, chunk) for step in batch.steps])
                 yield [execution.residues_of(value) for value in values]
@@ -292,13 +306,18 @@ class StepByStep:
 
         def compute(part: Sequence[Step]) -> list[Residues]:
             execution = self.start(keys, places, None)
-            return [execution.residues_of(value) for value in execution.values([(step, None) for step in part])]
+            return [
+                execution.residues_of(value)
+                for value in execution.values([(step, None) for step in part])
+            ]
 
         size = max(1, -(-len(steps) // (4 * workers)))
         parts = [steps[start : start + size] for start in range(0, len(steps), size)]
         if workers == 1 or len(parts) == 1:
             return compute(steps) if steps else []
-        found = ordered_map(lambda number: compute(parts[number]), range(len(parts)), min(len(parts), workers))
+        found = ordered_map(
+            lambda number: compute(parts[number]), range(len(parts)), min(len(parts), workers)
+        )
         return [one for part in found for one in part]
 
 

@@ -1,7 +1,9 @@
-"""Strict JSON for the things that travel: what is missing, foreign or of a wrong type is refused by place.
+"""Strict JSON for the things that travel: what is missing, foreign or of a wrong type is refused by
+place.
 
-A schema decides how data is read, so a file that was altered by hand or by accident must never half load. The base
-class gives text, file and fingerprint to anything that can say itself as plain JSON values.
+A schema decides how data is read, so a file that was altered by hand or by accident must never half
+load. The base class gives text, file and fingerprint to anything that can say itself as plain JSON
+values.
 """
 
 from __future__ import annotations
@@ -31,7 +33,10 @@ def check_fields(value: object, fields: Mapping[str, Types], where: str) -> dict
     """`value` as a JSON object with exactly these fields of exactly these types."""
     if not isinstance(value, dict):
         raise SchemaError(f"{where}: a JSON object is needed, not {_type_name(value)}")
-    for problem, names in (("missing", fields.keys() - value.keys()), ("unknown", value.keys() - fields.keys())):
+    for problem, names in (
+        ("missing", fields.keys() - value.keys()),
+        ("unknown", value.keys() - fields.keys()),
+    ):
         if names:
             raise SchemaError(f"{where}: {problem} field {', '.join(map(repr, sorted(names)))}")
     for name, types in fields.items():
@@ -53,7 +58,13 @@ def _check_type(value: object, types: Types, where: str) -> None:
         raise SchemaError(f"{where}: {allowed} is needed, not {_type_name(value)}")
 
 
-_NAMES = {type(None): "null", str: "text", int: "an integer", float: "a number", bool: "true or false"} | {
+_NAMES = {
+    type(None): "null",
+    str: "text",
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+} | {
     list: "a list",
     dict: "a JSON object",
 }
@@ -64,18 +75,24 @@ def _type_name(value: object) -> str:
 
 
 def _written(value: object, indent: int, level: int = 0) -> str:
-    """JSON that a person can read and edit: a field a line, and a list of plain values in one line while it fits."""
+    """JSON that a person can read and edit: a field a line, and a list of plain values in one line
+    while it fits.
+    """
     flat = json.dumps(value, allow_nan=False)
     inner = " " * indent * (level + 1)
     if not isinstance(value, (dict, list)) or not value:
         return flat
     is_plain = not any(
-        isinstance(item, (dict, list)) for item in (value.values() if isinstance(value, dict) else value)
+        isinstance(item, (dict, list))
+        for item in (value.values() if isinstance(value, dict) else value)
     )
     if isinstance(value, list) and is_plain and len(flat) + len(inner) <= _LINE:
         return flat
     if isinstance(value, dict):
-        items = [f"{json.dumps(name)}: {_written(item, indent, level + 1)}" for name, item in value.items()]
+        items = [
+            f"{json.dumps(name)}: {_written(item, indent, level + 1)}"
+            for name, item in value.items()
+        ]
     else:
         items = [_written(item, indent, level + 1) for item in value]
     ends = "{}" if isinstance(value, dict) else "[]"
@@ -115,7 +132,9 @@ class Document(ABC):
         return {"format": self._FORMAT, "version": self._VERSION, **self._fields()}
 
     def to_json(self, *, indent: int | None = 2) -> str:
-        """The content as JSON text, for people to read and to edit; in one line without `indent`."""
+        """The content as JSON text, for people to read and to edit; in one line without
+        `indent`.
+        """
         if indent is None:
             return json.dumps(self._document(), allow_nan=False)
         return _written(self._document(), indent)
@@ -124,10 +143,14 @@ class Document(ABC):
     def from_json(cls, text: str) -> Self:
         """Read what `to_json` wrote; anything else is a `SchemaError` that says where."""
         try:
-            value = json.loads(text, object_pairs_hook=_unique_fields, parse_constant=_refuse_constant)
+            value = json.loads(
+                text, object_pairs_hook=_unique_fields, parse_constant=_refuse_constant
+            )
         except SchemaError:
             raise
-        except ValueError as error:  # also for integers of thousands of digits, which Python refuses to read
+        except (
+            ValueError
+        ) as error:  # also for integers of thousands of digits, which Python refuses to read
             raise SchemaError(f"not JSON: {error}") from error
         except RecursionError as error:
             raise SchemaError("not a schema: nested too deeply") from error
@@ -157,7 +180,9 @@ class Document(ABC):
         return value
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the JSON to a file; after a crash the file is the old one or the new one, never half of it."""
+        """Write the JSON to a file; after a crash the file is the old one or the new one, never
+        half of it.
+        """
         write_atomic(path, [f"{self.to_json()}\n".encode()], mode=self._FILE_MODE)
 
     @classmethod

@@ -1,7 +1,9 @@
-"""From a column of data to a `Variable`: a compact summary of the column, then the rule that picks kind and bins.
+"""From a column of data to a `Variable`: a compact summary of the column, then the rule that picks
+kind and bins.
 
-The summary is kept privately by an inferred schema, so that a kind can be changed without the data; it holds what any of
-the kinds would publish to the owner anyway (cut points, levels, least and greatest value), and no rows.
+The summary is kept privately by an inferred schema, so that a kind can be changed without the data;
+it holds what any of the kinds would publish to the owner anyway (cut points, levels, least and
+greatest value), and no rows.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from encryptedstats.tables._frames import numeric_values, read_numbers
 from encryptedstats.tables.binning import fixed_point, quantile_edges
 from encryptedstats.tables.schema.variables import Level, Variable, as_level, as_levels, check_kind
 
-#: More levels than this are names or measurements, not a category: each would cost an encrypted column.
+#: More levels than this are names or measurements, not a category: each would cost an encrypted
+#: column.
 MOST_LEVELS = 1000
 LEAVE_OUT: Final = Cure("leave out", "leave it out")
 #: Whole-number columns with at most this many different values are taken for grades.
@@ -50,15 +53,23 @@ class Summary:
     edges: tuple[float, ...] = ()
     low: float = 0
     high: float = 0
-    digits: int = 0  # decimal digits that the numbers show, one more than MOST_SHOWN_DIGITS where they show more
+    # decimal digits that the numbers show, one more than MOST_SHOWN_DIGITS where they show more
+    digits: int = 0
     problem: str = ""  # why the column cannot be read as numbers; empty when it can
-    doubt: SchemaWarning | None = None  # why the default kind is probably not what is meant, if it is not
+    doubt: SchemaWarning | None = (
+        None  # why the default kind is probably not what is meant, if it is not
+    )
 
 
 def summarise(
-    series: pd.Series[Any], bins: int, rare: float | None = None, weights: NDArray[np.int64] | None = None
+    series: pd.Series[Any],
+    bins: int,
+    rare: float | None = None,
+    weights: NDArray[np.int64] | None = None,
 ) -> Summary:
-    """Read a column once, for all kinds; levels with fewer than `rare` rows (or a smaller share of them) are rare."""
+    """Read a column once, for all kinds; levels with fewer than `rare` rows (or a smaller share of
+    them) are rare.
+    """
     name = str(series.name)
     numbers, problem = _numbers_or_problem(series)
     n_distinct, levels = column_levels(series, f"column {name!r}")
@@ -67,8 +78,22 @@ def summarise(
     few, levels = ((), levels) if rare is None else _rare_levels(series, levels, rare)
     missing, declared = bool(series.isna().any()), isinstance(series.dtype, pd.CategoricalDtype)
     if problem:
-        kind, doubt = _text_kind(series), None if declared or few else _doubt(series, n_distinct, problem)
-        return Summary(name, kind, missing, declared, n_distinct, levels, bins, few, problem=problem, doubt=doubt)
+        kind, doubt = (
+            _text_kind(series),
+            None if declared or few else _doubt(series, n_distinct, problem),
+        )
+        return Summary(
+            name,
+            kind,
+            missing,
+            declared,
+            n_distinct,
+            levels,
+            bins,
+            few,
+            problem=problem,
+            doubt=doubt,
+        )
     whole = bool((numbers == np.rint(numbers)).all())
     if _is_number_column(series):
         kind = _number_kind(n_distinct, whole)
@@ -79,14 +104,31 @@ def summarise(
     low, high = numbers.min().item(), numbers.max().item()
     digits = 0 if whole else _shown_digits(numbers)
     if _is_number_column(series):
-        doubt = _numbered(name, numbers) if kind == "continuous" and numbers.dtype.kind == "i" else None
+        doubt = (
+            _numbered(name, numbers) if kind == "continuous" and numbers.dtype.kind == "i" else None
+        )
     else:
         doubt = None if declared else _doubt(series, n_distinct, "")
-    return Summary(name, kind, missing, declared, n_distinct, levels, bins, few, edges, low, high, digits, doubt=doubt)
+    return Summary(
+        name,
+        kind,
+        missing,
+        declared,
+        n_distinct,
+        levels,
+        bins,
+        few,
+        edges,
+        low,
+        high,
+        digits,
+        doubt=doubt,
+    )
 
 
 def _shown_digits(numbers: NDArray[Any]) -> int:
-    """How many decimal digits the numbers show, as far as floating point tells; one more than is kept if they show more.
+    """How many decimal digits the numbers show, as far as floating point tells; one more than is
+    kept if they show more.
 
     >>> _shown_digits(np.array([1.5, 2.25])), _shown_digits(np.array([1 / 3]))
     (2, 5)
@@ -94,7 +136,9 @@ def _shown_digits(numbers: NDArray[Any]) -> int:
     with np.errstate(over="ignore", invalid="ignore"):  # of numbers that no integer holds
         for digits in range(MOST_SHOWN_DIGITS + 1):
             scaled = numbers * 10.0**digits
-            if bool((np.abs(scaled - np.rint(scaled)) <= 1e-9 * np.maximum(1.0, np.abs(scaled))).all()):
+            if bool(
+                (np.abs(scaled - np.rint(scaled)) <= 1e-9 * np.maximum(1.0, np.abs(scaled))).all()
+            ):
                 return digits
     return MOST_SHOWN_DIGITS + 1
 
@@ -113,10 +157,16 @@ class Kept:
         return self.numbers == "keep"
 
     def is_number(self, summary: Summary | None, wanted: str | None) -> bool:
-        """Whether a column is kept as a number: it is wanted so, or all that look like measurements are."""
+        """Whether a column is kept as a number: it is wanted so, or all that look like measurements
+        are.
+        """
         if wanted is not None or summary is None:
             return wanted == "number"
-        return self.keeps and summary.default_kind in ("continuous", "ordinal") and not summary.declared
+        return (
+            self.keeps
+            and summary.default_kind in ("continuous", "ordinal")
+            and not summary.declared
+        )
 
     def digits_of(self, name: str) -> int | None:
         """Those that were said of a column."""
@@ -126,8 +176,12 @@ class Kept:
         """Those that were said of a column."""
         return (self.bounds or {}).get(name, (None, None))
 
-    def check(self, names: Sequence[str], summaries: Mapping[str, Summary], wanted: Mapping[str, str]) -> None:
-        """Refuse what cannot be, and what is said of columns that are not there, or are no numbers."""
+    def check(
+        self, names: Sequence[str], summaries: Mapping[str, Summary], wanted: Mapping[str, str]
+    ) -> None:
+        """Refuse what cannot be, and what is said of columns that are not there, or are
+        no numbers.
+        """
         if self.numbers not in ("bins", "keep"):
             raise SchemaError(f"numbers={self.numbers!r}: one of 'bins', 'keep' is needed")
         kept = [name for name in names if self.is_number(summaries.get(name), wanted.get(name))]
@@ -140,7 +194,9 @@ class Kept:
             if strange:
                 listed = ", ".join(map(repr, kept)) or "none"
                 raise SchemaError(
-                    named, f" {strange[0]!r}, which is no column that is kept as a number; these are {listed}"
+                    named,
+                    f" {strange[0]!r}, which is no column that is kept as a number; these are "
+                    f"{listed}",
                 )
         if self.digits is not None and not kept:
             raise SchemaError(
@@ -149,18 +205,27 @@ class Kept:
                 Cure("keep all numbers", "numbers='keep'"),
             )
 
-    def rounded(self, variables: Sequence[Variable], summaries: Mapping[str, Summary]) -> SchemaWarning | None:
-        """What is said of numbers that show more digits than are kept where nobody said how many."""
+    def rounded(
+        self, variables: Sequence[Variable], summaries: Mapping[str, Summary]
+    ) -> SchemaWarning | None:
+        """What is said of numbers that show more digits than are kept where nobody said
+        how many.
+        """
         names = [
             v.name
             for v in variables
-            if self.digits_of(v.name) is None and v.name in summaries and summaries[v.name].digits > (v.digits or 0)
+            if self.digits_of(v.name) is None
+            and v.name in summaries
+            and summaries[v.name].digits > (v.digits or 0)
         ]
         if not names:
             return None
-        listed = ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        listed = ", ".join(map(repr, names[:5])) + (
+            f" and {len(names) - 5} more" if len(names) > 5 else ""
+        )
         return SchemaWarning(
-            f"{listed}: values have more than {MOST_SHOWN_DIGITS} decimal digits and are rounded to {MOST_SHOWN_DIGITS}; ",
+            f"{listed}: values have more than {MOST_SHOWN_DIGITS} decimal digits and are rounded "
+            f"to {MOST_SHOWN_DIGITS}; ",
             Cure("say the digits", "digits= says how many to keep"),
         )
 
@@ -168,7 +233,9 @@ class Kept:
 def _rare_levels(
     series: pd.Series[Any], levels: tuple[Level, ...], rare: float
 ) -> tuple[tuple[Level, ...], tuple[Level, ...]]:
-    """Levels with too few rows, and all levels: of more than MOST_LEVELS also, if rows enough have those that are not rare."""
+    """Levels with too few rows, and all levels: of more than MOST_LEVELS also, if rows enough have
+    those that are not rare.
+    """
     counts = {as_level(value): int(n) for value, n in series.value_counts().items()}
     least = rare if rare >= 1 else rare * sum(counts.values())
     known = levels or tuple(sorted(counts, key=_level_order))
@@ -178,7 +245,9 @@ def _rare_levels(
 
 def check_rare(rare: object) -> None:
     """Refuse what is neither a number of rows nor a share of them."""
-    is_number = isinstance(rare, (int, float, np.integer, np.floating)) and not isinstance(rare, bool)
+    is_number = isinstance(rare, (int, float, np.integer, np.floating)) and not isinstance(
+        rare, bool
+    )
     if rare is not None and not (is_number and rare > 0 and (rare < 1 or rare == int(rare))):  # type: ignore[operator, call-overload]  # a number
         raise SchemaError(
             Cure("rare levels", f"rare={rare!r}", {"value": rare}),
@@ -193,19 +262,24 @@ def _doubt(series: pd.Series[Any], n_distinct: int, problem: str) -> SchemaWarni
     became = f"became a categorical with {n_distinct} levels, an encrypted column each"
     if share >= _MOSTLY_NUMBERS and n_distinct > MOST_GRADES:
         return SchemaWarning(
-            f"column {series.name!r} has numbers in {int(1000 * share) / 10:g} % of its rows and {became}, because of other values "
+            f"column {series.name!r} has numbers in {int(1000 * share) / 10:g} % of its rows and "
+            f"{became}, because of other values "
             f"among them ({problem}): correct these, or leave them empty"
         )
     if len(present) > MANY_CLASSES and n_distinct >= _MOSTLY_DISTINCT * len(present):
         every = "every row" if n_distinct == len(present) else "nearly every row"
         return SchemaWarning(
-            f"column {series.name!r} has another value in {every}, as names and ids have, and {became}: ", LEAVE_OUT
+            f"column {series.name!r} has another value in {every}, as names and ids have, and "
+            f"{became}: ",
+            LEAVE_OUT,
         )
     return None
 
 
 def _numbered(name: str, numbers: NDArray[Any]) -> SchemaWarning | None:
-    """What speaks against taking integers for measurements: they count the rows, or are called ids."""
+    """What speaks against taking integers for measurements: they count the rows, or are
+    called ids.
+    """
     if len(numbers) <= MANY_CLASSES or len(np.unique(numbers)) < len(numbers):
         return None
     counts_rows = numbers[0] in (0, 1) and bool((np.diff(numbers) == 1).all())
@@ -230,18 +304,26 @@ def looks_like_id(name: str) -> bool:
     return last.lower() in _ID_WORDS or (last[-2:] in ("Id", "ID") and last[:-2] != "")
 
 
-def doubtful_columns(frame: pd.DataFrame, names: Sequence[str], labels: pd.Series[Any] | None) -> list[SchemaWarning]:
-    """What speaks against predictors as they stand together: without a name, constant, twice the same, or the target again."""
+def doubtful_columns(
+    frame: pd.DataFrame, names: Sequence[str], labels: pd.Series[Any] | None
+) -> list[SchemaWarning]:
+    """What speaks against predictors as they stand together: without a name, constant, twice the
+    same, or the target again.
+    """
     doubts: list[SchemaWarning] = []
     seen: dict[bytes, str] = {}
     target = None if labels is None else _partition(labels)
     for name in names:
         if _has_no_name(name):
-            nameless = f"column {name!r} has no name in its file, as row numbers have that pandas wrote: "
+            nameless = (
+                f"column {name!r} has no name in its file, as row numbers have that pandas wrote: "
+            )
             doubts.append(SchemaWarning(nameless, LEAVE_OUT, " if it is one"))
         codes = _partition(frame[name])
         if not len(codes) or (codes == codes[0]).all():
-            doubts.append(SchemaWarning(f"column {name!r} is constant and tells nothing: ", LEAVE_OUT))
+            doubts.append(
+                SchemaWarning(f"column {name!r} is constant and tells nothing: ", LEAVE_OUT)
+            )
             continue
         if len(codes) <= MANY_CLASSES:
             continue  # in a few rows columns are alike by chance
@@ -261,8 +343,12 @@ def _has_groups(codes: NDArray[np.int64]) -> bool:
 
 
 def _content(series: pd.Series[Any], codes: NDArray[np.int64]) -> bytes:
-    """A hash of what a column tells: which rows are alike, or its very values where hardly any are."""
-    values = codes if _has_groups(codes) else pd.util.hash_pandas_object(series, index=False).to_numpy()
+    """A hash of what a column tells: which rows are alike, or its very values where
+    hardly any are.
+    """
+    values = (
+        codes if _has_groups(codes) else pd.util.hash_pandas_object(series, index=False).to_numpy()
+    )
     return hashlib.sha256(values.tobytes()).digest()
 
 
@@ -283,7 +369,8 @@ def doubtful_target(labels: pd.Series[Any], n_classes: int) -> SchemaWarning | N
     if n_classes <= MANY_CLASSES or not _is_number_column(labels):
         return None
     return SchemaWarning(
-        f"target {labels.name!r} has {n_classes} different numbers, and each became a class: if it is a measurement, cut it into "
+        f"target {labels.name!r} has {n_classes} different numbers, and each became a class: if "
+        "it is a measurement, cut it into "
         "classes first, for example at its median",
         Cure("cut at the median", f", df[{labels.name!r}] > df[{labels.name!r}].median()"),
     )
@@ -333,7 +420,9 @@ def _numbers_or_problem(series: pd.Series[Any]) -> tuple[Any, str]:
 
 
 def _number_kind(n_distinct: int, whole: bool) -> str:
-    """The rule for numbers: whole with at most 2 values categorical, with at most 10 ordinal, else continuous."""
+    """The rule for numbers: whole with at most 2 values categorical, with at most 10 ordinal, else
+    continuous.
+    """
     if whole and n_distinct <= 2:
         return "categorical"
     return "ordinal" if whole and n_distinct <= MOST_GRADES else "continuous"
@@ -354,11 +443,13 @@ def make_variable(summary: Summary, kind: str, *, missing_bin: bool) -> Variable
         return Variable(summary.name, kind, edges=edges, missing_bin=missing_bin, asked_bins=asked)
     if not summary.levels:
         raise SchemaError(
-            f"column {summary.name!r} has {summary.n_distinct} different values; kind {kind!r} takes at most "
+            f"column {summary.name!r} has {summary.n_distinct} different values; kind {kind!r} "
+            "takes at most "
             f"{MOST_LEVELS}: ",
             Cure(
                 "fewer levels",
-                "leave the column out, give it another kind, let rare= join those of few rows, or give levels=",
+                "leave the column out, give it another kind, let rare= join those of few rows, or "
+                "give levels=",
             ),
             f". As numbers it cannot be read: {summary.problem}" if summary.problem else "",
         )
@@ -369,10 +460,14 @@ def make_variable(summary: Summary, kind: str, *, missing_bin: bool) -> Variable
 def make_number(
     name: str, summary: Summary | None, digits: int | None, low: float | None, high: float | None
 ) -> Variable:
-    """A fixed-point variable. Where they are not given, digits are those shown, bounds (in real units) powers of two around all."""
+    """A fixed-point variable. Where they are not given, digits are those shown, bounds (in real
+    units) powers of two around all.
+    """
     if low is None or high is None or digits is None:
         if summary is None:
-            raise SchemaError(f"variable {name!r}: without data a number needs digits=, low= and high=")
+            raise SchemaError(
+                f"variable {name!r}: without data a number needs digits=, low= and high="
+            )
         check_numeric(summary, "number")
         digits = min(summary.digits, MOST_SHOWN_DIGITS) if digits is None else digits
     try:
@@ -383,8 +478,11 @@ def make_number(
     return Variable(name, "number", digits=digits, low=low_bound, high=high_bound)
 
 
-def _public_bound(given: float | None, seen: float | None, digits: int, outer: Callable[[int, int], int]) -> int:
-    """A bound as a fixed-point integer. One that is not given is rounded out from what was seen to a power of two (or 0).
+def _public_bound(
+    given: float | None, seen: float | None, digits: int, outer: Callable[[int, int], int]
+) -> int:
+    """A bound as a fixed-point integer. One that is not given is rounded out from what was seen to
+    a power of two (or 0).
 
     Bounds are public, and the exact extremes would be the values of two rows.
     """

@@ -1,6 +1,8 @@
-"""Names and ids: owners speak of variables and levels by name, whoever computes by id. Here one becomes the other.
+"""Names and ids: owners speak of variables and levels by name, whoever computes by id. Here one
+becomes the other.
 
-A variable's id is ``v3``, that of the target ``class``, or ``target`` where it is a number. A level's is ``bin2``, or ``class2``.
+A variable's id is ``v3``, that of the target ``class``, or ``target`` where it is a number. A
+level's is ``bin2``, or ``class2``.
 """
 
 from __future__ import annotations
@@ -19,12 +21,15 @@ if TYPE_CHECKING:
 CLASS: Final = "class"
 _IDS: Final = Cure(
     "name by ids",
-    "write its id, v0, v1, ... (schema.index(name) tells its owner which), or question.in_ids(schema) before it leaves the owner",
+    "write its id, v0, v1, ... (schema.index(name) tells its owner which), or "
+    "question.in_ids(schema) before it leaves the owner",
 )
 
 
 def class_or_variable(variable: str | int, schema: Schema | PublicSchema) -> int:
-    """Where a variable stands; -1 for the target: by its own name, or as class or target where no variable is called so."""
+    """Where a variable stands; -1 for the target: by its own name, or as class or target where no
+    variable is called so.
+    """
     target = None if isinstance(schema, PublicSchema) else schema.target
     if isinstance(variable, str) and variable == target:
         return -1
@@ -33,27 +38,43 @@ def class_or_variable(variable: str | int, schema: Schema | PublicSchema) -> int
         if variable not in names:
             return -1
         if target is not None:
-            both = f"the column {variable!r} is v{names.index(variable)}, and the target is {target!r}"
-            raise SchemaError(f"{variable} could be a column or the class of the rows: {both}; write one of these")
+            both = (
+                f"the column {variable!r} is v{names.index(variable)}, and the target is {target!r}"
+            )
+            raise SchemaError(
+                f"{variable} could be a column or the class of the rows: {both}; write one of these"
+            )
     return schema.index(variable)
 
 
 def position(schema: Schema | PublicSchema, variable: str | int) -> int:
-    """Where a variable of a question stands, given by its id; -1 for the target. For what is translated already: see ``in_ids``."""
+    """Where a variable of a question stands, given by its id; -1 for the target. For what is
+    translated already: see ``in_ids``.
+    """
     return -1 if variable in (CLASS, TARGET) else schema.public().index(variable)
 
 
 def variable_id(schema: Schema | PublicSchema, variable: str | int) -> str:
     """The id of a variable that is given by name, id or position."""
-    if isinstance(schema, PublicSchema) and isinstance(variable, str) and not _is_id(schema, variable):
-        ids = [*(one.id for one in schema.variables), *((target_id(schema),) if schema.has_target else ())]
+    if (
+        isinstance(schema, PublicSchema)
+        and isinstance(variable, str)
+        and not _is_id(schema, variable)
+    ):
+        ids = [
+            *(one.id for one in schema.variables),
+            *((target_id(schema),) if schema.has_target else ()),
+        ]
         raise SchemaError(
-            f"{variable!r} is no id of a variable, and whoever computes knows no names (the ids are {quoted(ids)}): ",
+            f"{variable!r} is no id of a variable, and whoever computes knows no names (the ids "
+            f"are {quoted(ids)}): ",
             _IDS,
         )
     found = class_or_variable(variable, schema)
     if found == -1 and not schema.public().has_target:
-        raise SchemaError("the schema has no target: ", Cure("name the target", "infer it with target="))
+        raise SchemaError(
+            "the schema has no target: ", Cure("name the target", "infer it with target=")
+        )
     return target_id(schema) if found == -1 else f"v{found}"
 
 
@@ -67,7 +88,9 @@ def _is_id(schema: PublicSchema, text: str) -> bool:
 
 
 def ids_of(value: Any, schema: Schema | PublicSchema) -> Any:
-    """The same with ids: of one variable, of a list of them, or of a mapping by them; None stays."""
+    """The same with ids: of one variable, of a list of them, or of a mapping by them;
+    None stays.
+    """
     return _each(value, lambda name: variable_id(schema, name))
 
 
@@ -94,7 +117,8 @@ def name_of(variable: str | int, schema: Schema) -> str:
     return str(schema.target) if where == -1 else schema.variables[where].name
 
 
-# -- levels ----------------------------------------------------------------------------------------------------------------
+# -- levels
+# ------------------------------------------------------------------------------------------------
 
 
 def n_levels(schema: Schema | PublicSchema, where: int) -> int:
@@ -106,14 +130,19 @@ def n_levels(schema: Schema | PublicSchema, where: int) -> int:
 def level_id(schema: Schema | PublicSchema, variable: str | int, level: Any) -> str:
     """The id of a level: its bin, ``bin2``, or the class, ``class1``.
 
-    The owner gives the level itself, or the label of a bin; whoever computes the id, or the number of the bin.
+    The owner gives the level itself, or the label of a bin; whoever computes the id, or the number
+    of the bin.
     """
     where = class_or_variable(variable, schema)
     prefix, found = CLASS if where == -1 else "bin", None
     if not isinstance(schema, PublicSchema):
         levels = schema.classes if where == -1 else schema.variables[where].levels
         labels = tuple(map(str, levels)) if where == -1 else schema.variables[where].labels
-        found = _place(level, levels) if _place(level, levels) is not None else _place(str(level), labels)
+        found = (
+            _place(level, levels)
+            if _place(level, levels) is not None
+            else _place(str(level), labels)
+        )
         known = quoted(levels or labels)
     else:
         found, known = as_integer(level), f"numbers below {n_levels(schema, where)}"
@@ -125,9 +154,15 @@ def level_id(schema: Schema | PublicSchema, variable: str | int, level: Any) -> 
 
 
 def level_number(schema: Schema | PublicSchema, variable: str | int, level: str | int) -> int:
-    """The number of the bin or class that a level's id stands for. For what is translated already: see ``in_ids``."""
+    """The number of the bin or class that a level's id stands for. For what is translated already:
+    see ``in_ids``.
+    """
     where = position(schema, variable)
-    number = as_integer(level) if not isinstance(level, str) else _numbered(level, CLASS if where == -1 else "bin")
+    number = (
+        as_integer(level)
+        if not isinstance(level, str)
+        else _numbered(level, CLASS if where == -1 else "bin")
+    )
     if number is None or not 0 <= number < n_levels(schema, where):
         raise SchemaError(f"{variable!r} has no level {level!r}: it has {n_levels(schema, where)}")
     return number
@@ -135,22 +170,34 @@ def level_number(schema: Schema | PublicSchema, variable: str | int, level: str 
 
 def levels_of(value: Any, variable: str | int, schema: Schema | PublicSchema) -> Any:
     """The same with ids: of one level of a variable, or of a list of them; None stays."""
-    return value if variable is None else _each(value, lambda level: level_id(schema, variable, level))
+    return (
+        value if variable is None else _each(value, lambda level: level_id(schema, variable, level))
+    )
 
 
 def level_name(schema: Schema, variable: str | int, level: str | int) -> Any:
-    """The inverse of :func:`level_id`, for the owner: the level itself, or the label of its bin; what is no id stays."""
+    """The inverse of :func:`level_id`, for the owner: the level itself, or the label of its bin;
+    what is no id stays.
+    """
     if isinstance(variable, str) and not _is_id(schema.public(), variable):
         return level
     where = position(schema, variable)
     number = _numbered(level, CLASS if where == -1 else "bin")
-    known = schema.classes if where == -1 else schema.variables[where].levels or schema.variables[where].labels
+    known = (
+        schema.classes
+        if where == -1
+        else schema.variables[where].levels or schema.variables[where].labels
+    )
     return level if number is None or number >= len(known) else known[number]
 
 
 def level_names_of(value: Any, variable: str | int, schema: Schema) -> Any:
     """The inverse of :func:`levels_of`."""
-    return value if variable is None else _each(value, lambda level: level_name(schema, variable, level))
+    return (
+        value
+        if variable is None
+        else _each(value, lambda level: level_name(schema, variable, level))
+    )
 
 
 def _place(value: Any, among: tuple[Any, ...]) -> int | None:

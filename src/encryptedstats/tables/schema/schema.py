@@ -1,7 +1,8 @@
 """The owner's schema: what each column is, how it is cut into bins, and what the classes are.
 
-Inferred from data, edited by ``with_...`` methods that return new schemas, kept as JSON, and applied to rows by
-`Schema.table`. It stays with the owner; `Schema.public` is all that a worker gets.
+Inferred from data, edited by ``with_...`` methods that return new schemas, kept as JSON, and
+applied to rows by `Schema.table`. It stays with the owner; `Schema.public` is all that a worker
+gets.
 """
 
 from __future__ import annotations
@@ -22,7 +23,15 @@ from encryptedstats.errors import Cure, SchemaError, SchemaWarning
 from encryptedstats.tables._frames import as_frame, missing_masks, refuse_missing, unboxed
 from encryptedstats.tables.binning import check_bins
 from encryptedstats.tables.dialects import CsvFormat
-from encryptedstats.tables.schema.documents import LEVEL, OPTIONAL_TEXT, Document, Types, canonical, check_items, quoted
+from encryptedstats.tables.schema.documents import (
+    LEVEL,
+    OPTIONAL_TEXT,
+    Document,
+    Types,
+    canonical,
+    check_items,
+    quoted,
+)
 from encryptedstats.tables.schema.inference import (
     Kept,
     Summary,
@@ -50,7 +59,12 @@ from encryptedstats.tables.table_from_frame import as_target, encode_table
 __all__ = ["PublicSchema", "PublicVariable", "Schema", "Variable"]
 
 MISSING_POLICIES = ("error", "bin", "drop")
-_ONEHOT_KINDS = {"ord": "ordinal", "ordinal": "ordinal", "cat": "categorical", "categorical": "categorical"}
+_ONEHOT_KINDS = {
+    "ord": "ordinal",
+    "ordinal": "ordinal",
+    "cat": "categorical",
+    "categorical": "categorical",
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,15 +84,17 @@ class Schema(Document):
     target_number
         How the target is kept, where it is a number: it has no classes then.
     missing
-        What becomes of missing values in variables without a bin for them: ``"error"``, ``"drop"`` (the row is left
-        out), or ``"bin"``, which at inference gave a bin to every variable where a value was missing, and is
-        an error for the others.
+        What becomes of missing values in variables without a bin for them: ``"error"``, ``"drop"``
+        (the row is left out), or ``"bin"``, which at inference gave a bin to every variable where a
+        value was missing, and is an error for the others.
     onehot
         For tables that are one-hot already: the name of the variable of each column.
     id
-        Name of a column that tells rows apart and is no predictor. It is never encrypted; predictions of a file carry it along.
+        Name of a column that tells rows apart and is no predictor. It is never encrypted;
+        predictions of a file carry it along.
     csv
-        How the CSV file was written that the schema was made from; later files that can be read in two ways are read alike.
+        How the CSV file was written that the schema was made from; later files that can be read in
+        two ways are read alike.
 
     Examples
     --------
@@ -101,7 +117,8 @@ class Schema(Document):
     id: str | None = None
     csv: CsvFormat | None = None
     target_number: Variable | None = None
-    # What inference saw, so that with_kind needs no data. Never written anywhere: JSON and pickle leave it out.
+    # What inference saw, so that with_kind needs no data. Never written anywhere: JSON and pickle
+    # leave it out.
     _summaries: Mapping[str, Summary] = field(default_factory=dict, compare=False)
 
     _FORMAT: ClassVar[str] = "encryptedstats.schema"
@@ -125,7 +142,8 @@ class Schema(Document):
             self._check_target(self.target_number)
         elif self.target is not None and len(self.classes) < 2:
             raise SchemaError(
-                f"target {self.target!r} has {len(self.classes)} classes ({quoted(self.classes)}): at least 2 are needed; ",
+                f"target {self.target!r} has {len(self.classes)} classes "
+                f"({quoted(self.classes)}): at least 2 are needed; ",
                 Cure("show all classes", "give classes= when the data does not show all of them"),
             )
         if self.target is None and self.classes:
@@ -137,12 +155,15 @@ class Schema(Document):
     def _check_target(self, number: Variable) -> None:
         if number.kind != "number" or number.name != self.target or self.classes:
             raise SchemaError(
-                f"target {self.target!r}: it has classes, or is a number of the same name, {number.name!r}"
+                f"target {self.target!r}: it has classes, or is a number of the same name, "
+                f"{number.name!r}"
             )
 
     def _check_names(self) -> None:
         if not self.variables:
-            raise SchemaError("a schema needs at least one variable: there is no column beside the target")
+            raise SchemaError(
+                "a schema needs at least one variable: there is no column beside the target"
+            )
         names = [variable.name for variable in self.variables]
         twice = sorted(name for name, times in Counter(names).items() if times > 1)
         if twice:
@@ -151,7 +172,8 @@ class Schema(Document):
             raise SchemaError(f"{self.target!r} is both the target and a variable")
         if self.id is not None and self.id in (*names, self.target):
             raise SchemaError(
-                f"{self.id!r} is the id of the rows, and cannot be {'the target' if self.id == self.target else 'a variable'} too"
+                f"{self.id!r} is the id of the rows, and cannot be "
+                f"{'the target' if self.id == self.target else 'a variable'} too"
             )
 
     def _check_onehot(self, onehot: Sequence[str]) -> None:
@@ -159,14 +181,16 @@ class Schema(Document):
             n_columns = list(onehot).count(variable.name)
             if not variable.levels or variable.missing_bin or n_columns != len(variable.levels):
                 raise SchemaError(
-                    f"variable {variable.name!r} of a one-hot table has {n_columns} columns, which are its bins; "
+                    f"variable {variable.name!r} of a one-hot table has {n_columns} columns, "
+                    "which are its bins; "
                     "it can be ordinal or categorical and nothing else"
                 )
         foreign = set(onehot) - {variable.name for variable in self.variables}
         if foreign:
             raise SchemaError(f"one-hot columns of unknown variables {quoted(sorted(foreign))}")
 
-    # ---------------------------------------------------------------------------------------------- making one
+    # -------------------------------------------------------------------------------------------
+    # making one
 
     @classmethod
     def infer(
@@ -188,11 +212,12 @@ class Schema(Document):
     ) -> Schema:
         """Decide kind and bins of every column from data.
 
-        Text, booleans and Categoricals are categorical; an ordered Categorical (or polars Enum) is ordinal. Numbers
-        are continuous, except whole numbers: with at most 2 different values they are categorical, with at most 10
-        ordinal. Continuous variables are cut at quantiles, and so are ordinal numbers with more than `bins`
-        different values; anything else has one bin a level, a Categorical one for each declared category. Every
-        present value counts, also in rows where another column is missing.
+        Text, booleans and Categoricals are categorical; an ordered Categorical (or polars Enum) is
+        ordinal. Numbers are continuous, except whole numbers: with at most 2 different values they
+        are categorical, with at most 10 ordinal. Continuous variables are cut at quantiles, and so
+        are ordinal numbers with more than `bins` different values; anything else has one bin a
+        level, a Categorical one for each declared category. Every present value counts, also in
+        rows where another column is missing.
 
         Parameters
         ----------
@@ -207,37 +232,52 @@ class Schema(Document):
         missing
             ``"error"``, ``"bin"`` or ``"drop"``, see `Schema`.
         classes
-            Labels of the classes in their order, when the data may not show all of them. Without `target`, the
-            target is called ``"target"`` and is given to `table` as ``y``.
+            Labels of the classes in their order, when the data may not show all of them. Without
+            `target`, the target is called ``"target"`` and is given to `table` as ``y``.
         y
             Labels beside the data, instead of a target column.
         numbers
-            ``"bins"`` cuts numbers as above. ``"keep"`` keeps them as fixed-point numbers, the target too: for regressions, means
-            and variances. Whole numbers with at most 2 different values, 0 and 1 for instance, are categories all the same (and a
-            target of such has classes), and `kinds` override it.
+            ``"bins"`` cuts numbers as above. ``"keep"`` keeps them as fixed-point numbers, the
+            target too: for regressions, means and variances. Whole numbers with at most 2 different
+            values, 0 and 1 for instance, are categories all the same (and a target of such has
+            classes), and `kinds` override it.
         digits
-            Decimal digits of numbers that are kept, of all or by column name; by default as many as the data shows, 4 at most.
+            Decimal digits of numbers that are kept, of all or by column name; by default as many as
+            the data shows, 4 at most.
         bounds
-            Least and greatest value of numbers that are kept, by column name; by default the powers of two (or 0) around what the
-            data shows, in units of the last digit. Bounds are public.
+            Least and greatest value of numbers that are kept, by column name; by default the powers
+            of two (or 0) around what the data shows, in units of the last digit. Bounds are public.
         rare
-            Levels of categories with fewer rows than this (or a smaller share of them, below 1) have no bin of their own: they
-            count as the level ``"other"``, which is added where there is none.
+            Levels of categories with fewer rows than this (or a smaller share of them, below 1)
+            have no bin of their own: they count as the level ``"other"``, which is added where
+            there is none.
         unknown
-            What becomes of levels of categories that the data does not show: ``"error"``, ``"other"`` (every category gets such a
-            level) or ``"missing"`` (every category gets a bin for missing values). See `with_unknown`.
+            What becomes of levels of categories that the data does not show: ``"error"``,
+            ``"other"`` (every category gets such a level) or ``"missing"`` (every category gets a
+            bin for missing values). See `with_unknown`.
         id
             Name of a column that tells the rows apart and is no predictor.
 
         Warns
         -----
         SchemaWarning
-            For columns that are probably not meant as predictors: identifiers, columns without a name, constant ones, columns
-            that say the same as another or as the target, numbers with a few words among them.
+            For columns that are probably not meant as predictors: identifiers, columns without a
+            name, constant ones, columns that say the same as another or as the target, numbers with
+            a few words among them.
         """
         kept = Kept(numbers, digits, bounds)
         schema, doubts = cls._infer(
-            data, target, bins, kinds, missing, classes, y, kept=kept, rare=rare, unknown=unknown, id=id
+            data,
+            target,
+            bins,
+            kinds,
+            missing,
+            classes,
+            y,
+            kept=kept,
+            rare=rare,
+            unknown=unknown,
+            id=id,
         )
         for doubt in doubts:
             warnings.warn(doubt, stacklevel=2)
@@ -261,7 +301,8 @@ class Schema(Document):
         weights: NDArray[np.int64] | None = None,
         compare: bool = True,
     ) -> tuple[Schema, list[SchemaWarning]]:
-        """`infer` without its warnings, which are given back: those of single columns, and where they are compared of all.
+        """`infer` without its warnings, which are given back: those of single columns, and where
+        they are compared of all.
 
         `weights` count a row several times, for its quantiles.
         """
@@ -274,28 +315,39 @@ class Schema(Document):
         check_unknown(unknown)
         if id is not None and id not in frame.columns:
             raise SchemaError(
-                f"the data has no column {id!r} for the id of the rows; it has {quoted(list(frame.columns))}"
+                f"the data has no column {id!r} for the id of the rows; it has "
+                f"{quoted(list(frame.columns))}"
             )
         name = _target_name(frame, target, array=isinstance(data, np.ndarray))
         if name is None and (y is not None or classes is not None):
             name = str(getattr(y, "name", None) or "target")
-        names = [label for label in frame.columns if (label != name or target is None) and label != id]
+        names = [
+            label for label in frame.columns if (label != name or target is None) and label != id
+        ]
         labels = _labels(frame, name, y, given=target is not None)
         wanted = _wanted_kinds(kinds, names)
         kept = kept or Kept()
-        summaries = {label: summarise(unboxed(frame[label]), bins, rare, weights) for label in names}
+        summaries = {
+            label: summarise(unboxed(frame[label]), bins, rare, weights) for label in names
+        }
         if labels is not None and classes is None and kept.keeps:
             summaries[str(name)] = summarise(labels, bins)
         kept.check([*names, str(name)], summaries, wanted)
-        number = summaries.get(str(name)) if kept.is_number(summaries.get(str(name)), None) else None
+        number = (
+            summaries.get(str(name)) if kept.is_number(summaries.get(str(name)), None) else None
+        )
         masks = missing_masks(frame, names)
         if number is not None and labels is not None:
             masks |= missing_masks(labels.to_frame(number.name), [number.name])
         if masks and missing == "error":
             refuse_missing(masks, frame.index, made=False)
-        variables = (_inferred(summaries[label], wanted.get(label), missing, kept) for label in names)
+        variables = (
+            _inferred(summaries[label], wanted.get(label), missing, kept) for label in names
+        )
         schema = cls(
-            variables=tuple(v.with_unknown(unknown) if v.kind == "categorical" else v for v in variables),
+            variables=tuple(
+                v.with_unknown(unknown) if v.kind == "categorical" else v for v in variables
+            ),
             target=name,
             classes=() if number is not None else _classes(labels, classes),
             missing=missing,
@@ -323,9 +375,11 @@ class Schema(Document):
         Parameters
         ----------
         names
-            Name of the variable that each column belongs to (R's ``Xvars``); its columns are its bins, in order.
+            Name of the variable that each column belongs to (R's ``Xvars``); its columns are its
+            bins, in order.
         kinds
-            ``"ord"`` (``"ordinal"``) or ``"cat"`` (``"categorical"``) for each variable (R's ``Xtype``).
+            ``"ord"`` (``"ordinal"``) or ``"cat"`` (``"categorical"``) for each variable (R's
+            ``Xtype``).
         classes, target
             Labels and name of the class; `table` takes them as ``y`` or as a column of that name.
 
@@ -339,18 +393,25 @@ class Schema(Document):
         order = list(dict.fromkeys(columns))
         if set(order) != set(kinds):
             raise SchemaError(
-                f"kinds are given for {quoted(sorted(kinds))}, the columns are of {quoted(sorted(order))}"
+                f"kinds are given for {quoted(sorted(kinds))}, the columns are of "
+                f"{quoted(sorted(order))}"
             )
         wrong = [name for name in order if kinds[name] not in _ONEHOT_KINDS]
         if wrong:
-            raise SchemaError(f"variable {wrong[0]!r}: kind {kinds[wrong[0]]!r} is not one of {quoted(_ONEHOT_KINDS)}")
+            raise SchemaError(
+                f"variable {wrong[0]!r}: kind {kinds[wrong[0]]!r} is not one of "
+                f"{quoted(_ONEHOT_KINDS)}"
+            )
         variables = [
-            Variable(name, _ONEHOT_KINDS[kinds[name]], levels=tuple(range(1, columns.count(name) + 1)))
+            Variable(
+                name, _ONEHOT_KINDS[kinds[name]], levels=tuple(range(1, columns.count(name) + 1))
+            )
             for name in order
         ]
         return cls(tuple(variables), target, as_levels(classes, "classes"), onehot=columns)
 
-    # ------------------------------------------------------------------------------------------------ editing
+    # -------------------------------------------------------------------------------------------
+    # editing
 
     def with_kind(
         self,
@@ -364,20 +425,23 @@ class Schema(Document):
     ) -> Schema:
         """The schema with another kind for one variable.
 
-        Right after `infer` every change works, from what inference saw. A schema that was loaded has seen no
-        data: give `levels`, or `digits`, `low` and `high`, where the present bins do not do for the new kind. Bins that
-        were chosen by hand (`with_bins`, `levels`) are kept by a new kind that can have them.
+        Right after `infer` every change works, from what inference saw. A schema that was loaded
+        has seen no data: give `levels`, or `digits`, `low` and `high`, where the present bins do
+        not do for the new kind. Bins that were chosen by hand (`with_bins`, `levels`) are kept by a
+        new kind that can have them.
 
         Parameters
         ----------
         name
-            The variable; or the target, which becomes a number (`with_classes` gives it classes again).
+            The variable; or the target, which becomes a number (`with_classes` gives it classes
+            again).
         kind
             ``"continuous"``, ``"ordinal"``, ``"categorical"`` or ``"number"``.
         digits
             For a number: decimal digits to keep; by default as many as the data shows, 4 at most.
         low, high
-            For a number: bounds in real units; by default powers of two (or 0) around what was seen, since they are public.
+            For a number: bounds in real units; by default powers of two (or 0) around what was
+            seen, since they are public.
         levels
             For ordinal and categorical: one bin for each, in this order.
         """
@@ -392,46 +456,67 @@ class Schema(Document):
             made = make_number(old.name, summary, digits, low, high)
             return self._with(replace(made, missing_bin=old.missing_bin))
         if not (digits is None and low is None and high is None):
-            raise SchemaError(f"variable {old.name!r}: digits, low and high are for kind 'number', not {kind!r}")
+            raise SchemaError(
+                f"variable {old.name!r}: digits, low and high are for kind 'number', not {kind!r}"
+            )
         if levels is not None:
             chosen = Variable(
-                old.name, kind, levels=as_levels(levels, f"variable {old.name!r}"), missing_bin=old.missing_bin
+                old.name,
+                kind,
+                levels=as_levels(levels, f"variable {old.name!r}"),
+                missing_bin=old.missing_bin,
             )
             return self._with_own(_like(old, chosen))
         if summary is not None:
             return self._with(_like(old, make_variable(summary, kind, missing_bin=old.missing_bin)))
         return self._with(_same_bins(old, kind))
 
-    def _with_target(self, kind: str, digits: int | None, low: float | None, high: float | None) -> Schema:
+    def _with_target(
+        self, kind: str, digits: int | None, low: float | None, high: float | None
+    ) -> Schema:
         if kind != "number":
             raise SchemaError(
-                f"target {self.target!r} is a number or has classes, not {kind!r}: with_classes(...) names them"
+                f"target {self.target!r} is a number or has classes, not {kind!r}: "
+                "with_classes(...) names them"
             )
-        made = make_number(str(self.target), self._summaries.get(str(self.target)), digits, low, high)
+        made = make_number(
+            str(self.target), self._summaries.get(str(self.target)), digits, low, high
+        )
         return replace(self, classes=(), target_number=made)
 
     def with_bins(
-        self, name: str | int, *, edges: Sequence[float] | None = None, levels: Iterable[object] | None = None
+        self,
+        name: str | int,
+        *,
+        edges: Sequence[float] | None = None,
+        levels: Iterable[object] | None = None,
     ) -> Schema:
-        """The schema with explicit cut points or levels for one variable, for instance to share with other owners.
+        """The schema with explicit cut points or levels for one variable, for instance to share
+        with other owners.
 
-        The kind stays where it can: edges make a categorical variable or a number continuous, levels make a
-        continuous variable or a number ordinal.
+        The kind stays where it can: edges make a categorical variable or a number continuous,
+        levels make a continuous variable or a number ordinal.
         """
         old = self[name]
         if (edges is None) == (levels is None):
             raise SchemaError(f"variable {old.name!r}: give either edges= or levels=")
         if edges is not None:
             kind = "ordinal" if old.kind == "ordinal" else "continuous"
-            return self._with_own(Variable(old.name, kind, edges=tuple(edges), missing_bin=old.missing_bin))
-        return self.with_kind(name, "categorical" if old.kind == "categorical" else "ordinal", levels=levels)
+            return self._with_own(
+                Variable(old.name, kind, edges=tuple(edges), missing_bin=old.missing_bin)
+            )
+        return self.with_kind(
+            name, "categorical" if old.kind == "categorical" else "ordinal", levels=levels
+        )
 
     def with_quantiles(self, name: str | int, counts: Iterable[int], bins: int = 5) -> Schema:
-        """The schema with one variable cut at quantiles, by how many rows there are in each bin that it has now.
+        """The schema with one variable cut at quantiles, by how many rows there are in each bin
+        that it has now.
 
-        For several owners who agree on cut points without showing rows: a schema with a fine grid that everybody knows, counts over
-        it of which all see only the sum, and from it a schema with cut points where the rows of all together have their quantiles,
-        as near as the grid allows.
+        For several owners who agree on cut points without showing rows: a schema with a fine grid
+        that everybody knows, counts over it of which all see only the sum, and from it a schema
+        with cut points where the rows of all together have their quantiles, as near as the grid
+        allows.
 
         >>> import pandas as pd
         >>> fine = Schema.infer(pd.DataFrame({"age": [20.0, 80.0]}), kinds={"age": "continuous"})
@@ -442,42 +527,59 @@ class Schema(Document):
         old, found = self[name], [int(count) for count in counts]
         if not old.edges or len(found) != len(old.edges) + 1 + old.missing_bin or min(found) < 0:
             raise SchemaError(
-                f"variable {old.name!r} has {old.n_bins} bins, cut at {len(old.edges or ())} points, and {len(found)} counts are "
+                f"variable {old.name!r} has {old.n_bins} bins, cut at {len(old.edges or ())} "
+                f"points, and {len(found)} counts are "
                 "given: one is needed for each bin of a variable that is cut, in their order"
             )
         present = np.cumsum(found[: len(old.edges) + 1])
         if not present[-1] or bins < 2:
-            raise SchemaError(f"variable {old.name!r}: quantiles take rows to count, and two bins or more")
-        # The first point that has at least so large a share of the rows below it; the last bin is open.
+            raise SchemaError(
+                f"variable {old.name!r}: quantiles take rows to count, and two bins or more"
+            )
+        # The first point that has at least so large a share of the rows below it; the last bin is
+        # open.
         places = np.searchsorted(present, [present[-1] * k / bins for k in range(1, bins)])
-        edges = [old.edges[place] for place in sorted(set(places.tolist())) if place < len(old.edges)]
+        edges = [
+            old.edges[place] for place in sorted(set(places.tolist())) if place < len(old.edges)
+        ]
         return self.with_bins(name, edges=edges)
 
     def with_missing_bin(self, name: str | int, present: bool = True) -> Schema:
         """The schema with, or without, a bin for missing values in one variable."""
         return self._with(replace(self[name], missing_bin=present))
 
-    def with_unknown(self, unknown: str, name: str | int | None = None, *, level: object = None) -> Schema:
-        """The schema with another policy for levels that it does not know, of one variable or of all categories.
+    def with_unknown(
+        self, unknown: str, name: str | int | None = None, *, level: object = None
+    ) -> Schema:
+        """The schema with another policy for levels that it does not know, of one variable or of
+        all categories.
 
         Parameters
         ----------
         unknown
-            ``"error"``: rows with such a level are refused, by name. ``"other"``: they count as `level`. ``"missing"``: they count
-            as missing, in a bin for that. A level or bin that is not there yet is added, so decide before anything is encrypted.
+            ``"error"``: rows with such a level are refused, by name. ``"other"``: they count as
+            `level`. ``"missing"``: they count as missing, in a bin for that. A level or bin that is
+            not there yet is added, so decide before anything is encrypted.
         name
             The variable; all categorical ones by default.
         level
-            For ``"other"``, which level that is: one of the variable's own, or a new one; ``"other"`` by default.
+            For ``"other"``, which level that is: one of the variable's own, or a new one;
+            ``"other"`` by default.
         """
         if name is not None:
             return self._with(self[name].with_unknown(unknown, level))
         check_unknown(unknown)
-        changed = (v.with_unknown(unknown, level) if v.kind == "categorical" else v for v in self.variables)
+        changed = (
+            v.with_unknown(unknown, level) if v.kind == "categorical" else v for v in self.variables
+        )
         return replace(self, variables=tuple(changed))
 
-    def with_rare(self, name: str | int, levels: Iterable[object], *, level: object = None) -> Schema:
-        """The schema with some levels of a variable counted as another one, `level`: by default ``"other"``."""
+    def with_rare(
+        self, name: str | int, levels: Iterable[object], *, level: object = None
+    ) -> Schema:
+        """The schema with some levels of a variable counted as another one, `level`: by default
+        ``"other"``.
+        """
         return self._with(self[name].with_rare(levels, level))
 
     def with_classes(self, classes: Iterable[object]) -> Schema:
@@ -485,7 +587,9 @@ class Schema(Document):
         return replace(self, classes=as_levels(classes, "classes"), target_number=None)
 
     def with_id(self, name: str | None) -> Schema:
-        """The schema with a column that tells rows apart: no predictor, never encrypted, carried along by predictions of a file."""
+        """The schema with a column that tells rows apart: no predictor, never encrypted, carried
+        along by predictions of a file.
+        """
         variables = tuple(variable for variable in self.variables if variable.name != name)
         return replace(self, variables=variables, id=name)
 
@@ -494,11 +598,16 @@ class Schema(Document):
         return replace(self, variables=variables)
 
     def _with_own(self, variable: Variable) -> Schema:
-        """With bins that the owner chose: what inference saw is forgotten, so that a new kind keeps these bins."""
-        others = {name: summary for name, summary in self._summaries.items() if name != variable.name}
+        """With bins that the owner chose: what inference saw is forgotten, so that a new kind keeps
+        these bins.
+        """
+        others = {
+            name: summary for name, summary in self._summaries.items() if name != variable.name
+        }
         return replace(self._with(variable), _summaries=others)
 
-    # ------------------------------------------------------------------------------------------------- asking
+    # -------------------------------------------------------------------------------------------
+    # asking
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -507,7 +616,9 @@ class Schema(Document):
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """Names of the predictor columns that `table` needs: a variable each, or the bins of a one-hot table."""
+        """Names of the predictor columns that `table` needs: a variable each, or the bins of a
+        one-hot table.
+        """
         if self.onehot is None:
             return self.names
         seen: dict[str, int] = {}
@@ -540,12 +651,18 @@ class Schema(Document):
         return self.variables[self.index(variable)]
 
     def public(self) -> PublicSchema:
-        """What a worker may know: opaque ids, kinds, bin counts, integer bounds and the number of classes."""
+        """What a worker may know: opaque ids, kinds, bin counts, integer bounds and the number of
+        classes.
+        """
         return self._public
 
     def same_bins(self, other: Schema) -> bool:
-        """Whether rows of both mean the same. What becomes of unknown levels may differ: it is decided before there are bins."""
-        own, others = ((one.strict_variables, one.classes, one.target_number) for one in (self, other))
+        """Whether rows of both mean the same. What becomes of unknown levels may differ: it is
+        decided before there are bins.
+        """
+        own, others = (
+            (one.strict_variables, one.classes, one.target_number) for one in (self, other)
+        )
         return own == others
 
     @property
@@ -554,9 +671,11 @@ class Schema(Document):
         return tuple(variable.strict for variable in self.variables)
 
     def digest_json(self) -> bytes:
-        """What a keyed digest of the schema is made of: all that gives results their labels, and no policy that may change later.
+        """What a keyed digest of the schema is made of: all that gives results their labels, and no
+        policy that may change later.
 
-        In version 1 this was the whole document. It still is for a schema that needs nothing newer, so that digests stay valid.
+        In version 1 this was the whole document. It still is for a schema that needs nothing newer,
+        so that digests stay valid.
         """
         fields = self._fields()
         for name in ("id", "csv", *(() if self.target_number else ("target_number",))):
@@ -570,9 +689,12 @@ class Schema(Document):
     @cached_property
     def _public(self) -> PublicSchema:
         target = None if self.target_number is None else self.target_number.public(-1)
-        return PublicSchema(tuple(v.public(j) for j, v in enumerate(self.variables)), self.n_classes, target)
+        return PublicSchema(
+            tuple(v.public(j) for j, v in enumerate(self.variables)), self.n_classes, target
+        )
 
-    # --------------------------------------------------------------------------------------------- applying it
+    # -------------------------------------------------------------------------------------------
+    # applying it
 
     def table(
         self,
@@ -590,15 +712,18 @@ class Schema(Document):
         Parameters
         ----------
         data
-            pandas or polars DataFrame; columns are found by name and columns that the schema does not know are ignored.
-            Or a 2-D NumPy array with the columns in the order of the schema, and the target last or in `y`. For a
-            schema from `from_onehot`: the 0/1 matrix, columns by position.
+            pandas or polars DataFrame; columns are found by name and columns that the schema does
+            not know are ignored. Or a 2-D NumPy array with the columns in the order of the schema,
+            and the target last or in `y`. For a schema from `from_onehot`: the 0/1 matrix, columns
+            by position.
         y
-            Class of each row, matched by position; takes precedence over a target column. Rows to predict have neither.
+            Class of each row, matched by position; takes precedence over a target column. Rows to
+            predict have neither.
         weights
             Integer weight, at least 0, of each row; multiplies its class indicator.
         weight_bound
-            Public bound of the weights; by default the least power of two that is not below any weight.
+            Public bound of the weights; by default the least power of two that is not below any
+            weight.
         folds
             Number of cross-validation folds to deal the rows into, stratified by class.
         fold_seed
@@ -609,19 +734,22 @@ class Schema(Document):
         Raises
         ------
         SchemaError
-            Naming the column, the row label and the value: for a column that is absent, a level or class that is not in
-            the schema, text where a number belongs, infinite values, numbers out of bounds, missing values.
+            Naming the column, the row label and the value: for a column that is absent, a level or
+            class that is not in the schema, text where a number belongs, infinite values, numbers
+            out of bounds, missing values.
 
         Warns
         -----
         SchemaWarning
-            Where rows went to the level for others, or to the bin for missing values, because the schema says so: which, how many.
+            Where rows went to the level for others, or to the bin for missing values, because the
+            schema says so: which, how many.
         """
         table = encode_table(self, data, y, weights, weight_bound, folds, fold_seed, slots)
         warn_of_moved(table.moved, stacklevel=2)
         return table
 
-    # ------------------------------------------------------------------------------------- showing and storing
+    # ------------------------------------------------------------------------------------- showi
+    # and storing
 
     def __repr__(self) -> str:
         width = max(map(len, self.names))
@@ -634,15 +762,24 @@ class Schema(Document):
 
     def _headline(self) -> str:
         n_bins = sum(variable.n_bins for variable in self.variables)
-        what = f"classes {quoted(self.classes)}" if self.target_number is None else self.target_number.describe()
+        what = (
+            f"classes {quoted(self.classes)}"
+            if self.target_number is None
+            else self.target_number.describe()
+        )
         target = f"target {self.target!r}, {what}" if self.target is not None else "no target"
         plural = "s" if len(self.variables) > 1 else ""
         named = f"; id {self.id!r}" if self.id is not None else ""
-        return f"{len(self.variables)} variable{plural}, {n_bins} bins; {target}; missing values: {self.missing}{named}"
+        return (
+            f"{len(self.variables)} variable{plural}, {n_bins} bins; {target}; missing values: "
+            f"{self.missing}{named}"
+        )
 
     def _repr_html_(self) -> str:
         rows = [("", "variable", "kind", "bins", "note")]
-        rows += [(f"v{j}", v.name, v.kind, v.describe(), v.note) for j, v in enumerate(self.variables)]
+        rows += [
+            (f"v{j}", v.name, v.kind, v.describe(), v.note) for j, v in enumerate(self.variables)
+        ]
         cells = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows]
         body = "".join(f"<tr>{row}</tr>" for row in cells)
         return f"<table><caption>{html.escape(self._headline())}</caption>{body}</table>"
@@ -672,7 +809,9 @@ class Schema(Document):
         variables = value.get("variables")
         policy: dict[str, Any] = {"other": None, "rare": [], "unknown": "error"}
         if isinstance(variables, list):
-            variables = [{**policy, **item} if isinstance(item, dict) else item for item in variables]
+            variables = [
+                {**policy, **item} if isinstance(item, dict) else item for item in variables
+            ]
             value = {**value, "variables": variables}
         return {"id": None, "csv": None, **value}
 
@@ -680,14 +819,22 @@ class Schema(Document):
     def _from_fields(cls, fields: dict[str, Any]) -> Schema:
         items, number = enumerate(fields["variables"]), fields["target_number"]
         return cls(
-            variables=tuple(Variable._from_fields(item, f"variables[{position}]") for position, item in items),
+            variables=tuple(
+                Variable._from_fields(item, f"variables[{position}]") for position, item in items
+            ),
             target=fields["target"],
             classes=check_items(fields["classes"], LEVEL, "classes"),
             missing=fields["missing"],
-            onehot=None if fields["onehot"] is None else check_items(fields["onehot"], (str,), "onehot"),
+            onehot=None
+            if fields["onehot"] is None
+            else check_items(fields["onehot"], (str,), "onehot"),
             id=fields["id"],
-            csv=None if fields["csv"] is None else CsvFormat.from_fields(fields["csv"], "field 'csv'"),
-            target_number=None if number is None else Variable._from_fields(number, "field 'target_number'"),
+            csv=None
+            if fields["csv"] is None
+            else CsvFormat.from_fields(fields["csv"], "field 'csv'"),
+            target_number=None
+            if number is None
+            else Variable._from_fields(number, "field 'target_number'"),
         )
 
 
@@ -706,7 +853,9 @@ def _target_name(frame: pd.DataFrame, target: str | int | None, *, array: bool) 
     return str(target)
 
 
-def _labels(frame: pd.DataFrame, name: str | None, y: object, *, given: bool) -> pd.Series[Any] | None:
+def _labels(
+    frame: pd.DataFrame, name: str | None, y: object, *, given: bool
+) -> pd.Series[Any] | None:
     """The labels that classes are read from: `y`, or the target column."""
     if name is None:
         return None
@@ -715,7 +864,9 @@ def _labels(frame: pd.DataFrame, name: str | None, y: object, *, given: bool) ->
     if not given:
         return None
     if name not in frame.columns:
-        raise SchemaError(f"the data has no target column {name!r}; it has {quoted(list(frame.columns))}")
+        raise SchemaError(
+            f"the data has no target column {name!r}; it has {quoted(list(frame.columns))}"
+        )
     return unboxed(frame[name])
 
 
@@ -726,7 +877,9 @@ def _classes(labels: pd.Series[Any] | None, classes: Iterable[object] | None) ->
         return ()
     n_distinct, levels = column_levels(labels, f"target {labels.name!r}")
     if n_distinct and not levels:
-        raise SchemaError(f"target {labels.name!r} has {n_distinct} different values: these are not classes")
+        raise SchemaError(
+            f"target {labels.name!r} has {n_distinct} different values: these are not classes"
+        )
     return levels
 
 
@@ -735,7 +888,8 @@ def _wanted_kinds(kinds: Mapping[str, str] | None, names: Sequence[str]) -> dict
     unknown = [name for name in wanted if name not in names]
     if unknown:
         raise SchemaError(
-            Cure("kinds of columns", "kinds names"), f" column {unknown[0]!r}; the columns are {quoted(names)}"
+            Cure("kinds of columns", "kinds names"),
+            f" column {unknown[0]!r}; the columns are {quoted(names)}",
         )
     for name, kind in wanted.items():
         check_kind(kind, f"column {name!r}")
@@ -746,12 +900,16 @@ def _inferred(summary: Summary, wanted: str | None, missing: str, kept: Kept) ->
     has_gaps = missing == "bin" and summary.has_missing
     if not kept.is_number(summary, wanted):
         return make_variable(summary, wanted or summary.default_kind, missing_bin=has_gaps)
-    made = make_number(summary.name, summary, kept.digits_of(summary.name), *kept.bounds_of(summary.name))
+    made = make_number(
+        summary.name, summary, kept.digits_of(summary.name), *kept.bounds_of(summary.name)
+    )
     return replace(made, missing_bin=has_gaps)
 
 
 def _like(old: Variable, made: Variable) -> Variable:
-    """A variable with new bins that treats unknown levels as the old one did, where it has levels."""
+    """A variable with new bins that treats unknown levels as the old one did, where it
+    has levels.
+    """
     return made.with_unknown(old.unknown) if made.levels and old.unknown != "error" else made
 
 
@@ -761,6 +919,7 @@ def _same_bins(old: Variable, kind: str) -> Variable:
         return replace(old, kind=kind)  # with its policy, where the kind can have one
     except SchemaError:
         raise SchemaError(
-            f"variable {old.name!r} cannot turn from {old.kind} to {kind} without data, and a schema that was not just "
+            f"variable {old.name!r} cannot turn from {old.kind} to {kind} without data, and a "
+            "schema that was not just "
             "inferred has none: infer it again, or give levels= or with_bins(...)"
         ) from None

@@ -1,7 +1,8 @@
-"""What is known of one variable: `Variable` for the owner, `PublicVariable` and `PublicSchema` for everybody else.
+"""What is known of one variable: `Variable` for the owner, `PublicVariable` and `PublicSchema` for
+everybody else.
 
-The one idea: bins are numbered, and everything that gives those numbers a meaning (names, cut points, levels, classes)
-stays with the owner. `PublicSchema` is all that a worker gets.
+The one idea: bins are numbered, and everything that gives those numbers a meaning (names, cut
+points, levels, classes) stays with the owner. `PublicSchema` is all that a worker gets.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ KEEP_NUMBERS = Cure("keep numbers", "schema.with_kind(name, 'number', digits=...
 
 
 def as_level(value: object) -> Level:
-    """A level or class label as a plain Python value; whole floats become integers (1.0 is the label 1).
+    """A level or class label as a plain Python value; whole floats become integers (1.0 is the
+    label 1).
 
     Columns of integers turn into floats when a value is missing, so 1 and 1.0 must be one label.
     """
@@ -61,7 +63,10 @@ def as_level(value: object) -> Level:
         return str(value)  # also unwraps subclasses of str
     if isinstance(value, (bool, int)):
         return value
-    raise SchemaError(f"levels are text, numbers or booleans, not {type(value).__name__} ({value!r}): convert it first")
+    raise SchemaError(
+        f"levels are text, numbers or booleans, not {type(value).__name__} ({value!r}): convert "
+        "it first"
+    )
 
 
 def as_levels(values: Iterable[object], where: str) -> tuple[Level, ...]:
@@ -79,13 +84,18 @@ def as_levels(values: Iterable[object], where: str) -> tuple[Level, ...]:
 def check_kind(kind: str, where: str) -> None:
     """Refuse kinds that do not exist."""
     if kind not in KINDS:
-        raise SchemaError(f"{where}: kind {kind!r} does not exist; the kinds are {', '.join(KINDS)}")
+        raise SchemaError(
+            f"{where}: kind {kind!r} does not exist; the kinds are {', '.join(KINDS)}"
+        )
 
 
 def check_unknown(unknown: object, where: str = "") -> None:
     """Refuse policies for unknown levels that do not exist."""
     if unknown not in UNKNOWN_POLICIES:
-        raise SchemaError(f"{where}{where and ': '}unknown={unknown!r}: one of {quoted(UNKNOWN_POLICIES)} is needed")
+        raise SchemaError(
+            f"{where}{where and ': '}unknown={unknown!r}: one of {quoted(UNKNOWN_POLICIES)} is "
+            "needed"
+        )
 
 
 @dataclass(frozen=True)
@@ -97,27 +107,30 @@ class Variable:
     name
         Name of the column.
     kind
-        ``"continuous"`` (cut at `edges`), ``"ordinal"`` (cut at `edges`, or one bin for each of the ordered `levels`),
-        ``"categorical"`` (one bin for each of the `levels`) or ``"number"`` (a fixed-point integer, no bins).
+        ``"continuous"`` (cut at `edges`), ``"ordinal"`` (cut at `edges`, or one bin for each of the
+        ordered `levels`), ``"categorical"`` (one bin for each of the `levels`) or ``"number"`` (a
+        fixed-point integer, no bins).
     edges
-        Inner cut points, increasing: m cut points make m + 1 bins. Bin k holds ``edges[k-1] < x <= edges[k]``, the
-        outermost bins are unbounded.
+        Inner cut points, increasing: m cut points make m + 1 bins. Bin k holds ``edges[k-1] < x <=
+        edges[k]``, the outermost bins are unbounded.
     levels
         Values that have a bin each.
     digits, low, high
-        For a number: x is kept as ``round(10**digits * x)``, an integer that must lie in ``low..high``.
+        For a number: x is kept as ``round(10**digits * x)``, an integer that must lie in
+        ``low..high``.
     missing_bin
-        Whether values may be missing. A last bin then holds such rows; of a number a column says which rows have it.
+        Whether values may be missing. A last bin then holds such rows; of a number a column says
+        which rows have it.
     asked_bins
         How many bins were asked for when `edges` were inferred; ties can leave fewer, see `note`.
     other
-        The one of the `levels` whose bin also takes what has none of its own: rare levels, and unknown ones where
-        `unknown` says so.
+        The one of the `levels` whose bin also takes what has none of its own: rare levels, and
+        unknown ones where `unknown` says so.
     rare
         Levels that are known, and count as `other`.
     unknown
-        What becomes of a level that is neither in `levels` nor in `rare`: ``"error"``, ``"other"`` (it counts as that level)
-        or ``"missing"`` (it counts as missing, and needs a bin for that).
+        What becomes of a level that is neither in `levels` nor in `rare`: ``"error"``, ``"other"``
+        (it counts as that level) or ``"missing"`` (it counts as missing, and needs a bin for that).
 
     Examples
     --------
@@ -174,21 +187,30 @@ class Variable:
     def _check_policy(self) -> None:
         check_unknown(self.unknown, self._where)
         if self.other is not None and self.other not in self.levels:
-            raise SchemaError(f"{self._where}: other={self.other!r} is none of its levels ({quoted(self.levels)})")
+            raise SchemaError(
+                f"{self._where}: other={self.other!r} is none of its levels ({quoted(self.levels)})"
+            )
         if self.other is None and (self.rare or self.unknown == "other"):
             what = "rare levels go" if self.rare else "unknown='other' sends unknown levels"
             raise SchemaError(
-                f"{self._where}: {what} into the level other, and there is none: other= names one of the levels"
+                f"{self._where}: {what} into the level other, and there is none: other= names one "
+                "of the levels"
             )
         both = [level for level in self.rare if level in self.levels]
         if both:
-            raise SchemaError(f"{self._where}: level {both[0]!r} is in levels and in rare: a level has one bin")
+            raise SchemaError(
+                f"{self._where}: level {both[0]!r} is in levels and in rare: a level has one bin"
+            )
         if self.unknown == "missing" and not (self.levels and self.missing_bin):
-            raise SchemaError(f"{self._where}: unknown='missing' is for levels, and needs missing_bin")
+            raise SchemaError(
+                f"{self._where}: unknown='missing' is for levels, and needs missing_bin"
+            )
 
     def _check_number(self) -> None:
         if self.edges or self.levels or self.asked_bins is not None:
-            raise SchemaError(f"{self._where}: a number has no bins (no edges, levels or asked_bins)")
+            raise SchemaError(
+                f"{self._where}: a number has no bins (no edges, levels or asked_bins)"
+            )
         if self.low is None or self.high is None or self.digits is None:
             raise SchemaError(f"{self._where}: a number needs digits, low and high")
         object.__setattr__(self, "digits", check_digits(self.digits))
@@ -196,13 +218,19 @@ class Variable:
             for side in ("low", "high"):
                 object.__setattr__(self, side, operator.index(getattr(self, side)))
         except TypeError:
-            raise SchemaError(f"{self._where}: low={self.low!r}, high={self.high!r} are not integers") from None
+            raise SchemaError(
+                f"{self._where}: low={self.low!r}, high={self.high!r} are not integers"
+            ) from None
         if not -LARGEST_INTEGER <= self.low <= self.high <= LARGEST_INTEGER:
-            raise SchemaError(f"{self._where}: low={self.low}, high={self.high} is no range within -2**62..2**62")
+            raise SchemaError(
+                f"{self._where}: low={self.low}, high={self.high} is no range within -2**62..2**62"
+            )
 
     def _check_bins(self) -> None:
         if (self.digits, self.low, self.high) != (None, None, None):
-            raise SchemaError(f"{self._where}: digits, low and high are for kind 'number', not {self.kind!r}")
+            raise SchemaError(
+                f"{self._where}: digits, low and high are for kind 'number', not {self.kind!r}"
+            )
         if self.edges and self.levels:
             raise SchemaError(f"{self._where}: either edges or levels, not both")
         if self.kind == "continuous" and self.levels:
@@ -210,7 +238,9 @@ class Variable:
         if self.kind == "categorical" and not self.levels:
             raise SchemaError(f"{self._where}: a categorical variable needs levels")
         if self.asked_bins is not None and (self.levels or self.asked_bins < len(self.edges) + 1):
-            raise SchemaError(f"{self._where}: asked_bins={self.asked_bins} does not go with its edges and levels")
+            raise SchemaError(
+                f"{self._where}: asked_bins={self.asked_bins} does not go with its edges and levels"
+            )
 
     @property
     def n_bins(self) -> int:
@@ -221,7 +251,9 @@ class Variable:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The bins for display, all different: ``(1.5, 3.0]`` (to six digits), the level, or ``missing``."""
+        """The bins for display, all different: ``(1.5, 3.0]`` (to six digits), the level, or
+        ``missing``.
+        """
         if self.kind == "number":
             return ()
         labels = self._level_labels() if self.levels else self._edge_labels()
@@ -229,13 +261,16 @@ class Variable:
 
     def _level_labels(self) -> tuple[str, ...]:
         labels = tuple(map(str, self.levels))
-        # 1 and "1" are two levels, and "missing" may be a level of its own: then quotes tell them apart.
+        # 1 and "1" are two levels, and "missing" may be a level of its own: then quotes tell them
+        # apart.
         ambiguous = len(set(labels)) < len(labels) or (self.missing_bin and "missing" in labels)
         return tuple(map(repr, self.levels)) if ambiguous else labels
 
     def _edge_labels(self) -> tuple[str, ...]:
         shown = [edge if edge.is_integer() else float(f"{edge:.6g}") for edge in self.edges]
-        exact = len(set(shown)) < len(shown)  # six digits are for the eye, but must tell the cut points apart
+        exact = len(set(shown)) < len(
+            shown
+        )  # six digits are for the eye, but must tell the cut points apart
         bounds = ["-inf", *map(repr, self.edges if exact else shown)]
         return (*(f"({low}, {high}]" for low, high in pairwise(bounds)), f"({bounds[-1]}, inf)")
 
@@ -254,15 +289,24 @@ class Variable:
             gaps = "; values may be missing" if self.missing_bin else ""
             return f"round(10**{self.digits} * x) in {self.low}..{self.high}{gaps}"
         labels = self.labels
-        shown = " ".join(labels) if len(labels) <= 6 else " ".join((*labels[:3], "...", *labels[-2:]))
-        return f"{self.n_bins} bin{'s' if self.n_bins > 1 else ''}: {shown}{self.policy and '; '}{self.policy}"
+        shown = (
+            " ".join(labels) if len(labels) <= 6 else " ".join((*labels[:3], "...", *labels[-2:]))
+        )
+        return (
+            f"{self.n_bins} bin{'s' if self.n_bins > 1 else ''}: "
+            f"{shown}{self.policy and '; '}{self.policy}"
+        )
 
     @property
     def policy(self) -> str:
-        """What becomes of levels that have no bin of their own, in words; empty where they are an error."""
+        """What becomes of levels that have no bin of their own, in words; empty where they are an
+        error.
+        """
         as_other = [f"{len(self.rare)} rare"] if self.rare else []
         if self.unknown == "missing":
-            return " and ".join([*(f"{few} as {self.other}" for few in as_other), "unknown as missing"])
+            return " and ".join(
+                [*(f"{few} as {self.other}" for few in as_other), "unknown as missing"]
+            )
         if self.unknown == "other":
             as_other.append("unknown")
         return f"{' and '.join(as_other)} as {self.other}" if as_other else ""
@@ -271,7 +315,9 @@ class Variable:
         """The variable with another policy for unknown levels, and with the bin that it needs."""
         check_unknown(unknown, self._where)
         if not self.levels:
-            raise SchemaError(f"{self._where} has no levels: no value of a {self.kind} variable is unknown")
+            raise SchemaError(
+                f"{self._where} has no levels: no value of a {self.kind} variable is unknown"
+            )
         if unknown == "missing":
             return replace(self, unknown=unknown, missing_bin=True)
         if unknown == "other" or other is not None:
@@ -281,7 +327,9 @@ class Variable:
     def with_rare(self, rare: Iterable[object], other: object = None) -> Variable:
         """The variable with some of its levels counted as other."""
         if not self.levels:
-            raise SchemaError(f"{self._where} has no levels: a {self.kind} variable has no rare ones")
+            raise SchemaError(
+                f"{self._where} has no levels: a {self.kind} variable has no rare ones"
+            )
         few = as_levels(rare, f"{self._where}, rare levels")
         if not few:
             return self
@@ -293,23 +341,43 @@ class Variable:
                 Cure("leave column out", "leave the column out"),
                 ", or ask for less",
             )
-        return replace(made, levels=kept, rare=tuple(dict.fromkeys((*made.rare, *(x for x in few if x != made.other)))))
+        return replace(
+            made,
+            levels=kept,
+            rare=tuple(dict.fromkeys((*made.rare, *(x for x in few if x != made.other)))),
+        )
 
     def _with_other(self, other: object) -> Variable:
-        level = as_level(other) if other is not None else OTHER if self.other is None else self.other
+        level = (
+            as_level(other) if other is not None else OTHER if self.other is None else self.other
+        )
         if level in self.levels:
             return replace(self, other=level)
-        return replace(self, levels=(*self.levels, level), rare=tuple(x for x in self.rare if x != level), other=level)
+        return replace(
+            self,
+            levels=(*self.levels, level),
+            rare=tuple(x for x in self.rare if x != level),
+            other=level,
+        )
 
     @property
     def strict(self) -> Variable:
-        """The variable without its policy for unknown levels: what its bins mean, and nothing else."""
+        """The variable without its policy for unknown levels: what its bins mean, and
+        nothing else.
+        """
         return replace(self, unknown="error")
 
     def public(self, position: int) -> PublicVariable:
-        """What a worker may know of the variable: an opaque id instead of all that has a meaning. The target's position is -1."""
+        """What a worker may know of the variable: an opaque id instead of all that has a meaning.
+        The target's position is -1.
+        """
         return PublicVariable(
-            TARGET if position == -1 else f"v{position}", self.kind, self.n_bins, self.missing_bin, self.low, self.high
+            TARGET if position == -1 else f"v{position}",
+            self.kind,
+            self.n_bins,
+            self.missing_bin,
+            self.low,
+            self.high,
         )
 
     def _fields(self) -> dict[str, Any]:
@@ -319,7 +387,10 @@ class Variable:
     def _from_fields(cls, value: object, where: str) -> Variable:
         fields = check_fields(value, cls._FIELDS, where)
         edges = check_items(fields["edges"], NUMBER, f"{where}, field 'edges'")
-        levels, rare = (check_items(fields[name], LEVEL, f"{where}, field {name!r}") for name in ("levels", "rare"))
+        levels, rare = (
+            check_items(fields[name], LEVEL, f"{where}, field {name!r}")
+            for name in ("levels", "rare")
+        )
         try:
             return cls(**{**fields, "edges": edges, "levels": levels, "rare": rare})
         except SchemaError as error:
@@ -337,7 +408,9 @@ def _as_edges(edges: Sequence[float], where: str) -> tuple[float, ...]:
     except (TypeError, ValueError, OverflowError):
         raise SchemaError(f"{where}: edges {edges!r} are not all numbers") from None
     if not all(map(isfinite, numbers)):
-        raise SchemaError(f"{where}: edges {numbers} are not all finite; the outermost bins are unbounded anyway")
+        raise SchemaError(
+            f"{where}: edges {numbers} are not all finite; the outermost bins are unbounded anyway"
+        )
     if any(left >= right for left, right in pairwise(numbers)):
         raise SchemaError(f"{where}: edges {numbers} do not increase")
     return numbers
@@ -345,10 +418,11 @@ def _as_edges(edges: Sequence[float], where: str) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class PublicVariable:
-    """What a worker may know of a variable: an opaque id, its kind, how many bins, or the bounds of its integer.
+    """What a worker may know of a variable: an opaque id, its kind, how many bins, or the bounds of
+    its integer.
 
-    `missing_bin` is public because the last bin then has no place in the order of the others; and of a number, because a
-    further column says in which rows it is there.
+    `missing_bin` is public because the last bin then has no place in the order of the others; and
+    of a number, because a further column says in which rows it is there.
     """
 
     id: str
@@ -372,8 +446,12 @@ class PublicVariable:
         bounded = self.low is not None and self.high is not None
         bounded = bounded and -LARGEST_INTEGER <= self.low <= self.high <= LARGEST_INTEGER  # type: ignore[operator]  # not None
         if self.kind == "number" and (self.n_bins or not bounded):
-            raise SchemaError(f"variable {self.id!r}: a number has bounds low <= high within 2**62 and no bins")
-        if self.kind != "number" and (self.n_bins < 1 + self.missing_bin or (self.low, self.high) != (None, None)):
+            raise SchemaError(
+                f"variable {self.id!r}: a number has bounds low <= high within 2**62 and no bins"
+            )
+        if self.kind != "number" and (
+            self.n_bins < 1 + self.missing_bin or (self.low, self.high) != (None, None)
+        ):
             raise SchemaError(f"variable {self.id!r}: a binned variable has bins and no bounds")
 
     def _fields(self) -> dict[str, Any]:
@@ -391,27 +469,35 @@ class PublicVariable:
 
     @property
     def has_codes(self) -> bool:
-        """Whether ordinal codes exist: the bins are ordered and all of them have a place in the order."""
+        """Whether ordinal codes exist: the bins are ordered and all of them have a place in the
+        order.
+        """
         return self.kind in ORDERED_KINDS and not self.missing_bin
 
     def check_codes(self, name: str | int | None = None) -> None:
-        """Refuse to give codes to a variable that has none, and say why; `name` is what the caller calls it."""
+        """Refuse to give codes to a variable that has none, and say why; `name` is what the caller
+        calls it.
+        """
         name = self.id if name is None else name
         if self.kind not in ORDERED_KINDS:
-            raise SchemaError(f"variable {name!r} is {self.kind}: ordinal codes need an ordered kind")
+            raise SchemaError(
+                f"variable {name!r} is {self.kind}: ordinal codes need an ordered kind"
+            )
         if self.missing_bin:
             raise SchemaError(
-                f"variable {name!r} has a bin for missing values, which has no ordinal code: fill the values in, or ",
+                f"variable {name!r} has a bin for missing values, which has no ordinal code: fill "
+                "the values in, or ",
                 Cure("drop gaps anew", "infer the schema with missing='drop'"),
             )
 
 
 @dataclass(frozen=True)
 class PublicSchema(Document):
-    """All that a worker learns about a table: opaque ids, kinds, bin counts, integer bounds, the number of classes.
+    """All that a worker learns about a table: opaque ids, kinds, bin counts, integer bounds, the
+    number of classes.
 
-    Made by `Schema.public`. Holds no names, cut points, levels or classes. `n_classes` is 0 without classes; `target_number` is
-    what may be known of a target that is a number.
+    Made by `Schema.public`. Holds no names, cut points, levels or classes. `n_classes` is 0 without
+    classes; `target_number` is what may be known of a target that is a number.
     """
 
     variables: tuple[PublicVariable, ...]
@@ -432,11 +518,15 @@ class PublicSchema(Document):
             raise SchemaError("a schema needs at least one variable")
         for position, variable in enumerate(self.variables):
             if variable.id != f"v{position}":
-                raise SchemaError(f"variables[{position}]: its id is 'v{position}', not {variable.id!r}")
+                raise SchemaError(
+                    f"variables[{position}]: its id is 'v{position}', not {variable.id!r}"
+                )
         if self.n_classes < 0 or self.n_classes == 1:
             raise SchemaError(f"n_classes={self.n_classes}: 0 (no target) or at least 2")
         number = self.target_number
-        if number is not None and (self.n_classes or number.id != TARGET or number.kind != "number"):
+        if number is not None and (
+            self.n_classes or number.id != TARGET or number.kind != "number"
+        ):
             raise SchemaError("a target is a number, called 'target', or has classes")
 
     def public(self) -> PublicSchema:
@@ -481,14 +571,20 @@ class PublicSchema(Document):
     @classmethod
     def _from_fields(cls, fields: dict[str, Any]) -> PublicSchema:
         listed = enumerate(fields["variables"])
-        variables = tuple(PublicVariable._from_fields(item, f"variables[{position}]") for position, item in listed)
+        variables = tuple(
+            PublicVariable._from_fields(item, f"variables[{position}]") for position, item in listed
+        )
         number = fields["target_number"]
-        target = None if number is None else PublicVariable._from_fields(number, "field 'target_number'")
+        target = (
+            None if number is None else PublicVariable._from_fields(number, "field 'target_number'")
+        )
         return cls(variables, fields["n_classes"], target)
 
 
 def find_variable(variable: str | int, names: Mapping[str, int], n_variables: int) -> int:
-    """Position of a variable given by name (``names`` has it of each), opaque id (where none has that name) or position."""
+    """Position of a variable given by name (``names`` has it of each), opaque id (where none has
+    that name) or position.
+    """
     if isinstance(variable, str):
         found = names.get(variable, id_position(variable, n_variables))
         if found is not None:
@@ -499,12 +595,16 @@ def find_variable(variable: str | int, names: Mapping[str, int], n_variables: in
     if isinstance(variable, bool) or not isinstance(variable, (int, np.integer)):
         raise SchemaError(f"a variable is given by name, id or position, not by {variable!r}")
     if not 0 <= variable < n_variables:
-        raise SchemaError(f"no variable at position {variable}: positions run from 0 to {n_variables - 1}")
+        raise SchemaError(
+            f"no variable at position {variable}: positions run from 0 to {n_variables - 1}"
+        )
     return int(variable)
 
 
 def id_position(text: str, n_variables: int) -> int | None:
-    """The position that an opaque id such as ``v3`` stands for; None where it is none of so many variables."""
+    """The position that an opaque id such as ``v3`` stands for; None where it is none of so many
+    variables.
+    """
     number = text.removeprefix("v")
     if not text.startswith("v") or not (number.isascii() and number.isdigit() and len(number) < 10):
         return None

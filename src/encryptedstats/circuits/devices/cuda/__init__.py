@@ -66,7 +66,10 @@ class CudaDevice(Device):
             return why_not
         bits = max(program.parameters.coefficient_moduli).bit_length()
         if bits > _MAX_PRIME_BITS:
-            return f"it computes modulo primes below 2^{_MAX_PRIME_BITS}, and one of these has {bits} bits"
+            return (
+                f"it computes modulo primes below 2^{_MAX_PRIME_BITS}, and one of these has "
+                f"{bits} bits"
+            )
         return cards.obstacle() if card is None else cards.obstacle_of(card)
 
     def seconds(self, program: Program) -> float:
@@ -84,7 +87,9 @@ class CudaDevice(Device):
         session = self.session
         make_packing = partial(CudaPacking, task.keys, task.workers, session=session)
         if task.program.form == ROWS:
-            return run_rows(task, make_packing, partial(compute_rows, session), partial(bring_down, session))
+            return run_rows(
+                task, make_packing, partial(compute_rows, session), partial(bring_down, session)
+            )
         batches: Iterable[Supplied] = supply_batches(task, make_packing)
         if task.program.form == PACKED and len(task.program.batches) == 1:
             batches = [next(iter(batches))]

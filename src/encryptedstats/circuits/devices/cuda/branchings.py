@@ -1,8 +1,10 @@
-"""Sums over rows that are the leaves and nodes of trees: what a card computes without leaving its registers.
+"""Sums over rows that are the leaves and nodes of trees: what a card computes without leaving its
+registers.
 
-A forest asks for sums of products along paths: a root, times a factor, or what is left of the root outside it, times the next
-factor, and so on. Paths that begin alike are put together into binary trees three factors deep, each of which one thread computes
-for one coefficient over all chunks. Whatever else is asked, or deeper trees, are tapes.
+A forest asks for sums of products along paths: a root, times a factor, or what is left of the root
+outside it, times the next factor, and so on. Paths that begin alike are put together into binary
+trees three factors deep, each of which one thread computes for one coefficient over all chunks.
+Whatever else is asked, or deeper trees, are tapes.
 """
 
 from __future__ import annotations
@@ -23,13 +25,16 @@ MOST_FACTORS: Final = 3
 _NODES: Final = (1 << MOST_FACTORS) - 1
 INSIDE, OUTSIDE = 0, 1
 
-#: From a root: factors, each with the side on which the path goes on; the last one is the factor of the sum itself.
+#: From a root: factors, each with the side on which the path goes on; the last one is the factor of
+#: the sum itself.
 _Path = tuple[tuple[Step, int], ...]
 
 
 @dataclass
 class _Split:
-    """A factor of what has come so far: its sum, if that is asked for, and what comes inside and outside."""
+    """A factor of what has come so far: its sum, if that is asked for, and what comes inside and
+    outside.
+    """
 
     total: Step | None = None
     below: tuple[dict[Step, _Split], dict[Step, _Split]] = field(default_factory=lambda: ({}, {}))
@@ -37,7 +42,9 @@ class _Split:
 
 @dataclass(frozen=True)
 class Branching:
-    """A root and up to seven factors, node i above nodes 2 i (inside) and 2 i + 1 (outside), with the sums that are asked for."""
+    """A root and up to seven factors, node i above nodes 2 i (inside) and 2 i + 1 (outside), with
+    the sums that are asked for.
+    """
 
     root: Step
     root_total: Step | None
@@ -47,12 +54,17 @@ class Branching:
     def words(self, places: Mapping[Step, int], components: Mapping[Step, int]) -> list[int]:
         """The struct Branching of kernels.cu."""
         factors = [NONE if factor is None else places[factor] for factor in self.factors]
-        totals = [NONE if total is None else components[total] for total in (self.root_total, *self.totals)]
+        totals = [
+            NONE if total is None else components[total]
+            for total in (self.root_total, *self.totals)
+        ]
         return [places[self.root], totals[0], *factors, *totals[1:]]
 
 
 def branchings_of(totals: Sequence[Step]) -> list[Branching] | None:
-    """Trees that have all these sums, each once; None if some sum is none of a tree, or no tree is worth it."""
+    """Trees that have all these sums, each once; None if some sum is none of a tree, or no tree is
+    worth it.
+    """
     roots: dict[Step, dict[Step, _Split]] = {}
     themselves: dict[Step, Step] = {}
     preferred = _preferred(totals)
@@ -74,7 +86,11 @@ def branchings_of(totals: Sequence[Step]) -> list[Branching] | None:
         splits.setdefault(path[-1][0], _Split()).total = total
     if deepest < 2:  # products of two columns are as fast on a tape
         return None
-    return [found for root, splits in roots.items() for found in _branchings(root, themselves.get(root), splits)]
+    return [
+        found
+        for root, splits in roots.items()
+        for found in _branchings(root, themselves.get(root), splits)
+    ]
 
 
 def branching_words(
@@ -93,7 +109,9 @@ def _branchings(root: Step, total: Step | None, splits: dict[Step, _Split]) -> I
 
 
 def _covered(splits: dict[Step, _Split], node: int) -> list[dict[int, tuple[Step, Step | None]]]:
-    """Binary trees below a node that have all splits there; those that begin with one split share it, which is summed once."""
+    """Binary trees below a node that have all splits there; those that begin with one split share
+    it, which is summed once.
+    """
     found = []
     for factor, split in splits.items():
         sides = [_covered(split.below[side], 2 * node + side) for side in (INSIDE, OUTSIDE)]
@@ -122,8 +140,12 @@ def _path_to(node: Step, preferred: Mapping[Step, int]) -> tuple[Step, _Path] | 
     return None
 
 
-def _inside_and_factor(node: Step, preferred: Mapping[Step, int], whole: Step | None) -> tuple[Step, Step]:
-    """What a product is a part of, and what it is multiplied by: of two that are cheap, the preferred one is the root."""
+def _inside_and_factor(
+    node: Step, preferred: Mapping[Step, int], whole: Step | None
+) -> tuple[Step, Step]:
+    """What a product is a part of, and what it is multiplied by: of two that are cheap, the
+    preferred one is the root.
+    """
     a, b = node.args
     if whole is not None:
         return (a, b) if a is whole else (b, a)

@@ -1,7 +1,8 @@
-"""The kernels compiled for all cards, by NVRTC, which needs neither card nor toolkit: ``python -m encryptedstats...cuda.build``.
+"""The kernels compiled for all cards, by NVRTC, which needs neither card nor toolkit: ``python -m
+encryptedstats...cuda.build``.
 
-What it makes lies beside the sources and is shipped. It is for who changes the kernels, and for tests: ``nvidia-cuda-nvrtc`` is in
-none of the packages that users install.
+What it makes lies beside the sources and is shipped. It is for who changes the kernels, and for
+tests: ``nvidia-cuda-nvrtc`` is in none of the packages that users install.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any, Final
 from encryptedstats.circuits.devices.cuda.card import BUILT
 
 SOURCES: Final = ("kernels.cu", "arithmetic.h")
-#: What is shipped: machine code for the cards that there are, and an intermediate form that drivers compile for others.
+#: What is shipped: machine code for the cards that there are, and an intermediate form that drivers
+#: compile for others.
 ARCHITECTURES: Final = ("sm_80", "sm_90", "sm_100", "compute_80")
 #: Products of doubles rely on exact rounding: contraction would merge steps that must stay apart.
 OPTIONS: Final = ("--fmad=false", "--std=c++17")
@@ -23,7 +25,9 @@ OPTIONS: Final = ("--fmad=false", "--std=c++17")
 def digest() -> str:
     """Of all that the shipped files are made of."""
     folder = Path(__file__).parent
-    content = b"\0".join([*((folder / name).read_bytes() for name in SOURCES), *(o.encode() for o in OPTIONS)])
+    content = b"\0".join(
+        [*((folder / name).read_bytes() for name in SOURCES), *(o.encode() for o in OPTIONS)]
+    )
     return hashlib.sha256(content).hexdigest()
 
 
@@ -39,7 +43,10 @@ def compiled(architecture: str) -> bytes:
     folder = Path(__file__).parent
     source, header = ((folder / name).read_bytes() for name in SOURCES)
     program = done(nvrtc.nvrtcCreateProgram(source, b"kernels.cu", 1, [header], [b"arithmetic.h"]))
-    options = [f"--gpu-architecture={architecture}".encode(), *(option.encode() for option in OPTIONS)]
+    options = [
+        f"--gpu-architecture={architecture}".encode(),
+        *(option.encode() for option in OPTIONS),
+    ]
     result = nvrtc.nvrtcCompileProgram(program, len(options), options)
     log = b" " * done(nvrtc.nvrtcGetProgramLogSize(program))
     done(nvrtc.nvrtcGetProgramLog(program, log))

@@ -1,6 +1,8 @@
-"""The card: memory on it, kernels started on it, and what goes wrong with it, said as a :class:`DeviceError`.
+"""The card: memory on it, kernels started on it, and what goes wrong with it, said as a
+:class:`DeviceError`.
 
-Only NVIDIA's driver is spoken to, through ``cuda-bindings``. What is loaded are the files that :mod:`.build` made of the sources.
+Only NVIDIA's driver is spoken to, through ``cuda-bindings``. What is loaded are the files that
+:mod:`.build` made of the sources.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ _ELSEWHERE: Final = Cure("other device", "device='native' goes on without it", {
 
 
 class CardFullError(DeviceError):
-    """There is no room left on a card: what is kept there can make some, or less is computed at a time."""
+    """There is no room left on a card: what is kept there can make some, or less is computed at a
+    time.
+    """
 
 
 class Array:
@@ -39,7 +43,9 @@ class Array:
 
     dtype = np.dtype(np.uint64)
 
-    def __init__(self, card: Card, pointer: int, shape: tuple[int, ...], owner: Array | None = None) -> None:
+    def __init__(
+        self, card: Card, pointer: int, shape: tuple[int, ...], owner: Array | None = None
+    ) -> None:
         self.card, self.pointer, self.shape, self.owner = card, pointer, shape, owner
 
     def __len__(self) -> int:
@@ -73,9 +79,11 @@ class Array:
 
 
 class Recording:
-    """What was started on a card, with the memory that it works in, so that it can be started again at once.
+    """What was started on a card, with the memory that it works in, so that it can be started again
+    at once.
 
-    Memory is not used twice while it is recorded; where that takes more than ``most`` bytes, nothing is kept.
+    Memory is not used twice while it is recorded; where that takes more than ``most`` bytes,
+    nothing is kept.
     """
 
     def __init__(self, most: int) -> None:
@@ -104,7 +112,9 @@ class Recording:
 
 
 class Card:
-    """One card of NVIDIA's, for this process alone: what was opened before a fork is of no use after it."""
+    """One card of NVIDIA's, for this process alone: what was opened before a fork is of no use
+    after it.
+    """
 
     def __init__(self) -> None:
         from cuda.bindings import driver
@@ -122,10 +132,14 @@ class Card:
         )
         ratio = self._fact(attribute.CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO)
         self.doubles = ratio <= _FULL_RATE
-        self.shared_bytes = self._fact(attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
-        # Kernels follow one another on one stream, and what is brought for the next ones comes on another meanwhile.
+        self.shared_bytes = self._fact(
+            attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+        )
+        # Kernels follow one another on one stream, and what is brought for the next ones comes on
+        # another meanwhile.
         self.stream, self.copies = (
-            self._done(driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING.value)) for _ in range(2)
+            self._done(driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING.value))
+            for _ in range(2)
         )
         self._keep_memory()
         self.module = self._done(driver.cuModuleLoadData(image_for(self.capability)))
@@ -159,15 +173,19 @@ class Card:
     def _failed(self, error: Any) -> DeviceError:
         if error == self.driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
             return CardFullError(
-                "the graphics card has not enough memory left for this: end what else runs on it. ", _ELSEWHERE
+                "the graphics card has not enough memory left for this: end what else runs on it. ",
+                _ELSEWHERE,
             )
         said = self.driver.cuGetErrorString(error)[1]
         self.failure = (
             said.decode() if isinstance(said, bytes) else str(error)
         )  # and so will whatever is asked of it next
-        return DeviceError(f"the graphics card failed ({self.failure}); nothing was written. ", _ELSEWHERE)
+        return DeviceError(
+            f"the graphics card failed ({self.failure}); nothing was written. ", _ELSEWHERE
+        )
 
-    # -- memory ----------------------------------------------------------------------------------------------------
+    # -- memory
+    # --------------------------------------------------------------------------------------------
 
     def memory(self) -> tuple[int, int]:
         """Bytes that are free, and all of them."""
@@ -201,9 +219,11 @@ class Card:
         return array
 
     def upload_together(self, parts: Sequence[NDArray[np.uint64]]) -> list[Array]:
-        """Copies of arrays of one shape, beside the kernels that run; what is started afterwards finds them there.
+        """Copies of arrays of one shape, beside the kernels that run; what is started afterwards
+        finds them there.
 
-        The card reads pinned memory itself. To that, threads bring what is elsewhere, while the card reads what was brought before.
+        The card reads pinned memory itself. To that, threads bring what is elsewhere, while the
+        card reads what was brought before.
         """
         if len(parts) < 2:
             return [self.upload(part) for part in parts]
@@ -215,7 +235,10 @@ class Card:
         else:
             with self._staging:
                 at = self._staging.next(len(parts) * size)
-                moves = ((at + number * size, part.ctypes.data, size) for number, part in enumerate(parts))
+                moves = (
+                    (at + number * size, part.ctypes.data, size)
+                    for number, part in enumerate(parts)
+                )
                 list(self._staging.threads.map(lambda move: ctypes.memmove(*move), moves))
                 self._bring(whole.pointer, at, len(parts) * size)
                 self._staging.sent()
@@ -228,7 +251,9 @@ class Card:
 
     def _is_pinned(self, part: NDArray[Any]) -> bool:
         first = int(part.ctypes.data)
-        return any(begin <= first and first + part.nbytes <= end for begin, end in self._pinned_ranges)
+        return any(
+            begin <= first and first + part.nbytes <= end for begin, end in self._pinned_ranges
+        )
 
     def joined(self, parts: Sequence[Array | Residues]) -> Array:
         """One array of several, along their first axis, wherever they are."""
@@ -247,12 +272,18 @@ class Card:
         """Over what is there, within the card."""
         nbytes = 8 * other.words
         self._start(
-            lambda: self._done(self.driver.cuMemcpyDtoDAsync(array.pointer, other.pointer, nbytes, self.stream))
+            lambda: self._done(
+                self.driver.cuMemcpyDtoDAsync(array.pointer, other.pointer, nbytes, self.stream)
+            )
         )
 
     def write(self, array: Array, words: NDArray[Any]) -> None:
         """Over what is there. Memory of Python's is copied by the driver before this returns."""
-        self._done(self.driver.cuMemcpyHtoDAsync(array.pointer, words.ctypes.data, words.nbytes, self.stream))
+        self._done(
+            self.driver.cuMemcpyHtoDAsync(
+                array.pointer, words.ctypes.data, words.nbytes, self.stream
+            )
+        )
 
     def download(self, array: Array) -> Residues:
         """A copy in memory, through pinned memory, which is several times faster."""
@@ -267,7 +298,9 @@ class Card:
         return found
 
     def pinned(self, nbytes: int) -> NDArray[np.uint8]:
-        """Memory of this process that the card reads without help; it stays until the process ends."""
+        """Memory of this process that the card reads without help; it stays until the
+        process ends.
+        """
         at = int(self._done(self.driver.cuMemHostAlloc(nbytes, 0)))
         self._pinned_ranges.append((at, at + nbytes))
         return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(at))
@@ -279,12 +312,21 @@ class Card:
 
     def clear(self, array: Array, byte: int = 0) -> None:
         """All bytes the same."""
-        self._start(lambda: self._done(self.driver.cuMemsetD8Async(array.pointer, byte, 8 * array.words, self.stream)))
+        self._start(
+            lambda: self._done(
+                self.driver.cuMemsetD8Async(array.pointer, byte, 8 * array.words, self.stream)
+            )
+        )
 
-    # -- kernels ---------------------------------------------------------------------------------------------------
+    # -- kernels
+    # --------------------------------------------------------------------------------------------
 
-    def launch(self, name: str, grid: Sequence[int], threads: int, args: Sequence[Any], shared: int = 0) -> None:
-        """Start a kernel; what it reads is there by then, and what it writes for whatever is started after it."""
+    def launch(
+        self, name: str, grid: Sequence[int], threads: int, args: Sequence[Any], shared: int = 0
+    ) -> None:
+        """Start a kernel; what it reads is there by then, and what it writes for whatever is
+        started after it.
+        """
         if 0 in grid:
             return
         function = self._functions.get(name)
@@ -298,7 +340,11 @@ class Card:
 
         def start(_args: Sequence[Any] = args) -> None:  # which stay in memory with it
             at = ctypes.addressof(places)
-            self._done(self.driver.cuLaunchKernel(function, x, y, z, threads, 1, 1, shared, self.stream, at, 0))
+            self._done(
+                self.driver.cuLaunchKernel(
+                    function, x, y, z, threads, 1, 1, shared, self.stream, at, 0
+                )
+            )
 
         self._start(start)
 
@@ -362,11 +408,15 @@ class _Staging:
 
     def sent(self) -> None:
         """The card has been told to read it."""
-        self._card._done(self._card.driver.cuEventRecord(self._events[self._turn], self._card.copies))
+        self._card._done(
+            self._card.driver.cuEventRecord(self._events[self._turn], self._card.copies)
+        )
 
 
 def image_for(capability: tuple[int, int]) -> bytes:
-    """The code for a card: of its own architecture, or of the newest before it with the same first number."""
+    """The code for a card: of its own architecture, or of the newest before it with the same first
+    number.
+    """
     major, minor = capability
     found = [int(path.stem[3:]) for path in BUILT.glob("sm_*.cubin")]
     fitting = [number for number in found if number // 10 == major and number % 10 <= minor]
@@ -376,7 +426,9 @@ def image_for(capability: tuple[int, int]) -> bytes:
 
 
 def obstacle() -> str | None:
-    """Why there is no card to compute with here; None if there is one. Looked for once: a driver does not come and go."""
+    """Why there is no card to compute with here; None if there is one. Looked for once: a driver
+    does not come and go.
+    """
     found, why_not = _found()
     return why_not if found is None else obstacle_of(found)
 
@@ -385,7 +437,8 @@ def obstacle_of(card: Card) -> str | None:
     """Why a card that was found is of no use to this process, or not any more."""
     if card.process != os.getpid():
         return (
-            "this process was forked from one that computes on the card, which no fork can go on with: start processes by "
+            "this process was forked from one that computes on the card, which no fork can go on "
+            "with: start processes by "
             "multiprocessing's 'spawn', or before the card is used"
         )
     if card.failure is not None:
@@ -400,7 +453,9 @@ def card() -> Card | None:
 
 @cache
 def is_there() -> bool:
-    """Whether the driver knows a card, which is not opened for that: a process that computes nothing need not hold one."""
+    """Whether the driver knows a card, which is not opened for that: a process that computes
+    nothing need not hold one.
+    """
     try:
         from cuda.bindings import driver
 
@@ -426,12 +481,20 @@ def _found() -> tuple[Card | None, str | None]:
     if error == driver.CUresult.CUDA_ERROR_NO_DEVICE:
         return None, "there is no NVIDIA card here that the driver knows"
     if error != driver.CUresult.CUDA_SUCCESS:
-        return None, f"NVIDIA's driver does not start ({error.name}): is it older than the package cuda-bindings?"
+        return (
+            None,
+            f"NVIDIA's driver does not start ({error.name}): is it older than the package "
+            "cuda-bindings?",
+        )
     try:
         found = Card()
     except DeviceError as failure:
         return None, f"the card cannot be used: {failure}"
     if found.capability < OLDEST:
         shown = ".".join(map(str, found.capability))
-        return None, f"the card {found.name} is too old: it has compute capability {shown}, and 8.0 is the least"
+        return (
+            None,
+            f"the card {found.name} is too old: it has compute capability {shown}, and 8.0 is the "
+            "least",
+        )
     return found, None

@@ -72,7 +72,9 @@ def lower_known(
     return [found[step] for step in steps]
 
 
-def lower_sums(keyed: Keyed, steps: Sequence[Step], sums: Array, firsts: Mapping[Step, int]) -> dict[Step, Array]:
+def lower_sums(
+    keyed: Keyed, steps: Sequence[Step], sums: Array, firsts: Mapping[Step, int]
+) -> dict[Step, Array]:
     """Lower steps that are computed from sums, whose first polynomials are at ``firsts``."""
     alike: dict[tuple[int, int], list[Step]] = defaultdict(list)
     found: dict[Step, Array] = {}
@@ -87,7 +89,9 @@ def lower_sums(keyed: Keyed, steps: Sequence[Step], sums: Array, firsts: Mapping
     return found
 
 
-def lower_together(keyed: Keyed, steps: Sequence[Step], sums: Array, firsts: Mapping[Step, int]) -> Array:
+def lower_together(
+    keyed: Keyed, steps: Sequence[Step], sums: Array, firsts: Mapping[Step, int]
+) -> Array:
     """Lower steps of one size and level; return (steps, polynomials, primes, N)."""
     ring = keyed.ring
     every = len(ring.parameters.data_moduli)
@@ -95,7 +99,9 @@ def lower_together(keyed: Keyed, steps: Sequence[Step], sums: Array, firsts: Map
     groups: dict[tuple[int, int, int, bool], list[int]] = defaultdict(list)
     for number, step in enumerate(steps):
         base = base_below(step, firsts)
-        groups[base.size, base.level, relinearised_at(step, base), _relinearises(step, base)].append(number)
+        groups[
+            base.size, base.level, relinearised_at(step, base), _relinearises(step, base)
+        ].append(number)
     for (size, level, at, switches), numbers in groups.items():
         places = [firsts[base_below(steps[number], firsts)] for number in numbers]
         levels = (every - level, every - at, every - steps[0].level)

@@ -33,7 +33,11 @@ class CudaPacking(Packing):
     def merge(self, parts: Sequence[Residues], level: int, to: int | None = None) -> Residues:
         """Merge all parts of a level at a time."""
         keyed = self._keyed
-        return self._elsewhere.merge(parts, level, to) if keyed is None else merge_on_card(keyed, parts, level, to)
+        return (
+            self._elsewhere.merge(parts, level, to)
+            if keyed is None
+            else merge_on_card(keyed, parts, level, to)
+        )
 
     def split(self, node: Residues, level: int, *, odd: bool) -> Sequence[Residues]:
         """Split a part; the halves stay on the card."""
@@ -50,7 +54,9 @@ class CudaPacking(Packing):
         return _expand_on_card(keyed, node, count, level, 0)
 
 
-def merge_on_card(keyed: Keyed, parts: Sequence[Any], level: int = 0, to: int | None = None) -> Residues:
+def merge_on_card(
+    keyed: Keyed, parts: Sequence[Any], level: int = 0, to: int | None = None
+) -> Residues:
     """Merge parts that may be on the card, and copy the result to memory."""
     there = keyed.ring.card.joined(parts).shaped(len(parts), *parts[0].shape)
     return np.asarray(keyed.ring.pack(there, keyed.packing, level, to)[0])

@@ -1,7 +1,9 @@
-"""A ring on a card: primes, twiddles and inverses, and what is done with many ciphertexts of it at once.
+"""A ring on a card: primes, twiddles and inverses, and what is done with many ciphertexts of it at
+once.
 
-The steps are those of ``_native/residues.c``, with one difference: they are done for a whole batch of ciphertexts before the next
-is begun, since a card is fast only with thousands of polynomials at a time.
+The steps are those of ``_native/residues.c``, with one difference: they are done for a whole batch
+of ciphertexts before the next is begun, since a card is fast only with thousands of polynomials at
+a time.
 """
 
 from __future__ import annotations
@@ -76,7 +78,9 @@ _int, _pointer = ctypes.c_int, ctypes.c_uint64
 
 @dataclass(frozen=True)
 class Key:
-    """A key-switching key on the card, [target][digit][part], with the table of the automorphism that goes with it."""
+    """A key-switching key on the card, [target][digit][part], with the table of the automorphism
+    that goes with it.
+    """
 
     words: Array
     digits: int
@@ -84,7 +88,8 @@ class Key:
 
 
 class RingOnCard:
-    """Tables of some parameters on a card, and batches of ciphertexts brought down, packed and taken apart.
+    """Tables of some parameters on a card, and batches of ciphertexts brought down, packed and
+    taken apart.
 
     Parameters
     ----------
@@ -103,17 +108,25 @@ class RingOnCard:
         small = max(self.moduli) >> _MAX_DOUBLES == 0
         self.arithmetic = arithmetic or ("doubles" if card.doubles and small else "integers")
         if self.arithmetic == "doubles" and not small:
-            raise ValueError("doubles are exact modulo primes below 2^49, and one of these is larger")
+            raise ValueError(
+                "doubles are exact modulo primes below 2^49, and one of these is larger"
+            )
         longest = 14 if card.shared_bytes >= 9 << 14 and self.logn == 14 else _LONGEST
         self.logm = min(self.logn, longest)
         self._tables = [card.upload(table) for table in self._made_tables()]
         special = len(self.moduli) - 1
         self._ring = _Ring(
-            *(table.pointer for table in self._tables[:5]), self.t, self.logn, self.logm, special, special
+            *(table.pointer for table in self._tables[:5]),
+            self.t,
+            self.logn,
+            self.logm,
+            special,
+            special,
         )
         self._factors: dict[tuple[int, ...], Array] = {}
 
-    # -- tables ----------------------------------------------------------------------------------------------------
+    # -- tables
+    # --------------------------------------------------------------------------------------------
 
     def _made_tables(self) -> list[np.ndarray]:
         forward, inverse, butterflies, unbutterflies = (list[Residues]() for _ in range(4))
@@ -126,14 +139,18 @@ class RingOnCard:
                 powers = _bit_reversed(_powers(w, self.n, p))
                 pairs = _pairs(powers, p)
                 plain.append(pairs)
-                tables.append(pairs if self.arithmetic == "integers" else balanced(powers, p).view(_U64))
+                tables.append(
+                    pairs if self.arithmetic == "integers" else balanced(powers, p).view(_U64)
+                )
         inverses = [
             word
             for r in self.moduli
             for i, p in enumerate(self.moduli[:-1])
             for word in _factor(1 if r == p else pow(r, -1, p), p)
         ]
-        plain_inverses = [word for r in self.moduli for word in _factor(-pow(r, -1, self.t) % self.t, self.t)]
+        plain_inverses = [
+            word for r in self.moduli for word in _factor(-pow(r, -1, self.t) % self.t, self.t)
+        ]
         return [
             np.array([word for p in self.moduli for word in prime_words(p, self.n)], dtype=_U64),
             np.concatenate(forward),
@@ -152,7 +169,9 @@ class RingOnCard:
     @cached_property
     def _plain_ring(self) -> _Ring:
         """The ring modulo t, for what is encoded: one prime, and the way back."""
-        powers = _bit_reversed(_powers(pow(minimal_root(self.t, 2 * self.n), -1, self.t), self.n, self.t))
+        powers = _bit_reversed(
+            _powers(pow(minimal_root(self.t, 2 * self.n), -1, self.t), self.n, self.t)
+        )
         words = np.array(prime_words(self.t, self.n), dtype=_U64), _pairs(powers, self.t)
         prime, inverse = (self.card.upload(some) for some in words)
         self._tables += [prime, inverse]
@@ -172,7 +191,11 @@ class RingOnCard:
         """Numbers to multiply by, one for each of the first primes."""
         key = tuple(numbers)
         if key not in self._factors:
-            words = [word for f, p in zip(numbers, self.moduli, strict=False) for word in _factor(f % p, p)]
+            words = [
+                word
+                for f, p in zip(numbers, self.moduli, strict=False)
+                for word in _factor(f % p, p)
+            ]
             self._factors[key] = self.card.upload(np.array(words, dtype=_U64))
         return self._factors[key]
 
@@ -186,7 +209,8 @@ class RingOnCard:
         table = None if not element else self.card.upload(automorphism_table(self.n, element))
         return Key(self.card.upload(words), digits, table)
 
-    # -- transforms --------------------------------------------------------------------------------------------------
+    # -- transforms
+    # --------------------------------------------------------------------------------------------
 
     def transform(self, polynomials: Residues, prime: int, *, inverse: bool = False) -> Residues:
         """Of polynomials, (..., N), modulo one prime."""
@@ -215,13 +239,18 @@ class RingOnCard:
     ) -> None:
         """NTT of ``count`` polynomials of every item; or base factor - NTT.
 
-        ``wrap``: after so many, the first prime again; ``lifted``: so many digits under all targets, or those of ``others``.
+        ``wrap``: after so many, the first prime again; ``lifted``: so many digits under all
+        targets, or those of ``others``.
         """
         which = _Which(first, 1, wrap, lifted, int(others))
         if self.logm < self.logn:
-            self._outer(f"forward_first_{self.arithmetic}", items, count, (self._ring, src, out, which))
+            self._outer(
+                f"forward_first_{self.arithmetic}", items, count, (self._ring, src, out, which)
+            )
         by = _pointer(0 if factors is None else factors.pointer)
-        self._inner(f"forward_{self.arithmetic}", items, count, (self._ring, src, out, base, by, which))
+        self._inner(
+            f"forward_{self.arithmetic}", items, count, (self._ring, src, out, base, by, which)
+        )
 
     def inverse(
         self,
@@ -236,9 +265,16 @@ class RingOnCard:
         factors: Array | None = None,
         plain: bool = False,
     ) -> None:
-        """INTT of ``count`` polynomials of every item, or factor INTT - pending; ``plain``: modulo t."""
-        which, by = _Which(first, step, 0, 0, 0), _pointer(0 if factors is None else factors.pointer)
-        ring, arithmetic = (self._plain_ring, "integers") if plain else (self._ring, self.arithmetic)
+        """INTT of ``count`` polynomials of every item, or factor INTT - pending; ``plain``: modulo
+        t.
+        """
+        which, by = (
+            _Which(first, step, 0, 0, 0),
+            _pointer(0 if factors is None else factors.pointer),
+        )
+        ring, arithmetic = (
+            (self._plain_ring, "integers") if plain else (self._ring, self.arithmetic)
+        )
         self._inner(f"inverse_{arithmetic}", items, count, (ring, src, out, pending, by, which))
         if self.logm < self.logn:
             self._outer(f"inverse_last_{arithmetic}", items, count, (ring, out, pending, by, which))
@@ -254,7 +290,8 @@ class RingOnCard:
     def _each(self, name: str, y: int, z: int, args: Sequence[Any]) -> None:
         self.card.launch(name, (self.n // _THREADS, y, z), _THREADS, (self._ring, *args))
 
-    # -- bringing down ---------------------------------------------------------------------------------------------------
+    # -- bringing down
+    # --------------------------------------------------------------------------------------------
 
     def lower(
         self,
@@ -266,7 +303,8 @@ class RingOnCard:
         out: Array,
         out_places: Sequence[int],
     ) -> None:
-        """Ciphertexts switched from so many primes to others, relinearised there with the key, and switched on, in batches.
+        """Ciphertexts switched from so many primes to others, relinearised there with the key, and
+        switched on, in batches.
 
         Parameters
         ----------
@@ -299,7 +337,10 @@ class RingOnCard:
         at = to if key is None or size == 2 else at
         where = self.card.upload(np.array(places, dtype=np.int32))
         finally_at = self.card.upload(np.array(ends, dtype=np.int32))
-        values, kept = Polys(sums.pointer, start * n, start * n, where.pointer), size  # places count polynomials
+        values, kept = (
+            Polys(sums.pointer, start * n, start * n, where.pointer),
+            size,
+        )  # places count polynomials
         out_polys = Polys(out.pointer, math.prod(out.shape[1:]), to * n, finally_at.pointer)
         pending, has = self.card.empty(items, size, at, n), start > at
         factors = self.factors(self._falling(start, at)) if has else None
@@ -321,7 +362,14 @@ class RingOnCard:
                 self._scale(_part(values, c), _part(out_polys, c), items, to, None)
 
     def _drop(
-        self, values: Polys, out: Array, items: int, size: int, start: int, to: int, pending: Array | None = None
+        self,
+        values: Polys,
+        out: Array,
+        items: int,
+        size: int,
+        start: int,
+        to: int,
+        pending: Array | None = None,
     ) -> None:
         """What is to be subtracted once primes are dropped."""
         n, gone = self.n, start - to
@@ -339,7 +387,9 @@ class RingOnCard:
         )  # fmt: skip
 
     def _falling(self, start: int, to: int) -> list[int]:
-        """What residues are multiplied by when the primes from ``start`` down to ``to`` are dropped, as far as they get."""
+        """What residues are multiplied by when the primes from ``start`` down to ``to`` are
+        dropped, as far as they get.
+        """
         found = []
         for i, p in enumerate(self.moduli[:start]):
             factor = 1
@@ -349,9 +399,19 @@ class RingOnCard:
         return found
 
     def _relinearised(
-        self, src: Polys, pending: Array, items: int, size: int, at: int, key: Key, factors: Array | None, has: bool
+        self,
+        src: Polys,
+        pending: Array,
+        items: int,
+        size: int,
+        at: int,
+        key: Key,
+        factors: Array | None,
+        has: bool,
     ) -> Array:
-        """The values of two polynomials; what is still to be subtracted of them is pending in its first two."""
+        """The values of two polynomials; what is still to be subtracted of them is pending in its
+        first two.
+        """
         n = self.n
         values = self.card.empty(items, size, at, n)
         touched = [False] * size
@@ -366,8 +426,12 @@ class RingOnCard:
             )  # fmt: skip
             bases = []
             for k in (c - 2, c - 1):
-                bases.append((_part(_polys(values), k), None) if touched[k] else (_part(src, k), factors))
-            if touched[c - 2] != touched[c - 1]:  # a batch has one rule: what is not yet there is brought there
+                bases.append(
+                    (_part(_polys(values), k), None) if touched[k] else (_part(src, k), factors)
+                )
+            if (
+                touched[c - 2] != touched[c - 1]
+            ):  # a batch has one rule: what is not yet there is brought there
                 self._scale(bases[0][0], _part(_polys(values), c - 2), items, at, factors)
                 touched[c - 2], bases[0] = True, (_part(_polys(values), c - 2), None)
             base = bases[0][0]
@@ -379,7 +443,9 @@ class RingOnCard:
             touched[c - 2] = touched[c - 1] = waits[c - 2] = waits[c - 1] = True
         return values
 
-    def _scale(self, src: Polys, out: Polys, items: int, primes: int, factors: Array | None) -> None:
+    def _scale(
+        self, src: Polys, out: Polys, items: int, primes: int, factors: Array | None
+    ) -> None:
         by = _pointer(0 if factors is None else factors.pointer)
         self._each("scaled", primes, items, (src, out, by, _int(primes), _pointer(0)))
 
@@ -396,9 +462,11 @@ class RingOnCard:
         add: tuple[bool, bool],
         own: Polys = NOTHING,
     ) -> None:
-        """Two neighbouring polynomials plus what the key makes of digits, but for what is pending then.
+        """Two neighbouring polynomials plus what the key makes of digits, but for what is pending
+        then.
 
-        ``own`` is what the digits were before they were transformed back, where they are nothing else: each under its own prime.
+        ``own`` is what the digits were before they were transformed back, where they are nothing
+        else: each under its own prime.
         """
         n, card = self.n, self.card
         lifted, special = card.empty(items, (at + 1) * at, n), card.empty(items, 2, n)
@@ -415,15 +483,23 @@ class RingOnCard:
              _int(items)),
         )  # fmt: skip
         coefficients = card.empty(items, 2, n)
-        self.inverse(_polys(special), _polys(coefficients), items, 2, first=len(self.moduli) - 1, step=0)
+        self.inverse(
+            _polys(special), _polys(coefficients), items, 2, first=len(self.moduli) - 1, step=0
+        )
         self._each(
-            "drop_special", 2, items, (_polys(coefficients), pending, _int(at), _int(int(add[0])), _int(int(add[1])))
+            "drop_special",
+            2,
+            items,
+            (_polys(coefficients), pending, _int(at), _int(int(add[0])), _int(int(add[1]))),
         )
 
-    # -- single ciphertexts, (size, primes, N) -----------------------------------------------------------------------------
+    # -- single ciphertexts, (size, primes, N)
+    # -----------------------------------------------------------------------------
 
     def brought(self, value: Array, to: int, key: Key | None = None) -> Array:
-        """Switched down to so many primes; with the key, relinearised, which is done where it is."""
+        """Switched down to so many primes; with the key, relinearised, which is done
+        where it is.
+        """
         size, primes, _ = value.shape
         kept = size if key is None else 2
         if (size, primes) == (kept, to):
@@ -441,17 +517,33 @@ class RingOnCard:
         """The product, of one polynomial less than both have; also with a single polynomial."""
         primes = a.shape[1]
         out = self.card.empty(len(a) + len(b) - 1, primes, self.n)
-        words = (_pointer(a.pointer), _int(len(a)), _pointer(b.pointer), _int(len(b)), _pointer(out.pointer))
+        words = (
+            _pointer(a.pointer),
+            _int(len(a)),
+            _pointer(b.pointer),
+            _int(len(b)),
+            _pointer(out.pointer),
+        )
         self._each("multiplied", primes, 1, (*words, _int(primes)))
         return out
 
     def combine(self, terms: Sequence[tuple[int, Array]], constant: int) -> Array:
-        """A sum, of terms with their coefficients, and a constant in all slots: numbers modulo t, as SEAL takes them."""
+        """A sum, of terms with their coefficients, and a constant in all slots: numbers modulo t,
+        as SEAL takes them.
+        """
         primes, size = terms[0][1].shape[1], max(len(value) for _, value in terms)
         numbers = [*(c for c, _ in terms), constant]
-        by = [word for c in numbers for p in self.moduli[:primes] for word in _factor(self._centred(c) % p, p)]
+        by = [
+            word
+            for c in numbers
+            for p in self.moduli[:primes]
+            for word in _factor(self._centred(c) % p, p)
+        ]
         words = [*(value.pointer for _, value in terms), *(len(value) for _, value in terms), *by]
-        given, out = self.card.upload(np.array(words, dtype=_U64)), self.card.empty(size, primes, self.n)
+        given, out = (
+            self.card.upload(np.array(words, dtype=_U64)),
+            self.card.empty(size, primes, self.n),
+        )
         pointers = _pointer(given.pointer), _pointer(out.pointer)
         self._each("combined", size * primes, 1, (*pointers, _int(len(terms)), _int(primes)))
         return out
@@ -463,7 +555,9 @@ class RingOnCard:
         return size if number >= 0 else -size
 
     def encode(self, marks: Marks, primes: int) -> Array:
-        """The polynomial that is 1 in marked slots, or what they are weighted by, and 0 in the others, (1, primes, N)."""
+        """The polynomial that is 1 in marked slots, or what they are weighted by, and 0 in the
+        others, (1, primes, N).
+        """
         card, n = self.card, self.n
         coefficients = card.empty(1, 1, n)
         alone = type(marks) is Marks and self.parameters.copies == 1
@@ -488,12 +582,23 @@ class RingOnCard:
         values[0, 0, self._places_of_slots] = in_copies(factors, parameters.copies)
         return self.card.upload(values)
 
-    # -- packs -------------------------------------------------------------------------------------------------------------
+    # -- packs
+    # --------------------------------------------------------------------------------------------
 
     def _automorphism(
-        self, key: Key, nodes: Array, items: int, *, pairs: bool, moved: Array | None, base: bool, level: int
+        self,
+        key: Key,
+        nodes: Array,
+        items: int,
+        *,
+        pairs: bool,
+        moved: Array | None,
+        base: bool,
+        level: int,
     ) -> Array:
-        """For nodes, or pairs of them, (sum +) what the automorphism makes of their difference: see ``turn`` in kernels.cu."""
+        """For nodes, or pairs of them, (sum +) what the automorphism makes of their difference: see
+        ``turn`` in kernels.cu.
+        """
         primes, n, card = nodes.shape[2], self.n, self.card
         value, top = card.empty(items, 2, primes, n), card.empty(items, primes, n)
         assert key.table is not None
@@ -511,12 +616,18 @@ class RingOnCard:
             digits, key, items, primes, _polys(value), None, _polys(value), _polys(pending), (False, False),
             own=_with_each(_polys(top), n),
         )  # fmt: skip
-        pending_polys, out_polys, values = (_with_each(_polys(array), n) for array in (pending, out, value))
+        pending_polys, out_polys, values = (
+            _with_each(_polys(array), n) for array in (pending, out, value)
+        )
         self.forward(pending_polys, out_polys, items, 2 * primes, base=values, wrap=primes)
         return out
 
-    def pack(self, nodes: Array, keys: Sequence[Sequence[Key]], level: int = 0, to: int | None = None) -> Array:
-        """Parts of a pack, of 2^level places each (totals, at 0), (parts, 2, primes, N), merged into one of 2^to."""
+    def pack(
+        self, nodes: Array, keys: Sequence[Sequence[Key]], level: int = 0, to: int | None = None
+    ) -> Array:
+        """Parts of a pack, of 2^level places each (totals, at 0), (parts, 2, primes, N), merged
+        into one of 2^to.
+        """
         nodes = nodes if level else self.times_inverse_degree(nodes)
         for above in range(level + 1, (self.logn if to is None else to) + 1):
             nodes = self._merged(nodes, keys[above - 1], above)
@@ -525,8 +636,12 @@ class RingOnCard:
     def _merged(self, nodes: Array, keys: Sequence[Key], level: int) -> Array:
         items, moved = -(-len(nodes) // 2), None
         for key in keys[:-1]:
-            moved = self._automorphism(key, nodes, items, pairs=True, moved=moved, base=False, level=level)
-        return self._automorphism(keys[-1], nodes, items, pairs=True, moved=moved, base=True, level=level)
+            moved = self._automorphism(
+                key, nodes, items, pairs=True, moved=moved, base=False, level=level
+            )
+        return self._automorphism(
+            keys[-1], nodes, items, pairs=True, moved=moved, base=True, level=level
+        )
 
     def times_inverse_degree(self, nodes: Array) -> Array:
         """Divided by N modulo every prime."""
@@ -541,8 +656,12 @@ class RingOnCard:
         )
         return out
 
-    def expand(self, node: Array, count: int, level: int, lowest: int, keys: Sequence[Sequence[Key]]) -> Array:
-        """A node of 2^level places taken apart into nodes of 2^lowest, of the first ``count`` places."""
+    def expand(
+        self, node: Array, count: int, level: int, lowest: int, keys: Sequence[Sequence[Key]]
+    ) -> Array:
+        """A node of 2^level places taken apart into nodes of 2^lowest, of the first ``count``
+        places.
+        """
         nodes = Array(self.card, node.pointer, (1, *node.shape), node)
         if level == self.logn:
             nodes = self.times_inverse_degree(nodes)
@@ -554,7 +673,9 @@ class RingOnCard:
     def _parted(self, nodes: Array, wanted: int, keys: Sequence[Key], level: int) -> Array:
         moved = None
         for key in keys:
-            moved = self._automorphism(key, nodes, len(nodes), pairs=False, moved=moved, base=False, level=level)
+            moved = self._automorphism(
+                key, nodes, len(nodes), pairs=False, moved=moved, base=False, level=level
+            )
         assert moved is not None
         primes, each = nodes.shape[2], 2 * nodes.shape[2] * self.n
         out = self.card.empty(2 * len(nodes), *nodes.shape[1:])
@@ -588,7 +709,8 @@ def packing_keys(ring: RingOnCard, seal_keys: Any) -> list[list[Key]]:
     return [[made[g] for g in groups[level]] for level in sorted(groups)]
 
 
-# -- where polynomials lie -----------------------------------------------------------------------------------------------------
+# -- where polynomials lie
+# ------------------------------------------------------------------------------------------------
 
 
 def _polys(array: Array) -> Polys:
@@ -606,7 +728,8 @@ def _with_each(polys: Polys, each: int) -> Polys:
     return Polys(polys.at, polys.item, each, polys.places)
 
 
-# -- numbers -------------------------------------------------------------------------------------------------------------------
+# -- numbers
+# ------------------------------------------------------------------------------------------------
 
 
 def prime_words(p: int, n: int) -> list[int]:

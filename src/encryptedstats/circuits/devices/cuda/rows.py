@@ -46,7 +46,9 @@ def compute_rows(session: Session, task: Task, batches: Iterable[Supplied]) -> I
             columns = evaluator.groups_on_card(made.tape, session.columns_of(source), 0)
             found = evaluator.sums_on_card(made, columns)
             evaluator.check(made, found)
-            yield [part_of(found.values, made.firsts[sum_of[step]], step.size) for step in batch.steps]
+            yield [
+                part_of(found.values, made.firsts[sum_of[step]], step.size) for step in batch.steps
+            ]
 
 
 def _tape_of(

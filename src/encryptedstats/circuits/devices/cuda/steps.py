@@ -55,7 +55,9 @@ class Keyed:
     def relinearisation(self) -> Key:
         """The key for s^2."""
         if self._relinearisation is None:
-            self._relinearisation = relinearisation_key(self.ring, self._keys.evaluator.keys.relinearisation)
+            self._relinearisation = relinearisation_key(
+                self.ring, self._keys.evaluator.keys.relinearisation
+            )
         return self._relinearisation
 
     @property
@@ -69,9 +71,13 @@ class Keyed:
         """Return the rules that compute on the card."""
         ring, n_primes = self.ring, len(self.ring.parameters.data_moduli)
         return {
-            ADD_UP: lambda _, data, *values: ring.combine(list(zip(data[0], values, strict=True)), data[1]),
+            ADD_UP: lambda _, data, *values: ring.combine(
+                list(zip(data[0], values, strict=True)), data[1]
+            ),
             MULTIPLY: lambda _, data, a, b: ring.multiply(a, b),
-            RELINEARISE: lambda _, data, value: ring.brought(value, value.shape[1], self.relinearisation),
+            RELINEARISE: lambda _, data, value: ring.brought(
+                value, value.shape[1], self.relinearisation
+            ),
             SWITCH: lambda _, level, value: ring.brought(value, n_primes - level),
             ROTATE: lambda _, rotation, value: ring.rotate(value, self.rotation(rotation)),
             MASK: lambda _, marks, value: ring.multiply(value, ring.encode(marks, value.shape[1])),
@@ -137,7 +143,12 @@ class CudaExecution(Execution):
     def _check_column(self, residues: Residues, where: str) -> None:
         moduli = np.array(self.keys.parameters.data_moduli, dtype=np.uint64)
         shape = (2, len(moduli), self.keys.parameters.ring_degree)
-        if residues.shape != shape or not hides(residues) or (residues.max(axis=(0, 2)) >= moduli).any():
+        if (
+            residues.shape != shape
+            or not hides(residues)
+            or (residues.max(axis=(0, 2)) >= moduli).any()
+        ):
             raise FileFormatError(
-                f"{where} holds what no encryption made: it is transparent, or its residues are not below their primes"
+                f"{where} holds what no encryption made: it is transparent, or its residues are "
+                "not below their primes"
             )

@@ -1,6 +1,8 @@
-"""Sums over rows on a card: the tapes of the native device, one block of threads for a segment and some coefficients.
+"""Sums over rows on a card: the tapes of the native device, one block of threads for a segment and
+some coefficients.
 
-Columns stay on the card from one evaluation to the next, and so do tapes: a program that is run again on a table starts at once.
+Columns stay on the card from one evaluation to the next, and so do tapes: a program that is run
+again on a table starts at once.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ _RESERVED: Final = 1 << 10  # bytes of a block's memory that the driver takes
 _TOGETHER: Final = 4  # trees of a block: some, as those of two classes, have the same factors
 _LOCAL: Final = 30  # sums over chunks that a block keeps: a tree that has more is cut
 _WORK_BYTES: Final = 4 << 30  # of what is on its way to be brought down
-_PROLOGUE_BYTES: Final = 8 << 30  # of what the segments of a tape share, for all chunks that are computed on at a time
+_PROLOGUE_BYTES: Final = (
+    8 << 30
+)  # of what the segments of a tape share, for all chunks that are computed on at a time
 _MAX_CHUNKS: Final = 1 << 12
 _STREAMS, _LEAST_STREAMED = 8, 4  # groups that a table is brought in, and chunks that are worth one
 
@@ -43,10 +47,16 @@ class _Rows(ctypes.Structure):
     """As in kernels.cu."""
 
     _fields_ = (
-        *((name, ctypes.c_uint64) for name in ("primes", "tape", "segments", "totals", "constants", "columns")),
+        *(
+            (name, ctypes.c_uint64)
+            for name in ("primes", "tape", "segments", "totals", "constants", "columns")
+        ),
         *((name, ctypes.c_uint64) for name in ("shared", "out", "wrong", "scratch")),
         *((name, ctypes.c_int64) for name in ("width", "n_scratch")),
-        *((name, ctypes.c_int) for name in ("n_primes", "n_columns", "n_constants", "n_shared", "n_temporary")),
+        *(
+            (name, ctypes.c_int)
+            for name in ("n_primes", "n_columns", "n_constants", "n_shared", "n_temporary")
+        ),
         *((name, ctypes.c_int) for name in ("n_chunks", "first_prime", "add", "n_code")),
     )
 
@@ -61,13 +71,17 @@ class Columns:
 
 
 class Tables:
-    """Columns that stay on a card, by table, name, level and chunk; those that were not asked for longest make room."""
+    """Columns that stay on a card, by table, name, level and chunk; those that were not asked for
+    longest make room.
+    """
 
     def __init__(self) -> None:
         self._tables: dict[str, dict[Any, Array]] = {}
 
     def of(self, content: str, most: int) -> dict[Any, Array]:
-        """The columns of one table, to which more can be added, beside others of at most so many bytes."""
+        """The columns of one table, to which more can be added, beside others of at most so many
+        bytes.
+        """
         found = self._tables.pop(content, {})
         while self._tables and sum(self._bytes(table) for table in self._tables.values()) > most:
             del self._tables[next(iter(self._tables))]
@@ -84,7 +98,9 @@ class Tables:
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums on the card, (polynomials, primes, N), and what is to be looked at before they are used."""
+    """Sums on the card, (polynomials, primes, N), and what is to be looked at before
+    they are used.
+    """
 
     values: Array
     wrong: Array  # for every group of chunks the first column that is no ciphertext
@@ -93,13 +109,16 @@ class Sums:
 
 
 class TapeOnCard:
-    """A tape with its constants where the kernels read them; or trees, of which it has the prologue and the totals."""
+    """A tape with its constants where the kernels read them; or trees, of which it has the prologue
+    and the totals.
+    """
 
     def __init__(self, tape: Tape, ring: RingOnCard, branchings: np.ndarray | None = None) -> None:
         self.tape, card = tape, ring.card
         self.branchings = None if branchings is None else card.upload(branchings)
         self.n_branchings = 0 if branchings is None else len(branchings)
-        # Instructions say where sums go: among the local ones of a segment, or, of a single chunk, in memory.
+        # Instructions say where sums go: among the local ones of a segment, or, of a single chunk,
+        # in memory.
         self.local, self.words = (card.upload(_with_totals(tape, of)) for of in (1, 2))
         self.segments = card.upload(tape.segments)
         self.totals = card.upload(tape.places)
@@ -112,7 +131,9 @@ class TapeOnCard:
 
 
 class CudaEvaluator(Evaluator):
-    """Sums of tapes on a card; of slices of a table too, whose columns and sums lie in memory, as checkpoints want them."""
+    """Sums of tapes on a card; of slices of a table too, whose columns and sums lie in memory, as
+    checkpoints want them.
+    """
 
     def __init__(self, loads: Loads, threads: int, memory_limit: int, ring: RingOnCard) -> None:
         super().__init__(loads, threads, memory_limit, level=ring.arithmetic)
@@ -120,7 +141,9 @@ class CudaEvaluator(Evaluator):
         self.most_vectors = _LOCAL if self.layout.n_chunks > 1 else self.most_vectors
 
     def compiled(self, totals: Sequence[Step]) -> TapeOnCard:
-        """All of these sums, as trees if they are such, which keep nothing in memory but the sums; else as a tape."""
+        """All of these sums, as trees if they are such, which keep nothing in memory but the sums;
+        else as a tape.
+        """
         branchings = branchings_of(totals)
         if branchings is None:
             self.prepare(totals)
@@ -136,23 +159,37 @@ class CudaEvaluator(Evaluator):
         return 8 * writer.n_shared * self.n_primes * self.ring
 
     def sums_on_card(self, made: TapeOnCard, columns: Iterable[Columns]) -> Sums:
-        """The sums of a tape, of columns that come to the card group by group: started, and to be checked."""
-        tape, shape, groups = made.tape, (sum(made.tape.sizes), self.n_primes, self.ring), list[range]()
+        """The sums of a tape, of columns that come to the card group by group: started, and to be
+        checked.
+        """
+        tape, shape, groups = (
+            made.tape,
+            (sum(made.tape.sizes), self.n_primes, self.ring),
+            list[range](),
+        )
         wrong = self.card.empty(max(1, self.layout.n_chunks))
         sums = Sums(self.card.empty(*shape), wrong, groups, self.card.empty(len(tape.totals)))
         self.card.clear(sums.wrong, 0xFF)
         for some in columns:
             number = len(groups)
             groups.append(some.chunks)
-            self._run(made, some, sums.values, wrong[number], 0, self.ring, self.n_primes, add=number > 0)
+            self._run(
+                made, some, sums.values, wrong[number], 0, self.ring, self.n_primes, add=number > 0
+            )
         count, apart = len(tape.totals), ctypes.c_int64(self.n_primes * self.ring)
-        pointers = [ctypes.c_uint64(array.pointer) for array in (sums.values, made.totals, sums.hidden)]
-        self.card.launch("hidden", (-(-count // 128), 1, 1), 128, (*pointers, apart, ctypes.c_int(count)))
+        pointers = [
+            ctypes.c_uint64(array.pointer) for array in (sums.values, made.totals, sums.hidden)
+        ]
+        self.card.launch(
+            "hidden", (-(-count // 128), 1, 1), 128, (*pointers, apart, ctypes.c_int(count))
+        )
         return sums
 
     def check(self, made: TapeOnCard, sums: Sums) -> None:
         """Refuse columns that are none, and sums that are 0 whatever the table."""
-        for chunks, found in zip(sums.groups, self.card.download(sums.wrong).tolist(), strict=False):
+        for chunks, found in zip(
+            sums.groups, self.card.download(sums.wrong).tolist(), strict=False
+        ):
             self._refuse(made.tape, chunks, found, range(self.n_primes))
         for number in np.flatnonzero(self.card.download(sums.hidden) == 0).tolist():
             size, _, component = made.tape.places[number].tolist()
@@ -186,7 +223,11 @@ class CudaEvaluator(Evaluator):
         words = made.local if many else made.words
         each = temporary * _LANES + (local if many else 0)
         threads = _block(each, made.code, card.shared_bytes)
-        grid = (len(tape.segments) - 1, -(-width // (threads if many else threads * _LANES)), primes)
+        grid = (
+            len(tape.segments) - 1,
+            -(-width // (threads if many else threads * _LANES)),
+            primes,
+        )
         fits = 8 * (made.code + each * threads) <= card.shared_bytes
         scratch = None if fits else card.empty(math.prod(grid), each, threads)
         rows = _Rows(
@@ -195,18 +236,27 @@ class CudaEvaluator(Evaluator):
             shared.pointer, out.pointer, wrong.pointer, 0 if scratch is None else scratch.pointer, width, each, primes,
             n_columns, n_constants, shared_vectors, temporary, len(chunks), first_prime, int(add), made.code,
         )  # fmt: skip
-        card.launch(f"prologue_{kind}", (-(-width // _THREADS), primes, len(chunks)), _THREADS, (rows,))
+        card.launch(
+            f"prologue_{kind}", (-(-width // _THREADS), primes, len(chunks)), _THREADS, (rows,)
+        )
         if made.branchings is not None:
-            grid = (-(-made.n_branchings // _TOGETHER), -(-width // (_THREADS // _TOGETHER)), primes)
+            grid = (
+                -(-made.n_branchings // _TOGETHER),
+                -(-width // (_THREADS // _TOGETHER)),
+                primes,
+            )
             counts = ctypes.c_int(made.n_branchings), ctypes.c_int(_TOGETHER)
             name = f"branchings_{'' if many else 'one_'}{kind}"
-            card.launch(name, grid, _THREADS, (rows, ctypes.c_uint64(made.branchings.pointer), *counts))
+            card.launch(
+                name, grid, _THREADS, (rows, ctypes.c_uint64(made.branchings.pointer), *counts)
+            )
             return
         at_hand = 8 * (made.code + (each * threads if fits else 0))
         name = f"{'four' if many else 'one'}{'' if fits else '_spilled'}_{kind}"
         card.launch(name, grid, threads, (rows,), shared=at_hand)
 
-    # -- slices, in memory ---------------------------------------------------------------------------------------------
+    # -- slices, in memory
+    # --------------------------------------------------------------------------------------------
 
     def _compute(
         self,
@@ -225,7 +275,14 @@ class CudaEvaluator(Evaluator):
         out, wrong = self.card.empty(*sums.shape), self.card.empty(1)
         self.card.clear(wrong, 0xFF)
         self._run(
-            made, Columns(self.card, chunks, by_chunk), out, wrong, primes.start, one.width, len(primes), add=False
+            made,
+            Columns(self.card, chunks, by_chunk),
+            out,
+            wrong,
+            primes.start,
+            one.width,
+            len(primes),
+            add=False,
         )
         self._refuse(tape, chunks, int(self.card.download(wrong)[0]), primes)
         found = self.card.download(out)
@@ -237,24 +294,35 @@ class CudaEvaluator(Evaluator):
             total = sums[:, number] + found[:, number]
             sums[:, number] = np.where(total >= modulus, total - modulus, total)
 
-    # -- columns ---------------------------------------------------------------------------------------------------------
+    # -- columns
+    # --------------------------------------------------------------------------------------------
 
     def all_there(self, tape: Tape, held: dict[Any, Array]) -> bool:
         """Whether nothing has to be brought."""
         return not any(self._missing(tape, chunk, held) for chunk in self.chunks)
 
     def bytes_on_card(self, made: TapeOnCard) -> tuple[int, int, int]:
-        """What sums take, with what is made of them; all columns and what is shared of them; and those of the fewest chunks."""
+        """What sums take, with what is made of them; all columns and what is shared of them; and
+        those of the fewest chunks.
+        """
         polynomial, n_chunks = 8 * self.n_primes * self.ring, len(self.chunks)
         columns, shared = 2 * len(made.tape.columns) * polynomial, self.prologue_bytes(self.writer)
         whole = columns * n_chunks + min(_PROLOGUE_BYTES, shared * n_chunks)
         few = min(n_chunks, _LEAST_STREAMED) * (columns + shared)
-        return 2 * sum(made.tape.sizes) * polynomial + min(self.card.memory()[1] // 16, _WORK_BYTES), whole, few
+        return (
+            2 * sum(made.tape.sizes) * polynomial + min(self.card.memory()[1] // 16, _WORK_BYTES),
+            whole,
+            few,
+        )
 
-    def groups_on_card(self, tape: Tape, held: dict[Any, Array] | None, room: int) -> Iterator[Columns]:
-        """What a tape loads, some chunks after others: the next are read and brought while the card computes on these.
+    def groups_on_card(
+        self, tape: Tape, held: dict[Any, Array] | None, room: int
+    ) -> Iterator[Columns]:
+        """What a tape loads, some chunks after others: the next are read and brought while the card
+        computes on these.
 
-        All at once, as far as there is room for what is shared, where all is on the card. Without ``held`` nothing stays there.
+        All at once, as far as there is room for what is shared, where all is on the card. Without
+        ``held`` nothing stays there.
         """
         chunks = self.chunks
         missing = {chunk: self._missing(tape, chunk, held or {}) for chunk in chunks}
@@ -268,13 +336,22 @@ class CudaEvaluator(Evaluator):
         with closing(self._read_ahead(missing)) as read:
             for group in _pieces(chunks, max(1, most)):
                 into = {} if held is None else held
-                found = [self._columns_on_card(tape, chunk, into, missing[chunk], next(read)) for chunk in group]
+                found = [
+                    self._columns_on_card(tape, chunk, into, missing[chunk], next(read))
+                    for chunk in group
+                ]
                 yield Columns(self.card, group, found)
 
-    def _read_ahead(self, missing: dict[int, list[Step]]) -> Generator[tuple[Residues, ...], None, None]:
-        """The columns of one chunk after the other; of what is stored, threads read some chunks ahead."""
+    def _read_ahead(
+        self, missing: dict[int, list[Step]]
+    ) -> Generator[tuple[Residues, ...], None, None]:
+        """The columns of one chunk after the other; of what is stored, threads read some chunks
+        ahead.
+        """
         bytes_of_chunk = max(1, len(self.writer.columns) * 16 * self.n_primes * self.ring)
-        ahead = 0 if self.in_memory else min(2 * self.threads, self.memory_limit // 2 // bytes_of_chunk)
+        ahead = (
+            0 if self.in_memory else min(2 * self.threads, self.memory_limit // 2 // bytes_of_chunk)
+        )
         with ThreadPoolExecutor(max(1, min(self.threads, ahead))) as pool:
             under_way: deque[Future[tuple[Residues, ...]]] = deque()
             for chunk, steps in missing.items():
@@ -305,7 +382,9 @@ class CudaEvaluator(Evaluator):
         missing: Sequence[Step],
         residues: Sequence[Residues],
     ) -> list[Array]:
-        """What a tape loads of a chunk; columns stay in ``held``, and given totals may be on the card already."""
+        """What a tape loads of a chunk; columns stay in ``held``, and given totals may be on the
+        card already.
+        """
         read = dict(zip(missing, self.card.upload_together(residues), strict=True))
         found = []
         for step in tape.columns:
@@ -353,12 +432,16 @@ def _with_totals(tape: Tape, of: int) -> np.ndarray:
 
 
 def _block(words: int, code: int, shared_bytes: int) -> int:
-    """How many threads a block has, so that the card runs as many as can be at a time; each takes so many words."""
+    """How many threads a block has, so that the card runs as many as can be at a time; each takes
+    so many words.
+    """
 
     def at_once(threads: int) -> int:
         return (shared_bytes + _RESERVED) // (_RESERVED + 8 * (code + words * threads)) * threads
 
-    return max((_THREADS, 64, 32), key=lambda threads: min(at_once(threads), 3 * _THREADS))  # all, where none has room
+    return max(
+        (_THREADS, 64, 32), key=lambda threads: min(at_once(threads), 3 * _THREADS)
+    )  # all, where none has room
 
 
 def _name(step: Step, loads: Loads, chunk: int) -> tuple[Any, ...]:

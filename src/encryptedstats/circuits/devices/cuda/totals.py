@@ -37,7 +37,9 @@ _GROUPS: Final = 4  # of chunks that have room on the card: one is computed on, 
 # -- totals ----------------------------------------------------------------------------------------
 
 
-def compute_totals(session: Session, task: Task, given: Mapping[Step, Residues]) -> Iterator[dict[Step, Residues]]:
+def compute_totals(
+    session: Session, task: Task, given: Mapping[Step, Residues]
+) -> Iterator[dict[Step, Residues]]:
     """Compute outputs at once if the card has room; otherwise slice by slice, or natively."""
     found = session.attempt(lambda: _totals_at_once(session, task, given))
     keyed = session.keyed(task.keys)
@@ -47,10 +49,14 @@ def compute_totals(session: Session, task: Task, given: Mapping[Step, Residues])
         yield from compute_totals_natively(task, fetch_given(given))
     else:
         make_evaluator = partial(CudaEvaluator, ring=keyed.ring)
-        yield from totals_by_tape(task, fetch_given(given), make_evaluator, partial(bring_down, session))
+        yield from totals_by_tape(
+            task, fetch_given(given), make_evaluator, partial(bring_down, session)
+        )
 
 
-def _totals_at_once(session: Session, task: Task, given: Mapping[Step, Residues]) -> dict[Step, Residues] | None:
+def _totals_at_once(
+    session: Session, task: Task, given: Mapping[Step, Residues]
+) -> dict[Step, Residues] | None:
     if _takes_steps(session, task):
         found = _totals_by_steps(session, task, given)
         return dict(zip(found, fetch(list(found.values())), strict=True))
@@ -66,7 +72,9 @@ def _totals_at_once(session: Session, task: Task, given: Mapping[Step, Residues]
     found = lower_sums(keyed, direct, sums.values, firsts)
     others = [step for step in outputs if step not in found]
     if others:
-        known = {total: part_of(sums.values, firsts[total], total.size) for total in sums_under(others)}
+        known = {
+            total: part_of(sums.values, firsts[total], total.size) for total in sums_under(others)
+        }
         found |= zip(others, lower_known(session, others, known, task.keys), strict=True)
     return dict(zip(found, fetch(list(found.values())), strict=True))
 
@@ -74,10 +82,14 @@ def _totals_at_once(session: Session, task: Task, given: Mapping[Step, Residues]
 def _takes_steps(session: Session, task: Task) -> bool:
     """Whether the card evaluates steps one by one, because there is no tape."""
     has_card = session.keyed(task.keys) is not None
-    return has_card and task.options.checkpoint is None and program_obstacle(task.program) is not None
+    return (
+        has_card and task.options.checkpoint is None and program_obstacle(task.program) is not None
+    )
 
 
-def _totals_by_steps(session: Session, task: Task, given: Mapping[Step, Residues]) -> dict[Step, Any]:
+def _totals_by_steps(
+    session: Session, task: Task, given: Mapping[Step, Residues]
+) -> dict[Step, Any]:
     """Evaluate outputs step by step; they stay on the card."""
     by_steps = StepByStep(session.start, partial(lower_known, session))
     known = known_everywhere(given, task.source.layout.n_chunks)
@@ -90,7 +102,9 @@ def _totals_by_steps(session: Session, task: Task, given: Mapping[Step, Residues
 # -- packs -----------------------------------------------------------------------------------------
 
 
-def compute_packs(session: Session, task: Task, given: Mapping[Step, Residues]) -> list[Residues] | None:
+def compute_packs(
+    session: Session, task: Task, given: Mapping[Step, Residues]
+) -> list[Residues] | None:
     """Compute totals and pack them on the card; return None if they have to leave it in between.
 
     A program that runs again on the same table is a recorded graph, started by one call.
@@ -99,7 +113,9 @@ def compute_packs(session: Session, task: Task, given: Mapping[Step, Residues]) 
         return session.attempt(lambda: _compute_packs(session, task, given))
 
 
-def _compute_packs(session: Session, task: Task, given: Mapping[Step, Residues]) -> list[Residues] | None:
+def _compute_packs(
+    session: Session, task: Task, given: Mapping[Step, Residues]
+) -> list[Residues] | None:
     known = session.recorded
     if known is not None and known.are_of(task, given):
         evaluator = known.loaded.evaluator
@@ -109,7 +125,9 @@ def _compute_packs(session: Session, task: Task, given: Mapping[Step, Residues])
     if _takes_steps(session, task):
         found, keyed = _totals_by_steps(session, task, given), session.keyed(task.keys)
         assert keyed is not None
-        return [merge_on_card(keyed, [found[arg] for arg in pack.args]) for pack in task.program.packs]
+        return [
+            merge_on_card(keyed, [found[arg] for arg in pack.args]) for pack in task.program.packs
+        ]
     if any(base_below(arg, {}).op != SUM for pack in task.program.packs for arg in pack.args):
         return None
     loaded = load_tape(session, task, given)
@@ -125,13 +143,17 @@ def _pack_sums(session: Session, task: Task, loaded: LoadedTape) -> list[Residue
     with evaluator.card.recorded() if loaded.stays else nullcontext() as recording:
         sums = evaluator.sums_on_card(made, loaded.columns)
         packs = [
-            keyed.ring.pack(lower_together(keyed, pack.args, sums.values, made.firsts), packing_keys)[0]
+            keyed.ring.pack(
+                lower_together(keyed, pack.args, sums.values, made.firsts), packing_keys
+            )[0]
             for pack in task.program.packs
         ]
     evaluator.check(made, sums)
     found = [np.asarray(pack) for pack in packs]
     if recording is not None and recording.whole and source.content_id is not None:
-        session.recorded = RecordedPacks(task.program, source.content_id, task.keys, loaded, sums, packs, recording)
+        session.recorded = RecordedPacks(
+            task.program, source.content_id, task.keys, loaded, sums, packs, recording
+        )
     return found
 
 
@@ -165,7 +187,9 @@ def load_tape(session: Session, task: Task, given: Mapping[Step, Residues]) -> L
     is_plain = not any(load.op == EXPAND for load in made.tape.columns)
     stays = is_plain and evaluator.all_there(made.tape, held)
     columns = evaluator.groups_on_card(made.tape, held, room)
-    return LoadedTape(evaluator, made, list(columns) if stays else _show_progress(columns, task), stays)
+    return LoadedTape(
+        evaluator, made, list(columns) if stays else _show_progress(columns, task), stays
+    )
 
 
 def _show_progress(columns: Iterable[Columns], task: Task) -> Iterator[Columns]:

@@ -49,14 +49,18 @@ class NativeDevice(Device):
         """Estimate the time by the speed of the kernels, or of SEAL if it adds up the rows."""
         rows, totals = program.words
         if program.form == ROWS:
-            why_not = row_obstacle([step for batch in program.batches for step in batch.steps], program.parameters)
+            why_not = row_obstacle(
+                [step for batch in program.batches for step in batch.steps], program.parameters
+            )
         else:
             why_not = program_obstacle(program)
         speed = self.speed if why_not is None else SealDevice.speed
         return self.speed.start + speed.rows * rows + self.speed.totals * totals
 
     def checkpoint_obstacle(self, program: Program) -> str | None:
-        """Refuse programs without a tape, or with given totals: checkpoints do not tell these apart."""
+        """Refuse programs without a tape, or with given totals: checkpoints do not tell these
+        apart.
+        """
         if any(step.op == EXPAND for step in program.steps):
             return "the circuit has totals that are given from elsewhere"
         return program_obstacle(program)

@@ -23,4 +23,6 @@ class KernelPacking(Packing):
     def expand(self, node: Residues, count: int, level: int) -> Iterable[Residues]:
         """Expand in threads."""
         kernels = kernels_of(self.keys)
-        return kernels.expand(node, count, level, self.start, threads=self.workers, start=self.start)
+        return kernels.expand(
+            node, count, level, self.start, threads=self.workers, start=self.start
+        )

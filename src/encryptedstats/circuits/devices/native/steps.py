@@ -57,7 +57,9 @@ class NativeExecution(SealExecution):
     """Evaluates steps with the kernels; marks rows and adds them up in one step."""
 
     def __init__(self, keys: PublicKeys, known: Known, source: Source | None = None) -> None:
-        super().__init__(keys, known, source, SEAL_RULES if keys.evaluator.kernels is None else KERNEL_RULES)
+        super().__init__(
+            keys, known, source, SEAL_RULES if keys.evaluator.kernels is None else KERNEL_RULES
+        )
         self._read: dict[Place, Residues] = {}
 
     def needed(self, place: Place) -> list[Place]:
@@ -75,8 +77,12 @@ class NativeExecution(SealExecution):
             return super().compute(step, chunk, args)
         rows, ring = list[Residues](), self.keys.parameters.ring_degree
         for row in (mask.args[0] for mask in masks):
-            rows.append(self._column(row, chunk) if row.op == COLUMN else self.residues_of(args[row]))
-        plains = [plaintext_coefficients(encode_marks(self.keys, mask.data), ring) for mask in masks]
+            rows.append(
+                self._column(row, chunk) if row.op == COLUMN else self.residues_of(args[row])
+            )
+        plains = [
+            plaintext_coefficients(encode_marks(self.keys, mask.data), ring) for mask in masks
+        ]
         return self.value_of(kernels_of(self.keys).masked(rows, plains))
 
     def _masks(self, step: Step, chunk: int | None) -> list[Step]:
@@ -87,7 +93,9 @@ class NativeExecution(SealExecution):
             return [step]
         is_plain_sum = step.op == ADD_UP and step.data == ((1,) * len(step.args), 0)
         terms = [arg for arg in step.args if arg.is_at(chunk)] if is_plain_sum else []
-        return terms if all(arg.op == MASK and (arg, chunk) not in self.known for arg in terms) else []
+        return (
+            terms if all(arg.op == MASK and (arg, chunk) not in self.known for arg in terms) else []
+        )
 
     def _column(self, column: Step, chunk: int) -> Residues:
         """Read a column once: it is marked many times."""
@@ -103,7 +111,9 @@ class NativeExecution(SealExecution):
 # -- bringing totals down --------------------------------------------------------------------------
 
 
-def bring_down(steps: Sequence[Step], known: Mapping[Step, Residues], keys: PublicKeys, workers: int) -> list[Residues]:
+def bring_down(
+    steps: Sequence[Step], known: Mapping[Step, Residues], keys: PublicKeys, workers: int
+) -> list[Residues]:
     """Compute steps from totals; kernels do the last switches and relinearisations."""
     kernels = kernels_of(keys)
     bases = [base_below(step, known) for step in steps]
@@ -120,7 +130,9 @@ def bring_down(steps: Sequence[Step], known: Mapping[Step, Residues], keys: Publ
         found[step] = residues
     others = {step: base for step, base in pairs if step not in found}
     with ThreadPoolExecutor(workers) as pool:
-        values = pool.map(lambda step: _bring_down_one(step, others[step], known[others[step]], kernels), others)
+        values = pool.map(
+            lambda step: _bring_down_one(step, others[step], known[others[step]], kernels), others
+        )
         found |= zip(others, values, strict=True)
     return [found[step] for step in steps]
 

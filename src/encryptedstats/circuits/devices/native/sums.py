@@ -1,8 +1,9 @@
 """Sums over rows of BGV circuits, the whole circuit for one block of coefficients at a time, in C.
 
-What the SEAL device computes instruction by instruction, with every intermediate ciphertext going through memory, is here a tape
-(see :mod:`encryptedstats.circuits.devices.native.tape`) that runs over the residues of all columns, prime by prime and block by
-block, on all cores. The residues are those that SEAL gives, bit for bit.
+What the SEAL device computes instruction by instruction, with every intermediate ciphertext going
+through memory, is here a tape (see :mod:`encryptedstats.circuits.devices.native.tape`) that runs
+over the residues of all columns, prime by prime and block by block, on all cores. The residues are
+those that SEAL gives, bit for bit.
 """
 
 from __future__ import annotations
@@ -70,18 +71,23 @@ except ImportError:  # built without a C compiler
     _fused = None  # type: ignore[assignment]  # row_obstacle() asks before it is used
 
 MAX_PRIME: Final = 1 << 50
-# Coefficients at a time. Sums of several chunks stay in the nearest cache; those of a single one go to memory, in longer pieces.
+# Coefficients at a time. Sums of several chunks stay in the nearest cache; those of a single one go
+# to memory, in longer pieces.
 BLOCK: Final = 128
 BLOCK_OF_ONE: Final = 256
 _MAX_CHUNKS: Final = 16  # of one run of the tape; see MAX_CHUNKS in _native/fused.c
-_SCRATCH: Final = 2 << 20  # bytes of columns of one block, all chunks: what a core can have of the last level of cache
-# Bytes of sums at a time where the columns need not be read again: less of it is not worth the while, more is fresh memory.
+_SCRATCH: Final = (
+    2 << 20
+)  # bytes of columns of one block, all chunks: what a core can have of the last level of cache
+# Bytes of sums at a time where the columns need not be read again: less of it is not worth the
+# while, more is fresh memory.
 _SMALL_BATCH: Final = 128 << 20
 _PIECES: Final = 4  # of work for a thread: between them it waits for the interpreter's lock
 
 
 def arithmetic() -> str | None:
-    """The fastest kind of arithmetic here: "ifma", "avx512", "avx2", "neon" or "baseline"; None where the extension was not built.
+    """The fastest kind of arithmetic here: "ifma", "avx512", "avx2", "neon" or "baseline"; None
+    where the extension was not built.
 
     The environment variable ``ENCRYPTEDSTATS_CPU`` caps it.
     """
@@ -97,10 +103,21 @@ def row_obstacle(rows: Sequence[Step], parameters: Parameters) -> str | None:
     largest = max(parameters.data_moduli)
     if largest >= MAX_PRIME:
         return (
-            f"the kernels compute modulo primes below 2^50, and one of these parameters has {largest.bit_length()} bits"
+            "the kernels compute modulo primes below 2^50, and one of these parameters has "
+            f"{largest.bit_length()} bits"
         )
     ops = {step.op for step in in_order(rows)}
-    if RELINEARISE in ops and not ops - {COLUMN, GIVEN, EXPAND, HERE, ADD_UP, MULTIPLY, SHIFT, SWITCH, RELINEARISE}:
+    if RELINEARISE in ops and not ops - {
+        COLUMN,
+        GIVEN,
+        EXPAND,
+        HERE,
+        ADD_UP,
+        MULTIPLY,
+        SHIFT,
+        SWITCH,
+        RELINEARISE,
+    }:
         return "these parameters carry the circuit only if products are relinearised on the way"
     steps = list(rows_in_order(rows))
     if any(step.op == SHIFT and not is_sum_of_loads(step) for step in steps):
@@ -126,7 +143,9 @@ def sums_under(steps: Iterable[Step]) -> list[Step]:
 
 @dataclass
 class Loads:
-    """What tapes read: columns of a source, given totals, and numbers that are encrypted here; all of them at one level."""
+    """What tapes read: columns of a source, given totals, and numbers that are encrypted here; all
+    of them at one level.
+    """
 
     source: Source
     level: int
@@ -137,7 +156,9 @@ class Loads:
 
     def __post_init__(self) -> None:
         every = self.source.parameters
-        self.parameters = first_primes(every, len(every.data_moduli) - self.level) if self.level else every
+        self.parameters = (
+            first_primes(every, len(every.data_moduli) - self.level) if self.level else every
+        )
         columns = len(self.source.ranges()) * self.source.layout.n_chunks
         self._keeps = columns * self.parameters.ciphertext_bytes() <= self.kept_bytes
 
@@ -148,11 +169,19 @@ class Loads:
 
     @property
     def piece_width(self) -> int:
-        """Coefficients that can be read without their neighbours: all or none of what has to be switched."""
-        return self.parameters.ring_degree if self.level else min(self.parameters.ring_degree, self.source.piece_width)
+        """Coefficients that can be read without their neighbours: all or none of what has to be
+        switched.
+        """
+        return (
+            self.parameters.ring_degree
+            if self.level
+            else min(self.parameters.ring_degree, self.source.piece_width)
+        )
 
     def make(self, steps: Iterable[Step], chunk: int) -> None:
-        """Encrypt what is to be encrypted for a chunk, once: it is read in pieces, and encrypting twice gives other pieces."""
+        """Encrypt what is to be encrypted for a chunk, once: it is read in pieces, and encrypting
+        twice gives other pieces.
+        """
         self._made = {
             (step, chunk): self._lowered(encrypted_here(base_of(step), self.source, chunk))
             for step in steps
@@ -162,9 +191,14 @@ class Loads:
     def read(self, steps: Sequence[Step], chunk: int, one: Slice) -> Sequence[Residues]:
         """A slice of each over a chunk, (2, primes, width)."""
         if not self.level and all(step.op == COLUMN for step in steps):
-            return self.source.pieces([step.data for step in steps], chunk, one.prime, one.start, one.stop)
+            return self.source.pieces(
+                [step.data for step in steps], chunk, one.prime, one.start, one.stop
+            )
         primes = one.primes(self.parameters)
-        return [self._whole(step, chunk)[:, primes.start : primes.stop, one.start : one.stop] for step in steps]
+        return [
+            self._whole(step, chunk)[:, primes.start : primes.stop, one.start : one.stop]
+            for step in steps
+        ]
 
     def _whole(self, step: Step, chunk: int) -> Residues:
         if step.op == EXPAND:
@@ -198,9 +232,9 @@ def sums_in_batches(
 ) -> Iterator[tuple[list[Step], dict[Step, Residues]]]:
     """Yield outputs, some at a time, with the sums over rows that they need.
 
-    The next sums overwrite the last ones. ``advance`` is called with the number of rows that are done;
-    the rows of the table stand for all totals of all rows. ``checkpoint`` is where sums are kept, so that
-    another process can go on from them: see :mod:`encryptedstats.circuits.slices`.
+    The next sums overwrite the last ones. ``advance`` is called with the number of rows that are
+    done; the rows of the table stand for all totals of all rows. ``checkpoint`` is where sums are
+    kept, so that another process can go on from them: see :mod:`encryptedstats.circuits.slices`.
     """
     totals = sums_under(outputs)
     evaluator.prepare(totals, hold=checkpoint is None, again=True)
@@ -211,7 +245,10 @@ def sums_in_batches(
 
 
 def _from_memory(
-    evaluator: Evaluator, outputs: Sequence[Step], totals: Sequence[Step], advance: Callable[[float], None]
+    evaluator: Evaluator,
+    outputs: Sequence[Step],
+    totals: Sequence[Step],
+    advance: Callable[[float], None],
 ) -> Iterator[tuple[list[Step], dict[Step, Residues]]]:
     """Some outputs after the others: the columns can be read again for each."""
     batches = evaluator.batches(outputs)
@@ -221,7 +258,10 @@ def _from_memory(
             tape = ahead.result()
             if number + 1 < len(batches):
                 ahead = writer.submit(evaluator.tape, sums_under(batches[number + 1]))
-            yield batch, evaluator.run(tape, partial(_advance_share, advance, len(batch) / len(outputs)))
+            yield (
+                batch,
+                evaluator.run(tape, partial(_advance_share, advance, len(batch) / len(outputs))),
+            )
 
 
 def _slice_by_slice(
@@ -231,14 +271,18 @@ def _slice_by_slice(
     checkpoint: str | os.PathLike[str] | None,
     advance: Callable[[float], None],
 ) -> Iterator[tuple[list[Step], dict[Step, Residues]]]:
-    """All outputs for one slice of the residues after the other: the table is read once. Then the sums, some at a time."""
+    """All outputs for one slice of the residues after the other: the table is read once. Then the
+    sums, some at a time.
+    """
     tape = evaluator.tape(totals)
     kept = evaluator.place_for(tape, checkpoint)
     try:
         missing = [number for number in range(len(kept.slices)) if not kept.has(number)]
         advance(evaluator.layout.n_rows * (1 - len(missing) / len(kept.slices)))
         share = partial(_advance_share, advance, 1 / len(kept.slices))
-        for number, sums in zip(missing, evaluator.passes(tape, [kept.slices[n] for n in missing], share), strict=True):
+        for number, sums in zip(
+            missing, evaluator.passes(tape, [kept.slices[n] for n in missing], share), strict=True
+        ):
             kept.put(number, sums)
         evaluator.release()
         yield from _joined(evaluator, tape, outputs, kept)
@@ -249,10 +293,15 @@ def _slice_by_slice(
 def _joined(
     evaluator: Evaluator, tape: Tape, outputs: Sequence[Step], kept: SlicedSums
 ) -> Iterator[tuple[list[Step], dict[Step, Residues]]]:
-    """Outputs with their sums put together from all slices, in the order in which these lie there."""
+    """Outputs with their sums put together from all slices, in the order in which these
+    lie there.
+    """
     firsts = dict(zip(tape.totals, np.cumsum([0, *tape.sizes[:-1]]).tolist(), strict=True))
     sizes = dict(zip(tape.totals, tape.sizes, strict=True))
-    ordered = sorted(dict.fromkeys(outputs), key=lambda output: min(firsts[total] for total in sums_under([output])))
+    ordered = sorted(
+        dict.fromkeys(outputs),
+        key=lambda output: min(firsts[total] for total in sums_under([output])),
+    )
     for batch in evaluator.batches(ordered, joining=True):
         needed = sorted(sums_under(batch), key=firsts.__getitem__)
         found: dict[Step, Residues] = {}
@@ -278,10 +327,14 @@ def _from_slices(parameters: Parameters, kept: SlicedSums, first: int, count: in
     """Some polynomials, whole."""
     if len(kept.slices) == 1 and kept.slices[0].prime is None:
         return kept.get(0, first, count)
-    residues = np.empty((count, len(parameters.data_moduli), parameters.ring_degree), dtype=np.uint64)
+    residues = np.empty(
+        (count, len(parameters.data_moduli), parameters.ring_degree), dtype=np.uint64
+    )
     for number, one in enumerate(kept.slices):
         primes = one.primes(parameters)
-        residues[:, primes.start : primes.stop, one.start : one.stop] = kept.get(number, first, count)
+        residues[:, primes.start : primes.stop, one.start : one.stop] = kept.get(
+            number, first, count
+        )
     return residues
 
 
@@ -290,12 +343,25 @@ def _advance_share(advance: Callable[[float], None], share: float, rows: int) ->
 
 
 class Evaluator:
-    """One evaluation: memory that is used again and again, and the chunks of the table one group after the other."""
+    """One evaluation: memory that is used again and again, and the chunks of the table one group
+    after the other.
+    """
 
     def __init__(
-        self, loads: Loads, threads: int, memory_limit: int, *, level: str | None = None, block: int | None = None
+        self,
+        loads: Loads,
+        threads: int,
+        memory_limit: int,
+        *,
+        level: str | None = None,
+        block: int | None = None,
     ) -> None:
-        self.loads, self.source, self.layout, self.threads = loads, loads.source, loads.source.layout, threads
+        self.loads, self.source, self.layout, self.threads = (
+            loads,
+            loads.source,
+            loads.source.layout,
+            threads,
+        )
         self.chunks = range(self.layout.n_chunks)  # that are added up
         self.block = block or (BLOCK if self.layout.n_chunks > 1 else BLOCK_OF_ONE)
         if loads.parameters.copies > 1:
@@ -312,15 +378,22 @@ class Evaluator:
         self._held: dict[int, tuple[Residues, ...]] = {}
         self._scratch: list[NDArray[np.uint64]] = []
 
-    # -- what is computed at a time ----------------------------------------------------------------------------------
+    # -- what is computed at a time
+    # ----------------------------------------------------------------------------------
 
     def prepare(
-        self, totals: Sequence[Step], *, hold: bool = False, again: bool = False, share_all: bool = False
+        self,
+        totals: Sequence[Step],
+        *,
+        hold: bool = False,
+        again: bool = False,
+        share_all: bool = False,
     ) -> None:
         """Look at all that will be computed.
 
-        ``hold``: keep the columns of all chunks, once they are read, if there is memory. ``again``: keep the tapes, of a program
-        that may be computed again. ``share_all``: as of :class:`TapeWriter`.
+        ``hold``: keep the columns of all chunks, once they are read, if there is memory. ``again``:
+        keep the tapes, of a program that may be computed again. ``share_all``: as of
+        :class:`TapeWriter`.
         """
         self.writer = (kept_writer if again else TapeWriter)(
             tuple(totals),
@@ -335,12 +408,15 @@ class Evaluator:
         self.groups = self._groups(self.everything)
         # A table of few chunks is prepared once for all batches, which can be small then.
         blocks = -(-self.ring // self.block)
-        self._kept_words = len(self.groups[0]) * self.writer.n_shared * self._stride * blocks * self.n_primes
+        self._kept_words = (
+            len(self.groups[0]) * self.writer.n_shared * self._stride * blocks * self.n_primes
+        )
         self.keeps = len(self.groups) == 1 and 8 * self._kept_words <= self.memory_limit // 4
         self._kept, self._held = np.empty(0, dtype=np.uint64), {}
 
     def batches(self, outputs: Sequence[Step], *, joining: bool = False) -> list[list[Step]]:
-        """Outputs in groups whose sums take no more than their part of the memory; at least one in each.
+        """Outputs in groups whose sums take no more than their part of the memory; at least one in
+        each.
 
         ``joining``: sums that are there already, and only put together.
         """
@@ -371,13 +447,20 @@ class Evaluator:
         return self.writer.tape(totals)
 
     def place_for(self, tape: Tape, checkpoint: str | os.PathLike[str] | None) -> SlicedSums:
-        """Where the sums of a tape are kept until all slices are there, and which slices these are."""
+        """Where the sums of a tape are kept until all slices are there, and which
+        slices these are.
+        """
         polynomials = sum(tape.sizes)
         nbytes = 8 * polynomials * self.n_primes * self.ring
-        width = self._slice_width(polynomials, longest=self.loads.piece_width if checkpoint is not None else self.ring)
+        width = self._slice_width(
+            polynomials, longest=self.loads.piece_width if checkpoint is not None else self.ring
+        )
         if checkpoint is not None:
             identity = FitIdentity(
-                self.parameters.fingerprint, self.source.keys.key_id, _rows_of(self.source), program_digest(tape.totals)
+                self.parameters.fingerprint,
+                self.source.keys.key_id,
+                _rows_of(self.source),
+                program_digest(tape.totals),
             )
             slices = slices_of(self.parameters, width)
             return CheckpointSums(checkpoint, identity, slices, self.parameters, polynomials)
@@ -388,9 +471,11 @@ class Evaluator:
         return MemorySums(slices) if 2 * nbytes <= self.memory_limit // 2 else TemporarySums(slices)
 
     def _slice_width(self, polynomials: int, longest: int) -> int:
-        """The widest slice whose sums take no more than half of the memory, and whose columns, read ahead, the other half.
+        """The widest slice whose sums take no more than half of the memory, and whose columns, read
+        ahead, the other half.
 
-        A slice that is narrower than what can be read alone is cut from it, which is then read again for the next.
+        A slice that is narrower than what can be read alone is cut from it, which is then read
+        again for the next.
         """
         width, least = longest, min(self.ring, self.block)
         while width > least:
@@ -400,14 +485,17 @@ class Evaluator:
             width //= 2
         return width
 
-    # -- running a tape ----------------------------------------------------------------------------------------------
+    # -- running a tape
+    # --------------------------------------------------------------------------------------------
 
     def sums(self, totals: Sequence[Step]) -> dict[Step, Residues]:
         """The sums over rows that the totals are, all at once."""
         self.prepare(totals)
         return self.run(self.tape(totals))
 
-    def run(self, tape: Tape, advance: Callable[[int], None] = lambda rows: None) -> dict[Step, Residues]:
+    def run(
+        self, tape: Tape, advance: Callable[[int], None] = lambda rows: None
+    ) -> dict[Step, Residues]:
         """The sums over rows that a tape computes."""
         (found,) = self.passes(tape, [self.everything], advance)
         sums, at = {}, 0
@@ -417,9 +505,14 @@ class Evaluator:
         return sums
 
     def passes(
-        self, tape: Tape, slices: Sequence[Slice], advance: Callable[[int], None] = lambda rows: None
+        self,
+        tape: Tape,
+        slices: Sequence[Slice],
+        advance: Callable[[int], None] = lambda rows: None,
     ) -> Iterator[Residues]:
-        """The sums of a tape for one slice after the other, (polynomials, primes, width), each in the memory of the one before."""
+        """The sums of a tape for one slice after the other, (polynomials, primes, width), each in
+        the memory of the one before.
+        """
         steps = [(one, chunks) for one in slices for chunks in self._groups(one)]
         with ThreadPoolExecutor(self.threads) as pool, ThreadPoolExecutor(self.threads) as readers:
             ahead = self._reads(readers, tape, steps[:1])
@@ -454,7 +547,8 @@ class Evaluator:
         """Words from one vector to the next."""
         return -(-self.block // 8) * 8
 
-    # -- chunks ------------------------------------------------------------------------------------------------------
+    # -- chunks
+    # --------------------------------------------------------------------------------------------
 
     def _chunk_bytes(self, one: Slice) -> int:
         """Of all columns of a chunk."""
@@ -463,7 +557,9 @@ class Evaluator:
     def _groups(self, one: Slice) -> list[range]:
         """The chunks that are computed on at a time: more of them means less traffic of sums."""
         most = min(_MAX_CHUNKS, _SCRATCH // (8 * self.writer.n_shared * self._stride))
-        if not (self.in_memory or self.holds):  # one group is computed on, one is read, and something is being unpacked
+        if not (
+            self.in_memory or self.holds
+        ):  # one group is computed on, one is read, and something is being unpacked
             most = min(most, self.memory_limit // 2 // (3 * self._chunk_bytes(one)))
         first, n_chunks, size = self.chunks.start, len(self.chunks), max(1, most)
         groups = -(-n_chunks // size)
@@ -474,7 +570,11 @@ class Evaluator:
         self, readers: ThreadPoolExecutor, tape: Tape, steps: Sequence[tuple[Slice, range]]
     ) -> list[Future[tuple[Residues, ...]]]:
         """The chunks of the next step, under way."""
-        return [readers.submit(self._read, tape, one, chunk) for one, chunks in steps for chunk in chunks]
+        return [
+            readers.submit(self._read, tape, one, chunk)
+            for one, chunks in steps
+            for chunk in chunks
+        ]
 
     def _read(self, tape: Tape, one: Slice, chunk: int) -> tuple[Residues, ...]:
         """The columns of a chunk: of the whole, kept where there is memory for all chunks."""
@@ -490,18 +590,21 @@ class Evaluator:
         for load, residues in zip(loads, self.loads.read(loads, chunk, one), strict=True):
             if residues.shape != shape:
                 raise FileFormatError(
-                    f"{self.source.chunk_name(chunk)}: residues of shape {residues.shape}, not {shape}, in column "
+                    f"{self.source.chunk_name(chunk)}: residues of shape {residues.shape}, not "
+                    f"{shape}, in column "
                     f"{base_of(load).data}"
                 )
             if not hides(residues):
                 raise FileFormatError(
-                    f"{self.source.chunk_name(chunk)}: column {base_of(load).data} is transparent: it hides nothing, and no "
+                    f"{self.source.chunk_name(chunk)}: column {base_of(load).data} is "
+                    "transparent: it hides nothing, and no "
                     "encryption made it"
                 )
             columns.append(np.require(residues, np.uint64, ("C", "A")))
         return tuple(columns)
 
-    # -- computing ---------------------------------------------------------------------------------------------------
+    # -- computing
+    # --------------------------------------------------------------------------------------------
 
     def _compute(
         self,
@@ -512,7 +615,9 @@ class Evaluator:
         columns: tuple[Residues, ...],
         sums: Residues,
     ) -> None:
-        """A tape over some chunks: written over the sums for the first of them, added to them for the others."""
+        """A tape over some chunks: written over the sums for the first of them, added to them for
+        the others.
+        """
         scratch: SimpleQueue[NDArray[np.uint64]] = SimpleQueue()
         for buffer in self._scratch_for(tape, len(chunks)):
             scratch.put(buffer)
@@ -521,7 +626,10 @@ class Evaluator:
         run_width = self.ring // tape.n_runs
         first, last = one.start // run_width, (one.start + one.width - 1) // run_width
         constants = [
-            [tape.constants_modulo(modulus, tape.root(self.ring, modulus, run)) for run in range(first, last + 1)]
+            [
+                tape.constants_modulo(modulus, tape.root(self.ring, modulus, run))
+                for run in range(first, last + 1)
+            ]
             for modulus in moduli
         ]
         keeps = self.keeps and one == self.everything
@@ -538,7 +646,17 @@ class Evaluator:
             add, buffer = chunks.start > self.chunks.start, scratch.get()
             try:
                 memory = (accumulators, buffer, kept)
-                return _fused.run(self.level, moduli[prime], shape, tape.vectors, add, known, columns, *code, *memory)
+                return _fused.run(
+                    self.level,
+                    moduli[prime],
+                    shape,
+                    tape.vectors,
+                    add,
+                    known,
+                    columns,
+                    *code,
+                    *memory,
+                )
             finally:
                 scratch.put(buffer)
 
@@ -552,12 +670,16 @@ class Evaluator:
             self._kept = kept
 
     def _pieces(self, n_primes: int, one: Slice, run_width: int) -> list[tuple[int, int, int]]:
-        """Primes and ranges of coefficients, whole blocks but for the last, none of them in two runs."""
+        """Primes and ranges of coefficients, whole blocks but for the last, none of them in two
+        runs.
+        """
         width, block = one.width, self.block
         blocks = -(-width // block)
         spans = min(blocks, -(-_PIECES * self.threads // n_primes))
         span = -(-blocks // spans) * block
-        inner = range(-one.start % run_width, width, run_width) if run_width < self.ring else range(0)
+        inner = (
+            range(-one.start % run_width, width, run_width) if run_width < self.ring else range(0)
+        )
         starts = sorted({*range(0, width, span), *inner})
         return [(prime, a, b) for prime in range(n_primes) for a, b in pairwise([*starts, width])]
 
@@ -572,7 +694,8 @@ class Evaluator:
         """What is wrong with a column that has a number which is no residue."""
         chunk, column = divmod(index, len(tape.columns))
         return FileFormatError(
-            f"{self.source.chunk_name(chunks[chunk])}: column {base_of(tape.columns[column]).data} holds residues that are not "
+            f"{self.source.chunk_name(chunks[chunk])}: column "
+            f"{base_of(tape.columns[column]).data} holds residues that are not "
             f"below prime {prime}: no ciphertext has such"
         )
 
@@ -581,7 +704,9 @@ def _rows_of(source: Source) -> str:
     """What tells the rows of a source from all others."""
     known = source.content_id
     if known is None:
-        raise ValueError("a checkpoint needs rows with a name of their own: those of an encrypted table")
+        raise ValueError(
+            "a checkpoint needs rows with a name of their own: those of an encrypted table"
+        )
     return known
 
 
@@ -601,5 +726,7 @@ def _aligned(words: int) -> NDArray[np.uint64]:
 
 
 def hides(residues: Residues) -> bool:
-    """Whether a ciphertext hides anything: not if all but its first polynomial are 0. A few coefficients tell, as a rule."""
+    """Whether a ciphertext hides anything: not if all but its first polynomial are 0. A few
+    coefficients tell, as a rule.
+    """
     return bool(residues[1, 0, :8].any() or residues[1:].any())

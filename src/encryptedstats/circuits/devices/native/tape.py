@@ -1,8 +1,10 @@
-"""From a program to a tape: what the fused kernel does for every block of coefficients, written out as integers.
+"""From a program to a tape: what the fused kernel does for every block of coefficients, written out
+as integers.
 
-A tape works on *vectors*: one component of a ciphertext over one block. It has a prologue, which loads the columns of a chunk and
-computes range sums that many totals share, and segments: a few totals each, so few that their sums stay in the first level of
-cache while all chunks pass by. Inside a segment, products come depth first and vectors are reused as soon as nobody needs them.
+A tape works on *vectors*: one component of a ciphertext over one block. It has a prologue, which
+loads the columns of a chunk and computes range sums that many totals share, and segments: a few
+totals each, so few that their sums stay in the first level of cache while all chunks pass by.
+Inside a segment, products come depth first and vectors are reused as soon as nobody needs them.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from encryptedstats.crypto.packing import reversed_bits
 LOAD_OP, LINEAR_OP, PRODUCT_OP, ADD_OP = range(4)
 PLUS, MINUS, NONE = -1, -2, -1
 WORD_BITS: Final = 52  # Montgomery's R is 2^52
-SEGMENT_VECTORS: Final = 48  # local sums of a segment, unless one tree has more: at 128 coefficients a block, 48 kB
+SEGMENT_VECTORS: Final = (
+    48  # local sums of a segment, unless one tree has more: at 128 coefficients a block, 48 kB
+)
 MOST_SEGMENT_VECTORS: Final = 128
 SHARED_VECTORS: Final = 512  # what the prologue may hold beside the columns
 
@@ -44,9 +48,11 @@ class Tape:
     sizes : tuple of int
         Components of each.
     columns : tuple of Step
-        What the prologue loads, in the order of the column numbers: the same for all tapes of a circuit, as all of the prologue.
+        What the prologue loads, in the order of the column numbers: the same for all tapes of a
+        circuit, as all of the prologue.
     constants : tuple of (value, power, shift)
-        Stand for value * R^power * X^shift modulo the prime: where X^shift is the same, see :meth:`root`.
+        Stand for value * R^power * X^shift modulo the prime: where X^shift is the same, see
+        :meth:`root`.
     n_runs : int
         The coefficients are in so many runs of which that is so.
     vectors : (int, int, int)
@@ -72,24 +78,33 @@ class Tape:
         return np.array(values, dtype=np.uint64)
 
     def root(self, ring_degree: int, prime: int, run: int) -> int:
-        """What X can be taken for in a run of transformed coefficients, since only some of its powers are asked for.
+        """What X can be taken for in a run of transformed coefficients, since only some of its
+        powers are asked for.
 
-        In SEAL's order, coefficient i is the value at w^(2 r + 1), r being i with its bits reversed: of a run of N / k
-        coefficients these differ by multiples of 2k, which multiples of N / k do not see.
+        In SEAL's order, coefficient i is the value at w^(2 r + 1), r being i with its bits
+        reversed: of a run of N / k coefficients these differ by multiples of 2k, which multiples of
+        N / k do not see.
         """
-        return pow(minimal_root(prime, 2 * ring_degree), 2 * reversed_bits(run, self.n_runs) + 1, prime)
+        return pow(
+            minimal_root(prime, 2 * ring_degree), 2 * reversed_bits(run, self.n_runs) + 1, prime
+        )
 
 
 def is_load(step: Step) -> bool:
-    """Whether a step is read rather than computed by a tape: a column, or what stands in its place."""
+    """Whether a step is read rather than computed by a tape: a column, or what stands
+    in its place.
+    """
     return step.op not in (ADD_UP, MULTIPLY, SHIFT)
 
 
 def is_sum_of_loads(step: Step) -> bool:
-    """Whether a step is a sum of what is read, or that times a power of X: so cheap that it may be computed as often as it is
-    needed."""
+    """Whether a step is a sum of what is read, or that times a power of X: so cheap that it may be
+    computed as often as it is needed.
+    """
     if step.op == SHIFT:
-        return is_load(step.args[0]) or (step.args[0].op == ADD_UP and is_sum_of_loads(step.args[0]))
+        return is_load(step.args[0]) or (
+            step.args[0].op == ADD_UP and is_sum_of_loads(step.args[0])
+        )
     return step.op == ADD_UP and all(is_load(arg) for arg in step.args)
 
 
@@ -100,12 +115,16 @@ def _summed_loads(step: Step) -> tuple[tuple[Step, ...], tuple[int, ...], int]:
 
 
 def rest_of(step: Step) -> tuple[Step, Step] | None:
-    """For a step a - a b: a, and a b; also where a is a sum of what is read, whose terms stand in its place."""
+    """For a step a - a b: a, and a b; also where a is a sum of what is read, whose terms stand in
+    its place.
+    """
     if step.op != ADD_UP:
         return None
     for part, coefficient in zip(step.args, step.data[0], strict=True):
         if part.op == MULTIPLY and coefficient == -1:
-            terms = {arg: c for arg, c in zip(step.args, step.data[0], strict=True) if arg is not part}
+            terms = {
+                arg: c for arg, c in zip(step.args, step.data[0], strict=True) if arg is not part
+            }
             for whole in part.args:
                 if (terms, step.data[1]) in (({whole: 1}, 0), _terms_of(whole)):
                     return whole, part
@@ -137,7 +156,9 @@ def rows_in_order(rows: Iterable[Step]) -> Iterator[Step]:
 
 @dataclass
 class _Vectors:
-    """Hands out vectors, and takes them back: the last returned go first, they are in the nearest cache."""
+    """Hands out vectors, and takes them back: the last returned go first, they are in the nearest
+    cache.
+    """
 
     first: int
     top: int = 0
@@ -178,9 +199,11 @@ class TapeWriter:
     montgomery : bool
         How the ``ifma`` arithmetic multiplies: one factor of every product is kept multiplied by R.
     most_vectors : int
-        Local sums of a segment, at most, unless one total has more: a tree that is cut is computed in part twice.
+        Local sums of a segment, at most, unless one total has more: a tree that is cut is computed
+        in part twice.
     share_all : bool
-        Whether the prologue computes all sums of columns, rather than those that are used several times.
+        Whether the prologue computes all sums of columns, rather than those that are used several
+        times.
     copies : int
         As of the parameters: totals may lie side by side.
     """
@@ -195,7 +218,11 @@ class TapeWriter:
         share_all: bool = False,
         copies: int = 1,
     ) -> None:
-        self.plain_modulus, self.montgomery, self.most_vectors = plain_modulus, montgomery, most_vectors
+        self.plain_modulus, self.montgomery, self.most_vectors = (
+            plain_modulus,
+            montgomery,
+            most_vectors,
+        )
         self.share_all = share_all
         rows = [total.args[0] for total in totals]
         self.nodes = list(rows_in_order(rows))
@@ -244,10 +271,12 @@ class TapeWriter:
             places=places,
         )
 
-    # -- what is to be kept multiplied by R ------------------------------------------------------------------------
+    # -- what is to be kept multiplied by R
+    # ------------------------------------------------------------------------
 
     def _scaled_factors(self, rows: list[Step]) -> dict[Step, int]:
-        """For every product the factor (0 or 1) that is multiplied by R, so that its reduction, which divides by R, gives it plain.
+        """For every product the factor (0 or 1) that is multiplied by R, so that its reduction,
+        which divides by R, gives it plain.
 
         Mostly range sums: a node that is needed both ways has to be converted.
         """
@@ -257,14 +286,18 @@ class TapeWriter:
                 plain.update(node.args)
         for node in self.nodes:
             if node.op == MULTIPLY:
-                preference = [(x in self.cheap, x in scaled, x not in plain, -x.size) for x in node.args]
+                preference = [
+                    (x in self.cheap, x in scaled, x not in plain, -x.size) for x in node.args
+                ]
                 chosen[node] = 0 if preference[0] > preference[1] else 1
                 scaled.add(node.args[chosen[node]])
                 plain.add(node.args[1 - chosen[node]])
         return chosen
 
     def _rests(self) -> dict[Step, Step]:
-        """Products a * b with the node a - a * b, where there is one: it costs next to nothing beside the product."""
+        """Products a * b with the node a - a * b, where there is one: it costs next to nothing
+        beside the product.
+        """
         rests = {}
         for node in self.nodes:
             found = rest_of(node)
@@ -272,10 +305,13 @@ class TapeWriter:
                 rests[found[1]] = node
         return rests
 
-    # -- the order of things -----------------------------------------------------------------------------------------
+    # -- the order of things
+    # -----------------------------------------------------------------------------------------
 
     def _depth_first(self) -> dict[Step, int]:
-        """All but the cheap nodes, each after what it is computed from, and followed as soon as can be by what uses it."""
+        """All but the cheap nodes, each after what it is computed from, and followed as soon as can
+        be by what uses it.
+        """
         waiting: dict[Step, int] = {}
         users: dict[Step, list[Step]] = defaultdict(list)
         for node in self.nodes:
@@ -311,7 +347,8 @@ class TapeWriter:
             vectors += size
         return segments
 
-    # -- the steps of a segment --------------------------------------------------------------------------------------
+    # -- the steps of a segment
+    # --------------------------------------------------------------------------------------
 
     def _segment_steps(self, totals: list[Step]) -> list[_Word]:
         wanted = [total.args[0] for total in totals]
@@ -331,7 +368,9 @@ class TapeWriter:
         steps += [_sum_of(node) for node in wanted if node in self.cheap]
         return self._with_cheap(steps)
 
-    def _computed(self, node: Step, needed: set[Step], known: set[Value], wanted: set[Step]) -> Iterator[_Word]:
+    def _computed(
+        self, node: Step, needed: set[Step], known: set[Value], wanted: set[Step]
+    ) -> Iterator[_Word]:
         """The steps that compute a node, for which all it needs is known but what is cheap."""
         known.add((node, 0))
         if node.op == ADD_UP:
@@ -359,7 +398,13 @@ class TapeWriter:
         args, coefficients, constant = _summed_loads(node)
         factors = tuple(self._coefficient(c, shift) for c in coefficients)
         added = self._constant(self._lifted(constant), power, shift) if constant else NONE
-        return _Word(LINEAR_OP, value, tuple((arg, power) for arg in args), constant=added, coefficients=factors)
+        return _Word(
+            LINEAR_OP,
+            value,
+            tuple((arg, power) for arg in args),
+            constant=added,
+            coefficients=factors,
+        )
 
     def _converted(self, node: Step) -> _Word:
         """A node multiplied by R."""
@@ -372,7 +417,9 @@ class TapeWriter:
         return self._constant(factor, int(self.montgomery), shift)
 
     def _lifted(self, value: int) -> int:
-        """A plaintext as SEAL lifts it to the coefficient primes: the integer nearest to 0 that is the same modulo t."""
+        """A plaintext as SEAL lifts it to the coefficient primes: the integer nearest to 0 that is
+        the same modulo t.
+        """
         rest = value % self.plain_modulus
         return rest - self.plain_modulus if rest > self.plain_modulus // 2 else rest
 
@@ -380,7 +427,9 @@ class TapeWriter:
         return self.constants.setdefault((value, power, shift), len(self.constants))
 
     def _with_cheap(self, steps: list[_Word]) -> list[_Word]:
-        """The steps with the sums of columns they need before them, each once, but for those that the prologue has computed."""
+        """The steps with the sums of columns they need before them, each once, but for those that
+        the prologue has computed.
+        """
         known = set(self.shared)
         complete = []
         for step in steps:
@@ -391,10 +440,13 @@ class TapeWriter:
             complete.append(step)
         return complete
 
-    # -- the prologue ------------------------------------------------------------------------------------------------
+    # -- the prologue
+    # --------------------------------------------------------------------------------------------
 
     def _prologue(self, rows: list[Step]) -> tuple[list[int], int]:
-        """Code that loads all columns and computes the sums of them that are used several times; how many vectors that takes."""
+        """Code that loads all columns and computes the sums of them that are used several times;
+        how many vectors that takes.
+        """
         uses: Counter[Value] = Counter((row, 0) for row in rows if row in self.cheap)
         for node in self.nodes:
             if node.op == MULTIPLY:
@@ -403,9 +455,15 @@ class TapeWriter:
                 uses[node.args[chosen], int(self.montgomery)] += 1
             elif node not in self.cheap:
                 uses.update((arg, 0) for arg in node.args)
-        sums = [value for value, _ in uses.most_common() if not is_load(value[0]) and value[0] in self.cheap]
+        sums = [
+            value
+            for value, _ in uses.most_common()
+            if not is_load(value[0]) and value[0] in self.cheap
+        ]
         columns = dict.fromkeys(value for value in uses if is_load(value[0]))
-        columns |= dict.fromkeys((arg, power) for node, power in sums for arg in _summed_loads(node)[0])
+        columns |= dict.fromkeys(
+            (arg, power) for node, power in sums for arg in _summed_loads(node)[0]
+        )
         often = [value for value in sums if uses[value] > 1][: SHARED_VECTORS // 2]
         kept = sums if self.share_all else often
         vectors, code = _Vectors(0), list[int]()
@@ -427,10 +485,13 @@ class TapeWriter:
             code += [LINEAR_OP, scaled, 2, NONE, 1, self._constant(1, 2), to, 2]
         return code
 
-    # -- places ------------------------------------------------------------------------------------------------------
+    # -- places
+    # --------------------------------------------------------------------------------------------
 
     def _placed(self, steps: list[_Word], numbers: dict[Step, int]) -> tuple[list[int], int]:
-        """A segment in words: every value gets a vector from when it is computed to when it is last read."""
+        """A segment in words: every value gets a vector from when it is computed to when it is last
+        read.
+        """
         last = {value: at for at, step in enumerate(steps) for value in step.reads}
         vectors, places, code = _Vectors(self.n_shared), dict(self.shared), list[int]()
         for at, step in enumerate(steps):
@@ -453,11 +514,15 @@ class TapeWriter:
             rest = NONE if step.rest is None else places.get(step.rest, NONE)
             return [PRODUCT_OP, places.get(step.to, NONE), rest, total, *reads[0], *reads[1]]
         size = step.to[0].size
-        terms = [word for c, read in zip(step.coefficients, reads, strict=True) for word in (c, *read)]
+        terms = [
+            word for c, read in zip(step.coefficients, reads, strict=True) for word in (c, *read)
+        ]
         return [LINEAR_OP, places[step.to], size, step.constant, len(reads), *terms]
 
     def _places(self, segments: list[list[Step]]) -> tuple[NDArray[np.int32], int]:
-        """Size of every total, where its sum lies in the segment's local sums, and where in memory."""
+        """Size of every total, where its sum lies in the segment's local sums, and
+        where in memory.
+        """
         places, most, component = [], 0, 0
         for segment in segments:
             local = 0
