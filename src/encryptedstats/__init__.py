@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from encryptedstats.errors import (
+    ArgumentError,
+    ArgumentTypeError,
     BudgetError,
     BusyError,
     ClusterError,
@@ -210,6 +212,8 @@ __all__ = [
     "PCA",
     "ROC",
     "Anova",
+    "ArgumentError",
+    "ArgumentTypeError",
     "BudgetError",
     "BusyError",
     "CalibratedModel",

@@ -7,6 +7,8 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+from encryptedstats.errors import ArgumentError
+
 
 def as_integer(value: Any) -> int | None:
     """The Python integer that a value is; None for what is none: fractions, text, and True and
@@ -28,5 +30,7 @@ def as_count(value: Any, name: str, what: str, least: int = 1) -> int:
     """The same for the argument ``name``, refused where it is none or less than ``least``."""
     number = as_integer(value)
     if number is None or number < least:
-        raise ValueError(f"{name}={value!r}: a number of {what} is needed, at least {least}")
+        raise ArgumentError(
+            f"{name}={value!r}: a number of {what} is needed, at least {least}", code="not-a-count"
+        )
     return number

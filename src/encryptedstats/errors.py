@@ -17,17 +17,16 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Cure:
-    """What to do about an error, as data, so that whoever shows the error can say it in other
-    words.
+    """What to do about an error, as data, so that each interface can say it in its own words.
 
     Attributes
     ----------
     action : str
-        What is to be done; ``cli._errors`` has the command line's words for each.
+        Name of the action; ``cli._errors`` has the command line's words for each.
     words : str
-        The same in Python's words, which the message shows.
+        The words for Python, which are part of the message.
     values : mapping
-        What the action takes, such as the least ``max_value``.
+        Parameters of the action, such as the least ``max_value``.
     """
 
     action: str
@@ -38,39 +37,56 @@ class Cure:
         return self.words
 
 
-#: How whatever saves something is told to replace what is there.
+#: Cure of every function that refuses to overwrite a file.
 REPLACE: Final = Cure("replace", "overwrite=True")
 
 
 class Curable(Exception):
-    """An error or warning whose message may be given in parts, some of them a :class:`Cure`;
-    ``cures`` has these.
+    """Base of errors and warnings with a code and with cures.
 
-    Another error as a part brings its message and its cures.
+    The message may be given in parts, some of them a :class:`Cure` or another error, whose message
+    and cures are included.
+
+    Attributes
+    ----------
+    cures : tuple of Cure
+        What can be done, in the order of the message.
+    code : str
+        Short name of the fault, such as ``"unknown-column"``. It does not change when the message
+        is reworded. Errors without one of their own take the action of their first cure.
     """
 
     cures: tuple[Cure, ...] = ()
+    code: str = ""
 
-    def __init__(self, *parts: object) -> None:
+    def __init__(self, *parts: object, code: str = "") -> None:
         super().__init__("".join(map(str, parts)))
+        included = [part for part in parts if isinstance(part, Curable)]
         own = [part.cures if isinstance(part, Curable) else (part,) for part in parts]
         self.cures = tuple(part for found in own for part in found if isinstance(part, Cure))
+        codes = [
+            code,
+            *(part.code for part in included),
+            *(cure.action.replace(" ", "-") for cure in self.cures),
+        ]
+        self.code = next(filter(None, codes), "")
 
 
-def reworded(error: BaseException, words: Callable[[Cure], str]) -> str:
-    """A message with its cures, and those of what caused it, in the words of whoever shows it.
+def reword(error: BaseException, words: Callable[[Cure], str]) -> str:
+    """Return the message of an error with the words of another interface for its cures.
 
-    >>> reworded(EncryptedStatsError("there is a table already (", REPLACE, " replaces it)"), lambda cure: cure.action.upper())
+    >>> error = EncryptedStatsError("there is a table already (", REPLACE, " replaces it)")
+    >>> reword(error, lambda cure: cure.action.upper())
     'there is a table already (REPLACE replaces it)'
     """
     text = str(error)
-    for cure in _cures(error):
+    for cure in _find_cures(error):
         text = text.replace(cure.words, words(cure))
     return text
 
 
-def _cures(error: BaseException | None) -> Iterator[Cure]:
-    """Of the error and of those that it was raised from, whose messages it may repeat."""
+def _find_cures(error: BaseException | None) -> Iterator[Cure]:
+    # The message may repeat that of the error it was raised from, with its cures.
     while error is not None:
         if isinstance(error, Curable):
             yield from error.cures
@@ -78,136 +94,134 @@ def _cures(error: BaseException | None) -> Iterator[Cure]:
 
 
 class EncryptedStatsError(Curable):
-    """Base of every error raised on purpose by this library."""
+    """Base class of every error that this library raises."""
+
+
+class ArgumentError(EncryptedStatsError, ValueError):
+    """An argument of a call is out of its range or does not fit the others."""
+
+
+class ArgumentTypeError(EncryptedStatsError, TypeError):
+    """An argument of a call is of the wrong type."""
 
 
 class DataError(EncryptedStatsError, ValueError):
-    """Rows that a statistic cannot be computed from: empty groups, constant columns, nothing but
-    censored rows, too few of them.
-    """
+    """A statistic cannot be computed from these rows: such as empty groups or constant columns."""
 
 
 class ParameterError(EncryptedStatsError, ValueError):
-    """Encryption parameters that are impossible, insecure or inconsistent."""
+    """Encryption parameters are impossible, insecure or inconsistent."""
 
 
 class NoiseError(EncryptedStatsError, ArithmeticError):
-    """A computation that the parameters cannot carry: its result could not be proven to decrypt."""
+    """The parameters cannot carry a computation: its result could not be proven to decrypt."""
 
 
 class KeyMismatchError(EncryptedStatsError, ValueError):
-    """Data, keys or models that belong to different keys were brought together."""
+    """Data, keys or models belong to different keys."""
 
 
 class MemberError(EncryptedStatsError, ValueError):
-    """A message of a member of a joint key that is missing, altered, doubled, of another round, or
-    asks for what is done once.
-    """
+    """A message of a joint key's member is missing, altered, doubled or of another round."""
 
 
 class VerificationError(EncryptedStatsError, ValueError):
-    """A result that is not what its question gives over the rows it names: it was computed anew,
-    and something else came out.
-    """
+    """A recomputed result differs from the one that is checked."""
 
 
 class RowsByOthersError(EncryptedStatsError, ValueError):
-    """Rows that others have encrypted with the public keys, where nobody has asked for such rows,
-    or they must not be.
-    """
+    """Rows were encrypted with the public keys where this is not allowed."""
 
 
 class FileFormatError(EncryptedStatsError, ValueError):
-    """A file that is truncated, altered, foreign, of another kind, or too new."""
+    """A file is truncated, altered, of another kind, or too new."""
 
 
 class StorageError(EncryptedStatsError, OSError):
-    """Storage that cannot be reached or does not answer: what lies there is not known, so nothing
-    is concluded from it.
-    """
+    """Storage cannot be reached, so nothing is known about what it holds."""
 
 
 class BusyError(EncryptedStatsError, RuntimeError):
-    """Somebody else is writing there now: one at a time, so that nothing is lost."""
+    """Another process is writing there."""
 
 
 class DeviceError(EncryptedStatsError, ValueError):
-    """A device that there is not, or that cannot do what is asked of it."""
+    """A device does not exist or cannot run this program."""
 
 
 class HelperError(EncryptedStatsError, RuntimeError):
-    """A process that helped here was ended from outside."""
+    """A helper process was killed."""
 
 
 class BudgetError(EncryptedStatsError, ValueError):
-    """A release that would cost more privacy than is left in the budget of its ledger."""
+    """A release would cost more privacy than the ledger's budget has left."""
 
 
 class DisclosureError(EncryptedStatsError, ValueError):
-    """A result that must not be published: with what was published before it would give single rows
-    away.
-    """
+    """A result must not be published: with earlier ones it would reveal single rows."""
 
 
 class PassphraseError(EncryptedStatsError, ValueError):
-    """A secret key file needs a passphrase, or the one given does not open it."""
+    """A secret key file needs a passphrase, or the one given is wrong."""
 
 
 class SchemaError(EncryptedStatsError, ValueError):
-    """A table that does not fit its schema: names the column, the row and the value."""
+    """A table does not fit its schema; the message names column, row and value."""
 
 
 class ExistsError(EncryptedStatsError, FileExistsError):
-    """Something lies where something is to be written, and nobody said that it may be replaced."""
+    """A file exists, and overwriting was not allowed."""
 
 
 class TooLargeError(EncryptedStatsError, OverflowError):
-    """Values that could exceed what the parameters are exact up to."""
+    """Values could exceed the range in which the parameters are exact."""
 
 
 class StillEncryptedError(EncryptedStatsError, NotImplementedError):
-    """What only an opened model can do was asked of one that is encrypted."""
+    """A decrypted model is needed, and this one is encrypted."""
 
 
 class ClusterError(EncryptedStatsError, RuntimeError):
-    """A cluster that could not do its work: what is missing, who is gone, and how to go on from
-    what is done.
-    """
+    """A cluster could not finish its work; the message says how to go on."""
 
 
 class StudyError(EncryptedStatsError, RuntimeError):
-    """What the rules of a study do not allow, or not yet: says who has to do what first."""
+    """The rules of a study do not allow an action, or not yet."""
 
 
 class WorkerError(EncryptedStatsError, RuntimeError):
-    """A worker that cannot be reached, refused something, or could not do it; ``status`` is that of
-    HTTP, 0 where none came.
+    """A worker could not be reached, refused a request or failed.
 
-    ``untrusted``: it was there, and its certificate was not one to send a token to.
+    Attributes
+    ----------
+    status : int
+        HTTP status of the reply, 0 where none came.
+    untrusted : bool
+        Whether the worker's certificate could not be verified.
     """
 
-    def __init__(self, *parts: object, status: int = 0, untrusted: bool = False) -> None:
-        super().__init__(*parts)
+    def __init__(
+        self, *parts: object, code: str = "", status: int = 0, untrusted: bool = False
+    ) -> None:
+        super().__init__(*parts, code=code)
         self.status = status
         self.untrusted = untrusted
 
 
 class InsecureParametersWarning(UserWarning):
-    """Parameters below 128-bit security are in use because ``allow_insecure=True`` was given."""
+    """Parameters have less than 128 bits of security because ``allow_insecure=True`` was given."""
 
 
 class InsecureKeyFileWarning(UserWarning):
-    """A file with a secret key that other users of the machine may read."""
+    """Other users of this machine can read a file with a secret key."""
 
 
 class SchemaWarning(Curable, UserWarning):
-    """A schema that is probably not meant so, rows that are left out or count as another level, or
-    keys too small for a table.
-    """
+    """A schema is probably not what was meant, or rows are left out."""
 
 
 class DisclosureWarning(UserWarning):
-    """What was published gives, together with what was published before, single rows away."""
+    """Published results together reveal single rows."""
 
 
 class HeavyArrayWarning(UserWarning):

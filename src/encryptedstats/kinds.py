@@ -15,7 +15,7 @@ from encryptedstats.arrays.array import ARRAY_KIND, read_array
 from encryptedstats.circuits.results import CUT, NUMBERS_KIND, EncryptedNumbers
 from encryptedstats.crypto import PublicKeys
 from encryptedstats.crypto.keyfiles import OWNER_KIND, PUBLIC_KIND
-from encryptedstats.errors import FileFormatError
+from encryptedstats.errors import ArgumentTypeError, FileFormatError
 from encryptedstats.joint.key import JOINT_KIND, JointKey
 from encryptedstats.joint.messages import (
     COMMITMENT_KIND,
@@ -85,7 +85,8 @@ class FileKind:
 def _of_members(file: Container, keys: PublicKeys | None) -> Any:
     raise FileFormatError(
         f"this is a {file.kind}: es.Member and es.JointKey take such bytes, there is nothing else "
-        "to be made of it"
+        "to be made of it",
+        code="message-of-member",
     )
 
 
@@ -153,7 +154,8 @@ def _released(file: Container) -> Facts | None:
         isinstance(said.get(name), kind) for name, kind in kinds.items()
     ):
         raise FileFormatError(
-            "the file says that it was released with noise, and not with how much"
+            "the file says that it was released with noise, and not with how much",
+            code="no-noise-stated",
         )
     return said
 
@@ -394,14 +396,20 @@ def read_file(file: Container, keys: PublicKeys | None = None, url: object = "th
     kind = KINDS.get(file.kind)
     if file.kind == OWNER_KIND:
         raise FileFormatError(
-            f"{url} holds a secret key: open it with Owner.load, on the owner's own machine"
+            f"{url} holds a secret key: open it with Owner.load, on the owner's own machine",
+            code="secret-key-file",
         )
     if kind is None:
-        raise FileFormatError(f"{url} holds {file.kind!r}, which this version does not know")
+        raise FileFormatError(
+            f"{url} holds {file.kind!r}, which this version does not know", code="unknown-kind"
+        )
     if kind.read is None:
         raise FileFormatError(
-            f"{url} holds {kind.words}: open the folder of the table it belongs to"
+            f"{url} holds {kind.words}: open the folder of the table it belongs to",
+            code="part-of-table",
         )
     if kind.needs_keys and keys is None:
-        raise TypeError(f"{url} holds {kind.words}: give the public keys= it belongs to")
+        raise ArgumentTypeError(
+            f"{url} holds {kind.words}: give the public keys= it belongs to", code="no-public-keys"
+        )
     return kind.read(file, keys)

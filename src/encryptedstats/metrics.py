@@ -20,6 +20,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 from scipy.stats import norm
 
+from encryptedstats.errors import ArgumentError
 from encryptedstats.tables import Table
 
 __all__ = [
@@ -107,7 +108,10 @@ def wilson_interval(successes: float, n: float, level: float = 0.95) -> tuple[fl
     (0.2553, 0.3662)
     """
     if not 0 <= successes <= n:
-        raise ValueError(f"{successes} of {n}: successes are at least 0 and at most n")
+        raise ArgumentError(
+            f"{successes} of {n}: successes are at least 0 and at most n",
+            code="successes-out-of-range",
+        )
     if not n:
         return np.nan, np.nan
     z, p = _normal_quantile(level), successes / n
@@ -223,7 +227,9 @@ def _effective(weights: Floats) -> float:
 
 def _normal_quantile(level: float) -> float:
     if not 0 < level < 1:
-        raise ValueError(f"level={level}: give a share between 0 and 1, such as 0.95")
+        raise ArgumentError(
+            f"level={level}: give a share between 0 and 1, such as 0.95", code="level-out-of-range"
+        )
     return float(norm.ppf((1 + level) / 2))
 
 
@@ -311,10 +317,12 @@ def calibration_table(
         equal predictions stay together, so there may be fewer.
     """
     if n_bins < 1:
-        raise ValueError(f"n_bins={n_bins}: at least one group is needed")
+        raise ArgumentError(f"n_bins={n_bins}: at least one group is needed", code="too-few-groups")
     positive, p, weight = _arrays(truth, probabilities, weights)
     if ((p < 0) | (p > 1)).any():
-        raise ValueError("probabilities lie between 0 and 1: these do not")
+        raise ArgumentError(
+            "probabilities lie between 0 and 1: these do not", code="probabilities-out-of-range"
+        )
     edges = np.unique(np.quantile(p, np.linspace(0, 1, n_bins + 1)))
     group = np.searchsorted(edges[1:-1], p)
     lines = []
@@ -400,15 +408,18 @@ def class_codes(classes: NDArray[Any], X: Any, y: Any) -> NDArray[np.intp]:
     """The number of the true class of every row: of ``y``, or of a table."""
     if y is None:
         if not isinstance(X, Table) or X.class_codes is None:
-            raise ValueError("true classes are needed: give y=, or a table that has them")
+            raise ArgumentError(
+                "true classes are needed: give y=, or a table that has them", code="no-classes"
+            )
         return np.asarray(X.class_codes, dtype=np.intp)
     labels = np.asarray(y)
     matches = labels[:, None] == np.asarray(classes)[None, :]
     foreign = ~matches.any(axis=1)
     if foreign.any():
-        raise ValueError(
+        raise ArgumentError(
             f"y has classes beyond those of the model, {', '.join(map(str, classes))}: "
-            f"{labels[foreign].tolist()[0]!r} in {foreign.sum()} of {len(labels)} rows"
+            f"{labels[foreign].tolist()[0]!r} in {foreign.sum()} of {len(labels)} rows",
+            code="unknown-class",
         )
     return np.asarray(matches.argmax(axis=1))
 
@@ -449,9 +460,10 @@ class Predictions:
             np.zeros(0, dtype=bool) if y is None else pd.isna(pd.Series(np.asarray(y))).to_numpy()
         )
         if missing.all() and len(missing):
-            raise ValueError(
+            raise ArgumentError(
                 f"the class is missing in all {len(missing)} rows: there is nothing to compare "
-                "predictions with"
+                "predictions with",
+                code="no-known-classes",
             )
         if missing.any():
             X = X.take(np.flatnonzero(~missing)) if isinstance(X, Table) else X[~missing]
@@ -595,14 +607,17 @@ def _arrays(
     positive, values = np.asarray(truth).astype(bool), np.asarray(scores, dtype=np.float64)
     weight = np.ones(len(positive)) if weights is None else np.asarray(weights, dtype=np.float64)
     if not len(positive) or not len(positive) == len(values) == len(weight):
-        raise ValueError(
+        raise ArgumentError(
             f"{len(positive)} classes, {len(values)} scores and {len(weight)} weights: one of "
-            "each for every row is needed"
+            "each for every row is needed",
+            code="lengths-differ",
         )
     if np.isnan(values).any():
-        raise ValueError("some scores are nan: there is no order among them")
+        raise ArgumentError("some scores are nan: there is no order among them", code="nan-scores")
     if (weight < 0).any() or not weight.any():
-        raise ValueError("weights are at least 0, and one of them is more")
+        raise ArgumentError(
+            "weights are at least 0, and one of them is more", code="negative-weights"
+        )
     return positive, values, weight
 
 
@@ -764,10 +779,11 @@ def evaluate_predictions(
     """As :func:`evaluate`, of predictions that are there."""
     position = positive_position(made.classes, pos_label)
     if position is None and threshold is not None:
-        raise ValueError(
+        raise ArgumentError(
             f"threshold={threshold}: there are {len(made.classes)} classes, and a threshold is "
             "for one of them: name it with "
-            "pos_label="
+            "pos_label=",
+            code="threshold-without-class",
         )
     labels = made.classes.tolist()
     counts = dict(zip(labels, np.bincount(made.codes, minlength=len(labels)).tolist(), strict=True))
@@ -801,7 +817,10 @@ def positive_position(classes: NDArray[Any], pos_label: Any = None) -> int | Non
     if pos_label is None:
         return 1 if len(known) == 2 else None
     if pos_label not in known:
-        raise ValueError(f"pos_label={pos_label!r}: the classes are {', '.join(map(repr, known))}")
+        raise ArgumentError(
+            f"pos_label={pos_label!r}: the classes are {', '.join(map(repr, known))}",
+            code="unknown-class",
+        )
     return known.index(pos_label)
 
 

@@ -54,7 +54,8 @@ def move(
     """
     if encryptor.keys.key_id == decryptor.keys.key_id:
         raise KeyMismatchError(
-            f"the old and the new key are both {decryptor.keys.key_id}: nothing would be moved"
+            f"the old and the new key are both {decryptor.keys.key_id}: nothing would be moved",
+            code="same-key",
         )
     if open_store(url).exists(MANIFEST):
         table = EncryptedTable.load(url, decryptor.keys, by_others=True)
@@ -83,14 +84,16 @@ def moved_answer(
     if numbers.form != PACKED:
         raise KeyMismatchError(
             "numbers of single rows are not moved to another key: open them, or predict again "
-            "under it"
+            "under it",
+            code="row-numbers-not-moved",
         )
     if any(facts.stored.shift for facts in numbers.facts) and (
         numbers.keys.parameters.digit_bits != encryptor.keys.parameters.digit_bits
     ):
         raise KeyMismatchError(
             "these totals are stored in digits, and the new keys have others: make keys by the "
-            "same plan"
+            "same plan",
+            code="other-digits",
         )
     # As they are stored: each part of a total that is in digits by itself.
     apart = [replace(facts, stored=WHOLE) for facts in numbers.facts]
@@ -113,7 +116,8 @@ def moved_table(
         raise KeyMismatchError(
             f"the blocks of this table have {old.slots} rows, and under the new keys they would "
             f"have {new.slots}, or numbers in "
-            "other digits: make keys by the same plan, or encrypt the rows themselves"
+            "other digits: make keys by the same plan, or encrypt the rows themselves",
+            code="other-block-size",
         )
     largest = max(
         column_bound(table.schema, column, table.facts.weight_bound)
@@ -122,7 +126,8 @@ def moved_table(
     if largest > new.max_value:
         raise KeyMismatchError(
             f"this table has values up to {largest:,}, and the new keys are exact up to "
-            f"±{new.max_value:,}"
+            f"±{new.max_value:,}",
+            code="value-too-large",
         )
     digest = _marked_again(table.facts.schema_digest, decryptor, encryptor, schema)
     facts = replace(
@@ -147,6 +152,7 @@ def _marked_again(
             "what is moved is marked with the schema that its rows were encrypted with, and the "
             "new key has to mark it again: ",
             Cure("schema of the rows", "give that schema, schema="),
+            code="no-schema",
         )
     return None if schema is None else encryptor.schema_digest(schema.digest_json())
 

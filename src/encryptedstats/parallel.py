@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from encryptedstats.checks import as_count
-from encryptedstats.errors import HelperError
+from encryptedstats.errors import ArgumentError, HelperError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -58,7 +58,10 @@ def start_method() -> str:
     """How processes begin here: "fork", "spawn" or "none". Forking is safe on Linux only."""
     asked = os.environ.get(PROCESSES_VARIABLE) or ("fork" if sys.platform == "linux" else "spawn")
     if asked not in _START_METHODS:
-        raise ValueError(f"{PROCESSES_VARIABLE}={asked!r}: it can be {', '.join(_START_METHODS)}")
+        raise ArgumentError(
+            f"{PROCESSES_VARIABLE}={asked!r}: it can be {', '.join(_START_METHODS)}",
+            code="unknown-start-method",
+        )
     return asked if asked in multiprocessing.get_all_start_methods() else "none"
 
 
@@ -100,7 +103,8 @@ def ordered_map(
                 f"one of {workers} helper processes was ended from outside, most often because "
                 "memory ran out (the system's log "
                 "says): take fewer, workers=1 for none, or free memory, and run it again. What "
-                "was stored is kept"
+                "was stored is kept",
+                code="helper-killed",
             ) from error
         finally:
             pool.shutdown(cancel_futures=True)

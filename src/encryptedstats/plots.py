@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from encryptedstats.errors import ArgumentError
 from encryptedstats.metrics import (
     Binary,
     Predictions,
@@ -69,7 +70,10 @@ def plot_tree(forest: CompletelyRandomForest, t: int = 0, ax: Axes | None = None
     """
     forest._check_open()
     if not 0 <= t < len(forest.trees_):
-        raise ValueError(f"t={t}: the forest has the trees 0 to {len(forest.trees_) - 1}")
+        raise ArgumentError(
+            f"t={t}: the forest has the trees 0 to {len(forest.trees_) - 1}",
+            code="tree-out-of-range",
+        )
     tree, counts = forest.trees_[t], forest.node_counts_[t]
     depth = (len(tree) + 1).bit_length() - 1
     ax = new_axes(ax, (min(40.0, max(6.4, 1.35 * 2**depth)), 1.15 * depth + 2.0))
@@ -302,8 +306,9 @@ def _roc(
 def _calibration(curves: Mapping[str, Binary], ax: Axes | None, n_bins: int) -> Axes:
     for name, curve in curves.items():
         if not curve.are_probabilities:
-            raise ValueError(
-                f"{name} has scores and no probabilities: there is nothing to calibrate"
+            raise ArgumentError(
+                f"{name} has scores and no probabilities: there is nothing to calibrate",
+                code="no-probabilities",
             )
     ax = new_axes(ax, (_SQUARE[0], _SQUARE[1] + 1 + 0.5 * len(curves)))
     drawn, labels = {}, []
@@ -382,19 +387,22 @@ def _curves(
     for name, made in predictions.items():
         position = positive_position(made.classes, pos_label)
         if position is None:
-            raise ValueError(
-                f"{name} has {len(made.classes)} classes: name the positive one with pos_label="
+            raise ArgumentError(
+                f"{name} has {len(made.classes)} classes: name the positive one with pos_label=",
+                code="no-positive-class",
             )
         curve = made.against(position, threshold)
         if len(np.unique(curve.positive)) < 2:
-            raise ValueError(
+            raise ArgumentError(
                 f"{what} needs rows of class {curve.label} and others: these {len(made)} rows are "
-                "all of one kind"
+                "all of one kind",
+                code="one-class-only",
             )
         found[name] = curve
     if len({curve.label for curve in found.values()}) > 1:
-        raise ValueError(
-            "the models differ in which class is the second: name the positive one with pos_label="
+        raise ArgumentError(
+            "the models differ in which class is the second: name the positive one with pos_label=",
+            code="positive-classes-differ",
         )
     return found
 

@@ -9,6 +9,8 @@ import platform
 from collections.abc import Sequence
 from typing import Final
 
+from encryptedstats.errors import ArgumentError
+
 CPU_VARIABLE: Final = "ENCRYPTEDSTATS_CPU"
 #: What kernels know how to use on this kind of processor, the slowest first.
 CPU_LEVELS: Final = (
@@ -22,7 +24,9 @@ def cpu_level() -> str:
     """The most that kernels may use; whether the processor has it, they find out."""
     level = os.environ.get(CPU_VARIABLE) or CPU_LEVELS[-1]
     if level not in CPU_LEVELS:
-        raise ValueError(f"{CPU_VARIABLE}={level!r}: it can be {', '.join(CPU_LEVELS)}")
+        raise ArgumentError(
+            f"{CPU_VARIABLE}={level!r}: it can be {', '.join(CPU_LEVELS)}", code="unknown-cpu-level"
+        )
     return level
 
 

@@ -188,8 +188,9 @@ def question_of(name: str, parameters: Mapping[str, Any], schema: es.Schema) -> 
         if one.default is one.empty and one.name not in parameters
     ]
     if missing:
-        raise ValueError(
-            f"{title_of(name)} needs {' and '.join(map(_words, missing)).lower()}: choose it below"
+        raise es.ArgumentError(
+            f"{title_of(name)} needs {' and '.join(map(_words, missing)).lower()}: choose it below",
+            code="missing-variable",
         )
     return asked_of(found(**parameters), schema).settled()
 

@@ -68,7 +68,8 @@ def check_unchanged(data: Data) -> None:
     if found.st_size != data.bytes or _sha256(Path(data.path)) != data.sha256:
         raise ChangedError(
             f"{data.path} has changed since you chose it. Choose it again in the step Data, and "
-            "look at its columns"
+            "look at its columns",
+            code="changed-file",
         )
 
 
@@ -156,13 +157,18 @@ def choices_in(form: Any, data: Data) -> Choices:
     id = next((name for name, use in uses.items() if use == "id"), "")
     for role, words in (("target", "target"), ("id", "row number")):
         if list(uses.values()).count(role) > 1:
-            raise ValueError(f"two columns are the {words}: choose one")
+            raise es.ArgumentError(
+                f"two columns are the {words}: choose one", code="role-given-twice"
+            )
     missing = form.get("missing", "error")
     if missing not in MISSING_POLICIES:
-        raise ValueError(f"missing values: {missing!r} is none of {', '.join(MISSING_POLICIES)}")
+        raise es.ArgumentError(
+            f"missing values: {missing!r} is none of {', '.join(MISSING_POLICIES)}",
+            code="unknown-choice",
+        )
     bins = form.get("bins", "5")
     if not bins.isdigit():
-        raise ValueError(f"bins: {bins!r} is no whole number")
+        raise es.ArgumentError(f"bins: {bins!r} is no whole number", code="not-an-integer")
     return Choices(
         target=target,
         id=id,
@@ -182,7 +188,7 @@ def _rare(text: str) -> float | None:
     try:
         value = float(text)
     except ValueError:
-        raise ValueError(f"rare levels: {text!r} is no number") from None
+        raise es.ArgumentError(f"rare levels: {text!r} is no number", code="not-a-number") from None
     return int(value) if value >= 1 and value == int(value) else value
 
 
@@ -191,8 +197,9 @@ def _cut_points(text: str, name: str) -> list[float]:
     try:
         return [float(one) for one in items]
     except ValueError:
-        raise ValueError(
-            f"{name}: the cut points {text!r} are not all numbers, as in 18, 40, 65"
+        raise es.ArgumentError(
+            f"{name}: the cut points {text!r} are not all numbers, as in 18, 40, 65",
+            code="not-a-number",
         ) from None
 
 

@@ -123,7 +123,7 @@ class Desk:
     def made(self, project: Project) -> Made:
         """The schema as the choices say it just now."""
         if project.state.data is None:
-            raise Refused("choose a file first, in the step Data")
+            raise Refused("choose a file first, in the step Data", code="no-data")
         return columns.make_schema(project.state.data, project.state.choices)
 
     def decide_columns(self, project: Project) -> None:
@@ -137,7 +137,9 @@ class Desk:
     def schema(self, project: Project) -> es.Schema:
         """The schema that was decided."""
         if not project.state.columns_done:
-            raise Refused("decide on the columns first, in the step Columns")
+            raise Refused(
+                "decide on the columns first, in the step Columns", code="columns-undecided"
+            )
         return es.Schema.load(project.schema_file)
 
     def ask(self, project: Project, name: str, parameters: Mapping[str, Any]) -> None:
@@ -170,7 +172,7 @@ class Desk:
             return found
         data, questions = project.state.data, self.questions(project)
         if data is None or not questions:
-            raise Refused("ask something first, in the step Questions")
+            raise Refused("ask something first, in the step Questions", code="no-questions")
         made = es.plan(questions, self.schema(project), data.rows)
         with self._lock:
             self._plans[project.id] = made
@@ -185,11 +187,14 @@ class Desk:
         """Keys for the plan, the secret one locked by a passphrase."""
         self._check_open(project)
         if passphrase != again:
-            raise Refused("the two passphrases differ: type the same twice")
+            raise Refused(
+                "the two passphrases differ: type the same twice", code="passphrases-differ"
+            )
         if len(passphrase) < LEAST_PASSPHRASE:
             raise Refused(
                 f"the passphrase has {plural(len(passphrase), 'character')}, and at least "
-                f"{LEAST_PASSPHRASE} are wanted"
+                f"{LEAST_PASSPHRASE} are wanted",
+                code="passphrase-too-short",
             )
         made = self.plan(project)
         owner = es.Owner(made)
@@ -206,14 +211,17 @@ class Desk:
         self._check_open(project)
         data, questions = project.state.data, self.questions(project)
         if data is None or not questions:
-            raise Refused("ask something first, in the step Questions")
+            raise Refused("ask something first, in the step Questions", code="no-questions")
         if not passphrase:
-            raise Refused("type the passphrase of the key that you want to use")
+            raise Refused(
+                "type the passphrase of the key that you want to use", code="no-passphrase"
+            )
         path = source.key_file if isinstance(source, Project) else source.expanduser()
         if not path.is_file():
             raise Refused(
                 f"{path} is no file: choose a project, or give the full path of a key such as "
-                "secret.key"
+                "secret.key",
+                code="no-such-file",
             )
         owner = es.Owner.load(path, passphrase)
         made = es.plan(questions, self.schema(project), data.rows, keys=owner)
@@ -250,13 +258,14 @@ class Desk:
         """
         key = project.state.key
         if key is None:
-            raise Refused("there is no key yet: make one in the step Key")
+            raise Refused("there is no key yet: make one in the step Key", code="no-key")
         owner = es.Owner.load(project.key_file, passphrase)
         if owner.key_id != key.key_id:
             raise es.KeyMismatchError(
                 f"{project.key_file} is the key {owner.key_id}, and this project was made with "
                 f"the key {key.key_id}: put the "
-                "file of that key back"
+                "file of that key back",
+                code="other-key",
             )
         self._unlocked[project.id] = Unlocked(owner, passphrase)
 
@@ -280,7 +289,7 @@ class Desk:
 
     def _key(self, project: Project) -> Unlocked:
         if not self.is_unlocked(project):
-            raise Refused("unlock the key first: type its passphrase")
+            raise Refused("unlock the key first: type its passphrase", code="key-locked")
         return self._unlocked[project.id]
 
     def _check_open(self, project: Project) -> None:
@@ -288,7 +297,8 @@ class Desk:
             raise Refused(
                 "a key was made for exactly these columns and questions, so that they cannot "
                 "change any more: start a copy of "
-                "the project to ask something else"
+                "the project to ask something else",
+                code="columns-and-questions-fixed",
             )
 
     # -- encrypting
@@ -317,7 +327,7 @@ class Desk:
         """Encrypt all rows, in a process of its own; what an earlier run has finished is kept."""
         data = project.state.data
         if data is None or project.state.key is None:
-            raise Refused("make a key first, in the step Key")
+            raise Refused("make a key first, in the step Key", code="no-key")
         if project.state.sealed is not None:
             return
         columns.check_unchanged(data)
@@ -389,13 +399,16 @@ class Desk:
         if not url.startswith(("http://", "https://")):
             raise Refused(
                 f"{url or 'nothing'} is no address of a worker: it begins with https://, or "
-                "http:// on your own machine"
+                "http:// on your own machine",
+                code="not-a-url",
             )
         sent = project.state.sent
         if not token and not (
             sent is not None and sent.place == url and project.token_file.is_file()
         ):
-            raise Refused("the worker wants a token: whoever runs it has given you one")
+            raise Refused(
+                "the worker wants a token: whoever runs it has given you one", code="no-token"
+            )
         with self.connect(url, token or project.token_file.read_text().strip(), pin=pin or None):
             pass  # nothing is sent yet: an address or a pin that cannot be is refused
         if token:
@@ -416,10 +429,15 @@ class Desk:
         """Copy the table into a folder that a worker reads, and watch there for results."""
         self._check_sealed(project)
         if not folder.is_absolute():
-            raise Refused(f"{folder} is not the full path of a folder: it begins with /")
+            raise Refused(
+                f"{folder} is not the full path of a folder: it begins with /",
+                code="not-a-full-path",
+            )
         target = folder / "table.enc"
         if target.exists():
-            raise Refused(f"{target} is there already: choose another folder")
+            raise Refused(
+                f"{target} is there already: choose another folder", code="already-exists"
+            )
         folder.mkdir(parents=True, exist_ok=True)
         temporary = temporary_path(target)
         try:
@@ -433,7 +451,7 @@ class Desk:
 
     def _check_sealed(self, project: Project) -> None:
         if project.state.sealed is None:
-            raise Refused("encrypt the table first, in the step Encrypt")
+            raise Refused("encrypt the table first, in the step Encrypt", code="not-encrypted")
 
     def go_on(self, project: Project) -> None:
         """Send what is to be sent, and wait for results that are still to come."""
@@ -500,10 +518,12 @@ class Desk:
                 f"{path} is not a complete result ({error}). If it is still being copied, wait "
                 "and ",
                 Cure("take again", "take it again"),
+                code="incomplete-result",
             ) from error
         if project.state.key is None or key_id != project.state.key.key_id:
             raise es.KeyMismatchError(
-                f"{path} belongs to key {key_id}, which is not the key of this project"
+                f"{path} belongs to key {key_id}, which is not the key of this project",
+                code="other-key",
             )
         with project.changing():
             write_atomic(project.result_file(asked), [content], mode=PRIVATE)
@@ -583,13 +603,13 @@ class Desk:
             write_atomic(copy, iter(lambda: content.read(_COPY_AT_ONCE), b""), mode=PRIVATE)
             return copy
         if not path.strip():
-            raise Refused("choose a file, or give its full path")
+            raise Refused("choose a file, or give its full path", code="no-file-given")
         return Path(path).expanduser()
 
     def _model_file(self, project: Project, asked: Asked) -> _OpenedModel:
         shown = self.open_result(project, asked)
         if shown.model is None:
-            raise Refused(f"{asking.title_of(asked.name)} predicts nothing")
+            raise Refused(f"{asking.title_of(asked.name)} predicts nothing", code="not-predicting")
         return _OpenedModel(project.folder / "predictions" / f"{asked.id}.opened", shown.model)
 
     # -- publishing
@@ -637,7 +657,8 @@ class Desk:
             book = self.ledger(project)
             if book.budget is None:
                 raise Refused(
-                    "say first what all releases together may cost: set a budget, below the results"
+                    "say first what all releases together may cost: set a budget, below the results",
+                    code="no-budget",
                 )
             private_folder(project.released_folder)
             found = owner.release(

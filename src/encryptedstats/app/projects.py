@@ -18,7 +18,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final
 
-from encryptedstats.errors import FileFormatError
+from encryptedstats.errors import ArgumentError, FileFormatError
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, PRIVATE, read_regular, write_atomic
 
 _STATE: Final = "project.json"
@@ -277,15 +277,16 @@ def _read(content: bytes, where: str) -> State:
     try:
         found = json.loads(content)
         if found.pop("version") != _VERSION:
-            raise ValueError("another version")
+            raise ArgumentError("another version", code="unsupported-version")
         for name, kind in _PARTS.items():
             if found[name] is not None:
                 found[name] = kind(**found[name])
         found["asked"] = [Asked(**one) for one in found["asked"]]
         if set(found) != {one.name for one in fields(State)}:
-            raise ValueError("other fields")
+            raise ArgumentError("other fields", code="unknown-fields")
         return State(**found)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise FileFormatError(
-            f"{where}/{_STATE} is no project of this version ({error}): it was not touched"
+            f"{where}/{_STATE} is no project of this version ({error}): it was not touched",
+            code="malformed-project",
         ) from error

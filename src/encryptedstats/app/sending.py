@@ -69,7 +69,8 @@ def at_worker(
     failed = [one for one in project.state.asked if one.failed]
     if failed:
         raise es.WorkerError(
-            f"{plural(len(failed), 'question')} could not be computed: {failed[0].failed}"
+            f"{plural(len(failed), 'question')} could not be computed: {failed[0].failed}",
+            code="failed-questions",
         )
 
 

@@ -376,7 +376,7 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
         def act() -> str:
             if isinstance(dropped, UploadFile):
                 if not dropped.filename:
-                    raise ValueError("no file was dropped: choose one")
+                    raise es.ArgumentError("no file was dropped: choose one", code="no-file-given")
                 path = desk.keep_dropped(project, dropped.filename, dropped.file)
                 desk.choose_file(project, path, copied=True)
             else:
@@ -392,7 +392,7 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
         def act() -> str:
             desk._check_open(project)
             if project.state.data is None:
-                raise ValueError("choose a file first")
+                raise es.ArgumentError("choose a file first", code="no-data")
             choices = columns.choices_in(form, project.state.data)
             with project.changing() as state:
                 state.choices, state.columns_done, state.plan = choices, False, None
@@ -639,7 +639,9 @@ def _number(form: FormData, name: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise Refused(f"{name}: {text!r} is no number, such as 0.5 or 1e-6") from None
+        raise Refused(
+            f"{name}: {text!r} is no number, such as 0.5 or 1e-6", code="not-a-number"
+        ) from None
 
 
 def _download(content: bytes, name: str, kind: str) -> Response:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from encryptedstats.errors import Cure, reworded
+from encryptedstats.errors import Cure, reword
 
 #: What an error's cure is called here, by its action. What is not here keeps the library's words.
 WORDS: Final[dict[str, str]] = {
@@ -41,9 +41,7 @@ WORDS: Final[dict[str, str]] = {
 
 def in_page_words(error: BaseException) -> str:
     """The message of an error, or a warning, for the page: one line."""
-    text = (
-        error.strerror if isinstance(error, OSError) and error.strerror else reworded(error, _here)
-    )
+    text = error.strerror if isinstance(error, OSError) and error.strerror else reword(error, _here)
     if isinstance(error, FileNotFoundError) and error.filename:
         text = f"{error.filename} is not there any more: put it back, or choose another file"
     elif isinstance(error, PermissionError) and error.filename:

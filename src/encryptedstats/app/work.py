@@ -154,7 +154,8 @@ def _run(
         raise
     if process.returncode:
         raise CommandError(
-            _last_error(err) or f"the command {words[0]} has ended with {process.returncode}"
+            _last_error(err) or f"the command {words[0]} has ended with {process.returncode}",
+            code="failed-command",
         )
     found: dict[str, Any] = json.loads(out)
     found["warnings"] = [

@@ -18,7 +18,7 @@ import numpy as np
 
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.noise import Noise
-from encryptedstats.errors import NoiseError, ParameterError
+from encryptedstats.errors import ArgumentError, ArgumentTypeError, NoiseError, ParameterError
 
 MAX_POWER: Final = 1 << 16
 S = TypeVar("S", bound="EncryptedOperand")
@@ -180,8 +180,9 @@ class EncryptedOperand:
     def __pow__(self: S, exponent: Any) -> S:
         exponent = plain_integer(exponent, "power")
         if not 0 <= exponent <= MAX_POWER:
-            raise ValueError(
-                f"power {exponent}: encrypted integers have powers from 0 to {MAX_POWER}"
+            raise ArgumentError(
+                f"power {exponent}: encrypted integers have powers from 0 to {MAX_POWER}",
+                code="power-out-of-range",
             )
         if exponent == 0:
             one: S = self._zero()._add_plain(1, "power")
@@ -217,7 +218,8 @@ class EncryptedOperand:
                 f"{self.keys.parameters!r} were planned for the totals of a table, so large that "
                 "nothing but those can be "
                 "computed with them: for encrypted integers and arrays make keys with "
-                "Parameters.choose(max_value=..., depth=...)"
+                "Parameters.choose(max_value=..., depth=...)",
+                code="planned-for-table",
             )
         return tuple(self.keys.engine.switch(c, level) for c in self._ciphertexts)
 
@@ -256,16 +258,18 @@ class EncryptedOperand:
             f"this {operation}, {depth} products deep, could not be proven to decrypt with these "
             "parameters. Choose "
             f"parameters with {cure}: Parameters.choose(max_value=..., depth=..., terms=..., "
-            f"scheme={parameters.scheme!r})"
+            f"scheme={parameters.scheme!r})",
+            code="not-proven",
         )
 
     # -- what cannot be: explained instead of guessed ----------------------------------------------
 
     def __truediv__(self, other: Any) -> NoReturn:
-        raise TypeError(
+        raise ArgumentTypeError(
             "encrypted integers cannot be divided. Multiply everything by the denominator "
             "instead, or decrypt first: "
-            "owner.decrypt(total) / n"
+            "owner.decrypt(total) / n",
+            code="division-impossible",
         )
 
     __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = (
@@ -273,21 +277,26 @@ class EncryptedOperand:
     )
 
     def __eq__(self, other: object) -> NoReturn:
-        raise TypeError(
+        raise ArgumentTypeError(
             "encrypted integers cannot be compared: whoever computes does not see them. Compare "
             "after owner.decrypt, "
-            "or encode categories as 0/1 indicators, whose products test for equality"
+            "or encode categories as 0/1 indicators, whose products test for equality",
+            code="comparison-impossible",
         )
 
     __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __eq__
 
     def __bool__(self) -> NoReturn:
-        raise TypeError(
-            "whether an encrypted integer is zero cannot be known without owner.decrypt"
+        raise ArgumentTypeError(
+            "whether an encrypted integer is zero cannot be known without owner.decrypt",
+            code="truth-unknown",
         )
 
     def __int__(self) -> NoReturn:
-        raise TypeError("an encrypted integer is no plain number: open it with owner.decrypt")
+        raise ArgumentTypeError(
+            "an encrypted integer is no plain number: open it with owner.decrypt",
+            code="still-encrypted",
+        )
 
     __float__ = __index__ = __abs__ = __int__
 
@@ -299,7 +308,9 @@ class EncryptedOperand:
         return self
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(f"{type(self).__name__} is not pickled: use save() and load()")
+        raise ArgumentTypeError(
+            f"{type(self).__name__} is not pickled: use save() and load()", code="not-pickled"
+        )
 
 
 def _unless_transparent(combine: Callable[[Any, Any], Any], a: Any, b: Any) -> Any | None:
@@ -318,26 +329,29 @@ def plain_integer(value: Any, operation: str) -> int:
         return int(value)
     if isinstance(value, (float, np.floating)):
         if float(value).is_integer():
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"{operation} with {value!r}: only integers are exact here. This is a whole "
                 "number in a float: give "
-                f"{int(value)} (of an array: array.astype(int))"
+                f"{int(value)} (of an array: array.astype(int))",
+                code="whole-number-float",
             )
-        raise TypeError(
+        raise ArgumentTypeError(
             f"{operation} with {value!r}: only integers are exact here. Scale it to an integer "
             "first "
-            f"(for example round({value!r} * 100), and divide after decryption)"
+            f"(for example round({value!r} * 100), and divide after decryption)",
+            code="not-an-integer",
         )
-    raise TypeError(
+    raise ArgumentTypeError(
         f"{operation} with an object of type {type(value).__name__}: plain operands must be "
-        "integers"
+        "integers",
+        code="foreign-operand",
     )
 
 
 def balanced(combine: Callable[[Any, Any], Any], items: Sequence[Any]) -> Any:
     """Combine pairwise, so that n items are only log2(n) operations deep."""
     if not items:
-        raise ValueError("nothing to combine")
+        raise ArgumentError("nothing to combine", code="nothing-to-combine")
     while len(items) > 1:
         pairs = [combine(a, b) for a, b in zip(items[::2], items[1::2], strict=False)]
         items = [*pairs, *items[len(items) & ~1 :]]

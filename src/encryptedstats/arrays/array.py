@@ -30,7 +30,12 @@ from encryptedstats.crypto.encryption import Decryptor, Encryptor
 from encryptedstats.crypto.engine import HEADER_BYTES
 from encryptedstats.crypto.keys import PublicKeys, check_belongs
 from encryptedstats.crypto.noise import Noise
-from encryptedstats.errors import FileFormatError, HeavyArrayWarning
+from encryptedstats.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    FileFormatError,
+    HeavyArrayWarning,
+)
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file, save_file
 
@@ -73,7 +78,7 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
     def keys(self) -> PublicKeys:
         """The public keys that the values belong to."""
         if not self.size:
-            raise ValueError("an empty encrypted array has no keys")
+            raise ArgumentError("an empty encrypted array has no keys", code="empty-array")
         return self._values[0].keys
 
     @property
@@ -137,9 +142,10 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
         if func in _UNKNOWABLE:
             _refuse(func.__name__)
         if func in _WRITERS:
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"{func.__name__} would write past the checks of encrypted arrays: assign with "
-                "a[...] = value"
+                "a[...] = value",
+                code="unchecked-write",
             )
         if func is np.copyto and isinstance(args[0], EncryptedArray):
             shape = args[0].shape
@@ -158,9 +164,10 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
         ]
         plain = [_boxed(i) if isinstance(i, EncryptedInteger) else i for i in plain]
         if any(isinstance(i, np.ndarray) and i.dtype.kind in "fc" for i in plain):
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"{ufunc.__name__} with real numbers: only integers are exact here, scale to "
-                "integers first"
+                "integers first",
+                code="not-an-integer",
             )
         if ufunc in _UNKNOWABLE:
             _refuse(ufunc.__name__)
@@ -178,13 +185,18 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
     def prod(self, axis: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Multiply over an axis, pairwise, so that n values are only log2(n) products deep."""
         if args or any(value is not None and value is not False for value in kwargs.values()):
-            raise TypeError("prod of an encrypted array takes an axis and nothing else")
+            raise ArgumentTypeError(
+                "prod of an encrypted array takes an axis and nothing else",
+                code="unsupported-arguments",
+            )
         values = (
             np.moveaxis(np.asarray(self), axis, 0) if axis is not None else np.asarray(self).ravel()
         )
         factors = [_as_encrypted(_boxed(v)) for v in values]
         if not factors:
-            raise ValueError("the product of no values: there is nothing to multiply")
+            raise ArgumentError(
+                "the product of no values: there is nothing to multiply", code="empty-product"
+            )
         product = balanced(operator.mul, factors)
         return _unboxed(product.copy() if product is factors[0] else product)
 
@@ -202,9 +214,10 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
 
     def mean(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Not possible: encrypted integers have no division."""
-        raise TypeError(
+        raise ArgumentTypeError(
             "encrypted integers cannot be divided, so they have no mean: "
-            "take the sum, and divide after decryption: owner.decrypt(a.sum()) / a.size"
+            "take the sum, and divide after decryption: owner.decrypt(a.sum()) / a.size",
+            code="division-impossible",
         )
 
     def _refused(name: str) -> Callable[..., NoReturn]:  # type: ignore[misc]  # a builder of methods, not a method
@@ -229,7 +242,10 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
         return np.asarray(self).tolist()
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("encrypted arrays are not pickled: use save() and EncryptedArray.load()")
+        raise ArgumentTypeError(
+            "encrypted arrays are not pickled: use save() and EncryptedArray.load()",
+            code="not-pickled",
+        )
 
     # -- files -------------------------------------------------------------------------------------
 
@@ -252,10 +268,11 @@ _WRITERS: Final = frozenset({np.put, np.place, np.putmask, np.fill_diagonal})
 
 
 def _refuse(name: str) -> NoReturn:
-    raise TypeError(
+    raise ArgumentTypeError(
         f"{name} of an encrypted array is not possible: it would have to compare, divide or "
         "convert values that nobody here can "
-        "see. Decrypt first: owner.decrypt(a)"
+        "see. Decrypt first: owner.decrypt(a)",
+        code="operation-impossible",
     )
 
 
@@ -282,14 +299,16 @@ def _as_encrypted(result: Any, like: EncryptedArray | None = None) -> Any:
         return type(result)(_as_encrypted(part, like) for part in result)
     if not isinstance(result, np.ndarray):
         if isinstance(result, int) and not isinstance(result, bool) and like is None:
-            raise TypeError(
-                "an encrypted array needs at least one encrypted integer to take its key from"
+            raise ArgumentTypeError(
+                "an encrypted array needs at least one encrypted integer to take its key from",
+                code="no-encrypted-value",
             )
         return result
     if result.dtype != object:
         if like is None:
-            raise TypeError(
-                "an encrypted array needs at least one encrypted integer to take its key from"
+            raise ArgumentTypeError(
+                "an encrypted array needs at least one encrypted integer to take its key from",
+                code="no-encrypted-value",
             )
         return result
     base = np.asarray(result)
@@ -310,8 +329,9 @@ def _common_keys(values: Iterable[Any], like: EncryptedArray | None) -> PublicKe
     if found is None and like is not None and like.size:
         found = like.keys
     if found is None:
-        raise TypeError(
-            "an encrypted array needs at least one encrypted integer to take its key from"
+        raise ArgumentTypeError(
+            "an encrypted array needs at least one encrypted integer to take its key from",
+            code="no-encrypted-value",
         )
     for value in values:
         if isinstance(value, EncryptedInteger):
@@ -344,12 +364,16 @@ def _integer_array(value: Any) -> np.ndarray[Any, Any]:
         if array.dtype.kind not in "iub":
             array = np.array(value, dtype=object)
     except (ValueError, OverflowError) as error:
-        raise TypeError(f"these values do not form an array: {error}") from error
+        raise ArgumentTypeError(
+            f"these values do not form an array: {error}", code="ragged-values"
+        ) from error
     if array.dtype != object:
         return array
     for index, item in np.ndenumerate(array):
         if isinstance(item, EncryptedInteger):
-            raise TypeError(f"the value at {index} is encrypted already")
+            raise ArgumentTypeError(
+                f"the value at {index} is encrypted already", code="already-encrypted"
+            )
         plain_integer(item, f"encryption of the value at {index}")
     return array
 
@@ -387,7 +411,9 @@ def save_encrypted(
     """Write an encrypted array or integer, its parameters and the bounds of its values."""
     array = np.asarray(_boxed(value))
     if not array.size:
-        raise ValueError("an empty encrypted array has no keys and cannot be saved")
+        raise ArgumentError(
+            "an empty encrypted array has no keys and cannot be saved", code="empty-array"
+        )
     keys: PublicKeys = array.flat[0].keys
     ciphertexts, facts = [], []
     for item in array.flat:
@@ -421,7 +447,9 @@ def read_array(file: Container, keys: PublicKeys, path: str = "the file") -> Any
         array.flat[index] = EncryptedInteger(keys, [ciphertext], noise, bound, depth)
         start += length
     if start != len(data):
-        raise FileFormatError(f"{path} has more ciphertexts than values")
+        raise FileFormatError(
+            f"{path} has more ciphertexts than values", code="ciphertext-count-mismatch"
+        )
     return _unboxed(array.view(EncryptedArray))
 
 
@@ -429,17 +457,21 @@ def _read_facts(data: bytes, shape: list[Any], keys: PublicKeys) -> list[tuple[N
     try:
         entries = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise FileFormatError("the list of values is not valid JSON") from error
+        raise FileFormatError(
+            "the list of values is not valid JSON", code="invalid-json"
+        ) from error
     good_shape = len(shape) <= MAX_DIMENSIONS and all(type(n) is int and n > 0 for n in shape)
     if not good_shape or not isinstance(entries, list) or len(entries) != math.prod(shape):
-        raise FileFormatError("the shape of the array does not fit its list of values")
+        raise FileFormatError(
+            "the shape of the array does not fit its list of values", code="shape-mismatch"
+        )
     return [_read_fact(entry, keys) for entry in entries]
 
 
 def _read_fact(entry: Any, keys: PublicKeys) -> tuple[Noise, int, int]:
     types = [int, float, float, int, int]
     if not isinstance(entry, list) or [type(part) for part in entry] != types:
-        raise FileFormatError("the list of values is malformed")
+        raise FileFormatError("the list of values is malformed", code="malformed-values")
     level, flat, peak, bound, depth = entry
     parameters = keys.parameters
     numbers_fit = (
@@ -449,5 +481,8 @@ def _read_fact(entry: Any, keys: PublicKeys) -> tuple[Noise, int, int]:
     )
     noise = Noise(flat, peak, level)
     if not numbers_fit or not (flat > 0 and peak >= 0) or not parameters.noise.decrypts(noise):
-        raise FileFormatError("the list of values states a level, bound or noise that cannot be")
+        raise FileFormatError(
+            "the list of values states a level, bound or noise that cannot be",
+            code="impossible-facts",
+        )
     return noise, bound, depth

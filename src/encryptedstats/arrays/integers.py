@@ -14,6 +14,7 @@ import numpy as np
 from encryptedstats.arrays.arithmetic import EncryptedOperand, plain_integer
 from encryptedstats.crypto.dispatch import decrypt_value, encrypt_value
 from encryptedstats.crypto.encryption import Decryptor, Encryptor
+from encryptedstats.errors import ArgumentError
 
 SMALLEST_BOUND: Final = 16
 
@@ -74,7 +75,9 @@ def public_bound(values: Any, bound: int | None, limit: int) -> int:
         bound = max(SMALLEST_BOUND, 1 << (largest - 1).bit_length() if largest else 0)
         bound = min(bound, limit) if largest <= limit else bound
     elif isinstance(bound, bool) or not isinstance(bound, (int, np.integer)) or bound < 1:
-        raise ValueError(f"bound={bound!r}: it must be a positive integer")
+        raise ArgumentError(
+            f"bound={bound!r}: it must be a positive integer", code="bound-not-positive"
+        )
     if largest > bound:
         raise OverflowError(
             f"a value of {largest:,} in absolute terms is beyond the bound={bound} it is declared "
@@ -124,9 +127,10 @@ def decrypt_integer(value: EncryptedInteger, decryptor: Decryptor, *, schema: An
     decryptor.check_own(value.keys)
     number = value.keys.engine.decode_integer(decryptor.decrypt(value._ciphertexts[0]))
     if number is None or abs(number) > value.bound:
-        raise ValueError(
+        raise ArgumentError(
             "this does not decrypt to an integer within its bound: the ciphertext was altered, or "
-            "does not belong to this key"
+            "does not belong to this key",
+            code="outside-bound",
         )
     return number
 

@@ -13,6 +13,7 @@ from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.encryption import Decryptor
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.noise import Noise
+from encryptedstats.errors import ArgumentError
 
 
 class EncryptedVector(EncryptedOperand):
@@ -52,9 +53,10 @@ class EncryptedVector(EncryptedOperand):
     def _check_fits(self, other: EncryptedOperand) -> None:
         super()._check_fits(other)
         if not isinstance(other, EncryptedVector) or other.rows != self.rows:
-            raise ValueError(
+            raise ArgumentError(
                 "vectors of different layout: their rows lie in other slots, so they do not fit "
-                "together"
+                "together",
+                code="different-layouts",
             )
 
     def __len__(self) -> int:
@@ -78,8 +80,9 @@ def _decrypt_vector(value: EncryptedVector, decryptor: Decryptor) -> NDArray[np.
     ]
     numbers = np.concatenate(chunks).astype(np.int64)
     if len(numbers) and np.abs(numbers).max() > value.bound:
-        raise ValueError(
+        raise ArgumentError(
             "this does not decrypt to numbers within their bound: the ciphertext was altered, or "
-            "is of another key"
+            "is of another key",
+            code="outside-bound",
         )
     return numbers

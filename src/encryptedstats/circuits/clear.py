@@ -41,6 +41,7 @@ from encryptedstats.circuits.expressions import (
     totals_of,
 )
 from encryptedstats.circuits.layout import Layout
+from encryptedstats.errors import ArgumentError, ArgumentTypeError
 
 Values = NDArray[Any]
 DType = np.dtype[Any]
@@ -211,13 +212,17 @@ class _Reader:
     def _kept(self, node: Expression, rows: Values, interval: Interval) -> Values:
         """A column at its places, in the type of its node."""
         if len(rows) != self.layout.n_rows:
-            raise ValueError(f"a column of {len(rows)} rows in a table of {self.layout.n_rows}")
+            raise ArgumentError(
+                f"a column of {len(rows)} rows in a table of {self.layout.n_rows}",
+                code="wrong-number-of-rows",
+            )
         held = _range_of(rows)
         if not (interval.low <= held.low and held.high <= interval.high):
-            raise ValueError(
+            raise ArgumentError(
                 f"column {node.data} holds numbers from {held.low} to {held.high}, and is said to "
                 "be within "
-                f"{interval.low} to {interval.high}"
+                f"{interval.low} to {interval.high}",
+                code="values-outside-bounds",
             )
         kind, rows = self.types[node], self.places.from_rows(rows)
         return (
@@ -305,7 +310,10 @@ class _Places:
     def of_marks(self, marks: Marks) -> NDArray[np.int64]:
         check_marks(marks, self.layout)
         if isinstance(marks, Weights):
-            raise TypeError("weights are numbers modulo t, and nothing has a modulus in the clear")
+            raise ArgumentTypeError(
+                "weights are numbers modulo t, and nothing has a modulus in the clear",
+                code="weights-in-clear",
+            )
         first = (
             marks.chunk * self.layout.slots if self.slots else self.layout.rows_of(marks.chunk)[0]
         )
@@ -464,10 +472,11 @@ def known_padding(total: Expression, padding: Mapping[Expression, int | None]) -
     """What one padding slot adds to the sum that a total takes over all slots."""
     value = padding[total.args[0]]
     if value is None:
-        raise ValueError(
+        raise ArgumentError(
             f"the total of {total.args[0]!r} would count padding slots, whose content is "
             "encrypted: multiply by a column "
-            "(the class indicators, say) before taking the total"
+            "(the class indicators, say) before taking the total",
+            code="padding-counted",
         )
     return value
 
@@ -499,9 +508,10 @@ def check_marks(marks: Marks, layout: Layout) -> None:
     ):
         return
     if marks.chunk >= layout.n_chunks or marks.slots[-1] >= layout.counts[marks.chunk]:
-        raise ValueError(
+        raise ArgumentError(
             f"marks on {marks!r} are not all on rows: the table has {layout.counts} rows in its "
-            "chunks"
+            "chunks",
+            code="marks-off-rows",
         )
 
 

@@ -29,6 +29,7 @@ from encryptedstats.circuits.expressions import (
     linear,
     ones,
 )
+from encryptedstats.errors import ArgumentError
 
 #: For a column that is asked for: stored ones with their coefficients, and the number that is added
 #: in every row.
@@ -152,6 +153,9 @@ def _varying(value: _Value, indicator: str | None) -> Expression:
     if isinstance(value, Expression):
         return value
     if indicator is None:
-        raise ValueError(f"this is {value} in every row: there is nothing to compute with")
+        raise ArgumentError(
+            f"this is {value} in every row: there is nothing to compute with",
+            code="constant-expression",
+        )
     x = column(indicator)
     return linear([(1, x * x), (-1, x)], value)

@@ -365,7 +365,9 @@ def _prove_rows(outputs: Sequence[Expression], conditions: Conditions) -> NoiseR
     except NoiseError as error:
         if given and parameters.kept_primes is None:
             raise refuse_further_computation(parameters) from error
-        raise NoiseError(f"{error}. ", *_explain_unproven(outputs, conditions, given)) from error
+        raise NoiseError(
+            f"{error}. ", *_explain_unproven(outputs, conditions, given), code="not-proven"
+        ) from error
 
 
 def refuse_further_computation(parameters: Parameters) -> NoiseError:

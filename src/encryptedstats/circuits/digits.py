@@ -36,7 +36,7 @@ from encryptedstats.circuits.expressions import (
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.proof import read_noise
 from encryptedstats.crypto.parameters import Parameters
-from encryptedstats.errors import NoiseError
+from encryptedstats.errors import ArgumentError, NoiseError
 
 #: For a column that is stored in digits: their columns, each with the power of 2 that it counts
 #: for.
@@ -107,7 +107,10 @@ def _sum(node: Expression, args: Sequence[_Parts]) -> _Parts:
         if isinstance(added_up, Expression):
             found[shift] = added_up
         elif shift == 0:  # all of it cancels: a part that is a plain number is none
-            raise ValueError(f"the smallest digits of {node!r} cancel: leave them out of the sum")
+            raise ArgumentError(
+                f"the smallest digits of {node!r} cancel: leave them out of the sum",
+                code="digits-cancel",
+            )
     return found
 
 
@@ -249,10 +252,11 @@ def joined(totals: Sequence[int], stored: Sequence[Stored]) -> list[int]:
             second = (total + one.base // 2) // one.base
             first = total - one.base * second
             if abs(first) > one.rest:
-                raise ValueError(
+                raise ArgumentError(
                     f"a total decrypts to {first}, outside the ±{one.rest} it is proven to keep: "
                     "the result was altered, or does "
-                    "not belong to this computation. It is refused"
+                    "not belong to this computation. It is refused",
+                    code="outside-proven-range",
                 )
             numbers += [first, second]
         elif one.shift:

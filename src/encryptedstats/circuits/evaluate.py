@@ -33,7 +33,7 @@ from encryptedstats.circuits.program import (
 from encryptedstats.circuits.proof import NoiseReport, resting_noise
 from encryptedstats.circuits.results import EncryptedNumbers, Part
 from encryptedstats.circuits.sources import Source
-from encryptedstats.errors import DeviceError, KeyMismatchError
+from encryptedstats.errors import ArgumentError, ArgumentTypeError, DeviceError, KeyMismatchError
 from encryptedstats.parallel import checked_workers
 from encryptedstats.storage.objects import is_url
 
@@ -117,7 +117,9 @@ def evaluate(
     ready, chosen = choose_device(compile_with, device)
     why_not = None if checkpoint is None else chosen.checkpoint_obstacle(ready.program)
     if why_not is not None:
-        raise DeviceError(f"checkpoint= cannot be kept here: {why_not}")
+        raise DeviceError(
+            f"checkpoint= cannot be kept here: {why_not}", code="checkpoint-unsupported"
+        )
     task = Task(ready.program, source, given, Run(workers, memory_limit, checkpoint, progress))
     if form == ROWS:
         # All answers of plain models say the same of their noise, so that it tells nothing of the
@@ -219,36 +221,48 @@ def _check_form(
     outputs: Sequence[Expression | int], source: Source, form: str, flood: bool
 ) -> None:
     if form not in (PACKED, REPLICATED, SLOTS, ROWS):
-        raise ValueError(
+        raise ArgumentError(
             f"form={form!r}: totals come 'packed', 'replicated' or in 'slots', and numbers of "
-            "rows as 'rows'"
+            "rows as 'rows'",
+            code="unknown-form",
         )
     if form == ROWS:
         if any(isinstance(output, Expression) and output.is_total for output in outputs):
-            raise TypeError("a total is no number of a row: form='packed'")
+            raise ArgumentTypeError(
+                "a total is no number of a row: form='packed'", code="totals-as-rows"
+            )
         if any(
             node.op == REPLICATE
             for node in in_order(o for o in outputs if isinstance(o, Expression))
         ):
-            raise TypeError(
+            raise ArgumentTypeError(
                 "rows are not computed beside totals of their own table at once: pack those "
-                "first, given="
+                "first, given=",
+                code="rows-beside-totals",
             )
         return
     if not outputs or not all(
         isinstance(output, Expression) and output.is_total for output in outputs
     ):
-        raise TypeError("a circuit is evaluated to totals: write .total() for the sum over rows")
+        raise ArgumentTypeError(
+            "a circuit is evaluated to totals: write .total() for the sum over rows",
+            code="not-a-total",
+        )
     if form != PACKED and flood and source.with_secret_key:
-        raise ValueError(f"form={form!r} shows rows, and flood=True hides them: form='packed'")
+        raise ArgumentError(
+            f"form={form!r} shows rows, and flood=True hides them: form='packed'",
+            code="flooded-not-packed",
+        )
     if form != PACKED and not source.with_secret_key:
-        raise ValueError(
+        raise ArgumentError(
             f"form={form!r} is for rows that the owner encrypted. These were encrypted by others, "
             "and who opens their totals is to "
-            "learn nothing else of them: form='packed'"
+            "learn nothing else of them: form='packed'",
+            code="others-rows-unpacked",
         )
     if form == PACKED and not source.keys.packs:
         raise KeyMismatchError(
             "these public keys cannot pack totals: take owner.public_keys(packing=True), or "
-            "form='slots' for one ciphertext a total"
+            "form='slots' for one ciphertext a total",
+            code="no-packing-keys",
         )

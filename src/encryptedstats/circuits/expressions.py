@@ -21,6 +21,8 @@ from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from encryptedstats.errors import ArgumentError, ArgumentTypeError
+
 COLUMN, LINEAR, PRODUCT, TOTAL, REPLICATE, RESAMPLE = (
     "column",
     "linear",
@@ -111,7 +113,9 @@ class Expression:
     def __pow__(self, exponent: int) -> Expression:
         exponent = _integer(exponent)
         if not 1 <= exponent <= 64:
-            raise ValueError(f"power {exponent}: a circuit has powers from 1 to 64")
+            raise ArgumentError(
+                f"power {exponent}: a circuit has powers from 1 to 64", code="power-out-of-range"
+            )
         if exponent == 1:
             return self
         # Halves as equal as possible: the power 2^k is k products deep, and no other up to it is
@@ -121,13 +125,15 @@ class Expression:
     def total(self) -> Expression:
         """The sum over all rows."""
         if self.is_total:
-            raise TypeError("this is a total already")
+            raise ArgumentTypeError("this is a total already", code="already-total")
         return Expression(TOTAL, (self,), None, True)
 
     def replicate(self) -> Expression:
         """A total back in every row, to be combined with columns."""
         if not self.is_total:
-            raise TypeError("only a total can be replicated into the rows")
+            raise ArgumentTypeError(
+                "only a total can be replicated into the rows", code="not-a-total"
+            )
         return Expression(REPLICATE, (self,), None, False)
 
     def resample(self, seed: int) -> Expression:
@@ -135,7 +141,7 @@ class Expression:
         way.
         """
         if self.is_total:
-            raise TypeError("a total has no rows to draw from")
+            raise ArgumentTypeError("a total has no rows to draw from", code="total-without-rows")
         return Expression(RESAMPLE, (self,), _integer(seed), False)
 
     def moved(self, chunks: int, rotation: int, swap: bool) -> Expression:
@@ -143,14 +149,14 @@ class Expression:
         half rows, in the other half.
         """
         if self.is_total:
-            raise TypeError("a total has no rows to move")
+            raise ArgumentTypeError("a total has no rows to move", code="total-without-rows")
         move = (_integer(chunks), _integer(rotation), bool(swap))
         return self if move == (0, 0, False) else Expression(RESAMPLE, (self,), move, False)
 
     def masked(self, marks: Marks) -> Expression:
         """The values at the marked slots, and 0 everywhere else."""
         if self.is_total:
-            raise TypeError("a total has no rows to mark")
+            raise ArgumentTypeError("a total has no rows to mark", code="total-without-rows")
         return Expression(MASK, (self,), marks, False)
 
     # -- showing
@@ -168,7 +174,10 @@ class Marks:
     def __init__(self, chunk: int, slots: Iterable[int]) -> None:
         marked = np.unique(np.fromiter(slots, dtype=np.int64))
         if not len(marked) or chunk < 0 or marked[0] < 0:
-            raise ValueError("marks need a chunk and some of its slots, all of them from 0 on")
+            raise ArgumentError(
+                "marks need a chunk and some of its slots, all of them from 0 on",
+                code="malformed-marks",
+            )
         self.chunk = chunk
         self.slots = marked
         self._digest: tuple[Any, ...] = (chunk, hashlib.sha256(marked.tobytes()).digest())
@@ -226,7 +235,9 @@ class Weights(Marks):
 
     def __init__(self, chunk: int, start: int, stop: int, seed: bytes) -> None:
         if chunk < 0 or not 0 <= start < stop:
-            raise ValueError("weights need a chunk and a run of its slots, from 0 on")
+            raise ArgumentError(
+                "weights need a chunk and a run of its slots, from 0 on", code="malformed-weights"
+            )
         self.chunk = chunk
         self.slots = _run(start, stop)
         self.seed = seed
@@ -263,7 +274,7 @@ def column(name: str) -> Expression:
     (v0.bin1 * class0).total() - 1
     """
     if not isinstance(name, str) or not name:
-        raise TypeError(f"a column has a name, not {name!r}")
+        raise ArgumentTypeError(f"a column has a name, not {name!r}", code="name-not-text")
     return Expression(COLUMN, (), name, False)
 
 
@@ -306,7 +317,9 @@ def linear(terms: Iterable[tuple[int, Expression]], constant: int = 0) -> Expres
     """
     found = combination(terms, constant)
     if isinstance(found, int):
-        raise ValueError("all terms cancel: this is a plain number, nothing to compute with")
+        raise ArgumentError(
+            "all terms cancel: this is a plain number, nothing to compute with", code="terms-cancel"
+        )
     return found
 
 
@@ -319,8 +332,9 @@ def combination(terms: Iterable[tuple[int, Expression]], constant: int = 0) -> E
     collected: dict[Expression, int] = {}
     for coefficient, term in terms:
         if not isinstance(term, Expression):
-            raise TypeError(
-                f"a sum of columns or totals, not of {term!r}: a plain number goes into constant="
+            raise ArgumentTypeError(
+                f"a sum of columns or totals, not of {term!r}: a plain number goes into constant=",
+                code="not-an-expression",
             )
         factor, term = _scaled(term)
         collected[term] = collected.get(term, 0) + factor * _integer(coefficient)
@@ -397,9 +411,10 @@ def _content(op: str, args: tuple[Expression, ...], data: Any) -> tuple[Any, ...
 
 def _check_same_kind(a: Expression, b: Expression, verb: str) -> None:
     if a.is_total != b.is_total:
-        raise TypeError(
+        raise ArgumentTypeError(
             f"cannot {verb} a total and a column: write total.replicate() to have the total in "
-            "every row"
+            "every row",
+            code="total-with-column",
         )
 
 
@@ -409,7 +424,9 @@ def _integer(value: Any) -> int:
             return int(operator.index(value))
     except TypeError:
         pass
-    raise TypeError(f"a circuit computes with integers, not with {value!r}")
+    raise ArgumentTypeError(
+        f"a circuit computes with integers, not with {value!r}", code="not-an-integer"
+    )
 
 
 # -- walking

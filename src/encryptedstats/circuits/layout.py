@@ -36,15 +36,22 @@ class Layout:
 
     def __post_init__(self) -> None:
         if self.n_rows < 0:
-            raise SchemaError(f"n_rows={self.n_rows}: a table cannot have fewer than 0 rows")
+            raise SchemaError(
+                f"n_rows={self.n_rows}: a table cannot have fewer than 0 rows",
+                code="negative-row-count",
+            )
         if self.slots < 2 or self.slots & (self.slots - 1):
-            raise SchemaError(f"slots={self.slots}: a power of two, at least 2, is needed")
+            raise SchemaError(
+                f"slots={self.slots}: a power of two, at least 2, is needed",
+                code="not-power-of-two",
+            )
         given = self.uneven
         if given and (
             sum(given) != self.n_rows or not all(0 < count <= self.slots for count in given)
         ):
             raise SchemaError(
-                f"chunks of {given} rows do not hold {self.n_rows} rows in {self.slots} slots each"
+                f"chunks of {given} rows do not hold {self.n_rows} rows in {self.slots} slots each",
+                code="chunk-rows-mismatch",
             )
         if all(
             count == self.slots for count in given[:-1]
@@ -75,7 +82,7 @@ class Layout:
     def rows_of(self, chunk: int) -> tuple[int, int]:
         """First row of a chunk and the row after its last."""
         if not 0 <= chunk < self.n_chunks:
-            raise SchemaError(f"no chunk {chunk}: there are {self.n_chunks}")
+            raise SchemaError(f"no chunk {chunk}: there are {self.n_chunks}", code="unknown-chunk")
         if not self.uneven:
             return chunk * self.slots, min((chunk + 1) * self.slots, self.n_rows)
         start = sum(self.uneven[:chunk])

@@ -63,7 +63,7 @@ from encryptedstats.crypto.packing import (
     side_by_side,
 )
 from encryptedstats.crypto.parameters import Parameters
-from encryptedstats.errors import NoiseError
+from encryptedstats.errors import ArgumentError, NoiseError
 
 
 @dataclass(frozen=True)
@@ -482,9 +482,10 @@ class Lowering:
         row = self.rows[node.args[0]]
         n_chunks = max(1, self.layout.n_chunks) if row.chunks is None else len(row.chunks)
         if not n_chunks:
-            raise ValueError(
+            raise ArgumentError(
                 "a sum in this circuit is 0 whatever the table, its factors are marked in "
-                "different chunks: leave it out"
+                "different chunks: leave it out",
+                code="disjoint-marks",
             )
         noise = self.rules.sum(row.noise, n_chunks)
         step = self._step(SUM, (row,), None, noise)
@@ -580,7 +581,7 @@ class Lowering:
         for step in whole:
             descent = descents[step.noise]
             if descent is None:
-                raise NoiseError("totals of this noise cannot be packed")
+                raise NoiseError("totals of this noise cannot be packed", code="not-packable")
             relinearised = self.relinearise(self.switch(step, descent.relinearise_at))
             low.append(self.switch(relinearised, descent.level))
         packs, in_pack = [], max(1, width // beside)
@@ -706,10 +707,11 @@ def _check_numbers(program: Program) -> None:
             _together(step.args) or frozenset(),
         )
         if any((every if chunks is None else chunks) - there for chunks in needed[step].values()):
-            raise ValueError(
+            raise ArgumentError(
                 f"{step.data[1]} is added to what is 0 wherever no slot is marked, and nothing is "
                 "encrypted there: add first and "
-                "mark then, or add to the total"
+                "mark then, or add to the total",
+                code="added-outside-marks",
             )
 
 
@@ -832,7 +834,8 @@ def row_descent(
             if decrypts(model.switch(low, level)):
                 return at, level
     raise NoiseError(
-        "rows of this noise cannot be brought to a level where they are proven to decrypt"
+        "rows of this noise cannot be brought to a level where they are proven to decrypt",
+        code="not-proven",
     )
 
 

@@ -464,7 +464,10 @@ def plan_stages(
         If no parameters carry it; names the binding limit and the nearest wish that can be granted.
     """
     if security not in LEVELS:
-        raise ParameterError(f"security={security!r}: it can be {', '.join(map(str, LEVELS))} bits")
+        raise ParameterError(
+            f"security={security!r}: it can be {', '.join(map(str, LEVELS))} bits",
+            code="unknown-security-level",
+        )
     if parameters is not None:
         security, scheme, members = parameters.security, parameters.scheme, parameters.members
     search = _Search(
@@ -484,9 +487,11 @@ def plan_stages(
         search = replace(search, scheme="bfv")
         found = search.found()
     if found is None:
-        raise ParameterError(*search.refusal())
+        raise ParameterError(*search.refusal(), code="no-parameters-found")
     if accepts is not None and not accepts(found.parameters):
-        raise ParameterError("the parameters that were found are not accepted")
+        raise ParameterError(
+            "the parameters that were found are not accepted", code="parameters-not-accepted"
+        )
     times = measured_times(found.parameters) if times is None else times
     columns = len(ranges) if n_columns is None else n_columns
     return _Figures(search, found, times).plan(columns, workers, price_per_core_hour)
@@ -570,7 +575,10 @@ class _Search:
                 else f"results can reach ±{largest:,}, and these keys are exact up to "
                 f"±{parameters.max_value:,}"
             )
-            raise ParameterError(f"these keys were made for something else: {why}. Make new ones")
+            raise ParameterError(
+                f"these keys were made for something else: {why}. Make new ones",
+                code="keys-too-small",
+            )
         return found
 
     def _in_ring(self, ring: int, copies: int = 1) -> _Found | None:

@@ -136,8 +136,10 @@ def read_noise(
     if proven:
         return _least_noisy(proven)
     if quick:
-        raise NoiseError("not proven")
-    raise NoiseError(*trial.refusal(max(reports, key=lambda report: report.budget)))
+        raise NoiseError("not proven", code="not-proven")
+    raise NoiseError(
+        *trial.refusal(max(reports, key=lambda report: report.budget)), code="not-proven"
+    )
 
 
 def prove_rows(
@@ -195,8 +197,10 @@ def prove_rows(
                 return report
             if report.budget >= _ROOM:
                 return replace(report, way=replace(report.way, end=resting_level(model)))
-            failure = NoiseError(f"not proven to decrypt with {_ROOM} bits to spare")
-    raise failure or NoiseError("a circuit without columns")
+            failure = NoiseError(
+                f"not proven to decrypt with {_ROOM} bits to spare", code="not-proven"
+            )
+    raise failure or NoiseError("a circuit without columns", code="no-columns")
 
 
 def resting_level(model: NoiseModel) -> int:

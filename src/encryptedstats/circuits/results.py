@@ -42,7 +42,13 @@ from encryptedstats.crypto.residues import (
     residues_of,
     residues_to_bytes,
 )
-from encryptedstats.errors import Cure, FileFormatError, NoiseError
+from encryptedstats.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    Cure,
+    FileFormatError,
+    NoiseError,
+)
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file, save_file
 
@@ -116,10 +122,13 @@ def read_cut(file: Container, name: str = CUT) -> Cut | None:
     if [type(one) for one in found] != [list, list, int] or not all(
         _are_stops(stops) for stops in found[:2]
     ):
-        raise FileFormatError("the file has a malformed list of shards")
+        raise FileFormatError("the file has a malformed list of shards", code="malformed-shards")
     blocks, totals, width = found
     if not blocks or not totals or width < 1 or any(stop % width for stop in totals[:-1]):
-        raise FileFormatError("the file has shards that leave something out, or count it twice")
+        raise FileFormatError(
+            "the file has shards that leave something out, or count it twice",
+            code="incomplete-shards",
+        )
     return Cut(tuple(blocks), tuple(totals), width)
 
 
@@ -293,7 +302,9 @@ class EncryptedNumbers:
 
     def _of_same_circuit(self, other: EncryptedNumbers) -> EncryptedNumbers:
         if self.circuit != other.circuit:
-            raise ValueError("results of different circuits or forms cannot be added")
+            raise ArgumentError(
+                "results of different circuits or forms cannot be added", code="different-circuits"
+            )
         return self
 
     def combined(self, other: EncryptedNumbers, sign: int) -> EncryptedNumbers:
@@ -302,9 +313,14 @@ class EncryptedNumbers:
         """
         self.keys.check_same(other.keys)
         if ROWS in (self.form, other.form):
-            raise ValueError("numbers of rows are not added up: results that add up are totals")
+            raise ArgumentError(
+                "numbers of rows are not added up: results that add up are totals",
+                code="rows-not-added",
+            )
         if self._way_of_storing() != other._way_of_storing():
-            raise ValueError("results of different circuits or forms cannot be added")
+            raise ArgumentError(
+                "results of different circuits or forms cannot be added", code="different-forms"
+            )
         digest = joined_digest(self.schema_digest, other.schema_digest)
         facts = [_added(a, b, sign) for a, b in zip(self.facts, other.facts, strict=True)]
         largest = max(max(abs(f.low), abs(f.high)) for f in facts)
@@ -367,9 +383,10 @@ class EncryptedNumbers:
     def _combine_ciphertexts(self, a: Part, b: Part, level: int, sign: int) -> Residues:
         engine = self._engine
         if engine.parameters.switch_factor(min(a.noise.level, b.noise.level), level) != 1:
-            raise ValueError(
+            raise ArgumentError(
                 "results that were brought down differently cannot be added: they have different "
-                "factors"
+                "factors",
+                code="different-factors",
             )
         x, y = (
             engine.switch(ciphertext_of(engine, part.residues), level)
@@ -384,8 +401,9 @@ class EncryptedNumbers:
         except RuntimeError as error:
             if "transparent" not in str(error):
                 raise
-            raise ValueError(
-                "these results are made of the same ciphertexts: nothing is left of them but zeros"
+            raise ArgumentError(
+                "these results are made of the same ciphertexts: nothing is left of them but zeros",
+                code="same-ciphertexts",
             ) from error
 
     def check_decrypts(self) -> None:
@@ -395,7 +413,8 @@ class EncryptedNumbers:
         if not all(self._model().decrypts(part.noise) for part in self.parts):
             raise NoiseError(
                 "these numbers are not proven to decrypt: the proof they were computed with was "
-                "for others"
+                "for others",
+                code="not-proven",
             )
 
     def equals(self, other: EncryptedNumbers) -> bool:
@@ -421,10 +440,11 @@ class EncryptedNumbers:
         if self.form not in (PACKED, ROWS) or (
             self.form == PACKED and any(part.noise.level for part in self.parts)
         ):
-            raise ValueError(
+            raise ArgumentError(
                 "members of a joint key open packed totals and votes and nothing else, and this "
                 f"is in the form {self.form!r}: the "
-                "rows that totals are of are never opened"
+                "rows that totals are of are never opened",
+                code="form-not-opened",
             )
         return [(part.residues, part.noise.at(0)) for part in self.parts]
 
@@ -456,13 +476,15 @@ class EncryptedNumbers:
         :mod:`encryptedstats.crypto.flooding`.
         """
         if self.form != PACKED:
-            raise ValueError(
+            raise ArgumentError(
                 f"totals in form {self.form!r} cannot be flooded: only packs hold nothing beside "
-                "their totals"
+                "their totals",
+                code="not-packed",
             )
         if any(part.noise.level for part in self.parts):
-            raise ValueError(
-                "packs that were switched down cannot be flooded: flood them as they come"
+            raise ArgumentError(
+                "packs that were switched down cannot be flooded: flood them as they come",
+                code="switched-down",
             )
         keys, model = self.keys, self._model()
         zero_noise = encrypted_zero_noise(keys.parameters)
@@ -470,7 +492,7 @@ class EncryptedNumbers:
         for part in self.parts:
             noise = flooded_noise(model, part.noise, zero_noise)
             if not model.decrypts(noise):
-                raise NoiseError(*NO_ROOM_FOR_FLOODING)
+                raise NoiseError(*NO_ROOM_FOR_FLOODING, code="no-room-for-noise")
             zero = keys.encryptor.encrypt_zero(
                 len(keys.parameters.data_moduli) - part.residues.shape[1]
             )
@@ -534,16 +556,22 @@ class EncryptedNumbers:
         check_belongs(file, keys)
         form, parameters = file.expect("form", str), keys.parameters
         if form not in _FORMS:
-            raise FileFormatError(f"results in an unknown form {form!r}")
+            raise FileFormatError(f"results in an unknown form {form!r}", code="unknown-form")
         width = file.expect("width", int)
         if not 1 <= width <= parameters.ring_degree or width & (width - 1):
-            raise FileFormatError(f"results with {width} totals in a ciphertext cannot be")
+            raise FileFormatError(
+                f"results with {width} totals in a ciphertext cannot be", code="impossible-width"
+            )
         counts = file.listed("chunks")
         if not all(type(count) is int and 0 < count <= parameters.slots for count in counts):
-            raise FileFormatError("the chunks of the results have impossible numbers of rows")
+            raise FileFormatError(
+                "the chunks of the results have impossible numbers of rows",
+                code="impossible-row-counts",
+            )
         if bool(counts) != (form == ROWS):
             raise FileFormatError(
-                "the results have rows where there are totals, or none where there should be"
+                "the results have rows where there are totals, or none where there should be",
+                code="rows-form-mismatch",
             )
         facts = [_read_facts(entry, parameters) for entry in file.listed("numbers")]
         _check_stored([one.stored for one in facts], form)
@@ -551,23 +579,32 @@ class EncryptedNumbers:
         distinct = {place for place in places if type(place) is int}
         are_numbers = all(type(place) is int for place in places)
         if not are_numbers or len(places) != len(facts) or distinct != set(range(len(distinct))):
-            raise FileFormatError("the places of the results are not one for each")
+            raise FileFormatError(
+                "the places of the results are not one for each", code="places-mismatch"
+            )
         if form != PACKED and len(distinct) != len(facts):
-            raise FileFormatError("results that are not packed share places")
+            raise FileFormatError("results that are not packed share places", code="shared-places")
         empty = cls(keys, form, facts, (), width, counts=counts, places=places)
         noises = [noise_from_json(entry, empty._model()) for entry in file.listed("noise")]
         if (
             not 0 < len(facts) <= (MAX_OUTPUTS if form == ROWS else MAX_NUMBERS)
             or len(noises) != empty._n_parts()
         ):
-            raise FileFormatError("the number of ciphertexts does not fit the number of totals")
+            raise FileFormatError(
+                "the number of ciphertexts does not fit the number of totals",
+                code="ciphertext-count-mismatch",
+            )
         parts = _read_parts(file.section("residues"), noises, empty._engine)
         flooded = file.fields.get("flooded")
         if flooded not in (None, True, False):
-            raise FileFormatError("the results do not say whether they are flooded")
+            raise FileFormatError(
+                "the results do not say whether they are flooded", code="malformed-flooding"
+            )
         circuit = file.fields.get("circuit")
         if circuit is not None and (not isinstance(circuit, str) or len(circuit) > _DIGEST_LENGTH):
-            raise FileFormatError("the results do not say what was computed")
+            raise FileFormatError(
+                "the results do not say what was computed", code="malformed-circuit"
+            )
         numbers = cls(
             keys, form, facts, parts, width, read_digest(file), flooded, circuit, counts, places
         )
@@ -598,14 +635,16 @@ class EncryptedNumbers:
         return cls.from_container(load_file(url, kind=NUMBERS_KIND), keys)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("encrypted numbers are not pickled: use save() and load()")
+        raise ArgumentTypeError(
+            "encrypted numbers are not pickled: use save() and load()", code="not-pickled"
+        )
 
 
 def _read_program_digest(file: Container) -> str | None:
     """Read which program computed the numbers; files of version 0.2 do not say."""
     digest = file.fields.get("program")
     if digest is not None and (not isinstance(digest, str) or len(digest) != _DIGEST_LENGTH):
-        raise FileFormatError("the results name a malformed program")
+        raise FileFormatError("the results name a malformed program", code="malformed-digest")
     return digest
 
 
@@ -619,7 +658,8 @@ def _checked_cut(cut: Cut | None, numbers: EncryptedNumbers) -> Cut | None:
         cut.width,
     ):
         raise FileFormatError(
-            "the file has ranges of totals that leave something out, or count it twice"
+            "the file has ranges of totals that leave something out, or count it twice",
+            code="incomplete-ranges",
         )
     return cut
 
@@ -685,10 +725,11 @@ def decrypt_numbers(numbers: EncryptedNumbers, decryptor: Decryptor, *, schema: 
     for index, (value, facts) in enumerate(zip(sums, numbers.facts, strict=True)):
         number = centred((value + facts.offset) * pow(facts.factor, -1, t), t)
         if not facts.low <= number <= facts.high:
-            raise ValueError(
+            raise ArgumentError(
                 f"total {index} decrypts to {number}, outside the {facts.low} to {facts.high} it "
                 "is proven to keep: "
-                "the result was altered, or does not belong to this computation. It is refused"
+                "the result was altered, or does not belong to this computation. It is refused",
+                code="outside-proven-range",
             )
         values.append(number)
     return joined(values, [facts.stored for facts in numbers.facts])
@@ -703,21 +744,23 @@ def _decrypted_rows(numbers: EncryptedNumbers, decryptor: Decryptor) -> NDArray[
         for count, part in zip(numbers.counts, numbers.chunks_of(index), strict=True):
             slots = engine.encoder.decode(decryptor.decrypt(ciphertext_of(engine, part.residues)))
             if slots[count:].any():
-                raise ValueError(
+                raise ArgumentError(
                     f"number {index} decrypts to something in slots that no row has, where "
                     "results hold zeros: the result was "
-                    "altered, or does not belong to this computation. It is refused"
+                    "altered, or does not belong to this computation. It is refused",
+                    code="nonzero-padding",
                 )
             values.append(slots[:count].astype(object))
         exact = (np.concatenate(values) + facts.offset) * inverse % t
         exact = np.where(exact > t // 2, exact - t, exact)
         outside = np.flatnonzero((exact < facts.low) | (exact > facts.high))
         if len(outside):
-            raise ValueError(
+            raise ArgumentError(
                 f"number {index} of row {outside[0]} decrypts to {exact[outside[0]]}, outside the "
                 f"{facts.low} to {facts.high} it "
                 "is proven to keep: the result was altered, or does not belong to this "
-                "computation. It is refused"
+                "computation. It is refused",
+                code="outside-proven-range",
             )
         columns.append(exact)
     return np.column_stack(columns)
@@ -759,7 +802,9 @@ def _read_parts(data: bytes, noises: Sequence[Noise], engine: Engine) -> list[Pa
         parts.append(Part(residues, noise))
         start += length
     if start != len(data):
-        raise FileFormatError("the residues of the results are cut short or too many")
+        raise FileFormatError(
+            "the residues of the results are cut short or too many", code="wrong-residue-length"
+        )
     return parts
 
 
@@ -770,11 +815,15 @@ def _check_stored(stored: Sequence[Stored], form: str) -> None:
     shifts = [one.shift for one in stored]
     good = all(not shift or before < shift <= _MAX_SHIFT for before, shift in pairwise(shifts))
     if not good or any(shifts[:1]) or (form == ROWS and any(one != WHOLE for one in stored)):
-        raise FileFormatError("the file has parts of numbers that cannot be put together")
+        raise FileFormatError(
+            "the file has parts of numbers that cannot be put together", code="parts-not-joinable"
+        )
     if any(one.rest < 0 or one.shift for one in stored if one.base) or any(
         2 * one.rest >= one.base for one in stored if one.base or one.rest
     ):
-        raise FileFormatError("the file has two numbers in one that cannot be taken apart")
+        raise FileFormatError(
+            "the file has two numbers in one that cannot be taken apart", code="pair-not-separable"
+        )
 
 
 def _listed_facts(facts: NumberFacts) -> list[int]:
@@ -792,7 +841,7 @@ def _listed_facts(facts: NumberFacts) -> list[int]:
 
 def _read_facts(entry: Any, parameters: Parameters) -> NumberFacts:
     if not isinstance(entry, list) or [type(part) for part in entry] != [int] * 7:
-        raise FileFormatError("the list of numbers is malformed")
+        raise FileFormatError("the list of numbers is malformed", code="malformed-numbers")
     low, high, offset, factor, *stored = entry
     facts, most = NumberFacts(low, high, offset, factor, Stored(*stored)), parameters.max_value
     if (
@@ -800,11 +849,13 @@ def _read_facts(entry: Any, parameters: Parameters) -> NumberFacts:
         or not 0 < facts.factor < parameters.plain_modulus
     ):
         raise FileFormatError(
-            f"the file claims a number between {facts.low} and {facts.high}: that cannot be"
+            f"the file claims a number between {facts.low} and {facts.high}: that cannot be",
+            code="impossible-bounds",
         )
     if facts.stored.base not in (0, parameters.pair_base):
         raise FileFormatError(
-            "the file has two numbers in one, and its parameters have none, or others"
+            "the file has two numbers in one, and its parameters have none, or others",
+            code="pair-base-mismatch",
         )
     return facts
 
@@ -812,10 +863,10 @@ def _read_facts(entry: Any, parameters: Parameters) -> NumberFacts:
 def noise_from_json(entry: Any, model: NoiseModel) -> Noise:
     """The noise of a stored ciphertext, if it can be decrypted with it."""
     if not isinstance(entry, list) or [type(part) for part in entry] != [float, float, int]:
-        raise FileFormatError("the noise of the results is malformed")
+        raise FileFormatError("the noise of the results is malformed", code="malformed-noise")
     flat, peak, level = entry
     if not (flat > 0 and peak >= 0 and 0 <= level < model.levels) or not model.decrypts(
         Noise(flat, peak, level)
     ):
-        raise FileFormatError("the noise of the results cannot be")
+        raise FileFormatError("the noise of the results cannot be", code="impossible-noise")
     return Noise(flat, peak, level)

@@ -35,6 +35,7 @@ from encryptedstats.circuits.expressions import (
     ones,
 )
 from encryptedstats.crypto.packing import centred
+from encryptedstats.errors import ArgumentTypeError
 
 # -- padding
 # ------------------------------------------------------------------------------------------------
@@ -261,7 +262,9 @@ def followed(
         if node.op == PRODUCT:
             return args[0][0] * args[1][0], args[0][1] * args[1][1] % t
         if node.op != LINEAR:
-            raise TypeError(f"{node!r} cannot be computed from given totals")
+            raise ArgumentTypeError(
+                f"{node!r} cannot be computed from given totals", code="not-from-totals"
+            )
         coefficients, constant = node.data
         made_up, common = with_one_factor(coefficients, [factor for _, factor in args], t)
         terms = [(c, term) for c, (term, _) in zip(made_up, args, strict=True)]

@@ -241,12 +241,14 @@ class CheckpointSums:
                 f"{where} is the checkpoint of another fit "
                 f"({', '.join(self._identity.differences(found))}): give another folder, "
                 "or delete this one to begin anew. A forest with random_state=None grows other "
-                "trees at every fit"
+                "trees at every fit",
+                code="other-fit",
             )
         slices = _read_slices(file.section("slices"), self._parameters, where)
         if file.expect("polynomials", int) != self._polynomials:
             raise FileFormatError(
-                f"{where} does not fit its own circuit: it was altered. Delete it to begin anew"
+                f"{where} does not fit its own circuit: it was altered. Delete it to begin anew",
+                code="circuit-mismatch",
             )
         return slices
 
@@ -344,7 +346,8 @@ class CheckpointSums:
         raise FileFormatError(
             f"{self._store.where(name)} was damaged or altered since it was written: run the same "
             "again, and this part of the "
-            "checkpoint is computed anew"
+            "checkpoint is computed anew",
+            code="damaged-checkpoint",
         )
 
     def close(self) -> None:
@@ -380,7 +383,9 @@ def _read_slices(data: bytes, parameters: Parameters, where: str) -> list[Slice]
     try:
         listed = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{where} has a list of slices that is no JSON") from error
+        raise FileFormatError(
+            f"{where} has a list of slices that is no JSON", code="invalid-json"
+        ) from error
     width = (
         listed[0][2]
         if isinstance(listed, list)
@@ -394,7 +399,8 @@ def _read_slices(data: bytes, parameters: Parameters, where: str) -> list[Slice]
     ]:
         raise FileFormatError(
             f"{where} lists slices that are no cut of these parameters' residues: delete it to "
-            "begin anew"
+            "begin anew",
+            code="impossible-slices",
         )
     return slices_of(parameters, width)
 

@@ -10,7 +10,7 @@ import typer
 
 from encryptedstats.cli._console import printable
 from encryptedstats.cli._models import flag
-from encryptedstats.errors import Cure, ParameterError, reworded
+from encryptedstats.errors import Cure, ParameterError, reword
 from encryptedstats.storage.files import FULL as FULL
 
 #: What an error's cure is called here, by its action. The library speaks Python to its callers.
@@ -166,7 +166,7 @@ def in_options(error: BaseException) -> str:
     >>> in_options(ExistsError("there is a table already (", REPLACE, " replaces it)"))
     'there is a table already (--force replaces it)'
     """
-    return reworded(error, _in_options)
+    return reword(error, _in_options)
 
 
 @contextmanager

@@ -82,7 +82,9 @@ def expect(path: str | Path, kinds: Collection[str], wanted: str, cure: str = ""
         return found
     what, use = _NATURES.get(found, (f"{found!r}", "check the path"))
     verb = "is" if found in (FOLDER, OTHER, TABLE_KIND, DRAFT_KIND) else "holds"
-    raise es.FileFormatError(f"{path} {verb} {what}, and {wanted} is wanted here: {cure or use}")
+    raise es.FileFormatError(
+        f"{path} {verb} {what}, and {wanted} is wanted here: {cure or use}", code="wrong-kind"
+    )
 
 
 def check_rows(path: Path) -> None:

@@ -29,8 +29,9 @@ def load_owner(
     Where it is to open a file, another key is refused before anybody is asked for a passphrase.
     """
     if key is None:
-        raise ValueError(
-            "the secret key is needed: --key secret.key, the file that keygen wrote first"
+        raise es.ArgumentError(
+            "the secret key is needed: --key secret.key, the file that keygen wrote first",
+            code="no-secret-key",
         )
     expect(key, (OWNER_KIND,), "your secret key", "give the file that keygen wrote first")
     content = container.read(key, kind=OWNER_KIND)
@@ -38,7 +39,8 @@ def load_owner(
         raise es.KeyMismatchError(
             f"{opens} belongs to key {wanted}, and {key} is the secret key {content.key_id}: only "
             f"the secret key {wanted} opens "
-            "it, give that one with --key"
+            "it, give that one with --key",
+            code="other-key",
         )
     locked = bool(content.fields.get("lock"))
     words = first_line(passphrase_file) if passphrase_file is not None else None
@@ -55,7 +57,8 @@ def _asked(key: Path) -> str:
     if not _somebody_is_here():
         raise es.PassphraseError(
             f"{key} is locked by a passphrase, and nobody is here to ask: give --passphrase-file, "
-            "its first line is the passphrase"
+            "its first line is the passphrase",
+            code="no-passphrase",
         )
     words: str = typer.prompt(f"Passphrase of {key}", hide_input=True, err=True)
     return words
@@ -79,10 +82,14 @@ def first_line(file: Path, *, private: bool = True) -> str:
         line = file.read_bytes().partition(b"\n")[0].decode().removesuffix("\r")
     except UnicodeDecodeError:  # whose message would show a byte of the passphrase
         raise es.PassphraseError(
-            f"the first line of {file} is no UTF-8 text: write the passphrase there"
+            f"the first line of {file} is no UTF-8 text: write the passphrase there",
+            code="not-text",
         ) from None
     if not line:
-        raise es.PassphraseError(f"the first line of {file} is empty: write the passphrase there")
+        raise es.PassphraseError(
+            f"the first line of {file} is empty: write the passphrase there",
+            code="empty-passphrase",
+        )
     return line
 
 
@@ -99,4 +106,5 @@ def _check_private(file: Path) -> None:
             "users read or change it: ",
             Cure("make private", f"chmod 600 {file}", {"file": str(file)}),
             ", and choose another passphrase if others use this machine",
+            code="unsafe-file-mode",
         )

@@ -39,12 +39,16 @@ def question_text(name: str, parameters: Mapping[str, Any], schema: es.Schema | 
     if name in STATISTICS:
         asked = parameters.get("variables")
         if not isinstance(asked, (list, tuple)) or not all(type(one) is int for one in asked):
-            raise es.FileFormatError(f"the {name} have a malformed list of variables")
+            raise es.FileFormatError(
+                f"the {name} have a malformed list of variables", code="malformed-list"
+            )
         return STATISTICS[name](tuple(asked)).describe(schema)
     if name == Folds.name:
         inside, params = parameters.get("question"), parameters.get("params")
         if not isinstance(inside, str) or not isinstance(params, Mapping) or inside == Folds.name:
-            raise es.FileFormatError("the folds are of no question that can be")
+            raise es.FileFormatError(
+                "the folds are of no question that can be", code="impossible-folds"
+            )
         return f"{parameters.get('n_folds')} folds of {question_text(inside, params, schema)}"
     found = known_by_now(name) or getattr(es, name, None)
     if (

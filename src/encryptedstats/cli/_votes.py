@@ -133,16 +133,18 @@ def _clear_rows(what: Unopened) -> tuple[es.Table, es.PublicKeys]:
     """
     check_rows(Path(what.rows))
     if what.keys is None:
-        raise ValueError(
+        raise es.ArgumentError(
             f"{what.model} is still encrypted, and rows in the clear bring no keys: its owner "
             "opens it with decrypt -o; or it "
-            "predicts as it is, with the public keys, --keys, and the owner's schema, --schema"
+            "predicts as it is, with the public keys, --keys, and the owner's schema, --schema",
+            code="still-encrypted",
         )
     if what.schema is None:
-        raise ValueError(
+        raise es.ArgumentError(
             f"{what.model} is encrypted and knows its columns by number only: give the owner's "
             "schema, --schema, or let the "
-            f"owner encrypt {what.rows} and give the folder of that table"
+            f"owner encrypt {what.rows} and give the folder of that table",
+            code="no-schema",
         )
     public, schema = load_public_keys(what.keys), load_schema(what.schema)
     try:

@@ -56,9 +56,9 @@ def app(
 ) -> None:
     """Do all of the owner's part on a page in your browser, without writing a command.
 
-    The page is served by this machine to this machine only. The address that is printed opens one
-    browser, once. Choose a file, ask, see the plan, make a key, encrypt, send, and open the
-    results; projects are kept in a folder, and go on after a restart. Ctrl-C ends it.
+    The page is served by this machine to this machine only. The address that is printed opens one browser, once. Choose a file,
+    ask, see the plan, make a key, encrypt, send, and open the results; projects are kept in a folder, and go on after a restart.
+    Ctrl-C ends it.
 
     Examples:
       encryptedstats app
@@ -80,7 +80,8 @@ def app(
     if lock is None:
         raise es.BusyError(
             f"the projects of {home} are open in another program: end that one, or give another "
-            "--folder"
+            "--folder",
+            code="already-open",
         )
     try:
         listener = listening(port)

@@ -39,8 +39,7 @@ def bench(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure this machine: integers in both schemes, and a forest on an encrypted table. Ten
-    seconds or so.
+    """Measure this machine: integers in both schemes, and a forest on an encrypted table. Ten seconds or so.
 
     Examples:
       encryptedstats bench

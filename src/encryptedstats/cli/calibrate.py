@@ -66,10 +66,9 @@ def calibrate(
 ) -> None:
     """Fit the probabilities of an opened model to rows with known classes.
 
-    What a forest gives are shares of votes: they rank rows, and are no probabilities. Calibration
-    finds how often a class occurs at each share. It needs rows that the model was not fitted to, a
-    hundred or more, and the scores of the result are then taken on rows of a third kind, which
-    neither has seen.
+    What a forest gives are shares of votes: they rank rows, and are no probabilities. Calibration finds how often a class
+    occurs at each share. It needs rows that the model was not fitted to, a hundred or more, and the scores of the result are
+    then taken on rows of a third kind, which neither has seen.
 
     Examples:
       encryptedstats calibrate forest.opened kept-back.csv -o calibrated.opened

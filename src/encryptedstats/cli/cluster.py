@@ -55,8 +55,7 @@ def worker(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Work through a queue until nothing is left. Start as many as you have cores; stop any of them
-    at any time.
+    """Work through a queue until nothing is left. Start as many as you have cores; stop any of them at any time.
 
     Examples:
       encryptedstats fit patients.enc -o forest.enc --model forest --queue work

@@ -110,11 +110,10 @@ def decrypt(
 ) -> None:
     """Open a result, a prediction or a model with the secret key.
 
-    An opened model is not encrypted any more: its file is readable to you only, and predict reads
-    it. A prediction is a line for every row that was encrypted, in their order: the class,
-    probabilities, and the votes they come from. A statistic is shown as a summary; -o FILE.json
-    writes all of it for programs, -o FILE.opened a file that info shows again. With --rules you get
-    what others may see of it: small counts, and what would give them away, are left out.
+    An opened model is not encrypted any more: its file is readable to you only, and predict reads it. A prediction is a
+    line for every row that was encrypted, in their order: the class, probabilities, and the votes they come from. A statistic is
+    shown as a summary; -o FILE.json writes all of it for programs, -o FILE.opened a file that info shows again.
+    With --rules you get what others may see of it: small counts, and what would give them away, are left out.
 
     Examples:
       encryptedstats decrypt v0-by-class.enc --key secret.key --schema schema.json
@@ -123,8 +122,7 @@ def decrypt(
       encryptedstats decrypt forest.enc --key secret.key --schema schema.json -o forest.opened
 
       # as it may be published
-      encryptedstats decrypt v0-by-class.enc --key secret.key --schema schema.json --rules pcornet
-      --ledger study.ledger
+      encryptedstats decrypt v0-by-class.enc --key secret.key --schema schema.json --rules pcornet --ledger study.ledger
 
       # what predict gave for encrypted rows
       encryptedstats decrypt votes.enc --key secret.key --schema schema.json -o votes.csv
@@ -143,10 +141,13 @@ def decrypt(
     if rules is None and ledger is not None:
         record_opening(file, owner, ledger)
     if opened.csv is None and opened.model is None and out is not None:
-        raise ValueError(f"{opened.title} is no CSV: leave -o out to see it")
+        raise es.ArgumentError(
+            f"{opened.title} is no CSV: leave -o out to see it", code="not-a-csv"
+        )
     if screen and out is not None and opened.csv is None:
-        raise ValueError(
-            "an opened model is no CSV: give -o FILE to keep it, or leave -o out to see it"
+        raise es.ArgumentError(
+            "an opened model is no CSV: give -o FILE to keep it, or leave -o out to see it",
+            code="model-not-a-csv",
         )
     if plot is not None:
         _draw(opened, plot, force)
@@ -190,18 +191,22 @@ def _write(opened: Opened, out: Path, force: bool) -> None:
 def _draw(opened: Opened, plot: Path, force: bool) -> None:
     """The plot of a result, in a file of the kind that its name says."""
     if opened.result is None:
-        raise ValueError(f"{opened.title} has no plot: leave --plot out")
+        raise es.ArgumentError(f"{opened.title} has no plot: leave --plot out", code="no-plot")
     if plot.suffix not in (".png", ".svg", ".pdf"):
         raise typer.BadParameter(f"--plot {plot}: a .png, .svg or .pdf is drawn")
     try:
         from matplotlib.figure import Figure  # not pyplot: nobody is to see a window
     except ImportError as error:
-        raise ValueError("--plot needs matplotlib: pip install 'encryptedstats[plots]'") from error
+        raise es.ArgumentError(
+            "--plot needs matplotlib: pip install 'encryptedstats[plots]'", code="missing-package"
+        ) from error
     figure = Figure(figsize=(7, 5), layout="constrained")
     try:
         opened.result.plot(figure.add_subplot())
     except NotImplementedError:
-        raise ValueError(f"{opened.title} has no plot: leave --plot out") from None
+        raise es.ArgumentError(
+            f"{opened.title} has no plot: leave --plot out", code="no-plot"
+        ) from None
     content = io.BytesIO()
     figure.savefig(content, format=plot.suffix[1:])
     write_parts(plot, [content.getvalue()], force=force)

@@ -50,8 +50,7 @@ class SelfTest:
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Check the installation: versions, CPU, memory, a self-test of both schemes, and the key files
-    in this folder.
+    """Check the installation: versions, CPU, memory, a self-test of both schemes, and the key files in this folder.
 
     Examples:
       encryptedstats doctor

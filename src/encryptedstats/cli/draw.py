@@ -53,9 +53,8 @@ def draw(
 ) -> None:
     """Draw the stochastic fraction of a forest that was put together from others.
 
-    A fit draws by itself where keys were planned with --encrypted-prediction. Fractions do not add
-    up as counts do: a forest of several machines, or of combine, has none until they are drawn from
-    a table with all of its rows.
+    A fit draws by itself where keys were planned with --encrypted-prediction. Fractions do not add up as counts do: a
+    forest of several machines, or of combine, has none until they are drawn from a table with all of its rows.
 
     Examples:
       encryptedstats draw all.enc patients.enc -o drawn.enc
@@ -64,15 +63,17 @@ def draw(
     sealed = load_table(table, keys, by_others=True)
     forest = read_file(container.read(model), sealed.keys)
     if not isinstance(forest, es.CompletelyRandomForest):
-        raise ValueError(
+        raise es.ArgumentError(
             f"{model} holds a {type(forest).__name__}: only forests have a stochastic fraction to "
-            "draw"
+            "draw",
+            code="no-stochastic-fraction",
         )
     if set(forest.block_ids_) != set(sealed.blocks.ids):
-        raise ValueError(
+        raise es.ArgumentError(
             f"{table} holds other rows than {model} was fitted to ({sealed.n_rows:,} and "
             f"{forest.n_rows_:,}): fractions are "
-            "drawn from all rows of a forest and no others, so give a table of just these"
+            "drawn from all rows of a forest and no others, so give a table of just these",
+            code="other-rows",
         )
     started = time.perf_counter()
     if worker is not None:

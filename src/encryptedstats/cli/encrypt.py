@@ -110,27 +110,31 @@ def encrypt(
 ) -> None:
     """Encrypt the rows of a file into a table that can be handed to anybody.
 
-    Rows are read and encrypted a piece at a time, so the file may be larger than memory. When it is
-    interrupted, running it again goes on where it stopped.
+    Rows are read and encrypted a piece at a time, so the file may be larger than memory. When it is interrupted, running
+    it again goes on where it stopped.
 
     Examples:
       encryptedstats encrypt patients.csv patients.enc --schema schema.json --key secret.key
 
       # a clinic that may not see anybody else's rows, nor open its own again
-      encryptedstats encrypt more.csv more.enc --schema schema.json --public-keys public.keys
-      --fingerprint "3f2a 91bc ..."
+      encryptedstats encrypt more.csv more.enc --schema schema.json --public-keys public.keys --fingerprint "3f2a 91bc ..."
     """
     if (key is None) == (public_keys is None):
-        raise ValueError(
+        raise es.ArgumentError(
             "one key is needed: --key, your secret key, or --public-keys, those of whom you "
-            "encrypt for"
+            "encrypt for",
+            code="not-one-key",
         )
     if fingerprint is not None and public_keys is None:
-        raise ValueError("--fingerprint is for --public-keys, those of somebody else")
+        raise es.ArgumentError(
+            "--fingerprint is for --public-keys, those of somebody else",
+            code="fingerprint-without-public-keys",
+        )
     if weights is not None and weight_bound is None:
-        raise ValueError(
+        raise es.ArgumentError(
             "--weights needs --weight-bound, the largest weight there may be: a worker has to "
-            "know one"
+            "know one",
+            code="no-weight-bound",
         )
     check_rows(data)
     store = open_store(out)
@@ -183,9 +187,10 @@ def _check_place(out: str, store: Store, private: list[Path]) -> None:
         path for path in private if "://" not in store.url and folder in path.resolve().parents
     ]
     if inside:
-        raise ValueError(
+        raise es.ArgumentError(
             f"{out} is to be given away, and {inside[0]} lies in it: give the table a folder of "
-            "its own, such as table.enc"
+            "its own, such as table.enc",
+            code="private-files-inside",
         )
 
 
@@ -215,7 +220,8 @@ def _encryption(
             f"{public_keys}: what is computed on rows of others is hidden from who opens it by "
             "noise, and these keys leave no room "
             "for it, so that nothing could be computed: let their owner make others, plan "
-            "--by-others and keygen --plan"
+            "--by-others and keygen --plan",
+            code="no-room-for-noise",
         )
     return public.encrypt_file
 

@@ -120,24 +120,21 @@ def evaluate(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Score a model on rows with known classes: AUC, accuracy, log loss, Brier score, sensitivity,
-    specificity, calibration.
+    """Score a model on rows with known classes: AUC, accuracy, log loss, Brier score, sensitivity, specificity, calibration.
 
-    Each figure has its 95 % interval: Wilson's for shares, DeLong's for the AUC, else a normal one.
-    Folds are opened with the secret key, and each is scored on the rows that its model has not
-    seen: give the file that was encrypted, with the same --fold-seed and --weights. An opened model
-    needs no key: give rows that it was not fitted to.
+    Each figure has its 95 % interval: Wilson's for shares, DeLong's for the AUC, else a normal one. Folds are opened with the
+    secret key, and each is scored on the rows that its model has not seen: give the file that was encrypted, with the same
+    --fold-seed and --weights. An opened model needs no key: give rows that it was not fitted to.
 
     Examples:
       # an opened model on rows that were kept back
       encryptedstats evaluate forest.opened test.csv
-      encryptedstats evaluate forest.opened test.csv --pos-label ill --threshold 0.3 --plot
-      curves.png
+      encryptedstats evaluate forest.opened test.csv --pos-label ill --threshold 0.3 --plot curves.png
 
       # the owner, then the worker, then the owner
-      encryptedstats encrypt patients.csv patients.enc --schema schema.json --key secret.key --folds
-      5 encryptedstats fit patients.enc -o folds.enc --model forest --folds encryptedstats evaluate
-      folds.enc patients.csv --key secret.key --schema schema.json -o scores.csv
+      encryptedstats encrypt patients.csv patients.enc --schema schema.json --key secret.key --folds 5
+      encryptedstats fit patients.enc -o folds.enc --model forest --folds
+      encryptedstats evaluate folds.enc patients.csv --key secret.key --schema schema.json -o scores.csv
     """
     kind = expect(
         file, (FOLDS_KIND, OPEN_MODEL_KIND), "the folds of a model, or an opened one", _cure(file)
@@ -145,8 +142,9 @@ def evaluate(
     check_rows(data)
     if kind == FOLDS_KIND:
         if schema is None:
-            raise ValueError(
-                "the schema is needed to read the rows: --schema schema.json, as encrypt was given"
+            raise es.ArgumentError(
+                "the schema is needed to read the rows: --schema schema.json, as encrypt was given",
+                code="no-schema",
             )
         private = load_schema(schema)
         owner = load_owner(key, passphrase_file, opens=file)
@@ -192,10 +190,13 @@ def _asked(classes: NDArray[Any], pos_label: str | None, threshold: float | None
     """What is asked of the positive class: found by the words that the command line has for it."""
     labels = {str(label): label for label in classes.tolist()}
     if pos_label is not None and pos_label not in labels:
-        raise ValueError(f"--pos-label {pos_label}: the classes are {', '.join(labels)}")
+        raise es.ArgumentError(
+            f"--pos-label {pos_label}: the classes are {', '.join(labels)}", code="unknown-class"
+        )
     if threshold is not None and pos_label is None and len(labels) > 2:
-        raise ValueError(
-            f"--threshold is for one class, and there are {len(labels)}: name it with --pos-label"
+        raise es.ArgumentError(
+            f"--threshold is for one class, and there are {len(labels)}: name it with --pos-label",
+            code="threshold-without-class",
         )
     return {"pos_label": None if pos_label is None else labels[pos_label], "threshold": threshold}
 
@@ -242,6 +243,7 @@ def check_classifies(model: Any, file: Path) -> None:
                 "predict numbers",
                 "predict() gives the numbers that it expects, to compare with yours",
             ),
+            code="not-a-classifier",
         )
 
 
@@ -259,10 +261,13 @@ def labelled_rows(
         if not len(known):
             raise es.SchemaError(
                 f"{data} has no class in any of its {plural(len(frame), 'row')}: nothing can be "
-                "scored"
+                "scored",
+                code="no-known-classes",
             )
         if weights is not None and weights not in known.columns:
-            raise es.SchemaError(f"{data}: there is no column {weights!r} for the weights")
+            raise es.SchemaError(
+                f"{data}: there is no column {weights!r} for the weights", code="unknown-column"
+            )
         try:
             # The columns of a one-hot table count by position, so the weights must not stand among
             # them.
@@ -280,13 +285,15 @@ def labelled_rows(
 
 def _no_rows(data: Path, schema: es.Schema) -> es.SchemaError:
     return es.SchemaError(
-        f"{data} has no rows{' without missing values' if schema.missing == 'drop' else ''}"
+        f"{data} has no rows{' without missing values' if schema.missing == 'drop' else ''}",
+        code="no-rows",
     )
 
 
 def _no_classes(data: Path, schema: es.Schema) -> es.SchemaError:
     return es.SchemaError(
-        f"{data} has no column {schema.target!r}: scores need the classes of the rows"
+        f"{data} has no column {schema.target!r}: scores need the classes of the rows",
+        code="no-class-column",
     )
 
 
@@ -305,10 +312,11 @@ def _check_folds(models: Sequence[Any], clear: Sequence[Any], data: Path) -> Non
     """
     for fold, (opened, twin) in enumerate(zip(models, clear, strict=True)):
         if list(opened.totals_) != list(twin.totals_):
-            raise ValueError(
+            raise es.ArgumentError(
                 f"{data} does not give the folds of this fit (fold {fold} differs): give the file "
                 "that was encrypted, and "
-                "--fold-seed and --weights as encrypt was given them"
+                "--fold-seed and --weights as encrypt was given them",
+                code="other-folds",
             )
 
 
@@ -384,7 +392,10 @@ def _draw(
 ) -> None:
     """ROC and calibration side by side; of folds, each row by the model that has not seen it."""
     if found.positive is None:
-        raise ValueError("--plot is for one class against all others: name it with --pos-label")
+        raise es.ArgumentError(
+            "--plot is for one class against all others: name it with --pos-label",
+            code="no-positive-class",
+        )
     from encryptedstats.metrics import Predictions
     from encryptedstats.plots import draw_predictions
 

@@ -81,7 +81,10 @@ def info(
     elif path.is_dir():
         _info_of_folder(str(path), check, as_json)
     elif path.exists() and not path.is_file():
-        raise ValueError(f"{file} is no ordinary file: give one that was written by this library")
+        raise es.ArgumentError(
+            f"{file} is no ordinary file: give one that was written by this library",
+            code="not-a-regular-file",
+        )
     elif nature(path) in (SCHEMA, JSON):
         _info_of_schema(path, as_json)
     elif nature(path) == PLAN:

@@ -58,6 +58,7 @@ from encryptedstats.cli._options import (
 )
 from encryptedstats.cli._questions import question_text
 from encryptedstats.cli._workers import RemoteTable, WorkerUrl, is_for_worker
+from encryptedstats.errors import ArgumentError
 from encryptedstats.kinds import read_file
 from encryptedstats.storage import container
 from encryptedstats.tables.answering import DRAWN
@@ -110,9 +111,8 @@ def fit(
       encryptedstats fit patients.enc -o folds.enc --model mnb --folds
 
       # many machines: by a Dask scheduler, or by workers that need none
-      encryptedstats fit s3://bucket/patients -o s3://bucket/forest --model forest --scheduler
-      tcp://10.0.0.1:8786 encryptedstats fit s3://bucket/patients -o s3://bucket/forest --model
-      forest --queue s3://bucket/work
+      encryptedstats fit s3://bucket/patients -o s3://bucket/forest --model forest --scheduler tcp://10.0.0.1:8786
+      encryptedstats fit s3://bucket/patients -o s3://bucket/forest --model forest --queue s3://bucket/work
 
       # a worker somewhere else, which gets the encrypted table
       encryptedstats fit patients.enc -o forest.enc --model forest --worker https://worker.example
@@ -243,16 +243,18 @@ def _load_alike(paths: list[Path], keys: Path | None) -> list[Any]:
     files = [container.read(path) for path in paths]
     for path, file in zip(paths, files, strict=True):
         if file.kind != files[0].kind:
-            raise ValueError(
+            raise ArgumentError(
                 f"{paths[0]} is an {files[0].kind} and {path} an {file.kind}: models are combined "
-                "encrypted or opened"
+                "encrypted or opened",
+                code="mixed-encryption",
             )
     public = None
     if files[0].kind == MODEL_KIND:
         if keys is None:
-            raise ValueError(
+            raise ArgumentError(
                 "these models are encrypted: give --keys, the public keys, or the folder of a "
-                "table, where they lie too"
+                "table, where they lie too",
+                code="no-public-keys",
             )
         public = load_public_keys(keys)
     models = []
@@ -260,9 +262,10 @@ def _load_alike(paths: list[Path], keys: Path | None) -> list[Any]:
         models.append(read_file(file, public))
         if type(models[-1]) is not type(models[0]):
             first, other = (type(model).__name__ for model in (models[0], models[-1]))
-            raise ValueError(
+            raise ArgumentError(
                 f"{paths[0]} holds a {first} and {path} a {other}: only models of one kind are "
-                "combined"
+                "combined",
+                code="mixed-models",
             )
     return models
 

@@ -79,19 +79,16 @@ def move(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take a table, a model or a result to a new key: opened with the old one, and encrypted anew,
-    on your machine.
+    """Take a table, a model or a result to a new key: opened with the old one, and encrypted anew, on your machine.
 
-    What it holds stays the same; rows that others had encrypted are yours from then on. The old
-    ciphertexts stay where they are, and the old key opens them as before: delete them where you
-    can, and say with retire that nobody is to use the old key.
+    What it holds stays the same; rows that others had encrypted are yours from then on. The old ciphertexts stay where they are,
+    and the old key opens them as before: delete them where you can, and say with retire that nobody is to use the old key.
 
     Examples:
       encryptedstats keygen new.key new.keys --plan plan.json
-      encryptedstats move patients.enc moved.enc --key secret.key --new-key new.key --schema
-      schema.json encryptedstats move forest.enc moved-forest.enc --key secret.key --new-key new.key
-      encryptedstats retire public.keys --key secret.key --why "the laptop was lost" --successor
-      new.keys --force
+      encryptedstats move patients.enc moved.enc --key secret.key --new-key new.key --schema schema.json
+      encryptedstats move forest.enc moved-forest.enc --key secret.key --new-key new.key
+      encryptedstats retire public.keys --key secret.key --why "the laptop was lost" --successor new.keys --force
     """
     kind = (
         TABLE_KIND
@@ -161,16 +158,13 @@ def retire(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say in writing, signed by the secret key, that nothing is to be encrypted for its public keys
-    any more.
+    """Say in writing, signed by the secret key, that nothing is to be encrypted for its public keys any more.
 
-    Give the file to whoever has the old public keys. With it, encrypt refuses and says which key to
-    take; computing and opening go on as before. Nothing can be taken back: whoever keeps an old
-    file can still encrypt with that.
+    Give the file to whoever has the old public keys. With it, encrypt refuses and says which key to take; computing and opening go
+    on as before. Nothing can be taken back: whoever keeps an old file can still encrypt with that.
 
     Examples:
-      encryptedstats retire public.keys --key secret.key --why "the laptop was lost" --successor
-      new.keys --force
+      encryptedstats retire public.keys --key secret.key --why "the laptop was lost" --successor new.keys --force
     """
     if public.exists() and nature(public) != PUBLIC_KIND:
         expect(
@@ -185,7 +179,8 @@ def retire(
         raise es.KeyMismatchError(
             f"{public} has the public keys {there}, and {key} is the secret key {owner.key_id}: "
             "give the file of the keys that are "
-            "retired, or a new name"
+            "retired, or a new name",
+            code="other-key",
         )
     save(owner.retire(why, following), public, force=force)
     nbytes = public.stat().st_size

@@ -220,16 +220,15 @@ def plan(
 ) -> None:
     """Find parameters for a computation, and its cost, before anybody pays.
 
-    Keys made for a plan carry exactly its questions, on as many rows; make it for the largest that
-    you will ask. Columns go by name or by id (v0, v1, ...), and class or target is the target.
+    Keys made for a plan carry exactly its questions, on as many rows; make it for the largest that you will ask. Columns
+    go by name or by id (v0, v1, ...), and class or target is the target.
 
     Examples:
       encryptedstats plan --schema schema.json --rows 683 --counts age,class -o plan.json
       encryptedstats keygen secret.key public.keys --plan plan.json
 
       # a model, with the options that fit will be given
-      encryptedstats plan --schema schema.json --rows 683 --model forest --trees 100 --depth 3 -o
-      plan.json
+      encryptedstats plan --schema schema.json --rows 683 --model forest --trees 100 --depth 3 -o plan.json
 
       # a model that predicts 100 new rows and stays encrypted all the while
       encryptedstats plan --schema schema.json --rows 683 --model forest --trees 20 --depth 2 \\
@@ -237,12 +236,10 @@ def plan(
 
       # several questions and models, for one pair of keys; --trees goes to the model that has it
       encryptedstats plan --schema schema.json --rows 100000 \\
-          --counts age,class --moments dose,weight --model forest --trees 50 --model mnb -o
-          plan.json
+          --counts age,class --moments dose,weight --model forest --trees 50 --model mnb -o plan.json
 
-      # a table that is encrypted: what it would take a worker, which is sent the list of its blocks
-      and nothing else encryptedstats plan --table patients.enc --model forest --trees 100 --worker
-      https://worker.example
+      # a table that is encrypted: what it would take a worker, which is sent the list of its blocks and nothing else
+      encryptedstats plan --table patients.enc --model forest --trees 100 --worker https://worker.example
     """
     if worker is not None or table is not None:
         plan_elsewhere(ctx)
@@ -380,11 +377,12 @@ def read_plan(path: Path) -> SavedPlan:
         facts = json.loads(read_regular(path, limit=MAX_DOCUMENT_BYTES))
         if facts[_HASH] != _hash_of(facts):
             raise es.FileFormatError(
-                f"{path} was altered, its hash does not fit: make it again with encryptedstats plan"
+                f"{path} was altered, its hash does not fit: make it again with encryptedstats plan",
+                code="altered-file",
             )
         rotations, rows, questions = facts["rotations"], facts["rows"], facts["questions"]
         if not all(type(number) is int for number in (rows, *rotations)):
-            raise ValueError("rows and rotations are integers")
+            raise es.ArgumentError("rows and rotations are integers", code="not-an-integer")
         return SavedPlan(
             es.Parameters.from_dict(facts["parameters"]),
             tuple(rotations),
@@ -397,7 +395,8 @@ def read_plan(path: Path) -> SavedPlan:
         raise es.ParameterError(f"{path}: {error}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise es.FileFormatError(
-            f"{path} is no plan: write one with encryptedstats plan ... -o {path}"
+            f"{path} is no plan: write one with encryptedstats plan ... -o {path}",
+            code="malformed-plan",
         ) from error
 
 

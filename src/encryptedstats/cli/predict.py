@@ -126,13 +126,12 @@ def predict(
 ) -> None:
     """Predict the class of rows, or a number: as CSV if model and rows are open, else encrypted.
 
-    An opened model and rows in the clear give one line for every row of the file, counted from 1,
-    with probabilities; those of a forest are shares of its votes, in order but not calibrated (see
-    calibrate). A regression gives the number that it expects. Rows with gaps that the schema leaves
-    out keep an empty line. Where the file has the column of the target, it is not looked at but to
-    say how many predictions are right. If the model or the rows are encrypted, so is the
-    prediction: it takes public keys only, opens nothing, and only the owner can read it, with
-    decrypt. Its keys are planned for that with plan --encrypted-prediction.
+    An opened model and rows in the clear give one line for every row of the file, counted from 1, with probabilities;
+    those of a forest are shares of its votes, in order but not calibrated (see calibrate). A regression gives the number
+    that it expects. Rows with gaps that the schema
+    leaves out keep an empty line. Where the file has the column of the target, it is not looked at but to say how many
+    predictions are right. If the model or the rows are encrypted, so is the prediction: it takes public keys only, opens
+    nothing, and only the owner can read it, with decrypt. Its keys are planned for that with plan --encrypted-prediction.
 
     Examples:
       encryptedstats predict forest.opened new.csv -o predicted.csv
@@ -143,10 +142,9 @@ def predict(
       # rows that whoever predicts may see, and a model that nobody but its owner may
       encryptedstats predict forest.enc new.csv --keys public.keys --schema schema.json -o votes.enc
 
-      # many machines, for rows of an encrypted table: by a Dask scheduler, or by workers that need
-      none encryptedstats predict s3://bucket/forest s3://bucket/new -o s3://bucket/votes
-      --scheduler tcp://10.0.0.1:8786 encryptedstats predict s3://bucket/forest s3://bucket/new -o
-      s3://bucket/votes --queue s3://bucket/work
+      # many machines, for rows of an encrypted table: by a Dask scheduler, or by workers that need none
+      encryptedstats predict s3://bucket/forest s3://bucket/new -o s3://bucket/votes --scheduler tcp://10.0.0.1:8786
+      encryptedstats predict s3://bucket/forest s3://bucket/new -o s3://bucket/votes --queue s3://bucket/work
     """
     away = is_for_worker(ctx.params)
     many = is_for_cluster(ctx.params)
@@ -200,7 +198,10 @@ def _predict_opened(
     if screen and as_json:
         raise typer.BadParameter("-o - and --json would both write to the screen: give a file")
     if not hasattr(opened, "predict"):
-        raise ValueError(f"{opened.name} predicts nothing: a classifier or a regression is needed")
+        raise es.ArgumentError(
+            f"{opened.name} predicts nothing: a classifier or a regression is needed",
+            code="not-predicting",
+        )
     check_rows(data)
     work = _Predictions(opened, opened._known_private(), csv)
     if screen:
@@ -256,7 +257,8 @@ class _Predictions:
             yield lines.to_csv(header=is_first, lineterminator="\n")
         if not columns:
             raise es.SchemaError(
-                f"{data} has no rows{' without missing values' if self.count.left_out else ''}"
+                f"{data} has no rows{' without missing values' if self.count.left_out else ''}",
+                code="no-rows",
             )
         warn_of_moved(self.moved, stacklevel=1)
 

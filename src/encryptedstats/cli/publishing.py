@@ -137,18 +137,15 @@ def release(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Open a result or a model with noise on it, so that it tells little of any single person
-    (differential privacy).
+    """Open a result or a model with noise on it, so that it tells little of any single person (differential privacy).
 
-    Nobody sees the exact numbers, not even you. How much noise it takes is computed from the
-    question; what it costs is spent from the budget of the ledger before anything is shown. The
-    same command again is another release, and costs again.
+    Nobody sees the exact numbers, not even you. How much noise it takes is computed from the question; what it costs is spent from
+    the budget of the ledger before anything is shown. The same command again is another release, and costs again.
 
     Examples:
       encryptedstats ledger study.ledger --begin --key secret.key --epsilon 3 --rules pcornet
-      encryptedstats release forest.enc --key secret.key --schema schema.json --epsilon 1 --ledger
-      study.ledger -o forest.released encryptedstats release age.enc --key secret.key --schema
-      schema.json --epsilon 0.5 --delta 0 -o age.csv
+      encryptedstats release forest.enc --key secret.key --schema schema.json --epsilon 1 --ledger study.ledger -o forest.released
+      encryptedstats release age.enc --key secret.key --schema schema.json --epsilon 0.5 --delta 0 -o age.csv
     """
     check_opens(file)
     private = None if schema is None else load_schema(schema)
@@ -257,13 +254,11 @@ def ledger(
     passphrase_file: PassphraseFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what was opened, published and released, and what is left of the budget; or begin a
-    ledger.
+    """Show what was opened, published and released, and what is left of the budget; or begin a ledger.
 
-    Whose privacy its epsilon is about is fixed when it begins: releases of another unit or relation
-    are refused. Every entry is signed and names the one before it, so that what is altered is
-    noticed. Whoever can write to the folder can still roll it back to an earlier state: keep the
-    hash of the last entry elsewhere.
+    Whose privacy its epsilon is about is fixed when it begins: releases of another unit or relation are refused. Every entry is
+    signed and names the one before it, so that what is altered is noticed. Whoever can write to the folder can still roll it back
+    to an earlier state: keep the hash of the last entry elsewhere.
 
     Examples:
       encryptedstats ledger study.ledger --begin --key secret.key --epsilon 3 --rules pcornet
@@ -296,7 +291,10 @@ def _public(
     key: Path | None, keys: Path | None, passphrase_file: Path | None
 ) -> es.PublicKeys | es.Owner:
     if keys is None and key is None:
-        raise ValueError("whose ledger is it: give --keys public.keys, or --key secret.key")
+        raise es.ArgumentError(
+            "whose ledger is it: give --keys public.keys, or --key secret.key",
+            code="no-public-keys",
+        )
     return es.PublicKeys.load(keys) if keys is not None else load_owner(key, passphrase_file)
 
 
@@ -404,16 +402,13 @@ def report(
     passphrase_file: PassphraseFile = None,
     force: Force = False,
 ) -> None:
-    """Write a page for an ethics board, from the files themselves: what was computed, who could see
-    what, and what left the house.
+    """Write a page for an ethics board, from the files themselves: what was computed, who could see what, and what left the house.
 
-    One HTML page that needs nothing from elsewhere and prints well. It has no names of variables,
-    levels or classes.
+    One HTML page that needs nothing from elsewhere and prints well. It has no names of variables, levels or classes.
 
     Examples:
-      encryptedstats report patients.enc forest.enc --keys public.keys --ledger study.ledger -o
-      report.html encryptedstats report patients.enc forest.enc --keys public.keys --ledger
-      study.ledger -o report.pdf
+      encryptedstats report patients.enc forest.enc --keys public.keys --ledger study.ledger -o report.html
+      encryptedstats report patients.enc forest.enc --keys public.keys --ledger study.ledger -o report.pdf
     """
     if questions is not None:
         load_questions(questions)

@@ -193,9 +193,8 @@ def schema(
 ) -> None:
     """Decide from a file how every column becomes bins or integers, and write that down.
 
-    Names, cut points, levels and classes are in the schema: it stays with whoever encrypts. A
-    worker only ever sees v0, v1, ... with their kinds and numbers of bins. The file is JSON that
-    you may edit: what reads it again says what is wrong.
+    Names, cut points, levels and classes are in the schema: it stays with whoever encrypts. A worker only ever sees
+    v0, v1, ... with their kinds and numbers of bins. The file is JSON that you may edit: what reads it again says what is wrong.
 
     Examples:
       encryptedstats schema patients.csv --target ill -o schema.json
@@ -208,8 +207,7 @@ def schema(
       encryptedstats schema patients.csv --target bmi --numbers keep --digits 1 -o schema.json
 
       # new rows may have gaps, and countries that this file has not
-      encryptedstats schema patients.csv --target ill --id patient --cut age=18,40,65 --classes
-      no,yes \\
+      encryptedstats schema patients.csv --target ill --id patient --cut age=18,40,65 --classes no,yes \\
           --missing-bin age --rare 20 --unknown other -o schema.json
     """
     check_rows(data)
@@ -233,7 +231,8 @@ def schema(
         if absent:
             raise es.SchemaError(
                 f"{data} has no column {quoted(absent)} to leave out; it has "
-                f"{quoted(list(frame.columns))}"
+                f"{quoted(list(frame.columns))}",
+                code="unknown-column",
             )
         if rare is not None and rare >= 1 and rare == int(rare):
             rare = int(rare)

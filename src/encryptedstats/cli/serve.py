@@ -113,13 +113,11 @@ def serve(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let owners send encrypted tables and ask for answers, over HTTP; and show whoever runs it a
-    page.
+    """Let owners send encrypted tables and ask for answers, over HTTP; and show whoever runs it a page.
 
-    The server computes nothing: command worker does, on this machine or on others, from the queue.
-    It may be stopped and started at any time, and several may serve one storage. Nobody comes in
-    without a token, which is printed once and kept as a hash. It never asks for a secret key, and
-    refuses one that is sent.
+    The server computes nothing: command worker does, on this machine or on others, from the queue. It may be stopped and started
+    at any time, and several may serve one storage. Nobody comes in without a token, which is printed once and kept as a hash. It
+    never asks for a secret key, and refuses one that is sent.
 
     Examples:
       encryptedstats serve token add "Hospital North" --storage /srv/encryptedstats
@@ -127,9 +125,8 @@ def serve(
       encryptedstats serve --storage /srv/encryptedstats --workers 2
 
       # for the world: TLS by certificate files, or behind a proxy
-      encryptedstats serve --storage /srv/encryptedstats --host 0.0.0.0 --certificate cert.pem
-      --certificate-key key.pem encryptedstats serve --storage /srv/encryptedstats --behind-proxy
-      127.0.0.1
+      encryptedstats serve --storage /srv/encryptedstats --host 0.0.0.0 --certificate cert.pem --certificate-key key.pem
+      encryptedstats serve --storage /srv/encryptedstats --behind-proxy 127.0.0.1
 
       # who did what; the chain of hashes is checked first
       encryptedstats serve audit --storage /srv/encryptedstats > audit.jsonl
@@ -288,7 +285,9 @@ def _revoke(storage: str, name: str, as_json: bool) -> None:
 
     found = tokens.revoke(open_store(storage), name)
     if not found:
-        raise ValueError(f"there is no token {name!r}: serve token list shows all")
+        raise es.ArgumentError(
+            f"there is no token {name!r}: serve token list shows all", code="unknown-token"
+        )
     if as_json:
         print_json({"revoked": [holder.id for holder in found]})
         return

@@ -196,11 +196,10 @@ def ask(
 ) -> None:
     """Ask a statistic, or a question of your own, written in Python.
 
-    ask --list shows all that are known. The owner plans for it with plan --ask and the same words,
-    and opens the answer with decrypt. Whoever computes knows variables by id, v0, v1 and so on;
-    with --schema, names are translated here. A question of your own is in a FILE.py, which decrypt
-    takes with --questions; packages can bring some that are known by name. Its code runs here, with
-    your rights; what it asks stays encrypted.
+    ask --list shows all that are known. The owner plans for it with plan --ask and the same words, and opens the answer with
+    decrypt. Whoever computes knows variables by id, v0, v1 and so on; with --schema, names are translated here. A question of
+    your own is in a FILE.py, which decrypt takes with --questions; packages can bring some that are known by name. Its code
+    runs here, with your rights; what it asks stays encrypted.
 
     Examples:
       encryptedstats ask patients.enc TTest variable=v3 by=v1 -o t.enc

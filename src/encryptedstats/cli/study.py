@@ -151,20 +151,16 @@ def study_create(
 ) -> None:
     """Write the document of a new study, and an invitation for each party.
 
-    The document says who takes part, what may be asked, and how rows are cut. Nothing else is ever
-    opened. It cannot be changed: another agreement is another study.
+    The document says who takes part, what may be asked, and how rows are cut. Nothing else is ever opened. It cannot be changed:
+    another agreement is another study.
 
     Examples:
-      encryptedstats study create shared --schema schema.json --rows 5000 --site north --site south
-      --site west \\
-        --worker centre --receiver registry --ask "forest=CompletelyRandomForest n_trees=20
-        random_state=1" --invitations sent
+      encryptedstats study create shared --schema schema.json --rows 5000 --site north --site south --site west \\
+        --worker centre --receiver registry --ask "forest=CompletelyRandomForest n_trees=20 random_state=1" --invitations sent
 
       # a key that nobody holds: two of three sites have to help to open
-      encryptedstats study create shared --schema schema.json --rows 5000 --site north --site south
-      --site west \\
-        --worker centre --receiver registry --ask "bayes=MultinomialNB" --kind escrow --openers 2
-        --invitations sent
+      encryptedstats study create shared --schema schema.json --rows 5000 --site north --site south --site west \\
+        --worker centre --receiver registry --ask "bayes=MultinomialNB" --kind escrow --openers 2 --invitations sent
     """
     known = load_schema(schema)
     questions: dict[str, tuple[es.Question, str]] = {}
@@ -239,10 +235,9 @@ def study_keygen(
 ) -> None:
     """Make the study's key, when all have joined.
 
-    With one holder, the receiver keeps it in a file. Under escrow it is sealed, and every site gets
-    a share. A joint key is made by all sites, each a few times, as status says: every site keeps
-    its part beside its identity. The receiver comes last, with a file for a key of its own, to
-    which results are switched.
+    With one holder, the receiver keeps it in a file. Under escrow it is sealed, and every site gets a share. A joint key is made by
+    all sites, each a few times, as status says: every site keeps its part beside its identity. The receiver comes last, with a file
+    for a key of its own, to which results are switched.
 
     Examples:
       encryptedstats study keygen shared --identity registry.id --key registry.key
@@ -275,8 +270,8 @@ def study_add(
 ) -> None:
     """Bring your rows: checked against the agreed schema, and encrypted for the study's key.
 
-    Of questions that are answered at home, the totals of the rows are computed, encrypted or
-    masked, and announced. When all sites have announced theirs, study share stores them.
+    Of questions that are answered at home, the totals of the rows are computed, encrypted or masked, and announced. When all sites
+    have announced theirs, study share stores them.
 
     Examples:
       encryptedstats study add shared patients.csv --identity north.id
@@ -310,11 +305,9 @@ def study_fit(
 def study_share(
     url: StudyUrl, identity: IdentityFile, passphrase_file: PassphraseFile = None
 ) -> None:
-    """Send what the study waits for from you: your number of the coin, totals that all have
-    announced, your share of an opening.
+    """Send what the study waits for from you: your number of the coin, totals that all have announced, your share of an opening.
 
-    With a joint key, what is to be opened is first computed anew from the rows of all sites: that
-    takes as long as the worker took.
+    With a joint key, what is to be opened is first computed anew from the rows of all sites: that takes as long as the worker took.
 
     Examples:
       encryptedstats study share shared --identity north.id
@@ -350,12 +343,10 @@ def study_open(
     passphrase_file: PassphraseFile = None,
     force: Force = False,
 ) -> None:
-    """Open what may be opened now: first whether rows are valid, then the answers to the questions
-    of the document.
+    """Open what may be opened now: first whether rows are valid, then the answers to the questions of the document.
 
-    Under escrow, and with a joint key, the first time calls for the shares of the sites, and the
-    next time opens when enough are there. Every opening is recorded in the study before it is
-    shown.
+    Under escrow, and with a joint key, the first time calls for the shares of the sites, and the next time opens when enough are
+    there. Every opening is recorded in the study before it is shown.
 
     Examples:
       encryptedstats study open shared --identity registry.id --key registry.key -o results
@@ -386,8 +377,7 @@ def study_exclude(
 ) -> None:
     """Go on without a site that does not come, in all questions, in writing.
 
-    Totals that are computed at home are sent again without it, under other masks. Refused once any
-    question is complete.
+    Totals that are computed at home are sent again without it, under other masks. Refused once any question is complete.
 
     Examples:
       encryptedstats study exclude shared west --why "has withdrawn" --identity registry.id
@@ -405,12 +395,10 @@ def study_retire(
     ],
     passphrase_file: PassphraseFile = None,
 ) -> None:
-    """Retire the study's key, in writing: sites add nothing after this. What is there is computed
-    on and opened as before.
+    """Retire the study's key, in writing: sites add nothing after this. What is there is computed on and opened as before.
 
     Examples:
-      encryptedstats study retire shared --why "the receiver's laptop was lost" --identity
-      registry.id
+      encryptedstats study retire shared --why "the receiver's laptop was lost" --identity registry.id
     """
     study = _opened(url, identity, passphrase_file)
     study.retire_key(why)
@@ -418,8 +406,7 @@ def study_retire(
 
 
 def study_status(url: StudyUrl, as_json: AsJson = False) -> None:
-    """Show who has done what, what was refused, and who has to do what next. Anybody who may read
-    the folder can look.
+    """Show who has done what, what was refused, and who has to do what next. Anybody who may read the folder can look.
 
     Examples:
       encryptedstats study status shared

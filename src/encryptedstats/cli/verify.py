@@ -42,11 +42,10 @@ def verify(
 ) -> None:
     """Check a worker: compute its result anew, and compare every ciphertext.
 
-    No secret key is needed, only the encrypted table. What is computed is what the result says it
-    is, which is shown: compare it with what was asked. It takes as long as the worker took. Results
-    of a service or a cluster are computed in the same shards again. Results over rows that others
-    encrypted for one owner hold noise that is drawn anew each time: these cannot be verified, nor
-    results that were added up from others, nor predictions of an opened model.
+    No secret key is needed, only the encrypted table. What is computed is what the result says it is, which is shown: compare
+    it with what was asked. It takes as long as the worker took. Results of a service or a cluster are computed in the same
+    shards again. Results over rows that others encrypted for one owner hold noise that is drawn anew each time: these cannot
+    be verified, nor results that were added up from others, nor predictions of an opened model.
 
     Examples:
       encryptedstats verify forest.enc patients.enc

@@ -16,7 +16,7 @@ from encryptedstats.cluster.jobs import JOBS, Job, StoredJob, absolute, make_job
 from encryptedstats.cluster.outputs import claim, digest_at
 from encryptedstats.cluster.queues import CANCELLED, DAMAGED, forget_failures, refuse_unfinished
 from encryptedstats.cluster.scheduling import PATIENCE, run_on_dask
-from encryptedstats.errors import REPLACE, ExistsError, FileFormatError
+from encryptedstats.errors import REPLACE, ArgumentTypeError, ExistsError, FileFormatError
 from encryptedstats.kinds import read_file
 from encryptedstats.storage.objects import Store, load_file, open_store
 from encryptedstats.tables import Question
@@ -46,9 +46,10 @@ def submit(
     write ``out`` and has not finished is given up only by ``overwrite=True``.
     """
     if not isinstance(model, Question):
-        raise TypeError(
+        raise ArgumentTypeError(
             "cluster.fit needs a model of this library or another question, not a "
-            f"{type(model).__name__}"
+            f"{type(model).__name__}",
+            code="not-a-question",
         )
     place, keys_url = place_of_queue(out, queue), None if keys is None else absolute(keys)
     places = (absolute(table), absolute(out), place, keys_url)
@@ -77,6 +78,7 @@ def put_into_queue(
             f"there is something at {job.out} already; it was not touched (",
             REPLACE,
             " replaces it)",
+            code="already-exists",
         )
     claim(job, store, before, overwrite)
     if not finished and store.exists(JOBS + job.id):

@@ -140,12 +140,14 @@ def _read_result(job: StoredJob, item: Item, store: Store) -> Any:
     file = container.from_bytes(data, kind=RESULT_KIND, name=where)
     if file.expect("name", str) != item.name or file.expect("rows", int) != item.rows:
         raise FileFormatError(
-            f"{where} holds another result than its name says: it is stale, or was exchanged"
+            f"{where} holds another result than its name says: it is stale, or was exchanged",
+            code="other-result",
         )
     try:
         if file.listed("shards") != list(item.shards):
             raise FileFormatError(
-                "it adds up other shards than it must: some would be left out or counted twice"
+                "it adds up other shards than it must: some would be left out or counted twice",
+                code="other-shards",
             )
         return job.result(item, file)
     except FileFormatError as error:
@@ -230,5 +232,5 @@ def read_record(job: Recorded, store: Store) -> Container:
         ),
     )
     if file.expect("job", str) != job.id:
-        raise FileFormatError(f"{where} is the record of another job")
+        raise FileFormatError(f"{where} is the record of another job", code="other-job")
     return file

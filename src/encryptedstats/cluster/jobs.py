@@ -32,6 +32,7 @@ from encryptedstats.circuits.results import Cut, EncryptedNumbers
 from encryptedstats.crypto import PublicKeys
 from encryptedstats.crypto.keyfiles import PUBLIC_KIND
 from encryptedstats.errors import (
+    ArgumentError,
     ClusterError,
     Cure,
     FileFormatError,
@@ -237,7 +238,8 @@ class StoredJob(ABC):
         if (keys.key_id, keys.parameters) != (self.facts.key_id, self.facts.parameters):
             raise KeyMismatchError(
                 f"{where} holds the keys {keys.key_id}, and the table belongs to "
-                f"{self.facts.key_id}"
+                f"{self.facts.key_id}",
+                code="other-key",
             )
         return keys
 
@@ -260,7 +262,8 @@ class StoredJob(ABC):
         job = _loaded(queue, job_id)
         if not isinstance(job, cls):
             raise FileFormatError(
-                f"{job_id} is a {type(job).__name__}, and a {cls.__name__} is wanted here"
+                f"{job_id} is a {type(job).__name__}, and a {cls.__name__} is wanted here",
+                code="wrong-kind",
             )
         return job if keys is None else _with_keys(job, keys)
 
@@ -374,7 +377,9 @@ class Job(StoredJob):
         totals = EncryptedNumbers.from_container(file, self.keys)
         first, last = item.outputs
         if (totals.form, totals.width, len(totals)) != (PACKED, self.report.width, last - first):
-            raise FileFormatError("it holds the totals of another computation")
+            raise FileFormatError(
+                "it holds the totals of another computation", code="other-computation"
+            )
         return totals
 
     def finish(self, item: Item, results: Sequence[EncryptedNumbers]) -> Container:
@@ -410,7 +415,8 @@ def other_version(job: StoredJob, question: Question) -> ClusterError:
     return ClusterError(
         f"job {job.id[:12]} was made by another version of this library, whose {question.name} "
         "computes "
-        "something else: let all workers have the version that the job was made with"
+        "something else: let all workers have the version that the job was made with",
+        code="other-library-version",
     )
 
 
@@ -431,7 +437,9 @@ def _loaded(queue: str, job_id: str) -> StoredJob:
     where = store.where(JOBS + job_id)
     file = looked_at_again(store, lambda: _job_file(store, job_id, where))
     if file.kind not in READERS:
-        raise FileFormatError(f"{where} holds {file.kind!r}, and a job is wanted here")
+        raise FileFormatError(
+            f"{where} holds {file.kind!r}, and a job is wanted here", code="wrong-kind"
+        )
     try:
         return READERS[file.kind](file, queue, job_id)
     except FileFormatError as error:
@@ -442,7 +450,8 @@ def _job_file(store: Store, job_id: str, where: str) -> Container:
     data = store.read(JOBS + job_id, limit=MAX_JOB_BYTES)
     if hashlib.sha256(data).hexdigest() != job_id:
         raise FileFormatError(
-            f"{where} is not the job of that name: cut short, altered or exchanged"
+            f"{where} is not the job of that name: cut short, altered or exchanged",
+            code="altered-file",
         )
     return container.from_bytes(data, name=where)
 
@@ -455,11 +464,15 @@ def _from_container(file: Container, queue: str, job_id: str) -> Job:
         )
         question.check_schema(facts.schema)
     except (TypeError, ArithmeticError) as error:
-        raise FileFormatError(f"the job has a question that cannot be: {error}") from error
+        raise FileFormatError(
+            f"the job has a question that cannot be: {error}", code="impossible-question"
+        ) from error
     outputs = len(distinct_totals(facts, question, _layout(facts, entries)).distinct)
     width, relinearise = file.expect("width", int), file.expect("relinearise", bool)
     if not 1 <= width <= facts.parameters.ring_degree:
-        raise FileFormatError("the job states an impossible width of packs")
+        raise FileFormatError(
+            "the job states an impossible width of packs", code="impossible-pack-width"
+        )
     shards = partition(file, "shards", len(entries), 1)
     return Job(
         queue,
@@ -493,7 +506,9 @@ def place_of_keys(file: Container) -> str | None:
     """Where the keys of a job lie, if it says so."""
     keys_url = file.fields.get("keys")
     if not (keys_url is None or isinstance(keys_url, str)):
-        raise FileFormatError("the job states an impossible place of keys")
+        raise FileFormatError(
+            "the job states an impossible place of keys", code="impossible-key-place"
+        )
     return keys_url
 
 
@@ -503,7 +518,7 @@ def partition(file: Container, name: str, total: int, step: int) -> tuple[tuple[
     """
     cuts = file.listed(name)
     if not all(type(cut) is int for cut in cuts):
-        raise FileFormatError(f"the job has a malformed list of {name}")
+        raise FileFormatError(f"the job has a malformed list of {name}", code="malformed-list")
     pieces = tuple(zip([0, *cuts], cuts, strict=False))
     if (
         not pieces
@@ -511,7 +526,10 @@ def partition(file: Container, name: str, total: int, step: int) -> tuple[tuple[
         or not all(a < b for a, b in pieces)
         or any(cut % step for cut in cuts[:-1])
     ):
-        raise FileFormatError(f"the job has {name} that leave something out, or count it twice")
+        raise FileFormatError(
+            f"the job has {name} that leave something out, or count it twice",
+            code="incomplete-partition",
+        )
     return pieces
 
 
@@ -621,7 +639,8 @@ def make_job(
         (0, len(entries))
     ).keys.packs:  # which also refuses rows by others that nobody asked for
         raise KeyMismatchError(
-            "the public keys of this table cannot pack totals: take owner.public_keys(packing=True)"
+            "the public keys of this table cannot pack totals: take owner.public_keys(packing=True)",
+            code="no-packing-keys",
         )
     return job, data
 
@@ -651,11 +670,14 @@ def cut_totals(
         return widest, ((0, n_totals),)
     n_trees = question.parameters().get("n_trees")
     if isinstance(question, Folds):
-        raise ValueError(
-            f"trees_per_task={trees_per_task!r}: folds are cut by rows alone, leave it out"
+        raise ArgumentError(
+            f"trees_per_task={trees_per_task!r}: folds are cut by rows alone, leave it out",
+            code="folds-cut-by-rows",
         )
     if n_trees is None:
-        raise ValueError(f"trees_per_task={trees_per_task!r}: a {question.name} has no trees")
+        raise ArgumentError(
+            f"trees_per_task={trees_per_task!r}: a {question.name} has no trees", code="no-trees"
+        )
     trees_per_task = as_count(trees_per_task, "trees_per_task", "trees")
     # Trees that repeat a split share its totals: the share of a tree is an average.
     wanted = max(1, trees_per_task * (n_totals - facts.schema.n_classes) // n_trees)
@@ -688,6 +710,7 @@ def _add_up_proof(
                 "fewer shards, rows_per_shard=, or keys that es.plan(..., workers=) makes room "
                 "with",
             ),
+            code="too-many-shards",
         )
     return report
 
@@ -708,7 +731,8 @@ def _proof(
     if width > report.width or relinearise != report.strategy.relinearise:
         raise FileFormatError(
             "the job asks for packs that are not proven to decrypt: it is of another version, or "
-            "altered"
+            "altered",
+            code="unproven-packs",
         )
     return report.with_width(width)
 
@@ -731,7 +755,8 @@ def _sum_of(items: Sequence[Item]) -> Item:
     shards = tuple(shard for item in items for shard in item.shards)
     if len(set(shards)) != len(shards):
         raise ClusterError(
-            "a shard would be counted twice: the table lists the same block more than once"
+            "a shard would be counted twice: the table lists the same block more than once",
+            code="repeated-block",
         )
     blocks = (items[0].blocks[0], items[-1].blocks[1])
     return Item(

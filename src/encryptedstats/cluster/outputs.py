@@ -98,7 +98,8 @@ def claim(job: StoredJob, store: Store, before: str | None, overwrite: bool) -> 
                 f"job {theirs.job[:12]} of the queue {store.url} is to write {job.out} and has "
                 "not finished: let workers "
                 "finish it, give another place, or overwrite=True to give it up (what it has "
-                "computed is kept)"
+                "computed is kept)",
+                code="unfinished-job",
             )
         if store.replace(name, data, mine.to_bytes()):
             return
@@ -122,7 +123,8 @@ def refuse_superseded(job: StoredJob, store: Store) -> Claim | None:
     claimed, _ = read_claim(store, job.out)
     if claimed is not None and claimed.job != job.id:
         raise SupersededError(
-            f"job {job.id[:12]} was superseded by job {claimed.job[:12]}, which writes {job.out}"
+            f"job {job.id[:12]} was superseded by job {claimed.job[:12]}, which writes {job.out}",
+            code="superseded-job",
         )
     return claimed
 
@@ -146,6 +148,7 @@ def place(job: StoredJob, store: Store, data: bytes, *, again: bool) -> None:
             "was not touched: move it away, "
             "or submit again with ",
             REPLACE,
+            code="output-appeared",
         )
     write_object(job.out, data)
 

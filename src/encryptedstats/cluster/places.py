@@ -39,7 +39,8 @@ def check_places(job: StoredJob, allowed: Sequence[str]) -> None:
             raise ClusterError(
                 f"job {job.id[:12]} names {address} as its {what}, and this worker touches what "
                 f"lies within {', '.join(allowed)}: "
-                f"if that is meant, allow it (allow=[...], or {ALLOW_VARIABLE} in the environment)"
+                f"if that is meant, allow it (allow=[...], or {ALLOW_VARIABLE} in the environment)",
+                code="place-not-allowed",
             )
 
 

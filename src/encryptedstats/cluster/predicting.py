@@ -35,7 +35,7 @@ from encryptedstats.cluster.jobs import (
 )
 from encryptedstats.cluster.queues import refuse_unfinished
 from encryptedstats.cluster.scheduling import PATIENCE, run_on_dask
-from encryptedstats.errors import ClusterError, FileFormatError
+from encryptedstats.errors import ArgumentTypeError, ClusterError, FileFormatError
 from encryptedstats.memory import default_limit
 from encryptedstats.parallel import cores
 from encryptedstats.storage import container
@@ -97,7 +97,8 @@ class PredictionJob(StoredJob):
         if hashlib.sha256(data).hexdigest() != self.model_sha256:
             raise FileFormatError(
                 f"{self.model_url} is not the model that this prediction was begun with: cut "
-                "short, altered or exchanged"
+                "short, altered or exchanged",
+                code="altered-file",
             )
         model = _read_model(data, self.model_url, lambda: self.keys)
         asked = prediction_of(
@@ -112,7 +113,8 @@ class PredictionJob(StoredJob):
         names = tuple(item.name for item in shards)
         if len(set(names)) != len(names):
             raise ClusterError(
-                "a shard would be counted twice: the table lists the same block more than once"
+                "a shard would be counted twice: the table lists the same block more than once",
+                code="repeated-block",
             )
         whole = (0, len(self.entries))
         last = Item(self.record, names, names, (0, 1), whole, self.n_rows)
@@ -148,14 +150,17 @@ class PredictionJob(StoredJob):
         if votes.ciphertexts.counts != self._counts(item.blocks):
             raise FileFormatError(
                 "it holds votes for other rows than it must: some would be left out or counted "
-                "twice"
+                "twice",
+                code="other-rows",
             )
         if (
             not votes.question.asks_same(self.model)
             or votes.output != self.output
             or votes.schema.public() != self.facts.schema
         ):
-            raise FileFormatError("it holds the votes of another computation")
+            raise FileFormatError(
+                "it holds the votes of another computation", code="other-computation"
+            )
         return votes
 
     def finish(self, item: Item, results: Sequence[Answer]) -> Container:
@@ -168,7 +173,8 @@ def _concatenated(parts: Sequence[Answer]) -> Answer:
     first = parts[0]
     if any(_meaning(part) != _meaning(first) for part in parts):
         raise ClusterError(
-            "the votes of the shards are not of one prediction: delete the queue, and predict again"
+            "the votes of the shards are not of one prediction: delete the queue, and predict again",
+            code="mixed-predictions",
         )
     rows = numbers_of_all([part.ciphertexts for part in parts])
     blocks = tuple(block for part in parts for block in part.block_ids)
@@ -232,7 +238,9 @@ def _read_model(data: bytes, where: str, keys: Callable[[], Any]) -> TotalsClass
 
     file = container.from_bytes(data, name=where)
     if file.kind not in (MODEL_KIND, OPEN_MODEL_KIND):
-        raise FileFormatError(f"{where} holds {file.kind!r}, and a fitted model is wanted here")
+        raise FileFormatError(
+            f"{where} holds {file.kind!r}, and a fitted model is wanted here", code="wrong-kind"
+        )
     try:
         model: TotalsClassifier = read_presented(file, keys() if file.kind == MODEL_KIND else None)
     except FileFormatError as error:
@@ -273,9 +281,10 @@ def submit_prediction(
     from encryptedstats.models import TotalsClassifier
 
     if not isinstance(model, (TotalsClassifier, str, os.PathLike)):
-        raise TypeError(
+        raise ArgumentTypeError(
             "cluster.predict needs a model of this library or its URL, not a "
-            f"{type(model).__name__}"
+            f"{type(model).__name__}",
+            code="not-a-model",
         )
     place = place_of_queue(out, queue)
     if isinstance(model, TotalsClassifier):

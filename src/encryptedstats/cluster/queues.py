@@ -24,7 +24,13 @@ from encryptedstats.cluster.items import Done, is_done, model_is_there, run_item
 from encryptedstats.cluster.jobs import JOBS, RECORDS, Item, StoredJob
 from encryptedstats.cluster.outputs import SupersededError, is_current
 from encryptedstats.cluster.places import allowed_places, check_places
-from encryptedstats.errors import ClusterError, EncryptedStatsError, FileFormatError, StorageError
+from encryptedstats.errors import (
+    ArgumentError,
+    ClusterError,
+    EncryptedStatsError,
+    FileFormatError,
+    StorageError,
+)
 from encryptedstats.storage.files import naming
 from encryptedstats.storage.objects import Store, open_store
 
@@ -149,9 +155,10 @@ def work(
         At once, for a result that cannot be written: the disk is full, say.
     """
     if not 0 < lease <= MAX_LEASE_SECONDS:
-        raise ValueError(
+        raise ArgumentError(
             f"lease={lease!r}: a number of seconds is needed, more than 0 and at most "
-            f"{MAX_LEASE_SECONDS:,.0f} (a week)"
+            f"{MAX_LEASE_SECONDS:,.0f} (a week)",
+            code="lease-out-of-range",
         )
     checked_name(device)
     name = worker or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
@@ -566,5 +573,6 @@ def refuse_unfinished(job: StoredJob, store: Store) -> None:
         raise ClusterError(
             f"{there:,} of {len(job.items):,} items of job {job.id[:12]} are done, and nobody is "
             "at the others: run it again, "
-            "what is done is not done again"
+            "what is done is not done again",
+            code="unfinished-job",
         )

@@ -26,7 +26,7 @@ from encryptedstats.cluster.items import Done, is_done, run_item
 from encryptedstats.cluster.jobs import Item, StoredJob
 from encryptedstats.cluster.queues import finished_items
 from encryptedstats.crypto import Owner
-from encryptedstats.errors import ClusterError, FileFormatError
+from encryptedstats.errors import ArgumentError, ArgumentTypeError, ClusterError, FileFormatError
 from encryptedstats.parallel import checked_workers, cores
 from encryptedstats.storage.objects import Store, open_store
 
@@ -88,7 +88,8 @@ def run_on_dask(
                 raise ClusterError(
                     f"the scheduler {_address(scheduler)} is gone ({error}). {there:,} of "
                     f"{len(job.items):,} items are done and "
-                    "are not done again: start a scheduler and run this again"
+                    "are not done again: start a scheduler and run this again",
+                    code="scheduler-gone",
                 ) from error
             if error.made_progress:
                 deadline = time.monotonic() + patience
@@ -104,7 +105,8 @@ def refuse_secret_keys() -> None:
             "this process holds a secret key (an Owner), and whoever runs a scheduler could have "
             "it: work in another process, "
             "for instance with encryptedstats fit or predict --scheduler ..., and let the owner "
-            "touch the storage only"
+            "touch the storage only",
+            code="secret-key-in-process",
         )
 
 
@@ -131,7 +133,7 @@ def connected(
         from distributed import Client, SubprocessCluster
     except ImportError as error:
         raise ClusterError(
-            "a scheduler needs Dask: pip install 'encryptedstats[cluster]'"
+            "a scheduler needs Dask: pip install 'encryptedstats[cluster]'", code="missing-package"
         ) from error
     if isinstance(scheduler, Client):
         yield scheduler
@@ -151,15 +153,17 @@ def connected(
             yield client
         return
     if not isinstance(scheduler, str):
-        raise TypeError(
-            f"scheduler={scheduler!r}: an address such as 'tcp://10.0.0.1:8786', a Client, or None"
+        raise ArgumentTypeError(
+            f"scheduler={scheduler!r}: an address such as 'tcp://10.0.0.1:8786', a Client, or None",
+            code="not-a-scheduler",
         )
     try:
         client = Client(scheduler, timeout=timeout)
     except (OSError, ValueError) as error:
         if isinstance(error, ValueError):
-            raise ValueError(
-                f"scheduler={scheduler!r} is no address, such as 'tcp://10.0.0.1:8786': {error}"
+            raise ArgumentError(
+                f"scheduler={scheduler!r} is no address, such as 'tcp://10.0.0.1:8786': {error}",
+                code="not-an-address",
             ) from error
         raise _SchedulerLost(error) from error
     try:
@@ -326,12 +330,15 @@ class _Run:
             raise ClusterError(
                 f"every worker that began {self.store.where(name)} died: have they enough memory? "
                 "Their logs say more. "
-                "What is done is kept"
+                "What is done is kept",
+                code="workers-died",
             ) from error
         raise (
             error
             if error is not None
-            else ClusterError(f"{self.store.where(name)} failed, and nobody knows why")
+            else ClusterError(
+                f"{self.store.where(name)} failed, and nobody knows why", code="unknown-failure"
+            )
         )
 
     def _forget(self, futures: list[Any]) -> None:

@@ -27,7 +27,7 @@ from encryptedstats.cluster.jobs import (
     place_of_keys,
     read_stored_table,
 )
-from encryptedstats.errors import ClusterError, FileFormatError
+from encryptedstats.errors import ArgumentError, ClusterError, FileFormatError
 from encryptedstats.kinds import read_file
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
@@ -76,11 +76,13 @@ class WholeJob(StoredJob):
 
     def evaluate(self, item: Item, device: str = AUTO) -> Result:
         """Nothing is cut into shards here."""
-        raise ClusterError("there are no shards of a job that is done whole")
+        raise ClusterError("there are no shards of a job that is done whole", code="no-shards")
 
     def result(self, item: Item, file: Container) -> Any:
         """Nothing is kept but the end result."""
-        raise FileFormatError("there are no results of shards of a job that is done whole")
+        raise FileFormatError(
+            "there are no results of shards of a job that is done whole", code="no-shard-results"
+        )
 
     def finish(self, item: Item, results: Sequence[Any]) -> Container:
         """The end result, as a file."""
@@ -100,13 +102,15 @@ class WholeJob(StoredJob):
         if not hasattr(forest, "draw_fraction"):
             raise ClusterError(
                 f"a {type(forest).__name__} has no stochastic fraction to draw: only forests have "
-                "one"
+                "one",
+                code="no-stochastic-fraction",
             )
         if set(forest.block_ids_) != set(table.blocks.ids):
             raise ClusterError(
                 f"the table holds other rows than the forest was fitted to ({table.n_rows:,} and "
                 f"{forest.n_rows_:,}): fractions "
-                "are drawn from all rows of a forest and no others"
+                "are drawn from all rows of a forest and no others",
+                code="other-rows",
             )
         return forest.draw_fraction(table, workers=1, progress=False)
 
@@ -115,7 +119,8 @@ class WholeJob(StoredJob):
         if hashlib.sha256(data).hexdigest() != sha256:
             raise FileFormatError(
                 f"{url} is not the answer that this job was made with: cut short, altered or "
-                "exchanged"
+                "exchanged",
+                code="altered-file",
             )
         return read_file(container.from_bytes(data, name=url), self.keys, url)
 
@@ -136,8 +141,9 @@ def submit_combination(
     ``table`` is any table of the same keys, which brings the public ones.
     """
     if len(answers) + len(forget) < 2 or not answers or len(answers) + len(forget) > _MAX_ANSWERS:
-        raise ValueError(
-            f"from two up to {_MAX_ANSWERS:,} answers are combined, or one and another to forget"
+        raise ArgumentError(
+            f"from two up to {_MAX_ANSWERS:,} answers are combined, or one and another to forget",
+            code="wrong-number-of-answers",
         )
     return _submit(COMBINE, answers, forget, table, out, queue, keys, overwrite)
 
@@ -216,7 +222,8 @@ def _from_container(file: Container, queue: str, job_id: str) -> WholeJob:
     ):
         raise FileFormatError(
             "the job asks for something that is not done whole: it is of another version, or "
-            "altered"
+            "altered",
+            code="unknown-operation",
         )
     places = (file.expect("table", str), file.expect("out", str), place_of_keys(file))
     whole = ((0, len(entries)),)
@@ -230,7 +237,7 @@ def _listed(file: Container, name: str) -> tuple[tuple[str, str], ...]:
         for one in found
     )
     if not good or len(found) > _MAX_ANSWERS:
-        raise FileFormatError(f"the job has a malformed list of {name}")
+        raise FileFormatError(f"the job has a malformed list of {name}", code="malformed-list")
     return tuple((url, sha256) for url, sha256 in found)
 
 

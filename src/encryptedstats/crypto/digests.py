@@ -28,7 +28,9 @@ def read_digest(file: Container) -> str | None:
     """The digest in the fields of a file; None where there is none."""
     digest = file.fields.get(DIGEST_FIELD)
     if digest is not None and not (isinstance(digest, str) and _DIGEST.fullmatch(digest)):
-        raise FileFormatError(f"field {DIGEST_FIELD!r} of the {file.kind} file is no digest")
+        raise FileFormatError(
+            f"field {DIGEST_FIELD!r} of the {file.kind} file is no digest", code="malformed-digest"
+        )
     return digest
 
 
@@ -41,6 +43,7 @@ def joined_digest(a: str | None, b: str | None) -> str | None:
             "these were encrypted with different schemas of the same shape (cut points, levels, "
             "names, their order, or classes "
             "differ): only rows that were encrypted with one and the same schema can be brought "
-            "together"
+            "together",
+            code="different-schemas",
         )
     return a if a is not None else b

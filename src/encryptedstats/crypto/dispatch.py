@@ -11,6 +11,8 @@ import os
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
+from encryptedstats.errors import ArgumentTypeError
+
 if TYPE_CHECKING:
     from encryptedstats.crypto.encryption import Decryptor, Encryptor
     from encryptedstats.crypto.keys import Owner
@@ -20,12 +22,15 @@ if TYPE_CHECKING:
 def encrypt_value(value: object, encryptor: Encryptor, **options: Any) -> Any:
     """Encrypt a value with ``encryptor``. Register a type with ``@encrypt_value.register``."""
     if hasattr(value, "columns"):
-        raise TypeError(
+        raise ArgumentTypeError(
             "a DataFrame is encrypted as a table: schema = es.Schema.infer(df, target=...), then "
-            "owner.encrypt(schema.table(df))"
+            "owner.encrypt(schema.table(df))",
+            code="dataframe-without-schema",
         )
     cure = "give integers, (nested) lists or integer arrays of them (a pandas Series: .to_numpy())"
-    raise TypeError(f"{_describe(value)} cannot be encrypted: {cure}")
+    raise ArgumentTypeError(
+        f"{_describe(value)} cannot be encrypted: {cure}", code="not-encryptable"
+    )
 
 
 @singledispatch
@@ -35,9 +40,10 @@ def encrypt_file_value(
     """Encrypt a file that ``schema`` describes. Register a type of schema with
     ``@encrypt_file_value.register``.
     """
-    raise TypeError(
+    raise ArgumentTypeError(
         f"a file is encrypted by a Schema, not by {_describe(schema)}: see Schema.infer and "
-        "Schema.load"
+        "Schema.load",
+        code="not-a-schema",
     )
 
 
@@ -45,11 +51,15 @@ def encrypt_file_value(
 def decrypt_value(value: object, decryptor: Decryptor, **options: Any) -> Any:
     """Decrypt a value with ``decryptor``. Register a type with ``@decrypt_value.register``."""
     if isinstance(value, (str, os.PathLike)):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"decrypt is for what was loaded: owner.open({os.fspath(value)!r}, schema) loads the "
-            "file and opens it"
+            "file and opens it",
+            code="path-not-loaded",
         )
-    raise TypeError(f"{_describe(value)} is nothing encrypted: there is nothing to decrypt")
+    raise ArgumentTypeError(
+        f"{_describe(value)} is nothing encrypted: there is nothing to decrypt",
+        code="not-encrypted",
+    )
 
 
 @singledispatch
@@ -59,9 +69,10 @@ def openable(value: object) -> Any:
     """
     if hasattr(value, "packs"):
         return value
-    raise TypeError(
+    raise ArgumentTypeError(
         f"{_describe(value)} is nothing that members open together: they open encrypted answers "
-        "in totals"
+        "in totals",
+        code="not-openable",
     )
 
 
@@ -72,7 +83,10 @@ def recompute_value(
     """Recompute a result from the rows behind it, and compare. Registered by the layer that knows
     shards.
     """
-    raise TypeError(f"{_describe(value)} cannot be computed again: give an encrypted answer")
+    raise ArgumentTypeError(
+        f"{_describe(value)} cannot be computed again: give an encrypted answer",
+        code="not-recomputable",
+    )
 
 
 @singledispatch
@@ -85,9 +99,10 @@ def move_value(
     **options: Any,
 ) -> None:
     """Encrypt what one key can open anew for another. Paths register where files can be loaded."""
-    raise TypeError(
+    raise ArgumentTypeError(
         f"{_describe(source)} cannot be moved to another key: give the path or URL of a stored "
-        "table or result"
+        "table or result",
+        code="not-movable",
     )
 
 
@@ -102,13 +117,13 @@ def open_value(source: object, decryptor: Decryptor, schema: Any = None) -> Any:
 @singledispatch
 def publish_value(source: object, owner: Owner, **options: Any) -> Any:
     """What rules let others see of ``source``. Registered by the layer that knows such rules."""
-    raise TypeError(f"{_describe(source)} cannot be published")
+    raise ArgumentTypeError(f"{_describe(source)} cannot be published", code="not-publishable")
 
 
 @singledispatch
 def release_value(source: object, owner: Owner, **options: Any) -> Any:
     """What ``source`` is with noise on it. Registered by the layer that knows how much."""
-    raise TypeError(f"{_describe(source)} cannot be released")
+    raise ArgumentTypeError(f"{_describe(source)} cannot be released", code="not-releasable")
 
 
 def _describe(value: object) -> str:

@@ -15,7 +15,7 @@ from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.residues import Residues, residues_of
 from encryptedstats.crypto.seeded import SeededEncryption
 from encryptedstats.crypto.signatures import Signer
-from encryptedstats.errors import Cure, KeyMismatchError
+from encryptedstats.errors import ArgumentError, Cure, KeyMismatchError
 
 if TYPE_CHECKING:
     from encryptedstats.crypto.keys import PublicKeys
@@ -120,7 +120,9 @@ def encode_slots(values: NDArray[np.int64], encryptor: Encryptor) -> Any:
     """Return the plaintext with these values in its first slots and zeros in the others."""
     parameters = encryptor.keys.parameters
     if len(values) > parameters.slots:
-        raise ValueError(f"{len(values)} values do not fit into {parameters.slots} slots")
+        raise ArgumentError(
+            f"{len(values)} values do not fit into {parameters.slots} slots", code="too-many-values"
+        )
     padded = np.zeros(parameters.slots, dtype=np.int64)
     padded[: len(values)] = values
     return encryptor.keys.engine.encoder.encode(padded)

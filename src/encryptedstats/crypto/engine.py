@@ -100,7 +100,8 @@ class Engine:
         # SEALContext does not raise on broken parameters; it only says so when asked.
         if not self.context.parameters_set():
             raise ParameterError(
-                f"SEAL refuses these parameters: {self.context.parameter_error_message()}"
+                f"SEAL refuses these parameters: {self.context.parameter_error_message()}",
+                code="refused-by-seal",
             )
         self.evaluator = seal.Evaluator(self.context)
         self.encoder = Encoder(self.context, parameters)
@@ -165,23 +166,31 @@ class Engine:
         expected = self.parameters.ciphertext_bytes(size, level) + HEADER_BYTES
         if len(data) != expected:
             raise FileFormatError(
-                f"a ciphertext of {len(data)} bytes stands where one of {expected} is expected"
+                f"a ciphertext of {len(data)} bytes stands where one of {expected} is expected",
+                code="wrong-ciphertext-length",
             )
         check_seal_bytes(data)
         if data[:HEADER_BYTES] != self.ciphertext_header(size, level):
             raise FileFormatError(
-                "a ciphertext has another form than ours (scale, correction factor, level or size)"
+                "a ciphertext has another form than ours (scale, correction factor, level or size)",
+                code="wrong-ciphertext-form",
             )
         ciphertext = seal.Ciphertext()
         try:
             ciphertext.load_bytes(self.context, data)
         except (RuntimeError, ValueError, IndexError) as error:
-            raise FileFormatError(f"a ciphertext is malformed: {error}") from error
+            raise FileFormatError(
+                f"a ciphertext is malformed: {error}", code="malformed-ciphertext"
+            ) from error
         if ciphertext.size() != size or list(ciphertext.parms_id()) != list(self.level_ids[level]):
-            raise FileFormatError("a ciphertext has another size or level than its file says")
+            raise FileFormatError(
+                "a ciphertext has another size or level than its file says",
+                code="wrong-ciphertext-level",
+            )
         if ciphertext.is_transparent():
             raise FileFormatError(
-                "a ciphertext is transparent: it hides nothing and was not made by encryption"
+                "a ciphertext is transparent: it hides nothing and was not made by encryption",
+                code="transparent-ciphertext",
             )
         return ciphertext
 
@@ -219,15 +228,18 @@ def check_seal_bytes(data: bytes, whole: int | None = None) -> None:
     ``whole`` is the length of the object where only its first bytes are given.
     """
     if len(data) < _SEAL_HEADER.size:
-        raise FileFormatError("a SEAL object is cut short")
+        raise FileFormatError("a SEAL object is cut short", code="truncated-seal-object")
     magic, header_size, _major, _minor, compression, _reserved, length = _SEAL_HEADER.unpack_from(
         data
     )
     if magic != _SEAL_MAGIC or header_size != _SEAL_HEADER.size:
-        raise FileFormatError("bytes that should be a SEAL object are not")
+        raise FileFormatError("bytes that should be a SEAL object are not", code="not-seal-object")
     if compression != _UNCOMPRESSED:
         raise FileFormatError(
-            "a SEAL object is compressed; this library writes and reads plain ones only"
+            "a SEAL object is compressed; this library writes and reads plain ones only",
+            code="compressed-seal-object",
         )
     if length != (len(data) if whole is None else whole):
-        raise FileFormatError("a SEAL object states another length than it has")
+        raise FileFormatError(
+            "a SEAL object states another length than it has", code="seal-length-mismatch"
+        )

@@ -41,12 +41,13 @@ def locked(key: bytes, data: bytes, bind_to: bytes) -> bytes:
 def unlocked(key: bytes, sealed: bytes, bind_to: bytes) -> bytes:
     """The inverse of :func:`locked`."""
     if len(sealed) < _NONCE_BYTES + _TAG_BYTES:
-        raise FileFormatError("sealed bytes that are cut short")
+        raise FileFormatError("sealed bytes that are cut short", code="truncated-envelope")
     try:
         opened: bytes = AESGCM(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], bind_to)
     except InvalidTag:
         raise KeyMismatchError(
-            "sealed bytes that were altered, or are for another reader or another place"
+            "sealed bytes that were altered, or are for another reader or another place",
+            code="altered-envelope",
         ) from None
     return opened
 
@@ -82,7 +83,9 @@ class Reader:
         try:
             return self._key.exchange(X25519PublicKey.from_public_bytes(public))
         except ValueError as error:
-            raise FileFormatError(f"a public key that cannot be: {error}") from None
+            raise FileFormatError(
+                f"a public key that cannot be: {error}", code="invalid-public-key"
+            ) from None
 
 
 def sealed_for(public: bytes, data: bytes, bind_to: bytes) -> bytes:

@@ -47,7 +47,7 @@ class Evaluator:
     def packing_keys(self) -> Any:
         """SEAL's Galois keys for packing; an error where the keys were made without."""
         if self.keys.packing is None:
-            raise KeyMismatchError(packing.NO_PACKING_KEYS)
+            raise KeyMismatchError(packing.NO_PACKING_KEYS, code="no-packing-keys")
         return self.keys.packing
 
     def relinearise(self, ciphertext: Any) -> Any:

@@ -29,7 +29,7 @@ from encryptedstats.crypto.packing import (
 )
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues
-from encryptedstats.errors import KeyMismatchError
+from encryptedstats.errors import ArgumentError, KeyMismatchError
 from encryptedstats.parallel import cores
 from encryptedstats.processor import CPU_LEVELS, cpu_level
 
@@ -109,7 +109,7 @@ class Kernels:
     def _packing(self) -> tuple[tuple[Any, ...], ...]:
         """For every level of packing the keys of its automorphisms."""
         if self._seal_packing is None:
-            raise KeyMismatchError(NO_PACKING_KEYS)
+            raise KeyMismatchError(NO_PACKING_KEYS, code="no-packing-keys")
         keys, groups = (
             self._automorphism_keys(self._seal_packing),
             packing_elements(self.parameters.ring_degree),
@@ -172,7 +172,9 @@ class Kernels:
         """
         out, primes = np.empty(ciphertexts[0].shape, dtype=np.uint64), ciphertexts[0].shape[1]
         if any(residues.shape != out.shape for residues in ciphertexts):
-            raise ValueError("ciphertexts of different shapes are not added up")
+            raise ArgumentError(
+                "ciphertexts of different shapes are not added up", code="different-shapes"
+            )
         words, plains = tuple(map(_words, ciphertexts)), tuple(map(_words, plaintexts))
         with self._scratch(len(self.parameters.data_moduli)) as scratch:
             _residues.masked(self._ring, primes, words, plains, out, scratch)
@@ -213,7 +215,9 @@ class Kernels:
             else list(relinearise_at)
         )
         if len(levels) != len(totals):
-            raise ValueError(f"{len(levels)} levels for {len(totals)} totals")
+            raise ArgumentError(
+                f"{len(levels)} levels for {len(totals)} totals", code="level-count-mismatch"
+            )
         out = np.empty((len(totals), 2, to, self.parameters.ring_degree), dtype=np.uint64)
         key = self._relinearisation if totals else None
 
@@ -243,8 +247,9 @@ class Kernels:
         top = self.parameters.ring_degree.bit_length() - 1
         levels = top if levels is None else levels
         if not 0 <= lowest <= levels <= top or not 1 <= len(totals) <= 1 << (levels - lowest):
-            raise ValueError(
-                f"{len(totals)} totals: one ciphertext holds 1 to {self.parameters.ring_degree}"
+            raise ArgumentError(
+                f"{len(totals)} totals: one ciphertext holds 1 to {self.parameters.ring_degree}",
+                code="totals-out-of-range",
             )
         threads = cores() if threads is None else threads
         if threads < 2 or len(totals) < 3:
@@ -322,9 +327,10 @@ class Kernels:
         shape = (nodes, *node.shape)
         out = np.empty(shape, dtype=np.uint64) if out is None else out
         if out.shape != shape or out.dtype != np.uint64 or not out.flags.c_contiguous:
-            raise ValueError(
+            raise ArgumentError(
                 f"out is {out.dtype} of shape {out.shape}: it must be uint64 of shape {shape}, in "
-                "one piece"
+                "one piece",
+                code="wrong-output-array",
             )
         # A node lies at the first of its places in ``out`` until it is split. First one level after
         # the other, all nodes of it at once, so that every thread gets a few subtrees and all end
@@ -397,17 +403,22 @@ class Kernels:
             or not 1 <= node.shape[1] <= primes
             or node.shape[2] != ring
         ):
-            raise ValueError(
+            raise ArgumentError(
                 f"residues of shape {node.shape} are no ciphertext of the packing context: "
-                f"it has (2, 1 to {primes} primes, {ring})"
+                f"it has (2, 1 to {primes} primes, {ring})",
+                code="wrong-residue-shape",
             )
         if not 0 <= lowest <= level < ring.bit_length():
-            raise ValueError(
+            raise ArgumentError(
                 f"level={level}, lowest={lowest}: levels go from {ring.bit_length() - 1} down to "
-                "0, and lowest is not above level"
+                "0, and lowest is not above level",
+                code="level-out-of-range",
             )
         if not 1 <= count <= 1 << level:
-            raise ValueError(f"{count} totals: a node of level {level} holds 1 to {1 << level}")
+            raise ArgumentError(
+                f"{count} totals: a node of level {level} holds 1 to {1 << level}",
+                code="totals-out-of-range",
+            )
 
     # -- calls
     # --------------------------------------------------------------------------------------------
@@ -429,9 +440,10 @@ class Kernels:
         shape = (2, primes, self.parameters.ring_degree)
         for total in totals:
             if total.shape != shape:
-                raise ValueError(
+                raise ArgumentError(
                     f"residues of shape {total.shape} are no ciphertext of the packing context: "
-                    f"it has {shape}"
+                    f"it has {shape}",
+                    code="wrong-residue-shape",
                 )
         out = np.empty(shape, dtype=np.uint64)
         words = tuple(_words(total) for total in totals)
@@ -557,8 +569,9 @@ def with_switching_keys(data: bytes, keys: Mapping[int, Residues]) -> bytes:
         for (start, stop), digit in zip(places, keys[index], strict=True):
             words = np.ascontiguousarray(digit, dtype="<u8").tobytes()
             if len(words) != stop - start:
-                raise ValueError(
-                    f"a digit of {len(words)} bytes does not go where one of {stop - start} is"
+                raise ArgumentError(
+                    f"a digit of {len(words)} bytes does not go where one of {stop - start} is",
+                    code="wrong-digit-length",
                 )
             made[start:stop] = words
     return bytes(made)
@@ -583,4 +596,6 @@ def _digit_places(data: bytes) -> Iterator[tuple[int, list[tuple[int, int]]]]:
         if places:
             yield index, places
     if at != len(data):
-        raise ValueError("keys whose bytes are in another form than this library knows")
+        raise ArgumentError(
+            "keys whose bytes are in another form than this library knows", code="unknown-key-form"
+        )

@@ -115,18 +115,27 @@ def _read_identified(
     )  # before SEAL prepares anything for parameters that may be made up
     engine = engine_for(parameters)
     if not all(type(step) is int and abs(step) < parameters.ring_degree for step in steps):
-        raise FileFormatError("the rotations of the key file are malformed")
+        raise FileFormatError(
+            "the rotations of the key file are malformed", code="malformed-rotations"
+        )
     if bool(steps) != ("rotation" in file.sections):
-        raise FileFormatError("the rotation keys of the file do not fit its list of rotations")
+        raise FileFormatError(
+            "the rotation keys of the file do not fit its list of rotations",
+            code="rotation-keys-mismatch",
+        )
     public_key = _load_seal(engine.context.from_public_str, file.section("public_key"))
     relinearisation = _load_seal(engine.context.from_relin_str, file.section("relinearisation"))
     material = identified_material(
         engine, public_key, EvaluationKeys(relinearisation), file.section("signing_key")
     )
     if material.key_id != file.key_id:
-        raise FileFormatError("the key id of the file does not fit the keys in it")
+        raise FileFormatError(
+            "the key id of the file does not fit the keys in it", code="key-id-mismatch"
+        )
     if set(signed) != {"packing", "rotation"} & set(file.sections):
-        raise FileFormatError("the signatures of the key file do not fit its sections")
+        raise FileFormatError(
+            "the signatures of the key file do not fit its sections", code="signatures-mismatch"
+        )
     return material
 
 
@@ -135,9 +144,13 @@ def read_parameters(file: Container) -> Parameters:
     try:
         parameters = Parameters.from_dict(file.expect("parameters", dict))
     except ParameterError as error:
-        raise FileFormatError(f"the file has impossible parameters: {error}") from error
+        raise FileFormatError(
+            f"the file has impossible parameters: {error}", code="impossible-parameters"
+        ) from error
     if parameters.fingerprint != file.fingerprint:
-        raise FileFormatError("the parameters in the file do not fit its fingerprint")
+        raise FileFormatError(
+            "the parameters in the file do not fit its fingerprint", code="fingerprint-mismatch"
+        )
     return parameters
 
 
@@ -150,13 +163,15 @@ def _check_lengths(file: Container, parameters: Parameters) -> None:
     one = 16 * primes * parameters.ring_degree
     if len(file.section("signing_key")) != SIGNING_KEY_BYTES:
         raise FileFormatError(
-            f"the section 'signing_key' of the file has not {SIGNING_KEY_BYTES} bytes"
+            f"the section 'signing_key' of the file has not {SIGNING_KEY_BYTES} bytes",
+            code="wrong-signing-key-length",
         )
     least = {"public_key": one, "relinearisation": (primes - 1) * one}
     for name, length in least.items():
         if not length <= len(file.section(name)) <= length + 1024 * primes:
             raise FileFormatError(
-                f"the section {name!r} of the file has not the length that its parameters say"
+                f"the section {name!r} of the file has not the length that its parameters say",
+                code="wrong-key-length",
             )
 
 
@@ -172,7 +187,8 @@ def _check_signatures(
         ):
             raise FileFormatError(
                 "the packing and rotation keys of the file are not those that the members of key "
-                f"{material.key_id} have made"
+                f"{material.key_id} have made",
+                code="keys-not-by-members",
             )
         return
     for name, signature in signatures.items():
@@ -180,7 +196,8 @@ def _check_signatures(
         if not isinstance(signature, str) or not material.is_signed(statement, signature):
             raise FileFormatError(
                 f"the {name} keys of the file are not signed by the owner of key "
-                f"{material.key_id}: exchanged or altered"
+                f"{material.key_id}: exchanged or altered",
+                code="unsigned-keys",
             )
 
 
@@ -197,7 +214,8 @@ def _read_retirement(file: Container, material: KeyMaterial) -> Retirement | Non
     if not good:
         raise FileFormatError(
             f"the file says that key {material.key_id} is retired, and its owner has not signed "
-            "that: altered"
+            "that: altered",
+            code="unsigned-retirement",
         )
     return found
 
@@ -205,7 +223,10 @@ def _read_retirement(file: Container, material: KeyMaterial) -> Retirement | Non
 def _read_rotation(engine: Engine, file: Container, steps: Sequence[int]) -> Any:
     keys = _load_seal(engine.context.from_galois_str, file.section("rotation"))
     if not all(keys.has_key(galois_element(engine.parameters.ring_degree, step)) for step in steps):
-        raise FileFormatError("the rotation keys of the file do not fit its list of rotations")
+        raise FileFormatError(
+            "the rotation keys of the file do not fit its list of rotations",
+            code="rotation-keys-mismatch",
+        )
     return keys
 
 
@@ -213,7 +234,9 @@ def _read_packing(engine: Engine, file: Container) -> Any:
     small = engine_for(packing.packing_parameters(engine.parameters))
     keys = _load_seal(small.context.from_galois_str, file.section("packing"))
     if not packing.has_packing_keys(keys, engine.parameters.ring_degree):
-        raise FileFormatError("the packing keys of the file are not all there")
+        raise FileFormatError(
+            "the packing keys of the file are not all there", code="packing-keys-missing"
+        )
     return keys
 
 
@@ -222,7 +245,9 @@ def _load_seal(loader: Any, data: bytes) -> Any:
     try:
         return loader(data)
     except (RuntimeError, ValueError, IndexError) as error:
-        raise FileFormatError(f"a key in the file is malformed: {error}") from error
+        raise FileFormatError(
+            f"a key in the file is malformed: {error}", code="malformed-key"
+        ) from error
 
 
 # -- the secret key --------------------------------------------------------------------------------
@@ -278,14 +303,19 @@ def check_pair(public: KeyMaterial, generator: Any) -> None:
         for keys in (generator.create_relin_keys(), public.evaluation.relinearisation):
             found.append(decrypt(evaluator.relinearize(square, keys)))
     if any(engine.decode_integer(plain) != 1 for plain in found):
-        raise FileFormatError("the secret key of the file does not fit the public key in it")
+        raise FileFormatError(
+            "the secret key of the file does not fit the public key in it",
+            code="secret-key-mismatch",
+        )
 
 
 def check_rotations(rotations: Iterable[int], parameters: Parameters) -> tuple[int, ...]:
     """Return rotations in order, each once; raise ``ParameterError`` for those out of range."""
     steps, half = tuple(sorted({index(step) for step in rotations})), parameters.ring_degree // 2
     if any(abs(step) >= half for step in steps):
-        raise ParameterError(f"rotations must be between {1 - half} and {half - 1}")
+        raise ParameterError(
+            f"rotations must be between {1 - half} and {half - 1}", code="rotation-out-of-range"
+        )
     return steps
 
 
@@ -293,11 +323,15 @@ def _read_planned_rotations(file: Container, parameters: Parameters) -> tuple[in
     """Read the rotations that an owner was planned with; the oldest files have no list of them."""
     listed = file.fields.get("rotations", [])
     if not isinstance(listed, list) or not all(type(step) is int for step in listed):
-        raise FileFormatError("the rotations of the key file are malformed")
+        raise FileFormatError(
+            "the rotations of the key file are malformed", code="malformed-rotations"
+        )
     try:
         return check_rotations(listed, parameters)
     except ParameterError as error:
-        raise FileFormatError(f"the rotations of the key file are malformed: {error}") from error
+        raise FileFormatError(
+            f"the rotations of the key file are malformed: {error}", code="malformed-rotations"
+        ) from error
 
 
 def _unlock_secret(file: Container, passphrase: str | None) -> bytes:
@@ -307,12 +341,13 @@ def _unlock_secret(file: Container, passphrase: str | None) -> bytes:
             "this key file is not locked, and a passphrase was given for it: it holds key "
             f"{file.key_id}, which may be another's. "
             "Take the file that your passphrase locks, or load this one without a passphrase if "
-            "it is yours"
+            "it is yours",
+            code="not-locked",
         )
     if not lock:
         return secret
     if passphrase is None:
-        raise PassphraseError("this key file is locked: give its passphrase")
+        raise PassphraseError("this key file is locked: give its passphrase", code="no-passphrase")
     return locks.unlock(lock, secret, passphrase, bind_to=file.key_id.encode())
 
 

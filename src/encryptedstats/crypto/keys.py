@@ -43,7 +43,14 @@ from encryptedstats.crypto.material import (
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import ciphertext_of, public_residues
 from encryptedstats.crypto.signatures import Signer
-from encryptedstats.errors import Cure, FileFormatError, KeyMismatchError, ParameterError
+from encryptedstats.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    Cure,
+    FileFormatError,
+    KeyMismatchError,
+    ParameterError,
+)
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file, save_file
 
@@ -186,7 +193,8 @@ class PublicKeys:
                 else ""
             )
             raise KeyMismatchError(
-                f"the owner has retired key {self.key_id} ({self.retired.why}){instead}"
+                f"the owner has retired key {self.key_id} ({self.retired.why}){instead}",
+                code="retired-key",
             )
 
     def check_same(self, other: PublicKeys) -> None:
@@ -194,21 +202,24 @@ class PublicKeys:
         if other is not self and other.key_id != self.key_id:
             raise KeyMismatchError(
                 f"these belong to different keys ({self.key_id} and {other.key_id}): nothing can "
-                "be computed across keys"
+                "be computed across keys",
+                code="other-key",
             )
 
     def check_fingerprint(self, expected: str, name: str = "these") -> None:
         """Raise an error where the fingerprint is not that of these keys."""
         digits = "".join(expected.replace("-", " ").split()).lower()
         if len(digits) != KEY_ID_DIGITS or not set(digits) <= _HEX_DIGITS:
-            raise ValueError(
-                f"{expected!r} is no fingerprint: it has {KEY_ID_DIGITS} hexadecimal digits"
+            raise ArgumentError(
+                f"{expected!r} is no fingerprint: it has {KEY_ID_DIGITS} hexadecimal digits",
+                code="not-a-fingerprint",
             )
         if digits != self.key_id:
             raise KeyMismatchError(
                 f"{name} holds the keys {self.fingerprint}, and those of {fingerprint_of(digits)} "
                 "are expected: do not use them, "
-                "ask their owner for the right file"
+                "ask their owner for the right file",
+                code="other-fingerprint",
             )
 
     # -- files -------------------------------------------------------------------------------------
@@ -246,7 +257,9 @@ class PublicKeys:
         )
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("PublicKeys are not pickled: save() them to a file and load() that")
+        raise ArgumentTypeError(
+            "PublicKeys are not pickled: save() them to a file and load() that", code="not-pickled"
+        )
 
 
 class Owner:
@@ -279,13 +292,15 @@ class Owner:
                 getattr(parameters, "parameters", parameters),
             )
         if not isinstance(parameters, Parameters):
-            raise TypeError(
-                f"Owner needs Parameters, not {type(parameters).__name__}: see Parameters.choose"
+            raise ArgumentTypeError(
+                f"Owner needs Parameters, not {type(parameters).__name__}: see Parameters.choose",
+                code="not-parameters",
             )
         if parameters.depth < 0:
             raise ParameterError(
                 f"not even an encryption is proven to decrypt with {parameters!r}: take larger "
-                "primes"
+                "primes",
+                code="not-proven",
             )
         engine = engine_for(parameters)
         generator = seal.KeyGenerator(engine.context)
@@ -547,9 +562,14 @@ class Owner:
                 public.engine, generator, public.public_key, public.evaluation, file.rotations
             )
         except (RuntimeError, IndexError) as error:
-            raise FileFormatError(f"the secret key of the file is malformed: {error}") from error
+            raise FileFormatError(
+                f"the secret key of the file is malformed: {error}", code="malformed-key"
+            ) from error
         if owner.key_id != public.key_id:
-            raise FileFormatError("the secret key of the file does not fit the signing key in it")
+            raise FileFormatError(
+                "the secret key of the file does not fit the signing key in it",
+                code="signing-key-mismatch",
+            )
         owner.key_file = Path(path).resolve()
         return owner
 
@@ -557,9 +577,10 @@ class Owner:
         return f"Owner(key {self.key_id}, {self.parameters!r})"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(
+        raise ArgumentTypeError(
             "an Owner is not pickled, it holds the secret key: save() it to a file that stays "
-            "with you"
+            "with you",
+            code="not-pickled",
         )
 
 
@@ -575,8 +596,9 @@ def fingerprint_of(key_id: str) -> str:
 def check_belongs(file: Container, keys: PublicKeys, name: str = "the file") -> None:
     """Raise an error for a file of other keys, or where more than public keys are given."""
     if not isinstance(keys, PublicKeys):
-        raise TypeError(
-            "reading encrypted results needs PublicKeys, nothing more: owner.public_keys()"
+        raise ArgumentTypeError(
+            "reading encrypted results needs PublicKeys, nothing more: owner.public_keys()",
+            code="not-public-keys",
         )
     if read_parameters(file) != keys.parameters or file.key_id != keys.key_id:
         raise KeyMismatchError(

@@ -144,7 +144,8 @@ def check_joint_parameters(parameters: Parameters) -> None:
         raise KeyMismatchError(
             f"keys that are marked as joint, and their parameters are for {parameters.members} "
             "member: joint keys "
-            "have parameters for all of their members"
+            "have parameters for all of their members",
+            code="member-count-mismatch",
         )
 
 

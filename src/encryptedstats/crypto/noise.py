@@ -29,6 +29,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal
 
+from encryptedstats.errors import ArgumentError
+
 Scheme = Literal["bgv", "bfv"]
 
 FAILURE_BITS: Final = 128  # decryption fails with probability at most 2^-FAILURE_BITS ...
@@ -256,8 +258,9 @@ class NoiseModel:
     def add(self, a: Noise, b: Noise) -> Noise:
         """Sum or difference. Both must be at one level."""
         if a.level != b.level:
-            raise ValueError(
-                f"operands at levels {a.level} and {b.level}: switch to a common one first"
+            raise ArgumentError(
+                f"operands at levels {a.level} and {b.level}: switch to a common one first",
+                code="different-levels",
             )
         return a + b
 
@@ -278,8 +281,9 @@ class NoiseModel:
     def multiply(self, a: Noise, b: Noise) -> Noise:
         """A product, not relinearised. Both at one level."""
         if a.level != b.level:
-            raise ValueError(
-                f"operands at levels {a.level} and {b.level}: switch to a common one first"
+            raise ArgumentError(
+                f"operands at levels {a.level} and {b.level}: switch to a common one first",
+                code="different-levels",
             )
         size = a.size + b.size - 1
         if self.scheme == "bgv":

@@ -48,7 +48,7 @@ from encryptedstats.crypto.residues import (
     secret_residues,
     times_constant,
 )
-from encryptedstats.errors import InsecureParametersWarning
+from encryptedstats.errors import ArgumentError, InsecureParametersWarning
 
 NO_PACKING_KEYS = (
     "these public keys were made without packing keys: owner.public_keys(packing=True)"
@@ -275,8 +275,9 @@ def pack(
     top = parameters.ring_degree.bit_length() - 1
     levels = top if levels is None else levels
     if not 0 <= lowest <= levels <= top or not 1 <= len(ciphertexts) <= 1 << (levels - lowest):
-        raise ValueError(
-            f"{len(ciphertexts)} totals: one ciphertext holds 1 to {parameters.ring_degree}"
+        raise ArgumentError(
+            f"{len(ciphertexts)} totals: one ciphertext holds 1 to {parameters.ring_degree}",
+            code="totals-out-of-range",
         )
     items = list(ciphertexts)
     if lowest == start:
@@ -326,9 +327,10 @@ def unpack(parameters: Parameters, plain: Any, count: int) -> list[int]:
     coefficients = plaintext_coefficients(plain, ring)
     found = coefficients[packing_places(count, ring)]
     if np.count_nonzero(coefficients) > np.count_nonzero(found):
-        raise ValueError(
+        raise ArgumentError(
             "the result holds something beside its totals: it was altered, or not computed as "
-            "asked. It is refused"
+            "asked. It is refused",
+            code="foreign-coefficients",
         )
     return [centred(int(value) * parameters.slots, t) for value in found]
 

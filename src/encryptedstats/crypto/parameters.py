@@ -126,7 +126,7 @@ class Parameters:
                 stacklevel=3,
             )
         elif not self.security:
-            raise ParameterError(self._insecurity())
+            raise ParameterError(self._insecurity(), code="insecure-parameters")
 
     # -- making
     # --------------------------------------------------------------------------------------------
@@ -173,7 +173,10 @@ class Parameters:
                     _primes(scheme, ring_degree, plain_modulus, bits),
                     terms,
                 )
-        raise ParameterError(*_what_is_possible(security, max_value, depth, scheme, terms))
+        raise ParameterError(
+            *_what_is_possible(security, max_value, depth, scheme, terms),
+            code="no-parameters-found",
+        )
 
     @classmethod
     def from_bits(
@@ -195,10 +198,13 @@ class Parameters:
         3
         """
         if scheme not in SCHEMES:
-            raise ParameterError(f"scheme={scheme!r}: there are 'bgv' and 'bfv'")
+            raise ParameterError(
+                f"scheme={scheme!r}: there are 'bgv' and 'bfv'", code="unknown-scheme"
+            )
         if ring_degree not in RINGS:
             raise ParameterError(
-                f"ring_degree={ring_degree}: it must be one of {', '.join(map(str, RINGS))}"
+                f"ring_degree={ring_degree}: it must be one of {', '.join(map(str, RINGS))}",
+                code="unknown-ring-degree",
             )
         plain_modulus = plain_modulus_for(ring_degree, max_value)
         primes = _primes(scheme, ring_degree, plain_modulus, tuple(modulus_bits))
@@ -209,43 +215,53 @@ class Parameters:
 
     def _check_types(self) -> None:
         if self.scheme not in SCHEMES:
-            raise ParameterError(f"scheme={self.scheme!r}: there are 'bgv' and 'bfv'")
+            raise ParameterError(
+                f"scheme={self.scheme!r}: there are 'bgv' and 'bfv'", code="unknown-scheme"
+            )
         if self.ring_degree not in RINGS:
             raise ParameterError(
-                f"ring_degree={self.ring_degree!r}: it must be one of {', '.join(map(str, RINGS))}"
+                f"ring_degree={self.ring_degree!r}: it must be one of {', '.join(map(str, RINGS))}",
+                code="unknown-ring-degree",
             )
         numbers = (self.ring_degree, self.plain_modulus, self.terms, *self.coefficient_moduli)
         if not all(type(n) is int for n in numbers):
-            raise ParameterError("ring degree, moduli and terms must be Python integers")
+            raise ParameterError(
+                "ring degree, moduli and terms must be Python integers", code="not-an-integer"
+            )
         if not 1 <= self.terms <= MAX_TERMS:
-            raise ParameterError("terms: a sum has between 1 and 2**64")
+            raise ParameterError("terms: a sum has between 1 and 2**64", code="terms-out-of-range")
         if type(self.allow_insecure) is not bool:
-            raise ParameterError("allow_insecure must be True or False")
+            raise ParameterError("allow_insecure must be True or False", code="not-a-boolean")
         kept, most = self.kept_primes, len(self.coefficient_moduli) - 1
         if kept is not None and (type(kept) is not int or not 1 <= kept <= most):
             raise ParameterError(
-                f"kept_primes={kept!r}: packed totals keep 1 to {most} of the data primes, or None"
+                f"kept_primes={kept!r}: packed totals keep 1 to {most} of the data primes, or None",
+                code="kept-out-of-range",
             )
         bits = self.digit_bits
         if bits is not None and (type(bits) is not int or not 2 <= bits < MAX_PRIME_BITS):
             raise ParameterError(
                 f"digit_bits={bits!r}: digits have 2 to {MAX_PRIME_BITS - 1} bits, or None for no "
-                "digits"
+                "digits",
+                code="digits-out-of-range",
             )
         base = self.pair_base
         if base is not None and (type(base) is not int or not 3 <= base < self.plain_modulus):
             raise ParameterError(
-                f"pair_base={base!r}: from 3 to below t, {self.plain_modulus}, or None for no pairs"
+                f"pair_base={base!r}: from 3 to below t, {self.plain_modulus}, or None for no pairs",
+                code="base-out-of-range",
             )
         if base is not None and (kept is not None or bits is not None):
             raise ParameterError(
                 "pair_base= is for totals that are opened, and whole: without kept_primes= and "
-                "digit_bits="
+                "digit_bits=",
+                code="pairs-with-parts",
             )
         if type(self.members) is not int or not 1 <= self.members <= MAX_MEMBERS:
             raise ParameterError(
                 f"members={self.members!r}: a joint key has 2 to {MAX_MEMBERS} members, an "
-                "owner's has 1"
+                "owner's has 1",
+                code="members-out-of-range",
             )
         copies = self.copies
         if (
@@ -255,12 +271,14 @@ class Parameters:
         ):
             raise ParameterError(
                 f"copies={copies!r}: a power of two from 1 to {self.ring_degree // 2}, half the "
-                "ring degree"
+                "ring degree",
+                code="copies-out-of-range",
             )
         if self.members > 1 and self.scheme != "bgv":
             raise ParameterError(
                 f"members={self.members} with scheme={self.scheme!r}: joint keys are made for "
-                "'bgv' only"
+                "'bgv' only",
+                code="joint-keys-need-bgv",
             )
 
     def _check_moduli(self) -> None:
@@ -268,20 +286,26 @@ class Parameters:
         if not 2 <= len(primes) <= MAX_PRIMES:
             raise ParameterError(
                 f"{len(primes)} coefficient moduli: there must be 2 to {MAX_PRIMES}, the last for "
-                "key switching"
+                "key switching",
+                code="wrong-modulus-count",
             )
         if len(set(primes) | {t}) != len(primes) + 1:
             raise ParameterError(
-                "coefficient moduli must be distinct and differ from the plain modulus"
+                "coefficient moduli must be distinct and differ from the plain modulus",
+                code="duplicate-moduli",
             )
         for name, value in (("plain_modulus", t), *(("coefficient modulus", q) for q in primes)):
             if not 2 < value < 1 << MAX_PRIME_BITS or value % order != 1 or not is_prime(value):
                 raise ParameterError(
                     f"{name} {value}: it must be a prime below 2**{MAX_PRIME_BITS} that is 1 "
-                    f"modulo {order} (twice the ring degree)"
+                    f"modulo {order} (twice the ring degree)",
+                    code="unsuitable-modulus",
                 )
         if any(q <= t for q in primes):
-            raise ParameterError("every coefficient modulus must be larger than the plain modulus")
+            raise ParameterError(
+                "every coefficient modulus must be larger than the plain modulus",
+                code="modulus-too-small",
+            )
 
     def _insecurity(self) -> str:
         allowed = MAX_MODULUS_BITS[128][self.ring_degree]
@@ -452,14 +476,16 @@ class Parameters:
         }
         if not isinstance(values, Mapping) or set(values) - set(_PLANNED) != expected:
             raise ParameterError(
-                f"parameters must have exactly the fields {', '.join(sorted(expected))}"
+                f"parameters must have exactly the fields {', '.join(sorted(expected))}",
+                code="wrong-fields",
             )
         if (
             not isinstance(values["coefficient_moduli"], (list, tuple))
             or len(values["coefficient_moduli"]) > MAX_PRIMES
         ):
             raise ParameterError(
-                f"coefficient_moduli must be a list of at most {MAX_PRIMES} integers"
+                f"coefficient_moduli must be a list of at most {MAX_PRIMES} integers",
+                code="malformed-moduli",
             )
         return cls(**{**values, "coefficient_moduli": tuple(values["coefficient_moduli"])})
 
@@ -481,9 +507,12 @@ def _checked_wish(
 ) -> tuple[int, int, int]:
     """The largest value, depth and terms as Python integers, if such a wish makes sense."""
     if scheme not in SCHEMES:
-        raise ParameterError(f"scheme={scheme!r}: there are 'bgv' and 'bfv'")
+        raise ParameterError(f"scheme={scheme!r}: there are 'bgv' and 'bfv'", code="unknown-scheme")
     if security not in LEVELS:
-        raise ParameterError(f"security={security!r}: it can be {', '.join(map(str, LEVELS))} bits")
+        raise ParameterError(
+            f"security={security!r}: it can be {', '.join(map(str, LEVELS))} bits",
+            code="unknown-security-level",
+        )
     return (
         _at_least("max_value", max_value, 1),
         _at_least("depth", depth, 0),
@@ -494,7 +523,9 @@ def _checked_wish(
 def _at_least(name: str, value: int, least: int) -> int:
     number = as_integer(value)
     if number is None or number < least:
-        raise ParameterError(f"{name}={value!r}: it must be an integer of at least {least}")
+        raise ParameterError(
+            f"{name}={value!r}: it must be an integer of at least {least}", code="integer-too-small"
+        )
     return number
 
 
@@ -547,7 +578,8 @@ def _primes(
             raise ParameterError(
                 f"there are not enough {size}-bit primes that are 1 modulo {step} for {len(bits)} "
                 f"moduli {bits}; "
-                f"take larger ones (up to {MAX_PRIME_BITS} bits)"
+                f"take larger ones (up to {MAX_PRIME_BITS} bits)",
+                code="too-few-primes",
             )
         used.add(found[0])
         primes.append(found[0])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from encryptedstats.crypto.engine import HEADER_BYTES, Engine, check_seal_bytes
 from encryptedstats.crypto.parameters import Parameters
-from encryptedstats.errors import FileFormatError
+from encryptedstats.errors import ArgumentError, FileFormatError
 from encryptedstats.storage.bitpack import pack as pack_bits
 from encryptedstats.storage.bitpack import unpack as unpack_bits
 
@@ -48,9 +48,10 @@ def residues_of(engine: Engine, ciphertext: Any) -> Residues:
     size, ring = ciphertext.size(), engine.parameters.ring_degree
     level = len(engine.parameters.data_moduli) - ciphertext.coeff_modulus_size()
     if data[:HEADER_BYTES] != engine.ciphertext_header(size, level):
-        raise ValueError(
+        raise ArgumentError(
             "a ciphertext of another form than the evaluators know (correction factor, level or "
-            "form)"
+            "form)",
+            code="wrong-ciphertext-form",
         )
     return np.frombuffer(data, dtype="<u8", offset=HEADER_BYTES).reshape(size, -1, ring)
 
@@ -62,7 +63,8 @@ def ciphertext_of(engine: Engine, residues: Residues) -> Any:
     level = len(parameters.data_moduli) - primes
     if ring != parameters.ring_degree or not 0 <= level < len(parameters.data_moduli) or size < 2:
         raise FileFormatError(
-            f"residues of shape {residues.shape} are no ciphertext of {parameters!r}"
+            f"residues of shape {residues.shape} are no ciphertext of {parameters!r}",
+            code="wrong-residue-shape",
         )
     data = (
         engine.ciphertext_header(size, level)
@@ -89,7 +91,9 @@ def residues_from_bytes(
     """
     lengths = [polynomials * ring_degree * modulus.bit_length() // 8 for modulus in moduli]
     if len(data) != sum(lengths):
-        raise FileFormatError("the residues of the file are cut short or too many")
+        raise FileFormatError(
+            "the residues of the file are cut short or too many", code="wrong-residue-length"
+        )
     residues, start = np.empty((polynomials, len(moduli), ring_degree), dtype=np.uint64), 0
     for prime, (modulus, length) in enumerate(zip(moduli, lengths, strict=True)):
         words = np.frombuffer(data, dtype="<u8", offset=start, count=length // 8).reshape(
@@ -112,14 +116,16 @@ def secret_residues(parameters: Parameters, data: bytes) -> Residues:
     expected = _SECRET_HEADER_BYTES + 8 * ring * len(primes)
     if len(data) != expected:
         raise FileFormatError(
-            f"a secret key of {len(data)} bytes stands where one of {expected} is expected"
+            f"a secret key of {len(data)} bytes stands where one of {expected} is expected",
+            code="wrong-secret-key-length",
         )
     residues = np.frombuffer(data, dtype="<u8", offset=_SECRET_HEADER_BYTES).reshape(
         len(primes), ring
     )
     if (residues >= np.array(primes, dtype=np.uint64)[:, None]).any():
         raise FileFormatError(
-            "a secret key holds residues that are not below their primes: SEAL writes none such"
+            "a secret key holds residues that are not below their primes: SEAL writes none such",
+            code="unreduced-residues",
         )
     return residues.astype(np.uint64)
 
@@ -134,7 +140,10 @@ def public_residues(parameters: Parameters, data: bytes) -> Residues:
     check_seal_bytes(data)
     primes, ring = len(parameters.coefficient_moduli), parameters.ring_degree
     if len(data) != _PUBLIC_HEADER_BYTES + 16 * ring * primes:
-        raise FileFormatError(f"a public key of {len(data)} bytes is none of {parameters!r}")
+        raise FileFormatError(
+            f"a public key of {len(data)} bytes is none of {parameters!r}",
+            code="wrong-public-key-length",
+        )
     residues = np.frombuffer(data, dtype="<u8", offset=_PUBLIC_HEADER_BYTES).reshape(
         2, primes, ring
     )

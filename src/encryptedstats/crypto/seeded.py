@@ -40,7 +40,7 @@ from encryptedstats.crypto.residues import (
     secret_residues,
     times_each,
 )
-from encryptedstats.errors import FileFormatError
+from encryptedstats.errors import ArgumentError, ArgumentTypeError, FileFormatError
 from encryptedstats.storage import pieces
 
 SEED_BYTES = pieces.SEED_BYTES
@@ -51,8 +51,9 @@ def expand_seeds(seeds: bytes, moduli: tuple[int, ...], out: Residues) -> None:
     components, primes, N).
     """
     if len(seeds) != SEED_BYTES * len(out):
-        raise ValueError(
-            f"{len(seeds)} bytes of seeds for {len(out)} ciphertexts: each has {SEED_BYTES}"
+        raise ArgumentError(
+            f"{len(seeds)} bytes of seeds for {len(out)} ciphertexts: each has {SEED_BYTES}",
+            code="wrong-seed-length",
         )
     for prime, modulus in enumerate(moduli):
         pieces.expand(seeds, modulus, out, prime)
@@ -92,7 +93,7 @@ class SecretFactor:
         ]
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a secret polynomial is not pickled")
+        raise ArgumentTypeError("a secret polynomial is not pickled", code="not-pickled")
 
 
 class SeededEncryption:
@@ -136,7 +137,8 @@ class SeededEncryption:
         ):
             raise FileFormatError(
                 "the residues of the secret key are not in the form that this library knows of "
-                "SEAL's"
+                "SEAL's",
+                code="unknown-key-form",
             )
 
     # -- c0 + (a - a') s
@@ -171,4 +173,6 @@ class SeededEncryption:
         return self._engine.parameters.data_moduli
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("seeded encryption is not pickled, it holds the secret key")
+        raise ArgumentTypeError(
+            "seeded encryption is not pickled, it holds the secret key", code="not-pickled"
+        )

@@ -17,7 +17,7 @@ from encryptedstats.crypto.keys import HasParameters, Owner, PublicKeys
 from encryptedstats.crypto.material import EvaluationKeys
 from encryptedstats.crypto.parameters import MAX_MEMBERS, Parameters
 from encryptedstats.crypto.residues import add_modulo
-from encryptedstats.errors import FileFormatError, MemberError, ParameterError
+from encryptedstats.errors import ArgumentError, FileFormatError, MemberError, ParameterError
 from encryptedstats.joint import galois_keys, public_key, relinearisation_key
 from encryptedstats.joint.common_string import CommonString
 from encryptedstats.joint.messages import (
@@ -91,14 +91,16 @@ class JointKey:
             or len(set(self.members)) != len(self.members)
             or not 2 <= len(self.members) <= MAX_MEMBERS
         ):
-            raise ValueError(
-                f"members={list(members)!r}: 2 to {MAX_MEMBERS} different names are needed"
+            raise ArgumentError(
+                f"members={list(members)!r}: 2 to {MAX_MEMBERS} different names are needed",
+                code="invalid-members",
             )
         if parameters.members != len(self.members):
             raise ParameterError(
                 f"these parameters are for {parameters.members} members and there are "
                 f"{len(self.members)}: ",
                 plan_for(len(self.members)),
+                code="member-count-mismatch",
             )
 
     @cached_property
@@ -125,7 +127,8 @@ class JointKey:
         for member, message in last.items():
             if message.fields["transcript"] != transcript_of(self, contributions):
                 raise MemberError(
-                    f"the relinearisation of {member} was made for other contributions than these"
+                    f"the relinearisation of {member} was made for other contributions than these",
+                    code="other-contributions",
                 )
         engine, moduli = engine_for(self.parameters), self.parameters.coefficient_moduli
         ring, digits = self.parameters.ring_degree, len(moduli) - 1
@@ -174,12 +177,14 @@ class JointKey:
         for member, message in given.items():
             if message.fields["packs"] != packs_digest(packs):
                 raise MemberError(
-                    f"the share of {member} was made for another ciphertext than this answer's"
+                    f"the share of {member} was made for another ciphertext than this answer's",
+                    code="other-ciphertext",
                 )
             if message.fields["receiver"] != receiver:
                 whom = receiver or "whoever has all shares"
                 raise MemberError(
-                    f"the share of {member} was not made for the receiver that is given, {whom}"
+                    f"the share of {member} was not made for the receiver that is given, {whom}",
+                    code="other-receiver",
                 )
         moduli, each, ring = (
             common_moduli(self.parameters, packs),
@@ -211,9 +216,13 @@ class JointKey:
             joint = cls(members, read_parameters(file), label=file.expect("label", str))
             joint.rotations = tuple(sorted({int(step) for step in steps}))
         except (TypeError, ValueError) as error:
-            raise FileFormatError(f"the file has a joint key that cannot be: {error}") from error
+            raise FileFormatError(
+                f"the file has a joint key that cannot be: {error}", code="impossible-joint-key"
+            ) from error
         if joint.id != file.key_id:
-            raise FileFormatError("the joint key of the file does not fit its id")
+            raise FileFormatError(
+                "the joint key of the file does not fit its id", code="joint-id-mismatch"
+            )
         return joint
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from encryptedstats.crypto.dispatch import openable
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.residues import residues_to_bytes
-from encryptedstats.errors import KeyMismatchError, MemberError
+from encryptedstats.errors import ArgumentError, ArgumentTypeError, KeyMismatchError, MemberError
 from encryptedstats.joint import galois_keys, public_key, relinearisation_key
 from encryptedstats.joint.key import JointKey
 from encryptedstats.joint.messages import (
@@ -71,7 +71,10 @@ class Member:
         passphrase: str | None = None,
     ) -> None:
         if name not in joint.members:
-            raise ValueError(f"{name!r} is no member: there are {', '.join(joint.members)}")
+            raise ArgumentError(
+                f"{name!r} is no member: there are {', '.join(joint.members)}",
+                code="unknown-member",
+            )
         self.joint, self.name, self.home = joint, name, Path(home)
         self.state = MemberState(self.home, joint, name, passphrase)
 
@@ -90,7 +93,8 @@ class Member:
         if digests[self.name] != digest_of(own):
             raise MemberError(
                 f"the commitment that is said to be {self.name}'s is not hers: it was exchanged "
-                "on its way"
+                "on its way",
+                code="exchanged-commitment",
             )
         with self.state.lock():
             stored = self.state.find("commitments", SEEN_KIND)
@@ -98,7 +102,8 @@ class Member:
                 raise MemberError(
                     f"{self.name} has shown her contribution after other commitments than these: "
                     "the members begin anew, with "
-                    "another label"
+                    "another label",
+                    code="other-commitments",
                 )
             if stored is None:
                 seen = make_message(self.joint, SEEN_KIND, self.name, {"digests": digests}, {})
@@ -118,7 +123,8 @@ class Member:
             raise MemberError(
                 f"{self.name} has relinearised other contributions than these, and does so once: "
                 "the members begin anew, with "
-                "another label"
+                "another label",
+                code="other-contributions",
             )
         return self.state.stored_bytes("relinearisation")
 
@@ -131,7 +137,10 @@ class Member:
         if digests != self.state.seen_digests() or own != self.state.stored_bytes(
             "relinearisation"
         ):
-            raise MemberError(f"these are not the messages that {self.name} has seen and sent")
+            raise MemberError(
+                f"these are not the messages that {self.name} has seen and sent",
+                code="other-messages",
+            )
         keys = self.joint.public_keys(commitments, contributions, relinearisations)
         with self.state.lock():
             if not self.finished:
@@ -150,7 +159,8 @@ class Member:
         """The joint public keys that she has helped to make."""
         if not self.finished:
             raise MemberError(
-                f"{self.name} knows no public keys of this joint key yet: finish(...) makes them"
+                f"{self.name} knows no public keys of this joint key yet: finish(...) makes them",
+                code="not-finished",
             )
         return PublicKeys.load(self.home / _PUBLIC_KEYS)
 
@@ -221,16 +231,18 @@ class Member:
             shares.
         """
         if (table is None) != trust_worker:
-            raise ValueError(
+            raise ArgumentError(
                 "share needs the table that the answer is of, to compute it anew; or, without it, "
                 "trust_worker=True: a worker who "
-                "may have any ciphertext opened can read a member's secret off her shares"
+                "may have any ciphertext opened can read a member's secret off her shares",
+                code="table-or-trust",
             )
         answer = openable(answer)
         if answer.keys.key_id != self.keys.key_id:
             raise KeyMismatchError(
                 f"this belongs to key {answer.keys.key_id}, and {self.name} shares for "
-                f"{self.keys.key_id}"
+                f"{self.keys.key_id}",
+                code="other-key",
             )
         answer = answer.verified(question, table, rows)
         return self.share_packs(answer.packs(), answer.statement(), receiver)
@@ -244,7 +256,8 @@ class Member:
         ):
             raise KeyMismatchError(
                 "a receiver has a key of her own with the joint key's parameters: "
-                "es.Owner(parameters)"
+                "es.Owner(parameters)",
+                code="unfit-receiver",
             )
         fields = {
             "packs": packs_digest(packs),
@@ -260,7 +273,8 @@ class Member:
             raise MemberError(
                 f"{self.name} has shared once for this question over these rows, for another "
                 "ciphertext or receiver, and does not "
-                "a second time"
+                "a second time",
+                code="already-shared",
             )
         return self.state.stored_bytes(name)
 
@@ -280,4 +294,4 @@ class Member:
         return f"Member({self.name} of {self.joint!r})"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a Member is not pickled, it holds a secret")
+        raise ArgumentTypeError("a Member is not pickled, it holds a secret", code="not-pickled")

@@ -61,7 +61,10 @@ def read_messages(joint: JointKey, kind: str, messages: Messages) -> dict[str, C
             if missing
             else f"{', '.join(unknown)} is no member"
         )
-        raise MemberError(f"a {kind} is needed, from each of {', '.join(joint.members)}: {who}")
+        raise MemberError(
+            f"a {kind} is needed, from each of {', '.join(joint.members)}: {who}",
+            code="wrong-messages",
+        )
     return {
         member: _read_message(joint, kind, member, messages[member]) for member in joint.members
     }
@@ -71,20 +74,27 @@ def _read_message(joint: JointKey, kind: str, member: str, data: bytes) -> Conta
     try:
         message = container.from_bytes(data, kind=kind, name=f"the message of {member}")
     except FileFormatError as error:
-        raise MemberError(f"what came from {member} is refused: {error}") from error
+        raise MemberError(
+            f"what came from {member} is refused: {error}", code="unreadable-message"
+        ) from error
     if message.key_id != joint.id or message.fingerprint != joint.parameters.fingerprint:
         raise MemberError(
             f"the message of {member} belongs to another joint key: other members, parameters or "
-            "another label"
+            "another label",
+            code="other-joint-key",
         )
     if not all(
         isinstance(message.fields.get(field), str) for field in ("member", *_FIELDS.get(kind, ()))
     ):
         raise MemberError(
-            f"what came from {member} is refused: it does not say all that a {kind} says"
+            f"what came from {member} is refused: it does not say all that a {kind} says",
+            code="incomplete-message",
         )
     if message.fields["member"] != member:
-        raise MemberError(f"the message that is to be {member}'s is {message.fields['member']}'s")
+        raise MemberError(
+            f"the message that is to be {member}'s is {message.fields['member']}'s",
+            code="other-sender",
+        )
     return message
 
 
@@ -102,7 +112,8 @@ def read_contributions(
     for member in given:
         if digest_of(contributions[member]) != digests.get(member):
             raise MemberError(
-                f"the contribution of {member} is not the one that {member} committed to"
+                f"the contribution of {member} is not the one that {member} committed to",
+                code="broken-commitment",
             )
     return given
 
@@ -127,10 +138,13 @@ def sum_section(
                 message.section(section), moduli, ring, polynomials=polynomials
             )
         except FileFormatError as error:
-            raise MemberError(f"what came from {member} is refused: {error}") from error
+            raise MemberError(
+                f"what came from {member} is refused: {error}", code="unreadable-message"
+            ) from error
         if (one >= moduli_column(moduli)).any():
             raise MemberError(
-                f"what came from {member} is refused: residues that are not below their primes"
+                f"what came from {member} is refused: residues that are not below their primes",
+                code="unreduced-residues",
             )
         total = add_modulo(total, one, moduli)
     return total

@@ -71,7 +71,8 @@ def common_moduli(parameters: Parameters, packs: Sequence[Pack]) -> tuple[int, .
     counts = {residues.shape[1] for residues, _ in packs}
     if len(counts) != 1 or any(len(residues) != 2 for residues, _ in packs):
         raise MemberError(
-            "ciphertexts that are opened together are of two polynomials, under the same primes"
+            "ciphertexts that are opened together are of two polynomials, under the same primes",
+            code="different-primes",
         )
     return parameters.data_moduli[: counts.pop()]
 
@@ -90,6 +91,7 @@ def make_opening_share(
             "a share would have no room for the noise that hides its member's secret: make the "
             "joint key with a plan for it, ",
             plan_for(parameters.members),
+            code="no-room-for-noise",
         )
     small = engine_for(packing.first_primes(parameters, len(moduli)))
     flooding = flooding_polynomial(small, len(moduli), flooding_width(model, noise))

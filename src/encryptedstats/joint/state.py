@@ -68,7 +68,8 @@ class MemberState:
         message = container.read(self.home / name, kind=kind)
         if message.key_id != self.joint.id or message.fields.get("member") != self.name:
             raise KeyMismatchError(
-                f"{self.home} belongs to another joint key or member: each has a folder of its own"
+                f"{self.home} belongs to another joint key or member: each has a folder of its own",
+                code="other-joint-key",
             )
         return message
 
@@ -78,7 +79,8 @@ class MemberState:
         if found is None:
             raise MemberError(
                 f"{self.home / name} is not there: it was used already, or an earlier round is "
-                "missing"
+                "missing",
+                code="earlier-round-missing",
             )
         return found
 
@@ -110,7 +112,8 @@ class MemberState:
                 continue
             if wanted <= set(seconds) or file.expect("receiver", str) != fields["receiver"]:
                 raise MemberError(
-                    f"{self.name} has shared once for this ciphertext, and does not a second time"
+                    f"{self.name} has shared once for this ciphertext, and does not a second time",
+                    code="already-shared",
                 )
             ring, count = self.joint.parameters.ring_degree, each * len(seconds)
             body = residues_from_bytes(file.section("packs"), moduli, ring, polynomials=count)
@@ -146,7 +149,8 @@ class MemberState:
             if bool(lock) != (self._passphrase is not None):
                 raise PassphraseError(
                     f"the secret in {self.home} is "
-                    f"{'locked: give its' if lock else 'not locked by a'} passphrase"
+                    f"{'locked: give its' if lock else 'not locked by a'} passphrase",
+                    code="passphrase-mismatch",
                 )
             if lock:
                 key = locks.unlock(lock, key, self._passphrase or "", bind_to=self._binding(part))

@@ -47,6 +47,8 @@ from encryptedstats.crypto.dispatch import decrypt_value, openable
 from encryptedstats.crypto.encryption import Decryptor
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.errors import (
+    ArgumentError,
+    ArgumentTypeError,
     Cure,
     FileFormatError,
     KeyMismatchError,
@@ -292,19 +294,22 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         if not isinstance(X, (Table, EncryptedTable)):
             X = self._rows_of(X, y, sample_weight)
         elif sample_weight is not None:
-            raise ValueError(_OWN_WEIGHTS)
+            raise ArgumentError(_OWN_WEIGHTS, code="weights-with-table")
         if isinstance(X, EncryptedTable) != self.is_encrypted:
-            raise TypeError(_MIXED)
+            raise ArgumentTypeError(_MIXED, code="encrypted-and-open")
         # Refused before the work, not after it.
         joined_rows(self.block_ids_, _block_ids(X))
         self._check_unchanged()
         if not same_schema(self.schema_, known_schema(X)):
-            raise SchemaError("rows of another schema cannot be added to this model")
+            raise SchemaError(
+                "rows of another schema cannot be added to this model", code="other-schema"
+            )
         if isinstance(X, EncryptedTable):
             if X.key_id != self.totals_.keys.key_id:
                 raise KeyMismatchError(
                     f"rows of key {X.key_id} cannot be added to a model of key "
-                    f"{self.totals_.keys.key_id}"
+                    f"{self.totals_.keys.key_id}",
+                    code="other-key",
                 )
             joined_digest(self.totals_.schema_digest, X.facts.schema_digest)
         self._check_table(X)
@@ -316,9 +321,11 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         if not isinstance(X, (Table, EncryptedTable)):
             return self._table_of(X, y, sample_weight, **known)
         if y is not None:
-            raise ValueError(f"a table brings its own {self._target}: fit(table), without y")
+            raise ArgumentError(
+                f"a table brings its own {self._target}: fit(table), without y", code="y-with-table"
+            )
         if sample_weight is not None:
-            raise ValueError(_OWN_WEIGHTS)
+            raise ArgumentError(_OWN_WEIGHTS, code="weights-with-table")
         self._warn_of_unused()
         for name in set(vars(self)) & set(TotalsModel._carried):
             delattr(self, name)  # of an earlier fit to a frame
@@ -329,9 +336,10 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
 
     def _table_of(self, X: Any, y: Any, sample_weight: Any = None) -> Table:
         """A clear table of what scikit-learn users bring, with a schema made for it."""
-        raise TypeError(
+        raise ArgumentTypeError(
             f"a {type(self).__name__} is fitted to a table: schema.table(df), or its encryption, "
-            f"not a {type(X).__name__}"
+            f"not a {type(X).__name__}",
+            code="not-a-table",
         )
 
     def _rows_of(self, X: Any, y: Any, sample_weight: Any = None) -> Table:
@@ -407,7 +415,9 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
             record_features(self, X, reset=reset)
             self._fitted_on_frame = True
         if not len(checked):
-            raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required")
+            raise ArgumentError(
+                "Found array with 0 sample(s) while a minimum of 1 is required", code="no-rows"
+            )
         return X.to_pandas() if is_frame and not isinstance(X, pd.DataFrame) else checked
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
@@ -452,9 +462,10 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         """Rows to predict as a table."""
         self._check_open()
         if isinstance(X, EncryptedTable):
-            raise TypeError(
+            raise ArgumentTypeError(
                 "these rows are encrypted, and an opened model predicts clear ones: give a Table "
-                "or DataFrame"
+                "or DataFrame",
+                code="still-encrypted",
             )
         return self._rows_to_predict(X)
 
@@ -469,7 +480,8 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         if rows.strict_variables != known.strict_variables:
             raise SchemaError(
                 "the rows are of another schema than the model: make them with schema.table(...) "
-                "of its own"
+                "of its own",
+                code="other-schema",
             )
         return X
 
@@ -492,7 +504,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         try:
             return self._copy()._hold(rest)
         except ImpossibleTotalsError as error:
-            raise SchemaError(NOT_INSIDE) from error
+            raise SchemaError(NOT_INSIDE, code="rows-missing") from error
 
     def _check_unchanged(self) -> None:
         """Totals belong to the parameters they were fitted with: with others, new rows would be
@@ -505,21 +517,23 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
             if now[name] != self.growth_[name]
         ]
         if changed:
-            raise ValueError(
+            raise ArgumentError(
                 f"parameters were changed after the fit ({', '.join(changed)}): set them back, or "
-                "fit again"
+                "fit again",
+                code="parameters-changed",
             )
 
     def _check_combines(self, other: Any) -> None:
         if type(other) is not type(self):
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"a {type(self).__name__} is combined with another one, not with "
-                f"{type(other).__name__}"
+                f"{type(other).__name__}",
+                code="other-model-type",
             )
         check_is_fitted(self, "answer_")
         check_is_fitted(other, "answer_")
         if self.is_encrypted != other.is_encrypted:
-            raise TypeError(_MIXED)
+            raise ArgumentTypeError(_MIXED, code="encrypted-and-open")
         self._check_unchanged()
         other._check_unchanged()
         own, others = self.growth_, other.growth_
@@ -534,7 +548,9 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
                 for name in differ
             ]
             said = [part for three in parts for part in three][1:]
-            raise ParameterError("models that grew differently cannot be combined: ", *said)
+            raise ParameterError(
+                "models that grew differently cannot be combined: ", *said, code="grown-differently"
+            )
 
     # -- folds
     # --------------------------------------------------------------------------------------------
@@ -574,11 +590,16 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         """
         file = load_file(url)
         if file.kind not in (*ANSWER_KINDS, OPEN_MODEL_KIND):
-            raise FileFormatError(f"{url} holds {file.kind!r}, and a model is wanted here")
+            raise FileFormatError(
+                f"{url} holds {file.kind!r}, and a model is wanted here", code="other-file-kind"
+            )
         model = read_presented(file, keys)
         if not isinstance(model, cls):
             held = file.kind if isinstance(model, Answer) else type(model).__name__
-            raise FileFormatError(f"{url} holds a {held}, and a {cls.__name__} is wanted here")
+            raise FileFormatError(
+                f"{url} holds a {held}, and a {cls.__name__} is wanted here",
+                code="other-model-type",
+            )
         return model
 
 
@@ -619,9 +640,10 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
         """Refuse a schema that this model cannot be fitted to."""
         class_columns(schema)
         if self.binary_only and schema.n_classes != 2:
-            raise ValueError(
+            raise ArgumentError(
                 f"Only binary classification is supported: {type(self).__name__} got "
-                f"{schema.n_classes} classes"
+                f"{schema.n_classes} classes",
+                code="not-two-classes",
             )
 
     # -- fitting
@@ -665,7 +687,8 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
         super()._check_table(table)
         if not table.has_classes:
             raise SchemaError(
-                "a model is fitted to rows whose class is known: this table has no target"
+                "a model is fitted to rows whose class is known: this table has no target",
+                code="no-target",
             )
 
     # -- tables from what scikit-learn users bring
@@ -679,15 +702,17 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
 
     def _table_of(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Table:
         if y is None:
-            raise ValueError(
+            raise ArgumentError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None (a "
-                "Table brings its own)"
+                "Table brings its own)",
+                code="y-missing",
             )
         frame = self._checked_frame(X, reset=True)
         labels = self._checked_y(y)
         if len(labels) != len(frame):
-            raise ValueError(
-                f"X has {len(frame)} rows and y has {len(labels)}: inconsistent numbers of samples"
+            raise ArgumentError(
+                f"X has {len(frame)} rows and y has {len(labels)}: inconsistent numbers of samples",
+                code="lengths-differ",
             )
         weights = checked_weights(sample_weight, len(labels))
         if weights is not None:  # a row of weight 0 is not there
@@ -695,9 +720,10 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
             frame, labels, weights = frame[kept], labels[kept], weights[kept]
         found = np.unique(labels) if classes is None else np.asarray(classes)
         if len(found) < 2:
-            raise ValueError(
+            raise ArgumentError(
                 f"{type(self).__name__} needs two classes, and y has only one class: "
-                f"{found.tolist()}"
+                f"{found.tolist()}",
+                code="one-class",
             )
         columns = (
             frame
@@ -731,7 +757,8 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
             raise SchemaError(
                 f"missing values in {describe_missing(gaps, frame.index)}: numbers need a value "
                 "in every row, fill them in; or "
-                "make a table that has a bin for them, Schema.infer(..., missing='bin')"
+                "make a table that has a bin for them, Schema.infer(..., missing='bin')",
+                code="missing-values",
             )
         kinds = {str(name): "continuous" for name in numbers}
         schema, doubts = Schema._infer(
@@ -811,7 +838,9 @@ def _openable_model(model: Any) -> Answer:
     """Return its answer, as the members of a joint key open it."""
     check_is_fitted(model, "answer_")
     if not model.is_encrypted:
-        raise TypeError("this model is open already: there is nothing to open or to verify")
+        raise ArgumentTypeError(
+            "this model is open already: there is nothing to open or to verify", code="already-open"
+        )
     answer: Answer = model.answer_
     return answer
 
@@ -821,9 +850,10 @@ def _decrypt_model(model: Any, decryptor: Decryptor, *, schema: Schema | None = 
     """Return a new, ordinary fitted model with the decrypted totals."""
     check_is_fitted(model, "answer_")
     if not model.is_encrypted:
-        raise TypeError(
+        raise ArgumentTypeError(
             "this model is open already: there is nothing to decrypt (es.load(path) reads an "
-            "opened model)"
+            "opened model)",
+            code="already-open",
         )
     return model.present(decrypt_answer(model.answer_, decryptor, schema))
 
@@ -857,14 +887,16 @@ def checked_weights(weights: Any, n_rows: int) -> NDArray[np.int64] | None:
     try:
         found = as_weights(values, n_rows)
     except SchemaError as error:
-        raise ValueError(
+        raise ArgumentError(
             f"sample_weight: {error}. Counts are exact here, so scale fractions to integers "
-            "yourself: np.rint(100 * w).astype(int)"
+            "yourself: np.rint(100 * w).astype(int)",
+            code="invalid-weights",
         ) from error
     if not found.any():
-        raise ValueError(
+        raise ArgumentError(
             "sample_weight is 0 in every row, and sample weights must contain at least one "
-            "non-zero number"
+            "non-zero number",
+            code="all-weights-zero",
         )
     return found
 

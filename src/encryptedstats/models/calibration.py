@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.isotonic import IsotonicRegression
 from sklearn.utils.validation import check_is_fitted
 
-from encryptedstats.errors import FileFormatError
+from encryptedstats.errors import ArgumentError, ArgumentTypeError, FileFormatError
 from encryptedstats.metrics import class_codes, logistic_line
 from encryptedstats.models.base import TotalsClassifier
 from encryptedstats.storage.container import Container
@@ -79,12 +79,15 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         ``X`` and ``y``.
         """
         if self.method not in METHODS:
-            raise ValueError(f"method={self.method!r}: there are 'sigmoid' and 'isotonic'")
+            raise ArgumentError(
+                f"method={self.method!r}: there are 'sigmoid' and 'isotonic'", code="unknown-method"
+            )
         if not isinstance(self.model, TotalsClassifier):
-            raise TypeError(
+            raise ArgumentTypeError(
                 "a fitted model of this library is calibrated here, not "
                 f"{type(self.model).__name__}: others have scikit-learn's "
-                "CalibratedClassifierCV"
+                "CalibratedClassifierCV",
+                code="not-a-fitted-model",
             )
         self.model._check_open()
         classes = np.asarray(self.model.classes_)
@@ -96,15 +99,17 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
                 for label, count in zip(classes.tolist(), counts, strict=True)
                 if not count
             )
-            raise ValueError(
+            raise ArgumentError(
                 f"no rows of class {absent} among the {len(codes)}: calibration needs rows of "
-                "every class"
+                "every class",
+                code="class-without-rows",
             )
         if was_fitted_to(self.model, X, y):
-            raise ValueError(
+            raise ArgumentError(
                 "these are the rows that the model was fitted to, and it looks better on them "
                 "than it is: calibrate on rows that "
-                "were kept back"
+                "were kept back",
+                code="training-rows-reused",
             )
         weights = (
             np.ones(len(codes))
@@ -114,9 +119,10 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         fit = {"sigmoid": _sigmoid, "isotonic": _isotonic}[self.method]
         columns = _answers(self.model, X).T
         if not np.isfinite(columns).all():
-            raise ValueError(
+            raise ArgumentError(
                 "some scores of the model are infinite: a class had no rows in its fit, and "
-                "cannot be calibrated"
+                "cannot be calibrated",
+                code="infinite-scores",
             )
         targets = range(1, 2) if len(classes) == 2 else range(len(classes))
         self.curves_ = [
@@ -154,18 +160,20 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         return found
 
     def __add__(self, other: Any) -> NoReturn:
-        raise ValueError(
+        raise ArgumentError(
             "a calibrated model cannot be combined: combine the models it was made from, and "
-            "calibrate what comes out"
+            "calibrate what comes out",
+            code="calibrated-not-combinable",
         )
 
     __sub__ = __radd__ = __rsub__ = __add__
 
     def predict_votes(self, X: Any, **options: Any) -> NoReturn:
         """Refused: the curve is no circuit of integers."""
-        raise ValueError(
+        raise ArgumentError(
             "a calibrated model predicts rows in the clear: for encrypted rows give the opened "
-            "model that it was made from"
+            "model that it was made from",
+            code="still-encrypted",
         )
 
     # -- predicting
@@ -275,14 +283,17 @@ def read_calibrated(model: Any, data: bytes) -> CalibratedModel:
     try:
         facts = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise FileFormatError("the calibration of the file is not valid JSON") from error
+        raise FileFormatError(
+            "the calibration of the file is not valid JSON", code="invalid-json"
+        ) from error
     if (
         not isinstance(facts, dict)
         or set(facts) != {"method", "class_counts", "curves"}
         or facts["method"] not in METHODS
     ):
         raise FileFormatError(
-            "the file has a calibration of a kind that this library does not know"
+            "the file has a calibration of a kind that this library does not know",
+            code="unknown-calibration",
         )
     n_classes, counts, curves = len(model.classes_), facts["class_counts"], facts["curves"]
     good: Callable[[Any], bool] = {"sigmoid": _is_sigmoid, "isotonic": _is_isotonic}[
@@ -296,7 +307,9 @@ def read_calibrated(model: Any, data: bytes) -> CalibratedModel:
         or len(curves) != (1 if n_classes == 2 else n_classes)
         or not all(isinstance(curve, dict) and good(curve) for curve in curves)
     ):
-        raise FileFormatError("the file has a calibration that cannot be")
+        raise FileFormatError(
+            "the file has a calibration that cannot be", code="impossible-calibration"
+        )
     calibrated = CalibratedModel(model, facts["method"])
     calibrated.curves_, calibrated.class_counts_, calibrated.n_rows_ = (
         curves,

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encryptedstats.circuits.expressions import Expression, column, linear
+from encryptedstats.errors import ArgumentError
 from encryptedstats.tables import PublicSchema, Table
 from encryptedstats.tables.binning import code_values
 from encryptedstats.tables.columns import asked_columns, table_columns
@@ -41,7 +42,9 @@ def features(
 ) -> list[Feature]:
     """All predictors of a schema, in the order of its variables."""
     if not count_features(schema):
-        raise ValueError("no variable of this schema varies: there is nothing to fit")
+        raise ArgumentError(
+            "no variable of this schema varies: there is nothing to fit", code="nothing-varies"
+        )
     stored = set(asked_columns(schema, table_columns(schema)) if columns is None else columns)
     found: list[Feature] = []
     for j, variable in enumerate(schema.variables):

@@ -39,11 +39,13 @@ def score_folds(
     """
     if table.fold_codes is None or table.class_codes is None:
         raise SchemaError(
-            "scoring needs the clear table with its classes and folds, as it was before encryption"
+            "scoring needs the clear table with its classes and folds, as it was before encryption",
+            code="classes-or-folds-missing",
         )
     if len(models) != table.n_folds:
         raise SchemaError(
-            f"there are {len(models)} models, and the table has {table.n_folds} folds"
+            f"there are {len(models)} models, and the table has {table.n_folds} folds",
+            code="fold-counts-differ",
         )
     if scoring is None:
         scoring = "roc_auc" if table.public_schema.n_classes == 2 else "accuracy"

@@ -19,7 +19,14 @@ from encryptedstats.circuits.expressions import Expression, column, sum_of
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.digests import joined_digest
-from encryptedstats.errors import Cure, ParameterError, RowsByOthersError, SchemaError
+from encryptedstats.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    Cure,
+    ParameterError,
+    RowsByOthersError,
+    SchemaError,
+)
 from encryptedstats.models.base import TotalsClassifier, known_schema
 from encryptedstats.models.fraction import Fraction, clear_fraction, fraction_circuit
 from encryptedstats.models.growth import Split, Tree, grow
@@ -158,8 +165,9 @@ class CompletelyRandomForest(TotalsClassifier):
         """The trees for a schema: the same for the same seed, everywhere."""
         seed = getattr(self, "growth_", self.parameters())["random_state"]
         if seed is None:
-            raise ValueError(
-                "random_state=None: growth on its own needs a seed, so that a fit can repeat it"
+            raise ArgumentError(
+                "random_state=None: growth on its own needs a seed, so that a fit can repeat it",
+                code="seed-missing",
             )
         self._check_parameters()
         public = schema.public()
@@ -213,7 +221,9 @@ class CompletelyRandomForest(TotalsClassifier):
         if isinstance(wish, (int, np.integer)) and not isinstance(wish, bool) and wish >= 1:
             return int(min(n, wish))
         allowed = ": a number of variables, a share between 0 and 1, 'sqrt' or None"
-        raise ParameterError(self.named_parameter("max_features"), allowed)
+        raise ParameterError(
+            self.named_parameter("max_features"), allowed, code="invalid-max-features"
+        )
 
     def _check_parameters(self) -> None:
         for name, value, most in (
@@ -226,24 +236,34 @@ class CompletelyRandomForest(TotalsClassifier):
                 or not 1 <= value <= most
             ):
                 raise ParameterError(
-                    self.named_parameter(name), f": an integer from 1 to {most} is needed"
+                    self.named_parameter(name),
+                    f": an integer from 1 to {most} is needed",
+                    code="integer-out-of-range",
                 )
         if not isinstance(self.repeats, (bool, np.bool_)):
-            raise ParameterError(self.named_parameter("repeats"), ": true or false is needed")
+            raise ParameterError(
+                self.named_parameter("repeats"), ": true or false is needed", code="not-yes-or-no"
+            )
         seed, fraction = self.random_state, self.fraction
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, np.integer))):
             raise ParameterError(
-                self.named_parameter("random_state"), ": an integer, or None to draw one"
+                self.named_parameter("random_state"),
+                ": an integer, or None to draw one",
+                code="not-an-integer",
             )
         if isinstance(self.averaged, bool) or self.averaged not in [2**i for i in range(11)]:
             raise ParameterError(
-                self.named_parameter("averaged"), ": a power of two from 1 to 1024"
+                self.named_parameter("averaged"),
+                ": a power of two from 1 to 1024",
+                code="averaged-out-of-range",
             )
         if fraction == 0 or fraction == "inverse":
             return
         if not isinstance(fraction, (int, np.integer)) or fraction not in (2, 4, 8, 16, 32, 64):
             raise ParameterError(
-                self.named_parameter("fraction"), ": 0, a power of two from 2 to 64, or 'inverse'"
+                self.named_parameter("fraction"),
+                ": 0, a power of two from 2 to 64, or 'inverse'",
+                code="fraction-out-of-range",
             )
 
     # -- the circuit
@@ -428,6 +448,7 @@ class CompletelyRandomForest(TotalsClassifier):
             raise ParameterError(
                 self.named_parameter("fraction"),
                 ": there is nothing to draw; a power of two from 2 to 64 is drawn",
+                code="nothing-to-draw",
             )
         self._check_drawn_from(table)
         public, fraction = table.schema.public(), self._fraction()
@@ -443,20 +464,24 @@ class CompletelyRandomForest(TotalsClassifier):
 
     def _check_drawn_from(self, table: Table | EncryptedTable) -> None:
         if isinstance(table, EncryptedTable) != self.is_encrypted:
-            raise TypeError(
+            raise ArgumentTypeError(
                 "an encrypted forest draws from an encrypted table, an open one from a clear one: "
                 "what weighs the counts is as "
-                "closed as they are"
+                "closed as they are",
+                code="encrypted-and-open",
             )
         if not same_schema(self.schema_, known_schema(table)):
-            raise SchemaError("these rows are of another schema than the forest")
+            raise SchemaError(
+                "these rows are of another schema than the forest", code="other-schema"
+            )
         if isinstance(table, EncryptedTable):
             if table.by_others:
                 raise RowsByOthersError(
                     "these rows were encrypted by others, and which of them are drawn is public: "
                     "who opens a drawn fraction would "
                     "learn in which leaves single rows are. Fractions are drawn from rows that "
-                    "their owner encrypted"
+                    "their owner encrypted",
+                    code="rows-by-others",
                 )
             self.totals_.keys.check_same(table.keys)
             joined_digest(
@@ -514,6 +539,7 @@ class CompletelyRandomForest(TotalsClassifier):
                 " (on an encrypted table with keys of ",
                 Cure("plan prediction", "es.plan(..., encrypted_prediction=True)"),
                 "); or open the forest, which weighs exactly",
+                code="fraction-not-drawn",
             )
 
     @property

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from encryptedstats.errors import ArgumentError
 from encryptedstats.tables.schema.variables import PublicSchema, PublicVariable
 
 T = TypeVar("T")
@@ -80,7 +81,9 @@ def grow(
     """
     splittable = [j for j, variable in enumerate(schema.variables) if variable.n_bins > 1]
     if not splittable:
-        raise ValueError("no variable has two bins or more: there is nothing to split")
+        raise ArgumentError(
+            "no variable has two bins or more: there is nothing to split", code="nothing-to-split"
+        )
     found = (Draws(seed, t) for t in range(n_trees))
     return tuple(_tree(schema, splittable, depth, max_features, draws, repeats) for draws in found)
 

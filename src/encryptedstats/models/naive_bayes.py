@@ -309,7 +309,9 @@ class MultinomialNB(TotalsClassifier):
         super().check_schema(schema)
         if not isinstance(self.alpha, Real) or not 0 <= self.alpha < np.inf:
             raise ParameterError(
-                self.named_parameter("alpha"), ": a number of at least 0 is needed"
+                self.named_parameter("alpha"),
+                ": a number of at least 0 is needed",
+                code="alpha-out-of-range",
             )
         numbers = [variable.id for variable in schema.variables if variable.kind == "number"]
         if numbers:
@@ -383,6 +385,7 @@ class MultinomialNB(TotalsClassifier):
                 f"2^{MAX_PRIME_BITS - 3}: take ",
                 _FACTORS,
                 ", from which the owner computes the same",
+                code="products-too-large",
             )
         return RowAnswer(
             shallow_product([factor.value for factor in factors]),
@@ -393,7 +396,10 @@ class MultinomialNB(TotalsClassifier):
     def _whole_alpha(self) -> int:
         if int(self.alpha) != self.alpha:
             raise ParameterError(
-                _PRODUCTS, f" needs a whole number for alpha, not {self.alpha}: take ", _FACTORS
+                _PRODUCTS,
+                f" needs a whole number for alpha, not {self.alpha}: take ",
+                _FACTORS,
+                code="alpha-not-whole",
             )
         return int(self.alpha)
 

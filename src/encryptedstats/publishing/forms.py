@@ -467,5 +467,6 @@ def form_of(question: Question, schema: PublicSchema) -> Form:
     if isinstance(question, TTest) and question.paired is None:
         return PowerForm(question, schema, question.variable)
     raise ParameterError(
-        f"{question.name} cannot be released with noise here: what can is {_RELEASED}"
+        f"{question.name} cannot be released with noise here: what can is {_RELEASED}",
+        code="no-noisy-release",
     )

@@ -74,7 +74,8 @@ class Budget:
                 or not 0 < value < most
             ):
                 raise ParameterError(
-                    f"{name}={value!r}: a budget has an epsilon above 0 and a delta between 0 and 1"
+                    f"{name}={value!r}: a budget has an epsilon above 0 and a delta between 0 and 1",
+                    code="budget-out-of-range",
                 )
 
 
@@ -147,7 +148,8 @@ class Ledger:
             if before:
                 raise ExistsError(
                     f"{ledger.url} has a ledger already, and was not touched: use it, or give "
-                    "another folder"
+                    "another folder",
+                    code="ledger-exists",
                 )
             others = other_ledgers(ledger.url, owner)
             if _place(ledger.url) in _listed_beside_key(owner):  # begun here once, and gone
@@ -199,7 +201,8 @@ class Ledger:
             entry.by not in members for entry in found
         ):
             raise FileFormatError(
-                f"{self.url}: an entry was signed by nobody of this ledger's members: it was forged"
+                f"{self.url}: an entry was signed by nobody of this ledger's members: it was forged",
+                code="forged-entry",
             )
         return found
 
@@ -306,7 +309,8 @@ class Ledger:
             raise KeyMismatchError(
                 f"key {owner.key_id} is no member of the ledger {self.url}: give its public keys "
                 "as one of members= when the "
-                "ledger is begun"
+                "ledger is begun",
+                code="not-a-member",
             )
 
     def set_budget(self, owner: Owner, epsilon: float, delta: float = 1e-6) -> None:
@@ -335,7 +339,8 @@ class Ledger:
                         f"the budget of the ledger {self.url} is epsilon {budget.epsilon:g} at "
                         f"delta {budget.delta:g}; {now:.4g} "
                         f"is spent, and with this release it would be {after:.4g}: ask for a "
-                        "smaller epsilon, or for less"
+                        "smaller epsilon, or for less",
+                        code="budget-exceeded",
                     )
             whose = {"unit": unit.who, "relation": unit.neighbours, "max_rows": unit.max_rows}
             return _stamped(
@@ -369,7 +374,8 @@ def _signed(by: str, statement: bytes, signature: str) -> bool:
 def _members(first: Entry) -> list[str]:
     if first.content.get("what") != BEGIN or not isinstance(first.content.get("members"), list):
         raise FileFormatError(
-            "the first entry of a ledger says who its members are, and this does not"
+            "the first entry of a ledger says who its members are, and this does not",
+            code="members-missing",
         )
     return [str(member) for member in first.content["members"]]
 
@@ -387,7 +393,8 @@ def _spent(entries: Sequence[Entry]) -> list[Spent]:
     spent = [Spent(float(said["rho"]), said["pure_epsilon"]) for said in released]
     if any(one.rho < 0 or (one.pure_epsilon or 0) < 0 for one in spent):
         raise FileFormatError(
-            "an entry of the ledger names a cost below 0, which would raise the budget"
+            "an entry of the ledger names a cost below 0, which would raise the budget",
+            code="negative-cost",
         )
     return spent
 
@@ -412,7 +419,8 @@ def _read_unit(read: Callable[[], Unit]) -> Unit:
         return read()
     except (ParameterError, KeyError, TypeError) as error:
         raise FileFormatError(
-            f"the ledger names a unit or relation that is not known here: {error}"
+            f"the ledger names a unit or relation that is not known here: {error}",
+            code="unknown-unit",
         ) from error
 
 
@@ -546,7 +554,8 @@ def _read_list(file: Path | None) -> dict[str, list[str]]:
         return {str(key): [str(one) for one in places] for key, places in listed.items()}
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise FileFormatError(
-            f"{file} lists the ledgers of the key, and cannot be read: {error}"
+            f"{file} lists the ledgers of the key, and cannot be read: {error}",
+            code="unreadable-file",
         ) from error
 
 

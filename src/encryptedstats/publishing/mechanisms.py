@@ -76,7 +76,8 @@ def noised(values: NDArray[Any], ranges: NDArray[Any], mechanism: Mechanism) -> 
     result = np.array([int(value) for value in values], dtype=object)
     if any(abs(value) >= _LARGEST for value in result):
         raise ParameterError(
-            "a total of 2^62 or more cannot be released: keep fewer digits of the numbers"
+            "a total of 2^62 or more cannot be released: keep fewer digits of the numbers",
+            code="total-too-large",
         )
     for size in sorted({int(one) for one in ranges if one}):
         places = np.flatnonzero(ranges == size)
@@ -109,17 +110,24 @@ def _check(epsilon: float, delta: float, max_rows: int, mechanism: str) -> None:
         or not least <= epsilon <= most
     ):
         raise ParameterError(
-            f"epsilon={epsilon!r}: a number above 0, such as 1.0 (from {least:g} to {most:g})"
+            f"epsilon={epsilon!r}: a number above 0, such as 1.0 (from {least:g} to {most:g})",
+            code="epsilon-out-of-range",
         )
     if isinstance(delta, bool) or not isinstance(delta, (int, float)) or not 0 <= delta < 1:
         raise ParameterError(
-            f"delta={delta!r}: 0, or a number far below 1 divided by the rows, such as 1e-6"
+            f"delta={delta!r}: 0, or a number far below 1 divided by the rows, such as 1e-6",
+            code="delta-out-of-range",
         )
     if isinstance(max_rows, bool) or not isinstance(max_rows, (int, np.integer)) or max_rows < 1:
         raise ParameterError(
-            f"max_rows={max_rows!r}: how many rows a person has at most, 1 or more"
+            f"max_rows={max_rows!r}: how many rows a person has at most, 1 or more",
+            code="invalid-max-rows",
         )
     if mechanism not in (AUTO, LAPLACE, GAUSSIAN):
-        raise ParameterError(f"mechanism={mechanism!r}: 'auto', 'laplace' or 'gaussian'")
+        raise ParameterError(
+            f"mechanism={mechanism!r}: 'auto', 'laplace' or 'gaussian'", code="unknown-mechanism"
+        )
     if mechanism == GAUSSIAN and delta == 0:
-        raise ParameterError("mechanism='gaussian' needs a delta above 0, such as delta=1e-6")
+        raise ParameterError(
+            "mechanism='gaussian' needs a delta above 0, such as delta=1e-6", code="delta-is-zero"
+        )

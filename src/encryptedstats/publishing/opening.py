@@ -12,7 +12,7 @@ from typing import Any
 
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.keys import Owner
-from encryptedstats.errors import ParameterError
+from encryptedstats.errors import ArgumentTypeError, ParameterError
 from encryptedstats.kinds import read_file
 from encryptedstats.publishing.ledger import OPENED, Ledger, hides_rows
 from encryptedstats.storage import container
@@ -88,13 +88,15 @@ def source_of(given: Any, owner: Owner, schema: Any = None) -> Source:
         )
     if schema is not None:
         raise ParameterError(
-            "schema= is for what is still encrypted: what was opened knows its own"
+            "schema= is for what is still encrypted: what was opened knows its own",
+            code="schema-already-known",
         )
     if answer is None:
-        raise TypeError(
+        raise ArgumentTypeError(
             f"an object of type {type(given).__name__} has no totals to publish: give an encrypted "
             "result or model, its file, or what owner.open made of it, if that is a model or a "
-            "Result"
+            "Result",
+            code="nothing-to-publish",
         )
     return Source(answer, digest)
 

@@ -152,7 +152,8 @@ def publish(
     chosen = Rules.named(rules) if rules is not None else None if book is None else book.rules
     if chosen is None:
         raise ParameterError(
-            "rules= names the profile to publish by, such as 'pcornet': the ledger has none"
+            "rules= names the profile to publish by, such as 'pcornet': the ledger has none",
+            code="no-rules",
         )
     source = source_of(given, owner, schema)
     if source.answer.is_prediction:
@@ -327,7 +328,8 @@ def _written(
             raise DisclosureError(
                 f"{made.title} is not published: {'; '.join(finding.text for finding in more)}. "
                 "Publish something else, or release "
-                "it with an epsilon"
+                "it with an epsilon",
+                code="disclosive-result",
             )
         found = [*made.findings, *more]
         return {**said, "rules": made.rules.to_dict(), "findings": _said(found), **shown.said()}

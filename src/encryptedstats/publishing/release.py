@@ -274,7 +274,8 @@ def release(
     source = source_of(given, owner, schema)
     if source.answer.is_prediction:
         raise ParameterError(
-            "predictions are of single rows: release the model, and predict with what is released"
+            "predictions are of single rows: release the model, and predict with what is released",
+            code="single-row-predictions",
         )
     asked = source.answer.question.in_ids(source.answer.schema)
     public = source.answer.schema.public()
@@ -292,7 +293,8 @@ def release(
         raise ParameterError(
             f"delta={delta:g} with {source.answer.n_rows:,} rows: it could give away a row as it "
             "is. "
-            "Take far less than 1 divided by the rows"
+            "Take far less than 1 divided by the rows",
+            code="delta-too-large",
         )
     privacy = plan.privacy
     check_totals(plan.rows, public, source.answer.n_rows, most)
@@ -331,7 +333,8 @@ def _read(question: Question, totals: list[int], schema: Schema | PublicSchema, 
         raise DataError(
             f"with this noise there is no result: {error}. Its cost is spent all the same; ask "
             "for a larger epsilon, or for a "
-            "question of fewer totals"
+            "question of fewer totals",
+            code="noise-too-large",
         ) from error
 
 
@@ -366,17 +369,22 @@ def _chosen_weight(source: Source, given: int | None) -> int:
             "it): "
             "say how large one may be, 1 where they have none, ",
             _LARGEST_WEIGHT,
+            code="weights-unknown",
         )
     if given is not None and (
         isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1
     ):
-        raise ParameterError(f"max_weight={given!r}: the largest weight of a row, 1 or more")
+        raise ParameterError(
+            f"max_weight={given!r}: the largest weight of a row, 1 or more",
+            code="invalid-max-weight",
+        )
     if given is not None and bound is not None and given < bound:
         raise ParameterError(
             f"max_weight={given}: the rows of this table have weights up to {bound}, and noise "
             "for less would not hide a row. "
             "Leave it out, or give at least the bound, ",
             _LARGEST_WEIGHT,
+            code="max-weight-too-small",
         )
     return int(given if given is not None else bound or 1)
 
@@ -436,4 +444,5 @@ def _weights_error() -> ParameterError:
         "the rows of this table have weights: say how large one may be, ",
         _LARGEST_WEIGHT,
         ". Nothing was shown",
+        code="max-weight-missing",
     )

@@ -125,7 +125,8 @@ def report_page(files: Sequence[str], keys: PublicKeys, ledger: Ledger | None, t
             known = found.facts["key_id"] if isinstance(found, _Table) else found.key_id
             if known and known != keys.key_id:
                 raise KeyMismatchError(
-                    f"{where} belongs to key {known}, and the report is about key {keys.key_id}"
+                    f"{where} belongs to key {known}, and the report is about key {keys.key_id}",
+                    code="other-key",
                 )
             if isinstance(found, _Table):
                 tables.append(found)

@@ -76,19 +76,26 @@ class Rules:
         ):
             raise ParameterError(
                 f"min_count={self.min_count!r}: a number of rows, such as 3, 5, 10 or 11; 0 for "
-                "none"
+                "none",
+                code="invalid-min-count",
             )
         for name in (DOMINANCE, CONCENTRATION):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, (int, float)) and 0 < value <= 1):
-                raise ParameterError(f"{name}={value!r}: a share between 0 and 1, or None")
+                raise ParameterError(
+                    f"{name}={value!r}: a share between 0 and 1, or None", code="share-out-of-range"
+                )
         if not isinstance(self.rows_per_parameter, (int, float)) or self.rows_per_parameter < 0:
             raise ParameterError(
                 f"rows_per_parameter={self.rows_per_parameter!r}: a number of rows; 0 for no such "
-                "rule"
+                "rule",
+                code="invalid-rows-per-parameter",
             )
         if self.differencing not in (REFUSE, WARN):
-            raise ParameterError(f"differencing={self.differencing!r}: 'refuse' or 'warn'")
+            raise ParameterError(
+                f"differencing={self.differencing!r}: 'refuse' or 'warn'",
+                code="unknown-differencing",
+            )
 
     @classmethod
     def named(cls, given: str | Rules) -> Rules:
@@ -98,7 +105,8 @@ class Rules:
         if given not in PROFILES:
             raise ParameterError(
                 f"rules={given!r}: {', '.join(map(repr, PROFILES))}, or your own, "
-                "es.Rules(min_count=...)"
+                "es.Rules(min_count=...)",
+                code="unknown-rules",
             )
         return PROFILES[given]
 
@@ -112,7 +120,8 @@ class Rules:
         names = {field.name for field in fields(cls)}
         if not isinstance(value, dict) or set(value) != names:
             raise FileFormatError(
-                f"rules have the fields {', '.join(sorted(names))}, and these have not"
+                f"rules have the fields {', '.join(sorted(names))}, and these have not",
+                code="wrong-rule-fields",
             )
         return cls(**value)
 

@@ -34,7 +34,7 @@ from encryptedstats.circuits.expressions import (
     fold,
     in_order,
 )
-from encryptedstats.errors import Cure, ParameterError
+from encryptedstats.errors import ArgumentError, Cure, ParameterError
 from encryptedstats.publishing.units import ADD, RELATIONS, REPLACE
 from encryptedstats.tables.columns import column_ranges
 from encryptedstats.tables.encodings import Column, RowState, encoding_of
@@ -99,7 +99,9 @@ def sensitivity(
         sensitivity is not known.
     """
     if relation not in RELATIONS:
-        raise ValueError(f"relation={relation!r}: {' or '.join(map(repr, RELATIONS))}")
+        raise ArgumentError(
+            f"relation={relation!r}: {' or '.join(map(repr, RELATIONS))}", code="unknown-relation"
+        )
     rows = [added_by_row(total) for total in totals]
     parts = [list(range(len(rows)))] if groups is None else [list(group) for group in groups]
     ranges, l1, l2_squared, exact = _integers([0] * len(rows)), 0.0, 0.0, True
@@ -124,6 +126,7 @@ def _check_ranges(ranges: Iterable[int]) -> None:
             f"one row can move a total by {largest:,}, and releases allow less than 2^62 "
             f"({LARGEST_RANGE:,}): ",
             NARROWER,
+            code="range-too-large",
         )
 
 
@@ -149,6 +152,7 @@ def check_totals(
             "less than 2^62 "
             f"({LARGEST_RANGE:,}): ",
             NARROWER,
+            code="total-too-large",
         )
 
 
@@ -167,8 +171,9 @@ def added_by_row(total: Number) -> Number:
         if node.op == LINEAR:
             terms = zip(node.data[0], args, strict=True)
             return combination([(c, x) for c, x in terms if isinstance(x, Expression)])
-        raise ValueError(
-            f"{total!r} is no sum over rows: what one row adds to it depends on all the others"
+        raise ArgumentError(
+            f"{total!r} is no sum over rows: what one row adds to it depends on all the others",
+            code="not-a-row-sum",
         )
 
     return total if isinstance(total, int) else fold([total], rule)[total]
@@ -352,7 +357,10 @@ def substituted(rows: Sequence[Number], values: Mapping[str, int]) -> tuple[Numb
                 (c, x) for c, x in zip(coefficients, args, strict=True) if isinstance(x, Expression)
             ]
             return combination(terms, constant + plain)
-        raise ValueError(f"what one row adds through {node.op!r} depends on other rows")
+        raise ArgumentError(
+            f"what one row adds through {node.op!r} depends on other rows",
+            code="depends-on-other-rows",
+        )
 
     found = fold([row for row in rows if isinstance(row, Expression)], rule)
     return tuple(found[row] if isinstance(row, Expression) else row for row in rows)

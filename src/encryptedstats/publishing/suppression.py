@@ -80,12 +80,14 @@ def suppress(cells: Counts, min_count: int, concentration: float | None = None) 
     if counts.size > MOST_CELLS:
         raise DisclosureError(
             f"a table of {counts.size:,} cells with its margins is too large to be checked, "
-            f"{MOST_CELLS:,} are the most: ask for fewer variables, or for fewer bins"
+            f"{MOST_CELLS:,} are the most: ask for fewer variables, or for fewer bins",
+            code="table-too-large",
         )
     small = (counts > 0) & (counts < min_count)
     if small[(-1,) * counts.ndim]:
         raise DisclosureError(
-            f"there are fewer rows than the {min_count} that the rules ask for: nothing is shown"
+            f"there are fewer rows than the {min_count} that the rules ask for: nothing is shown",
+            code="rows-below-minimum",
         )
     exact = np.asarray(cells, dtype=np.int64)
     hidden = _hide(exact, min_count, concentrated_cells(exact, concentration), concentration)

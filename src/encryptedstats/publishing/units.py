@@ -50,10 +50,14 @@ class Unit:
         rows = self.max_rows
         if isinstance(rows, bool) or not isinstance(rows, (int, np.integer)) or rows < 1:
             raise ParameterError(
-                f"max_rows={rows!r}: how many rows a person has at most, 1 or more"
+                f"max_rows={rows!r}: how many rows a person has at most, 1 or more",
+                code="invalid-max-rows",
             )
         if self.relation not in RELATIONS:
-            raise ParameterError(f"relation={self.relation!r}: {' or '.join(map(repr, RELATIONS))}")
+            raise ParameterError(
+                f"relation={self.relation!r}: {' or '.join(map(repr, RELATIONS))}",
+                code="unknown-relation",
+            )
 
     @property
     def who(self) -> str:
@@ -85,7 +89,9 @@ class Unit:
         )
         found = _PERSON.fullmatch(who)
         if found is None and who != _ROW:
-            raise ParameterError(f"unit {who!r}: {_ROW!r} or 'a person with at most ... rows'")
+            raise ParameterError(
+                f"unit {who!r}: {_ROW!r} or 'a person with at most ... rows'", code="unknown-unit"
+            )
         return cls(1 if found is None else int(found[1]), relation)
 
 

@@ -83,7 +83,8 @@ def check(path: str | os.PathLike[str]) -> int:
         if entry.get("before") != before:
             raise FileFormatError(
                 f"{path}: line {number} does not follow the one before: lines were taken out, put "
-                "in or changed there"
+                "in or changed there",
+                code="broken-chain",
             )
         before, count = _hash(line), count + 1
     return count

@@ -25,6 +25,8 @@ from encryptedstats.cluster.jobs import listed_table
 from encryptedstats.crypto import PublicKeys
 from encryptedstats.errors import (
     REPLACE,
+    ArgumentError,
+    ArgumentTypeError,
     Cure,
     ExistsError,
     FileFormatError,
@@ -253,7 +255,8 @@ class WorkerJob:
             why = "; ".join(status.failures) or "somebody asked for it"
             raise WorkerError(
                 f"job {self.id[:12]} is {status.state} at {self.worker.url}: {why}. To ask the "
-                "same again goes on"
+                "same again goes on",
+                code="failed-job",
             )
         return status
 
@@ -327,7 +330,8 @@ class Worker:
         manifest = self._connection.send("GET", f"/v1/objects/{name}").content
         if hashlib.sha256(manifest[:-DIGEST_BYTES]).hexdigest() != name:
             raise FileFormatError(
-                f"{self.url} has another manifest than that of the table {name[:12]}"
+                f"{self.url} has another manifest than that of the table {name[:12]}",
+                code="other-manifest",
             )
         facts, entries = listed_table(manifest, "the manifest")
         return WorkerTable(self, name, facts, entries, facts.schema)
@@ -480,9 +484,10 @@ class Worker:
             (one.table for one in (*answers, *forget) if isinstance(one, WorkerJob)), None
         )
         if given is None:
-            raise ValueError(
+            raise ArgumentError(
                 "none of these answers is a job of this worker: give the table= whose keys they "
-                "belong to"
+                "belong to",
+                code="no-table",
             )
         known, request = self._known(given), _request("combine", self._known(given))
         named = {
@@ -508,9 +513,10 @@ class Worker:
         self, kind: str, question: Question, table: WorkerTable | str, options: Mapping[str, Any]
     ) -> WorkerJob:
         if not isinstance(question, Question):
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"worker.{kind} needs a model of this library or another question, not a "
-                f"{type(question).__name__}"
+                f"{type(question).__name__}",
+                code="not-a-question",
             )
         known = self._known(table)
         asked = _in_ids(question, known)
@@ -527,8 +533,9 @@ class Worker:
         if isinstance(table, WorkerTable):
             return table
         if not _is_name(table):
-            raise ValueError(
-                f"{table!r} is no table of a worker: worker.upload({table!r}) makes one"
+            raise ArgumentError(
+                f"{table!r} is no table of a worker: worker.upload({table!r}) makes one",
+                code="not-a-table",
             )
         return self.table(table)
 
@@ -541,15 +548,17 @@ class Worker:
         elif hasattr(answer, "to_container"):
             data = container.to_bytes(answer.to_container())
         else:
-            raise TypeError(
+            raise ArgumentTypeError(
                 "an encrypted answer is needed: a job, a file or a model, not a "
-                f"{type(answer).__name__}"
+                f"{type(answer).__name__}",
+                code="not-an-answer",
             )
         found = container.from_bytes(data, name="the answer")
         if found.kind not in ANSWER_KINDS:
             raise FileFormatError(
                 f"{answer} holds {found.kind!r}, and an encrypted answer is sent to a worker, "
-                "nothing that is open"
+                "nothing that is open",
+                code="not-encrypted",
             )
         name = data[-DIGEST_BYTES:].hex()
         self._send({name: lambda: data}, {name: len(data)}, False)
@@ -565,7 +574,10 @@ class Worker:
         target = Path(out)
         if target.exists() and not overwrite:
             raise ExistsError(
-                f"{target} exists already; it was not touched (", REPLACE, " replaces it)"
+                f"{target} exists already; it was not touched (",
+                REPLACE,
+                " replaces it)",
+                code="already-exists",
             )
         status = job.wait(progress)
         temporary = temporary_path(target)
@@ -608,7 +620,8 @@ class Worker:
                 except self._connection.broken as error:
                     if file.tell() == start and time.monotonic() > end:
                         raise StorageError(
-                            f"the result of job {job.id[:12]} breaks off on the way: try again"
+                            f"the result of job {job.id[:12]} breaks off on the way: try again",
+                            code="interrupted-download",
                         ) from error
                     time.sleep(_PAUSE)
 
@@ -695,7 +708,8 @@ def _reader(store: Store, entry: BlockEntry) -> Callable[[], bytes]:
         if data[-DIGEST_BYTES:].hex() != entry.sha256:
             raise FileFormatError(
                 f"{store.where(entry.name)} is not the block that the manifest lists: altered or "
-                "exchanged"
+                "exchanged",
+                code="altered-block",
             )
         return data
 
@@ -714,6 +728,7 @@ def _keys_bytes(store: Store, facts: TableFacts, keys: PublicKeys | Url | None) 
             f"there are no public keys beside the table {store.url}: ",
             Cure("give keys", "give keys=, those"),
             f" of key {facts.key_id}",
+            code="no-public-keys",
         ) from None
 
 
@@ -725,7 +740,8 @@ def _check_welcome(data: bytes, name: str) -> None:
         raise WorkerError(
             f"nothing was sent: {refusal}"
             if refusal
-            else "nothing was sent: it is no file of this library"
+            else "nothing was sent: it is no file of this library",
+            code="unwelcome-file",
         )
 
 
@@ -733,25 +749,32 @@ def _check_answer(file: Container, job: WorkerJob) -> None:
     """Refuse a file that cannot be the answer to what was asked."""
     wrong = f"what {job.worker.url} gave as the result of job {job.id[:12]}"
     if file.kind not in ANSWER_KINDS or (file.kind == PREDICTION_KIND) != (job.kind == "predict"):
-        raise FileFormatError(f"{wrong} is {file.kind!r}")
+        raise FileFormatError(f"{wrong} is {file.kind!r}", code="wrong-kind")
     if file.key_id != job.table.key_id:
         raise FileFormatError(
-            f"{wrong} belongs to key {file.key_id}, and the table to {job.table.key_id}"
+            f"{wrong} belongs to key {file.key_id}, and the table to {job.table.key_id}",
+            code="other-key",
         )
     if job.question is not None and (file.expect("question", str), file.expect("params", dict)) != (
         job.question.name,
         json.loads(json.dumps(job.question.parameters())),
     ):
-        raise FileFormatError(f"{wrong} answers another question than {job.question.describe()}")
+        raise FileFormatError(
+            f"{wrong} answers another question than {job.question.describe()}",
+            code="other-question",
+        )
     if job.kind != "combine" and file.expect("n_rows", int) != job.table.n_rows:
         raise FileFormatError(
             f"{wrong} is of {file.expect('n_rows', int):,} rows, and the table has "
-            f"{job.table.n_rows:,}"
+            f"{job.table.n_rows:,}",
+            code="other-row-count",
         )
     if job.kind in ("fit", "ask") and set(listed_blocks(file)) != {
         entry.id for entry in job.table.entries
     }:
-        raise FileFormatError(f"{wrong} is of other rows than those of the table")
+        raise FileFormatError(
+            f"{wrong} is of other rows than those of the table", code="other-rows"
+        )
 
 
 def _umask() -> int:

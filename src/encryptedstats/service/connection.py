@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from encryptedstats.errors import Cure, WorkerError
+from encryptedstats.errors import ArgumentError, Cure, WorkerError
 from encryptedstats.storage.files import read_regular
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ def find_token(file: str | os.PathLike[str] | None = None) -> str:
         raise WorkerError(
             "there is no token: put it into a file of mode 0600 and name that in "
             f"{TOKEN_FILE_VARIABLE}, or the token itself "
-            f"in {TOKEN_VARIABLE}"
+            f"in {TOKEN_VARIABLE}",
+            code="no-token",
         )
     return token
 
@@ -92,8 +93,9 @@ def pinned_context(pin: str) -> ssl.SSLContext:
     """What speaks TLS with the one certificate of ``sha256:`` and 64 hexadecimal digits."""
     digits = pin.removeprefix("sha256:").replace(":", "").lower()
     if not pin.startswith("sha256:") or len(digits) != 64 or set(digits) - set("0123456789abcdef"):
-        raise ValueError(
-            f"pin={pin!r}: it is 'sha256:' and the 64 hexadecimal digits of a certificate's SHA-256"
+        raise ArgumentError(
+            f"pin={pin!r}: it is 'sha256:' and the 64 hexadecimal digits of a certificate's SHA-256",
+            code="malformed-pin",
         )
     context = _Pinned(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False  # the pin says more than any name could
@@ -153,19 +155,22 @@ class Connection:
             or parts.fragment
             or parts.username
         ):
-            raise ValueError(
+            raise ArgumentError(
                 f"{url!r} is no address of a worker: https://worker.example, without a name, a "
-                "query or a fragment"
+                "query or a fragment",
+                code="not-a-url",
             )
         loopback = _is_loopback(parts.hostname)
         if parts.scheme == "http" and not loopback:
-            raise ValueError(
+            raise ArgumentError(
                 f"{url!r}: the token would be sent in the clear. Give an https:// address, or a "
-                "tunnel that ends on this machine"
+                "tunnel that ends on this machine",
+                code="token-in-the-clear",
             )
         if pin is not None and parts.scheme == "http":
-            raise ValueError(
-                f"{url!r} has no certificate to pin: give an https:// address, or no pin"
+            raise ArgumentError(
+                f"{url!r} has no certificate to pin: give an https:// address, or no pin",
+                code="no-certificate",
             )
         self.url, self.patience = url.rstrip("/"), patience
         self._is_reached = False
@@ -272,7 +277,9 @@ class Connection:
         said = f"refuses {what}: {why}. {cure}" if what else f"answered {response.status_code}"
         whose = "" if response.url.host == urlsplit(self.url).hostname else "the storage of "
         after = response.headers.get("retry-after", "")
-        refusal = WorkerError(f"{whose}{self.url} {said}", status=response.status_code)
+        refusal = WorkerError(
+            f"{whose}{self.url} {said}", status=response.status_code, code="refused-by-worker"
+        )
         return refusal, float(after) if after.isdigit() else 0.0
 
     def _unreachable(self, error: Exception) -> WorkerError:
@@ -281,7 +288,8 @@ class Connection:
         if found is None:
             return WorkerError(
                 f"{self.url} cannot be reached ({said}): check the address, and that the worker "
-                "runs"
+                "runs",
+                code="unreachable-worker",
             )
         cure = Cure(
             "pin the certificate",
@@ -289,7 +297,12 @@ class Connection:
         )
         why = getattr(found, "verify_message", "")  # without the line of OpenSSL that found it
         said = f"nobody vouches for its certificate: {why}" if why else said
-        return WorkerError(f"{self.url} cannot be reached safely ({said}): ", cure, untrusted=True)
+        return WorkerError(
+            f"{self.url} cannot be reached safely ({said}): ",
+            cure,
+            untrusted=True,
+            code="untrusted-certificate",
+        )
 
 
 def _is_final(error: BaseException | None) -> bool:

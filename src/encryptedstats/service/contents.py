@@ -112,7 +112,9 @@ def read_whole(data: bytes) -> None:
     elif file.kind in ANSWER_KINDS:
         read_answer(file, _ReadingKeys(file))
     else:
-        raise FileFormatError(f"a file that holds {file.kind!r} is not read whole")
+        raise FileFormatError(
+            f"a file that holds {file.kind!r} is not read whole", code="wrong-kind"
+        )
 
 
 class _ReadingKeys(PublicKeys):

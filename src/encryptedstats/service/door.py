@@ -199,7 +199,7 @@ class Place:
         while start < size:
             data = self.store.read(name, start, min(PART_BYTES, size - start))
             if not data:
-                raise FileFormatError(f"{name} ends before it should")
+                raise FileFormatError(f"{name} ends before it should", code="truncated-file")
             start += len(data)
             yield data
 

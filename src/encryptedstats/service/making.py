@@ -19,7 +19,7 @@ from encryptedstats.circuits.layout import Layout
 from encryptedstats.cluster.jobs import StoredJob, listed_table
 from encryptedstats.cluster.queues import Sheet
 from encryptedstats.crypto.packing import packing_parameters
-from encryptedstats.errors import EncryptedStatsError
+from encryptedstats.errors import ArgumentError, EncryptedStatsError
 from encryptedstats.service.contents import read_whole
 from encryptedstats.storage.files import read_regular
 from encryptedstats.storage.objects import read_object
@@ -79,9 +79,10 @@ def _words_of(error: Exception, asked: Mapping[str, Any]) -> str:
 def _question(asked: Mapping[str, Any]) -> Question:
     question = question_class(asked["question"]).from_parameters(asked["params"])
     if question.settled() is not question:
-        raise ValueError(
+        raise ArgumentError(
             f"the {question.name} leaves something to chance: give it a seed, so that asking "
-            "twice asks the same"
+            "twice asks the same",
+            code="no-seed",
         )
     return question
 
@@ -97,10 +98,11 @@ def _of_table(asked: Mapping[str, Any]) -> tuple[Question, TableFacts, tuple[Blo
     question.check_schema(facts.schema)
     count, most = question.n_totals(facts.schema), asked["totals"]
     if count > most:
-        raise ValueError(
+        raise ArgumentError(
             f"the {question.name} has {count:,} totals, and this worker takes at most {most:,} in "
             "one question: "
-            "ask for fewer variables, bins or trees, or in several questions"
+            "ask for fewer variables, bins or trees, or in several questions",
+            code="too-many-totals",
         )
     return question, facts, entries
 

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from typing import Final
 
+from encryptedstats.errors import ArgumentError
 from encryptedstats.storage.objects import Store
 
 TOKENS: Final = "tokens/"
@@ -70,10 +71,15 @@ def add(
     the same owner's.
     """
     if not name.strip() or len(name) > _MAX_NAME or not name.isprintable():
-        raise ValueError(f"a name of 1 to {_MAX_NAME} printable characters is needed, not {name!r}")
+        raise ArgumentError(
+            f"a name of 1 to {_MAX_NAME} printable characters is needed, not {name!r}",
+            code="malformed-name",
+        )
     same = [holder for holder in holders(store) if holder.name == name]
     if any(holder.role != role for holder in same):
-        raise ValueError(f"{name!r} has a token as {same[0].role} already: give another name")
+        raise ArgumentError(
+            f"{name!r} has a token as {same[0].role} already: give another name", code="name-taken"
+        )
     token = PREFIX + secrets.token_urlsafe(_BYTES)
     owner = same[0].owner if same else secrets.token_hex(16)
     quota = same[0].quota_bytes if same and quota_bytes is None else quota_bytes

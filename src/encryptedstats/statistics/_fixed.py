@@ -47,7 +47,8 @@ def schema_of_numbers(frame: pd.DataFrame, target: str | None = None) -> Schema:
     if gaps:
         raise SchemaError(
             f"missing values in {describe_missing(gaps, frame.index)}: fill them in, or leave the "
-            "rows out"
+            "rows out",
+            code="missing-values",
         )
     categories = [name for name in frame.columns if name not in numbers and name != target]
     with warnings.catch_warnings():

@@ -114,7 +114,10 @@ class Moments:
         """Refuse sums that no rows can have."""
         refuse_impossible(self.weight >= 0, "the weights add up to less than nothing")
         if not self.weight:
-            raise DataError("the weights of all rows are 0: there is nothing to explain")
+            raise DataError(
+                "the weights of all rows are 0: there is nothing to explain",
+                code="all-weights-zero",
+            )
         refuse_impossible(
             all(value >= 0 for value in np.diag(self.scatter)), "a sum of squares would be negative"
         )

@@ -164,13 +164,19 @@ class TTest(Question):
         own = number_position(schema, self.variable)
         if self.by is not None and self.paired is not None:
             raise ParameterError(
-                "by= compares groups of rows and paired= two numbers of a row: give one of them"
+                "by= compares groups of rows and paired= two numbers of a row: give one of them",
+                code="by-with-paired",
             )
         if self.paired is not None and number_position(schema, self.paired) == own:
-            raise SchemaError(f"{self.variable!r} is paired with itself: every difference is 0")
+            raise SchemaError(
+                f"{self.variable!r} is paired with itself: every difference is 0",
+                code="same-variable-twice",
+            )
         if self.by is None:
             if self.groups is not None:
-                raise ParameterError("groups= are those of a variable: by= names it")
+                raise ParameterError(
+                    "groups= are those of a variable: by= names it", code="groups-without-by"
+                )
             return
         self._chosen(schema)
 
@@ -179,7 +185,8 @@ class TTest(Question):
         if self.groups is None and len(one.labels) != 2:
             raise ParameterError(
                 f"{one.name!r} has {len(one.labels)} groups and a t-test compares two: groups= "
-                "says which, or see Anova"
+                "says which, or see Anova",
+                code="not-two-groups",
             )
         found = (
             [0, 1]
@@ -188,7 +195,8 @@ class TTest(Question):
         )
         if len(found) != 2 or found[0] == found[1]:
             raise ParameterError(
-                f"groups={self.groups!r}: two different groups of {one.name!r} are needed"
+                f"groups={self.groups!r}: two different groups of {one.name!r} are needed",
+                code="not-two-different-groups",
             )
         return found[0], found[1]
 
@@ -240,7 +248,8 @@ class TTest(Question):
             if found.n[k] < 2:
                 raise DataError(
                     f"not enough observations: group {one.labels[k]!r} of {one.name!r} has "
-                    f"{found.n[k]} rows, and two are needed"
+                    f"{found.n[k]} rows, and two are needed",
+                    code="too-few-rows",
                 )
         (n1, n2), (s1, s2) = ([int(found.n[k]) for k in chosen], [found.scatter(k) for k in chosen])
         if self.equal_var:
@@ -268,7 +277,10 @@ class TTest(Question):
         n = complete[0] if complete else n_rows
         refuse_impossible(0 <= n <= n_rows, "there would be more pairs than rows")
         if n < 2:
-            raise DataError(f"not enough observations: complete pairs are {n}, and two are needed")
+            raise DataError(
+                f"not enough observations: complete pairs are {n}, and two are needed",
+                code="too-few-rows",
+            )
         differences = Fraction(x, a) - Fraction(y, b)
         squares = Fraction(xx, a * a) - 2 * Fraction(xy, a * b) + Fraction(yy, b * b)
         mean, scatter = differences / n, squares - differences**2 / n
@@ -293,7 +305,10 @@ class TTest(Question):
         frame: pd.DataFrame,
     ) -> TTestResult:
         if n < 2:
-            raise DataError(f"not enough observations: there is {n} row, and two are needed")
+            raise DataError(
+                f"not enough observations: there is {n} row, and two are needed",
+                code="too-few-rows",
+            )
         return self._tested(title, n, notes, mean, scatter / (n - 1) / n, float(n - 1), frame)
 
     def _tested(
@@ -309,7 +324,7 @@ class TTest(Question):
         from scipy.stats import t as student
 
         if not squared:
-            raise DataError(_CONSTANT)
+            raise DataError(_CONSTANT, code="constant-data")
         stderr = float(squared) ** 0.5
         statistic = float(estimate - Fraction(str(self.mu))) / stderr
         above, below = float(student.sf(statistic, df)), float(student.cdf(statistic, df))
@@ -420,14 +435,20 @@ class Anova(Question):
         number_position(schema, self.outcome)
         positions = [factor_position(schema, variable) for variable in self.by]
         if not 1 <= len(positions) <= 2 or len(set(positions)) < len(positions):
-            raise ParameterError(f"by={self.by!r}: one factor, or two different ones")
+            raise ParameterError(
+                f"by={self.by!r}: one factor, or two different ones", code="invalid-factors"
+            )
         check_groups(schema, self.by)
         if self.typ not in (1, 2, 3):
-            raise ParameterError(self.named_parameter("typ"), ": one of 1, 2 and 3")
+            raise ParameterError(
+                self.named_parameter("typ"), ": one of 1, 2 and 3", code="unknown-sum-type"
+            )
         yes_or_no(self.interaction, "interaction")
         yes_or_no(self.equal_var, "equal_var")
         if not self.equal_var and len(positions) == 2:
-            raise ParameterError("equal_var=False is Welch's test, which is for one factor")
+            raise ParameterError(
+                "equal_var=False is Welch's test, which is for one factor", code="welch-two-factors"
+            )
 
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
@@ -542,10 +563,11 @@ def _welch(
     if few:
         raise DataError(
             f"not enough observations: group {few[0]!r} has one row, and two are needed for its "
-            "variance"
+            "variance",
+            code="too-few-rows",
         )
     if not all(found.scatter(k) for k in filled):
-        raise DataError(_CONSTANT)
+        raise DataError(_CONSTANT, code="constant-data")
     n, k = np.array([int(found.n[place]) for place in filled]), len(filled)
     precision = [int(found.n[place]) / found.variance(place) for place in filled]
     whole = sum(precision, Fraction(0))
@@ -697,7 +719,8 @@ def _two_way(cells: _TwoWay, names: Sequence[str], interaction: bool, typ: int) 
     if typ == 3 and (not cells.is_complete if interaction else full[1] < a + b - 1):
         raise DataError(
             f"there are no rows in some groups of {names[0]} and {names[1]}, so effects are "
-            "aliased: typ=2, or interaction=False"
+            "aliased: typ=2, or interaction=False",
+            code="empty-cells",
         )
     if typ == 3 and interaction:
         one, other = (cells.between_means(), a - 1), (cells.exchanged.between_means(), b - 1)

@@ -146,12 +146,16 @@ class ChiSquare(Counted):
         if self.p is None:
             return
         if self.second is not None:
-            raise ParameterError("p= is for one variable: two are compared with independence")
+            raise ParameterError(
+                "p= is for one variable: two are compared with independence",
+                code="p-with-two-variables",
+            )
         n = len(factor(schema, self.first).labels)
         finite_numbers(self.p, "p")
         if len(self.p) != n or min(self.p) < 0 or abs(sum(self.p) - 1) > 1e-9:
             raise ParameterError(
-                f"p={self.p!r}: {n} shares that add up to 1 are needed, one for each group"
+                f"p={self.p!r}: {n} shares that add up to 1 are needed, one for each group",
+                code="invalid-shares",
             )
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> ChiSquareResult:
@@ -181,7 +185,8 @@ class ChiSquare(Counted):
         if not n or k < 2:
             raise DataError(
                 f"{cells.factors[0].name!r} has {n} rows in {k} groups: two groups and some rows "
-                "are needed"
+                "are needed",
+                code="too-few-groups",
             )
         expected = (n * shares)[:, None]
         variances = expected * (1 - shares)[:, None]
@@ -318,6 +323,7 @@ class FisherExact(Counted):
                     "alternative='two-sided'",
                     {"parameter": "alternative", "value": "two-sided"},
                 ),
+                code="not-two-by-two",
             )
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> FisherExactResult:
@@ -361,7 +367,8 @@ def check_alternative(alternative: str) -> None:
     """One of the three."""
     if alternative not in ("two-sided", "less", "greater"):
         raise ParameterError(
-            f"alternative={alternative!r}: one of 'two-sided', 'less' and 'greater'"
+            f"alternative={alternative!r}: one of 'two-sided', 'less' and 'greater'",
+            code="unknown-alternative",
         )
 
 
@@ -457,7 +464,8 @@ class MantelHaenszel(Counted):
             if n != 2:
                 raise SchemaError(
                     f"{variable!r} has {n} groups: Mantel-Haenszel is about two by two in every "
-                    "stratum"
+                    "stratum",
+                    code="not-two-groups",
                 )
 
     def read(
@@ -474,7 +482,7 @@ class MantelHaenszel(Counted):
             few = ", ".join(str(named.labels[k]) for k in range(len(tables)) if k not in used)
             notes = (*notes, f"strata with fewer than 2 rows were left out: {few}")
         if not used:
-            raise DataError(f"no stratum of {named.name!r} has two rows")
+            raise DataError(f"no stratum of {named.name!r} has two rows", code="strata-too-small")
         found = _pooled([tables[k] for k in used], self.correction)
         z = normal_quantile(self.confidence)
         ends = (
@@ -642,12 +650,14 @@ class CochranArmitage(Counted):
             finite_numbers(self.scores, "scores")
             if len(self.scores) != len(exposure.labels):
                 raise ParameterError(
-                    f"scores={self.scores!r}: {len(exposure.labels)} are needed, one for each group"
+                    f"scores={self.scores!r}: {len(exposure.labels)} are needed, one for each group",
+                    code="wrong-score-count",
                 )
             if len(set(self.scores)) < 2:
                 raise ParameterError(
                     f"scores={self.scores!r}: all are the same, and a trend needs two different "
-                    "ones"
+                    "ones",
+                    code="scores-all-equal",
                 )
         check_groups(schema, [self.exposure])
         two_groups(factor(schema, self.outcome), self.event)
@@ -662,7 +672,8 @@ class CochranArmitage(Counted):
         n, cases = cells.n, int(events.sum())
         if not 0 < cases < n:
             raise DataError(
-                f"all rows of {outcome.name!r} are in one group: there is no trend of shares"
+                f"all rows of {outcome.name!r} are in one group: there is no trend of shares",
+                code="constant-outcome",
             )
         trend = n * sum(w * int(e) for w, e in zip(scores, events, strict=True)) - cases * sum(
             w * int(r) for w, r in zip(scores, rows, strict=True)
@@ -671,7 +682,10 @@ class CochranArmitage(Counted):
             sum(w * int(r) for w, r in zip(scores, rows, strict=True)) ** 2
         )
         if not spread:
-            raise DataError(f"all rows of {exposure.name!r} have one score: there is no trend")
+            raise DataError(
+                f"all rows of {exposure.name!r} have one score: there is no trend",
+                code="constant-exposure",
+            )
         statistic = float(n * trend**2 / (cases * (n - cases) * spread))
         lines = pd.DataFrame(
             {
@@ -711,10 +725,12 @@ def two_groups(outcome: Factor, event: Any) -> None:
         raise SchemaError(
             f"the outcome {outcome.name!r} has one group: every row has the event, or none has; ",
             Cure("name another variable", "name a variable with two groups or more"),
+            code="one-level",
         )
     if event is None and len(outcome.labels) != 2:
         raise ParameterError(
-            f"{outcome.name!r} has {len(outcome.labels)} groups: say which of them is the event="
+            f"{outcome.name!r} has {len(outcome.labels)} groups: say which of them is the event=",
+            code="event-not-named",
         )
     chosen_group(outcome, event, "event", -1)
 
@@ -820,7 +836,8 @@ class OddsRatio(Counted):
         rows, events = cells.counts.sum(axis=1), cells.counts[:, event]
         if not rows[first]:
             raise DataError(
-                f"the reference group {exposure.labels[first]!r} of {exposure.name!r} has no rows"
+                f"the reference group {exposure.labels[first]!r} of {exposure.name!r} has no rows",
+                code="empty-reference",
             )
         z, lines = normal_quantile(self.confidence), []
         for k in range(len(exposure.labels)):
@@ -967,12 +984,15 @@ class Kappa(Counted):
         super().check_schema(schema)
         confidence_level(self.confidence)
         if self.weights not in (None, "linear", "quadratic"):
-            raise ParameterError(f"weights={self.weights!r}: 'linear', 'quadratic', or none")
+            raise ParameterError(
+                f"weights={self.weights!r}: 'linear', 'quadratic', or none", code="unknown-weights"
+            )
         one, other = (factor(schema, variable) for variable in self._asked())
         if len(one.labels) != len(other.labels):
             raise SchemaError(
                 f"{self.first!r} has {len(one.labels)} groups, {self.second!r} has "
-                f"{len(other.labels)}: kappa needs the same"
+                f"{len(other.labels)}: kappa needs the same",
+                code="group-counts-differ",
             )
         check_groups(schema, self._asked())
 
@@ -997,7 +1017,7 @@ class Kappa(Counted):
         if isinstance(schema, Schema):
             self.check_names(schema)
         if not cells.n:
-            raise DataError("there are no rows with both ratings")
+            raise DataError("there are no rows with both ratings", code="no-rows")
         k = len(one.labels)
         apart = np.abs(np.subtract.outer(np.arange(k), np.arange(k)))
         power = {None: 0, "linear": 1, "quadratic": 2}[self.weights]
@@ -1116,7 +1136,8 @@ class ROC(Counted):
         score = factor(schema, self.score)
         if not score.ordered:
             raise SchemaError(
-                f"{self.score!r} has no order among its bins: a score is continuous or ordinal"
+                f"{self.score!r} has no order among its bins: a score is continuous or ordinal",
+                code="no-order",
             )
         two_groups(factor(schema, self.outcome), self.event)
 
@@ -1128,7 +1149,10 @@ class ROC(Counted):
         events = cells.counts[:, event].astype(np.int64)
         others = (cells.counts.sum(axis=1) - cells.counts[:, event]).astype(np.int64)
         if not events.sum() or not others.sum():
-            raise DataError(f"all rows of {outcome.name!r} are in one group: there is no curve")
+            raise DataError(
+                f"all rows of {outcome.name!r} are in one group: there is no curve",
+                code="constant-outcome",
+            )
         levels = np.arange(len(score.labels))
         scores = np.concatenate([np.repeat(levels, events), np.repeat(levels, others)]).astype(
             float

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 import pandas as pd
 
-from encryptedstats.errors import DataError, ParameterError, SchemaError
+from encryptedstats.errors import ArgumentError, DataError, ParameterError, SchemaError
 from encryptedstats.statistics.factors import (
     Powers,
     cell_shape,
@@ -126,7 +126,9 @@ class HistogramResult(Result):
         shares = [q] if isinstance(q, (int, float)) else list(q)
         wrong = [share for share in shares if not 0 <= share <= 1]
         if wrong:
-            raise ValueError(f"q={wrong[0]!r}: shares between 0 and 1")
+            raise ArgumentError(
+                f"q={wrong[0]!r}: shares between 0 and 1", code="quantile-out-of-range"
+            )
         groups = {
             name: [
                 bin_quantile(self.edges, self.counts[name].tolist(), share, low, high)
@@ -152,7 +154,8 @@ class HistogramResult(Result):
         if not self.edges:
             raise DataError(
                 "the bins have no cut points, which quantiles need: ask of a continuous variable, "
-                "and open it with its schema"
+                "and open it with its schema",
+                code="no-cut-points",
             )
 
     def plot(
@@ -209,7 +212,8 @@ class Histogram(Question):
         positions = [factor_position(schema, name) for name in self._asked()]
         if len(set(positions)) < len(positions):
             raise SchemaError(
-                f"a histogram of {self.variable!r} by itself: by= names another variable"
+                f"a histogram of {self.variable!r} by itself: by= names another variable",
+                code="same-variable-twice",
             )
 
     def totals(
@@ -321,14 +325,20 @@ class Describe(Question):
         """Refuse groups that are no groups, and moments and shares that there are not."""
         if self.moments not in (2, 4):
             raise ParameterError(
-                self.named_parameter("moments"), ": 2, or 4 for skewness and kurtosis too"
+                self.named_parameter("moments"),
+                ": 2, or 4 for skewness and kurtosis too",
+                code="unknown-moments",
             )
         if not all(isinstance(q, (int, float)) and 0 <= q <= 1 for q in self.quantiles):
-            raise ParameterError(self.named_parameter("quantiles"), ": shares between 0 and 1")
+            raise ParameterError(
+                self.named_parameter("quantiles"),
+                ": shares between 0 and 1",
+                code="quantile-out-of-range",
+            )
         if self.by is not None:
             factor_position(schema, self.by)
         if not self._asked(schema):
-            raise SchemaError("there is no variable to describe")
+            raise SchemaError("there is no variable to describe", code="no-variables")
 
     @property
     def _by(self) -> tuple[str, ...]:

@@ -88,7 +88,8 @@ def factor_position(schema: Schema | PublicSchema, variable: str) -> int:
         )
     if public.at(where).kind == "number" if where != -1 else public.target_number is not None:
         raise SchemaError(
-            f"variable {variable!r} is a number and has no bins: a factor is needed here"
+            f"variable {variable!r} is a number and has no bins: a factor is needed here",
+            code="kept-as-number",
         )
     return where
 
@@ -103,6 +104,7 @@ def check_groups(schema: Schema | PublicSchema, variables: Iterable[str]) -> Non
             raise SchemaError(
                 f"{variable!r} has {len(found.labels)} group, and groups are compared: ",
                 Cure("name another variable", "name a variable with two groups or more"),
+                code="one-level",
             )
 
 
@@ -220,7 +222,8 @@ def without_empty(cells: Cells, least: int = 2) -> tuple[Cells, tuple[str, ...]]
         if len(kept) < least:
             raise DataError(
                 f"{one.name!r} has rows in {len(kept)} of its {len(one.labels)} groups, and "
-                f"{least} are needed"
+                f"{least} are needed",
+                code="too-few-groups",
             )
         if len(kept) < len(one.labels):
             gone = [str(one.labels[k]) for k in range(len(one.labels)) if k not in kept]
@@ -245,14 +248,19 @@ def chosen_group(one: Factor, given: Any, what: str, default: int) -> int:
         listed = ", ".join(
             f"{name} ({label})" for name, label in zip(bins, one.labels, strict=True)
         )
-        raise ParameterError(f"{what}={given!r}: {one.name!r} has the groups {listed}")
+        raise ParameterError(
+            f"{what}={given!r}: {one.name!r} has the groups {listed}", code="unknown-group"
+        )
     return bins.index(given)
 
 
 def confidence_level(level: float) -> float:
     """A share between 0 and 1."""
     if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
-        raise ParameterError(f"confidence={level!r}: a share between 0 and 1, such as 0.95")
+        raise ParameterError(
+            f"confidence={level!r}: a share between 0 and 1, such as 0.95",
+            code="confidence-out-of-range",
+        )
     return float(level)
 
 
@@ -260,14 +268,17 @@ def finite_number(value: Any, what: str) -> None:
     """Refuse what is no number that can be computed with."""
     if isinstance(value, bool) or not isinstance(value, NUMBERS) or not abs(value) <= _LARGEST:
         raise ParameterError(
-            f"{what}={shown(value)}: a number is needed, of at most {_LARGEST:g} in size"
+            f"{what}={shown(value)}: a number is needed, of at most {_LARGEST:g} in size",
+            code="not-a-number",
         )
 
 
 def finite_numbers(values: Any, what: str) -> None:
     """Refuse what is no list of such numbers."""
     if not isinstance(values, (list, tuple, np.ndarray)):
-        raise ParameterError(f"{what}={shown(values)}: a list of numbers is needed")
+        raise ParameterError(
+            f"{what}={shown(values)}: a list of numbers is needed", code="not-numbers"
+        )
     for value in values:
         finite_number(value, what)
 
@@ -275,7 +286,9 @@ def finite_numbers(values: Any, what: str) -> None:
 def yes_or_no(value: Any, what: str) -> None:
     """Refuse what is neither True nor False: 'no' would count as yes."""
     if not isinstance(value, (bool, np.bool_)):
-        raise ParameterError(f"{what}={shown(value)}: true or false is needed")
+        raise ParameterError(
+            f"{what}={shown(value)}: true or false is needed", code="not-yes-or-no"
+        )
 
 
 def shown(value: Any) -> str:
@@ -364,7 +377,10 @@ def number_position(schema: Schema | PublicSchema, variable: str) -> int:
     public = schema.public()
     where = position(public, variable)
     if where == -1 and public.target_number is None:
-        raise SchemaError("the class is no number: a variable that is kept as one is needed here")
+        raise SchemaError(
+            "the class is no number: a variable that is kept as one is needed here",
+            code="class-not-number",
+        )
     number_column(public, where, gaps=True)  # refuses what is none
     return where
 
@@ -452,7 +468,7 @@ class Counted(Question):
         """Refuse what has no bins, and a variable beside itself."""
         positions = [factor_position(schema, variable) for variable in self._asked()]
         if len(set(positions)) < len(positions):
-            raise SchemaError(f"{self.describe(schema)}: {self._apart}")
+            raise SchemaError(f"{self.describe(schema)}: {self._apart}", code="same-variable-twice")
 
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None

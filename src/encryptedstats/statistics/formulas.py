@@ -124,7 +124,9 @@ def _is_word(name: str) -> bool:
 def parse(text: str) -> Formula:
     """The formula of a text, or an error that shows where it is wrong."""
     if not isinstance(text, str):
-        raise ParameterError(f"a formula is text, such as 'y ~ age + sex', not {text!r}")
+        raise ParameterError(
+            f"a formula is text, such as 'y ~ age + sex', not {text!r}", code="not-text"
+        )
     return _Parser(text).formula()
 
 
@@ -173,7 +175,9 @@ class _Parser:
 
     def refuse(self, at: int, why: str) -> Any:
         """An error with a mark below the place."""
-        raise ParameterError(f"formula: {why}\n  {self.text}\n  {' ' * at}^")
+        raise ParameterError(
+            f"formula: {why}\n  {self.text}\n  {' ' * at}^", code="invalid-formula"
+        )
 
     def peek(self) -> str:
         """The next word; nothing at the end."""
@@ -521,9 +525,14 @@ def design(
     """
     made = parse(formula) if isinstance(formula, str) else formula
     if missing not in MISSING:
-        raise ParameterError(f"missing={missing!r}: one of 'level', 'complete' is needed")
+        raise ParameterError(
+            f"missing={missing!r}: one of 'level', 'complete' is needed",
+            code="unknown-missing-rule",
+        )
     if not made.targets and not schema.has_target:
-        raise SchemaError("the schema has no target: say what is explained, 'y ~ ...'")
+        raise SchemaError(
+            "the schema has no target: say what is explained, 'y ~ ...'", code="no-target"
+        )
     targets = tuple(position(schema, name) for name in made.targets or (target_id(schema),))
     if made.terms is None:
         others = [j for j in range(len(schema.variables)) if j not in (*targets, *besides)]
@@ -548,7 +557,7 @@ def design(
             term, schema, references, present - {frozenset()} if term == whole else present, missing
         )
         if len(columns) > MOST_COLUMNS:
-            raise ParameterError(_TOO_MANY)
+            raise ParameterError(_TOO_MANY, code="too-many-columns")
         listed.append(
             (
                 ":".join(_factor_text(variable_name(schema, j), n) for j, n in term),
@@ -597,32 +606,38 @@ def _coded(
     ways: list[list[Factor]] = []
     for j, power in term:
         if j == -1:
-            raise SchemaError("the target explains nothing: leave it out on the right side")
+            raise SchemaError(
+                "the target explains nothing: leave it out on the right side",
+                code="target-among-predictors",
+            )
         known = schema.variables[j]
         if known.kind == "number":
             ways.append([Factor(j, None, power)])
             continue
         if power > 1:
             raise SchemaError(
-                f"{known.id}^{power}: {known.id!r} has bins, and powers are of numbers"
+                f"{known.id}^{power}: {known.id!r} has bins, and powers are of numbers",
+                code="power-of-factor",
             )
         levels = list(range(_n_levels(schema, j, missing)))
         if len(levels) < 2:
             raise SchemaError(
                 f"the factor {known.id!r} has one level, and terms need factors with two or more: ",
                 Cure("leave the term out", "leave it out of the formula"),
+                code="one-level",
             )
         first = references.get(j, 0)
         if first not in levels:
             raise SchemaError(
                 f"the reference of {known.id!r} is its bin for missing values, whose rows are "
-                "left out"
+                "left out",
+                code="reference-is-missing-bin",
             )
         if frozenset(one for one in term if one[0] != j) in present:
             levels.remove(first)
         ways.append([Factor(j, level) for level in levels])
     if math.prod(map(len, ways)) > MOST_COLUMNS:
-        raise ParameterError(_TOO_MANY)
+        raise ParameterError(_TOO_MANY, code="too-many-columns")
     return [DesignColumn(tuple(reversed(factors))) for factors in product(*reversed(ways))]
 
 

@@ -302,7 +302,8 @@ def check_size(model: str, names: Sequence[str], shape: Sequence[int]) -> None:
             f"most {MAX_CELLS:,} are asked "
             "for: leave variables out, or merge their levels; es.OneStepLogisticRegression takes "
             "many predictors and "
-            "gives the one-step estimate"
+            "gives the one-step estimate",
+            code="table-too-large",
         )
 
 
@@ -407,11 +408,14 @@ class GLM(TotalsModel):
             raise ParameterError(
                 self.named_parameter("family"),
                 f": one of {', '.join(map(repr, FAMILIES))} is needed",
+                code="unknown-family",
             )
         found = design(self._asked["formula"], schema, self._asked["reference"], missing="complete")
         if len(found.targets) != 1 or not found.intercept:
             raise ParameterError(
-                self.named_parameter("formula"), ": a GLM has one outcome and an intercept"
+                self.named_parameter("formula"),
+                ": a GLM has one outcome and an intercept",
+                code="outcome-or-intercept-missing",
             )
         return found
 
@@ -429,23 +433,28 @@ class GLM(TotalsModel):
                 raise SchemaError(
                     f"the covariate {name!r} is kept as a number, and a GLM takes factors: cut it, "
                     "schema.with_bins(name, edges=[...]); es.OneStepLogisticRegression takes "
-                    "numbers"
+                    "numbers",
+                    code="kept-as-number",
                 )
         if self.family == "binomial":
             levels = len(factor(schema, self._outcome(schema)).labels)
             if levels != 2:
                 raise SchemaError(
                     f"the outcome {self._outcome(schema)!r} has {levels} levels, and a binomial "
-                    "one has two"
+                    "one has two",
+                    code="not-two-levels",
                 )
             if self.exposure is not None:
                 raise ParameterError(
-                    self.named_parameter("exposure"), ": only family='poisson' has one"
+                    self.named_parameter("exposure"),
+                    ": only family='poisson' has one",
+                    code="exposure-not-poisson",
                 )
         elif not self._covariates(schema):
             raise ParameterError(
                 self.named_parameter("formula"),
                 ": a Poisson regression needs a factor; see es.IncidenceRate",
+                code="no-predictors",
             )
         for number in self._sums(schema).values():
             number_column(schema, position(schema, number))
@@ -494,7 +503,8 @@ class GLM(TotalsModel):
         if not len(places) or not events[chosen].sum() or (binomial and events.sum() == rows.sum()):
             raise DataError(
                 "the outcome is the same in all rows, or there are none: there is nothing to "
-                "explain"
+                "explain",
+                code="constant-outcome",
             )
         made = self._design(schema)
         self.columns_ = [
@@ -538,13 +548,17 @@ class GLM(TotalsModel):
         if events.min() < 0:
             raise DataError(
                 "a Poisson outcome counts events, and a cell has fewer than none: is it a number "
-                "below 0?"
+                "below 0?",
+                code="negative-count",
             )
         if "exposure" not in units:
             return counts, events
         exposure = totals["exposure"].astype(float) / units["exposure"]
         if (events[exposure <= 0] > 0).any():
-            raise DataError("a cell has events and no exposure: its rate is infinite")
+            raise DataError(
+                "a cell has events and no exposure: its rate is infinite",
+                code="events-without-exposure",
+            )
         return exposure, events
 
     def _assumed(self, schema: Schema | PublicSchema) -> list[str]:
@@ -588,7 +602,8 @@ class GLM(TotalsModel):
             if known.missing_bin and (table.data[j] == known.n_bins - 1).any():
                 name = variable_name(self.schema_, j)
                 raise SchemaError(
-                    f"the rows have missing values of {name!r}, and the model knows no such level"
+                    f"the rows have missing values of {name!r}, and the model knows no such level",
+                    code="missing-values",
                 )
         codes = np.column_stack(
             [np.asarray(table.data[j]) for j in used] or [np.zeros((len(table), 0))]

@@ -170,7 +170,9 @@ class GenomeScan(Question):
         """Refuse what is no genotype, and a schema without classes."""
         if self.test not in TESTS:
             raise ParameterError(
-                self.named_parameter("test"), f": one of {' and '.join(map(repr, TESTS))}"
+                self.named_parameter("test"),
+                f": one of {' and '.join(map(repr, TESTS))}",
+                code="unknown-test",
             )
         self._case(schema)
         named = self.snps is not None
@@ -179,10 +181,14 @@ class GenomeScan(Question):
         own = factor_position(schema, self.outcome)
         if factor(schema, self.outcome).missing_bin:
             raise SchemaError(
-                f"values of the outcome {self.outcome!r} may be missing: a scan needs all of them"
+                f"values of the outcome {self.outcome!r} may be missing: a scan needs all of them",
+                code="outcome-may-be-missing",
             )
         if own in found:
-            raise SchemaError(f"{self.outcome!r} is the outcome: it is no genotype beside it")
+            raise SchemaError(
+                f"{self.outcome!r} is the outcome: it is no genotype beside it",
+                code="outcome-is-genotype",
+            )
         if wrong or not found:
             what = (
                 f"variable {wrong[0]!r} is no genotype"
@@ -191,7 +197,8 @@ class GenomeScan(Question):
             )
             raise SchemaError(
                 f"{what}: numbers from 0 to 2 are, and variables of three bins, for 0, 1 and 2 "
-                "alleles"
+                "alleles",
+                code="not-a-genotype",
             )
 
     def _case(self, schema: Schema | PublicSchema) -> int:
@@ -211,7 +218,7 @@ class GenomeScan(Question):
         places = {variable.id: j for j, variable in enumerate(schema.variables)}
         unknown = [name for name in self.snps if name not in places]
         if unknown:
-            raise SchemaError(f"snps: no variable {unknown[0]!r}")
+            raise SchemaError(f"snps: no variable {unknown[0]!r}", code="unknown-column")
         return [places[name] for name in self.snps]
 
     def totals(
@@ -283,7 +290,9 @@ class GenomeScan(Question):
         )
         refuse_impossible(good, "there would be more alleles than rows can have")
         if not 0 < classes[case] < classes.sum():
-            raise DataError("all rows are of one class: there is nothing to compare")
+            raise DataError(
+                "all rows are of one class: there is nothing to compare", code="one-class"
+            )
         names = pd.Index([variable_name(schema, j) for j in positions], name="snp")
         table = scanned(n, cases, alleles, squares, of_cases).set_index(names)
         chi2 = table[f"chi2_{self.test}"]

@@ -155,10 +155,13 @@ class CoxScore(Question):
         object.__setattr__(self, "covariates", _named(self.covariates))
         if self.ties not in TIES:
             raise ParameterError(
-                f"ties={self.ties!r}: one of {', '.join(map(repr, TIES))} is needed"
+                f"ties={self.ties!r}: one of {', '.join(map(repr, TIES))} is needed",
+                code="unknown-ties",
             )
         if not self.covariates:
-            raise ParameterError("covariates=[]: a score test is of covariates, name some")
+            raise ParameterError(
+                "covariates=[]: a score test is of covariates, name some", code="no-covariates"
+            )
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse what has no bins, and a variable beside itself."""
@@ -168,7 +171,8 @@ class CoxScore(Question):
         if len(set(positions)) < len(positions):
             raise SchemaError(
                 f"{self.describe(schema)}: time, event and covariates have to be different "
-                "variables"
+                "variables",
+                code="same-variable-twice",
             )
         event_number(schema, self.event, self.event_level)
         constant = [
@@ -179,7 +183,8 @@ class CoxScore(Question):
         if constant:
             raise DataError(
                 f"the covariate {constant[0]!r} has one level: it is constant, and there is "
-                "nothing to test"
+                "nothing to test",
+                code="one-level",
             )
 
     def check_names(self, schema: Schema) -> None:
@@ -265,7 +270,8 @@ class CoxScore(Question):
         if not rows[:, 1].sum():
             raise DataError(
                 f"no row has the event: all {int(rows.sum()):,} rows are censored, and a score "
-                "test needs events"
+                "test needs events",
+                code="no-events",
             )
         first, second, units = self._moments(totals, schema)
         score, information = cox_score(rows, first, second, self.ties)
@@ -463,7 +469,8 @@ class PiecewiseExponential(Counted):
         found = [chosen_group(known, cut, "cuts", 0) for cut in self.cuts]
         if found != sorted(set(found)) or (found and found[-1] == len(known.labels) - 1):
             raise ParameterError(
-                f"cuts={list(self.cuts)}: increasing levels of the time, before its last one"
+                f"cuts={list(self.cuts)}: increasing levels of the time, before its last one",
+                code="invalid-cuts",
             )
         return [*found, len(known.labels) - 1]
 
@@ -481,7 +488,8 @@ class PiecewiseExponential(Counted):
         if not events.sum():
             raise DataError(
                 f"no row has the event: all {cells.n:,} rows are censored, and a regression of "
-                "hazards needs events"
+                "hazards needs events",
+                code="no-events",
             )
         names = [f"{low:g}-{high:g}" for low, high in self._limits(times.ends, schema)]
         axes: list[tuple[str, Sequence[Any]]] = [
@@ -497,7 +505,8 @@ class PiecewiseExponential(Counted):
         chosen = tuple(places.T)
         if events[chosen].sum() < events.sum():
             raise DataError(
-                "rows have the event at time 0, before any person-time: a hazard is infinite there"
+                "rows have the event at time 0, before any person-time: a hazard is infinite there",
+                code="event-at-time-zero",
             )
         outcome = factor(schema, self.event)
         covered = " + ".join(["interval", *(one.name for one in covariates)])

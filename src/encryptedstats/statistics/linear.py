@@ -24,7 +24,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, column_or_1d
 
 from encryptedstats.circuits.expressions import Expression
-from encryptedstats.errors import Cure, ParameterError, SchemaError
+from encryptedstats.errors import ArgumentError, Cure, ParameterError, SchemaError
 from encryptedstats.models.base import TotalsModel, unused_name
 from encryptedstats.statistics._fixed import named_columns, repeated, schema_of_numbers
 from encryptedstats.statistics._least_squares import Moments, Solution, as_floats, solve
@@ -240,7 +240,10 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
             formula, schema, known["reference"], missing=known["missing"], besides=besides
         )
         if len(found.targets) != 1:
-            raise ParameterError(f"formula={self.formula!r}: one variable is explained at a time")
+            raise ParameterError(
+                f"formula={self.formula!r}: one variable is explained at a time",
+                code="several-outcomes",
+            )
         return found
 
     def _fitted_design(self) -> Design:
@@ -267,13 +270,15 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
             if low < 0:
                 raise SchemaError(
                     f"weights={self.weights!r}: weights are at least 0, and its lower bound is "
-                    f"{low}"
+                    f"{low}",
+                    code="negative-weights",
                 )
         if self.weights == ROWS:
             row_column(schema)
         if not made.columns:
             raise ParameterError(
-                f"formula={self.formula!r}: there is nothing to explain anything by"
+                f"formula={self.formula!r}: there is nothing to explain anything by",
+                code="no-predictors",
             )
 
     def totals(
@@ -365,9 +370,10 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
 
     def _table_of(self, X: Any, y: Any, sample_weight: Any = None) -> Table:
         if y is None:
-            raise ValueError(
+            raise ArgumentError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None (a "
-                "Table brings its own)"
+                "Table brings its own)",
+                code="y-missing",
             )
         frame = named_columns(self._checked_frame(X, reset=True))
         name = unused_name(getattr(y, "name", None) or "target", frame)
@@ -383,8 +389,9 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         checked = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype="numeric")
         values: NDArray[np.float64] = checked.astype(float)
         if len(values) != n_rows:
-            raise ValueError(
-                f"X has {n_rows} rows and y has {len(values)}: inconsistent numbers of samples"
+            raise ArgumentError(
+                f"X has {n_rows} rows and y has {len(values)}: inconsistent numbers of samples",
+                code="lengths-differ",
             )
         return values
 
@@ -451,7 +458,8 @@ def _check_size(made: Design) -> None:
     if n * (n + 1) // 2 - sum(m * (m - 1) // 2 for m in owns) > MOST_PRODUCTS:
         raise ParameterError(
             f"the formula has {n - 1:,} columns, and more than {MOST_PRODUCTS:,} products of two "
-            "of them: leave terms out"
+            "of them: leave terms out",
+            code="too-many-products",
         )
 
 
@@ -648,7 +656,7 @@ class LinearRegression(_LeastSquares):
         from scipy.stats import f as f_distribution
 
         if type not in (1, 2):
-            raise ValueError(f"type={type!r}: 1 and 2 are there")
+            raise ArgumentError(f"type={type!r}: 1 and 2 are there", code="unknown-sum-type")
         made = self._fitted_design()
         owns = [[j - made.intercept for j in columns] for _, columns in made.terms]
         factors = [made.term_factors(columns) for _, columns in made.terms]
@@ -724,8 +732,9 @@ class LinearRegression(_LeastSquares):
         from scipy.stats import t
 
         if interval not in _INTERVALS:
-            raise ValueError(
-                f"interval={interval!r}: 'confidence' and 'prediction' are there, or None"
+            raise ArgumentError(
+                f"interval={interval!r}: 'confidence' and 'prediction' are there, or None",
+                code="unknown-interval",
             )
         confidence = confidence_level(confidence)
         x = self._matrix(X)
@@ -803,7 +812,9 @@ class Ridge(_LeastSquares):
             or not 0 <= alpha <= sys.float_info.max
         ):
             given = Cure("parameter", f"alpha={alpha!r}", {"parameter": "alpha", "value": alpha})
-            raise ParameterError(given, ": a number of at least 0 is needed")
+            raise ParameterError(
+                given, ": a number of at least 0 is needed", code="alpha-out-of-range"
+            )
         return Fraction(float(alpha))
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
@@ -858,9 +869,10 @@ class Ridge(_LeastSquares):
         """
         models = list(models)
         if len(models) < 2:
-            raise ValueError(
+            raise ArgumentError(
                 "cross-validation needs the models of two folds at least: model.fit_folds(table), "
-                "opened"
+                "opened",
+                code="too-few-folds",
             )
         for model in models:
             model._check_open()

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.base import TransformerMixin
 
-from encryptedstats.errors import ParameterError, SchemaError
+from encryptedstats.errors import ArgumentError, ArgumentTypeError, ParameterError, SchemaError
 from encryptedstats.models.base import TotalsModel, array_names
 from encryptedstats.models.discriminants import FisherDiscriminant
 from encryptedstats.models.features import Feature, count_features, product_totals, symmetric
@@ -72,8 +72,9 @@ class _Products(Question):
 
     def __post_init__(self) -> None:
         if isinstance(self.variables, str):
-            raise TypeError(
-                f"variables={self.variables!r}: a list of variables is needed, [{self.variables!r}]"
+            raise ArgumentTypeError(
+                f"variables={self.variables!r}: a list of variables is needed, [{self.variables!r}]",
+                code="not-a-list",
             )
         object.__setattr__(self, "variables", tuple(self.variables))
         confidence_level(self.confidence)
@@ -215,14 +216,16 @@ class CovarianceResult(Result):
         missing = [name for name in names if name not in frame.columns]
         if missing:
             raise SchemaError(
-                f"the rows have no column {missing[0]!r}: the matrix is of {', '.join(names)}"
+                f"the rows have no column {missing[0]!r}: the matrix is of {', '.join(names)}",
+                code="missing-column",
             )
         used = independent(self.scatter)
         if len(used) < len(names):
             dependent = ", ".join(names[j] for j in range(len(names)) if j not in used)
-            raise ValueError(
+            raise ArgumentError(
                 f"there is no distance: {dependent} depends on the variables before it, or is "
-                "constant"
+                "constant",
+                code="singular-matrix",
             )
         deviations = frame[names].to_numpy(dtype=float) - self.means.to_numpy()
         sd = np.sqrt(np.diag(self.covariance))
@@ -405,7 +408,8 @@ def numbers_of_schema(schema: PublicSchema, variables: Sequence[str | int] = ())
     found = tuple(j for j, variable in enumerate(schema.variables) if variable.kind == "number")
     if not found:
         raise SchemaError(
-            "no variable of this schema is kept as numbers: Schema.infer(..., numbers='keep') does"
+            "no variable of this schema is kept as numbers: Schema.infer(..., numbers='keep') does",
+            code="no-numbers",
         )
     return found
 
@@ -474,6 +478,7 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
             raise ParameterError(
                 self.named_parameter("n_components"),
                 f": an integer from 1 to {len(moments.variables)} is needed, or None",
+                code="components-out-of-range",
             )
 
     def totals(
@@ -490,8 +495,9 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
         """The eigenvectors of the covariance (or correlation) matrix."""
         found = read_moments(totals, self._moments(schema).variables, self.schema_, self.n_rows_)
         if found.n < 2:
-            raise ValueError(
-                f"principal components need at least two rows, and there is n_samples = {found.n}"
+            raise ArgumentError(
+                f"principal components need at least two rows, and there is n_samples = {found.n}",
+                code="too-few-rows",
             )
         self.n_missing_, self.notes_ = (
             self.n_rows_ - found.n,
@@ -500,8 +506,9 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
         self.variable_names_ = found.names
         sd = np.sqrt(np.diag(found.covariance))
         if self.standardized and not sd.all():
-            raise ValueError(
-                f"{found.notes[-1]}: a constant variable cannot be standardized, leave it out"
+            raise ArgumentError(
+                f"{found.notes[-1]}: a constant variable cannot be standardized, leave it out",
+                code="constant-variable",
             )
         self.mean_ = found.means
         self.scale_ = sd if self.standardized else np.ones(len(sd))
@@ -618,7 +625,9 @@ class PCAResult(Result):
         not known from totals.
         """
         if self.loadings.shape[1] < 2:
-            raise ValueError("a biplot needs two components, and there is one")
+            raise ArgumentError(
+                "a biplot needs two components, and there is one", code="one-component"
+            )
         return plot_loadings(self.loadings, list(self.importance.T["Proportion of variance"]), ax)
 
 
@@ -713,6 +722,7 @@ class _NormalClasses(FisherDiscriminant):
             raise ParameterError(
                 self.named_parameter("priors"),
                 f": {n_classes} numbers of at least 0 are needed that add up to 1",
+                code="invalid-priors",
             )
         return given
 
@@ -827,9 +837,10 @@ class LinearDiscriminant(_NormalClasses):
         present = [(int(n), s) for n, s in zip(found.counts, found.sums, strict=True) if n]
         df = found.n - len(present)
         if df < 1:
-            raise ValueError(
+            raise ArgumentError(
                 f"there are {found.n} rows in {len(present)} classes: a variance within classes "
-                "needs more"
+                "needs more",
+                code="too-few-rows",
             )
         # In integers, over a common denominator: a difference of large floats would not tell
         # collinear from nearly so.
@@ -843,7 +854,9 @@ class LinearDiscriminant(_NormalClasses):
         self.covariance_ = found.in_units(within, common * (df if self.unbiased else found.n))
         used = independent(within)
         if not used:
-            raise ValueError("no predictor varies within classes: there is nothing to fit")
+            raise ArgumentError(
+                "no predictor varies within classes: there is nothing to fit", code="nothing-varies"
+            )
         if len(used) < found.k:
             left_out = ", ".join(found.names[j] for j in range(found.k) if j not in used)
             warnings.warn(
@@ -930,9 +943,10 @@ class QuadraticDiscriminant(_NormalClasses):
             self.classes_, found.counts, found.sums, totals["products"], strict=True
         ):
             if n < 2:
-                raise ValueError(
+                raise ArgumentError(
                     f"class {label} has {n} row{'' if n == 1 else 's'}: each needs more than "
-                    "predictors"
+                    "predictors",
+                    code="too-few-rows",
                 )
             scatter = n * symmetric(products, found.k) - np.outer(sums, sums)
             refuse_impossible(
@@ -941,9 +955,10 @@ class QuadraticDiscriminant(_NormalClasses):
             used = independent(scatter)
             if len(used) < found.k:
                 dependent = ", ".join(found.names[j] for j in range(found.k) if j not in used)
-                raise ValueError(
+                raise ArgumentError(
                     f"the covariance matrix of class {label} is not of full rank: {dependent} is "
-                    "constant or collinear in it"
+                    "constant or collinear in it",
+                    code="singular-matrix",
                 )
             self.covariance_.append(found.in_units(scatter, n * (n - 1 if self.unbiased else n)))
             sd = np.sqrt(np.diag(self.covariance_[-1]))

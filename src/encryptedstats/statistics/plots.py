@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from encryptedstats.errors import ArgumentError
 from encryptedstats.plots import colour, new_axes, without_frame
 
 if TYPE_CHECKING:
@@ -231,9 +232,10 @@ def plot_manhattan(
     where = np.arange(len(pvalues)) if positions is None else np.asarray(positions, dtype=float)
     regions = np.zeros(len(pvalues), dtype=int) if chromosomes is None else np.asarray(chromosomes)
     if not len(pvalues) == len(where) == len(regions):
-        raise ValueError(
+        raise ArgumentError(
             f"positions and chromosomes are needed for each of the {len(pvalues)} SNPs, in their "
-            "order"
+            "order",
+            code="positions-missing",
         )
     height, start, ticks = -np.log10(np.maximum(pvalues, 1e-300)), 0.0, []
     for number, region in enumerate(dict.fromkeys(regions.tolist())):

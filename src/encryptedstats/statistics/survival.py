@@ -105,6 +105,7 @@ def need_times(schema: Schema | PublicSchema, time: str) -> None:
             f"the times of {time!r} are numbers of bins here, and person-time needs the times "
             "themselves: ",
             Cure("open with names", "owner.decrypt(answer, schema=schema)"),
+            code="times-are-bins",
         )
 
 
@@ -133,6 +134,7 @@ def check_person_time(schema: Schema, time: str) -> None:
             f"the time {time!r} is the class, whose levels do not say how long a row was "
             "followed: ",
             Cure("name another variable", "name a variable with a grid of levels, or a number"),
+            code="time-is-class",
         )
     check_points(times_of(schema, time))
 
@@ -156,7 +158,8 @@ def _known_times(schema: Schema, position: int) -> Times:
         raise SchemaError(
             f"the levels of the time {known.name!r} are no numbers in their order: give it a grid, "
             f"schema.with_kind({known.name!r}, 'ordinal', levels=range(1, 53)), or cut points, "
-            f"schema.with_bins({known.name!r}, edges=[...])"
+            f"schema.with_bins({known.name!r}, edges=[...])",
+            code="levels-not-numbers",
         )
     return Times(known.name, np.array(numbers, dtype=float), None)
 
@@ -188,7 +191,9 @@ class RiskSets:
         """Without the groups that have no rows."""
         kept = np.flatnonzero(self.ending.sum(axis=1))
         if len(kept) < least:
-            raise DataError(_too_few(self.by, len(kept), len(self.groups), least))
+            raise DataError(
+                _too_few(self.by, len(kept), len(self.groups), least), code="too-few-groups"
+            )
         if len(kept) == len(self.groups):
             return self
         gone = [str(one) for g, one in enumerate(self.groups) if g not in kept]
@@ -204,7 +209,8 @@ class RiskSets:
         if not self.events.sum():
             raise DataError(
                 f"no row has the event: all {self.n_rows:,} rows are censored, and {for_what} "
-                "needs events"
+                "needs events",
+                code="no-events",
             )
 
 
@@ -265,7 +271,8 @@ def check_time(schema: PublicSchema, time: str) -> None:
         raise SchemaError(
             f"the time {time!r} is kept as a number, and is counted in bins here: give it a grid, "
             "schema.with_kind(time, 'ordinal', levels=range(1, 53)), or cut points, "
-            "schema.with_bins(time, edges=[...])"
+            "schema.with_bins(time, edges=[...])",
+            code="kept-as-number",
         )
 
 
@@ -276,7 +283,8 @@ def event_number(schema: Schema | PublicSchema, event: str, level: Any) -> int:
         levels = ", ".join(map(repr, found.labels))
         raise ParameterError(
             f"{found.name!r} has {len(found.labels)} levels ({levels}): event_level= names the "
-            "one that is the event"
+            "one that is the event",
+            code="event-not-named",
         )
     return chosen_group(found, level, "event_level", 1)
 
@@ -461,7 +469,10 @@ class KaplanMeier(_Followed):
 
 def _one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
     if value not in allowed:
-        raise ParameterError(f"{name}={value!r}: one of {', '.join(map(repr, allowed))} is needed")
+        raise ParameterError(
+            f"{name}={value!r}: one of {', '.join(map(repr, allowed))} is needed",
+            code="unknown-choice",
+        )
 
 
 def _title(what: str, sets: RiskSets) -> str:
@@ -761,7 +772,10 @@ class LogRank(_Followed):
     def __post_init__(self) -> None:
         _one_of("weights", self.weights, WEIGHTS)
         if self.by is None:
-            raise ParameterError("by=None: a log-rank test compares groups, by= names the variable")
+            raise ParameterError(
+                "by=None: a log-rank test compares groups, by= names the variable",
+                code="by-missing",
+            )
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse one group as well."""
@@ -833,7 +847,8 @@ def quadratic_form(score: Floats, covariance: Floats) -> tuple[float, int]:
     if not rank:
         raise DataError(
             "at no time with an event are rows of different kinds at risk: there is nothing to "
-            "compare"
+            "compare",
+            code="no-overlap-at-risk",
         )
     inverse = np.linalg.pinv(covariance / np.outer(unit, unit), rcond=1e-9, hermitian=True)
     return float(score / unit @ inverse @ (score / unit)), rank
@@ -897,7 +912,8 @@ class IncidenceRate(_Followed):
             or not 0 < self.per < np.inf
         ):
             raise ParameterError(
-                f"per={self.per!r}: the person-time that rates are for, such as 1000"
+                f"per={self.per!r}: the person-time that rates are for, such as 1000",
+                code="per-out-of-range",
             )
 
     def check_schema(self, schema: PublicSchema) -> None:
@@ -908,7 +924,8 @@ class IncidenceRate(_Followed):
         positions = [factor_position(schema, variable) for variable in self._asked()[1:]]
         if len(set(positions)) < len(positions):
             raise SchemaError(
-                f"{self.describe(schema)}: event and group have to be different variables"
+                f"{self.describe(schema)}: event and group have to be different variables",
+                code="same-variable-twice",
             )
         event_number(schema, self.event, self.event_level)
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from encryptedstats.errors import ArgumentError
+
 Words = NDArray[np.uint64]
 _WORD = 64
 
@@ -49,6 +51,8 @@ def unpack(packed: Words, bits: int) -> Words:
 
 def _check(length: int, multiple: int, bits: int) -> None:
     if not 1 <= bits < _WORD:
-        raise ValueError(f"bits={bits}: between 1 and 63 are packed")
+        raise ArgumentError(f"bits={bits}: between 1 and 63 are packed", code="bits-out-of-range")
     if length % multiple:
-        raise ValueError(f"{length} numbers: a multiple of {multiple} is needed")
+        raise ArgumentError(
+            f"{length} numbers: a multiple of {multiple} is needed", code="not-a-multiple"
+        )

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from encryptedstats.errors import FileFormatError, StorageError
+from encryptedstats.errors import ArgumentError, FileFormatError, StorageError
 from encryptedstats.storage.objects import Store, looked_at_again
 
 #: The largest entry: what is larger is an object of its own, and the entry has its hash.
@@ -132,7 +132,8 @@ class Chain:
                 raise FileFormatError(
                     f"{self.store.where(self.name(len(self._read)))} is missing, and there are "
                     "later entries: the chain was cut. "
-                    "Put the entry back, from a copy; nothing after it is believed"
+                    "Put the entry back, from a copy; nothing after it is believed",
+                    code="missing-entry",
                 )
 
     def head(self) -> str:
@@ -149,7 +150,8 @@ class Chain:
             raise FileFormatError(
                 f"the entry {head} was in the chain at {self.store.where(self._folder)} once and "
                 "is no more: the chain was cut "
-                "or exchanged. Do not go on with it; find out who did it"
+                "or exchanged. Do not go on with it; find out who did it",
+                code="other-chain",
             )
 
     def append(
@@ -185,17 +187,19 @@ class Chain:
                 )
             data = entry.to_bytes()
             if len(data) > MAX_ENTRY_BYTES:
-                raise ValueError(
+                raise ArgumentError(
                     f"an entry of {len(data):,} bytes, and {MAX_ENTRY_BYTES:,} are allowed: store "
                     "what is large as an object "
-                    "of its own, and its hash in the entry"
+                    "of its own, and its hash in the entry",
+                    code="entry-too-large",
                 )
             self._checked(self._parsed(data, entry.number), before)
             if self.store.create(self.name(entry.number), data):
                 self._read_on()
                 return self._read[entry.number]
         raise StorageError(
-            f"{self.store.where(self._folder)}: others were first {_ATTEMPTS} times; run it again"
+            f"{self.store.where(self._folder)}: others were first {_ATTEMPTS} times; run it again",
+            code="too-many-attempts",
         )
 
     # -- reading
@@ -240,7 +244,8 @@ class Chain:
             entry, same = None, False
         if entry is None or not same:
             raise FileFormatError(
-                f"{where} is no entry of a chain as this library writes them: it was altered"
+                f"{where} is no entry of a chain as this library writes them: it was altered",
+                code="malformed-entry",
             )
         return entry
 
@@ -249,19 +254,22 @@ class Chain:
         if entry.topic != self.topic:
             raise FileFormatError(
                 f"{where} is an entry of another chain ({entry.topic!r}, not {self.topic!r}): "
-                "replayed"
+                "replayed",
+                code="replayed-entry",
             )
         if entry.number != len(before) or entry.previous != _last_hash(self.topic, before):
             raise FileFormatError(
                 f"{where} does not follow the entry before it: the chain was altered, or it is "
-                "replayed"
+                "replayed",
+                code="broken-chain",
             )
         if self._verify is not None and not self._verify(
             entry.by, entry.statement, entry.signature
         ):
             raise FileFormatError(
                 f"{where} is not signed by {entry.by or 'anybody'!r}, whom it names: it was "
-                "altered or forged"
+                "altered or forged",
+                code="wrong-signature",
             )
         return entry
 

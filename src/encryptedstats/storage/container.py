@@ -55,7 +55,8 @@ class Container:
         """The bytes of a section that has to be there."""
         if name not in self.sections:
             raise FileFormatError(
-                f"the file has no section {name!r}: it is not a whole {self.kind} file"
+                f"the file has no section {name!r}: it is not a whole {self.kind} file",
+                code="missing-section",
             )
         return self.sections[name]
 
@@ -65,9 +66,11 @@ class Container:
         try:
             found = json.loads(data)
         except (ValueError, RecursionError) as error:
-            raise FileFormatError(f"the {name} of the file are not valid JSON") from error
+            raise FileFormatError(
+                f"the {name} of the file are not valid JSON", code="not-json"
+            ) from error
         if not isinstance(found, list):
-            raise FileFormatError(f"the {name} of the file are no list")
+            raise FileFormatError(f"the {name} of the file are no list", code="not-a-list")
         return found
 
     def expect(self, name: str, kind: type) -> Any:
@@ -75,7 +78,8 @@ class Container:
         value = self.fields.get(name)
         if type(value) is not kind:
             raise FileFormatError(
-                f"field {name!r} of the {self.kind} file is missing or no {kind.__name__}"
+                f"field {name!r} of the {self.kind} file is missing or no {kind.__name__}",
+                code="malformed-field",
             )
         return value
 
@@ -122,10 +126,14 @@ def header_bytes(
     }
     encoded = json.dumps(header, separators=(",", ":"), sort_keys=True, allow_nan=False).encode()
     if len(lengths) > MAX_SECTIONS:
-        raise FileFormatError(f"{len(lengths)} sections are over the limit of {MAX_SECTIONS}")
+        raise FileFormatError(
+            f"{len(lengths)} sections are over the limit of {MAX_SECTIONS}",
+            code="too-many-sections",
+        )
     if len(encoded) > MAX_HEADER_BYTES:
         raise FileFormatError(
-            f"a header of {len(encoded)} bytes is over the limit of {MAX_HEADER_BYTES}"
+            f"a header of {len(encoded)} bytes is over the limit of {MAX_HEADER_BYTES}",
+            code="header-too-large",
         )
     return _PREFIX.pack(MAGIC, VERSION, len(encoded)) + encoded
 
@@ -153,7 +161,8 @@ def _check_length(start: int, header: dict[str, Any], size: int, name: str) -> d
     lengths = _section_lengths(header["sections"], name)
     if start + sum(lengths.values()) + DIGEST_BYTES != size:
         raise FileFormatError(
-            f"{name} is truncated or has bytes too many: its length is not what its header says"
+            f"{name} is truncated or has bytes too many: its length is not what its header says",
+            code="truncated-file",
         )
     return lengths
 
@@ -164,7 +173,9 @@ def from_bytes(data: bytes, *, kind: str | None = None, name: str = "these bytes
     content_end = len(data) - DIGEST_BYTES
     lengths = _check_length(start, header, len(data), name)
     if hashlib.sha256(memoryview(data)[:content_end]).digest() != data[content_end:]:
-        raise FileFormatError(f"{name} was altered or damaged: its SHA-256 does not fit")
+        raise FileFormatError(
+            f"{name} was altered or damaged: its SHA-256 does not fit", code="altered-file"
+        )
     _check_kind(header, kind, name)
     sections = {}
     for section, length in lengths.items():
@@ -205,43 +216,59 @@ def peeked(head: bytes, size: int, name: str) -> tuple[Container, dict[str, int]
 
 def _check_kind(header: dict[str, Any], kind: str | None, name: str) -> None:
     if kind is not None and header["kind"] != kind:
-        raise FileFormatError(f"{name} holds {header['kind']!r}, and {kind!r} is wanted here")
+        raise FileFormatError(
+            f"{name} holds {header['kind']!r}, and {kind!r} is wanted here", code="wrong-kind"
+        )
 
 
 def _header(data: bytes, name: str) -> tuple[dict[str, Any], int]:
     if len(data) < _PREFIX.size or data[: len(MAGIC)] != MAGIC:
-        raise FileFormatError(f"{name} is not an encryptedstats file")
+        raise FileFormatError(f"{name} is not an encryptedstats file", code="foreign-file")
     _, version, length = _PREFIX.unpack_from(data)
     if version > VERSION:
         raise FileFormatError(
-            f"{name} has format version {version}; this library reads up to {VERSION}: upgrade it"
+            f"{name} has format version {version}; this library reads up to {VERSION}: upgrade it",
+            code="unsupported-version",
         )
     if version < 1:
-        raise FileFormatError(f"{name} has format version {version}, which never existed")
+        raise FileFormatError(
+            f"{name} has format version {version}, which never existed", code="impossible-version"
+        )
     if version < VERSION:
         raise FileFormatError(
             f"{name} has format version {version}, and this library reads {VERSION}, in which "
             "keys have longer ids: "
             "open what is still needed with the version that wrote it, then make new keys and "
-            "encrypt again"
+            "encrypt again",
+            code="outdated-version",
         )
     start = _PREFIX.size + length
     if length > MAX_HEADER_BYTES or start + DIGEST_BYTES > len(data):
-        raise FileFormatError(f"{name} is truncated: its header is not all there")
+        raise FileFormatError(
+            f"{name} is truncated: its header is not all there", code="truncated-header"
+        )
     try:
         header = json.loads(data[_PREFIX.size : start], parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{name} has a header that is not valid JSON") from error
+        raise FileFormatError(
+            f"{name} has a header that is not valid JSON", code="header-not-json"
+        ) from error
     if not isinstance(header, dict) or set(header) != set(_FIELDS):
-        raise FileFormatError(f"{name} has a header with other fields than {', '.join(_FIELDS)}")
+        raise FileFormatError(
+            f"{name} has a header with other fields than {', '.join(_FIELDS)}",
+            code="unknown-fields",
+        )
     for key, kind in _FIELDS.items():
         if type(header[key]) is not kind:
             raise FileFormatError(
-                f"{name} has a header whose {key!r} is not of type {kind.__name__}"
+                f"{name} has a header whose {key!r} is not of type {kind.__name__}",
+                code="malformed-field",
             )
     # Both are shown in messages, where forged ones must not command the terminal.
     if not (header["key_id"] + header["fingerprint"]).isprintable():
-        raise FileFormatError(f"{name} states a key id or fingerprint that is none")
+        raise FileFormatError(
+            f"{name} states a key id or fingerprint that is none", code="malformed-key-id"
+        )
     return header, start
 
 
@@ -251,7 +278,10 @@ def _refuse_constant(text: str) -> float:
 
 def _section_lengths(entries: list[Any], name: str) -> dict[str, int]:
     if len(entries) > MAX_SECTIONS:
-        raise FileFormatError(f"{name} claims {len(entries)} sections, the limit is {MAX_SECTIONS}")
+        raise FileFormatError(
+            f"{name} claims {len(entries)} sections, the limit is {MAX_SECTIONS}",
+            code="too-many-sections",
+        )
     lengths: dict[str, int] = {}
     for entry in entries:
         good = (
@@ -261,6 +291,6 @@ def _section_lengths(entries: list[Any], name: str) -> dict[str, int]:
             and type(entry[1]) is int
         )
         if not good or entry[1] < 0 or entry[0] in lengths:
-            raise FileFormatError(f"{name} has a malformed list of sections")
+            raise FileFormatError(f"{name} has a malformed list of sections", code="malformed-list")
         lengths[entry[0]] = entry[1]
     return lengths

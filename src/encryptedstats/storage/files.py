@@ -94,21 +94,26 @@ def open_regular(path: str | os.PathLike[str], *, follow: bool = True) -> Iterat
         if not follow and error.errno in (errno.ELOOP, errno.EMLINK):
             raise _is_link(path) from error
         if error.errno == errno.ENXIO:
-            raise FileFormatError(f"{path} is no ordinary file: it is not read") from error
+            raise FileFormatError(
+                f"{path} is no ordinary file: it is not read", code="not-a-regular-file"
+            ) from error
         raise
     with os.fdopen(descriptor, "rb") as file:
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(mode):
-            raise FileFormatError(f"{path} is no ordinary file: it is not read")
+            raise FileFormatError(
+                f"{path} is no ordinary file: it is not read", code="not-a-regular-file"
+            )
         yield file
 
 
 def _is_link(path: str | os.PathLike[str]) -> FileFormatError:
     return FileFormatError(
         f"{path} is a link: what is stored in a folder are ordinary files. Copy what it points to "
-        "(cp -L)"
+        "(cp -L)",
+        code="symbolic-link",
     )
 
 
@@ -127,7 +132,8 @@ def check_size(size: int, limit: int, where: str) -> None:
         raise FileFormatError(
             f"{where} has {size:,} bytes, and what belongs there has at most {limit:,}: it is not "
             "read. "
-            "It is no such file, or was altered"
+            "It is no such file, or was altered",
+            code="file-too-large",
         )
 
 

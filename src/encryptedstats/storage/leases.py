@@ -88,7 +88,9 @@ def _described(content: bytes) -> tuple[str, str]:
 
 
 def _busy(url: str, who: str, cure: str) -> BusyError:
-    return BusyError(f"{who} is writing to {url} now; nothing was touched: {cure}")
+    return BusyError(
+        f"{who} is writing to {url} now; nothing was touched: {cure}", code="already-being-written"
+    )
 
 
 @dataclass
@@ -191,7 +193,8 @@ class _Lease:
                 f"{self.store.url} was taken over by another process, since this one had stood "
                 "still for more than "
                 f"{self.seconds:.0f} seconds; it has stopped writing: run it again when the other "
-                "has finished"
+                "has finished",
+                code="lease-lost",
             )
 
     def give_back(self) -> None:

@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol, TypeVar
 
-from encryptedstats.errors import REPLACE, ExistsError, FileFormatError, StorageError
+from encryptedstats.errors import REPLACE, ArgumentError, ExistsError, FileFormatError, StorageError
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.files import (
@@ -166,10 +166,11 @@ def check_protocol(address: str) -> None:
     more = os.environ.get(PROTOCOLS_VARIABLE, "")
     allowed = (*PROTOCOLS, *(name.strip() for name in more.split(",") if name.strip()))
     if "::" in address or protocol not in allowed:
-        raise ValueError(
+        raise ArgumentError(
             f"{address!r} is no address that is opened here: a local path, or a URL that begins "
             f"with one of {', '.join(allowed)}, "
-            f"without '::'. {PROTOCOLS_VARIABLE} in the environment allows others"
+            f"without '::'. {PROTOCOLS_VARIABLE} in the environment allows others",
+            code="protocol-not-allowed",
         )
 
 
@@ -379,7 +380,8 @@ def _unknown(where: str, error: BaseException) -> StorageError:
         )
     return StorageError(
         f"{where}: the storage cannot be reached or does not answer ({type(error).__name__}: "
-        f"{said}): {cure}"
+        f"{said}): {cure}",
+        code="unreachable-storage",
     )
 
 
@@ -392,7 +394,8 @@ class FsspecStore:
         except ImportError as error:
             raise FileFormatError(
                 f"{url} is not a local path: other storage needs fsspec, pip install "
-                "'encryptedstats[storage]'"
+                "'encryptedstats[storage]'",
+                code="missing-package",
             ) from error
         self.url = url.rstrip("/")
         self._protocol = url.partition("://")[0]
@@ -727,7 +730,7 @@ def save_file(
     try:
         write_object(url, container.parts_of(file), private=private, overwrite=overwrite)
     except FileExistsError as error:
-        raise ExistsError(f"{error} (", REPLACE, " replaces it)") from None
+        raise ExistsError(f"{error} (", REPLACE, " replaces it)", code="already-exists") from None
 
 
 def load_file(url: str | os.PathLike[str], *, kind: str | None = None) -> Container:

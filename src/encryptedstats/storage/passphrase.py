@@ -43,12 +43,16 @@ def unlock(lock: Mapping[str, Any], sealed: bytes, passphrase: str, *, bind_to: 
         or lock["kdf"] != "scrypt"
         or lock["aead"] != "AES-256-GCM"
     ):
-        raise FileFormatError("the key file is locked in a way this library does not know")
+        raise FileFormatError(
+            "the key file is locked in a way this library does not know", code="unknown-lock"
+        )
     cost = {name: lock[name] for name in ("n", "r", "p")}
     if not all(type(value) is int and value > 0 for value in cost.values()) or cost["n"] & (
         cost["n"] - 1
     ):
-        raise FileFormatError("the key file has a malformed passphrase cost")
+        raise FileFormatError(
+            "the key file has a malformed passphrase cost", code="malformed-passphrase-cost"
+        )
     # r and p as they are written, and n within reach: odd mixtures take seconds, or are refused by
     # OpenSSL as lack of memory.
     if (
@@ -59,10 +63,13 @@ def unlock(lock: Mapping[str, Any], sealed: bytes, passphrase: str, *, bind_to: 
     ):
         raise FileFormatError(
             f"the key file asks for more than {MAX_SCRYPT_BYTES >> 20} MiB to check a passphrase: "
-            "refused"
+            "refused",
+            code="passphrase-cost-too-high",
         )
     if len(sealed) < _SALT_BYTES + _NONCE_BYTES + _TAG_BYTES:
-        raise FileFormatError("the locked section of the key file is too short")
+        raise FileFormatError(
+            "the locked section of the key file is too short", code="truncated-section"
+        )
     salt, nonce, body = (
         sealed[:_SALT_BYTES],
         sealed[_SALT_BYTES : _SALT_BYTES + _NONCE_BYTES],
@@ -73,17 +80,19 @@ def unlock(lock: Mapping[str, Any], sealed: bytes, passphrase: str, *, bind_to: 
         opened: bytes = cipher.decrypt(nonce, body, bind_to)
     except InvalidTag:
         raise PassphraseError(
-            "the passphrase does not open this key file (or the file was altered)"
+            "the passphrase does not open this key file (or the file was altered)",
+            code="wrong-passphrase",
         ) from None
     return opened
 
 
 def _cipher(passphrase: str, salt: bytes, cost: Mapping[str, int]) -> Any:
     if not isinstance(passphrase, str) or not passphrase:
-        raise PassphraseError("the passphrase must be text and not empty")
+        raise PassphraseError("the passphrase must be text and not empty", code="empty-passphrase")
     try:
         return AESGCM(Scrypt(salt=salt, length=32, **cost).derive(passphrase.encode()))
     except MemoryError as error:
         raise PassphraseError(
-            "there is not enough memory to check the passphrase of this key file"
+            "there is not enough memory to check the passphrase of this key file",
+            code="not-enough-memory",
         ) from error

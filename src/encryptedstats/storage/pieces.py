@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from encryptedstats.errors import ArgumentError
 from encryptedstats.processor import best_level
 from encryptedstats.storage import bitpack
 
@@ -64,7 +65,9 @@ def pack(runs: Residues, bits: int, out: Residues) -> None:
         fits = not (runs >> np.uint64(bits)).any()
         out[:] = bitpack.pack(runs, bits).reshape(-1)
     if not fits:
-        raise ValueError(f"numbers of more than {bits} bits are not packed to as many")
+        raise ArgumentError(
+            f"numbers of more than {bits} bits are not packed to as many", code="value-too-large"
+        )
 
 
 def read(

@@ -22,6 +22,7 @@ from encryptedstats.circuits.expressions import circuit_digest
 from encryptedstats.crypto import Parameters
 from encryptedstats.crypto.envelopes import SEED_BYTES, locked, unlocked
 from encryptedstats.errors import (
+    ArgumentError,
     Cure,
     FileFormatError,
     KeyMismatchError,
@@ -233,9 +234,10 @@ class Document:
                     f"{where} is of a study of version 0.2, in which the receiver can read the "
                     "rows of sites: ",
                     Cure("create the study again", "create it again"),
+                    code="outdated-version",
                 )
             if values["format"] != _FORMAT:
-                raise ValueError(f"format {values['format']!r}")
+                raise ArgumentError(f"format {values['format']!r}", code="unsupported-version")
             questions = {
                 name: AskedQuestion(
                     question_class(one["question"]).from_parameters(one["params"]), one["way"]
@@ -259,10 +261,13 @@ class Document:
             )
             found.check()
             if found.to_bytes() != data:
-                raise ValueError("it is not written as this library writes it")
+                raise ArgumentError(
+                    "it is not written as this library writes it", code="not-canonical"
+                )
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise FileFormatError(
-                f"{where} is no document of a study, or was altered: {error}"
+                f"{where} is no document of a study, or was altered: {error}",
+                code="malformed-study",
             ) from error
         return found
 
@@ -278,43 +283,53 @@ class Document:
             isinstance(one, str) and 0 < len(one) <= _NAME_LENGTH and one.isidentifier()
             for one in names
         ):
-            raise ValueError(
+            raise ArgumentError(
                 "names of parties and questions are words of letters, digits and _, up to "
-                f"{_NAME_LENGTH} of them"
+                f"{_NAME_LENGTH} of them",
+                code="malformed-name",
             )
         if len(set(self.sites)) != len(self.sites) or len(self.sites) < MIN_SITES:
-            raise ValueError("a study has two sites or more, each with a name of its own")
+            raise ArgumentError(
+                "a study has two sites or more, each with a name of its own", code="too-few-sites"
+            )
         if self.worker == self.receiver:
-            raise ValueError(
+            raise ArgumentError(
                 "the worker has all ciphertexts and the receiver opens: one who is both could "
-                "open every row. Name two"
+                "open every row. Name two",
+                code="worker-is-receiver",
             )
         if not self.questions or not all(one.way in WAYS for one in self.questions.values()):
-            raise ValueError(f"a study asks questions, each in one of the ways {', '.join(WAYS)}")
+            raise ArgumentError(
+                f"a study asks questions, each in one of the ways {', '.join(WAYS)}",
+                code="unknown-way",
+            )
         as_count(self.n_rows, "n_rows", "rows")
         if self.key.kind == ESCROW and not 2 <= self.key.openers <= len(self.sites):
-            raise ValueError(
+            raise ArgumentError(
                 f"openers={self.key.openers}: of {len(self.sites)} sites, 2 to {len(self.sites)} "
                 "together can open. "
-                "Where one is to open alone, let it hold the key"
+                "Where one is to open alone, let it hold the key",
+                code="openers-out-of-range",
             )
         self._check_parameters()
         if self.key.kind == JOINT:
             self._check_joint()
         if self.asked(VOTES) and self.key.kind != JOINT:
-            raise ValueError(
+            raise ArgumentError(
                 "votes are numbers of single rows, which sites encrypt for each other: they are "
                 "opened under a joint key alone, "
                 "whose members make sure that nothing but votes is. Ask for the model, and "
-                "predict at home"
+                "predict at home",
+                code="votes-without-joint-key",
             )
         for name, one in self.asked(VOTES).items():
             self._check_votes(name, one.question)
         for one in self.questions.values():
             one.question.check_schema(self.schema)
             if one.question.settled() is not one.question:
-                raise ValueError(
-                    "a question that leaves something to chance: everybody must ask the same"
+                raise ArgumentError(
+                    "a question that leaves something to chance: everybody must ask the same",
+                    code="no-seed",
                 )
         self._check_asked_once()
 
@@ -327,6 +342,7 @@ class Document:
                 f"parameters for {found.members} members, and a key of kind {self.key.kind!r} of "
                 f"{len(self.sites)} sites needs {expected}: ",
                 Cure("let the study plan", f"leave parameters out, or plan for members={expected}"),
+                code="wrong-number-of-members",
             )
         if found.copies != 1:
             raise ParameterError(
@@ -334,12 +350,14 @@ class Document:
                 "slot, and forged copies "
                 "would pass: ",
                 Cure("let the study plan", "leave parameters out, or plan for copies=1"),
+                code="copies-in-study",
             )
         if found.security < MIN_SECURITY:
             raise ParameterError(
                 f"parameters of {found.security} bits of security, and a study needs "
                 f"{MIN_SECURITY}: ",
                 Cure("let the study plan", "leave parameters out"),
+                code="too-little-security",
             )
 
     def _check_joint(self) -> None:
@@ -350,6 +368,7 @@ class Document:
                 "site could be chosen so that "
                 "their sum tells the other sites' parts of the key: ",
                 Cure("mask totals", f"ask in the way {MASKED!r}, which gives the same sum"),
+                code="totals-under-joint-key",
             )
         if self.receiver in self.sites:
             raise ParameterError(
@@ -357,6 +376,7 @@ class Document:
                 "own ciphertexts could read "
                 "the joint key: ",
                 Cure("name another receiver", "name a receiver who brings no rows"),
+                code="receiver-is-site",
             )
 
     def _check_votes(self, name: str, question: Question) -> None:
@@ -366,14 +386,16 @@ class Document:
         try:
             question.answer_shapes(self.schema, question.outputs[0])
         except NotImplementedError:
-            raise ValueError(
+            raise ArgumentError(
                 f"{name!r}: a {question.name} says nothing of rows before it is opened: ask for "
-                f"it in the way {ROWS!r}"
+                f"it in the way {ROWS!r}",
+                code="rows-needed-for-votes",
             ) from None
         if question.drawn_circuit(self.schema)[0] is not None:
-            raise ValueError(
+            raise ArgumentError(
                 f"{name!r} draws a fraction, which is done from rows that one owner encrypted: "
-                "fraction=0"
+                "fraction=0",
+                code="stochastic-fraction",
             )
 
     def _check_asked_once(self) -> None:
@@ -385,8 +407,9 @@ class Document:
             if one.way != before.way:
                 continue
             if one.question.asks_same(before.question):
-                raise ValueError(
-                    f"{other!r} and {name!r} are one question: it is answered, and opened, once"
+                raise ArgumentError(
+                    f"{other!r} and {name!r} are one question: it is answered, and opened, once",
+                    code="repeated-question",
                 )
             if self._computes_the_same(before, one):
                 what = "totals" if one.way == ROWS else "votes"
@@ -394,10 +417,12 @@ class Document:
                     f"{label!r} ({own.question.describe(self.schema)})"
                     for label, own in ((other, before), (name, one))
                 )
-                raise ValueError(
+                raise ArgumentError(
                     f"{both} ask for the same {what}, which the members of a joint key open once: "
                     "ask for one, and read the "
-                    f"other from the {what} that it opens" + (_READ_BOTH if one.way == ROWS else "")
+                    f"other from the {what} that it opens"
+                    + (_READ_BOTH if one.way == ROWS else ""),
+                    code="repeated-opening",
                 )
 
     def _computes_the_same(self, one: AskedQuestion, other: AskedQuestion) -> bool:
@@ -439,7 +464,8 @@ class Document:
         if not found:
             raise KeyMismatchError(
                 f"this invitation is for another study than {self.name!r}: ask whoever has made "
-                "the study for yours"
+                "the study for yours",
+                code="other-study",
             )
         return found[0]
 
@@ -448,7 +474,8 @@ class Document:
         if identity is None or not identity.reading:
             raise SchemaError(
                 "the names and cut points of this study are for its members: a worker does not "
-                "know them"
+                "know them",
+                code="names-for-members",
             )
         return self.private_schema(identity.reading)
 

@@ -69,7 +69,9 @@ class KeyKind(ABC):
         """What this site gives for an opening: an object for all to see, made once for a call, and
         stored before it is sent.
         """
-        raise StudyError(f"the key of this study has {self.kind}: there are no shares to give")
+        raise StudyError(
+            f"the key of this study has {self.kind}: there are no shares to give", code="no-shares"
+        )
 
     @abstractmethod
     def opener(
@@ -100,7 +102,10 @@ def known_kinds() -> tuple[str, ...]:
 def kind_of(name: str) -> KeyKind:
     """The kind of a name."""
     if name not in _KINDS:
-        raise StudyError(f"key={name!r}: the key of a study can be {', '.join(map(repr, _KINDS))}")
+        raise StudyError(
+            f"key={name!r}: the key of a study can be {', '.join(map(repr, _KINDS))}",
+            code="unknown-key-kind",
+        )
     return _KINDS[name]
 
 
@@ -116,7 +121,8 @@ def own_key(study: Study, path: str | os.PathLike[str] | None, passphrase: str |
     """
     if path is None:
         raise StudyError(
-            "the receiver holds a key of this study alone: say which file it is kept in"
+            "the receiver holds a key of this study alone: say which file it is kept in",
+            code="no-key-file",
         )
     if not Path(path).exists():
         owner = Owner(study.document.parameters)
@@ -125,7 +131,8 @@ def own_key(study: Study, path: str | os.PathLike[str] | None, passphrase: str |
     owner = Owner.load(path, passphrase)
     if owner.parameters != study.document.parameters:
         raise KeyMismatchError(
-            f"{os.fspath(path)} has a key of other parameters than the study has agreed on"
+            f"{os.fspath(path)} has a key of other parameters than the study has agreed on",
+            code="other-parameters",
         )
     return owner
 
@@ -135,7 +142,8 @@ def loaded_key(path: str | os.PathLike[str], passphrase: str | None, key_id: str
     owner = Owner.load(path, passphrase)
     if owner.key_id != key_id:
         raise KeyMismatchError(
-            f"{os.fspath(path)} has key {owner.key_id}, and that of the study is {key_id}"
+            f"{os.fspath(path)} has key {owner.key_id}, and that of the study is {key_id}",
+            code="other-key",
         )
     return owner
 
@@ -157,7 +165,8 @@ class OneHolder(KeyKind):
         elif known != keys.key_id:
             raise StudyError(
                 f"the study has the key {known} already, and {os.fspath(path or '')} has another "
-                "one: it is not used"
+                "one: it is not used",
+                code="already-has-key",
             )
 
     def opener(
@@ -171,7 +180,8 @@ class OneHolder(KeyKind):
         """The holder's key."""
         if path is None:
             raise StudyError(
-                "the receiver holds the key of this study alone: say which file it is in"
+                "the receiver holds the key of this study alone: say which file it is in",
+                code="no-key-file",
             )
         return loaded_key(path, passphrase, state.key_id).decrypt
 
@@ -187,7 +197,10 @@ class Escrow(KeyKind):
     ) -> None:
         """Make the key, seal it, split what unseals it, and forget both."""
         if path is not None:
-            raise StudyError("the key of this study is under escrow: it is kept in no file")
+            raise StudyError(
+                "the key of this study is under escrow: it is kept in no file",
+                code="key-under-escrow",
+            )
         document, state = study.document, study.state()
         if state.keys:
             return
@@ -211,14 +224,15 @@ class Escrow(KeyKind):
     def _own_share(self, study: Study, state: State) -> bytes:
         parts, name = state.more["key parts"], study.me.name
         if SHARE + name not in parts:
-            raise StudyError(f"{name} has no share of the key")
+            raise StudyError(f"{name} has no share of the key", code="no-share")
         share = study.me.reader.open(
             study.transcript.read_object(parts[SHARE + name]), _bound_to(study, "deal", name)
         )
         if _commitment(study, share) != parts[COMMITMENT + name]:
             raise FileFormatError(
                 "the share that was dealt is not the one that was committed to: the dealer has "
-                "cheated"
+                "cheated",
+                code="uncommitted-share",
             )
         return share
 
@@ -232,7 +246,7 @@ class Escrow(KeyKind):
     ) -> Opener | None:
         """The key, put together from shares, whole from here until what is called for is opened."""
         if call is None:
-            raise StudyError("nothing is called for")
+            raise StudyError("nothing is called for", code="nothing-to-open")
         shares, parts = {}, state.more["key parts"]
         for site, digest in state.shares.get(call.hash, {}).items():
             sealed = study.transcript.read_object(digest)
@@ -280,7 +294,8 @@ def _shamir() -> Any:
         from Crypto.Protocol.SecretSharing import Shamir
     except ImportError as error:
         raise StudyError(
-            "a key under escrow is split by PyCryptodome: pip install 'encryptedstats[studies]'"
+            "a key under escrow is split by PyCryptodome: pip install 'encryptedstats[studies]'",
+            code="missing-package",
         ) from error
     return Shamir
 
@@ -302,7 +317,8 @@ def _unsealed(data: bytes, secret: bytes) -> Owner:
             return Owner.load(path, passphrase=secret.hex())
         except PassphraseError:
             raise FileFormatError(
-                "the shares do not open the sealed key: the dealer has cheated"
+                "the shares do not open the sealed key: the dealer has cheated",
+                code="shares-not-opening",
             ) from None
 
 

@@ -102,7 +102,8 @@ class Joint(KeyKind):
             publish_keys(study, self._public_keys(study, state), {RECEIVER_KEYS: receiver})
         elif SITE not in roles and not state.key_rounds_complete:
             raise StudyError(
-                "the sites have not made their parts of the joint key yet: status says who is next"
+                "the sites have not made their parts of the joint key yet: status says who is next",
+                code="key-parts-missing",
             )
 
     def _rounds(self, study: Study, state: State) -> State:
@@ -130,7 +131,8 @@ class Joint(KeyKind):
             raise KeyMismatchError(
                 f"{study.document.receiver} has announced the key {keys.key_id}, and the sites "
                 f"have made {made.key_id}: encrypt "
-                "nothing, and tell the other sites"
+                "nothing, and tell the other sites",
+                code="other-key",
             )
 
     def _finished(self, study: Study, state: State) -> PublicKeys:
@@ -181,7 +183,8 @@ class Joint(KeyKind):
                 raise VerificationError(
                     f"what {study.document.worker} gave for {name!r} is not what comes out of the "
                     "rows of the study: nothing is "
-                    "shared for it"
+                    "shared for it",
+                    code="wrong-result",
                 )
             statement = json.dumps(["study", study.document.id, name, digest]).encode()
             sections[name] = member.share_packs(own.packs(), statement, receiver)
@@ -239,13 +242,14 @@ class Joint(KeyKind):
     ) -> Opener | None:
         """The receiver's key, for what the shares of all sites switch to it."""
         if call is None:
-            raise StudyError("nothing is called for")
+            raise StudyError("nothing is called for", code="nothing-to-open")
         given = state.shares.get(call.hash, {})
         if set(given) != set(study.document.sites):
             return None
         if path is None:
             raise StudyError(
-                "the receiver holds the key that results are switched to: say which file it is in"
+                "the receiver holds the key that results are switched to: say which file it is in",
+                code="no-key-file",
             )
         keys, receiver = study.public_keys(), self._receiver(study, state)
         owner = loaded_key(path, passphrase, receiver.key_id)

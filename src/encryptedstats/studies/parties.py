@@ -18,7 +18,13 @@ from typing import Any, Final, NoReturn
 
 from encryptedstats.crypto.envelopes import PUBLIC_BYTES, SEED_BYTES, Reader, derived
 from encryptedstats.crypto.signatures import SIGNING_KEY_BYTES, Signer, verifies
-from encryptedstats.errors import ExistsError, FileFormatError, PassphraseError
+from encryptedstats.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    ExistsError,
+    FileFormatError,
+    PassphraseError,
+)
 from encryptedstats.storage import passphrase as locks
 from encryptedstats.storage.objects import read_object, write_object
 
@@ -61,7 +67,7 @@ class Party:
             and len(bytes.fromhex(coin)) == hashlib.sha256().digest_size
         )
         if not good or (len(signing), len(sealing)) != (SIGNING_KEY_BYTES, PUBLIC_BYTES):
-            raise ValueError("malformed keys of a party")
+            raise ArgumentError("malformed keys of a party", code="malformed-keys")
         return cls(name, signing, sealing, coin)
 
 
@@ -136,7 +142,8 @@ class Identity:
             raise ExistsError(
                 f"{os.fspath(path)} exists already, and it was not touched: whoever loses an "
                 "identity has left the study. "
-                "Give another name"
+                "Give another name",
+                code="already-exists",
             ) from None
 
     @classmethod
@@ -155,7 +162,8 @@ class Identity:
             raise
         except (ValueError, TypeError, KeyError, RecursionError):
             raise FileFormatError(
-                f"{os.fspath(path)} is no identity of a study: it is made when somebody joins one"
+                f"{os.fspath(path)} is no identity of a study: it is made when somebody joins one",
+                code="not-an-identity",
             ) from None
         return cls(own.study, own.name, seed, reading)
 
@@ -164,7 +172,9 @@ class Identity:
 
     def _opened(self, secret: bytes, lock: Mapping[str, Any], passphrase: str | None) -> bytes:
         if lock and passphrase is None:
-            raise PassphraseError("this identity is locked: give its passphrase")
+            raise PassphraseError(
+                "this identity is locked: give its passphrase", code="no-passphrase"
+            )
         return (
             locks.unlock(lock, secret, passphrase or "", bind_to=self._bound_to())
             if lock
@@ -175,8 +185,9 @@ class Identity:
         return f"Identity({self.name!r} in study {self.study})"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "an identity is not pickled, it is a secret: save() it to a file that stays with you"
+        raise ArgumentTypeError(
+            "an identity is not pickled, it is a secret: save() it to a file that stays with you",
+            code="secret-not-pickled",
         )
 
 

@@ -151,12 +151,14 @@ def site_table(
         data = place.read(MANIFEST, limit=MAX_MANIFEST_BYTES)
     except FileNotFoundError:
         raise StudyError(
-            f"the rows of {site} are announced and not all there yet: {site} has to add them again"
+            f"the rows of {site} are announced and not all there yet: {site} has to add them again",
+            code="rows-missing",
         ) from None
     if hashlib.sha256(data).hexdigest() != rows.manifest:
         raise FileFormatError(
             f"the rows of {site} at {place.url} are not those of its message: they were altered "
-            "or exchanged. Do not go on"
+            "or exchanged. Do not go on",
+            code="altered-rows",
         )
     facts, entries = read_manifest(place, data)
     columns = tuple(
@@ -180,7 +182,8 @@ def site_table(
         raise SchemaError(
             f"the table of {site} has other columns, weights, folds, keys or rows than the study "
             f"has agreed on: exclude {site}, or "
-            "let it encrypt again in a new study"
+            "let it encrypt again in a new study",
+            code="other-table-shape",
         )
     blocks = StoredBlocks(place, entries, facts.shape, facts.key_id)
     # Whoever encrypted claims nothing here: rows of sites are rows by others.
@@ -194,7 +197,9 @@ def pooled(tables: Sequence[EncryptedTable]) -> EncryptedTable:
     first = tables[0]
     ids = [one for table in tables for one in table.blocks.ids]
     if len(set(ids)) != len(ids):
-        raise SchemaError("a block is there twice: its rows would count twice")
+        raise SchemaError(
+            "a block is there twice: its rows would count twice", code="repeated-block"
+        )
     facts = replace(first.facts, n_dropped=sum(table.n_dropped for table in tables))
     blocks = PooledBlocks(tuple(table.blocks for table in tables))
     return EncryptedTable(facts, blocks, first.public_keys(), accepted=True)

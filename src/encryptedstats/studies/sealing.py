@@ -64,7 +64,8 @@ class SealedStore:
         size = self._size(name)
         if length is None and size > limit:
             raise FileFormatError(
-                f"{self.where(name)} has {size:,} bytes, and {limit:,} are allowed"
+                f"{self.where(name)} has {size:,} bytes, and {limit:,} are allowed",
+                code="file-too-large",
             )
         return self.read_ranges(name, [(start, size if length is None else length)])[0]
 
@@ -101,7 +102,7 @@ class SealedStore:
             stored = self._store.size(self._path(name)) - SEED_BYTES
             chunks = -(-stored // _STORED_BYTES)
             if stored < _TAG_BYTES or stored - chunks * _TAG_BYTES < 0:
-                raise FileFormatError(f"{self.where(name)} is cut short")
+                raise FileFormatError(f"{self.where(name)} is cut short", code="truncated-file")
             self._sizes[name] = stored - chunks * _TAG_BYTES
         return self._sizes[name]
 
@@ -124,7 +125,8 @@ class SealedStore:
             return cipher.decrypt(_nonce(index, is_last), chunk, None)
         except InvalidTag:
             raise FileFormatError(
-                f"{self.where(name)} was altered or cut short, or was sealed for others"
+                f"{self.where(name)} was altered or cut short, or was sealed for others",
+                code="altered-chunk",
             ) from None
 
 

@@ -156,7 +156,8 @@ class Study:
         me = identity if isinstance(identity, Identity) else Identity.load(identity, passphrase)
         if me.study != self.document.id:
             raise KeyMismatchError(
-                f"this identity is for study {me.study}, and {self.url} is study {self.document.id}"
+                f"this identity is for study {me.study}, and {self.url} is study {self.document.id}",
+                code="other-study",
             )
         self._me = me
         if not isinstance(identity, Identity):
@@ -170,7 +171,8 @@ class Study:
             raise StudyError(
                 "this takes the file of your identity, beside which your part of the key and what "
                 "you have sent are kept: give its "
-                "path"
+                "path",
+                code="no-identity-file",
             )
         return self._home + suffix
 
@@ -191,7 +193,8 @@ class Study:
         if self._me is None:
             raise StudyError(
                 "this takes a party of the study: give your identity, the file that was made when "
-                "you joined"
+                "you joined",
+                code="not-a-party",
             )
         return self._me
 
@@ -203,7 +206,8 @@ class Study:
                 RECEIVER: (self.document.receiver,),
             }
             raise StudyError(
-                f"{self.me.name} does not {what}: that is for {', '.join(holders[role])}"
+                f"{self.me.name} does not {what}: that is for {', '.join(holders[role])}",
+                code="wrong-role",
             )
         return self.me
 
@@ -228,7 +232,8 @@ class Study:
             raise KeyMismatchError(
                 f"the study at {self.url} has the fingerprint {self.fingerprint}, and "
                 f"{expected!r} is expected: it has other "
-                "members, keys or agreements than those that were read to you. Do not go on with it"
+                "members, keys or agreements than those that were read to you. Do not go on with it",
+                code="other-fingerprint",
             )
 
     # -- making and joining
@@ -295,7 +300,8 @@ class Study:
         if not store.create(DOCUMENT, document.to_bytes()):
             raise ExistsError(
                 f"there is a study at {os.fspath(url)} already; it was not touched: give another "
-                "place"
+                "place",
+                code="already-exists",
             )
         study = cls(url)
         study.invitations = invitations
@@ -327,7 +333,8 @@ class Study:
         if me.name != name:
             raise KeyMismatchError(
                 f"{os.fspath(identity)} is the identity of {me.name}, and the invitation is for "
-                f"{name}"
+                f"{name}",
+                code="other-identity",
             )
         known = study.state().parties.get(name)
         if known != me.party:
@@ -405,14 +412,17 @@ class Study:
 
     def _keys_of(self, state: State) -> PublicKeys:
         if not state.keys:
-            raise StudyError(f"the study has no key yet: {self.document.receiver} has to make it")
+            raise StudyError(
+                f"the study has no key yet: {self.document.receiver} has to make it", code="no-key"
+            )
         keys = PublicKeys.from_container(
             container.from_bytes(self.transcript.read_object(state.keys))
         )
         if keys.key_id != state.key_id or keys.parameters != self.document.parameters:
             raise FileFormatError(
                 "the public keys of the study are not those that were announced, or of other "
-                "parameters"
+                "parameters",
+                code="other-key",
             )
         return keys
 
@@ -459,12 +469,14 @@ class Study:
         state = self.state()
         if new is not None and not self.document.asked(VOTES):
             raise StudyError(
-                "new= is for studies that ask for votes, and no question of this one does"
+                "new= is for studies that ask for votes, and no question of this one does",
+                code="no-votes-asked",
             )
         if isinstance(data, EncryptedTable):
             if self.document.asked(TOTALS, MASKED):
                 raise StudyError(
-                    "totals are computed from plain rows, and these are encrypted: give the rows"
+                    "totals are computed from plain rows, and these are encrypted: give the rows",
+                    code="already-encrypted",
                 )
             table: Table | None = None
         elif not isinstance(data, (str, os.PathLike)):
@@ -497,7 +509,8 @@ class Study:
         if not table.schema.same_bins(self.schema):
             raise StudyError(
                 "the table was made with another schema than the study's: give the rows, or make "
-                "it with study.schema"
+                "it with study.schema",
+                code="other-schema",
             )
         if (
             table.weight_bound != 1
@@ -505,7 +518,8 @@ class Study:
             or not table.public_schema == self.document.schema
         ):
             raise StudyError(
-                "rows of a study have no weights and no folds: their validity could not be checked"
+                "rows of a study have no weights and no folds: their validity could not be checked",
+                code="weights-or-folds",
             )
         return table
 
@@ -528,7 +542,8 @@ class Study:
         keys = self._keys_of(state)
         if state.key_id in state.retired:
             raise StudyError(
-                f"the key {state.key_id} of the study is retired: {state.retired[state.key_id]}"
+                f"the key {state.key_id} of the study is retired: {state.retired[state.key_id]}",
+                code="retired-key",
             )
         kind_of(self.document.key.kind).check_keys(self, state, keys)
         staged = self._staging_place() / secrets.token_hex(8)
@@ -666,7 +681,8 @@ class Study:
         data = read_object(place, limit=MAX_OBJECT_BYTES)
         if hashlib.sha256(data).hexdigest() != digest:
             raise StudyError(
-                f"{place} is not what your message has announced: it was changed since"
+                f"{place} is not what your message has announced: it was changed since",
+                code="changed-since-announced",
             )
         self.transcript.store_object(data)
 
@@ -691,7 +707,8 @@ class Study:
             raise StudyError(
                 "you have shown your number of the coin, or were about to, when the rows of the "
                 "study were others: who exchanged "
-                "them since knows it. Do not go on with this study"
+                "them since knows it. Do not go on with this study",
+                code="coin-already-shown",
             )
         self.post("coin", {"number": self.me.coin.hex()})
         return ["its number of the coin"]
@@ -757,7 +774,8 @@ class Study:
     def _sealed_folder(self, site: str, rows: SiteRows) -> SealedStore:
         if self.me.name not in rows.keys:
             raise StudyError(
-                f"the rows of {site} are sealed for {', '.join(rows.keys)}, not for {self.me.name}"
+                f"the rows of {site} are sealed for {', '.join(rows.keys)}, not for {self.me.name}",
+                code="sealed-for-others",
             )
         key = self.me.reader.open(
             rows.keys[self.me.name], self._bind_folder(rows.folder, self.me.name)
@@ -780,7 +798,7 @@ class Study:
         """
         state = self.state()
         if not state.asking_sites:
-            raise StudyError("no new rows were found to be valid yet")
+            raise StudyError("no new rows were found to be valid yet", code="no-valid-new-rows")
         keys = self._keys_of(state)
         return pooled([self._checked_rows(NEW + site, state, keys) for site in state.asking_sites])
 
@@ -788,7 +806,7 @@ class Study:
         """The encrypted rows of all sites that were found to be valid, as one table."""
         state = self.state()
         if not state.judged or not state.good_sites:
-            raise StudyError("no rows were found to be valid yet")
+            raise StudyError("no rows were found to be valid yet", code="no-valid-rows")
         keys = self._keys_of(state)
         return pooled([self._site(site, state, keys) for site in state.good_sites])
 
@@ -930,7 +948,8 @@ class Study:
             raise FileFormatError(
                 f"what {self.document.worker} gave for {question!r} answers another question, or "
                 "is from other rows: "
-                "it is not opened"
+                "it is not opened",
+                code="other-question-or-rows",
             )
 
     def _open_masked(self, state: State) -> dict[str, Any]:

@@ -75,7 +75,10 @@ def encrypted_answer(question: Question, table: Table, keys: PublicKeys) -> Answ
     bounds = read_bounds(outputs, column_ranges(schema, {*columns, *parts}), table.n_rows)
     values = table.evaluate(outputs)
     if any(bounds[one].largest > parameters.max_value for one in outputs):
-        raise TooLargeError("totals beyond what the parameters of the study are exact up to")
+        raise TooLargeError(
+            "totals beyond what the parameters of the study are exact up to",
+            code="totals-too-large",
+        )
     facts = [
         NumberFacts(bounds[one].low, bounds[one].high, stored=Stored(shift))
         for one, shift in zip(outputs, shifts, strict=True)
@@ -94,7 +97,8 @@ def added_up(study: Study, question: str, now: Round, keys: PublicKeys) -> Answe
     if total.n_rows > study.document.n_rows:
         raise StudyError(
             f"the totals of {question!r} are of {total.n_rows} rows, and the study was planned "
-            "for fewer"
+            "for fewer",
+            code="too-many-rows",
         )
     return total
 
@@ -122,7 +126,8 @@ def _encrypted_by(study: Study, question: str, site: str, now: Round, keys: Publ
         raise FileFormatError(
             f"the totals of {site} are not as a site encrypts them: their noise is said to be "
             "other than that of new ciphertexts. "
-            f"Leave {site} out"
+            f"Leave {site} out",
+            code="false-noise",
         )
     return answer
 
@@ -185,7 +190,8 @@ def unmasked(study: Study, question: str, now: Round, asked: Question, schema: S
         if len(data) != count * _BYTES:
             raise FileFormatError(
                 f"the totals of {site} are not as many as {question!r} has: {site} has to be left "
-                "out"
+                "out",
+                code="wrong-number-of-totals",
             )
         for place in range(count):
             total[place] += int.from_bytes(data[place * _BYTES : (place + 1) * _BYTES], "big")
@@ -195,7 +201,8 @@ def unmasked(study: Study, question: str, now: Round, asked: Question, schema: S
     if not 0 < n_rows <= study.document.n_rows or n_dropped < 0:
         raise FileFormatError(
             f"the sum is of {n_rows} rows, which cannot be: a member has sent other masks or "
-            "other totals than it should"
+            "other totals than it should",
+            code="impossible-row-count",
         )
     return asked.present(
         Answer(asked, tuple(totals), schema, n_rows, n_dropped=n_dropped, weight_bound=1)

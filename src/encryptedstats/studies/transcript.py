@@ -198,7 +198,10 @@ class State:
         """Refuse what needs the keys of everybody, and say who is missing."""
         if not self.joined:
             missing = [name for name in self.document.parties if name not in self.parties]
-            raise StudyError(f"{', '.join(missing)} have not joined yet: {what} when all have")
+            raise StudyError(
+                f"{', '.join(missing)} have not joined yet: {what} when all have",
+                code="not-all-joined",
+            )
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -396,7 +399,9 @@ class Transcript:
         try:
             _apply(state, said, key)
         except Refused as why:
-            raise StudyError(f"{said.kind!r} by {said.by} would be refused: {why}") from None
+            raise StudyError(
+                f"{said.kind!r} by {said.by} would be refused: {why}", code="refused-message"
+            ) from None
 
     def _folded(self, entries: Sequence[Entry]) -> State:
         state = State(self.document)
@@ -441,12 +446,14 @@ class Transcript:
         except FileNotFoundError:
             raise StudyError(
                 f"{self.store.where(name)} is announced and not there yet: see in the status who "
-                "has to act first"
+                "has to act first",
+                code="object-missing",
             ) from None
         if hashlib.sha256(data).hexdigest() != digest:
             raise FileFormatError(
                 f"{self.store.where(name)} was altered: it is not what its message says. Do not "
-                "go on with it"
+                "go on with it",
+                code="altered-object",
             )
         return data
 

@@ -35,11 +35,12 @@ def as_frame(data: object, names: Sequence[str] | None = None) -> pd.DataFrame:
     else:
         raise SchemaError(
             "a pandas or polars DataFrame or a 2-D NumPy array is needed, not "
-            f"{type(data).__name__}"
+            f"{type(data).__name__}",
+            code="not-a-table",
         )
     twice = [name for name, count in Counter(frame.columns).items() if count > 1]
     if twice:
-        raise SchemaError(f"column name {twice[0]!r} is given twice")
+        raise SchemaError(f"column name {twice[0]!r} is given twice", code="duplicate-columns")
     return frame
 
 
@@ -50,16 +51,23 @@ def is_polars(data: object) -> bool:
 
 def _from_numpy(data: NDArray[Any], names: Sequence[str] | None) -> pd.DataFrame:
     if data.ndim != 2:
-        raise SchemaError(f"a 2-D array is needed, not one of shape {data.shape}")
+        raise SchemaError(
+            f"a 2-D array is needed, not one of shape {data.shape}", code="not-two-dimensional"
+        )
     names = [f"x{j}" for j in range(data.shape[1])] if names is None else names
     if len(names) != data.shape[1]:
-        raise SchemaError(f"the array has {data.shape[1]} columns, the schema {len(names)}")
+        raise SchemaError(
+            f"the array has {data.shape[1]} columns, the schema {len(names)}",
+            code="wrong-number-of-columns",
+        )
     return pd.DataFrame({name: data[:, j] for j, name in enumerate(names)}, index=range(len(data)))
 
 
 def _from_polars(data: Any) -> pd.DataFrame:
     if type(data).__name__ == "LazyFrame":
-        raise SchemaError("a polars LazyFrame holds no rows yet: call .collect() first")
+        raise SchemaError(
+            "a polars LazyFrame holds no rows yet: call .collect() first", code="lazy-frame"
+        )
     columns = {name: polars_series(data.get_column(name)) for name in data.columns}
     return pd.DataFrame(columns, index=range(data.height))
 
@@ -183,7 +191,10 @@ def refuse(
     place = f"{what} {name!r}, row {show(series.index[rows[0]])}"
     more = f" (and {len(rows) - 1} more rows)" if len(rows) > 1 else ""
     raise SchemaError(
-        f"{place}: {show(series.iloc[rows[0]])} {reason}{more}", ": " if cure else "", cure
+        f"{place}: {show(series.iloc[rows[0]])} {reason}{more}",
+        ": " if cure else "",
+        cure,
+        code="unusable-value",
     )
 
 
@@ -212,12 +223,13 @@ def refuse_missing(masks: dict[str, Mask], index: pd.Index[Any], *, made: bool) 
         cure = Cure(
             "say what becomes of gaps", "infer the schema with missing='bin' or missing='drop'"
         )
-        raise SchemaError(f"{where}: fill them in, or ", cure)
+        raise SchemaError(f"{where}: fill them in, or ", cure, code="missing-values")
     raise SchemaError(
         f"{where}, and the schema has no bin for them there: fill them in, or leave these rows "
         "out; or, before anything is "
         "encrypted, make one, ",
         bin_for(next(iter(masks))),
+        code="missing-without-bin",
     )
 
 

@@ -16,7 +16,7 @@ from encryptedstats.circuits.digits import in_digits
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers, read_cut
 from encryptedstats.crypto.keys import PublicKeys
-from encryptedstats.errors import FileFormatError
+from encryptedstats.errors import ArgumentTypeError, FileFormatError
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file
@@ -57,7 +57,10 @@ def load_answer(url: str | os.PathLike[str], keys: PublicKeys) -> Answer:
     """Read an encrypted answer from a path or fsspec URL."""
     file = load_file(url)
     if file.kind not in ANSWER_KINDS:
-        raise FileFormatError(f"{url} holds {file.kind!r}, and an encrypted answer is wanted here")
+        raise FileFormatError(
+            f"{url} holds {file.kind!r}, and an encrypted answer is wanted here",
+            code="other-kind-of-file",
+        )
     return read_answer(file, keys)
 
 
@@ -72,7 +75,9 @@ def read_presented(file: Container, keys: PublicKeys | None = None) -> Any:
     except FileFormatError:
         raise
     except IMPOSSIBLE as error:
-        raise FileFormatError(f"the file has totals that cannot be: {error}") from error
+        raise FileFormatError(
+            f"the file has totals that cannot be: {error}", code="impossible-totals"
+        ) from error
     for name in sorted(set(EXTENSIONS) & set(file.sections)):
         presented = EXTENSIONS[name](presented, file.section(name))
     return presented
@@ -84,12 +89,14 @@ def read_opened(file: Container) -> Answer:
     question, public = answer.question, answer.schema.public()
     if question.kind != OPENED_KINDS[file.kind]:
         raise FileFormatError(
-            f"the file says that it holds {file.kind!r}, and {question.name} gives none"
+            f"the file says that it holds {file.kind!r}, and {question.name} gives none",
+            code="kind-not-of-question",
         )
     totals, expected = _read_integers(file, "totals"), _count_numbers(question, public, None)
     if len(totals) != expected:
         raise FileFormatError(
-            f"the file has {len(totals)} totals, and an answer to {question.name} has {expected}"
+            f"the file has {len(totals)} totals, and an answer to {question.name} has {expected}",
+            code="wrong-number-of-totals",
         )
     beside = _read_beside(
         file, question.beside_shapes(public), lambda name: _read_integers(file, name)
@@ -100,7 +107,10 @@ def read_opened(file: Container) -> Answer:
 def read_answer(file: Container, keys: PublicKeys | None) -> Answer:
     """Read an encrypted answer that belongs to ``keys``."""
     if keys is None:
-        raise TypeError(f"the file holds an {file.kind}: give the public keys= it belongs to")
+        raise ArgumentTypeError(
+            f"the file holds an {file.kind}: give the public keys= it belongs to",
+            code="keys-missing",
+        )
     answer = _read_header(file, PublicSchema)
     question, public = answer.question, answer.schema.public()
     ciphertexts, is_prediction = (
@@ -112,34 +122,40 @@ def read_answer(file: Container, keys: PublicKeys | None) -> Answer:
     if len(ciphertexts) != expected:
         raise FileFormatError(
             f"the file has {len(ciphertexts)} numbers, and an answer to {question.name} has "
-            f"{expected}"
+            f"{expected}",
+            code="wrong-number-of-totals",
         )
     if (ciphertexts.form == ROWS) != is_prediction:
         raise FileFormatError(
             f"the file says that it holds {file.kind!r}, and its numbers are in the form "
-            f"{ciphertexts.form!r}"
+            f"{ciphertexts.form!r}",
+            code="wrong-form",
         )
     if is_prediction and ciphertexts.n_rows != answer.n_rows:
         raise FileFormatError(
             f"the file has answers for {ciphertexts.n_rows} rows, and says that they are "
-            f"{answer.n_rows}"
+            f"{answer.n_rows}",
+            code="wrong-number-of-rows",
         )
     if not is_prediction:
         if answer.block_ids and answer.n_rows > len(answer.block_ids) * keys.parameters.slots:
             raise FileFormatError(
                 f"the file says {answer.n_rows:,} rows, and its {len(answer.block_ids):,} blocks "
-                "hold fewer"
+                "hold fewer",
+                code="more-rows-than-blocks",
             )
         _check_parts(question, public, ciphertexts)
     cut = ciphertexts.cut
     if cut is not None and cut.blocks[-1] != len(answer.block_ids):
         raise FileFormatError(
             "the file has shards of other blocks than it is of: some would be left out or counted "
-            "twice"
+            "twice",
+            code="shards-of-other-blocks",
         )
     if file.kind not in (PREDICTION_KIND, question.kind):
         raise FileFormatError(
-            f"the file says that it holds {file.kind!r}, and {question.name} gives none"
+            f"the file says that it holds {file.kind!r}, and {question.name} gives none",
+            code="kind-not-of-question",
         )
     return replace(
         answer,
@@ -166,10 +182,16 @@ def _read_header(file: Container, schema_type: type[Schema | PublicSchema]) -> A
         or not all(isinstance(block, str) for block in blocks)
         or len(set(blocks)) != len(blocks)
     ):
-        raise FileFormatError("the file states an impossible number of rows or list of blocks")
+        raise FileFormatError(
+            "the file states an impossible number of rows or list of blocks",
+            code="impossible-rows-or-blocks",
+        )
     weight_bound = file.expect("weight_bound", int) if "weight_bound" in file.fields else None
     if weight_bound is not None and not 1 <= weight_bound <= 1 << 62:
-        raise FileFormatError("the file states an impossible bound of the weights of its rows")
+        raise FileFormatError(
+            "the file states an impossible bound of the weights of its rows",
+            code="impossible-weight-bound",
+        )
     try:
         question = question_class(name).from_parameters(parameters)
         schema = schema_type.from_json(document)
@@ -178,17 +200,21 @@ def _read_header(file: Container, schema_type: type[Schema | PublicSchema]) -> A
             public.n_classes > MAX_BINS
             or sum(variable.n_bins for variable in public.variables) > MAX_BINS
         ):
-            raise FileFormatError("the file claims more bins or classes than there can be")
+            raise FileFormatError(
+                "the file claims more bins or classes than there can be", code="too-many-bins"
+            )
         question.check_schema(public)
         if question.settled() is not question:
             raise FileFormatError(
-                f"the file has a {name} that leaves something to chance: it was never asked so"
+                f"the file has a {name} that leaves something to chance: it was never asked so",
+                code="unsettled-question",
             )
     except FileFormatError:
         raise
     except IMPOSSIBLE as error:
         raise FileFormatError(
-            f"the file has a question or schema that cannot be: {error}"
+            f"the file has a question or schema that cannot be: {error}",
+            code="impossible-question-or-schema",
         ) from error
     return Answer(
         question, (), schema, n_rows, tuple(blocks), n_dropped=n_dropped, weight_bound=weight_bound
@@ -204,9 +230,14 @@ def listed_blocks(file: Container) -> list[Any]:
 def _read_integers(file: Container, name: str) -> list[int]:
     totals = file.listed(name)
     if not all(type(total) is int for total in totals):
-        raise FileFormatError(f"the {name} of the file are no list of integers")
+        raise FileFormatError(
+            f"the {name} of the file are no list of integers", code="not-integers"
+        )
     if any(abs(total) > LARGEST_TOTAL for total in totals):
-        raise FileFormatError("the file has totals that cannot be: no sum over rows is that large")
+        raise FileFormatError(
+            "the file has totals that cannot be: no sum over rows is that large",
+            code="totals-too-large",
+        )
     return totals
 
 
@@ -215,7 +246,9 @@ def _read_numbers(file: Container, name: str, keys: PublicKeys) -> EncryptedNumb
         container.from_bytes(file.section(name), kind=NUMBERS_KIND), keys
     )
     if not found.are_whole:
-        raise FileFormatError(f"the file has parts of totals {name!r}, which are whole")
+        raise FileFormatError(
+            f"the file has parts of totals {name!r}, which are whole", code="parts-of-whole-totals"
+        )
     return found
 
 
@@ -228,7 +261,8 @@ def _read_beside(
         if len(totals) != math.prod(shapes[name]):
             raise FileFormatError(
                 f"the file has {len(totals)} totals {name!r} beside its own, and there are "
-                f"{math.prod(shapes[name])}"
+                f"{math.prod(shapes[name])}",
+                code="wrong-extra-totals",
             )
     return found
 
@@ -245,13 +279,15 @@ def _check_parts(question: Question, schema: PublicSchema, totals: EncryptedNumb
         shifts = in_digits(question.circuit(schema), digits)[1] if digits else [0] * len(given)
     except IMPOSSIBLE as error:
         raise FileFormatError(
-            f"the file has a question that its schema does not allow: {error}"
+            f"the file has a question that its schema does not allow: {error}",
+            code="question-not-of-schema",
         ) from error
     bases = [facts.stored.base for facts in totals.facts]
     if given != shifts or (any(bases) and not all(bases[: len(totals) // 2])):
         raise FileFormatError(
             f"the file has parts of totals that an answer to {question.name} does not have: "
-            "it was altered, and is refused"
+            "it was altered, and is refused",
+            code="wrong-parts-of-totals",
         )
 
 
@@ -259,7 +295,8 @@ def _count_numbers(question: Question, schema: PublicSchema, output: str | None)
     """Return how many totals an answer has, or numbers of an output for every row."""
     if output is not None and output not in question.outputs:
         raise FileFormatError(
-            f"the file has answers {output!r}, which a {question.name} does not give"
+            f"the file has answers {output!r}, which a {question.name} does not give",
+            code="unknown-output",
         )
     try:
         shapes = (
@@ -268,9 +305,11 @@ def _count_numbers(question: Question, schema: PublicSchema, output: str | None)
         return sum(math.prod(shape) for shape in shapes.values())
     except NotImplementedError as error:
         raise FileFormatError(
-            f"the file has answers of a model that gives none: {error}"
+            f"the file has answers of a model that gives none: {error}",
+            code="model-without-answers",
         ) from error
     except IMPOSSIBLE as error:
         raise FileFormatError(
-            f"the file has a question that its schema does not allow: {error}"
+            f"the file has a question that its schema does not allow: {error}",
+            code="question-not-of-schema",
         ) from error

@@ -19,7 +19,7 @@ from encryptedstats.crypto.dispatch import recompute_value
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.residues import Residues
-from encryptedstats.errors import SchemaError
+from encryptedstats.errors import ArgumentError, ArgumentTypeError, SchemaError
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import save_file
@@ -101,7 +101,10 @@ class Answer:
     def ciphertexts(self) -> EncryptedNumbers:
         """The totals of an encrypted answer."""
         if not isinstance(self.totals, EncryptedNumbers):
-            raise TypeError("this answer is decrypted: it has totals and no ciphertexts")
+            raise ArgumentTypeError(
+                "this answer is decrypted: it has totals and no ciphertexts",
+                code="already-decrypted",
+            )
         return self.totals
 
     @property
@@ -161,22 +164,27 @@ class Answer:
 
     def _check_combines(self, other: object) -> None:
         if not isinstance(other, Answer) or self.is_prediction or other.is_prediction:
-            raise TypeError(
+            raise ArgumentTypeError(
                 "answers in totals are combined with each other: numbers of single rows do not "
-                "add up"
+                "add up",
+                code="rows-not-totals",
             )
         nouns = f"{self.question.answer_noun}s"
         if self.is_encrypted != other.is_encrypted:
-            raise TypeError(
-                f"one of the {nouns} is encrypted and the other is open: open both, or none"
+            raise ArgumentTypeError(
+                f"one of the {nouns} is encrypted and the other is open: open both, or none",
+                code="encrypted-and-open",
             )
         if not self.question.asks_same(other.question):
-            raise ValueError(
+            raise ArgumentError(
                 "answers to different questions cannot be combined: "
-                f"{self.question.describe()} and {other.question.describe()}"
+                f"{self.question.describe()} and {other.question.describe()}",
+                code="different-questions",
             )
         if not same_schema(self.schema, other.schema):
-            raise SchemaError(f"{nouns} of different schemas cannot be combined")
+            raise SchemaError(
+                f"{nouns} of different schemas cannot be combined", code="different-schemas"
+            )
 
     def _combine(self, other: Answer, sign: int, block_ids: tuple[str, ...]) -> Answer:
         if self.is_encrypted:
@@ -217,9 +225,10 @@ class Answer:
         from encryptedstats.tables.predicting import predict_rows
 
         if self.is_prediction:
-            raise TypeError(
+            raise ArgumentTypeError(
                 "a prediction does not predict again: ask the answer in totals that it was made "
-                "with"
+                "with",
+                code="prediction-of-prediction",
             )
         return predict_rows(self, rows, self.question.chosen_output(output), **options)
 
@@ -317,7 +326,9 @@ class Answer:
 
     def __getstate__(self) -> dict[str, Any]:
         if self.is_encrypted:
-            raise TypeError("encrypted answers are not pickled: use save() and load()")
+            raise ArgumentTypeError(
+                "encrypted answers are not pickled: use save() and load()", code="not-pickled"
+            )
         return dict(vars(self))
 
 

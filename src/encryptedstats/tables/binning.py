@@ -43,7 +43,9 @@ def quantile_edges(
     check_bins(bins)
     given = np.asarray(values, dtype=np.float64).ravel()
     if not given.size or not np.isfinite(given).all():
-        raise SchemaError("quantiles need at least one value, all of them finite")
+        raise SchemaError(
+            "quantiles need at least one value, all of them finite", code="no-finite-values"
+        )
     order = np.argsort(given, kind="stable")
     ordered = given[order]
     last = np.cumsum(
@@ -130,12 +132,15 @@ def fixed_point(values: ArrayLike, digits: int) -> NDArray[np.int64]:
     """
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":
-        raise SchemaError(f"{values!r}: fixed point needs numbers of at most 64 bits")
+        raise SchemaError(
+            f"{values!r}: fixed point needs numbers of at most 64 bits", code="number-too-wide"
+        )
     fits = fits_fixed_point(array, check_digits(digits))
     if not fits.all():
         raise SchemaError(
             f"{array[~fits].flat[0]} with {digits} digits does not fit a fixed-point integer "
-            "below 2**62: use fewer digits"
+            "below 2**62: use fewer digits",
+            code="number-too-large",
         )
     if array.dtype.kind in "iub":
         return array.astype(np.int64) * np.int64(10**digits)
@@ -145,7 +150,9 @@ def fixed_point(values: ArrayLike, digits: int) -> NDArray[np.int64]:
 def check_bins(bins: object) -> None:
     """Refuse a number of bins that is none."""
     if isinstance(bins, bool) or not isinstance(bins, (int, np.integer)) or bins < 1:
-        raise SchemaError(f"bins={bins!r}: an integer, at least 1, is needed")
+        raise SchemaError(
+            f"bins={bins!r}: an integer, at least 1, is needed", code="bins-out-of-range"
+        )
 
 
 def check_digits(digits: object) -> int:
@@ -155,5 +162,8 @@ def check_digits(digits: object) -> int:
         or not isinstance(digits, (int, np.integer))
         or not 0 <= digits <= MOST_DIGITS
     ):
-        raise SchemaError(f"digits={digits!r}: an integer from 0 to {MOST_DIGITS} is needed")
+        raise SchemaError(
+            f"digits={digits!r}: an integer from 0 to {MOST_DIGITS} is needed",
+            code="digits-out-of-range",
+        )
     return int(digits)

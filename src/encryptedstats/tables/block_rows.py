@@ -99,7 +99,10 @@ def joined_rows(a: tuple[str, ...], b: tuple[str, ...], what: str = "the model")
     """The rows of both, refused where some are in both."""
     twice = shared_block(a, b)
     if twice is not None:
-        raise SchemaError(f"block {twice} is in {what} already: its rows would count twice")
+        raise SchemaError(
+            f"block {twice} is in {what} already: its rows would count twice",
+            code="block-already-included",
+        )
     return a + b
 
 
@@ -109,5 +112,5 @@ def rows_left(
     """What is left when some rows are taken out, refused where they are not all inside."""
     left = rows_without(have, gone)
     if left is None or n_gone > n_have:
-        raise SchemaError(NOT_INSIDE)
+        raise SchemaError(NOT_INSIDE, code="rows-not-inside")
     return left

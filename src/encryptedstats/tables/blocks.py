@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encryptedstats.crypto import Parameters
-from encryptedstats.errors import FileFormatError
+from encryptedstats.errors import ArgumentError, FileFormatError
 from encryptedstats.parallel import cores
 from encryptedstats.storage import container, pieces
 from encryptedstats.storage.container import Container
@@ -184,7 +184,9 @@ class BlockEntry(BlockFacts):
         """The inverse, with every check."""
         kinds = {f.name: {"int": int, "bool": bool}.get(str(f.type), str) for f in fields(cls)}
         if not isinstance(values, Mapping) or {k: type(v) for k, v in values.items()} != kinds:
-            raise FileFormatError("the manifest has a malformed entry of a block")
+            raise FileFormatError(
+                "the manifest has a malformed entry of a block", code="malformed-block-entry"
+            )
         entry = cls(**values)
         own = entry.shape(shape)
         before, after = entry.start, own.head_bytes + own.residue_bytes + _HASH_BYTES
@@ -194,7 +196,10 @@ class BlockEntry(BlockFacts):
             and 0 < entry.rows <= shape.parameters.slots
             and block_id_of(entry.name) == entry.id
         ):
-            raise FileFormatError(f"the manifest has an impossible entry of block {entry.id!r}")
+            raise FileFormatError(
+                f"the manifest has an impossible entry of block {entry.id!r}",
+                code="impossible-block-entry",
+            )
         return entry
 
     def shape(self, of_table: BlockShape) -> BlockShape:
@@ -241,10 +246,11 @@ def block_bytes(
     it tells nobody else anything.
     """
     if len(seeds) != shape.seed_bytes or residues.shape[1] != shape.components:
-        raise ValueError(
+        raise ArgumentError(
             f"{len(seeds)} bytes of seeds and {residues.shape[1]} polynomials a ciphertext: "
             f"{shape.seed_bytes} and "
-            f"{shape.components} are stored of {shape.n_columns} columns here"
+            f"{shape.components} are stored of {shape.n_columns} columns here",
+            code="wrong-block-shape",
         )
     packed = pack_residues(residues, shape)
     digests = _digests(packed, shape)
@@ -372,7 +378,10 @@ def _checked_shape(
 ) -> BlockShape:
     """Where things lie in a block of a table, by what its object says of itself."""
     if block.fingerprint != shape.parameters.fingerprint or block.key_id != key_id:
-        raise FileFormatError(f"{where} belongs to another key or other parameters than its table")
+        raise FileFormatError(
+            f"{where} belongs to another key or other parameters than its table",
+            code="block-of-other-key",
+        )
     own = replace(shape, seeded="seeds" in lengths)
     kinds = {name: type(value) for name, value in block.fields.items()}
     if (
@@ -380,7 +389,7 @@ def _checked_shape(
         or kinds != {"id": str, "rows": int, "columns": int, "seal": str}
         or block.fields["columns"] != shape.n_columns
     ):
-        raise FileFormatError(f"{where} has another shape than its table")
+        raise FileFormatError(f"{where} has another shape than its table", code="wrong-block-shape")
     return own
 
 
@@ -413,7 +422,8 @@ def _whole_block(
         or _sha256(head) != entry.head_sha256
     ):
         raise FileFormatError(
-            f"{where} is not the block that the manifest lists: cut short, altered or exchanged"
+            f"{where} is not the block that the manifest lists: cut short, altered or exchanged",
+            code="block-not-listed",
         )
     block, lengths = container.header_of(data, kind=BLOCK_KIND, name=where)
     own = _checked_shape(block, lengths, where, shape, key_id)
@@ -423,7 +433,8 @@ def _whole_block(
         entry.seeded,
     ):
         raise FileFormatError(
-            f"{where} is block {block.fields['id']!r}, and the manifest lists {entry.id!r} there"
+            f"{where} is block {block.fields['id']!r}, and the manifest lists {entry.id!r} there",
+            code="wrong-block-id",
         )
     return data, own
 
@@ -571,11 +582,13 @@ class _Reading:
         where = self.store.where(self.entry.name)
         if is_whole:
             return FileFormatError(
-                f"{where} holds residues that are not below prime {prime}: no ciphertext has such"
+                f"{where} holds residues that are not below prime {prime}: no ciphertext has such",
+                code="residues-too-large",
             )
         return FileFormatError(
             f"{where} is damaged in column {column}, prime {prime}, run {run}: its digest does "
-            "not fit"
+            "not fit",
+            code="wrong-digest",
         )
 
 
@@ -606,7 +619,8 @@ def _checked_head(head: bytes, store: Readable, entry: BlockEntry, shape: BlockS
     """Seeds and digests, if they are all, and those that the owner has signed."""
     if len(head) != shape.head_bytes or _sha256(head) != entry.digests_sha256:
         raise FileFormatError(
-            f"{store.where(entry.name)} is not the block that the manifest lists, or is damaged"
+            f"{store.where(entry.name)} is not the block that the manifest lists, or is damaged",
+            code="block-not-listed",
         )
     return head
 

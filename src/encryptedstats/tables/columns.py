@@ -61,7 +61,10 @@ def stored_groups(
     choices = list(dict.fromkeys(one.stored_as for one in every if one.stored_as is not None))
     if isinstance(encodings, str) or not set(encodings) <= set(choices):
         listed = f"{', '.join(map(repr, choices[:-1]))} and {choices[-1]!r}"
-        raise SchemaError(f"encodings={encodings!r}: a sequence of {listed} is needed")
+        raise SchemaError(
+            f"encodings={encodings!r}: a sequence of {listed} is needed",
+            code="encodings-not-listed",
+        )
     storage = Storage(n_folds, digit_bits, weighed)
     return [
         group
@@ -211,7 +214,8 @@ class ColumnAlgebra(ABC, Generic[E]):
         position, known = self._variable(variable)
         if known.kind == "number":
             raise SchemaError(
-                f"variable {variable!r} is a number: it has no bins, ask for numbers({variable!r})"
+                f"variable {variable!r} is a number: it has no bins, ask for numbers({variable!r})",
+                code="number-without-bins",
             )
         return position, known
 
@@ -233,7 +237,8 @@ class ColumnAlgebra(ABC, Generic[E]):
         if not chosen or chosen[0] < 0 or chosen[-1] >= known.n_bins:
             raise SchemaError(
                 f"variable {variable!r}: bins {chosen} are no range of its bins "
-                f"0..{known.n_bins - 1}"
+                f"0..{known.n_bins - 1}",
+                code="not-a-range",
             )
         return self._combined({Column("onehot", position, k): 1 for k in chosen})
 
@@ -249,7 +254,8 @@ class ColumnAlgebra(ABC, Generic[E]):
         weights = code_values(known.n_bins, centred=centred)
         if not any(weights):
             raise SchemaError(
-                f"variable {variable!r} has one bin: its centred code is 0 in every row"
+                f"variable {variable!r} has one bin: its centred code is 0 in every row",
+                code="single-bin",
             )
         return self._combined(
             {Column("onehot", position, k): w for k, w in enumerate(weights) if w}

@@ -114,7 +114,8 @@ class CsvFormat:
         check_charset(self.charset)
         if self.thousands is not None and self.thousands == self.decimal:
             raise SchemaError(
-                f"{self.thousands!r} cannot be the decimal mark and stand between thousands"
+                f"{self.thousands!r} cannot be the decimal mark and stand between thousands",
+                code="same-marks",
             )
         for _, spelt in self.dates:
             check_date_format(spelt)
@@ -191,21 +192,26 @@ def check_separator(separator: str) -> None:
     """Refuse what cannot stand between fields."""
     if len(separator) != 1 or separator.isalnum() or separator in "\"'\r\n.+-":
         raise SchemaError(
-            f"separator {separator!r}: one sign is needed, such as {quoted(SEPARATORS)}"
+            f"separator {separator!r}: one sign is needed, such as {quoted(SEPARATORS)}",
+            code="unknown-separator",
         )
 
 
 def check_decimal(decimal: str | None) -> None:
     """Refuse what is no decimal mark."""
     if decimal is not None and decimal not in DECIMALS:
-        raise SchemaError(f"decimal mark {decimal!r}: one of {quoted(DECIMALS)} is needed")
+        raise SchemaError(
+            f"decimal mark {decimal!r}: one of {quoted(DECIMALS)} is needed",
+            code="unknown-decimal-mark",
+        )
 
 
 def check_thousands(thousands: str | None) -> None:
     """Refuse what nobody writes between thousands."""
     if thousands is not None and thousands not in THOUSANDS:
         raise SchemaError(
-            f"thousands {thousands!r}: one of {quoted(THOUSANDS)} is needed, or {NONE!r}"
+            f"thousands {thousands!r}: one of {quoted(THOUSANDS)} is needed, or {NONE!r}",
+            code="unknown-thousands-mark",
         )
 
 
@@ -215,7 +221,8 @@ def check_charset(charset: str) -> None:
         codecs.lookup(charset)
     except LookupError:
         raise SchemaError(
-            f"charset {charset!r} does not exist: utf-8, cp1252, latin-1 and utf-16 are usual ones"
+            f"charset {charset!r} does not exist: utf-8, cp1252, latin-1 and utf-16 are usual ones",
+            code="unknown-charset",
         ) from None
 
 
@@ -224,7 +231,8 @@ def check_date_format(spelt: str) -> None:
     if not all(f"%{letter}" in spelt for letter in "Ymd"):
         raise SchemaError(
             f"dates {spelt!r}: a format with %Y, %m and %d is needed, such as '%d.%m.%Y', or "
-            f"{NONE!r}"
+            f"{NONE!r}",
+            code="wrong-date-format",
         )
 
 
@@ -306,7 +314,9 @@ def _decoded(sample: Sample, charset: str, where: str) -> str:
     try:
         text = codecs.getincrementaldecoder(charset)().decode(sample.content, final=sample.is_all)
     except UnicodeDecodeError as error:
-        raise SchemaError(f"{where} is not written in {charset}: {error}") from None
+        raise SchemaError(
+            f"{where} is not written in {charset}: {error}", code="wrong-charset"
+        ) from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -365,6 +375,7 @@ def _separator(text: str, is_all: bool, columns: Collection[str] | None, where: 
             f"{widths[best[0]]} columns each: "
             "say which, ",
             say_one("separator"),
+            code="ambiguous-separator",
         )
     if best:
         return best[0]
@@ -409,6 +420,7 @@ def _check_header(text: str, separator: str, skipped: int, where: str) -> None:
             NAME_COLUMNS,
             ", or ",
             REMOVE_TITLE,
+            code="more-fields-than-names",
         )
 
 
@@ -472,6 +484,7 @@ def _dates(
                     say("dates", first),
                     " or ",
                     say("dates", second),
+                    code="ambiguous-dates",
                 )
         if formats:
             found[name] = formats[0]
@@ -577,6 +590,7 @@ def _number_marks(
             f"{_place(second)} a {mark_name(other)}: "
             "say which, ",
             say_one("thousands"),
+            code="mixed-thousands-marks",
         )
     if between:
         return decimal, next(iter(between))
@@ -593,6 +607,7 @@ def _decimal(
             say("decimal", "."),
             " or ",
             say("decimal", ","),
+            code="mixed-decimal-marks",
         )
     if found.decimals:
         return next(iter(found.decimals))
@@ -613,6 +628,7 @@ def _decimal(
             say("decimal", _opposite(mark)),
             " or ",
             say("decimal", mark),
+            code="ambiguous-decimal-mark",
         )
     if known is not None and known.decimal is not None:
         return known.decimal

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from encryptedstats.circuits.bounds import ColumnRange, Interval
 from encryptedstats.circuits.digits import digit_bounds, digit_of
 from encryptedstats.circuits.expressions import Expression, column, sum_of
-from encryptedstats.errors import Cure, ParameterError, SchemaError
+from encryptedstats.errors import ArgumentTypeError, Cure, ParameterError, SchemaError
 from encryptedstats.tables.binning import centred_codes, code_values, ordinal_codes
 from encryptedstats.tables.schema.variables import (
     ORDERED_KINDS,
@@ -88,14 +88,14 @@ class Column:
         known = find_encoding(self.encoding)
         if not known.encodes(self.variable) or (self.fold is not None and not known.counts_rows):
             why = "a class has variable -1, any other column has a variable and no fold"
-            raise SchemaError(f"{self!r}: {why}")
+            raise SchemaError(f"{self!r}: {why}", code="wrong-column-variable")
         if self.index < 0 or (self.fold or 0) < 0 or (self.index and not known.is_indexed):
             why = "index and fold count from 0, and only bins, digits and classes have an index"
-            raise SchemaError(f"{self!r}: {why}")
+            raise SchemaError(f"{self!r}: {why}", code="wrong-column-index")
         has_bits = self.bits is not None
         if has_bits != known.has_bits or not 2 <= (self.bits or 2) <= MAX_NUMBER_BITS:
             why = f"a digit has 2 to {MAX_NUMBER_BITS} bits, and nothing else has"
-            raise SchemaError(f"{self!r}: {why}")
+            raise SchemaError(f"{self!r}: {why}", code="wrong-digit-bits")
 
     def __str__(self) -> str:
         known = find_encoding(self.encoding)
@@ -112,7 +112,10 @@ class Column:
         known = None if match is None else _by_word.get(match["word"])
         if match is None or known is None or not known.fits_key(match):
             examples = "'v3.bin2', 'v3.code' or 'class1.fold0'"
-            raise SchemaError(f"{key!r} is not the key of a column, such as {examples}")
+            raise SchemaError(
+                f"{key!r} is not the key of a column, such as {examples}",
+                code="malformed-column-key",
+            )
         variable, index = int(match["variable"] or -1), int(match["index"] or 0)
         fold, bits = (None if part is None else int(part) for part in match.group("fold", "bits"))
         return cls(known.name, variable, index, fold, bits)
@@ -343,11 +346,16 @@ def register_encoding(encoding: E) -> E:
     missing = [one for one in _ANSWERS if one in abstract or not hasattr(encoding, one)]
     if missing:
         listed = ", ".join(f"{one} ({_ANSWERS[one]})" for one in missing)
-        raise TypeError(f"encoding {encoding.__name__} does not define {listed}")
+        raise ArgumentTypeError(
+            f"encoding {encoding.__name__} does not define {listed}", code="incomplete-encoding"
+        )
     name, word = encoding.name, encoding.word
     if name in _encodings or word in _by_word or not re.fullmatch("[a-z]{2,}", word):
         rule = "both must be new, and a word has two or more small letters"
-        raise SchemaError(f"encoding {name!r} with keys of the word {word!r}: {rule}")
+        raise SchemaError(
+            f"encoding {name!r} with keys of the word {word!r}: {rule}",
+            code="encoding-name-unusable",
+        )
     _encodings[name] = _by_word[word] = encoding()
     return encoding
 
@@ -367,7 +375,9 @@ def find_encoding(name: str) -> Encoding:
     found = _encodings.get(name)
     if found is None:
         known = ", ".join(_encodings)
-        raise SchemaError(f"encoding {name!r} does not exist; the encodings are {known}")
+        raise SchemaError(
+            f"encoding {name!r} does not exist; the encodings are {known}", code="unknown-encoding"
+        )
     return found
 
 
@@ -377,7 +387,7 @@ def encoding_of(column: Column) -> Encoding:
 
 
 def _no_column(column: Column, why: str) -> SchemaError:
-    return SchemaError(f"no column {column}: {why}")
+    return SchemaError(f"no column {column}: {why}", code="impossible-column")
 
 
 # -- bins ----------------------------------------------------------------------------------------

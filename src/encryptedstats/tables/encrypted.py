@@ -39,6 +39,7 @@ from encryptedstats.crypto.keyfiles import PUBLIC_KIND, read_parameters
 from encryptedstats.crypto.residues import ciphertext_of
 from encryptedstats.errors import (
     REPLACE,
+    ArgumentTypeError,
     Cure,
     ExistsError,
     FileFormatError,
@@ -464,7 +465,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         owner's.
         """
         if self.by_others and not self._accepted:
-            raise RowsByOthersError(*ROWS_BY_OTHERS)
+            raise RowsByOthersError(*ROWS_BY_OTHERS, code="rows-by-others")
         if self.by_others or keys is None or not isinstance(self.blocks, StoredBlocks):
             return
         for entry in self.blocks.entries:
@@ -473,7 +474,8 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
                     f"block {entry.id} of the table at {self.blocks.store.url} is not signed by "
                     f"the owner of key {self.key_id}, "
                     "and the table says that the owner encrypted it: it was forged or altered, do "
-                    "not compute on it"
+                    "not compute on it",
+                    code="unsigned-block",
                 )
 
     @property
@@ -572,7 +574,8 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         if not self.holds(column) and stored_terms(self.schema, self.holds, column) is None:
             raise SchemaError(
                 f"column {column} was not stored when this table was encrypted: it has "
-                f"{self._described_columns()}"
+                f"{self._described_columns()}",
+                code="column-not-stored",
             )
 
     # -- circuits
@@ -741,9 +744,10 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         twice are noticed where whole blocks of them are the same; rows by others are not.
         """
         if not isinstance(more, EncryptedTable):
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"only an EncryptedTable can be appended, not {type(more).__name__}: encrypt the "
-                "rows first"
+                "rows first",
+                code="not-an-encrypted-table",
             )
         self._check_appendable(more)
         known = next((table for table in (self, more) if table._keys is not None), None)
@@ -780,7 +784,8 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
             if entries[: len(blocks.entries)] != blocks.entries:
                 raise FileFormatError(
                     f"the table at {store.url} is no longer the one that was opened, it was "
-                    "replaced: es.load() it again"
+                    "replaced: es.load() it again",
+                    code="table-replaced",
                 )
             now = EncryptedTable(
                 facts,
@@ -796,7 +801,8 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
             if not store.replace(MANIFEST, manifest, manifest_bytes(facts, entries)):
                 raise FileFormatError(
                     f"the table at {store.url} was changed while rows were appended; these are "
-                    "not in it: append them again"
+                    "not in it: append them again",
+                    code="table-changed",
                 )
         blocks, accepted = replace(blocks, entries=entries), self._accepted or more._accepted
         return EncryptedTable(facts, blocks, self._keys, self.private_schema, accepted=accepted)
@@ -804,20 +810,26 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
     def _check_appendable(self, more: EncryptedTable) -> None:
         if more.key_id != self.key_id or more.parameters != self.parameters:
             raise KeyMismatchError(
-                f"rows of key {more.key_id} cannot be appended to a table of key {self.key_id}"
+                f"rows of key {more.key_id} cannot be appended to a table of key {self.key_id}",
+                code="other-key",
             )
         if more.schema != self.schema or more.facts.columns != self.facts.columns:
             raise SchemaError(
-                "only rows of the same schema, with the same columns stored, can be appended"
+                "only rows of the same schema, with the same columns stored, can be appended",
+                code="different-schemas",
             )
         if (more.n_folds, more.facts.weight_bound) != (self.n_folds, self.facts.weight_bound):
             raise SchemaError(
                 "only rows with the same number of folds and the same bound of weights can be "
-                "appended"
+                "appended",
+                code="different-folds-or-weights",
             )
         twice = same_rows(self.blocks.ids, more.blocks.ids)
         if twice is not None:
-            raise SchemaError(f"block {twice} is in this table already: its rows would count twice")
+            raise SchemaError(
+                f"block {twice} is in this table already: its rows would count twice",
+                code="block-already-included",
+            )
 
     def save(self, url: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Store the table, and the public keys to compute with, under a path or fsspec URL. The
@@ -873,8 +885,9 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         )
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "an EncryptedTable is not pickled: save() it and es.load() it where it is needed"
+        raise ArgumentTypeError(
+            "an EncryptedTable is not pickled: save() it and es.load() it where it is needed",
+            code="not-pickled",
         )
 
 
@@ -1015,23 +1028,27 @@ def facts_from_container(file: Container) -> TableFacts:
     n_dropped = file.expect("n_dropped", int)
     if weight_bound < 1 or n_folds < 0 or not 0 <= n_dropped < 1 << 63:
         raise FileFormatError(
-            "an impossible bound of weights, number of folds or number of rows that were left out"
+            "an impossible bound of weights, number of folds or number of rows that were left out",
+            code="impossible-facts",
         )
     try:
         schema = PublicSchema.from_json(file.section("schema").decode())
         keys = file.listed("columns")
         if not all(isinstance(key, str) for key in keys):
-            raise FileFormatError("a malformed list of columns")
+            raise FileFormatError("a malformed list of columns", code="malformed-columns")
         columns = tuple(Column.parse(key) for key in keys)
     except FileFormatError:
         raise
     except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"a malformed schema or list of columns: {error}") from error
+        raise FileFormatError(
+            f"a malformed schema or list of columns: {error}", code="malformed-schema"
+        ) from error
     _check_columns(schema, columns, n_folds, parameters.digit_bits, weighed=weight_bound > 1)
     if any(column_bound(schema, column, weight_bound) > parameters.max_value for column in columns):
         raise FileFormatError(
             f"a column with values beyond ±{parameters.max_value:,}, which its parameters cannot "
-            "hold"
+            "hold",
+            code="column-beyond-parameters",
         )
     with_secret_key = file.expect("with_secret_key", bool)
     return TableFacts(
@@ -1051,13 +1068,15 @@ def _check_version(file: Container) -> None:
     version = file.fields.get("version", 1)  # the first had no number
     if type(version) is not int or not 0 < version <= TABLE_VERSION:
         raise FileFormatError(
-            f"a table of version {version!r}; this library reads {TABLE_VERSION}: upgrade it"
+            f"a table of version {version!r}; this library reads {TABLE_VERSION}: upgrade it",
+            code="newer-version",
         )
     if version < TABLE_VERSION:
         raise FileFormatError(
             f"a table of version {version}, and this library reads {TABLE_VERSION}, whose columns "
             "are others and take "
-            "half of the bytes or less: encrypt the rows again, the same keys will do"
+            "half of the bytes or less: encrypt the rows again, the same keys will do",
+            code="outdated-version",
         )
 
 
@@ -1076,10 +1095,15 @@ def _check_columns(
     bins = sum(n_bins) - len(n_bins) if "onehot" in encoding_choices(columns) else 0
     least = bins + has_target * (schema.n_classes * (1 + n_folds) - 1)
     if max(n_bins) > MAX_BINS or max(least, n_folds) > len(columns) or (n_folds and not has_target):
-        raise FileFormatError("more bins, classes or folds than columns for them")
+        raise FileFormatError(
+            "more bins, classes or folds than columns for them", code="too-many-bins"
+        )
     groups = _groups(schema, columns, n_folds, digit_bits, weighed=weighed)
     if not columns or list(columns) != [column for group in groups for column in group.columns]:
-        raise FileFormatError("a list of columns that does not fit the schema and the folds")
+        raise FileFormatError(
+            "a list of columns that does not fit the schema and the folds",
+            code="columns-not-of-schema",
+        )
 
 
 def _groups(
@@ -1123,7 +1147,10 @@ def manifest_bytes(facts: TableFacts, entries: Sequence[BlockEntry]) -> bytes:
 def table_is_there(store: Store) -> ExistsError:
     """The refusal to replace a table."""
     return ExistsError(
-        f"there is a table at {store.url} already; it was not touched (", REPLACE, " replaces it)"
+        f"there is a table at {store.url} already; it was not touched (",
+        REPLACE,
+        " replaces it)",
+        code="already-exists",
     )
 
 
@@ -1149,10 +1176,10 @@ def _manifest_bytes(store: Store) -> bytes:
 def _listed_blocks(file: Container, shape: BlockShape) -> tuple[BlockEntry, ...]:
     listed = file.listed("blocks")
     if not listed:
-        raise FileFormatError("no blocks are listed")
+        raise FileFormatError("no blocks are listed", code="no-blocks")
     entries = tuple(BlockEntry.from_dict(values, shape) for values in listed)
     if len({entry.id for entry in entries}) != len(entries):
-        raise FileFormatError("a block is listed twice")
+        raise FileFormatError("a block is listed twice", code="duplicate-blocks")
     return entries
 
 
@@ -1191,20 +1218,25 @@ def _stored_keys(store: Store, name: str) -> PublicKeys:
 
 def _checked_keys(keys: PublicKeys, facts: TableFacts) -> PublicKeys:
     if not isinstance(keys, PublicKeys):
-        raise TypeError("a table is computed on with PublicKeys, nothing more: owner.public_keys()")
+        raise ArgumentTypeError(
+            "a table is computed on with PublicKeys, nothing more: owner.public_keys()",
+            code="not-public-keys",
+        )
     if (keys.key_id, keys.parameters) != (facts.key_id, facts.parameters):
         raise KeyMismatchError(
             f"this table belongs to key {facts.key_id}, and these are the keys {keys.key_id}: "
             f"give those of {facts.key_id}, or "
-            "none where they lie beside the table"
+            "none where they lie beside the table",
+            code="other-key",
         )
     return keys
 
 
 @decrypt_value.register(EncryptedTable)
 def _refuse_whole_table(table: EncryptedTable, decryptor: Decryptor, **options: Any) -> NoReturn:
-    raise TypeError(
+    raise ArgumentTypeError(
         "a table is not opened as a whole, it is what you encrypted: decrypt what was computed "
         "from it, or a single column, "
-        "owner.decrypt(table.values(column))"
+        "owner.decrypt(table.values(column))",
+        code="whole-table-decryption",
     )

@@ -180,7 +180,8 @@ def encrypt_file(
     workers = checked_workers(workers)
     if weights is not None and weight_bound is None:
         raise SchemaError(
-            "weights from a file need weight_bound=: a public bound, since no row has been read yet"
+            "weights from a file need weight_bound=: a public bound, since no row has been read yet",
+            code="weight-bound-missing",
         )
     slots = encryptor.keys.parameters.slots
     count = RowCount()
@@ -200,7 +201,8 @@ def encrypt_file(
     first = next(chunks, None)
     if first is None:
         raise SchemaError(
-            f"{path} has no rows" + (" without missing values" if schema.missing == "drop" else "")
+            f"{path} has no rows" + (" without missing values" if schema.missing == "drop" else ""),
+            code="no-rows",
         )
     facts = _facts(first, encryptor, encodings)
     job = _Job(facts, schema, encryptor, workers, progress, total=None, whole=whole, count=count)
@@ -310,7 +312,7 @@ def _at_least(rows: int, frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFram
 def _weights(frame: pd.DataFrame, name: str) -> NDArray[Any]:
     """The column of weights, or an error that names the row of the file."""
     if name not in frame.columns:
-        raise SchemaError(f"there is no column {name!r} for the weights")
+        raise SchemaError(f"there is no column {name!r} for the weights", code="unknown-column")
     weights = pd.to_numeric(frame[name], errors="coerce")
     numbers = weights.to_numpy(dtype=np.float64, na_value=np.nan)
     bad = ~((numbers >= 0) & (numbers <= LARGEST_INTEGER) & (numbers == np.floor(numbers)))
@@ -343,7 +345,7 @@ def _facts(table: Table, encryptor: Encryptor, encodings: Sequence[str]) -> Tabl
     keys, schema = encryptor.keys, table.public_schema
     columns = tuple(table.stored_columns(encodings, keys.parameters.digit_bits))
     if not columns:
-        raise SchemaError(f"encodings={encodings!r} leave no column to encrypt")
+        raise SchemaError(f"encodings={encodings!r} leave no column to encrypt", code="no-columns")
     for column in columns:
         bound = column_bound(schema, column, table.weight_bound)
         if bound > keys.parameters.max_value:
@@ -633,7 +635,7 @@ class _Job:
             if table_id is not None:
                 return table_id
             if not overwrite:
-                raise FileFormatError("an unfinished table ", *why_not)
+                raise FileFormatError("an unfinished table ", *why_not, code="unfinished-table")
         table_id = secrets.token_bytes(16)
         extra = {"table_id": table_id.hex(), "token": self._token(table_id)}
         store.write(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from encryptedstats.errors import Cure, FileFormatError, SchemaError
+from encryptedstats.errors import ArgumentError, Cure, FileFormatError, SchemaError
 from encryptedstats.tables.block_rows import without_fold
 from encryptedstats.tables.questions import (
     FOLDS_KIND,
@@ -74,10 +74,15 @@ class Folds(Question):
             or type(params) is not dict
             or type(n_folds) is not int
         ):
-            raise FileFormatError("the file has other parameters than folds have")
+            raise FileFormatError(
+                "the file has other parameters than folds have", code="wrong-parameters"
+            )
         inside = question_class(name)
         if inside is cls or not 2 <= n_folds <= MAX_FOLDS:
-            raise FileFormatError(f"the file has {n_folds} folds of a {name}, which cannot be")
+            raise FileFormatError(
+                f"the file has {n_folds} folds of a {name}, which cannot be",
+                code="impossible-folds",
+            )
         return cls(inside.from_parameters(params), n_folds)
 
     def settled(self) -> Folds:
@@ -98,8 +103,9 @@ class Folds(Question):
         """As the question does."""
         self.question.check_schema(schema)
         if CLASS_COUNTS not in self.question.shapes(schema):
-            raise ValueError(
-                f"folds are of questions that count the classes, and {self.question.name} does not"
+            raise ArgumentError(
+                f"folds are of questions that count the classes, and {self.question.name} does not",
+                code="question-without-classes",
             )
 
     def totals(

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.encryption import Decryptor
-from encryptedstats.errors import Cure, SchemaError
+from encryptedstats.errors import ArgumentTypeError, Cure, SchemaError
 from encryptedstats.tables.answers import Answer
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
@@ -51,14 +51,16 @@ def opening_schema(
     if isinstance(given, (str, os.PathLike)):
         given = Schema.load(given)
     if not isinstance(given, (Schema, PublicSchema)):
-        raise TypeError(
-            f"schema= is a Schema or the path of its file, not a {type(given).__name__}: {_CURE}"
+        raise ArgumentTypeError(
+            f"schema= is a Schema or the path of its file, not a {type(given).__name__}: {_CURE}",
+            code="not-a-schema",
         )
     if given.public() != known.public():
         raise SchemaError(
             "this schema is not the one of the rows, the numbers of variables, bins or classes "
             "differ: ",
             _CURE,
+            code="other-schema-shape",
         )
     if isinstance(given, PublicSchema):
         return given
@@ -72,5 +74,6 @@ def opening_schema(
             "points, levels, names, their order, or "
             "the classes differ. The result would have wrong labels: ",
             _CURE,
+            code="other-schema",
         )
     return given

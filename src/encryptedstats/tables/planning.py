@@ -26,7 +26,7 @@ from encryptedstats.circuits.program import ROWS
 from encryptedstats.crypto import Parameters
 from encryptedstats.crypto.keys import HasParameters
 from encryptedstats.crypto.noise import Scheme
-from encryptedstats.errors import ParameterError, SchemaError
+from encryptedstats.errors import ArgumentError, ArgumentTypeError, ParameterError, SchemaError
 from encryptedstats.memory import paused_collection
 from encryptedstats.parallel import checked_workers
 from encryptedstats.tables.answering import stages_of
@@ -158,14 +158,17 @@ def plan(
     )
     columns = asked_columns(rows.schema, wanted.columns())
     if members > 1 and scheme == "bfv":
-        raise ParameterError(f"members={members}: joint keys are made for 'bgv' only")
+        raise ParameterError(
+            f"members={members}: joint keys are made for 'bgv' only", code="joint-keys-need-bgv"
+        )
     if encrypted_prediction:
         stages = _prediction_stages(circuit, rows, wanted.columns(), n_predict)
     else:
         if n_predict is not None:
-            raise ValueError(
+            raise ArgumentError(
                 "n_predict= is for encrypted_prediction=True: an opened model predicts any number "
-                "of rows"
+                "of rows",
+                code="prediction-not-encrypted",
             )
         parts = list(circuit) if isinstance(circuit, (list, tuple)) else [circuit]
         own = [part for part in parts if not isinstance(part, Stage)]
@@ -175,7 +178,8 @@ def plan(
     if members > 1 and any(callable(stage.outputs) and stage.gives for stage in stages):
         raise ParameterError(
             f"members={members}: a fraction is drawn from rows that one owner encrypted, and not "
-            "from those of several: fraction=0"
+            "from those of several: fraction=0",
+            code="fraction-of-several-owners",
         )
     _check_stored(stages, columns, encodings)
     # Nothing is predicted from digits, nor from two totals as one.
@@ -237,7 +241,8 @@ class _Wanted:
             raise ParameterError(
                 f"these keys were made for something else: columns hold values up to {largest:,}, "
                 "and the keys are exact up to "
-                f"±{parameters.max_value:,}. Make new ones"
+                f"±{parameters.max_value:,}. Make new ones",
+                code="column-beyond-parameters",
             )
         try:
             made = self.made(stages, parameters.digit_bits, parameters.pair_base)
@@ -381,7 +386,8 @@ def _check_stored(
     if missing:
         raise SchemaError(
             f"column {missing[0]} would not be stored with encodings={tuple(encodings)}: add its "
-            "encoding, or folds="
+            "encoding, or folds=",
+            code="column-not-stored",
         )
 
 
@@ -406,7 +412,9 @@ def _prediction_stages(
         stages += [stage.renamed(str(number)) for stage in found] if len(parts) > 1 else found
     if not any(stage.form == ROWS for stage in stages):
         raise ParameterError(
-            f"{circuit!r} has no way to predict without being opened: plan it ", OPENED_FIRST
+            f"{circuit!r} has no way to predict without being opened: plan it ",
+            OPENED_FIRST,
+            code="no-encrypted-prediction",
         )
     return stages
 
@@ -423,7 +431,9 @@ def _part_stages(
             return stages_of(part, rows.schema, stored, rows.n_rows, n_predict, rows.weight_bound)
         except NotImplementedError as error:
             if part.kind == MODEL_KIND:
-                raise ParameterError(error, ". Plan it ", OPENED_FIRST) from None
+                raise ParameterError(
+                    error, ". Plan it ", OPENED_FIRST, code="no-encrypted-prediction"
+                ) from None
     return _stages_of_parts([part], rows, asked_columns(rows.schema, stored))
 
 
@@ -451,20 +461,23 @@ def _planned_rows(
     elif isinstance(given, (Schema, PublicSchema)):
         known = _PlannedRows(given, 0, 1, 0)
     else:
-        raise TypeError(
+        raise ArgumentTypeError(
             f"plan needs a Schema or a clear Table, not a {type(given).__name__}: schema = "
             "es.Schema.infer(df, target=...), then "
-            "es.plan(model, schema.table(df)), or es.plan(model, schema, n_rows=...)"
+            "es.plan(model, schema.table(df)), or es.plan(model, schema, n_rows=...)",
+            code="not-a-schema",
         )
     if n_rows is None and not known.n_rows:
-        raise TypeError(
-            "plan needs n_rows= beside a schema; es.plan(model, table) takes it from the table"
+        raise ArgumentTypeError(
+            "plan needs n_rows= beside a schema; es.plan(model, table) takes it from the table",
+            code="row-count-missing",
         )
     rows = known.n_rows if n_rows is None else as_count(n_rows, "n_rows", "rows")
     if rows < known.n_rows:
-        raise ValueError(
+        raise ArgumentError(
             f"n_rows={n_rows!r}, and the table has {known.n_rows} rows: leave it out, or plan for "
-            "more rows"
+            "more rows",
+            code="wrong-number-of-rows",
         )
     bound = known.weight_bound if weight_bound is None else weight_bound
     n_folds = known.folds if folds is None else folds
@@ -478,11 +491,15 @@ def _planned_rows(
 
 def _checked_workers(workers: int | None, price_per_core_hour: float | None) -> int | None:
     if workers is None and price_per_core_hour is not None:
-        raise ValueError(
-            "price_per_core_hour= needs workers=: a price is of a cluster of so many cores"
+        raise ArgumentError(
+            "price_per_core_hour= needs workers=: a price is of a cluster of so many cores",
+            code="price-without-workers",
         )
     if price_per_core_hour is not None and not price_per_core_hour >= 0:
-        raise ValueError(f"price_per_core_hour={price_per_core_hour!r}: a price is at least 0")
+        raise ArgumentError(
+            f"price_per_core_hour={price_per_core_hour!r}: a price is at least 0",
+            code="negative-price",
+        )
     return checked_workers(workers)
 
 
@@ -553,9 +570,9 @@ def _stages_of_parts(
         elif isinstance(part, Expression) and part.is_total:
             totals.append(part)
         else:
-            raise TypeError(_NEEDS_TOTALS)
+            raise ArgumentTypeError(_NEEDS_TOTALS, code="not-a-total")
     if totals:
         stages.append(Stage(totals, rows.n_rows))
     if not stages:
-        raise TypeError(_NEEDS_TOTALS)
+        raise ArgumentTypeError(_NEEDS_TOTALS, code="not-a-total")
     return [*stages, *reserved]

@@ -83,7 +83,9 @@ def prediction_of(by: Answer, rows: EncryptedTable, output: str) -> Prediction:
     if any(one.stored.base for one in facts):
         raise refuse_further_computation(rows.parameters)
     if any(one.stored.shift for one in facts):
-        raise SchemaError(f"the totals of this {by.question.name} are ", *_IN_DIGITS)
+        raise SchemaError(
+            f"the totals of this {by.question.name} are ", *_IN_DIGITS, code="model-in-digits"
+        )
     bounds = {name: total_bounds(totals) for name, totals in packs.items()}
     return Prediction(*_answers(by, rows, output, bounds), packs)
 
@@ -127,7 +129,9 @@ def _written(
     )
     whole = [name for name in used if name in digits_among(rows.facts.columns)]
     if whole:
-        raise SchemaError(f"the rows to predict have column {whole[0]} ", *_IN_DIGITS)
+        raise SchemaError(
+            f"the rows to predict have column {whole[0]} ", *_IN_DIGITS, code="rows-in-digits"
+        )
     for name in used:
         rows._check_stored(Column.parse(name))
     stored = over_stored_columns([answer.value for answer in answers], schema, rows.facts.columns)
@@ -226,7 +230,8 @@ def refuse_rows_of_others(rows: EncryptedTable) -> None:
             "these rows were encrypted by others: who opens their votes would learn something of "
             "every single row. Rows are "
             "predicted for the owner who encrypted them with the secret key; let others predict "
-            "their own rows with an opened model"
+            "their own rows with an opened model",
+            code="rows-by-others",
         )
 
 
@@ -235,17 +240,20 @@ def _check_rows(by: Answer, rows: EncryptedTable) -> None:
         raise RowsByOthersError(
             "these rows are encrypted for a joint key, and the model is open: give it to who has "
             "the rows, for predictions at "
-            "home. Members open votes of models that nobody has opened"
+            "home. Members open votes of models that nobody has opened",
+            code="rows-of-joint-key",
         )
     if by.is_encrypted and rows.key_id != by.keys.key_id:
         raise KeyMismatchError(
             f"rows of key {rows.key_id} cannot be predicted by a model of key {by.keys.key_id}: "
-            "both belong to one owner"
+            "both belong to one owner",
+            code="other-key",
         )
     if rows.schema.variables != by.schema.public().variables:
         raise SchemaError(
             "the rows are of another schema than the model: make them with schema.table(...) of "
-            "its own"
+            "its own",
+            code="different-schemas",
         )
     mine, theirs, known = by.schema_digest, rows.facts.schema_digest, rows.private_schema
     other = (
@@ -257,5 +265,6 @@ def _check_rows(by: Answer, rows: EncryptedTable) -> None:
         raise SchemaError(
             "the rows have the shape of those the model was fitted to, and yet another schema "
             "(cut points, levels or their order "
-            "differ): encrypt them with the schema of the training rows"
+            "differ): encrypt them with the schema of the training rows",
+            code="other-schema",
         )

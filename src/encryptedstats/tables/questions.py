@@ -40,6 +40,8 @@ from encryptedstats.circuits.expressions import (
 )
 from encryptedstats.circuits.expressions import fold as fold_graph
 from encryptedstats.errors import (
+    ArgumentError,
+    ArgumentTypeError,
     Cure,
     DataError,
     FileFormatError,
@@ -191,7 +193,8 @@ class Question(ABC):
         if set(parameters) != set(inspect.signature(cls).parameters):
             raise FileFormatError(
                 f"the file has other parameters than a {cls.name} has: "
-                f"{', '.join(sorted(parameters))}"
+                f"{', '.join(sorted(parameters))}",
+                code="wrong-parameters",
             )
         return cls(**parameters)
 
@@ -305,13 +308,15 @@ class Question(ABC):
             "shapes()",
         )
         if not all(isinstance(x, Expression) and x.is_total for x in found):
-            raise TypeError(
-                f"{self.name}: totals() gives something else than expressions that end in .total()"
+            raise ArgumentTypeError(
+                f"{self.name}: totals() gives something else than expressions that end in .total()",
+                code="not-a-total",
             )
         if weight_bound > 1 and not count_weights(found):
             raise SchemaError(
                 f"the rows of this table have weights, and {self.name} does not count them: ",
                 self.unweighted,
+                code="weighted-rows",
             )
         return found
 
@@ -389,7 +394,9 @@ class Question(ABC):
     def cannot_predict(self) -> StillEncryptedError:
         """The error of a question that has no answers for rows before it is opened."""
         why = f"{self.name} has to be opened before it can predict: {self.why_opened}"
-        return StillEncryptedError(why, Cure("open", "owner.decrypt(model)"))
+        return StillEncryptedError(
+            why, Cure("open", "owner.decrypt(model)"), code="still-encrypted"
+        )
 
     def chosen_output(self, output: str | None) -> str:
         """One of :attr:`outputs`; the first by default."""
@@ -402,7 +409,7 @@ class Question(ABC):
                 if listed
                 else ("one way to answer, ", Cure("no choice of answers", "without output="))
             )
-            raise ParameterError(named, f": a {self.name} has ", *ways)
+            raise ParameterError(named, f": a {self.name} has ", *ways, code="unknown-output")
         return chosen
 
 
@@ -439,13 +446,17 @@ def in_shapes(values: Any, shapes: Shapes) -> dict[str, NDArray[Any]]:
 def flat(arrays: Arrays, shapes: Shapes, gives: str, says: str) -> list[Any]:
     """The inverse, for arrays that were written: of these names and shapes, or it is a mistake."""
     if set(arrays) != set(shapes):
-        raise ValueError(f"{gives} gives {_listed(arrays)}, and {says} says {_listed(shapes)}")
+        raise ArgumentError(
+            f"{gives} gives {_listed(arrays)}, and {says} says {_listed(shapes)}",
+            code="wrong-array-names",
+        )
     found: list[Any] = []
     for name, shape in shapes.items():
         array = np.array(arrays[name], dtype=object)
         if array.shape != shape and (array.size or math.prod(shape)):
-            raise ValueError(
-                f"{gives} gives {name!r} in the shape {array.shape}, and {says} says {shape}"
+            raise ArgumentError(
+                f"{gives} gives {name!r} in the shape {array.shape}, and {says} says {shape}",
+                code="wrong-array-shape",
             )
         found += array.flat
     return found
@@ -560,8 +571,9 @@ def checked_question(value: Any) -> Question:
             if isinstance(value, type)
             else f"a {type(value).__name__}"
         )
-        raise TypeError(
-            f"a table is asked a question, an object such as es.MultinomialNB(), not {what}"
+        raise ArgumentTypeError(
+            f"a table is asked a question, an object such as es.MultinomialNB(), not {what}",
+            code="not-a-question",
         )
     return value
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from encryptedstats.errors import ArgumentError
 from encryptedstats.tables.questions import ReadResult
 
 #: Smaller probabilities are shown as smaller than this, as R does.
@@ -148,9 +149,10 @@ class Result(ReadResult):
         A local file is readable to its user only.
         """
         if self.source is None:
-            raise ValueError(
+            raise ArgumentError(
                 "only what was read from a table, or opened by its owner, can be stored: this was "
-                "made by hand"
+                "made by hand",
+                code="made-by-hand",
             )
         self.source.save(url, overwrite=overwrite)
 

@@ -93,7 +93,8 @@ def read_frames(
                 (BOM_UTF16_LE, BOM_UTF16_BE)
             ):
                 raise SchemaError(
-                    f"{path} is not a CSV file that pandas can read: it has bytes that are no text"
+                    f"{path} is not a CSV file that pandas can read: it has bytes that are no text",
+                    code="not-a-text-file",
                 )
             form, skipped = find_format(sample, options, _expected(schema, options), str(path))
             if told is not None:
@@ -117,19 +118,26 @@ def read_frames(
                     frame.index += 1
                     yield reader.read(frame, path)
     except pd.errors.EmptyDataError:
-        raise SchemaError(f"{path} is empty: there is not even a line of column names") from None
+        raise SchemaError(
+            f"{path} is empty: there is not even a line of column names", code="empty-file"
+        ) from None
     except UnicodeDecodeError as error:
         raise SchemaError(
             f"{path} is not written in {error.encoding}, as its beginning looked: {error}; say in "
             "which it is, for instance ",
             say("charset", "cp1252"),
+            code="wrong-charset",
         ) from error
     except pd.errors.ParserError as error:
         if _READ_FAILED in str(error):  # pandas loses the exception where that is an interruption
             raise KeyboardInterrupt from error
-        raise SchemaError(f"{path} is not a CSV file that pandas can read: {error}") from error
+        raise SchemaError(
+            f"{path} is not a CSV file that pandas can read: {error}", code="malformed-csv"
+        ) from error
     except (EOFError, lzma.LZMAError, gzip.BadGzipFile) as error:
-        raise SchemaError(f"{path} is not a CSV file that pandas can read: {error}") from error
+        raise SchemaError(
+            f"{path} is not a CSV file that pandas can read: {error}", code="damaged-compression"
+        ) from error
 
 
 def _whole_rows(
@@ -150,6 +158,7 @@ def _whole_rows(
                     NAME_COLUMNS,
                     ", or ",
                     REMOVE_TITLE,
+                    code="more-fields-than-names",
                 ) from error
         if frame is None:
             return
@@ -165,7 +174,7 @@ def read_frame(
     """The whole file."""
     frames = list(read_frames(path, schema, None, options, told))
     if not frames:
-        raise SchemaError(f"{path} has no rows")
+        raise SchemaError(f"{path} has no rows", code="no-rows")
     return pd.concat(frames) if len(frames) > 1 else frames[0]
 
 
@@ -373,7 +382,8 @@ def _parquet_frames(path: str | os.PathLike[str], rows: int | None) -> Iterator[
         import pyarrow.parquet as pq
     except ImportError as error:
         raise SchemaError(
-            "Parquet files need pyarrow: pip install 'encryptedstats[parquet]'"
+            "Parquet files need pyarrow: pip install 'encryptedstats[parquet]'",
+            code="pyarrow-missing",
         ) from error
     first = 1
     try:
@@ -386,4 +396,6 @@ def _parquet_frames(path: str | os.PathLike[str], rows: int | None) -> Iterator[
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:
-        raise SchemaError(f"{path} is not a Parquet file that pyarrow can read: {error}") from error
+        raise SchemaError(
+            f"{path} is not a Parquet file that pyarrow can read: {error}", code="malformed-parquet"
+        ) from error

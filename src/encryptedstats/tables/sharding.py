@@ -21,7 +21,7 @@ from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.program import PACKED
 from encryptedstats.circuits.proof import NoiseReport, read_noise
 from encryptedstats.circuits.results import Cut, EncryptedNumbers, pieces_of
-from encryptedstats.errors import VerificationError
+from encryptedstats.errors import ArgumentTypeError, VerificationError
 from encryptedstats.tables.answers import Answer
 from encryptedstats.tables.encrypted import EncryptedTable, MemoryBlocks, StoredBlocks, TableFacts
 from encryptedstats.tables.questions import Question
@@ -109,7 +109,9 @@ def take_blocks(table: EncryptedTable, start: int, stop: int) -> EncryptedTable:
             blocks.seeding[some],
         )
     else:
-        raise TypeError(f"blocks of a {type(blocks).__name__} cannot be taken apart")
+        raise ArgumentTypeError(
+            f"blocks of a {type(blocks).__name__} cannot be taken apart", code="not-sharded-blocks"
+        )
     return EncryptedTable(table.facts, taken, table.keys, table.private_schema, accepted=True)
 
 
@@ -125,13 +127,15 @@ def total_in_shards(
     shards, ranges = pieces_of(cut.blocks), pieces_of(cut.totals)
     if cut.blocks[-1] != len(table.blocks.ids) or cut.totals[-1] != len(outputs):
         raise VerificationError(
-            "the result states shards that are not all blocks and totals, each once"
+            "the result states shards that are not all blocks and totals, each once",
+            code="incomplete-shards",
         )
     report = prove_shards(outputs, table.facts, table.blocks.rows, shards)
     if cut.width > report.width:
         raise VerificationError(
             f"the result has {cut.width} totals in a ciphertext, and at most {report.width} are "
-            "proven to decrypt"
+            "proven to decrypt",
+            code="too-many-packed-totals",
         )
     report = report.with_width(cut.width)
     parts = [take_blocks(table, *shard) for shard in shards]
@@ -182,7 +186,8 @@ def _answer(
     model = question.present(answer)
     if not hasattr(model, "draw_fraction"):
         raise VerificationError(
-            f"the result has more totals beside its own than a {question.name} gives"
+            f"the result has more totals beside its own than a {question.name} gives",
+            code="wrong-extra-totals",
         )
     again: Answer = model.draw_fraction(table, **options).answer_
     return again

@@ -72,7 +72,8 @@ class Statistic(Question):
         known = all(type(j) is int and -1 <= j < len(schema.variables) for j in self.variables)
         if not known or not self.variables:
             raise SchemaError(
-                f"{self.name} of {list(self.variables)}: the schema has no such variables"
+                f"{self.name} of {list(self.variables)}: the schema has no such variables",
+                code="unknown-variable",
             )
 
 
@@ -84,10 +85,11 @@ class _Cells(Statistic):
         super().check_schema(schema)
         if not 1 <= len(self.variables) <= 2:
             raise SchemaError(
-                f"{self.name} are of one or two variables, not of {len(self.variables)}"
+                f"{self.name} are of one or two variables, not of {len(self.variables)}",
+                code="wrong-number-of-variables",
             )
         if -1 in self.variables and not schema.n_classes:
-            raise SchemaError("the schema has no classes to count by")
+            raise SchemaError("the schema has no classes to count by", code="no-classes")
         numbers = [
             schema.variables[j].id
             for j in self.variables
@@ -95,7 +97,8 @@ class _Cells(Statistic):
         ]
         if numbers:
             raise SchemaError(
-                f"variable {numbers[0]!r} is a number and has no bins to count: see moments"
+                f"variable {numbers[0]!r} is a number and has no bins to count: see moments",
+                code="number-without-bins",
             )
 
     def totals(
@@ -149,7 +152,7 @@ class CrossTable(_Cells):
         """Two of them."""
         super().check_schema(schema)
         if len(self.variables) != 2:
-            raise SchemaError("a cross table is of two variables")
+            raise SchemaError("a cross table is of two variables", code="not-two-variables")
 
     def describe(self, schema: Schema | PublicSchema | None = None) -> str:
         """In words."""
@@ -171,10 +174,12 @@ class Moments(Statistic):
         """Refuse what is no number."""
         super().check_schema(schema)
         if len(set(self.variables)) != len(self.variables):
-            raise SchemaError("moments need one or several different variables")
+            raise SchemaError(
+                "moments need one or several different variables", code="duplicate-or-no-variables"
+            )
         for j in self.variables:
             if j == -1 and schema.target_number is None:
-                raise SchemaError("the class has no moments")
+                raise SchemaError("the class has no moments", code="class-without-moments")
             known = schema.at(j)
             if known.kind != "number":
                 raise SchemaError(
@@ -323,7 +328,9 @@ class Asked(ABC):
         """
         positions = tuple(map(self._position, variables))
         if not positions or len(set(positions)) != len(positions):
-            raise SchemaError("moments need one or several different variables")
+            raise SchemaError(
+                "moments need one or several different variables", code="duplicate-or-no-variables"
+            )
         return self.ask(Moments(positions), **options)
 
     def describe(

@@ -139,7 +139,7 @@ class Table(ColumnAlgebra[Integers], Asked):
 
     def __post_init__(self) -> None:
         if not len(self):
-            raise SchemaError("the table has no rows")
+            raise SchemaError("the table has no rows", code="no-rows")
         _ = self.layout  # refuses slots that are not a power of two
 
     def __len__(self) -> int:
@@ -237,11 +237,13 @@ class Table(ColumnAlgebra[Integers], Asked):
         check_column(self.public_schema, column)
         if column.variable == -1 and not self.has_target:
             raise SchemaError(
-                f"no column {column}: the table has no target; give the target column or y="
+                f"no column {column}: the table has no target; give the target column or y=",
+                code="no-target",
             )
         if column.fold is not None and column.fold >= self.n_folds:
             raise SchemaError(
-                f"no column {column}: the table has {self.n_folds} folds; declare them with folds="
+                f"no column {column}: the table has {self.n_folds} folds; declare them with folds=",
+                code="fold-out-of-range",
             )
 
     def evaluate(self, outputs: Sequence[Expression]) -> list[Any]:
@@ -310,7 +312,7 @@ class Table(ColumnAlgebra[Integers], Asked):
     def __getitem__(self, rows: slice) -> Table:
         """A range of rows, ``table[a:b]``; bounds, folds and weights stay those of the whole."""
         if not isinstance(rows, slice) or rows.step not in (None, 1):
-            raise SchemaError("a table is cut by a range of rows: table[a:b]")
+            raise SchemaError("a table is cut by a range of rows: table[a:b]", code="not-a-range")
         data = tuple(values[rows] for values in self.data)
         class_codes, weights = _cut(self.class_codes, rows), _cut(self.weights, rows)
         fold_codes = _cut(self.fold_codes, rows)
@@ -346,7 +348,7 @@ class Table(ColumnAlgebra[Integers], Asked):
         first.
         """
         if not tables:
-            raise SchemaError("concat needs at least one table")
+            raise SchemaError("concat needs at least one table", code="no-tables")
         first = tables[0]
         for table in tables[1:]:
             _check_same(first, table)
@@ -426,10 +428,16 @@ def _joined(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
 
 def _check_same(first: Table, other: Table) -> None:
     if other.schema != first.schema:
-        raise SchemaError("the tables have different schemas: make all of them with one schema")
+        raise SchemaError(
+            "the tables have different schemas: make all of them with one schema",
+            code="different-schemas",
+        )
     if other.has_target != first.has_target:
-        raise SchemaError("some of the tables have a target and some have not")
+        raise SchemaError(
+            "some of the tables have a target and some have not", code="target-missing-somewhere"
+        )
     if other.n_folds != first.n_folds:
         raise SchemaError(
-            f"the tables have {first.n_folds} and {other.n_folds} folds: declare the same number"
+            f"the tables have {first.n_folds} and {other.n_folds} folds: declare the same number",
+            code="different-folds",
         )

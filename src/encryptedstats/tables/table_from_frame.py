@@ -84,7 +84,7 @@ def encode_table(
     """
     rows = _split(schema, data, y, weights)
     if not len(rows.predictors):
-        raise SchemaError("the table has no rows")
+        raise SchemaError("the table has no rows", code="no-rows")
     n_given = len(rows.predictors)
     moved: list[Moved] = []
     if schema.onehot is None:
@@ -158,6 +158,7 @@ def rows_to_predict(schema: Schema, data: object, stacklevel: int = 1) -> Table:
             Cure("leave rows out", f", X.dropna(subset={names!r})"),
             "; or fit a model of a schema with such a bin, ",
             bin_for(names[0]),
+            code="missing-without-bin",
         )
     table = encode_table(schema, rows.predictors)
     warn_of_moved(table.moved, stacklevel=stacklevel + 1)
@@ -177,11 +178,14 @@ def _split(schema: Schema, data: object, y: object, weights: ArrayLike | None) -
     absent = [name for name in names if name not in frame.columns]
     if absent:
         raise SchemaError(
-            f"the data has no column {quoted(absent)}; it has {quoted(list(frame.columns))}"
+            f"the data has no column {quoted(absent)}; it has {quoted(list(frame.columns))}",
+            code="unknown-column",
         )
     target = _target(schema, frame, y)
     if target is None and weights is not None:
-        raise SchemaError("weights multiply the class indicators, but ", _NO_TARGET)
+        raise SchemaError(
+            "weights multiply the class indicators, but ", _NO_TARGET, code="weights-without-target"
+        )
     return Rows(frame[names], target, None if weights is None else as_weights(weights, len(frame)))
 
 
@@ -191,7 +195,10 @@ def _by_position(frame: pd.DataFrame, names: Sequence[str], target: str | None) 
     """
     others = [name for name in frame.columns if name != target]
     if len(others) != len(names):
-        raise SchemaError(f"the table has {len(others)} one-hot columns, the schema {len(names)}")
+        raise SchemaError(
+            f"the table has {len(others)} one-hot columns, the schema {len(names)}",
+            code="wrong-number-of-columns",
+        )
     return frame.rename(columns=dict(zip(others, names, strict=True)))
 
 
@@ -200,7 +207,8 @@ def _target(schema: Schema, frame: pd.DataFrame, y: object) -> pd.Series[Any] | 
         return None if schema.target not in frame.columns else unboxed(frame[str(schema.target)])
     if schema.target is None:
         raise SchemaError(
-            "y was given, but the schema has no classes: infer it with target=, y= or classes="
+            "y was given, but the schema has no classes: infer it with target=, y= or classes=",
+            code="target-without-classes",
         )
     return as_target(y, schema.target, frame.index)
 
@@ -212,11 +220,15 @@ def as_target(y: object, name: str, index: pd.Index[Any]) -> pd.Series[Any]:
     values = np.asarray(y)
     if values.ndim != 1:
         if values.ndim != 2 or values.shape[1] != 1:
-            raise SchemaError(f"y has shape {values.shape}: one label a row is needed")
+            raise SchemaError(
+                f"y has shape {values.shape}: one label a row is needed", code="wrong-target-shape"
+            )
         y = values[:, 0]
     series = pd.Series(y)
     if len(series) != len(index):
-        raise SchemaError(f"y has {len(series)} labels for {len(index)} rows")
+        raise SchemaError(
+            f"y has {len(series)} labels for {len(index)} rows", code="wrong-number-of-labels"
+        )
     return unboxed(series.set_axis(index).rename(name))
 
 
@@ -225,15 +237,19 @@ def as_weights(weights: ArrayLike, n_rows: int) -> Integers:
     values = np.asarray(weights)
     if values.shape != (n_rows,):
         raise SchemaError(
-            f"weights have shape {values.shape}: one weight for each of the {n_rows} rows is needed"
+            f"weights have shape {values.shape}: one weight for each of the {n_rows} rows is needed",
+            code="wrong-weights-shape",
         )
     if values.dtype.kind not in "biuf":
-        raise SchemaError(f"weights are {values.dtype}: integers are needed")
+        raise SchemaError(
+            f"weights are {values.dtype}: integers are needed", code="weights-not-integers"
+        )
     bad = ~((values >= 0) & (values <= LARGEST_INTEGER) & (values == np.floor(values)))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise SchemaError(
-            f"weights[{row}] is {values[row]}: weights are integers, at least 0 and at most 2**62"
+            f"weights[{row}] is {values[row]}: weights are integers, at least 0 and at most 2**62",
+            code="weight-out-of-range",
         )
     return values.astype(np.int64)
 
@@ -250,7 +266,8 @@ def _weight_bound(weights: Integers | None, bound: int | None) -> int:
     if given is None or given < largest:
         raise SchemaError(
             f"the bound of the weights is {bound}, but the largest weight is {largest}: give an "
-            "integer, at least so large"
+            "integer, at least so large",
+            code="weight-bound-too-small",
         )
     return given if weights is None else max(2, given)
 
@@ -267,7 +284,8 @@ def _without_missing(schema: Schema, rows: Rows) -> Rows:
     kept = ~np.logical_or.reduce(list(masks.values()))
     if not kept.any():
         raise SchemaError(
-            f"no rows are left: values are missing in {describe_missing(masks, index)}"
+            f"no rows are left: values are missing in {describe_missing(masks, index)}",
+            code="no-complete-rows",
         )
     return rows.keep(kept)
 
@@ -369,7 +387,7 @@ def _level_codes(
     try:
         codes, distinct = pd.factorize(series)
     except TypeError as error:
-        raise SchemaError(f"{what} {series.name!r}: {error}") from None
+        raise SchemaError(f"{what} {series.name!r}: {error}", code="unhashable-value") from None
     found = np.array([_position(value, positions) for value in distinct] + [-1], dtype=np.int64)
     unseen = (found[codes] < 0) & (codes >= 0)
     return found[codes], unseen  # the code -1 of a missing value picks the last entry, -1
@@ -388,7 +406,8 @@ def _class_codes(schema: Schema, target: pd.Series[Any]) -> NDArray[Any]:
         where = describe_missing({str(schema.target): missing}, target.index)
         raise SchemaError(
             f"the class is missing in {where}: leave those rows out, or leave the target out to "
-            "predict"
+            "predict",
+            code="class-missing",
         )
     codes, unseen = _level_codes(
         target, {label: c for c, label in enumerate(schema.classes)}, "target"
@@ -410,7 +429,8 @@ def _from_onehot(
     masks = missing_masks(frame, list(frame.columns))
     if masks:
         raise SchemaError(
-            f"missing values in {describe_missing(masks, frame.index)}: a one-hot table has none"
+            f"missing values in {describe_missing(masks, frame.index)}: a one-hot table has none",
+            code="missing-values-in-onehot",
         )
     matrix = np.column_stack([_indicator(unboxed(frame[name])) for name in frame.columns])
     return tuple(
@@ -444,13 +464,18 @@ def assign_folds(class_codes: NDArray[Any] | None, folds: int, seed: int) -> NDA
     The order comes from the raw bits of PCG64, whose stream is fixed by its definition.
     """
     if class_codes is None:
-        raise SchemaError("folds are made of the class indicators, but ", _NO_TARGET)
+        raise SchemaError(
+            "folds are made of the class indicators, but ", _NO_TARGET, code="folds-without-target"
+        )
     if (
         isinstance(folds, bool)
         or not isinstance(folds, (int, np.integer))
         or not 2 <= folds <= len(class_codes)
     ):
-        raise SchemaError(f"folds={folds!r}: from 2 to the number of rows, {len(class_codes)}")
+        raise SchemaError(
+            f"folds={folds!r}: from 2 to the number of rows, {len(class_codes)}",
+            code="folds-out-of-range",
+        )
     keys = np.random.PCG64(seed).random_raw(len(class_codes))
     dealt = np.lexsort((keys, class_codes))  # by class, at random within a class
     codes = np.empty(len(dealt), dtype=np.min_scalar_type(folds - 1))

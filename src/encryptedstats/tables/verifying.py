@@ -67,7 +67,10 @@ def verify(
         else openable(answer)
     )
     if not isinstance(given, Answer) or not given.is_encrypted:
-        raise VerificationError(f"an object of type {type(answer).__name__} is no encrypted answer")
+        raise VerificationError(
+            f"an object of type {type(answer).__name__} is no encrypted answer",
+            code="not-an-encrypted-answer",
+        )
     return recompute(
         given, given.question if question is None else question, table, rows, **options
     )
@@ -96,7 +99,8 @@ def recompute(
     if not asked.asks_same(given.question):
         raise VerificationError(
             f"this answers {given.question.describe()}, and the question is {asked.describe()}, "
-            "or one with other parameters"
+            "or one with other parameters",
+            code="different-questions",
         )
     if table is None:
         return given
@@ -110,7 +114,8 @@ def recompute(
         raise VerificationError(
             "this is not what its question gives over these rows: it was altered, or computed in "
             "another way (by another version, added up from other results, or predicted by an "
-            "opened model)"
+            "opened model)",
+            code="wrong-result",
         )
     return own
 
@@ -119,7 +124,8 @@ def _check_rows(given: Answer, table: EncryptedTable, rows: EncryptedTable | Non
     if given.is_prediction != (rows is not None):
         raise VerificationError(
             "a prediction is verified with the table that its model is of and the rows that it is "
-            "for (rows), everything else with the table alone"
+            "for (rows), everything else with the table alone",
+            code="rows-to-predict-unclear",
         )
     of = table if rows is None else rows
     for one in (table, of):
@@ -127,17 +133,20 @@ def _check_rows(given: Answer, table: EncryptedTable, rows: EncryptedTable | Non
     if rows is not None and given.keys.joint and set(rows.blocks.ids) & set(table.blocks.ids):
         raise VerificationError(
             "these are votes of rows that the model itself is of: who opens them would learn "
-            "something of each. Members open votes of new rows"
+            "something of each. Members open votes of new rows",
+            code="votes-of-training-rows",
         )
     if (given.n_rows, given.block_ids) != (of.n_rows, of.blocks.ids):
         raise VerificationError(
             f"this is of {given.n_rows:,} rows in {len(given.block_ids)} blocks, and the table has "
-            f"{of.n_rows:,} in {len(of.blocks.ids)}: not the same ones, or in another order"
+            f"{of.n_rows:,} in {len(of.blocks.ids)}: not the same ones, or in another order",
+            code="different-rows",
         )
     if given.ciphertexts.flooded:
         raise VerificationError(
             "noise that is drawn anew each time was added to this result, because others encrypted "
-            "its rows: nobody computes the same one again"
+            "its rows: nobody computes the same one again",
+            code="fresh-noise",
         )
 
 

@@ -168,7 +168,9 @@ def checked_name(name: str) -> str:
     if name != AUTO and name not in _devices:
         known = ", ".join(repr(known) for known in (AUTO, *_devices))
         raise DeviceError(
-            Cure("device", f"device={name!r}", {"device": name}), f": there are {known}"
+            Cure("device", f"device={name!r}", {"device": name}),
+            f": there are {known}",
+            code="unknown-device",
         )
     return name
 
@@ -184,7 +186,7 @@ def device_for(name: str, program: Program) -> Device:
     why_not = device.obstacle(program)
     if why_not is not None:
         asked = Cure("device", f"device={name!r}", {"device": name})
-        raise DeviceError(asked, f" cannot do this: {why_not}; ", _ANY_DEVICE)
+        raise DeviceError(asked, f" cannot do this: {why_not}; ", _ANY_DEVICE, code="device-unable")
     return device
 
 
@@ -207,6 +209,8 @@ def prices(programs: Sequence[Program]) -> dict[str, float]:
         reasons = (
             f"{name}: {next(filter(None, obstacles))}. " for name, obstacles in why_not.items()
         )
-        raise DeviceError("no device is registered that can do this: ", *reasons)
+        raise DeviceError(
+            "no device is registered that can do this: ", *reasons, code="no-device-able"
+        )
     found = {name: sum(map(_devices[name].seconds, programs)) for name in able}
     return dict(sorted(found.items(), key=lambda entry: entry[1]))

@@ -59,4 +59,6 @@ def _find_fault(residues: Residues, step: Step, parameters: Parameters) -> str |
 
 
 def _fault(device: Device, why: str) -> DeviceError:
-    return DeviceError(f"the device {device.name!r} does not do what its program says: {why}")
+    return DeviceError(
+        f"the device {device.name!r} does not do what its program says: {why}", code="faulty-device"
+    )

@@ -21,6 +21,7 @@ from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.packing import packing_parameters
 from encryptedstats.crypto.residues import Residues
+from encryptedstats.errors import ArgumentError
 
 _EXPANDED_AT_ONCE: Final = 64  # totals ...
 _EXPANDED_BYTES: Final = 64 << 20  # ... and bytes: as long as one of these is held, all are
@@ -148,18 +149,21 @@ def expand_totals(
 def check_packed(totals: EncryptedNumbers) -> None:
     """Refuse what cannot be expanded."""
     if totals.form != PACKED:
-        raise ValueError(
+        raise ArgumentError(
             f"totals in form {totals.form!r} are no packs, and only packs can be expanded: "
-            "form='packed'"
+            "form='packed'",
+            code="not-packed",
         )
     if not totals.are_whole:
-        raise ValueError(
+        raise ArgumentError(
             "these totals are in parts, or two travel as one: they are to be opened, and cannot be "
-            "computed on with. Keys that are planned for predicting unopened keep them whole"
+            "computed on with. Keys that are planned for predicting unopened keep them whole",
+            code="totals-in-parts",
         )
     if any(part.noise.level for part in totals.parts):
-        raise ValueError(
-            "packs that were switched down cannot be expanded: take them as they were computed"
+        raise ArgumentError(
+            "packs that were switched down cannot be expanded: take them as they were computed",
+            code="switched-down",
         )
 
 

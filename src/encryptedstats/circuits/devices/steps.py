@@ -32,6 +32,7 @@ from encryptedstats.circuits.program import (
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.residues import Residues
+from encryptedstats.errors import ArgumentError
 from encryptedstats.parallel import ordered_map
 from encryptedstats.progress import progress_bar
 
@@ -123,19 +124,23 @@ class Execution(ABC):
         except RuntimeError as error:
             if "transparent" not in str(error):
                 raise
-            raise ValueError(NOTHING_HIDDEN) from error
+            raise ArgumentError(NOTHING_HIDDEN, code="sum-cancels") from error
 
     def compute(self, step: Step, chunk: int | None, args: Mapping[Step, Any]) -> Any:
         """Apply the rule of a step."""
         if step.op in (COLUMN, HERE):
             if self.source is None or chunk is None:
-                raise ValueError(f"{step!r} is over rows, and there are none here")
+                raise ArgumentError(
+                    f"{step!r} is over rows, and there are none here", code="no-rows-here"
+                )
             return self.load(step, self.source, chunk)
         if step.op == MOVE:
             return args[step.args[0]]
         if step.op not in self.rules:
             known = ", ".join(self.rules)
-            raise ValueError(f"no rule computes {step!r}: the table of rules has {known}")
+            raise ArgumentError(
+                f"no rule computes {step!r}: the table of rules has {known}", code="unknown-step"
+            )
         data, there = step.data, [arg in args for arg in step.args]
         if step.op == ADD_UP and not all(there):  # terms that are 0 in this chunk
             coefficients, constant = data

@@ -32,13 +32,18 @@ _LINE = 120  # characters
 def check_fields(value: object, fields: Mapping[str, Types], where: str) -> dict[str, Any]:
     """`value` as a JSON object with exactly these fields of exactly these types."""
     if not isinstance(value, dict):
-        raise SchemaError(f"{where}: a JSON object is needed, not {_type_name(value)}")
+        raise SchemaError(
+            f"{where}: a JSON object is needed, not {_type_name(value)}", code="not-an-object"
+        )
     for problem, names in (
         ("missing", fields.keys() - value.keys()),
         ("unknown", value.keys() - fields.keys()),
     ):
         if names:
-            raise SchemaError(f"{where}: {problem} field {', '.join(map(repr, sorted(names)))}")
+            raise SchemaError(
+                f"{where}: {problem} field {', '.join(map(repr, sorted(names)))}",
+                code="wrong-fields",
+            )
     for name, types in fields.items():
         _check_type(value[name], types, f"{where}, field {name!r}")
     return value
@@ -55,7 +60,9 @@ def _check_type(value: object, types: Types, where: str) -> None:
     # type(), not isinstance: JSON's true must not pass for the integer 1.
     if type(value) not in types:
         allowed = " or ".join(_NAMES.get(t, t.__name__) for t in types)
-        raise SchemaError(f"{where}: {allowed} is needed, not {_type_name(value)}")
+        raise SchemaError(
+            f"{where}: {allowed} is needed, not {_type_name(value)}", code="wrong-field-type"
+        )
 
 
 _NAMES = {
@@ -102,12 +109,12 @@ def _written(value: object, indent: int, level: int = 0) -> str:
 def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        raise SchemaError("a field is given twice in one JSON object")
+        raise SchemaError("a field is given twice in one JSON object", code="duplicate-fields")
     return fields
 
 
 def _refuse_constant(text: str) -> NoReturn:
-    raise SchemaError(f"{text} is not a finite number")
+    raise SchemaError(f"{text} is not a finite number", code="not-finite")
 
 
 class Document(ABC):
@@ -151,9 +158,11 @@ class Document(ABC):
         except (
             ValueError
         ) as error:  # also for integers of thousands of digits, which Python refuses to read
-            raise SchemaError(f"not JSON: {error}") from error
+            raise SchemaError(f"not JSON: {error}", code="malformed-json") from error
         except RecursionError as error:
-            raise SchemaError("not a schema: nested too deeply") from error
+            raise SchemaError(
+                "not a schema: nested too deeply", code="nested-too-deeply"
+            ) from error
         cls._check_format(value)
         value = cls._upgraded(value)
         header: dict[str, Types] = {"format": (str,), "version": (int,)}
@@ -164,7 +173,7 @@ class Document(ABC):
     def _check_format(cls, value: object) -> None:
         found = value.get("format") if isinstance(value, dict) else None
         if found != cls._FORMAT:
-            raise SchemaError(f"format {found!r}: {cls._FORMAT!r} is needed")
+            raise SchemaError(f"format {found!r}: {cls._FORMAT!r} is needed", code="wrong-format")
         version = value["version"] if isinstance(value, dict) and "version" in value else None
         if type(version) is not int or not cls._OLDEST <= version <= cls._VERSION:
             versions = (
@@ -172,7 +181,10 @@ class Document(ABC):
                 if cls._OLDEST == cls._VERSION
                 else f"versions {cls._OLDEST} to {cls._VERSION}"
             )
-            raise SchemaError(f"{cls._FORMAT} version {version!r}: this library reads {versions}")
+            raise SchemaError(
+                f"{cls._FORMAT} version {version!r}: this library reads {versions}",
+                code="unsupported-version",
+            )
 
     @classmethod
     def _upgraded(cls, value: Any) -> Any:

@@ -74,7 +74,9 @@ def summarise(
     numbers, problem = _numbers_or_problem(series)
     n_distinct, levels = column_levels(series, f"column {name!r}")
     if not n_distinct:
-        raise SchemaError(f"column {name!r} has no values at all: ", LEAVE_OUT)
+        raise SchemaError(
+            f"column {name!r} has no values at all: ", LEAVE_OUT, code="column-without-values"
+        )
     few, levels = ((), levels) if rare is None else _rare_levels(series, levels, rare)
     missing, declared = bool(series.isna().any()), isinstance(series.dtype, pd.CategoricalDtype)
     if problem:
@@ -183,7 +185,10 @@ class Kept:
         no numbers.
         """
         if self.numbers not in ("bins", "keep"):
-            raise SchemaError(f"numbers={self.numbers!r}: one of 'bins', 'keep' is needed")
+            raise SchemaError(
+                f"numbers={self.numbers!r}: one of 'bins', 'keep' is needed",
+                code="unknown-numbers-policy",
+            )
         kept = [name for name in names if self.is_number(summaries.get(name), wanted.get(name))]
         digits = self.digits if isinstance(self.digits, Mapping) else {}
         for by_name, named in (
@@ -197,12 +202,14 @@ class Kept:
                     named,
                     f" {strange[0]!r}, which is no column that is kept as a number; these are "
                     f"{listed}",
+                    code="not-kept-as-number",
                 )
         if self.digits is not None and not kept:
             raise SchemaError(
                 Cure("digits", "digits="),
                 " is for numbers that are kept: ",
                 Cure("keep all numbers", "numbers='keep'"),
+                code="digits-without-numbers",
             )
 
     def rounded(
@@ -387,7 +394,7 @@ def column_levels(series: pd.Series[Any], where: str) -> tuple[int, tuple[Level,
     try:
         distinct = pd.unique(series[series.notna()])
     except TypeError as error:
-        raise SchemaError(f"{where}: {error}") from None
+        raise SchemaError(f"{where}: {error}", code="unhashable-value") from None
     if len(distinct) > MOST_LEVELS:
         return len(distinct), ()
     # One by one and then as a set: 1, 1.0 and True are the same label, as they are in Python.
@@ -466,7 +473,8 @@ def make_number(
     if low is None or high is None or digits is None:
         if summary is None:
             raise SchemaError(
-                f"variable {name!r}: without data a number needs digits=, low= and high="
+                f"variable {name!r}: without data a number needs digits=, low= and high=",
+                code="number-without-range",
             )
         check_numeric(summary, "number")
         digits = min(summary.digits, MOST_SHOWN_DIGITS) if digits is None else digits
@@ -496,4 +504,4 @@ def _public_bound(
 def check_numeric(summary: Summary, kind: str) -> None:
     """Refuse a kind that needs numbers for a column of something else."""
     if summary.problem:
-        raise SchemaError(f"kind {kind!r} needs numbers: {summary.problem}")
+        raise SchemaError(f"kind {kind!r} needs numbers: {summary.problem}", code="not-a-number")

@@ -42,7 +42,8 @@ def class_or_variable(variable: str | int, schema: Schema | PublicSchema) -> int
                 f"the column {variable!r} is v{names.index(variable)}, and the target is {target!r}"
             )
             raise SchemaError(
-                f"{variable} could be a column or the class of the rows: {both}; write one of these"
+                f"{variable} could be a column or the class of the rows: {both}; write one of these",
+                code="ambiguous-variable",
             )
     return schema.index(variable)
 
@@ -69,6 +70,7 @@ def variable_id(schema: Schema | PublicSchema, variable: str | int) -> str:
             f"{variable!r} is no id of a variable, and whoever computes knows no names (the ids "
             f"are {quoted(ids)}): ",
             _IDS,
+            code="name-instead-of-id",
         )
     found = class_or_variable(variable, schema)
     if found == -1 and not schema.public().has_target:
@@ -149,7 +151,10 @@ def level_id(schema: Schema | PublicSchema, variable: str | int, level: Any) -> 
     if found is None:
         found = _numbered(level, prefix)
     if found is None or not 0 <= found < n_levels(schema, where):
-        raise SchemaError(f"{variable!r} has no level {level!r}: there are {known or 'none'}")
+        raise SchemaError(
+            f"{variable!r} has no level {level!r}: there are {known or 'none'}",
+            code="unknown-level",
+        )
     return f"{prefix}{found}"
 
 
@@ -164,7 +169,10 @@ def level_number(schema: Schema | PublicSchema, variable: str | int, level: str 
         else _numbered(level, CLASS if where == -1 else "bin")
     )
     if number is None or not 0 <= number < n_levels(schema, where):
-        raise SchemaError(f"{variable!r} has no level {level!r}: it has {n_levels(schema, where)}")
+        raise SchemaError(
+            f"{variable!r} has no level {level!r}: it has {n_levels(schema, where)}",
+            code="unknown-level",
+        )
     return number
 
 

@@ -147,7 +147,9 @@ class Schema(Document):
                 Cure("show all classes", "give classes= when the data does not show all of them"),
             )
         if self.target is None and self.classes:
-            raise SchemaError(f"classes {quoted(self.classes)} without a target")
+            raise SchemaError(
+                f"classes {quoted(self.classes)} without a target", code="classes-without-target"
+            )
         _check_missing(self.missing)
         if self.onehot is not None:
             self._check_onehot(self.onehot)
@@ -156,24 +158,29 @@ class Schema(Document):
         if number.kind != "number" or number.name != self.target or self.classes:
             raise SchemaError(
                 f"target {self.target!r}: it has classes, or is a number of the same name, "
-                f"{number.name!r}"
+                f"{number.name!r}",
+                code="classes-and-number-target",
             )
 
     def _check_names(self) -> None:
         if not self.variables:
             raise SchemaError(
-                "a schema needs at least one variable: there is no column beside the target"
+                "a schema needs at least one variable: there is no column beside the target",
+                code="no-variables",
             )
         names = [variable.name for variable in self.variables]
         twice = sorted(name for name, times in Counter(names).items() if times > 1)
         if twice:
-            raise SchemaError(f"variable {twice[0]!r} is given twice")
+            raise SchemaError(f"variable {twice[0]!r} is given twice", code="duplicate-variables")
         if self.target is not None and self.target in names:
-            raise SchemaError(f"{self.target!r} is both the target and a variable")
+            raise SchemaError(
+                f"{self.target!r} is both the target and a variable", code="target-among-variables"
+            )
         if self.id is not None and self.id in (*names, self.target):
             raise SchemaError(
                 f"{self.id!r} is the id of the rows, and cannot be "
-                f"{'the target' if self.id == self.target else 'a variable'} too"
+                f"{'the target' if self.id == self.target else 'a variable'} too",
+                code="row-id-among-columns",
             )
 
     def _check_onehot(self, onehot: Sequence[str]) -> None:
@@ -183,11 +190,15 @@ class Schema(Document):
                 raise SchemaError(
                     f"variable {variable.name!r} of a one-hot table has {n_columns} columns, "
                     "which are its bins; "
-                    "it can be ordinal or categorical and nothing else"
+                    "it can be ordinal or categorical and nothing else",
+                    code="onehot-columns-not-bins",
                 )
         foreign = set(onehot) - {variable.name for variable in self.variables}
         if foreign:
-            raise SchemaError(f"one-hot columns of unknown variables {quoted(sorted(foreign))}")
+            raise SchemaError(
+                f"one-hot columns of unknown variables {quoted(sorted(foreign))}",
+                code="unknown-onehot-variable",
+            )
 
     # -------------------------------------------------------------------------------------------
     # making one
@@ -308,7 +319,7 @@ class Schema(Document):
         """
         frame = as_frame(data)
         if not len(frame):
-            raise SchemaError("the data has no rows to infer a schema from")
+            raise SchemaError("the data has no rows to infer a schema from", code="no-rows")
         check_bins(bins)
         _check_missing(missing)
         check_rare(rare)
@@ -316,7 +327,8 @@ class Schema(Document):
         if id is not None and id not in frame.columns:
             raise SchemaError(
                 f"the data has no column {id!r} for the id of the rows; it has "
-                f"{quoted(list(frame.columns))}"
+                f"{quoted(list(frame.columns))}",
+                code="unknown-column",
             )
         name = _target_name(frame, target, array=isinstance(data, np.ndarray))
         if name is None and (y is not None or classes is not None):
@@ -394,13 +406,15 @@ class Schema(Document):
         if set(order) != set(kinds):
             raise SchemaError(
                 f"kinds are given for {quoted(sorted(kinds))}, the columns are of "
-                f"{quoted(sorted(order))}"
+                f"{quoted(sorted(order))}",
+                code="kinds-not-of-columns",
             )
         wrong = [name for name in order if kinds[name] not in _ONEHOT_KINDS]
         if wrong:
             raise SchemaError(
                 f"variable {wrong[0]!r}: kind {kinds[wrong[0]]!r} is not one of "
-                f"{quoted(_ONEHOT_KINDS)}"
+                f"{quoted(_ONEHOT_KINDS)}",
+                code="wrong-onehot-kind",
             )
         variables = [
             Variable(
@@ -452,12 +466,15 @@ class Schema(Document):
         summary = self._summaries.get(old.name)
         if kind == "number":
             if levels is not None:
-                raise SchemaError(f"variable {old.name!r}: a number has no levels")
+                raise SchemaError(
+                    f"variable {old.name!r}: a number has no levels", code="number-with-levels"
+                )
             made = make_number(old.name, summary, digits, low, high)
             return self._with(replace(made, missing_bin=old.missing_bin))
         if not (digits is None and low is None and high is None):
             raise SchemaError(
-                f"variable {old.name!r}: digits, low and high are for kind 'number', not {kind!r}"
+                f"variable {old.name!r}: digits, low and high are for kind 'number', not {kind!r}",
+                code="range-without-number",
             )
         if levels is not None:
             chosen = Variable(
@@ -477,7 +494,8 @@ class Schema(Document):
         if kind != "number":
             raise SchemaError(
                 f"target {self.target!r} is a number or has classes, not {kind!r}: "
-                "with_classes(...) names them"
+                "with_classes(...) names them",
+                code="wrong-target-kind",
             )
         made = make_number(
             str(self.target), self._summaries.get(str(self.target)), digits, low, high
@@ -499,7 +517,9 @@ class Schema(Document):
         """
         old = self[name]
         if (edges is None) == (levels is None):
-            raise SchemaError(f"variable {old.name!r}: give either edges= or levels=")
+            raise SchemaError(
+                f"variable {old.name!r}: give either edges= or levels=", code="edges-and-levels"
+            )
         if edges is not None:
             kind = "ordinal" if old.kind == "ordinal" else "continuous"
             return self._with_own(
@@ -529,12 +549,14 @@ class Schema(Document):
             raise SchemaError(
                 f"variable {old.name!r} has {old.n_bins} bins, cut at {len(old.edges or ())} "
                 f"points, and {len(found)} counts are "
-                "given: one is needed for each bin of a variable that is cut, in their order"
+                "given: one is needed for each bin of a variable that is cut, in their order",
+                code="wrong-number-of-counts",
             )
         present = np.cumsum(found[: len(old.edges) + 1])
         if not present[-1] or bins < 2:
             raise SchemaError(
-                f"variable {old.name!r}: quantiles take rows to count, and two bins or more"
+                f"variable {old.name!r}: quantiles take rows to count, and two bins or more",
+                code="too-few-for-quantiles",
             )
         # The first point that has at least so large a share of the rows below it; the last bin is
         # open.
@@ -840,7 +862,10 @@ class Schema(Document):
 
 def _check_missing(missing: str) -> None:
     if missing not in MISSING_POLICIES:
-        raise SchemaError(f"missing={missing!r}: one of {quoted(MISSING_POLICIES)} is needed")
+        raise SchemaError(
+            f"missing={missing!r}: one of {quoted(MISSING_POLICIES)} is needed",
+            code="unknown-missing-policy",
+        )
 
 
 def _target_name(frame: pd.DataFrame, target: str | int | None, *, array: bool) -> str | None:
@@ -848,7 +873,10 @@ def _target_name(frame: pd.DataFrame, target: str | int | None, *, array: bool) 
         return None
     if array and isinstance(target, (int, np.integer)):
         if not -len(frame.columns) <= target < len(frame.columns):
-            raise SchemaError(f"target={target}: the array has {len(frame.columns)} columns")
+            raise SchemaError(
+                f"target={target}: the array has {len(frame.columns)} columns",
+                code="position-out-of-range",
+            )
         return str(frame.columns[int(target)])
     return str(target)
 
@@ -865,7 +893,8 @@ def _labels(
         return None
     if name not in frame.columns:
         raise SchemaError(
-            f"the data has no target column {name!r}; it has {quoted(list(frame.columns))}"
+            f"the data has no target column {name!r}; it has {quoted(list(frame.columns))}",
+            code="unknown-column",
         )
     return unboxed(frame[name])
 
@@ -878,7 +907,8 @@ def _classes(labels: pd.Series[Any] | None, classes: Iterable[object] | None) ->
     n_distinct, levels = column_levels(labels, f"target {labels.name!r}")
     if n_distinct and not levels:
         raise SchemaError(
-            f"target {labels.name!r} has {n_distinct} different values: these are not classes"
+            f"target {labels.name!r} has {n_distinct} different values: these are not classes",
+            code="too-many-classes",
         )
     return levels
 
@@ -890,6 +920,7 @@ def _wanted_kinds(kinds: Mapping[str, str] | None, names: Sequence[str]) -> dict
         raise SchemaError(
             Cure("kinds of columns", "kinds names"),
             f" column {unknown[0]!r}; the columns are {quoted(names)}",
+            code="unknown-column",
         )
     for name, kind in wanted.items():
         check_kind(kind, f"column {name!r}")
@@ -921,5 +952,6 @@ def _same_bins(old: Variable, kind: str) -> Variable:
         raise SchemaError(
             f"variable {old.name!r} cannot turn from {old.kind} to {kind} without data, and a "
             "schema that was not just "
-            "inferred has none: infer it again, or give levels= or with_bins(...)"
+            "inferred has none: infer it again, or give levels= or with_bins(...)",
+            code="kind-needs-data",
         ) from None

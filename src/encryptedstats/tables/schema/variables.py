@@ -57,7 +57,7 @@ def as_level(value: object) -> Level:
         value = value.item()
     if isinstance(value, float):
         if not isfinite(value):
-            raise SchemaError(f"{value} cannot be a level")
+            raise SchemaError(f"{value} cannot be a level", code="level-not-finite")
         return int(value) if value.is_integer() else value
     if isinstance(value, str):
         return str(value)  # also unwraps subclasses of str
@@ -65,7 +65,8 @@ def as_level(value: object) -> Level:
         return value
     raise SchemaError(
         f"levels are text, numbers or booleans, not {type(value).__name__} ({value!r}): convert "
-        "it first"
+        "it first",
+        code="wrong-level-type",
     )
 
 
@@ -77,7 +78,7 @@ def as_levels(values: Iterable[object], where: str) -> tuple[Level, ...]:
         raise SchemaError(f"{where}: {error}") from None
     twice = [level for level, count in Counter(levels).items() if count > 1]
     if twice:
-        raise SchemaError(f"{where}: level {twice[0]!r} is given twice")
+        raise SchemaError(f"{where}: level {twice[0]!r} is given twice", code="duplicate-levels")
     return levels
 
 
@@ -85,7 +86,8 @@ def check_kind(kind: str, where: str) -> None:
     """Refuse kinds that do not exist."""
     if kind not in KINDS:
         raise SchemaError(
-            f"{where}: kind {kind!r} does not exist; the kinds are {', '.join(KINDS)}"
+            f"{where}: kind {kind!r} does not exist; the kinds are {', '.join(KINDS)}",
+            code="unknown-kind",
         )
 
 
@@ -94,7 +96,8 @@ def check_unknown(unknown: object, where: str = "") -> None:
     if unknown not in UNKNOWN_POLICIES:
         raise SchemaError(
             f"{where}{where and ': '}unknown={unknown!r}: one of {quoted(UNKNOWN_POLICIES)} is "
-            "needed"
+            "needed",
+            code="unknown-unknown-policy",
         )
 
 
@@ -169,7 +172,7 @@ class Variable:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
-            raise SchemaError(f"variable name {self.name!r}: text is needed")
+            raise SchemaError(f"variable name {self.name!r}: text is needed", code="name-not-text")
         check_kind(self.kind, self._where)
         object.__setattr__(self, "edges", _as_edges(self.edges, self._where))
         object.__setattr__(self, "levels", as_levels(self.levels, self._where))
@@ -188,58 +191,77 @@ class Variable:
         check_unknown(self.unknown, self._where)
         if self.other is not None and self.other not in self.levels:
             raise SchemaError(
-                f"{self._where}: other={self.other!r} is none of its levels ({quoted(self.levels)})"
+                f"{self._where}: other={self.other!r} is none of its levels ({quoted(self.levels)})",
+                code="other-not-a-level",
             )
         if self.other is None and (self.rare or self.unknown == "other"):
             what = "rare levels go" if self.rare else "unknown='other' sends unknown levels"
             raise SchemaError(
                 f"{self._where}: {what} into the level other, and there is none: other= names one "
-                "of the levels"
+                "of the levels",
+                code="other-level-missing",
             )
         both = [level for level in self.rare if level in self.levels]
         if both:
             raise SchemaError(
-                f"{self._where}: level {both[0]!r} is in levels and in rare: a level has one bin"
+                f"{self._where}: level {both[0]!r} is in levels and in rare: a level has one bin",
+                code="level-also-rare",
             )
         if self.unknown == "missing" and not (self.levels and self.missing_bin):
             raise SchemaError(
-                f"{self._where}: unknown='missing' is for levels, and needs missing_bin"
+                f"{self._where}: unknown='missing' is for levels, and needs missing_bin",
+                code="unknown-without-missing-bin",
             )
 
     def _check_number(self) -> None:
         if self.edges or self.levels or self.asked_bins is not None:
             raise SchemaError(
-                f"{self._where}: a number has no bins (no edges, levels or asked_bins)"
+                f"{self._where}: a number has no bins (no edges, levels or asked_bins)",
+                code="number-with-bins",
             )
         if self.low is None or self.high is None or self.digits is None:
-            raise SchemaError(f"{self._where}: a number needs digits, low and high")
+            raise SchemaError(
+                f"{self._where}: a number needs digits, low and high", code="number-without-range"
+            )
         object.__setattr__(self, "digits", check_digits(self.digits))
         try:
             for side in ("low", "high"):
                 object.__setattr__(self, side, operator.index(getattr(self, side)))
         except TypeError:
             raise SchemaError(
-                f"{self._where}: low={self.low!r}, high={self.high!r} are not integers"
+                f"{self._where}: low={self.low!r}, high={self.high!r} are not integers",
+                code="not-an-integer",
             ) from None
         if not -LARGEST_INTEGER <= self.low <= self.high <= LARGEST_INTEGER:
             raise SchemaError(
-                f"{self._where}: low={self.low}, high={self.high} is no range within -2**62..2**62"
+                f"{self._where}: low={self.low}, high={self.high} is no range within -2**62..2**62",
+                code="impossible-range",
             )
 
     def _check_bins(self) -> None:
         if (self.digits, self.low, self.high) != (None, None, None):
             raise SchemaError(
-                f"{self._where}: digits, low and high are for kind 'number', not {self.kind!r}"
+                f"{self._where}: digits, low and high are for kind 'number', not {self.kind!r}",
+                code="range-without-number",
             )
         if self.edges and self.levels:
-            raise SchemaError(f"{self._where}: either edges or levels, not both")
+            raise SchemaError(
+                f"{self._where}: either edges or levels, not both", code="edges-and-levels"
+            )
         if self.kind == "continuous" and self.levels:
-            raise SchemaError(f"{self._where}: a continuous variable has edges, not levels")
+            raise SchemaError(
+                f"{self._where}: a continuous variable has edges, not levels",
+                code="continuous-with-levels",
+            )
         if self.kind == "categorical" and not self.levels:
-            raise SchemaError(f"{self._where}: a categorical variable needs levels")
+            raise SchemaError(
+                f"{self._where}: a categorical variable needs levels",
+                code="categorical-without-levels",
+            )
         if self.asked_bins is not None and (self.levels or self.asked_bins < len(self.edges) + 1):
             raise SchemaError(
-                f"{self._where}: asked_bins={self.asked_bins} does not go with its edges and levels"
+                f"{self._where}: asked_bins={self.asked_bins} does not go with its edges and levels",
+                code="wrong-asked-bins",
             )
 
     @property
@@ -316,7 +338,8 @@ class Variable:
         check_unknown(unknown, self._where)
         if not self.levels:
             raise SchemaError(
-                f"{self._where} has no levels: no value of a {self.kind} variable is unknown"
+                f"{self._where} has no levels: no value of a {self.kind} variable is unknown",
+                code="no-levels",
             )
         if unknown == "missing":
             return replace(self, unknown=unknown, missing_bin=True)
@@ -328,7 +351,8 @@ class Variable:
         """The variable with some of its levels counted as other."""
         if not self.levels:
             raise SchemaError(
-                f"{self._where} has no levels: a {self.kind} variable has no rare ones"
+                f"{self._where} has no levels: a {self.kind} variable has no rare ones",
+                code="no-levels",
             )
         few = as_levels(rare, f"{self._where}, rare levels")
         if not few:
@@ -340,6 +364,7 @@ class Variable:
                 f"{self._where}: every level is rare, and one bin for all of them tells nothing: ",
                 Cure("leave column out", "leave the column out"),
                 ", or ask for less",
+                code="every-level-rare",
             )
         return replace(
             made,
@@ -406,13 +431,16 @@ def _as_edges(edges: Sequence[float], where: str) -> tuple[float, ...]:
         # + 0.0 turns -0.0 into 0.0: one spelling in files and fingerprints.
         numbers = tuple(float(edge) + 0.0 for edge in edges)
     except (TypeError, ValueError, OverflowError):
-        raise SchemaError(f"{where}: edges {edges!r} are not all numbers") from None
+        raise SchemaError(
+            f"{where}: edges {edges!r} are not all numbers", code="edges-not-numbers"
+        ) from None
     if not all(map(isfinite, numbers)):
         raise SchemaError(
-            f"{where}: edges {numbers} are not all finite; the outermost bins are unbounded anyway"
+            f"{where}: edges {numbers} are not all finite; the outermost bins are unbounded anyway",
+            code="edges-not-finite",
         )
     if any(left >= right for left, right in pairwise(numbers)):
-        raise SchemaError(f"{where}: edges {numbers} do not increase")
+        raise SchemaError(f"{where}: edges {numbers} do not increase", code="edges-not-increasing")
     return numbers
 
 
@@ -447,12 +475,16 @@ class PublicVariable:
         bounded = bounded and -LARGEST_INTEGER <= self.low <= self.high <= LARGEST_INTEGER  # type: ignore[operator]  # not None
         if self.kind == "number" and (self.n_bins or not bounded):
             raise SchemaError(
-                f"variable {self.id!r}: a number has bounds low <= high within 2**62 and no bins"
+                f"variable {self.id!r}: a number has bounds low <= high within 2**62 and no bins",
+                code="impossible-number-variable",
             )
         if self.kind != "number" and (
             self.n_bins < 1 + self.missing_bin or (self.low, self.high) != (None, None)
         ):
-            raise SchemaError(f"variable {self.id!r}: a binned variable has bins and no bounds")
+            raise SchemaError(
+                f"variable {self.id!r}: a binned variable has bins and no bounds",
+                code="impossible-binned-variable",
+            )
 
     def _fields(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._FIELDS}
@@ -481,7 +513,8 @@ class PublicVariable:
         name = self.id if name is None else name
         if self.kind not in ORDERED_KINDS:
             raise SchemaError(
-                f"variable {name!r} is {self.kind}: ordinal codes need an ordered kind"
+                f"variable {name!r} is {self.kind}: ordinal codes need an ordered kind",
+                code="unordered-kind",
             )
         if self.missing_bin:
             raise SchemaError(
@@ -515,19 +548,24 @@ class PublicSchema(Document):
 
     def __post_init__(self) -> None:
         if not self.variables:
-            raise SchemaError("a schema needs at least one variable")
+            raise SchemaError("a schema needs at least one variable", code="no-variables")
         for position, variable in enumerate(self.variables):
             if variable.id != f"v{position}":
                 raise SchemaError(
-                    f"variables[{position}]: its id is 'v{position}', not {variable.id!r}"
+                    f"variables[{position}]: its id is 'v{position}', not {variable.id!r}",
+                    code="wrong-variable-id",
                 )
         if self.n_classes < 0 or self.n_classes == 1:
-            raise SchemaError(f"n_classes={self.n_classes}: 0 (no target) or at least 2")
+            raise SchemaError(
+                f"n_classes={self.n_classes}: 0 (no target) or at least 2", code="single-class"
+            )
         number = self.target_number
         if number is not None and (
             self.n_classes or number.id != TARGET or number.kind != "number"
         ):
-            raise SchemaError("a target is a number, called 'target', or has classes")
+            raise SchemaError(
+                "a target is a number, called 'target', or has classes", code="impossible-target"
+            )
 
     def public(self) -> PublicSchema:
         """Itself: nothing here is private."""
@@ -591,12 +629,18 @@ def find_variable(variable: str | int, names: Mapping[str, int], n_variables: in
             return found
         listed = list(names)[:8] or [f"v{position}" for position in range(min(8, n_variables))]
         known = ", ".join(map(repr, listed)) + (", ..." if n_variables > 8 else "")
-        raise SchemaError(f"no variable {variable!r}; the variables are {known}")
+        raise SchemaError(
+            f"no variable {variable!r}; the variables are {known}", code="unknown-variable"
+        )
     if isinstance(variable, bool) or not isinstance(variable, (int, np.integer)):
-        raise SchemaError(f"a variable is given by name, id or position, not by {variable!r}")
+        raise SchemaError(
+            f"a variable is given by name, id or position, not by {variable!r}",
+            code="wrong-variable-type",
+        )
     if not 0 <= variable < n_variables:
         raise SchemaError(
-            f"no variable at position {variable}: positions run from 0 to {n_variables - 1}"
+            f"no variable at position {variable}: positions run from 0 to {n_variables - 1}",
+            code="position-out-of-range",
         )
     return int(variable)
 

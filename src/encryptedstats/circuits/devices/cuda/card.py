@@ -175,13 +175,16 @@ class Card:
             return CardFullError(
                 "the graphics card has not enough memory left for this: end what else runs on it. ",
                 _ELSEWHERE,
+                code="card-full",
             )
         said = self.driver.cuGetErrorString(error)[1]
         self.failure = (
             said.decode() if isinstance(said, bytes) else str(error)
         )  # and so will whatever is asked of it next
         return DeviceError(
-            f"the graphics card failed ({self.failure}); nothing was written. ", _ELSEWHERE
+            f"the graphics card failed ({self.failure}); nothing was written. ",
+            _ELSEWHERE,
+            code="card-failed",
         )
 
     # -- memory

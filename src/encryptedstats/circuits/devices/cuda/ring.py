@@ -24,6 +24,7 @@ from encryptedstats.crypto.kernels import minimal_root, switching_keys
 from encryptedstats.crypto.packing import packing_elements
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues, times_constant
+from encryptedstats.errors import ArgumentError
 
 _LONGEST: Final = 13  # log2 of what one block transforms
 _MAX_DOUBLES: Final = 49  # bits of a prime
@@ -108,8 +109,9 @@ class RingOnCard:
         small = max(self.moduli) >> _MAX_DOUBLES == 0
         self.arithmetic = arithmetic or ("doubles" if card.doubles and small else "integers")
         if self.arithmetic == "doubles" and not small:
-            raise ValueError(
-                "doubles are exact modulo primes below 2^49, and one of these is larger"
+            raise ArgumentError(
+                "doubles are exact modulo primes below 2^49, and one of these is larger",
+                code="primes-too-large",
             )
         longest = 14 if card.shared_bytes >= 9 << 14 and self.logn == 14 else _LONGEST
         self.logm = min(self.logn, longest)

@@ -37,7 +37,7 @@ from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto.kernels import galois_element
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.residues import Residues
-from encryptedstats.errors import FileFormatError
+from encryptedstats.errors import ArgumentError, FileFormatError
 
 
 class Keyed:
@@ -127,7 +127,7 @@ class CudaExecution(Execution):
         """Refuse a sum that is 0 whatever the table; a few of its numbers tell, as a rule."""
         few = Array(value.card, value[1].pointer, (8,), value)
         if not np.asarray(few).any() and not hides(np.asarray(value)):
-            raise ValueError(NOTHING_HIDDEN)
+            raise ArgumentError(NOTHING_HIDDEN, code="sum-cancels")
 
     def load(self, step: Step, source: Source, chunk: int) -> Any:
         """Read a column, or take it from the card; check what was read."""
@@ -150,5 +150,6 @@ class CudaExecution(Execution):
         ):
             raise FileFormatError(
                 f"{where} holds what no encryption made: it is transparent, or its residues are "
-                "not below their primes"
+                "not below their primes",
+                code="invalid-ciphertext",
             )

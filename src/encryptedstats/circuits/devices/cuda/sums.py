@@ -27,7 +27,7 @@ from encryptedstats.circuits.devices.steps import NOTHING_HIDDEN
 from encryptedstats.circuits.program import COLUMN, EXPAND, Step
 from encryptedstats.circuits.slices import Slice
 from encryptedstats.crypto.residues import Residues
-from encryptedstats.errors import FileFormatError
+from encryptedstats.errors import ArgumentError, FileFormatError
 
 _THREADS: Final = 128
 _MAX_CODE: Final = 4096  # numbers of a segment that a block keeps at hand
@@ -195,7 +195,7 @@ class CudaEvaluator(Evaluator):
             size, _, component = made.tape.places[number].tolist()
             whole = [self.card.download(sums.values[component + k]) for k in range(size)]
             if not hides(np.stack(whole)):
-                raise ValueError(NOTHING_HIDDEN)
+                raise ArgumentError(NOTHING_HIDDEN, code="sum-cancels")
 
     def _refuse(self, tape: Tape, chunks: range, found: int, primes: range) -> None:
         found &= 0xFFFFFFFF
@@ -398,7 +398,9 @@ class CudaEvaluator(Evaluator):
             else:
                 given: Any = self.loads.given[step]
                 if given.shape != (2, self.n_primes, self.ring):
-                    raise FileFormatError(f"a given total of shape {given.shape}")
+                    raise FileFormatError(
+                        f"a given total of shape {given.shape}", code="wrong-residue-shape"
+                    )
                 found.append(given)
         return found
 

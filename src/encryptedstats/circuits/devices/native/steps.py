@@ -29,13 +29,14 @@ from encryptedstats.crypto.kernels import Kernels
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.packing import packing_primes, plaintext_coefficients
 from encryptedstats.crypto.residues import Residues
+from encryptedstats.errors import ArgumentError
 
 
 def kernels_of(keys: PublicKeys) -> Kernels:
     """Return the kernels of some keys, or raise an error if there are none."""
     kernels = keys.evaluator.kernels
     if kernels is None:
-        raise ValueError("there are no kernels for these keys")
+        raise ArgumentError("there are no kernels for these keys", code="no-kernels")
     return kernels
 
 
@@ -103,7 +104,9 @@ class NativeExecution(SealExecution):
             return self.known[column, chunk]
         if (column, chunk) not in self._read:
             if self.source is None:
-                raise ValueError(f"{column!r} is over rows, and there are none here")
+                raise ArgumentError(
+                    f"{column!r} is over rows, and there are none here", code="no-rows-here"
+                )
             self._read[column, chunk] = self.source.residues(column.data, chunk)
         return self._read[column, chunk]
 

@@ -62,7 +62,7 @@ from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto.packing import first_primes
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues
-from encryptedstats.errors import FileFormatError
+from encryptedstats.errors import ArgumentError, FileFormatError
 from encryptedstats.processor import best_level
 
 try:
@@ -592,13 +592,15 @@ class Evaluator:
                 raise FileFormatError(
                     f"{self.source.chunk_name(chunk)}: residues of shape {residues.shape}, not "
                     f"{shape}, in column "
-                    f"{base_of(load).data}"
+                    f"{base_of(load).data}",
+                    code="wrong-residue-shape",
                 )
             if not hides(residues):
                 raise FileFormatError(
                     f"{self.source.chunk_name(chunk)}: column {base_of(load).data} is "
                     "transparent: it hides nothing, and no "
-                    "encryption made it"
+                    "encryption made it",
+                    code="transparent-ciphertext",
                 )
             columns.append(np.require(residues, np.uint64, ("C", "A")))
         return tuple(columns)
@@ -696,7 +698,8 @@ class Evaluator:
         return FileFormatError(
             f"{self.source.chunk_name(chunks[chunk])}: column "
             f"{base_of(tape.columns[column]).data} holds residues that are not "
-            f"below prime {prime}: no ciphertext has such"
+            f"below prime {prime}: no ciphertext has such",
+            code="unreduced-residues",
         )
 
 
@@ -704,8 +707,9 @@ def _rows_of(source: Source) -> str:
     """What tells the rows of a source from all others."""
     known = source.content_id
     if known is None:
-        raise ValueError(
-            "a checkpoint needs rows with a name of their own: those of an encrypted table"
+        raise ArgumentError(
+            "a checkpoint needs rows with a name of their own: those of an encrypted table",
+            code="unnamed-rows",
         )
     return known
 
@@ -714,7 +718,7 @@ def _check_sums(tape: Tape, sums: Residues) -> None:
     at = 0
     for size in tape.sizes:
         if not hides(sums[at : at + size]):
-            raise ValueError(NOTHING_HIDDEN)
+            raise ArgumentError(NOTHING_HIDDEN, code="sum-cancels")
         at += size
 
 
