@@ -13,6 +13,7 @@ import pytest
 import encryptedstats as es
 from encryptedstats.app import server
 from encryptedstats.cli.app import app
+from error_codes import error
 
 
 def test_it_prints_an_address_and_tells_the_browser_by_a_private_file(
@@ -22,7 +23,7 @@ def test_it_prints_an_address_and_tells_the_browser_by_a_private_file(
     monkeypatch.setattr(webbrowser, "open", opened.append)
 
     def serve(*_: object) -> None:
-        with pytest.raises(es.BusyError, match="are open in another program"):
+        with pytest.raises(es.BusyError, check=error("already-open")):
             app(folder=tmp_path / "home", files=tmp_path, port=0, browser=False)
 
     monkeypatch.setattr(server, "serve", serve)

@@ -18,6 +18,7 @@ from encryptedstats.app.projects import Projects
 from encryptedstats.app.words import WORDS
 from encryptedstats.cli import _errors
 from encryptedstats.tables.questions import known_questions
+from error_codes import error
 
 
 def everything_below(folder: Path) -> list[Path]:
@@ -398,7 +399,7 @@ def test_a_restart_finds_everything_again(keyed: Page, rows: Path) -> None:
 def test_a_state_that_is_damaged_is_said_to_be_and_left_alone(tmp_path: Path) -> None:
     made = Projects(tmp_path).new("x")
     (made.folder / "project.json").write_text('{"version": 99}')
-    with pytest.raises(es.FileFormatError, match="no project of this version"):
+    with pytest.raises(es.FileFormatError, check=error("malformed-project")):
         Projects(tmp_path).get(made.id)
     assert (made.folder / "project.json").read_text() == '{"version": 99}'
     page = Page(tmp_path, tmp_path)  # the page opens all the same, and says so

@@ -10,6 +10,7 @@ import pytest
 import encryptedstats as es
 from encryptedstats.arrays.vectors import EncryptedVector
 from encryptedstats.crypto.encryption import encrypt_slots
+from error_codes import error
 
 
 def vectors(owner: es.Owner, *rows: list[list[int]]) -> list[EncryptedVector]:
@@ -48,8 +49,8 @@ def test_a_vector_minus_itself_is_zero(toy: es.Owner) -> None:
 
 def test_vectors_of_another_layout_or_key_do_not_fit(toy: es.Owner, toy_stranger: es.Owner) -> None:
     v, w = vectors(toy, [[1, 2], [3, 4]], [[1, 2, 3], [4]])
-    with pytest.raises(ValueError, match="different layout"):
+    with pytest.raises(ValueError, check=error("different-layouts")):
         v + w
     (u,) = vectors(toy_stranger, [[1, 2], [3, 4]])
-    with pytest.raises(es.KeyMismatchError, match="different keys"):
+    with pytest.raises(es.KeyMismatchError, check=error("other-key")):
         v * u

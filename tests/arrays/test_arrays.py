@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 import encryptedstats as es
 from effort import examples, one_scheme
 from encryptedstats.arrays import array
+from error_codes import error
 
 FEW = settings(
     max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -523,7 +524,7 @@ def test_indices_out_of_range_are_numpys_errors(toy: es.Owner) -> None:
 
 def test_nobody_can_index_by_what_is_encrypted(toy: es.Owner) -> None:
     a = toy.encrypt([1, 0])
-    with pytest.raises(TypeError, match=r"owner\.decrypt"):
+    with pytest.raises(TypeError, check=error("still-encrypted")):
         [10, 20][a[0]]
     with pytest.raises((TypeError, IndexError)):
         np.array([10, 20])[a]
@@ -655,9 +656,9 @@ def test_an_array_from_single_integers_and_plain_ones(toy: es.Owner) -> None:
     x = toy.encrypt(7)
     assert_same(toy, es.EncryptedArray([[x, 1], [0, -x]]), [[7, 1], [0, -7]])
     assert_same(toy, es.EncryptedArray(x), np.array(7))
-    with pytest.raises(TypeError, match="at least one encrypted integer to take its key from"):
+    with pytest.raises(TypeError, check=error("no-encrypted-value")):
         es.EncryptedArray([1, 2])
-    with pytest.raises(TypeError, match="only integers are exact here"):
+    with pytest.raises(TypeError, check=error("not-an-integer")):
         es.EncryptedArray([x, 2.5])
 
 
@@ -708,9 +709,9 @@ def test_an_empty_array_can_be_encrypted_and_shown(toy: es.Owner) -> None:
     assert (len(nothing), nothing.bound, nothing.depth) == (0, 0, 0)
     assert repr(nothing) == "EncryptedArray(shape=(0,))"
     assert toy.decrypt(nothing).tolist() == []
-    with pytest.raises(ValueError, match="product of no values"):
+    with pytest.raises(ValueError, check=error("empty-product")):
         nothing.prod()
-    with pytest.raises(ValueError, match="no keys"):
+    with pytest.raises(ValueError, check=error("empty-array")):
         _ = nothing.keys
 
 
@@ -862,9 +863,7 @@ def test_what_cannot_be_is_explained(toy: es.Owner, what: str) -> None:
 def test_powers_that_cannot_be(toy: es.Owner) -> None:
     x = toy.encrypt(1, bound=1)
     for exponent in (-1, 1 << 17):
-        with pytest.raises(
-            ValueError, match=f"power {exponent}: encrypted integers have powers from 0 to 65536"
-        ):
+        with pytest.raises(ValueError, check=error("power-out-of-range", exponent)):
             x**exponent
 
 
@@ -912,24 +911,24 @@ def test_what_cannot_be_encrypted(toy: es.Owner, value: Any, error: type, messag
 
 def test_what_is_encrypted_is_not_encrypted_again(toy: es.Owner) -> None:
     x, a = toy.encrypt(1), toy.encrypt([1, 2])
-    with pytest.raises(TypeError, match="EncryptedInteger cannot be encrypted"):
+    with pytest.raises(TypeError, check=error("not-encryptable")):
         toy.encrypt(x)
-    with pytest.raises(TypeError, match=r"value at \(0,\) is encrypted already"):
+    with pytest.raises(TypeError, check=error("already-encrypted", "0")):
         toy.encrypt(a)
-    with pytest.raises(TypeError, match=r"value at \(1,\) is encrypted already"):
+    with pytest.raises(TypeError, check=error("already-encrypted", "1")):
         toy.encrypt([1, x])
-    with pytest.raises(TypeError, match=r"value at \(0, 1\) is encrypted already"):
+    with pytest.raises(TypeError, check=error("already-encrypted", "0", "1")):
         toy.encrypt([[1, x]])
 
 
 @pytest.mark.parametrize("value", [3, [1, 2], np.array([1]), None], ids=repr)
 def test_what_is_plain_is_not_decrypted(toy: es.Owner, value: Any) -> None:
-    with pytest.raises(TypeError, match="nothing encrypted: there is nothing to decrypt"):
+    with pytest.raises(TypeError, check=error("not-encrypted")):
         toy.decrypt(value)
 
 
 def test_the_name_of_a_file_is_not_decrypted(toy: es.Owner) -> None:
-    with pytest.raises(TypeError, match=r"owner\.open\(.*\) loads the file and opens it"):
+    with pytest.raises(TypeError, check=error("path-not-loaded")):
         toy.decrypt("results.enc")
 
 
@@ -1028,10 +1027,7 @@ def test_what_could_drown_is_refused_before_it_is_computed(
         assert x.depth < 64, "so many products in a row on a small ring: nobody can carry that"
         x = x * x
     before = counting.calls
-    with pytest.raises(
-        es.NoiseError,
-        match=rf"this multiplication, {x.depth + 1} products deep, could not be proven",
-    ):
+    with pytest.raises(es.NoiseError, check=error("not-proven", x.depth + 1)):
         x * x
     assert counting.calls == before
     assert toy.decrypt(x) == 1
@@ -1107,10 +1103,10 @@ def test_parameters_named_by_a_noise_error_allow_more_depth(owner: es.Owner) -> 
         except es.NoiseError:
             break
     with pytest.raises(
-        es.NoiseError, match=rf"depth={depth} or more \(they have {owner.parameters.depth}\)"
-    ) as error:
+        es.NoiseError, check=error("not-proven", depth, owner.parameters.depth)
+    ) as raised:
         chain(owner)
-    better = cured(error, owner.parameters)
+    better = cured(raised, owner.parameters)
     assert better.decrypt(chain(better)) == 1
 
 
@@ -1132,9 +1128,9 @@ def test_parameters_named_by_a_noise_error_allow_larger_sums(scheme: str, depth:
     possible = next(
         n for n in range(1, 18) if _raises(es.NoiseError, lambda n=n: doublings(poor, n))
     )
-    with pytest.raises(es.NoiseError, match=r"terms=\d+ or more \(they have 1\)") as error:
+    with pytest.raises(es.NoiseError, check=error("not-proven", "1")) as raised:
         doublings(poor, possible)
-    better = cured(error, poor.parameters, max_value=1 << 18, depth=depth)
+    better = cured(raised, poor.parameters, max_value=1 << 18, depth=depth)
     assert better.decrypt(doublings(better, possible)) == 1 << possible
 
 
@@ -1178,24 +1174,24 @@ ACROSS: dict[str, Callable[[Any, Any], Any]] = {
 @pytest.mark.parametrize("what", ACROSS)
 def test_nothing_is_computed_across_keys(toy: es.Owner, toy_stranger: es.Owner, what: str) -> None:
     a, b = toy.encrypt([1, 2]), toy_stranger.encrypt([3, 4])
-    with pytest.raises(es.KeyMismatchError, match="these belong to different keys") as error:
+    with pytest.raises(es.KeyMismatchError, check=error("other-key")) as raised:
         ACROSS[what](a, b)
-    assert toy.key_id in str(error.value)
-    assert toy_stranger.key_id in str(error.value)
+    assert toy.key_id in str(raised.value)
+    assert toy_stranger.key_id in str(raised.value)
     assert_same(toy, a, [1, 2])
     assert_same(toy_stranger, b, [3, 4])
 
 
 def test_nobody_else_decrypts(owner: es.Owner, stranger: es.Owner) -> None:
     for value in (owner.encrypt(1), owner.encrypt([1, 2]), owner.public_keys().encrypt(3)):
-        with pytest.raises(es.KeyMismatchError, match="different keys"):
+        with pytest.raises(es.KeyMismatchError, check=error("load-the-key")):
             stranger.decrypt(value)
 
 
 def test_keys_of_other_parameters_do_not_mix_either(owner: es.Owner, toy: es.Owner) -> None:
-    with pytest.raises(es.KeyMismatchError, match="different keys"):
+    with pytest.raises(es.KeyMismatchError, check=error("other-key")):
         owner.encrypt(1) + toy.encrypt(1)
-    with pytest.raises(es.KeyMismatchError, match="different keys"):
+    with pytest.raises(es.KeyMismatchError, check=error("load-the-key")):
         owner.decrypt(toy.encrypt([1]))
 
 
@@ -1227,15 +1223,15 @@ def test_a_thousand_values_are_heavy_with_real_parameters(owner: es.Owner) -> No
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_nothing_is_pickled(toy: es.Owner, protocol: int) -> None:
     for value in (toy, toy.public_keys(), toy.encrypt(1), toy.encrypt([1]), [toy.encrypt(1)]):
-        with pytest.raises(TypeError, match="not pickled"):
+        with pytest.raises(TypeError, check=error("not-pickled")):
             pickle.dumps(value, protocol)
 
 
 def test_numpys_own_files_are_pickles_and_refused_too(toy: es.Owner) -> None:
     for write in (np.save, np.savez):
-        with pytest.raises(TypeError, match="not pickled"):
+        with pytest.raises(TypeError, check=error("not-pickled")):
             write(io.BytesIO(), toy.encrypt([1]))
-    with pytest.raises(TypeError, match="not pickled"):
+    with pytest.raises(TypeError, check=error("not-pickled")):
         toy.encrypt([1]).dumps()
 
 
@@ -1254,5 +1250,5 @@ def test_copies_are_independent_arrays_of_the_same_values(toy: es.Owner) -> None
 
 def test_the_secret_key_is_not_copied(toy: es.Owner) -> None:
     for duplicate in (copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match="secret key"):
+        with pytest.raises(TypeError, check=error("not-pickled")):
             duplicate(toy)

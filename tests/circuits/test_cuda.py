@@ -34,6 +34,7 @@ from encryptedstats.circuits.lowering import FLAT, LEVELLED
 from encryptedstats.circuits.slices import CheckpointSums
 from encryptedstats.crypto.kernels import Kernels
 from encryptedstats.errors import DeviceError, FileFormatError
+from error_codes import error
 
 n, w = suite.n, suite.w
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler here")
@@ -140,13 +141,13 @@ def test_a_column_that_no_encryption_made_is_refused_before_it_is_marked(
     monkeypatch.setattr(
         type(source), "residues", lambda self, *at: read(self, *at) | np.uint64(1 << 50)
     )
-    with pytest.raises(FileFormatError, match=r"column n holds what no encryption made"):
+    with pytest.raises(FileFormatError, check=error("invalid-ciphertext")):
         evaluate([n.masked(Marks(0, [1])).total()], source, device=name, **suite.QUIET)
 
 
 def test_a_rotation_without_a_key_is_refused(name: str) -> None:
     source = Lab(es.Owner(lab_of("bgv", bits=(49,) * 8).parameters), (1,)).source((9,))
-    with pytest.raises(es.KeyMismatchError, match="no key for rotation 4"):
+    with pytest.raises(es.KeyMismatchError, check=error("planned-keys", "4")):
         evaluate([n.moved(0, 4, False).total()], source, device=name, **suite.QUIET)
 
 
@@ -373,16 +374,10 @@ def test_what_the_driver_says_becomes_an_error_and_a_card_that_failed_is_not_tak
         None,
     )
     assert card._done((0, 7)) == 7
-    with pytest.raises(
-        CardFullError,
-        match=r"not enough memory left for this: end what else runs on it.*device='native'",
-    ):
+    with pytest.raises(CardFullError, check=error("card-full", "'native'", "device='native'")):
         card._done((2,))
     assert obstacle_of(card) is None
-    with pytest.raises(
-        DeviceError,
-        match=r"failed \(an illegal memory access .*\); nothing was written. device='native' goes on",
-    ):
+    with pytest.raises(DeviceError, check=error("card-failed", "'native'", "device='native'")):
         card._done((700,))
     assert (
         "has failed (an illegal memory access was encountered), and is of use again to a new "
@@ -394,7 +389,7 @@ def test_a_forked_process_is_told_why_it_has_no_card(
     plain: Lab, doubles: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "getpid", lambda: -1)
-    with pytest.raises(DeviceError, match=r"forked from one that computes on the card.*'spawn'"):
+    with pytest.raises(DeviceError, check=error("device-unable", "'spawn'")):
         evaluate([n.total()], plain.source((5,)), device=doubles, **suite.QUIET)
 
 

@@ -47,6 +47,7 @@ from encryptedstats.circuits.program import MULTIPLY, SHIFT
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.evaluator import Evaluator
 from encryptedstats.errors import DeviceError
+from error_codes import error
 
 PAGE = Path(__file__).parents[2] / "docs" / "devices.md"
 few = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
@@ -376,7 +377,9 @@ def test_auto_takes_the_cheapest_that_can(lab: Lab, stubborn: Device) -> None:
     assert isinstance(device_for("auto", program), NativeDevice)
     bfv = compile_for([a.total()], lab_of("bfv").source((5,))).program
     assert type(device_for("auto", bfv)) is SealDevice
-    with pytest.raises(DeviceError, match=r"device='stubborn' cannot do this: it does not want to"):
+    with pytest.raises(
+        DeviceError, check=error("device-unable", "'stubborn'", "device='stubborn'")
+    ):
         evaluate([a.total()], lab.source((5,)), device="stubborn")
 
 
@@ -411,16 +414,24 @@ def test_kernels_price_what_seal_does_for_them(lab: Lab) -> None:
 
 def test_no_such_device(lab: Lab) -> None:
     with pytest.raises(
-        DeviceError, match=r"device='gpu': there are 'auto', 'cuda', 'native', 'seal', 'numpy'"
+        DeviceError,
+        check=error(
+            "unknown-device",
+            "'gpu'",
+            "'auto'",
+            "'cuda'",
+            "'native'",
+            "'seal'",
+            "'numpy'",
+            "device='gpu'",
+        ),
     ):
         evaluate([a.total()], lab.source((5,)), device="gpu")
 
 
 @pytest.mark.skipif(not NO_CARD, reason="there is a card here")
 def test_without_a_card_the_device_says_why(lab: Lab) -> None:
-    with pytest.raises(
-        DeviceError, match=r"device='cuda' cannot do this: .*(driver|cuda-bindings|card)"
-    ):
+    with pytest.raises(DeviceError, check=error("device-unable", "'cuda'", "device='cuda'")):
         evaluate([a.total()], lab.source((5,)), device="cuda")
 
 
@@ -428,7 +439,7 @@ def test_without_a_card_the_device_says_why(lab: Lab) -> None:
 def test_without_a_card_nothing_else_is_blamed(lab: Lab) -> None:
     """Totals that lie side by side, which this device does not compute, are not the reason."""
     totals = [(a * b).total(), a.total(), b.total()]
-    with pytest.raises(DeviceError, match="no GPU was found") as refused:
+    with pytest.raises(DeviceError, check=error("device-unable")) as refused:
         evaluate(totals, lab.source((5, 5)), device="cuda")
     assert [cure.action for cure in refused.value.cures] == ["device", "any device"]
     shifted: Any = SimpleNamespace(steps=[SimpleNamespace(op=SHIFT)])
@@ -436,7 +447,7 @@ def test_without_a_card_nothing_else_is_blamed(lab: Lab) -> None:
 
 
 def test_what_a_device_cannot_do_it_says(name: str) -> None:
-    with pytest.raises(DeviceError, match=f"device='{name}' cannot do this: .*BFV"):
+    with pytest.raises(DeviceError, check=error("device-unable", name)):
         evaluate([a.total()], lab_of("bfv").source((5,)), device=name)
 
 
@@ -505,17 +516,13 @@ def test_what_a_device_gives_is_looked_at(
     liar.spoil = staticmethod(spoil)
     outputs = [w, n] if form == "rows" else [(a * y).total(), w.total()]
     options: dict[str, Any] = {"bounds": [Interval(-9, 9)] * 2} if form == "rows" else {}
-    with pytest.raises(
-        DeviceError, match=f"the device 'liar' does not do what its program says: .*{complaint}"
-    ):
+    with pytest.raises(DeviceError, check=error("faulty-device", complaint)):
         evaluate(outputs, lab.source((5,)), device="liar", form=form, **options, **QUIET)
 
 
 def test_packs_are_looked_at(lab: Lab, liar: type[Liar]) -> None:
     liar.spoil = staticmethod(lambda results: [one[:, :1] for one in results])
-    with pytest.raises(
-        DeviceError, match=r"does not do what its program says: .*shape \(2, 1, 1024\)"
-    ):
+    with pytest.raises(DeviceError, check=error("faulty-device", "2", "1", "1024")):
         evaluate([(a * y).total()], lab.source((5,)), device="liar", **QUIET)
 
 
@@ -529,9 +536,7 @@ def test_an_operation_without_a_rule_is_refused(lab: Lab) -> None:
     register(Adder())
     try:
         check([(a + y).total()], lab.source((5,)), "adder")
-        with pytest.raises(
-            ValueError, match=r"no rule computes <multiply.* the table of rules has add up, relin"
-        ):
+        with pytest.raises(ValueError, check=error("unknown-step")):
             evaluate([(a * y).total()], lab.source((5,)), device="adder", **QUIET)
     finally:
         unregister("adder")
@@ -544,9 +549,7 @@ def test_a_checkpoint_does_not_know_given_totals(tmp_path: Path) -> None:
         "given": {"model": packed([w.total()], source, 1)},
         "bounds": [Interval(-9999, 9999)],
     }
-    with pytest.raises(
-        DeviceError, match=r"checkpoint= cannot be kept here: .* given from elsewhere"
-    ):
+    with pytest.raises(DeviceError, check=error("checkpoint-unsupported")):
         evaluate(
             [(given_total("model", 0) * a).total()],
             new,

@@ -26,6 +26,7 @@ from encryptedstats.crypto import packing
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.packing import packing_levels, packing_parameters, packing_places
 from encryptedstats.crypto.residues import Residues, ciphertext_of
+from error_codes import error
 
 few = settings(max_examples=examples(5), deadline=None, suppress_health_check=list(HealthCheck))
 BASE = [column(name) for name in ("a0", "a1", "a2", "b0", "b1", "y0", "y1", "w", "n")]
@@ -108,7 +109,7 @@ def test_parts_that_nobody_wants_are_left_alone() -> None:
 def test_only_packs_are_expanded() -> None:
     lab = kept_lab("bgv")
     slots = EncryptedNumbers(lab.keys, "slots", (), ())
-    with pytest.raises(ValueError, match="totals in form 'slots' are no packs"):
+    with pytest.raises(ValueError, check=error("not-packed", "'slots'")):
         list(expand_totals(slots, [], fastest(lab.keys)))
 
 

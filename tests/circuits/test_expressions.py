@@ -29,6 +29,7 @@ from encryptedstats.circuits.expressions import (
     with_packs_renamed,
 )
 from encryptedstats.circuits.expressions import given as given_total
+from error_codes import error
 
 A, B, C = column("a"), column("b"), column("c")
 
@@ -163,63 +164,63 @@ def test_repr_of_the_large_and_the_deep_is_short():
 
 
 @pytest.mark.parametrize(
-    ("act", "error", "message"),
+    ("act", "expected", "message"),
     [
         (
             lambda: A.total() * B,
             TypeError,
-            r"cannot multiply a total and a column: write total\.replicate\(\)",
+            "total-with-column",
         ),
         (
             lambda: A * B.total(),
             TypeError,
-            r"write total\.replicate\(\) to have the total in every row",
+            "total-with-column",
         ),
         (
             lambda: A.total() + B,
             TypeError,
-            r"cannot add a total and a column: write total\.replicate\(\)",
+            "total-with-column",
         ),
-        (lambda: linear([(1, A), (1, B.total())]), TypeError, "cannot add a total and a column"),
-        (lambda: A * 1.5, TypeError, r"a circuit computes with integers, not with 1\.5"),
-        (lambda: 2.0 + A, TypeError, r"a circuit computes with integers, not with 2\.0"),
-        (lambda: A - np.float64(1), TypeError, "a circuit computes with integers"),
-        (lambda: A * True, TypeError, "a circuit computes with integers, not with True"),
-        (lambda: A + "b", TypeError, "a circuit computes with integers, not with 'b'"),
+        (lambda: linear([(1, A), (1, B.total())]), TypeError, "total-with-column"),
+        (lambda: A * 1.5, TypeError, "not-an-integer"),
+        (lambda: 2.0 + A, TypeError, "not-an-integer"),
+        (lambda: A - np.float64(1), TypeError, "not-an-integer"),
+        (lambda: A * True, TypeError, "not-an-integer"),
+        (lambda: A + "b", TypeError, "not-an-integer"),
         (
             lambda: A + np.array([1, 2]),
             TypeError,
-            "a circuit computes with integers, not with array",
+            "not-an-integer",
         ),
-        (lambda: A + None, TypeError, "a circuit computes with integers, not with None"),
-        (lambda: A.resample(0.5), TypeError, "a circuit computes with integers"),
-        (lambda: linear([(1, A)], constant=0.5), TypeError, "a circuit computes with integers"),
+        (lambda: A + None, TypeError, "not-an-integer"),
+        (lambda: A.resample(0.5), TypeError, "not-an-integer"),
+        (lambda: linear([(1, A)], constant=0.5), TypeError, "not-an-integer"),
         (
             lambda: linear([(1, 3)]),
             TypeError,
-            "a sum of columns or totals, not of 3: a plain number goes into constant=",
+            "not-an-expression",
         ),
         (
             lambda: A - A,
             ValueError,
-            "all terms cancel: this is a plain number, nothing to compute with",
+            "terms-cancel",
         ),
-        (lambda: A * 0, ValueError, "all terms cancel"),
-        (lambda: linear([(2, A), (1, B), (-2, A), (-1, B)], 3), ValueError, "all terms cancel"),
-        (lambda: sum_of([]), ValueError, "all terms cancel"),
-        (lambda: A.total().total(), TypeError, "this is a total already"),
-        (lambda: A.replicate(), TypeError, "only a total can be replicated into the rows"),
-        (lambda: A.total().resample(1), TypeError, "a total has no rows to draw from"),
-        (lambda: A**0, ValueError, "power 0: a circuit has powers from 1 to 64"),
-        (lambda: A**65, ValueError, "power 65: a circuit has powers from 1 to 64"),
-        (lambda: A**-1, ValueError, "powers from 1 to 64"),
-        (lambda: A**0.5, TypeError, r"a circuit computes with integers, not with 0\.5"),
-        (lambda: column(""), TypeError, "a column has a name, not ''"),
-        (lambda: column(3), TypeError, "a column has a name, not 3"),
+        (lambda: A * 0, ValueError, "terms-cancel"),
+        (lambda: linear([(2, A), (1, B), (-2, A), (-1, B)], 3), ValueError, "terms-cancel"),
+        (lambda: sum_of([]), ValueError, "terms-cancel"),
+        (lambda: A.total().total(), TypeError, "already-total"),
+        (lambda: A.replicate(), TypeError, "not-a-total"),
+        (lambda: A.total().resample(1), TypeError, "total-without-rows"),
+        (lambda: A**0, ValueError, "power-out-of-range"),
+        (lambda: A**65, ValueError, "power-out-of-range"),
+        (lambda: A**-1, ValueError, "power-out-of-range"),
+        (lambda: A**0.5, TypeError, "not-an-integer"),
+        (lambda: column(""), TypeError, "name-not-text"),
+        (lambda: column(3), TypeError, "name-not-text"),
     ],
 )
-def test_mistakes_are_explained(act, error, message):
-    with pytest.raises(error, match=message):
+def test_mistakes_are_explained(act, expected, message):
+    with pytest.raises(expected, check=error(message)):
         act()
 
 
@@ -351,7 +352,7 @@ def test_sums_that_differ_by_a_number_are_that_number_apart() -> None:
     assert combination([(1, deeper), (-1, linear([(1, a), (2, b)], 3))]) == 2
     assert isinstance(combination([(1, one), (-1, deeper)]), Expression)
     assert isinstance(combination([(1, one), (1, two)]), Expression)
-    with pytest.raises(ValueError, match="all terms cancel"):
+    with pytest.raises(ValueError, check=error("terms-cancel")):
         one - two
 
 
@@ -369,7 +370,7 @@ def test_given_totals_and_numbers_from_here_are_nodes_of_their_own():
     assert not given_total("model", 3).is_total
     assert "7" not in repr(here(7, "one"))  # a plain model's number is its own
     for wrong in (1.5, True, "2"):
-        with pytest.raises(TypeError, match="a circuit computes with integers"):
+        with pytest.raises(TypeError, check=error("not-an-integer")):
             given_total("model", wrong)
 
 

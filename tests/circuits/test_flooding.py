@@ -36,6 +36,7 @@ from encryptedstats.crypto.packing import (
     packing_secret,
 )
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of, times_constant
+from error_codes import error
 
 OUTPUTS = [
     (column("a0") * column("y0")).total(),
@@ -222,27 +223,20 @@ def test_files_say_whether_totals_are_flooded(flooded: bool | None) -> None:
 def test_without_room_nothing_is_computed() -> None:
     lab = lab_of("bgv", 0, 4000, (40,) * 4)
     source = lab.source((30,), with_secret_key=False)
-    with pytest.raises(
-        es.NoiseError,
-        match=r"there is no room for it\. Plan for such rows, es\.plan\(\.\.\., by_others=True",
-    ):
+    with pytest.raises(es.NoiseError, check=error("not-proven", "by_others=True")):
         evaluate(OUTPUTS, source)
     assert source.loads == 0
     bare = evaluate(OUTPUTS, source, flood=False)
-    with pytest.raises(
-        es.NoiseError, match=r"leave no room for it: make keys for such rows, .*by_others=True"
-    ):
+    with pytest.raises(es.NoiseError, check=error("no-room-for-noise", "by_others=True")):
         bare.with_flooding()
 
 
 @pytest.mark.parametrize("form", ["slots", "replicated"])
 def test_what_shows_rows_is_refused_for_rows_of_others(form: str) -> None:
     source = room("bgv").source((30,), with_secret_key=False)
-    with pytest.raises(
-        ValueError, match=rf"form='{form}' is for rows that the owner encrypted.*form='packed'"
-    ):
+    with pytest.raises(ValueError, check=error("others-rows-unpacked", form)):
         evaluate(OUTPUTS, source, form=form)
-    with pytest.raises(ValueError, match="cannot be flooded"):
+    with pytest.raises(ValueError, check=error("not-packed")):
         evaluate(OUTPUTS, room("bgv").source((30,)), form=form).with_flooding()
 
 

@@ -38,6 +38,7 @@ from encryptedstats.circuits.lowering import FLAT, LEVELLED
 from encryptedstats.circuits.noise import MAX_SIZE
 from encryptedstats.circuits.program import MULTIPLY, RELINEARISE
 from encryptedstats.circuits.proof import read_noise, representatives, strategies
+from error_codes import error
 
 MANY = settings(
     max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -327,14 +328,9 @@ def test_sums_can_bind_as_well():
     """
     p = insecure("bgv", 4000, (30, 30))
     heavy = linear([(1 << 40, A)])
-    with pytest.raises(
-        es.NoiseError, match=r"0 products deep .* the binding step is 1099511627776\*a0\. es\.plan"
-    ):
+    with pytest.raises(es.NoiseError, check=error("not-proven", "0", "1099511627776")):
         read_noise([heavy.total()], p, LAYOUT, form="slots")
-    with pytest.raises(
-        es.NoiseError,
-        match=r"over 10,000,000,000 rows.* the binding step is a0\.total\(\)\. es\.plan",
-    ):
+    with pytest.raises(es.NoiseError, check=error("not-proven", "10,000,000,000")):
         read_noise([A.total()], p, _many_rows(10**10), form="slots")
 
 
@@ -346,9 +342,7 @@ def test_results_that_decrypt_but_cannot_be_packed_say_so(bgv, monkeypatch):
     p, outputs = bgv.parameters, [(N**4).total()]
     monkeypatch.setattr(lowering, "plan_descent", lambda parameters, noise: None)
     assert read_noise(outputs, p, LAYOUT, form="slots").budget >= 1
-    with pytest.raises(
-        es.NoiseError, match=r"its results cannot be brought into packed form, form='slots' may do"
-    ):
+    with pytest.raises(es.NoiseError, check=error("not-proven", "'slots'", "form='slots'")):
         read_noise(outputs, p, LAYOUT, form="packed")
 
 
@@ -365,7 +359,7 @@ def test_absurd_depths_are_refused_at_once(scheme):
         chained = chained * column(f"a{i % 3}")
     start = time.process_time()
     for deep in (squared, chained):
-        with pytest.raises(es.NoiseError, match="the binding step is"):
+        with pytest.raises(es.NoiseError, check=error("not-proven")):
             read_noise([deep.total()], p, LAYOUT)
     assert time.process_time() - start < 20
 

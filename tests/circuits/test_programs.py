@@ -52,6 +52,7 @@ from encryptedstats.circuits.program import (
 )
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.packing import packed_noise, packing_model, packing_primes
+from error_codes import error
 
 A, B, C, Y, W, N = (column(name) for name in ("a0", "b1", "a1", "y0", "w", "n"))
 MANY = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -393,5 +394,5 @@ def test_what_cannot_be_brought_down_is_said():
     rules = NoiseRules(lab_of("bgv").parameters, with_secret_key=True)
     lowering = Lowering(rules, LAYOUT, Way(FLAT), {})
     found = lowering.outputs([(linear([(1 << 400, A)])).total()])
-    with pytest.raises(es.NoiseError, match="totals of this noise cannot be packed"):
+    with pytest.raises(es.NoiseError, check=error("not-packable")):
         lowering.finished(lab_of("bgv").parameters, "packed", found)

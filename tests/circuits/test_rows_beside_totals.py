@@ -29,6 +29,7 @@ from encryptedstats.circuits.proof import prove_rows, read_noise, resting_level
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.residues import ciphertext_of
+from error_codes import error
 
 few = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 a, b, y, w, n = (column(name) for name in ("a0", "b1", "y0", "w", "n"))
@@ -215,9 +216,7 @@ def test_results_end_as_low_as_is_proven() -> None:
     at, level = row_descent(model, fresh)
     assert model.decrypts(model.switch(fresh, level))
     assert level == model.levels - 1 >= at
-    with pytest.raises(
-        es.NoiseError, match="cannot be brought to a level where they are proven to decrypt"
-    ):
+    with pytest.raises(es.NoiseError, check=error("not-proven")):
         row_descent(model, fresh.times(2.0**900))
 
 
@@ -243,13 +242,13 @@ def test_refused_before_anything_is_computed() -> None:
     bounds = [Interval(0, 25)]
     with pytest.raises(es.NoiseError, match=re.escape("es.plan(..., encrypted_prediction=True)")):
         rows_of([deep], bounds, new, packs)
-    with pytest.raises(OverflowError, match="choose max_value="):
+    with pytest.raises(OverflowError, check=error("larger-values")):
         rows_of([given("model", 0)], [Interval(0, 1 << 40)], new, packs)
     stranger = {"model": packed(FITTED, kept_lab("bgv", 1).source((25,)))}
-    with pytest.raises(es.KeyMismatchError, match="nothing can be computed across keys"):
+    with pytest.raises(es.KeyMismatchError, check=error("other-key")):
         rows_of([given("model", 0)], bounds, new, stranger)
     slots = {"model": EncryptedNumbers(lab.keys, "slots", packs["model"].facts, ())}
-    with pytest.raises(ValueError, match="only packs can be expanded: form='packed'"):
+    with pytest.raises(ValueError, check=error("not-packed", "'packed'", "form='packed'")):
         rows_of([given("model", 0)], bounds, new, slots)
     assert new.loads == 0
     noise = GivenPacks.of_numbers("model", packs["model"]).noise

@@ -39,6 +39,7 @@ from encryptedstats.storage import container
 from encryptedstats.storage.objects import FolderStore
 from encryptedstats.tables import EncryptedTable
 from encryptedstats.tables.columns import in_stored
+from error_codes import error
 
 pytest.importorskip("encryptedstats._fused")
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -223,7 +224,7 @@ def test_sources_that_cannot_be_read_in_pieces(sealed: EncryptedTable) -> None:
     outputs = circuit(sealed)
     found = evaluate(outputs, Whole(), memory_limit=SMALL)
     assert same(found, sealed.evaluate(outputs, memory_limit=SMALL))
-    with pytest.raises(ValueError, match="a checkpoint needs rows with a name of their own"):
+    with pytest.raises(ValueError, check=error("unnamed-rows")):
         evaluate(outputs, Whole(), checkpoint="somewhere")
 
 
@@ -244,7 +245,7 @@ def test_damage_is_found_in_any_slice(sealed: EncryptedTable, tmp_path: Path) ->
     data = bytearray(block.read_bytes())
     data[-5000] ^= 1
     block.write_bytes(data)
-    with pytest.raises(es.FileFormatError, match="prime 2, run 3: its digest does not fit"):
+    with pytest.raises(es.FileFormatError, check=error("wrong-digest", "2", "3")):
         copy.evaluate(circuit(copy), memory_limit=SMALL)
 
 
@@ -423,10 +424,7 @@ def test_a_slice_that_is_altered_after_it_was_written_is_noticed(
             path.write_bytes(data[:-50] + bytes([data[-50] ^ 1]) + data[-49:])
 
     monkeypatch.setattr(slices.CheckpointSums, "put", altered)
-    with pytest.raises(
-        es.FileFormatError,
-        match=r"sums-000003 was damaged or altered since it was written: run the same",
-    ):
+    with pytest.raises(es.FileFormatError, check=error("damaged-checkpoint", "000003")):
         sealed.evaluate(outputs, checkpoint=tmp_path / "c")
     monkeypatch.undo()
     with counted_slices() as computed:
@@ -540,9 +538,7 @@ def test_an_altered_checkpoint_is_refused(
 
 
 def test_only_kernels_keep_checkpoints(sealed: EncryptedTable, tmp_path: Path) -> None:
-    with pytest.raises(
-        DeviceError, match="checkpoint= cannot be kept here: the device 'seal' adds up in memory"
-    ):
+    with pytest.raises(DeviceError, check=error("checkpoint-unsupported", "'seal'")):
         sealed.evaluate(circuit(sealed), checkpoint=tmp_path / "c", device="seal")
     assert not (tmp_path / "c").exists()
 

@@ -16,6 +16,7 @@ from cli_helpers import Run, cause_of, done, private_file, the_error
 
 import encryptedstats as es
 from encryptedstats.cli._keys import first_line
+from error_codes import error
 
 SMALL = ("--depth", 1, "--max-value", 1000)
 
@@ -126,7 +127,7 @@ def test_a_passphrase_is_asked_twice_until_it_agrees(run: Run, tmp_path: Path) -
     assert result.exit_code == 0, result.output
     assert "locked by your passphrase" in result.stdout
     assert "words" not in result.output
-    with pytest.raises(es.PassphraseError, match="locked"):
+    with pytest.raises(es.PassphraseError, check=error("no-passphrase")):
         es.Owner.load(tmp_path / "s")
     assert (
         es.Owner.load(tmp_path / "s", "words").key_id == es.PublicKeys.load(tmp_path / "p").key_id

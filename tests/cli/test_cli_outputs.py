@@ -24,6 +24,7 @@ from encryptedstats.cli import _help
 from encryptedstats.cli._app import ROLES
 from encryptedstats.cli._files import Writes, inputs_of, outputs_of, save, write_text
 from encryptedstats.tables.encrypted import MANIFEST
+from error_codes import error
 
 COMMANDS: dict[str, Any] = {
     name: _help.loaded(name)
@@ -152,7 +153,7 @@ def test_a_file_that_appears_meanwhile_is_not_replaced(owner: es.Owner, tmp_path
     out.write_text(CONTENT)
     with pytest.raises(FileExistsError, match="it was not touched"):
         write_text(out, "new", force=False)
-    with pytest.raises(FileExistsError, match="it was not touched"):
+    with pytest.raises(FileExistsError, check=error("already-exists")):
         save(owner.encrypt(7), out, force=False)
     assert out.read_text() == CONTENT
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -31,6 +31,7 @@ from encryptedstats import cluster
 from encryptedstats.cluster import items, jobs
 from encryptedstats.cluster.jobs import Job
 from encryptedstats.storage.objects import open_store
+from error_codes import error
 
 
 def blocks(hospital: Hospital) -> list[Path]:
@@ -88,9 +89,7 @@ def test_an_exchanged_block_is_named(job: Job, copied: Hospital) -> None:
     """
     first, second = blocks(copied)[:2]
     shutil.copy(first, second)
-    with pytest.raises(
-        es.FileFormatError, match=f"{second.name} is not the block that the manifest lists"
-    ):
+    with pytest.raises(es.FileFormatError, check=error("block-not-listed", second.name)):
         cluster.work(job.queue)
 
 
@@ -159,9 +158,7 @@ def test_counting_a_shard_twice_is_impossible(job: Job, copied: Hospital) -> Non
     done = do_shards(job)
     shutil.copy(done[0], done[1])
     item = job.items[f"shards/{done[1].name}"]
-    with pytest.raises(
-        es.FileFormatError, match=f"{done[1].name} holds another result than its name says"
-    ):
+    with pytest.raises(es.FileFormatError, check=error("other-result", done[1].name)):
         items.read_result(job, item, open_store(job.queue))
     cluster.work(job.queue)
     assert copied.is_exact(FOREST, job.out)

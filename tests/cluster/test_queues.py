@@ -19,6 +19,7 @@ from encryptedstats.cluster import items, queues
 from encryptedstats.cluster.jobs import Job
 from encryptedstats.cluster.queues import LEASES, Lease, lease_name
 from encryptedstats.storage.objects import open_store
+from error_codes import error
 
 MODELS = (
     FOREST,
@@ -196,7 +197,7 @@ def test_an_interrupted_worker_gives_its_lease_back(
 
 
 def test_wrong_lease(job: Job) -> None:
-    with pytest.raises(ValueError, match="lease=0: a number of seconds"):
+    with pytest.raises(ValueError, check=error("lease-out-of-range", "lease=0")):
         cluster.work(job.queue, lease=0)
 
 

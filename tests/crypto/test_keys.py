@@ -23,6 +23,7 @@ import encryptedstats as es
 from effort import one_scheme
 from encryptedstats.crypto.encryption import Decryptor, Encryptor
 from encryptedstats.storage import container, passphrase
+from error_codes import error
 
 REAL_LOCK = passphrase.SCRYPT  # read before the tests make it cheap
 INSECURE = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -114,7 +115,7 @@ def test_public_keys_with_rotations_come_back_from_a_file(owner: es.Owner, tmp_p
     assert rotated(owner, worker, 0) == [(half + 1) % 1000, (half + 2) % 1000, (half + 3) % 1000]
     assert path.stat().st_size > bare.stat().st_size + 3 * owner.parameters.ciphertext_bytes()
     assert owner.decrypt(worker.encrypt(3) + owner.encrypt(4)) == 7
-    with pytest.raises(es.KeyMismatchError, match="no key for rotation 2"):
+    with pytest.raises(es.KeyMismatchError, check=error("planned-keys", "2")):
         rotated(owner, worker, 2)
 
 
@@ -179,7 +180,7 @@ def test_results_come_back_with_all_that_is_known_of_them(toy: es.Owner, tmp_pat
 
 
 def test_an_empty_array_has_nothing_to_save(owner: es.Owner, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="empty encrypted array"):
+    with pytest.raises(ValueError, check=error("empty-array")):
         owner.encrypt([1, 2])[:0].save(tmp_path / "nothing.enc")
     assert list(tmp_path.iterdir()) == []
 
@@ -211,16 +212,14 @@ def test_files_of_another_kind_are_refused(
     }
     for name, path in files.items():
         if name != wanted:
-            with pytest.raises(
-                es.FileFormatError, match=rf"{path} holds '.*', and '{kind}' is wanted here"
-            ):
+            with pytest.raises(es.FileFormatError, check=error("wrong-kind", path, kind)):
                 load[wanted](path)
 
 
 def test_files_that_are_not_ours_are_refused(tmp_path: Path) -> None:
     for data in (b"", b"hello", b"\x80\x04\x95" + bytes(100), bytes(100_000)):
         (tmp_path / "foreign").write_bytes(data)
-        with pytest.raises(es.FileFormatError, match="foreign is not an encryptedstats file"):
+        with pytest.raises(es.FileFormatError, check=error("foreign-file")):
             es.Owner.load(tmp_path / "foreign")
     with pytest.raises(FileNotFoundError):
         es.Owner.load(tmp_path / "nowhere")
@@ -231,8 +230,7 @@ def test_a_file_of_the_future_is_refused(files: dict[str, Path]) -> None:
     struct.pack_into("<H", data, 8, container.VERSION + 1)
     files["public"].write_bytes(data)
     with pytest.raises(
-        es.FileFormatError,
-        match=f"version {container.VERSION + 1}; this library reads up to .* upgrade",
+        es.FileFormatError, check=error("unsupported-version", container.VERSION + 1)
     ):
         es.PublicKeys.load(files["public"])
 
@@ -241,7 +239,7 @@ def test_data_of_another_key_are_refused(
     owner: es.Owner, stranger: es.Owner, files: dict[str, Path]
 ) -> None:
     with pytest.raises(
-        es.KeyMismatchError, match=f"key {owner.key_id}, and these are keys {stranger.key_id}"
+        es.KeyMismatchError, check=error("keys-of-the-file", owner.key_id, stranger.key_id)
     ):
         es.EncryptedArray.load(files["array"], stranger.public_keys())
 
@@ -249,14 +247,14 @@ def test_data_of_another_key_are_refused(
 def test_data_of_other_parameters_are_refused(
     toy: es.Owner, owner: es.Owner, files: dict[str, Path]
 ) -> None:
-    with pytest.raises(es.KeyMismatchError, match=f"key {owner.key_id}"):
+    with pytest.raises(es.KeyMismatchError, check=error("keys-of-the-file", owner.key_id)):
         es.EncryptedArray.load(files["array"], toy.public_keys())
 
 
 def test_loading_an_array_takes_public_keys_and_no_secret(
     owner: es.Owner, files: dict[str, Path]
 ) -> None:
-    with pytest.raises(TypeError, match=r"needs PublicKeys, nothing more: owner\.public_keys\(\)"):
+    with pytest.raises(TypeError, check=error("not-public-keys")):
         es.EncryptedArray.load(files["array"], owner)
 
 
@@ -266,12 +264,12 @@ def test_a_locked_file_opens_for_its_passphrase_only(tiny: es.Owner, tmp_path: P
     tiny.save(path, "open sesame")
     assert es.Owner.load(path, "open sesame").key_id == tiny.key_id
     for wrong in ("open Sesame", "open sesame ", "x"):
-        with pytest.raises(es.PassphraseError, match="the passphrase does not open this key file"):
+        with pytest.raises(es.PassphraseError, check=error("wrong-passphrase")):
             es.Owner.load(path, wrong)
-    with pytest.raises(es.PassphraseError, match="this key file is locked: give its passphrase"):
+    with pytest.raises(es.PassphraseError, check=error("no-passphrase")):
         es.Owner.load(path)
     for no_text in ("", b"open sesame", 7):
-        with pytest.raises(es.PassphraseError, match="must be text and not empty"):
+        with pytest.raises(es.PassphraseError, check=error("empty-passphrase")):
             es.Owner.load(path, no_text)
 
 
@@ -282,10 +280,7 @@ def test_a_passphrase_for_a_file_that_is_not_locked_is_refused(
     """Somebody who puts a key of their own in the place of a locked one must not have it taken."""
     path = tmp_path / "secret.key"
     tiny_stranger.save(path)
-    with pytest.raises(
-        es.PassphraseError,
-        match=f"is not locked, .* it holds key {tiny_stranger.key_id}, which may be another's",
-    ):
+    with pytest.raises(es.PassphraseError, check=error("not-locked", tiny_stranger.key_id)):
         es.Owner.load(path, "open sesame")
     assert es.Owner.load(path).key_id == tiny_stranger.key_id
 
@@ -380,13 +375,13 @@ def test_keys_are_loaded_only_under_the_fingerprint_that_was_read_out(
     with pytest.raises(es.KeyMismatchError, match=expected):
         es.PublicKeys.load(path, fingerprint=tiny_stranger.fingerprint)
     for none in (tiny.key_id[:16], "", tiny.key_id[:-1] + "g"):
-        with pytest.raises(ValueError, match="is no fingerprint: it has 32 hexadecimal digits"):
+        with pytest.raises(ValueError, check=error("not-a-fingerprint", "32")):
             es.PublicKeys.load(path, fingerprint=none)
 
 
 def test_a_passphrase_that_is_none_writes_no_file(tiny: es.Owner, tmp_path: Path) -> None:
     for no_text in ("", b"bytes", 7):
-        with pytest.raises(es.PassphraseError, match="must be text and not empty"):
+        with pytest.raises(es.PassphraseError, check=error("empty-passphrase")):
             tiny.save(tmp_path / "secret.key", no_text)
     assert list(tmp_path.iterdir()) == []
 
@@ -403,7 +398,7 @@ def test_a_locked_secret_of_another_key_does_not_open(
     ours, theirs = container.read(tmp_path / "ours"), container.read(tmp_path / "theirs")
     moved = replace(ours, sections={**ours.sections, "secret_key": theirs.sections["secret_key"]})
     container.write(moved, tmp_path / "moved")
-    with pytest.raises(es.PassphraseError, match="or the file was altered"):
+    with pytest.raises(es.PassphraseError, check=error("wrong-passphrase")):
         es.Owner.load(tmp_path / "moved", "same words")
 
 
@@ -416,9 +411,7 @@ def test_a_secret_key_beside_the_public_key_of_another_pair_is_refused(
     ours, theirs = container.read(tmp_path / "ours"), container.read(tmp_path / "theirs")
     mixed = replace(ours, sections={**ours.sections, "secret_key": theirs.sections["secret_key"]})
     container.write(mixed, tmp_path / "mixed")
-    with pytest.raises(
-        es.FileFormatError, match="the secret key of the file does not fit the public key in it"
-    ):
+    with pytest.raises(es.FileFormatError, check=error("secret-key-mismatch")):
         es.Owner.load(tmp_path / "mixed")
 
 
@@ -677,7 +670,7 @@ def test_key_ids_name_a_key_pair(tiny: es.Owner, tiny_stranger: es.Owner, owner:
 
 
 def test_keys_need_parameters_that_carry_something() -> None:
-    with pytest.raises(TypeError, match=r"Owner needs Parameters, not int: see Parameters\.choose"):
+    with pytest.raises(TypeError, check=error("not-parameters")):
         es.Owner(8192)
 
 
@@ -725,7 +718,5 @@ def test_a_file_cannot_hide_that_it_is_insecure(tiny: es.Owner, tmp_path: Path, 
     file = container.read(path)
     parameters = {**file.fields["parameters"], "allow_insecure": False}
     container.write(replace(file, fields={**file.fields, "parameters": parameters}), path)
-    with pytest.raises(
-        es.FileFormatError, match=r"impossible parameters: .* less than 128-bit security"
-    ):
+    with pytest.raises(es.FileFormatError, check=error("impossible-parameters", "128")):
         (es.Owner if kind == "secret key" else es.PublicKeys).load(path)

@@ -17,6 +17,7 @@ import encryptedstats as es
 from encryptedstats.crypto.engine import Engine
 from encryptedstats.crypto.primes import is_prime, next_prime, primes_of_bits
 from encryptedstats.crypto.security import MAX_MODULUS_BITS, RINGS, security_of
+from error_codes import error
 
 
 @pytest.mark.parametrize("scheme", ["bgv", "bfv"])
@@ -67,7 +68,7 @@ def test_our_table_is_never_above_seals() -> None:
                 < seals
             )
     assert set(RINGS) - set(MAX_MODULUS_BITS[256]) == {1024}
-    with pytest.raises(es.ParameterError, match="no bgv parameters give security=256"):
+    with pytest.raises(es.ParameterError, check=error("no-parameters-found", "security=256")):
         es.Parameters.choose(security=256, max_value=2**40, depth=9)
 
 
@@ -76,10 +77,7 @@ def test_key_switching_prime_counts() -> None:
     uses up.
     """
     es.Parameters.from_bits("bgv", 8192, 1000, (42, 43, 43, 43, 43))
-    with pytest.raises(
-        es.ParameterError,
-        match=r"215-bit modulus at ring degree 8192 .* allows 214 bits, key-switching prime included",
-    ):
+    with pytest.raises(es.ParameterError, check=error("insecure-parameters", "215", "8192", "214")):
         es.Parameters.from_bits("bgv", 8192, 1000, (43, 43, 43, 43, 43))
 
 
@@ -128,7 +126,7 @@ def test_what_the_error_says_is_possible_is() -> None:
 
 def test_insecure_parameters_are_refused_and_stay_visible() -> None:
     with pytest.raises(
-        es.ParameterError, match=r"less than 128-bit security.*allow_insecure=True, for tests only"
+        es.ParameterError, check=error("insecure-parameters", "allow_insecure=True", "128")
     ):
         es.Parameters.from_bits("bfv", 1024, 100, (30, 30))
     with pytest.warns(es.InsecureParametersWarning, match="never use them for real data"):
@@ -199,9 +197,7 @@ def test_arrays_refuse_keys_that_leave_factors() -> None:
     sizes = tuple(q.bit_length() for q in chosen.coefficient_moduli)
     others = es.Parameters.from_bits("bfv", chosen.ring_degree, 1000, sizes).coefficient_moduli
     x = es.Owner(replace(chosen, coefficient_moduli=others)).encrypt(1, bound=1)
-    with pytest.raises(
-        es.ParameterError, match=r"planned for the totals of a table.*Parameters\.choose"
-    ):
+    with pytest.raises(es.ParameterError, check=error("planned-for-table")):
         _ = x**8
 
 

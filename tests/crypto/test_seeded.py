@@ -22,6 +22,7 @@ from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of,
 from encryptedstats.crypto.seeded import SEED_BYTES, SeededEncryption, expand_seeds
 from encryptedstats.parallel import ordered_map
 from encryptedstats.storage import pieces
+from error_codes import error
 
 PRIMES = ((36, 36, 36), (34, 50, 45, 40), (60, 55, 50, 60))
 
@@ -169,7 +170,7 @@ def test_nothing_is_given_in_but_a_plaintext_and_nothing_is_kept(toy):
         encryption.encrypt(
             ciphertext_of(engine_for(toy.parameters), both_polynomials(toy, *encrypted(toy, [1])))
         )
-    with pytest.raises(TypeError, match="not pickled, it holds the secret key"):
+    with pytest.raises(TypeError, check=error("not-pickled")):
         pickle.dumps(encryption)
     assert "seeded" not in repr(toy._encryptor)
 
@@ -213,26 +214,26 @@ def stating_its_length(data: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda data, p: b"", "a SEAL object is cut short"),
-        (lambda data, p: data[:-8], "states another length than it has"),
-        (lambda data, p: data[:5] + b"\x02" + data[6:], "is compressed"),
-        (lambda data, p: b"\0" + data[1:], "should be a SEAL object are not"),
+        (lambda data, p: b"", "truncated-seal-object"),
+        (lambda data, p: data[:-8], "seal-length-mismatch"),
+        (lambda data, p: data[:5] + b"\x02" + data[6:], "compressed-seal-object"),
+        (lambda data, p: b"\0" + data[1:], "not-seal-object"),
         (
             lambda data, p: stating_its_length(data[:-8]),
-            "a secret key of 24656 bytes stands where one of 24664 is exp",
+            "wrong-secret-key-length",
         ),
         (
             lambda data, p: stating_its_length(data + bytes(8)),
-            "a secret key of 24672 bytes stands where one of 24664",
+            "wrong-secret-key-length",
         ),
-        (lambda data, p: data[:88] + p.to_bytes(8, "little") + data[96:], "not below their primes"),
-        (lambda data, p: data[:-8] + b"\xff" * 8, "not below their primes"),
+        (lambda data, p: data[:88] + p.to_bytes(8, "little") + data[96:], "unreduced-residues"),
+        (lambda data, p: data[:-8] + b"\xff" * 8, "unreduced-residues"),
     ],
 )
 def test_a_secret_key_of_another_form_is_refused(change, message):
     owner = small_owner("bgv", (36, 36, 36))
     data = change(owner._generator.secret_key().to_string(), owner.parameters.data_moduli[0])
-    with pytest.raises(es.FileFormatError, match=message):
+    with pytest.raises(es.FileFormatError, check=error(message)):
         secret_residues(owner.parameters, data)
 
 
@@ -246,10 +247,7 @@ def test_a_secret_key_that_is_not_seals_own_is_found_when_it_is_taken(scheme, na
         monkeypatch.setattr(pieces, "rebase", None)
     SeededEncryption(engine_for(owner.parameters), owner._generator.secret_key())
     monkeypatch.setattr(seeded, "secret_residues", lambda *given: secret_residues(*given)[:, ::-1])
-    with pytest.raises(
-        es.FileFormatError,
-        match="the residues of the secret key are not in the form that this library",
-    ):
+    with pytest.raises(es.FileFormatError, check=error("unknown-key-form")):
         SeededEncryption(engine_for(owner.parameters), owner._generator.secret_key())
 
 

@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 import encryptedstats as es
+from error_codes import error
 
 
 def rows_with_rare_levels(n: int = 240) -> tuple[pd.DataFrame, pd.Series[Any]]:
@@ -72,10 +73,7 @@ def test_where_unknown_levels_and_gaps_go() -> None:
     np.testing.assert_array_equal(
         shares[[1, 2]], model.predict_proba(X[:4].assign(sex="twice"))[[1, 2]]
     )
-    with pytest.raises(
-        es.SchemaError,
-        match=r"missing values in column 'age' .*: numbers need a value in every row",
-    ):
+    with pytest.raises(es.SchemaError, check=error("missing-values", "'age'")):
         es.MultinomialNB().fit(X.assign(age=np.nan), y)
 
 
@@ -92,15 +90,12 @@ def test_a_row_of_weight_two_is_two_rows(model: Any) -> None:
 def test_weights_that_cannot_be() -> None:
     X, y = frame(6).drop(columns="ill"), ["no", "yes"] * 3
     model = es.MultinomialNB()
-    with pytest.raises(
-        ValueError,
-        match=r"sample_weight: weights\[1\] is 0\.5: .*np\.rint\(100 \* w\)\.astype\(int\)",
-    ):
+    with pytest.raises(ValueError, check=error("invalid-weights", "1", "0.5", "100")):
         model.fit(X, y, sample_weight=[1, 0.5, 1, 1, 1, 1])
-    with pytest.raises(ValueError, match="one weight for each of the 6 rows"):
+    with pytest.raises(ValueError, check=error("invalid-weights", "6")):
         model.fit(X, y, sample_weight=[1, 2])
     for fit in (model.fit, clone(model).fit(table(20)).partial_fit):
-        with pytest.raises(ValueError, match="a table brings its own weights"):
+        with pytest.raises(ValueError, check=error("weights-with-table")):
             fit(table(20), sample_weight=np.ones(20))
     more = (
         es.MultinomialNB()

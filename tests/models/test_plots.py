@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 import encryptedstats as es
 from encryptedstats.metrics import evaluate
+from error_codes import error
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -202,7 +203,7 @@ def test_other_classifiers_stand_beside_ours() -> None:
 
 
 def test_what_cannot_be_shown_is_refused(keeper: es.Owner) -> None:
-    with pytest.raises(ValueError, match="t=3: the forest has the trees 0 to 2"):
+    with pytest.raises(ValueError, check=error("tree-out-of-range", "t=3", "0", "2")):
         plots.plot_tree(forest(), 3)
     with pytest.raises(
         NotFittedError, match=r"still encrypted: open it with owner.decrypt\(model\)"
@@ -211,35 +212,25 @@ def test_what_cannot_be_shown_is_refused(keeper: es.Owner) -> None:
             es.CompletelyRandomForest(2, 1).fit(keeper.encrypt(table(), workers=1), workers=1)
         )
     three = table(60, classes=("a", "b", "c"))
-    with pytest.raises(
-        ValueError,
-        match="CompletelyRandomForest has 3 classes: name the positive one with pos_label=",
-    ):
+    with pytest.raises(ValueError, check=error("no-positive-class", "3")):
         plots.plot_roc(forest(rows=three), three)
     assert (
         plots.plot_roc(forest(rows=three), three, pos_label="b").get_ylabel()
         == "sensitivity (class b)"
     )
     ill = frame(60)[lambda rows: rows["ill"] == "yes"]
-    with pytest.raises(
-        ValueError,
-        match=f"a ROC curve needs rows of class yes and others: these {len(ill)} rows are all",
-    ):
+    with pytest.raises(ValueError, check=error("one-class-only", len(ill))):
         plots.plot_roc(forest(), ill, ill["ill"])
     turned = es.MultinomialNB().fit(
         es.Schema.infer(frame(90), target="ill", classes=["yes", "no"]).table(frame(90))
     )
-    with pytest.raises(
-        ValueError, match="the models differ in which class is the second: name the positive one"
-    ):
+    with pytest.raises(ValueError, check=error("positive-classes-differ")):
         plots.plot_roc([forest(), turned], frame(60), frame(60)["ill"])
-    with pytest.raises(ValueError, match="scores and no probabilities"):
+    with pytest.raises(ValueError, check=error("no-probabilities")):
         plots.plot_calibration(es.LinearMeans().fit(table()), table())
-    with pytest.raises(
-        ValueError, match="true classes are needed: give y=, or a table that has them"
-    ):
+    with pytest.raises(ValueError, check=error("no-classes")):
         plots.plot_votes(forest(), frame(9))
-    with pytest.raises(ValueError, match="classes beyond those of the model, no, yes"):
+    with pytest.raises(ValueError, check=error("unknown-class")):
         plots.plot_votes(forest(), frame(9), ["maybe"] * 9)
 
 

@@ -23,6 +23,7 @@ from encryptedstats.publishing.accounting import Spent
 from encryptedstats.publishing.ledger import Budget
 from encryptedstats.publishing.rules import Rules
 from encryptedstats.publishing.units import ADD, RELATIONS, REPLACE, Unit
+from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 TENTH = Spent(0.005, 0.1)
@@ -70,10 +71,7 @@ def test_releases_are_spent_from_the_budget_until_it_is_empty(
     for number in range(10):
         assert ledger.epsilon_spent == pytest.approx(number / 10)
         ledger.spend(owner, TENTH, {"epsilon": 0.1})
-    with pytest.raises(
-        es.BudgetError,
-        match=r"budget .* is epsilon 1 at delta 1e-06; 1 is spent, and with this .* 1.1",
-    ):
+    with pytest.raises(es.BudgetError, check=error("budget-exceeded", "1", "06", "1.1")):
         ledger.spend(owner, TENTH, {"epsilon": 0.1})
     assert len(ledger.entries()) == 11
     ledger.set_budget(owner, 2.0)
@@ -102,13 +100,13 @@ def test_it_remembers_its_rules_and_shows_its_entries(ledger: es.Ledger, owner: 
 def test_it_is_begun_once_and_by_its_owner(
     ledger: es.Ledger, owner: es.Owner, stranger: es.Owner, tmp_path: Path
 ) -> None:
-    with pytest.raises(es.EncryptedStatsError, match="has a ledger already, and was not touched"):
+    with pytest.raises(es.EncryptedStatsError, check=error("ledger-exists")):
         es.Ledger.begin(ledger.url, owner)
-    with pytest.raises(FileNotFoundError, match=r"has no ledger of key .*: begin one"):
+    with pytest.raises(FileNotFoundError, check=error("begin-ledger")):
         es.Ledger(tmp_path / "nowhere", owner).entries()
-    with pytest.raises(es.FileFormatError, match="an entry of another chain"):
+    with pytest.raises(es.FileFormatError, check=error("replayed-entry")):
         es.Ledger(ledger.url, stranger).entries()
-    with pytest.raises(es.KeyMismatchError, match="is no member of the ledger"):
+    with pytest.raises(es.KeyMismatchError, check=error("not-a-member")):
         ledger.check_member(stranger)
 
 
@@ -128,9 +126,7 @@ def test_who_is_no_member_cannot_write(ledger: es.Ledger, stranger: es.Owner) ->
     ledger._append(
         lambda before: {"what": "released", "time": "", "rho": 0.0, "pure_epsilon": None}, stranger
     )
-    with pytest.raises(
-        es.FileFormatError, match="signed by nobody of this ledger's members: it was forged"
-    ):
+    with pytest.raises(es.FileFormatError, check=error("forged-entry")):
         ledger.entries()
 
 
@@ -155,7 +151,7 @@ def test_an_altered_entry_is_noticed(ledger: es.Ledger, owner: es.Owner, change:
     entry = json.loads(path.read_text())
     entry["content"][change] = 0.0001 if change == "rho" else "1999"
     path.write_text(json.dumps(entry, sort_keys=True, separators=(",", ":")) + "\n")
-    with pytest.raises(es.FileFormatError, match="it was altered"):
+    with pytest.raises(es.FileFormatError, check=error("wrong-signature")):
         es.Ledger(ledger.url, owner).entries()
 
 
@@ -167,7 +163,7 @@ def test_rolling_it_back_is_noticed_by_who_remembers_its_head_and_by_nobody_else
     (Path(ledger.url) / "ledger" / "00000001.json").unlink()
     again = es.Ledger(ledger.url, owner)
     assert again.epsilon_spent == 0  # as the documents say
-    with pytest.raises(es.FileFormatError, match=r"was in the chain at .* once and is no more"):
+    with pytest.raises(es.FileFormatError, check=error("other-chain")):
         again.check_contains(head)
 
 
@@ -252,17 +248,17 @@ def test_a_release_that_is_killed_when_it_has_opened_is_paid_for(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"epsilon": 0}, "epsilon=0: a budget has an epsilon above 0"),
+        ({"epsilon": 0}, "budget-out-of-range"),
         (
             {"epsilon": 1, "delta": 0},
-            "delta=0: a budget has an epsilon above 0 and a delta between 0 and 1",
+            "budget-out-of-range",
         ),
     ],
 )
 def test_impossible_budgets_are_refused(
     owner: es.Owner, tmp_path: Path, options: dict[str, float], message: str
 ) -> None:
-    with pytest.raises(es.ParameterError, match=message):
+    with pytest.raises(es.ParameterError, check=error(message)):
         es.Ledger.begin(tmp_path / "ledger", owner, **options)
 
 

@@ -11,6 +11,7 @@ from published_samples import patients
 
 import encryptedstats as es
 from encryptedstats.publishing.opening import record_opening
+from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 
@@ -145,14 +146,14 @@ def test_without_a_ledger_it_says_that_it_does_not_know(
 ) -> None:
     es.write_report(tmp_path / "report.html", study[0], keys=owner.public_keys())
     assert "No ledger was given" in (tmp_path / "report.html").read_text()
-    with pytest.raises(FileExistsError, match="exists already and was not touched"):
+    with pytest.raises(FileExistsError, check=error("replace")):
         es.write_report(tmp_path / "report.html", keys=owner)
 
 
 def test_files_of_another_key_are_refused(
     stranger: es.Owner, study: tuple[list[Path], es.Ledger], tmp_path: Path
 ) -> None:
-    with pytest.raises(es.KeyMismatchError, match="and the report is about key"):
+    with pytest.raises(es.KeyMismatchError, check=error("other-key")):
         es.write_report(tmp_path / "report.html", study[0][:1], keys=stranger)
 
 

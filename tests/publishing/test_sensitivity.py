@@ -24,6 +24,7 @@ from encryptedstats.publishing.mechanisms import GAUSSIAN, calibrated
 from encryptedstats.publishing.sensitivity import ADD, REPLACE, sensitivity
 from encryptedstats.tables.questions import asked_of
 from encryptedstats.tables.summaries import Counts, CrossTable, Moments
+from error_codes import error
 
 
 def every_row(schema: es.Schema) -> pd.DataFrame:
@@ -353,7 +354,10 @@ def test_what_no_row_moves_has_no_range() -> None:
 
 def test_an_unknown_relation_is_refused() -> None:
     schema = es.Schema.infer(pd.DataFrame({"x": list("ab"), "y": [0, 1]}), target="y").public()
-    with pytest.raises(ValueError, match="relation='remove': 'replace' or 'add'"):
+    with pytest.raises(
+        ValueError,
+        check=error("unknown-relation", "'remove'", "'replace'", "'add'", "relation='remove'"),
+    ):
         sensitivity([1], schema, relation="remove")
 
 

@@ -17,6 +17,7 @@ from encryptedstats.publishing.suppression import (
     suppress,
     with_margins,
 )
+from error_codes import error
 
 tables = st.sampled_from([(3,), (6,), (2, 2), (2, 3), (4, 3), (5, 5), (2, 2, 2)]).flatmap(
     lambda shape: arrays(np.int64, shape, elements=st.integers(0, 40))
@@ -120,14 +121,14 @@ def test_three_axes_are_looked_at_together() -> None:
 
 
 def test_what_is_too_large_to_be_checked_is_refused() -> None:
-    with pytest.raises(es.DisclosureError, match="too large to be checked"):
+    with pytest.raises(es.DisclosureError, check=error("table-too-large")):
         suppress(np.ones((150, 150), dtype=np.int64), 5)
 
 
 def test_too_few_rows_are_refused_without_their_number() -> None:
-    with pytest.raises(es.DisclosureError, match="fewer rows than the 5") as error:
+    with pytest.raises(es.DisclosureError, check=error("rows-below-minimum", "5")) as raised:
         suppress(np.array([2, 2]), 5)
-    assert "4" not in str(error.value)
+    assert "4" not in str(raised.value)
 
 
 def test_what_cannot_be_solved_is_no_interval() -> None:

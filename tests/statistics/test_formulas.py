@@ -15,6 +15,7 @@ import encryptedstats as es
 from encryptedstats.circuits.expressions import Expression, depth_of
 from encryptedstats.statistics import formulas
 from encryptedstats.statistics.formulas import DesignColumn, OfFormula, design, parse
+from error_codes import error
 
 FRAME = pd.DataFrame(
     {
@@ -67,58 +68,56 @@ def test_formulas_are_read(text: str, canonical: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why", "at"),
     [
-        ("y ~ a +", "the name of a variable is needed here", 7),
-        ("y ~ a b", r"\+ or - is needed between terms", 6),
-        ("y + ~ a", "the name of a variable is needed here, not '~'", 4),
-        ("y z ~ a", r"what is explained is a variable, or some with \+ between them", 2),
-        ("y + y ~ a", "'y' is explained twice", 4),
-        ("y = a", "'=' means nothing in a formula", 2),
-        ("y", r"a ~ is needed, as in 'y ~ age \+ sex'", 1),
-        ("y ~ a ~ b", "there is one ~", 6),
-        ("y ~ a^0", "a power is a whole number from 1 to 16", 6),
-        ("y ~ a^b", "a power is a whole number", 6),
+        ("y ~ a +", "invalid-formula", 7),
+        ("y ~ a b", "invalid-formula", 6),
+        ("y + ~ a", "invalid-formula", 4),
+        ("y z ~ a", "invalid-formula", 2),
+        ("y + y ~ a", "invalid-formula", 4),
+        ("y = a", "invalid-formula", 2),
+        ("y", "invalid-formula", 1),
+        ("y ~ a ~ b", "invalid-formula", 6),
+        ("y ~ a^0", "invalid-formula", 6),
+        ("y ~ a^b", "invalid-formula", 6),
         pytest.param(
             "y ~ a^" + "9" * 5000,
-            "a power is a whole number from 1 to 16",
+            "invalid-formula",
             6,
             id="a very large power",
         ),
-        ("y ~ b + a^16:a^15", "a power above 16 comes of this", 8),
-        ("y ~ a^9*b*a^8", "a power above 16 comes of this", 4),
+        ("y ~ b + a^16:a^15", "invalid-formula", 8),
+        ("y ~ a^9*b*a^8", "invalid-formula", 4),
         (
             "y ~ " + "*".join(f"v{j}" for j in range(60)),
-            "this comes to more than 4,096 terms: leave some out",
+            "invalid-formula",
             4,
         ),
         (
             "y ~ a*b" + " + c*d" * 1500,
-            "this comes to more than 4,096 terms: leave some out",
+            "invalid-formula",
             10 + 6 * 1364,
         ),
-        ("y ~ log(a)", r"'\(' means nothing in a formula", 7),
-        ("y ~ `a", "this backtick is not closed", 4),
-        ("y ~ ``", "a name is needed between backticks", 4),
-        ("y ~ a - b", "there is no such term to leave out", 8),
-        ("y ~ . - .", "which cannot be left out", 8),
-        ("y ~ . + a", "other terms beside it are not supported", 0),
-        ("y ~ 2*a", "the name of a variable is needed here, not '2'", 4),
-        ("y ~ a + y", "'y' is on both sides", 0),
+        ("y ~ log(a)", "invalid-formula", 7),
+        ("y ~ `a", "invalid-formula", 4),
+        ("y ~ ``", "invalid-formula", 4),
+        ("y ~ a - b", "invalid-formula", 8),
+        ("y ~ . - .", "invalid-formula", 8),
+        ("y ~ . + a", "invalid-formula", 0),
+        ("y ~ 2*a", "invalid-formula", 4),
+        ("y ~ a + y", "invalid-formula", 0),
     ],
 )
 def test_wrong_formulas_show_where(text: str, why: str, at: int) -> None:
-    with pytest.raises(es.ParameterError, match=why) as caught:
+    with pytest.raises(es.ParameterError, check=error(why)) as caught:
         parse(text)
     assert str(caught.value).splitlines()[1:] == [f"  {text}", f"  {' ' * at}^"]
-    with pytest.raises(es.ParameterError, match="a formula is text"):
+    with pytest.raises(es.ParameterError, check=error("not-text")):
         parse(3)  # type: ignore[arg-type]  # what is tested
 
 
 def test_names_become_ids(schema: es.Schema) -> None:
     assert str(parse("y ~ age*sex + bmi^2").in_ids(schema)) == "target ~ v0 + v1 + v3^2 + v0:v1"
     assert str(parse("target ~ v0").in_ids(schema.public())) == "target ~ v0"
-    with pytest.raises(
-        es.SchemaError, match="'age' is no id of a variable, and whoever computes knows no names"
-    ):
+    with pytest.raises(es.SchemaError, check=error("name-instead-of-id", "'age'")):
         parse("target ~ age").in_ids(schema.public())
 
 
@@ -210,24 +209,27 @@ def test_rows_with_gaps_are_left_out() -> None:
         rows, ages = (found.product(column).total() for column in found.columns[:2])
         kept = gappy.drop(index=left)
         assert table.evaluate([rows, ages]) == [len(kept), round(10 * kept["age"].sum())]
-    with pytest.raises(es.SchemaError, match="the reference of 'v2' is its bin for missing values"):
+    with pytest.raises(es.SchemaError, check=error("reference-is-missing-bin", "'v2'")):
         made("y ~ stage", schema, missing="complete", reference={"v2": "bin3"})
-    with pytest.raises(es.ParameterError, match="missing='drop': one of 'level', 'complete'"):
+    with pytest.raises(
+        es.ParameterError,
+        check=error("unknown-missing-rule", "'drop'", "'level'", "'complete'", "missing='drop'"),
+    ):
         made("y ~ stage", schema, missing="drop")
 
 
 @pytest.mark.parametrize(
     ("formula", "words"),
     [
-        ("y ~ sex^2", r"v1\^2: 'v1' has bins, and powers are of numbers"),
-        ("bmi ~ y", "the target explains nothing"),
-        ("y ~ height", "no variable 'height'; the variables are 'age'"),
+        ("y ~ sex^2", "power-of-factor"),
+        ("bmi ~ y", "target-among-predictors"),
+        ("y ~ height", "unknown-variable"),
     ],
 )
 def test_what_a_schema_does_not_allow(formula: str, words: str, schema: es.Schema) -> None:
-    with pytest.raises(es.SchemaError, match=words):
+    with pytest.raises(es.SchemaError, check=error(words)):
         made(formula, schema)
-    with pytest.raises(es.SchemaError, match="the schema has no target: say what is explained"):
+    with pytest.raises(es.SchemaError, check=error("no-target")):
         design("", es.Schema.infer(FRAME, numbers="keep").public())
 
 
@@ -268,7 +270,5 @@ def test_columns_are_counted_before_they_are_made(monkeypatch: pytest.MonkeyPatc
     frame = pd.DataFrame({f"f{j}": list("abcdefgh") * 2 for j in range(6)} | {"y": np.arange(16.0)})
     schema = es.Schema.infer(frame, target="y", numbers="keep")
     monkeypatch.setattr(formulas, "product", None)
-    with pytest.raises(
-        es.ParameterError, match="the formula has more than 4,096 columns: leave terms out"
-    ):
+    with pytest.raises(es.ParameterError, check=error("too-many-columns", "4,096")):
         made("y ~ f0:f1:f2:f3:f4:f5", schema)

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import encryptedstats as es
+from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::encryptedstats.InsecureParametersWarning", "ignore:column .* is constant"
@@ -181,11 +182,11 @@ def test_empty_and_collinear_levels_are_aliased() -> None:
 def test_rows_from_which_nothing_is_learnt() -> None:
     frame = made_up()
     known = schema_of(frame)
-    with pytest.raises(es.DataError, match="the outcome is the same in all rows"):
+    with pytest.raises(es.DataError, check=error("constant-outcome")):
         es.GLM("class ~ v0").fit(known.table(frame.assign(ill=0)))
-    with pytest.raises(es.DataError, match="the outcome is the same in all rows"):
+    with pytest.raises(es.DataError, check=error("constant-outcome")):
         es.GLM("class ~ v0").fit(known.table(frame[:1]))
-    with pytest.raises(es.DataError, match="the outcome is the same in all rows"):
+    with pytest.raises(es.DataError, check=error("constant-outcome")):
         es.GLM("v2 ~ v0", "poisson").fit(known.table(frame.assign(visits=0)))
 
 
@@ -219,10 +220,7 @@ def test_too_large_a_table_is_refused_with_its_size() -> None:
     )
     known = es.Schema.infer(frame, target="y", kinds={f"x{j}": "categorical" for j in range(4)})
     sizes = " x ".join(str(variable.n_bins) for variable in known.variables)
-    with pytest.raises(
-        es.ParameterError,
-        match=f"has 2 x {sizes} = .* cells, and at most 10,000 .*OneStepLogisticRegression",
-    ):
+    with pytest.raises(es.ParameterError, check=error("table-too-large", sizes)):
         es.plan(es.GLM("class ~ v0 + v1 + v2 + v3"), known, n_rows=50)
 
 
@@ -241,7 +239,7 @@ def test_names_are_those_of_the_owner(toy: es.Owner) -> None:
     )
     np.testing.assert_array_equal(opened.coef_, by_id.fit(known.table(frame)).coef_)
     assert opened.summary().formula == "visits ~ arm + sex + arm:sex"
-    with pytest.raises(es.SchemaError, match="knows no names"):
+    with pytest.raises(es.SchemaError, check=error("name-instead-of-id")):
         named.in_ids(known.public())
 
 

@@ -17,6 +17,7 @@ import encryptedstats as es
 from encryptedstats.storage import container
 from encryptedstats.tables.questions import bin_columns, refuse_impossible
 from encryptedstats.tables.summaries import labels, variable_name
+from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 FRAME = pd.DataFrame({"age": [30, 40, 50, 60, 40, 30], "sick": [0, 1, 1, 0, 1, 1]})
@@ -178,7 +179,7 @@ def test_it_is_stored_and_read_again(
     with pytest.raises(FileExistsError):
         shares.save(tmp_path / "named")
     shares.save(tmp_path / "named", overwrite=True)
-    with pytest.raises(ValueError, match="this was made by hand"):
+    with pytest.raises(ValueError, check=error("made-by-hand")):
         replace(shares).save(tmp_path / "copy")
 
 
@@ -209,18 +210,18 @@ def test_rows_that_the_schema_leaves_out_are_said(tiny: es.Owner) -> None:
 @pytest.mark.parametrize(
     ("fields", "totals", "words"),
     [
-        ({}, [1, 2, 3], "has 3 totals, and an answer to BinShares has 4"),
-        ({}, [1, 2, 3, 1.5], "no list of integers"),
-        ({}, [1, 2, 3, 1 << 300], "no sum over rows is that large"),
-        ({}, [1, 2, 3, 4], "totals that cannot be: bins without rows"),
+        ({}, [1, 2, 3], "wrong-number-of-totals"),
+        ({}, [1, 2, 3, 1.5], "not-integers"),
+        ({}, [1, 2, 3, 1 << 300], "totals-too-large"),
+        ({}, [1, 2, 3, 4], "impossible-totals"),
         (
             {"question": "MultinomialNB", "params": {"alpha": 1.0, "bins": 5}},
             [1] * 10,
-            "MultinomialNB gives none",
+            "kind-not-of-question",
         ),
-        ({"question": "Nobody"}, [2, 2, 1, 1], "nobody here knows"),
-        ({"n_dropped": -1}, [2, 2, 1, 1], "an impossible number of rows"),
-        ({"params": {"variable": "v5"}}, [2, 2, 1, 1], "a question that its schema does not allow"),
+        ({"question": "Nobody"}, [2, 2, 1, 1], "import-questions"),
+        ({"n_dropped": -1}, [2, 2, 1, 1], "impossible-rows-or-blocks"),
+        ({"params": {"variable": "v5"}}, [2, 2, 1, 1], "question-not-of-schema"),
     ],
 )
 def test_forged_files_are_refused(
@@ -232,7 +233,7 @@ def test_forged_files_are_refused(
     container.write(
         replace(file, fields={**file.fields, **fields}, sections=sections), tmp_path / "forged"
     )
-    with pytest.raises(es.FileFormatError, match=words):
+    with pytest.raises(es.FileFormatError, check=error(words)):
         es.load(tmp_path / "forged")
 
 
@@ -273,28 +274,28 @@ def test_an_opened_result_says_how_many_rows_the_schema_left_out(tmp_path: Path)
 @pytest.mark.parametrize(
     ("question", "said"),
     [
-        (es.TTest("v0", mu="abc"), "mu='abc': a number is needed"),
+        (es.TTest("v0", mu="abc"), "not-a-number"),
         (
             es.TTest("v0", mu=10**400),
-            r"mu=\d+\.\.\.\d+: a number is needed, of at most 1e\+100 in size",
+            "not-a-number",
         ),
-        (es.TTest("v0", mu=10**5000), "mu=.*: a number is needed"),
-        (es.TTest("v0", mu=float("nan")), "mu=nan: a number is needed"),
-        (es.TTest("v0", mu=True), "mu=True: a number is needed"),
-        (es.TTest("v0", equal_var="no"), "equal_var='no': true or false is needed"),
-        (es.Anova("v0", ["v1"], equal_var="no"), "equal_var='no': true or false is needed"),
-        (es.CochranArmitage("v1", "v2", scores="ab"), "scores='ab': a list of numbers is needed"),
-        (es.CochranArmitage("v1", "v2", scores=["a", "b"]), "scores='a': a number is needed"),
-        (es.CochranArmitage("v1", "v2", scores=[1, 10**400]), "scores=.*: a number is needed"),
-        (es.ChiSquare("v1", p={"a": 0.5}), "p={'a': 0.5}: a list of numbers is needed"),
-        (es.ChiSquare("v1", p=[0.5, "x"]), "p='x': a number is needed"),
-        (es.ChiSquare("v1", correction="no"), "correction='no': true or false is needed"),
+        (es.TTest("v0", mu=10**5000), "not-a-number"),
+        (es.TTest("v0", mu=float("nan")), "not-a-number"),
+        (es.TTest("v0", mu=True), "not-a-number"),
+        (es.TTest("v0", equal_var="no"), "not-yes-or-no"),
+        (es.Anova("v0", ["v1"], equal_var="no"), "not-yes-or-no"),
+        (es.CochranArmitage("v1", "v2", scores="ab"), "not-numbers"),
+        (es.CochranArmitage("v1", "v2", scores=["a", "b"]), "not-a-number"),
+        (es.CochranArmitage("v1", "v2", scores=[1, 10**400]), "not-a-number"),
+        (es.ChiSquare("v1", p={"a": 0.5}), "not-numbers"),
+        (es.ChiSquare("v1", p=[0.5, "x"]), "not-a-number"),
+        (es.ChiSquare("v1", correction="no"), "not-yes-or-no"),
         (
             es.LinearRegression("v0 ~ v1", fit_intercept="no"),
-            "fit_intercept='no': true or false is needed",
+            "not-yes-or-no",
         ),
-        (es.Ridge(10**400, "v0 ~ v1"), "a number of at least 0 is needed"),
-        (es.PCA(standardized="no"), "standardized='no': true or false is needed"),
+        (es.Ridge(10**400, "v0 ~ v1"), "alpha-out-of-range"),
+        (es.PCA(standardized="no"), "not-yes-or-no"),
     ],
     ids=lambda value: value.name if isinstance(value, es.Question) else "",
 )
@@ -303,7 +304,7 @@ def test_parameters_are_refused_before_anything_is_computed(
 ) -> None:
     frame = pd.DataFrame({"x": [1, 2, 3, 5], "g": list("abab"), "h": list("uuvv")})
     schema = es.Schema.infer(frame, numbers="keep", digits=0).public()
-    with pytest.raises(es.ParameterError, match=said):
+    with pytest.raises(es.ParameterError, check=error(said)):
         question.check_schema(schema)
 
 
@@ -318,7 +319,7 @@ def test_more_rows_than_blocks_hold_are_refused(tmp_path: Path) -> None:
     )
     changed = replace(file, fields={**file.fields, "n_rows": 1 << 62})
     with pytest.raises(
-        es.FileFormatError, match="4,611,686,018,427,387,904 rows, and its 1 blocks hold fewer"
+        es.FileFormatError, check=error("more-rows-than-blocks", "4,611,686,018,427,387,904")
     ):
         es.EncryptedAnswer.load(_stored(changed, tmp_path / "bad"), owner.public_keys())
 

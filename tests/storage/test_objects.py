@@ -14,6 +14,7 @@ from encryptedstats.errors import FileFormatError, StorageError
 from encryptedstats.storage import objects
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import FolderStore, FsspecStore, open_store
+from error_codes import error
 
 fsspec = pytest.importorskip("fsspec")
 _numbers = itertools.count()
@@ -142,8 +143,7 @@ def test_a_relative_folder_stays_where_it_was(tmp_path, monkeypatch):
 def test_without_fsspec_the_cure_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
     with pytest.raises(
-        FileFormatError,
-        match=r"s3://x is not a local path: .* pip install 'encryptedstats\[storage\]'",
+        FileFormatError, check=error("missing-package", "'encryptedstats[storage]'")
     ):
         objects.open_store("s3://x")
 
@@ -181,15 +181,12 @@ def test_a_single_object(place):
 def test_saving_and_loading_a_file(place):
     objects.save_file(FILE, place)
     assert objects.load_file(place) == objects.load_file(place, kind="votes") == FILE
-    with pytest.raises(
-        FileExistsError,
-        match=r"x\.enc exists already; it was not touched \(overwrite=True replaces it\)",
-    ):
+    with pytest.raises(FileExistsError, check=error("already-exists", "overwrite=True", "x.enc")):
         objects.save_file(FILE, place)
     other = Container("votes", "ab", "cd", {"n": 2}, {})
     objects.save_file(other, place, overwrite=True)
     assert objects.load_file(place) == other
-    with pytest.raises(FileFormatError, match=r"x\.enc holds 'votes', and 'keys' is wanted here"):
+    with pytest.raises(FileFormatError, check=error("wrong-kind", "'votes'", "'keys'", "x.enc")):
         objects.load_file(place, kind="keys")
     objects.write_object(place, objects.read_object(place)[:-1])
     with pytest.raises(FileFormatError, match=r"x\.enc is truncated"):
@@ -252,10 +249,7 @@ def test_an_outage_is_no_answer(monkeypatch):
         lambda: objects.load_file(place),
         lambda: open_store(place).names(),
     ):
-        with pytest.raises(
-            StorageError,
-            match=r"outage.*the storage cannot be reached .*reset by peer.*run it again",
-        ):
+        with pytest.raises(StorageError, check=error("unreachable-storage")):
             act()
     outage.left = 2
     assert objects.load_file(place) == FILE  # what fails once is asked again
@@ -267,9 +261,7 @@ def test_an_outage_is_no_answer(monkeypatch):
 
 def test_not_allowed_to_look_is_no_answer(monkeypatch):
     Outage(monkeypatch, 20, PermissionError("Forbidden"))
-    with pytest.raises(
-        StorageError, match=r"memory://outage/x: .*Forbidden.*check who may read and list there"
-    ):
+    with pytest.raises(StorageError, check=error("unreachable-storage")):
         open_store("memory://outage").exists("x")
 
 
@@ -286,13 +278,13 @@ def test_an_altered_answer_is_asked_for_again(monkeypatch):
 
     monkeypatch.setattr(files, "cat_file", altered)
     monkeypatch.setattr(objects, "_PAUSES", (0.0, 0.0))
-    with pytest.raises(FileFormatError, match=r"x\.enc was altered or damaged"):
+    with pytest.raises(FileFormatError, check=error("altered-file", "x.enc")):
         objects.load_file(place)  # in memory nothing is altered on the way
     left[0] = 2
     monkeypatch.setattr(objects, "_HERE", ("local://",))  # as if it were far away
     assert objects.load_file(place) == FILE
     left[0] = 9
-    with pytest.raises(FileFormatError, match=r"x\.enc was altered or damaged"):
+    with pytest.raises(FileFormatError, check=error("altered-file", "x.enc")):
         objects.load_file(place)
 
 
@@ -307,13 +299,11 @@ def test_an_altered_answer_is_asked_for_again(monkeypatch):
     ],
 )
 def test_protocols_are_listed(url, monkeypatch):
-    with pytest.raises(
-        ValueError, match=r"is no address that is opened here: .* begins with one of file, .*, s3,"
-    ):
+    with pytest.raises(ValueError, check=error("protocol-not-allowed")):
         open_store(url)
     monkeypatch.setenv("ENCRYPTEDSTATS_PROTOCOLS", "dummy, http")
     if url.startswith("http"):
         objects.check_protocol(url)
     else:
-        with pytest.raises(ValueError, match="memory, dummy, http"):
+        with pytest.raises(ValueError, check=error("protocol-not-allowed")):
             objects.check_protocol(url)

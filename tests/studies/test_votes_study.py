@@ -32,6 +32,7 @@ from encryptedstats.storage import container
 from encryptedstats.storage.chains import Chain
 from encryptedstats.studies.transcript import _KINDS, MESSAGES, Message, Refused
 from encryptedstats.tables.encrypted import EncryptedTable, MemoryBlocks
+from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 NEW = {"north": frame(7, 11), "west": frame(8, 5)}  # south asks nothing
@@ -116,17 +117,15 @@ def test_new_rows_come_before_the_others_and_once(begun: World, tmp_path: Path) 
     assert [m.kind for m in north.messages()][-1] == "new rows"
     assert made.steps() == [("south", "add"), ("west", "add")]
     rows = north.messages()[-1].content
-    with pytest.raises(es.StudyError, match="the new rows of north are there already"):
+    with pytest.raises(es.StudyError, check=error("refused-message")):
         north.post("new rows", rows)
-    with pytest.raises(es.StudyError, match="south, west have not said which new rows they bring"):
+    with pytest.raises(es.StudyError, check=error("refused-message")):
         south.post("rows", {**rows, "folder": "rows/south/x"})
     south.add(FRAMES["south"])  # brings none
     made.as_("west").add(FRAMES["west"])  # all have said it, so that its rows come at once
     assert made.steps() == [("north", "add"), ("south", "add")]
     # Now there are rows that the forest is of, and nobody brings them as new ones.
-    with pytest.raises(
-        es.StudyError, match="'new rows' by south would be refused: the new rows of south are there"
-    ):
+    with pytest.raises(es.StudyError, check=error("refused-message")):
         south.post("new rows", {**rows, "folder": "rows/south/x"})
     assert set(south.state().new_rows) == {"north"}
 
@@ -186,10 +185,7 @@ def test_a_worker_who_votes_otherwise_gets_no_shares(judged: World, tmp_path: Pa
     digest = centre.transcript.store_object(container.to_bytes(votes.to_container()))
     centre.post("answer", {"question": "forest", "object": digest})
     made.as_("registry").open(made.key)
-    with pytest.raises(
-        es.VerificationError,
-        match="what centre gave for 'forest' is not what comes out of the rows",
-    ):
+    with pytest.raises(es.VerificationError, check=error("wrong-result", "'forest'")):
         made.as_("south").share()
 
 
@@ -200,7 +196,7 @@ def test_the_model_in_place_of_its_votes_is_refused(judged: World, tmp_path: Pat
     digest = centre.transcript.store_object(container.to_bytes(model.to_container()))
     centre.post("answer", {"question": "forest", "object": digest})
     made.as_("registry").open(made.key)
-    with pytest.raises(es.FileFormatError, match="answers another question, or is from other rows"):
+    with pytest.raises(es.FileFormatError, check=error("other-question-or-rows")):
         made.as_("south").share()
 
 
@@ -225,7 +221,7 @@ def test_what_votes_need(tmp_path: Path) -> None:
     with pytest.raises(es.ParameterError, match="'a' and 'b' are one question"):
         votes_world(tmp_path / "w", questions={"a": FOREST, "b": FOREST})
     made = world(tmp_path / "v", questions={"bayes": (es.MultinomialNB(), "masked")}).join_all()
-    with pytest.raises(es.StudyError, match="no question of this one does"):
+    with pytest.raises(es.StudyError, check=error("no-votes-asked")):
         made.as_("north").add(FRAMES["north"], new=NEW["north"])
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import encryptedstats as es
 from encryptedstats.tables.answers import Answer
+from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 FRAME = pd.DataFrame({"age": [30, 40, 50, 60, 40, 30], "sick": [0, 1, 1, 0, 1, 1]})
@@ -41,7 +42,7 @@ def test_a_model_holds_one_answer_and_reads_it(
         None,
     )
     assert repr(opened) == "Answer(MultinomialNB(), 4 rows, decrypted)"
-    with pytest.raises(TypeError, match="this answer is decrypted"):
+    with pytest.raises(TypeError, check=error("already-decrypted")):
         _ = opened.ciphertexts
 
 
@@ -65,9 +66,9 @@ def test_decrypted_answers_add_up_and_forget_as_encrypted_ones_do(
     assert both.totals == tiny.decrypt(one + other).answer_.totals
     assert (both.n_rows, both.block_ids) == (6, one.block_ids_ + other.block_ids_)
     assert (both - opened[1]).totals == opened[0].totals
-    with pytest.raises(TypeError, match="one of the models is encrypted and the other is open"):
+    with pytest.raises(TypeError, check=error("encrypted-and-open")):
         both + one.answer_
-    with pytest.raises(es.SchemaError, match="is in the model already"):
+    with pytest.raises(es.SchemaError, check=error("block-already-included")):
         both + opened[0]
 
 

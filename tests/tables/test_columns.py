@@ -16,6 +16,7 @@ from encryptedstats.tables.columns import (
     stored_groups,
     table_columns,
 )
+from error_codes import error
 
 COLUMNS = st.one_of(
     st.builds(
@@ -65,7 +66,7 @@ def test_keys_as_documented():
     ],
 )
 def test_foreign_keys_are_refused(key):
-    with pytest.raises(SchemaError, match="is not the key of a column"):
+    with pytest.raises(SchemaError, check=error("malformed-column-key")):
         Column.parse(key)
 
 
@@ -97,11 +98,11 @@ def test_layout(n_rows, n_chunks, padding):
 
 
 def test_layout_refuses_nonsense():
-    with pytest.raises(SchemaError, match="slots=100: a power of two"):
+    with pytest.raises(SchemaError, check=error("not-power-of-two", "slots=100")):
         Layout(5, slots=100)
-    with pytest.raises(SchemaError, match="no chunk 1: there are 1"):
+    with pytest.raises(SchemaError, check=error("unknown-chunk", "chunk 1")):
         Layout(5, slots=8).rows_of(1)
-    with pytest.raises(SchemaError, match="n_rows=-1"):
+    with pytest.raises(SchemaError, check=error("negative-row-count", "n_rows=-1")):
         Layout(-1)
 
 
@@ -171,17 +172,17 @@ def test_sums_and_codes_follow_from_one_hot_columns_by_adding_and_scaling(table)
 
 def test_a_constant_has_no_derived_centred_code(table):
     assert table.codes("d", centred=True).tolist() == [0] * 30
-    with pytest.raises(SchemaError, match="one bin: its centred code is 0"):
+    with pytest.raises(SchemaError, check=error("single-bin", "0")):
         BinsOnly(table).codes("v3", centred=True)
 
 
 def test_ranges_are_checked(table):
     for bins in ([], [5], [-1, 2]):
-        with pytest.raises(SchemaError, match=r"are no range of its bins 0\.\.4"):
+        with pytest.raises(SchemaError, check=error("not-a-range", "0", "4")):
             table.range_sum("a", bins)
-    with pytest.raises(SchemaError, match="is categorical: ordinal codes need an ordered kind"):
+    with pytest.raises(SchemaError, check=error("unordered-kind")):
         table.codes("c")
-    with pytest.raises(SchemaError, match=r"is categorical: schema\.with_kind\(name, 'number'"):
+    with pytest.raises(SchemaError, check=error("keep-numbers", "'number'")):
         table.numbers("c")
 
 
@@ -257,18 +258,15 @@ def test_states_are_what_the_columns_of_rows_hold(table):
 def test_a_cut_is_refused_where_there_is_none(schema):
     public = schema.public()
     assert column_bound(public, Column("cumulative", 0, 3)) == 1
-    with pytest.raises(
-        SchemaError, match=r"no column v0.upto4: variable 'v0' has 4 cuts between its bins"
-    ):
+    with pytest.raises(SchemaError, check=error("impossible-column", "'v0'", "v0.upto4")):
         column_bound(public, Column("cumulative", 0, 4))
-    with pytest.raises(
-        SchemaError,
-        match=r"no column v2.upto0: variable 'v2' is categorical, and its bins have no order",
-    ):
+    with pytest.raises(SchemaError, check=error("impossible-column", "'v2'", "v2.upto0")):
         column_bound(public, Column("cumulative", 2, 0))
 
 
 def test_refused_encodings(schema):
     for encodings in ("onehot", ["bits"]):
-        with pytest.raises(SchemaError, match="a sequence of 'onehot', 'ordinal' and 'centred'"):
+        with pytest.raises(
+            SchemaError, check=error("encodings-not-listed", "'onehot'", "'ordinal'", "'centred'")
+        ):
             table_columns(schema.public(), encodings)

@@ -21,13 +21,10 @@ from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.tables.blocks import BlockShape, pack_residues
 from encryptedstats.tables.encrypted import MANIFEST, EncryptedTable, MemoryBlocks
+from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
-REFUSED = (
-    r"encrypted with the public keys, by others than its owner: whoever forges such rows and sees "
-    r"a result that is opened can "
-    r"recover the secret key\. .*es\.load\(url, by_others=True\), or table\.accept_others\(\)"
-)
+REFUSED = "rows-by-others"
 BINS = 31
 STEP = 32  # counts of every bin are then between 0 and the number of rows
 FRAME = pd.DataFrame({"x": np.arange(4 * BINS) % BINS, "y": ["a", "b"] * (2 * BINS)})
@@ -121,7 +118,7 @@ def test_a_contributor_who_sees_a_published_cross_table_learns_the_secret_key(
     owner: es.Owner, tmp_path: Path
 ) -> None:
     Contributor(owner.public_keys()).table().save(tmp_path / "site.enc")
-    with pytest.raises(es.RowsByOthersError, match=REFUSED):
+    with pytest.raises(es.RowsByOthersError, check=error(REFUSED)):
         es.load(tmp_path / "site.enc").counts("v0", by="class")
     # Who asks for it computes, opens and publishes as always, and no check finds anything.
     result = es.load(tmp_path / "site.enc", by_others=True).counts("v0", by="class")
@@ -141,10 +138,7 @@ def test_the_attacker_cannot_claim_to_be_the_owner(owner: es.Owner, tmp_path: Pa
         lambda: table.counts("v0", by="class"),
         lambda: owner.encrypt(SCHEMA.table(FRAME)).append(table),
     ):
-        with pytest.raises(
-            es.FileFormatError,
-            match=f"is not signed by the owner of key {owner.key_id}, and the table says",
-        ):
+        with pytest.raises(es.FileFormatError, check=error("unsigned-block", owner.key_id)):
             attempt()
 
 
@@ -173,7 +167,7 @@ def test_a_signature_is_for_one_block_as_it_is(owner: es.Owner, tmp_path: Path, 
             content[MANIFEST], lambda f: replace(f, fields={**f.fields, "weight_bound": 3})
         )
         put(tmp_path / "t", {**content, MANIFEST: changed})
-    with pytest.raises(es.FileFormatError, match="is not signed by the owner"):
+    with pytest.raises(es.FileFormatError, check=error("unsigned-block")):
         es.load(tmp_path / "t").counts("v0", by="class")
 
 
@@ -204,7 +198,7 @@ def test_rows_by_others_are_computed_on_only_when_asked_for(
         lambda: owner.encrypt(SCHEMA.table(FRAME)).append(by_public),
         lambda: by_public.append(owner.encrypt(SCHEMA.table(FRAME))),
     ):
-        with pytest.raises(es.RowsByOthersError, match=REFUSED):
+        with pytest.raises(es.RowsByOthersError, check=error(REFUSED)):
             attempt()
     asked = by_public.accept_others()
     assert owner.decrypt(asked.counts("x"), schema=SCHEMA)["count"].tolist() == [4] * BINS
@@ -225,9 +219,9 @@ def test_a_stored_table_with_rows_by_others_keeps_asking(
     assert again.n_rows == 8 * BINS  # looking at it is no danger
     assert "by others   yes" in str(again.info())
     assert again.info().to_dict()["by_others"]
-    with pytest.raises(es.RowsByOthersError, match=REFUSED):
+    with pytest.raises(es.RowsByOthersError, check=error(REFUSED)):
         again.counts("v0")
-    with pytest.raises(es.RowsByOthersError, match=REFUSED):
+    with pytest.raises(es.RowsByOthersError, check=error(REFUSED)):
         es.load(tmp_path / "t").append(owner.encrypt(SCHEMA.table(FRAME[:3])))
     assert (
         owner.decrypt(es.load(tmp_path / "t", by_others=True).counts("v0"))["count"].tolist()
@@ -257,15 +251,13 @@ def test_rows_that_the_owner_encrypts_twice_are_noticed(owner: es.Owner, tmp_pat
     rows = SCHEMA.table(FRAME)
     owner.encrypt(rows).save(tmp_path / "t")
     again = owner.encrypt(rows)
-    with pytest.raises(
-        es.SchemaError, match="is in this table already: its rows would count twice"
-    ):
+    with pytest.raises(es.SchemaError, check=error("block-already-included")):
         es.load(tmp_path / "t").append(again)
     fitted = es.MultinomialNB().fit(es.load(tmp_path / "t"))
-    with pytest.raises(es.SchemaError, match="is in the model already: its rows would count twice"):
+    with pytest.raises(es.SchemaError, check=error("block-already-included")):
         fitted + es.MultinomialNB().fit(again)
     with_folds = owner.encrypt(SCHEMA.table(FRAME, folds=2))
-    with pytest.raises(es.SchemaError, match="is in the model already"):
+    with pytest.raises(es.SchemaError, check=error("block-already-included")):
         fitted + es.MultinomialNB().fit(with_folds)
     assert not set(es.load(tmp_path / "t").blocks.ids) & set(
         again.blocks.ids
@@ -318,9 +310,7 @@ def test_residues_that_the_signed_digests_are_not_of_are_refused(
         {**objects(tmp_path / "t"), MANIFEST: rewritten_manifest(manifest, as_if_listed)},
     )
     forged = es.load(tmp_path / "t")
-    with pytest.raises(
-        es.FileFormatError, match="is damaged in column 0, prime 0, run 0: its digest does not fit"
-    ):
+    with pytest.raises(es.FileFormatError, check=error("wrong-digest", "column 0")):
         forged.blocks.block(0)
     with pytest.raises(es.FileFormatError):
         forged.counts("v0", by="class")
@@ -356,7 +346,7 @@ def test_a_forged_table_without_keys_is_not_appended_to_one_in_memory(
         name: data for name, data in objects(tmp_path / "t").items() if not name.endswith(".keys")
     }
     put(tmp_path / "forged", {**kept, MANIFEST: claimed})
-    with pytest.raises(es.FileFormatError, match="is not signed by the owner"):
+    with pytest.raises(es.FileFormatError, check=error("unsigned-block")):
         owner.encrypt(SCHEMA.table(FRAME)).append(es.load(tmp_path / "forged"))
 
 
@@ -368,5 +358,5 @@ def test_fractions_are_not_drawn_from_rows_of_others(
         by_public.accept_others()
     )
     assert getattr(forest, "drawn_", None) is None
-    with pytest.raises(es.RowsByOthersError, match="in which leaves single rows are"):
+    with pytest.raises(es.RowsByOthersError, check=error("rows-by-others")):
         forest.draw_fraction(by_public)

@@ -13,6 +13,7 @@ from encrypted_samples import SLOTS, mixed_frame
 
 import encryptedstats as es
 from encryptedstats.errors import SchemaError, SchemaWarning
+from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 
@@ -30,13 +31,8 @@ def rows(**changed: object) -> pd.DataFrame:
 
 
 def test_an_unseen_category(schema):
-    message = (
-        r"column 'größe', row 'p4': 'riesig' is not a level of the schema \(levels: .*\): correct "
-        r"it; or, before anything is "
-        r"encrypted, give it a level, schema\.with_bins\('größe', levels=\[\.\.\.\]\), or .* "
-        r"schema\.with_unknown\('other', 'größe'\)"
-    )
-    with pytest.raises(SchemaError, match=message):
+    message = "unusable-value"
+    with pytest.raises(SchemaError, check=error(message)):
         schema.table(rows(größe="riesig"))
     levels = [*schema["größe"].levels, "riesig"]
     assert (
@@ -48,11 +44,8 @@ def test_an_unseen_category(schema):
 
 
 def test_an_unseen_class(schema):
-    message = (
-        r"target 'sick', row 'p4': 'dead' is not a class .*: correct it, or name all classes "
-        r".*with_classes\(\[\.\.\.\]\)"
-    )
-    with pytest.raises(SchemaError, match=message):
+    message = "unusable-value"
+    with pytest.raises(SchemaError, check=error(message)):
         schema.table(rows(sick="dead"))
 
 
@@ -68,9 +61,7 @@ def test_text_in_a_column_of_numbers(schema, column):
 
 
 def test_cures_come_after_the_count_of_other_rows(schema):
-    with pytest.raises(
-        SchemaError, match=r"row 'p0': 'x' is not a number \(and 9 more rows\): correct it"
-    ):
+    with pytest.raises(SchemaError, check=error("unusable-value", "'p0'", "'x'", "9")):
         schema.table(rows().assign(age="x"))
 
 
@@ -88,20 +79,14 @@ def test_rows_of_a_file_are_counted_as_said(keeper, schema, tmp_path):
 
 
 def test_whole_numbers_in_floats(keeper):
-    with pytest.raises(
-        TypeError,
-        match=r"with 2\.0: only integers are exact here\. This is a whole number .*: give 2 ",
-    ):
+    with pytest.raises(TypeError, check=error("whole-number-float", "2.0")):
         keeper.encrypt(2.0)
-    with pytest.raises(
-        TypeError,
-        match=r"value at \(1,\) with 3\.0: .* give 3 \(of an array: array\.astype\(int\)\)",
-    ):
+    with pytest.raises(TypeError, check=error("whole-number-float", "1", "3.0")):
         keeper.encrypt([1, 3.0])
     assert keeper.decrypt(keeper.encrypt(np.array([1.0, 3.0]).astype(int))).tolist() == [1, 3]
-    with pytest.raises(TypeError, match="Scale it to an integer first"):
+    with pytest.raises(TypeError, check=error("not-an-integer")):
         keeper.encrypt(2.5)
-    with pytest.raises(TypeError, match="only integers are exact here"):
+    with pytest.raises(TypeError, check=error("not-an-integer")):
         keeper.encrypt(float("inf"))
 
 
@@ -197,10 +182,7 @@ def test_one_typo_among_numbers_is_warned_of(typo):
 
 
 def test_too_many_levels_because_of_a_typo_say_so():
-    with pytest.raises(
-        SchemaError,
-        match=r"5000 different values; .*As numbers it cannot be read: .*row 4999: 'oops' is not",
-    ):
+    with pytest.raises(SchemaError, check=error("fewer-levels", "'oops'", "row 4999", "5000")):
         es.Schema.infer(column([*map(str, range(4999)), "oops"]))
 
 

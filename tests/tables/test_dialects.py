@@ -19,6 +19,7 @@ import encryptedstats as es
 from encryptedstats.tables.dialects import SAMPLE_BYTES, CsvFormat, CsvOptions
 from encryptedstats.tables.encrypting import file_tables
 from encryptedstats.tables.row_files import read_frame, read_frames
+from error_codes import error
 
 PLAIN = "größe,dose,sex,ill\n1.5,1200.25,f,no\n2.25,950,m,yes\n1.75,3.5,f,no\n"
 NUMBERS = {
@@ -115,44 +116,44 @@ def test_pieces_are_read_like_the_whole_and_by_the_schema_of_another_file(
     [
         (
             "a;b\n1,234;2\n",
-            r"column 'a' .*'1,234', which is 1234 \(a comma between thousands\) or 1\.234 ",
+            "ambiguous-decimal-mark",
             {"decimal": ","},
             1.234,
         ),
-        ("a;b\n1,234;2\n", r"decimal='\.' or decimal=','", {"decimal": "."}, 1234),
+        ("a;b\n1,234;2\n", "ambiguous-decimal-mark", {"decimal": "."}, 1234),
         (
             "a;b\n1.234;2\n",
-            r"column 'a' .*'1\.234', which is 1234 \(a point",
+            "ambiguous-decimal-mark",
             {"thousands": "."},
             1234,
         ),
         (
             'a,b\n"1,234",2\n',
-            r"which is 1234 .* or 1\.234 \(a decimal comma\)",
+            "ambiguous-decimal-mark",
             {"decimal": "."},
             1234,
         ),
         (
             "a;b\n1,5;2.5\n",
-            r"column 'b' \('2\.5'\) has a decimal point, and column 'a' \('1,5'\) a decimal comma",
+            "mixed-decimal-marks",
             {"decimal": ","},
             1.5,
         ),
         (
             "a;b\n1.234.567;1 234 567\n",
-            r"point between thousands, and column 'b' .* a space",
+            "mixed-thousands-marks",
             {"thousands": "."},
             1234567,
         ),
         (
             "a,b\n02/03/2020,1\n",
-            r"which is 2020-03-02 or 2020-02-03: say which, dates='%d/%m/%Y' or",
+            "ambiguous-dates",
             {"dates": "%m/%d/%Y"},
             18295,
         ),
         (
             "a,b;c\n1,2;3\n",
-            r"separated by comma or by semicolon, with 2 columns each",
+            "ambiguous-separator",
             {"separator": ","},
             1,
         ),
@@ -162,7 +163,7 @@ def test_two_readings_are_an_error_with_both(
     tmp_path: Path, text: str, message: str, options: Any, first: float
 ) -> None:
     path = written(tmp_path, text)
-    with pytest.raises(es.SchemaError, match=message):
+    with pytest.raises(es.SchemaError, check=error(message)):
         read(path)
     assert read(path, **options)[0]["a"].iloc[0] == first
 
@@ -194,7 +195,7 @@ def test_what_the_sample_does_not_show_is_refused_when_it_comes(tmp_path: Path) 
         list(file_tables(schema, path, 1 << 20))
     late = written(tmp_path, "\n".join(["a,b", *(["x,1"] * SAMPLE_BYTES)]) + "\nä,1\n", "latin-1")
     with pytest.raises(
-        es.SchemaError, match=r"not written in utf-8, as its beginning looked.*charset='cp1252'"
+        es.SchemaError, check=error("wrong-charset", "'cp1252'", "charset='cp1252'", "8")
     ):
         read(late)
     assert read(late, charset="latin-1")[0]["a"].iloc[-1] == "ä"
@@ -223,7 +224,7 @@ def test_the_schema_remembers_how_its_file_was_written(tmp_path: Path) -> None:
     )
     schema = es.Schema.infer(frame)
     one = written(tmp_path, "a;b\n1,234;1\n", name="one.csv")
-    with pytest.raises(es.SchemaError, match=r"1234 .* or 1\.234"):
+    with pytest.raises(es.SchemaError, check=error("ambiguous-decimal-mark", "1234", "1.234")):
         read(one, schema)
     known = es.Schema.from_json(replace(schema, csv=form).to_json())
     assert known.csv == form
@@ -287,15 +288,15 @@ def test_names_given_twice_are_warned_of(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"separator": "ab"}, "separator 'ab': one sign is needed, such as ',', ';'"),
-        ({"decimal": "-"}, "decimal mark '-': one of '.', ',' is needed"),
-        ({"thousands": "x"}, "thousands 'x': one of"),
-        ({"charset": "klingon"}, "charset 'klingon' does not exist: utf-8, cp1252"),
-        ({"dates": "day first"}, "a format with %Y, %m and %d is needed, such as '%d.%m.%Y'"),
+        ({"separator": "ab"}, "unknown-separator"),
+        ({"decimal": "-"}, "unknown-decimal-mark"),
+        ({"thousands": "x"}, "unknown-thousands-mark"),
+        ({"charset": "klingon"}, "unknown-charset"),
+        ({"dates": "day first"}, "wrong-date-format"),
     ],
 )
 def test_options_that_cannot_be(options: dict[str, str], message: str) -> None:
-    with pytest.raises(es.SchemaError, match=message):
+    with pytest.raises(es.SchemaError, check=error(message)):
         CsvOptions(**options)
 
 

@@ -19,6 +19,7 @@ from encrypted_samples import (
 import encryptedstats as es
 from encryptedstats.errors import SchemaError
 from encryptedstats.tables import Table
+from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 
@@ -79,7 +80,7 @@ def test_computing_on_what_was_appended(small, schema):
     whole = Table.concat([one, two])
     expected = sum(a * b for a, b in zip(whole.bins(3), whole.bins(4), strict=True))
     assert small.decrypt(same).tolist() == expected.tolist()
-    with pytest.raises(ValueError, match="vectors of different layout"):
+    with pytest.raises(ValueError, check=error("different-layouts")):
         _ = grown.bins(3)[0] + small.encrypt(whole).bins(3)[0]  # as many rows, but in other slots
 
 
@@ -100,14 +101,11 @@ def test_blocks_count_once(keeper, schema, tmp_path, stored):
         one = es.load(tmp_path / "t")
     before = objects(tmp_path)
     for more in (one, two.append(one)):
-        with pytest.raises(
-            SchemaError,
-            match=r"block [0-9a-f]{32} is in this table already: its rows would count twice",
-        ):
+        with pytest.raises(SchemaError, check=error("block-already-included")):
             one.append(more)
     assert objects(tmp_path) == before
     grown = one.append(two)
-    with pytest.raises(SchemaError, match="is in this table already"):
+    with pytest.raises(SchemaError, check=error("block-already-included")):
         grown.append(two)
 
 
@@ -167,14 +165,12 @@ def test_a_stored_table_that_went_on_is_not_cut_back(keeper, schema, tmp_path):
     opened.append(two)
     grown = opened.append(three)
     assert plain(keeper, grown) == plain(keeper, es.load(tmp_path)) == clear(Table.concat(parts))
-    with pytest.raises(SchemaError, match="in this table already: its rows would count twice"):
+    with pytest.raises(SchemaError, check=error("block-already-included")):
         opened.append(two)
     assert len(es.load(tmp_path)) == 60
     replaced = es.load(tmp_path)
     keeper.encrypt(schema.table(mixed_frame(4))).save(tmp_path, overwrite=True)
-    with pytest.raises(
-        es.FileFormatError, match=r"is no longer the one that was opened.* es.load\(\) it again"
-    ):
+    with pytest.raises(es.FileFormatError, check=error("table-replaced")):
         replaced.append(keeper.encrypt(schema.table(mixed_frame(5))))
     (tmp_path / "table.manifest").unlink()
     with pytest.raises(FileNotFoundError, match=r"table\.manifest is not there"):

@@ -15,6 +15,7 @@ import pytest
 import encryptedstats as es
 from encryptedstats.tables.dialects import SAMPLE_BYTES
 from encryptedstats.tables.row_files import read_frame, read_frames
+from error_codes import error
 
 ROWS = "40,m,yes\n50,f,no\n60,m,no\n"
 REFUSED = {
@@ -61,7 +62,7 @@ def test_a_first_line_with_fewer_fields_is_refused_by_its_line(
 
 
 def test_lines_are_counted_from_the_first_of_the_file(tmp_path: Path) -> None:
-    with pytest.raises(es.SchemaError, match=r"line 3 .* line 2 "):
+    with pytest.raises(es.SchemaError, check=error("more-fields-than-names", "line 3", "line 2")):
         read_frame(file_of(tmp_path, "sep=,\nage,sex,ill\n1,40,m,yes\n2,50,f,no\n", ";"))
 
 
@@ -100,7 +101,7 @@ def test_row_names_that_have_a_name_are_a_column(tmp_path: Path, separator: str)
 
 
 def test_a_later_row_with_more_fields_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(es.SchemaError, match="line 5"):
+    with pytest.raises(es.SchemaError, check=error("malformed-csv", "line 5")):
         read_frame(file_of(tmp_path, "age,sex,ill\n" + ROWS + "1,2,3,4\n"))
 
 
@@ -111,7 +112,7 @@ def test_a_later_row_with_more_fields_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [10**30, -(10**30), 1 << 63, 1 << 64])
 def test_integers_beyond_64_bits_are_named_by_column_and_row(tmp_path: Path, value: int) -> None:
     file = file_of(tmp_path, f"number,ill\n1,yes\n2,no\n{value},yes\n")
-    with pytest.raises(es.SchemaError, match=f"column 'number', row 3: {value} ") as refused:
+    with pytest.raises(es.SchemaError, check=error("unusable-value", value)) as refused:
         es.Schema.infer(read_frame(file), target="ill")
     assert [cure.action for cure in refused.value.cures] == ["smaller integers"]
 

@@ -29,6 +29,7 @@ from encryptedstats.tables.columns import asked_columns, digits_among, table_col
 from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions import class_columns, number_column
 from encryptedstats.tables.summaries import Moments
+from error_codes import error
 
 few = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 QUIET: dict[str, Any] = {"progress": False, "workers": 1}
@@ -119,7 +120,7 @@ def test_parts_of_a_circuit() -> None:
     assert parts[5] == (2 * (x0 * x1)).total()  # computed once
     assert parts[7:] == [2 * x0.total() - w.total(), 2 * x1.total()]
     assert in_digits([x.total()], {}) == ([x.total()], [0])
-    with pytest.raises(ValueError, match=r"smallest digits of .* cancel"):
+    with pytest.raises(ValueError, check=error("digits-cancel")):
         in_digits([(x - x0).total()], digits)
 
 
@@ -135,7 +136,7 @@ def test_columns_of_digits_have_keys() -> None:
     assert [str(c) for c in stored] == [f"v{j}.digit{k}.bits8" for j in range(2) for k in range(3)]
     assert asked_columns(schema, stored) == table_columns(schema, ())
     assert digits_among(stored)["v1.number"] == [(8 * k, f"v1.digit{k}.bits8") for k in range(3)]
-    with pytest.raises(es.SchemaError, match="fewer digits"):
+    with pytest.raises(es.SchemaError, check=error("impossible-column")):
         schema_of(random_frame(20, 30, 0)).table(random_frame(20, 30, 0)).values(
             Column("digit", 0, 3, bits=8)
         )
@@ -266,7 +267,7 @@ def test_a_part_that_could_leave_its_bounds_is_refused(owner: es.Owner) -> None:
         if fits:
             assert owner.decrypt(sealed.evaluate([cube], **QUIET)) == [-4 * 128**3 * n_rows]
         else:
-            with pytest.raises(TooLargeError, match="could reach"):
+            with pytest.raises(TooLargeError, check=error("larger-values")):
                 sealed.evaluate([cube], **QUIET)
 
 
@@ -295,7 +296,7 @@ def test_parts_that_cannot_be_put_together_are_refused(
         for entry, shift in zip(entries, shifts, strict=False):
             entry[4] = shift
 
-    with pytest.raises(FileFormatError, match="cannot be put together"):
+    with pytest.raises(FileFormatError, check=error("parts-not-joinable")):
         EncryptedNumbers.from_container(_spoilt(totals, change), owner.public_keys())
 
 
@@ -318,10 +319,7 @@ def test_parts_are_those_of_the_question(
     assert owner.open(read(entries)).to_numpy().tolist() == owner.open(answer).to_numpy().tolist()
     for part, shift in changed.items():
         entries[part][4] = shift
-    with pytest.raises(
-        FileFormatError,
-        match="parts of totals that an answer to moments does not have: it was altered",
-    ):
+    with pytest.raises(FileFormatError, check=error("wrong-parts-of-totals")):
         read(entries)
 
 
@@ -332,13 +330,13 @@ def test_a_part_outside_its_bounds_is_refused(owner: es.Owner, sealed: es.Encryp
         entries[1][:2] = [1 << 20, 1 << 21]
 
     spoilt = EncryptedNumbers.from_container(_spoilt(totals, change), owner.public_keys())
-    with pytest.raises(ValueError, match=r"total 1 decrypts to .* It is refused"):
+    with pytest.raises(ValueError, check=error("outside-proven-range", "1")):
         owner.decrypt(spoilt)
 
 
 def test_parts_are_not_computed_on_with(owner: es.Owner, sealed: es.EncryptedTable) -> None:
     totals = sealed.evaluate([es.column("v0.number").total()], **QUIET)
-    with pytest.raises(ValueError, match=r"in parts, .* to be opened"):
+    with pytest.raises(ValueError, check=error("totals-in-parts")):
         es.circuits.evaluate.evaluate(
             [es.circuits.expressions.given("m", 0) * es.column("class0")],
             sealed,
@@ -393,7 +391,7 @@ def test_digit_bits_are_checked() -> None:
     assert good["digit_bits"] == 8
     assert es.Parameters.from_dict(good).digit_bits == 8
     for wrong in (1, 60, True, "8"):
-        with pytest.raises(es.ParameterError, match="digits have 2 to 59 bits"):
+        with pytest.raises(es.ParameterError, check=error("digits-out-of-range", "2", "59")):
             es.Parameters.from_dict({**good, "digit_bits": wrong})
 
 
@@ -405,7 +403,7 @@ def test_a_table_with_other_digits_than_its_parameters_say_is_refused(
     other = replace(
         sealed.facts, columns=tuple(table_columns(sealed.schema, (), classes=True, digit_bits=9))
     )
-    with pytest.raises(FileFormatError, match="list of columns"):
+    with pytest.raises(FileFormatError, check=error("columns-not-of-schema")):
         facts_from_container(facts_to_container(other, "encrypted table", {}, {}))
 
 

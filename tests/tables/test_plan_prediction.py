@@ -29,6 +29,7 @@ from encryptedstats.crypto.packing import (
 from encryptedstats.crypto.residues import ciphertext_of
 from encryptedstats.crypto.security import RINGS
 from encryptedstats.storage import container
+from error_codes import error
 from reproduction import datasets
 
 QUIET = {"progress": False}
@@ -128,12 +129,14 @@ def test_an_opened_model_has_no_totals_to_bring(schema: es.Schema) -> None:
 
 @pytest.mark.parametrize("n_predict", [0, -1, True, 2.5, "all"])
 def test_numbers_of_rows_that_cannot_be(schema: es.Schema, n_predict: Any) -> None:
-    with pytest.raises(ValueError, match="a number of rows is needed, at least 1"):
+    with pytest.raises(ValueError, check=error("not-a-count", "1")):
         planned(es.LinearMeans(), schema, n_predict=n_predict)
 
 
 def test_rows_to_predict_without_a_prediction(schema: es.Schema) -> None:
-    with pytest.raises(ValueError, match="n_predict= is for encrypted_prediction=True"):
+    with pytest.raises(
+        ValueError, check=error("prediction-not-encrypted", "encrypted_prediction=True")
+    ):
         es.plan(es.LinearMeans(), schema, 200, 50)
 
 
@@ -142,7 +145,7 @@ def test_rows_to_predict_without_a_prediction(schema: es.Schema) -> None:
 )
 def test_models_that_must_be_opened(schema: es.Schema, model: Any) -> None:
     with pytest.raises(
-        ValueError, match=r"has to be inverted.*Plan it with encrypted_prediction=False"
+        ValueError, check=error("no-encrypted-prediction", "encrypted_prediction=False")
     ):
         planned(model, schema)
 
@@ -151,17 +154,16 @@ def test_what_does_not_predict(schema: es.Schema) -> None:
     total = column("v0.bin0").total()
     for circuit in (total, [total], []):
         with pytest.raises(
-            ValueError,
-            match="no way to predict without being opened: plan it with encrypted_prediction=False",
+            ValueError, check=error("no-encrypted-prediction", "encrypted_prediction=False")
         ):
             planned(circuit, schema)
     for nothing in ([es.LinearMeans(), "forest"], object()):
-        with pytest.raises(TypeError, match="plan needs a model, expressions"):
+        with pytest.raises(TypeError, check=error("not-a-total")):
             planned(nothing, schema)
 
 
 def test_fractions_that_only_an_opened_forest_has(schema: es.Schema) -> None:
-    with pytest.raises(ValueError, match="only an opened forest can"):
+    with pytest.raises(ValueError, check=error("no-inverse")):
         planned(es.CompletelyRandomForest(n_trees=2, depth=1, fraction="inverse"), schema)
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import encryptedstats as es
 from encryptedstats.tables import Variable
+from error_codes import error
 
 ROWS = pd.DataFrame(
     {
@@ -36,10 +37,7 @@ def test_rare_levels_share_a_level_and_are_known(rare: float) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", es.SchemaWarning)  # they are known, so nothing is to be said
         assert counted(schema, ROWS) == {"de": 6, "fr": 4, "other": 2}
-    with pytest.raises(
-        es.SchemaError,
-        match=r"column 'country', row 1: 'xx' is not a level of the schema .*with_unknown",
-    ):
+    with pytest.raises(es.SchemaError, check=error("unusable-value", "'country'", "'xx'", "row 1")):
         schema.table(NEW.drop(index=2))
     assert schema["country"].describe() == "3 bins: de fr other; 2 rare as other"
 
@@ -53,17 +51,17 @@ def test_a_level_that_is_called_other_takes_them() -> None:
 
 def test_many_levels_are_no_obstacle_where_they_are_rare() -> None:
     rows = pd.DataFrame({"zip": [f"z{i}" for i in range(3000)] + ["big"] * 50})
-    with pytest.raises(es.SchemaError, match="let rare= join those of few rows"):
+    with pytest.raises(es.SchemaError, check=error("fewer-levels")):
         es.Schema.infer(rows)
     schema = es.Schema.infer(rows, rare=10)
     assert schema["zip"].levels == ("big", "other")
-    with pytest.raises(es.SchemaError, match="every level is rare"):
+    with pytest.raises(es.SchemaError, check=error("every-level-rare")):
         es.Schema.infer(ROWS, rare=100)
 
 
 @pytest.mark.parametrize("rare", [0, -1, 2.5, True, "many"])
 def test_rare_is_a_number_of_rows_or_a_share(rare: object) -> None:
-    with pytest.raises(es.SchemaError, match=r"rare=.*a number of rows, such as 5, or a share"):
+    with pytest.raises(es.SchemaError, check=error("rare-levels", "5")):
         es.Schema.infer(ROWS, rare=rare)  # type: ignore[arg-type]  # on purpose
 
 
@@ -91,14 +89,8 @@ def test_new_gaps_go_to_other_where_missing_values_have_bins() -> None:
     ):
         assert counted(schema, NEW) == {"de": 1, "fr": 0, "la": 0, "pe": 1, "other": 2}
     strict = es.Schema.infer(ROWS, target="ill", unknown="other")
-    cure = (
-        r"no bin for them there: fill them in, or leave these rows out; .* "
-        r"schema\.with_missing_bin\('country'\)"
-    )
-    with pytest.raises(
-        es.SchemaError,
-        match=rf"missing values in column 'country' \(row 2\), and the schema has {cure}",
-    ):
+    cure = "schema.with_missing_bin('country')"
+    with pytest.raises(es.SchemaError, check=error("missing-without-bin", cure)):
         strict.table(NEW)
     with pytest.warns(es.SchemaWarning):
         assert counted(strict.with_missing_bin("country"), NEW)["missing"] == 1  # the cure is one
@@ -106,9 +98,7 @@ def test_new_gaps_go_to_other_where_missing_values_have_bins() -> None:
 
 def test_advice_for_rows_to_predict_is_not_to_do_what_was_done() -> None:
     model = es.MultinomialNB().fit(es.Schema.infer(ROWS, target="ill", missing="bin").table(ROWS))
-    with pytest.raises(
-        es.SchemaError, match=r"has no bin for them there.*schema\.with_missing_bin\('country'\)"
-    ):
+    with pytest.raises(es.SchemaError, check=error("missing-without-bin", "'country'")):
         model.predict(NEW.drop(index=1))
 
 
@@ -208,7 +198,7 @@ def test_classes_and_ids_are_set() -> None:
     assert es.Schema.infer(rows, target="ill").with_id("patient") == es.Schema.infer(
         rows, target="ill", id="patient"
     )
-    with pytest.raises(es.SchemaError, match="no column 'name' for the id of the rows"):
+    with pytest.raises(es.SchemaError, check=error("unknown-column", "'name'")):
         es.Schema.infer(rows, id="name")
 
 
@@ -217,10 +207,7 @@ def test_new_bins_keep_the_policy() -> None:
     assert schema["country"] == Variable(
         "country", "categorical", levels=("fr", "de", "other"), other="other", unknown="other"
     )
-    with pytest.raises(
-        es.SchemaError,
-        match="variable 'age' has no levels: no value of a continuous variable is unknown",
-    ):
+    with pytest.raises(es.SchemaError, check=error("no-levels", "'age'")):
         schema.with_unknown("other", "age")
 
 

@@ -30,6 +30,7 @@ from encryptedstats.tables.questions import (
     question_class,
     refuse_impossible,
 )
+from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 FRAME = pd.DataFrame({"age": [30, 40, 50, 60, 40, 30], "sick": [0, 1, 1, 0, 1, 1]})
@@ -103,7 +104,7 @@ def test_an_encrypted_answer_is_read_as_the_clear_one(
         f"{tiny.key_id})"
     )
     assert len(answer) == 6
-    with pytest.raises(TypeError, match=r"not pickled: use save\(\) and load\(\)"):
+    with pytest.raises(TypeError, check=error("not-pickled")):
         pickle.dumps(answer)
 
 
@@ -141,7 +142,7 @@ def test_folds_are_a_question(tiny: es.Owner, schema: es.Schema, sealed: es.Encr
         def shapes(self, schema: Any) -> dict[str, tuple[int, ...]]:
             return {}
 
-    with pytest.raises(ValueError, match="count the classes, and Uncounted does not"):
+    with pytest.raises(ValueError, check=error("question-without-classes")):
         table.ask(folds.Folds(Uncounted(), 2))
 
 
@@ -152,15 +153,13 @@ def test_answers_of_different_rows_add_up_and_forget(tiny: es.Owner, schema: es.
     assert tiny.decrypt(both) == schema.table(FRAME).ask(Ages())
     assert both.block_ids == one.block_ids + other.block_ids
     assert tiny.decrypt(both - other) == schema.table(FRAME[:4]).ask(Ages())
-    with pytest.raises(
-        es.SchemaError, match="is in the answer already: its rows would count twice"
-    ):
+    with pytest.raises(es.SchemaError, check=error("block-already-included")):
         both + one
-    with pytest.raises(es.SchemaError, match="only rows that are inside can be forgotten"):
+    with pytest.raises(es.SchemaError, check=error("rows-not-inside")):
         one - other
-    with pytest.raises(ValueError, match=r"different questions .*times=1\) and .*times=2"):
+    with pytest.raises(ValueError, check=error("different-questions", "times=1", "times=2")):
         one + second.ask(Ages(times=2), workers=1)
-    with pytest.raises(TypeError, match="answers in totals are combined"):
+    with pytest.raises(TypeError, check=error("rows-not-totals")):
         one + 3
     assert tiny.decrypt(first.counts("age") + second.counts("age"))["count"].sum() == 6
 
@@ -204,9 +203,7 @@ def test_totals_that_are_not_what_was_said(
 
 def test_what_is_no_question(schema: es.Schema) -> None:
     for value, words in ((Ages, "not the class Ages"), ("counts", "not a str")):
-        with pytest.raises(
-            TypeError, match=rf"asked a question, an object such as es\.MultinomialNB\(\), {words}"
-        ):
+        with pytest.raises(TypeError, check=error("not-a-question", words)):
             schema.table(FRAME).ask(value)
 
 
@@ -227,29 +224,27 @@ def test_parameters_that_are_refused_are_data() -> None:
 
 
 def test_columns_that_are_not_there(schema: es.Schema) -> None:
-    with pytest.raises(
-        es.SchemaError, match=r"'v0' is ordinal and not kept as numbers: schema\.with_kind"
-    ):
+    with pytest.raises(es.SchemaError, check=error("keep-numbers", "'v0'")):
         number_column(schema.public(), 0)
-    with pytest.raises(es.SchemaError, match="the schema has no classes"):
+    with pytest.raises(es.SchemaError, check=error("name-the-target")):
         class_columns(es.Schema.infer(FRAME).public())
-    with pytest.raises(es.SchemaError, match="the table has no target"):
+    with pytest.raises(es.SchemaError, check=error("no-target")):
         schema.table(FRAME.drop(columns="sick")).ask(Ages())
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"question": "Nobody"}, "nobody here knows the question 'Nobody'"),
-        ({"params": {"variable": "v0"}}, "other parameters than a Ages has"),
-        ({"params": {"variable": "v7", "times": 1}}, "a question that its schema does not allow"),
-        ({"params": {"variable": [], "times": 1}}, "a question that its schema does not allow"),
-        ({"n_rows": -1}, "impossible number of rows"),
-        ({"blocks": ["a", "a"]}, "list of blocks"),
-        ({"schema": "{}"}, "a question or schema that cannot be"),
+        ({"question": "Nobody"}, "import-questions"),
+        ({"params": {"variable": "v0"}}, "wrong-parameters"),
+        ({"params": {"variable": "v7", "times": 1}}, "question-not-of-schema"),
+        ({"params": {"variable": [], "times": 1}}, "question-not-of-schema"),
+        ({"n_rows": -1}, "impossible-rows-or-blocks"),
+        ({"blocks": ["a", "a"]}, "impossible-rows-or-blocks"),
+        ({"schema": "{}"}, "impossible-question-or-schema"),
         (
             {"question": "MultinomialNB", "params": {"alpha": 1.0, "bins": 5}},
-            "MultinomialNB gives none",
+            "kind-not-of-question",
         ),
     ],
 )
@@ -259,7 +254,7 @@ def test_forged_files_are_refused(
     sealed.ask(Ages(), workers=1).save(tmp_path / "answer")
     file = container.read(tmp_path / "answer")
     container.write(replace(file, fields={**file.fields, **changes}), tmp_path / "forged")
-    with pytest.raises(es.FileFormatError, match=words):
+    with pytest.raises(es.FileFormatError, check=error(words)):
         es.load(tmp_path / "forged", tiny.public_keys())
 
 
@@ -294,7 +289,7 @@ def test_forged_predictions_are_refused(
         answers.PREDICTION_KIND, {"params": {"variable": "v0", "times": value}, "output": ""}
     )
     container.write(file, tmp_path / "forged")
-    with pytest.raises(es.FileFormatError, match="a question that its schema does not allow"):
+    with pytest.raises(es.FileFormatError, check=error("question-not-of-schema")):
         es.load(tmp_path / "forged", tiny.public_keys())
 
 
@@ -308,7 +303,7 @@ def test_answers_for_rows_are_planned(schema: es.Schema) -> None:
         assert plan.prediction is not None
         assert plan.prediction.n_predict == 3
         assert plan.depth == 2  # a product for the cells, another one of cells and bins
-    with pytest.raises(es.ParameterError, match="no way to predict without being opened"):
+    with pytest.raises(es.ParameterError, check=error("no-encrypted-prediction")):
         es.plan(Ages(), schema, n_rows=6, encrypted_prediction=True)
 
 
@@ -327,15 +322,15 @@ def test_an_answer_predicts_without_being_opened(schema: es.Schema, tmp_path: Pa
         assert predicted.kind == "encrypted prediction"
         # The rows of the same age, by class: 60, 40 and 30 years.
         assert owner.open(predicted, schema) == [[1, 0], [0, 2], [1, 1]]
-    with pytest.raises(TypeError, match="a prediction does not predict again"):
+    with pytest.raises(TypeError, check=error("prediction-of-prediction")):
         predicted.predict_votes(rows)
-    with pytest.raises(es.ParameterError, match="a Nearby has one way to answer"):
+    with pytest.raises(es.ParameterError, check=error("unknown-output")):
         answer.predict_votes(rows, output="votes")
     wider = FRAME.assign(more=["a", "b"] * 3)
     foreign = owner.encrypt(es.Schema.infer(wider, target="sick").table(wider), workers=1)
-    with pytest.raises(es.SchemaError, match="of another schema than the model"):
+    with pytest.raises(es.SchemaError, check=error("different-schemas")):
         answer.predict_votes(foreign)
-    with pytest.raises(NotImplementedError, match="Ages has to be opened before it can predict"):
+    with pytest.raises(NotImplementedError, check=error("still-encrypted")):
         owner.encrypt(table, workers=1).ask(Ages(), workers=1).predict_votes(rows)
 
 
@@ -361,7 +356,7 @@ def test_questions_are_found_where_the_environment_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mine.py").write_text(MODULE.format(name="InTheEnvironment"))
-    with pytest.raises(es.FileFormatError, match=r"nobody here knows .* ENCRYPTEDSTATS_QUESTIONS"):
+    with pytest.raises(es.FileFormatError, check=error("import-questions")):
         question_class("InTheEnvironment")
     monkeypatch.setenv("ENCRYPTEDSTATS_QUESTIONS", str(tmp_path / "mine.py"))
     assert question_class("InTheEnvironment").name == "InTheEnvironment"
@@ -409,7 +404,7 @@ def test_a_question_that_does_not_import_is_not_half_known(tmp_path: Path) -> No
 
 def test_abstract_questions_are_nobodys() -> None:
     for name in ("Statistic", "TotalsClassifier", "TotalsModel", "_Cells"):
-        with pytest.raises(es.FileFormatError, match="nobody here knows"):
+        with pytest.raises(es.FileFormatError, check=error("import-questions")):
             question_class(name)
 
 
@@ -467,13 +462,13 @@ def test_errors_tell_the_owner_which_names_ids_have() -> None:
     frame = pd.DataFrame({"age": [30, 41, 52, 33], "race": list("abca"), "y": [1, 2, 3, 5]})
     schema = es.Schema.infer(frame, numbers="keep", digits=0)
     wrong = es.TTest("age", by="race")
-    said = r"'v1' has 3 groups and a t-test compares two.* \(v1 is 'race'\)$"
+    said = "not-two-groups"
     for ask in (schema.table(frame).ask, lambda question: es.plan(question, schema, n_rows=4)):
-        with pytest.raises(es.ParameterError, match=said):
+        with pytest.raises(es.ParameterError, check=error(said)):
             ask(wrong)
-    with pytest.raises(
-        es.SchemaError, match=r"'v1' has bins, and powers are of numbers \(v1 is 'race'\)$"
-    ):
+    with pytest.raises(es.SchemaError, check=error("power-of-factor", "'v1'", "'race'")):
         es.LinearRegression("y ~ race^2").fit(schema.table(frame))
-    with pytest.raises(es.ParameterError, match=r"see Anova$"):  # whoever computes knows no names
+    with pytest.raises(
+        es.ParameterError, check=error("not-two-groups")
+    ):  # whoever computes knows no names
         es.plan(wrong.in_ids(schema), schema.public(), n_rows=4)

@@ -17,6 +17,7 @@ import encryptedstats as es
 from encryptedstats.circuits.expressions import column
 from encryptedstats.storage import container
 from encryptedstats.tables.encrypted import MANIFEST
+from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 
@@ -29,10 +30,7 @@ FRAME = pd.DataFrame(
         "ill": RNG.choice(["no", "yes"], 80),
     }
 )
-ANOTHER = (
-    "this schema has the shape of that of the rows, and yet it is another one.*give the schema "
-    "that the table was"
-)
+ANOTHER = "other-schema"
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +87,7 @@ def results(
 def test_another_schema_of_the_same_shape_is_refused(keeper, known, results, kind, way):
     other = others(known)[way]
     assert other.public() == known.public()
-    with pytest.raises(es.SchemaError, match=ANOTHER):
+    with pytest.raises(es.SchemaError, check=error(ANOTHER)):
         keeper.decrypt(results[kind], schema=other)
 
 
@@ -103,7 +101,7 @@ def test_the_right_schema_opens(keeper, known, results, tmp_path):
     assert list(keeper.decrypt(results["model"], schema=again).classes_) == ["no", "yes"]
     models = keeper.decrypt(results["folds"], schema=again)
     assert len(es.score_folds(models, table)) == 2
-    with pytest.raises(es.SchemaError, match="the rows are of another schema than the model"):
+    with pytest.raises(es.SchemaError, check=error("other-schema")):
         es.score_folds(models, others(known)["edges"].table(FRAME, folds=2))
     assert list(keeper.decrypt(results["counts"]).columns) == [0, 1]  # without names, as before
 
@@ -112,13 +110,13 @@ def test_an_owner_from_a_key_file_knows_it_again(keeper, known, results, tmp_pat
     keeper.save(tmp_path / "key")
     again = es.Owner.load(tmp_path / "key")
     assert again.decrypt(results["model"], schema=known).n_rows_ == 80
-    with pytest.raises(es.SchemaError, match=ANOTHER):
+    with pytest.raises(es.SchemaError, check=error(ANOTHER)):
         again.decrypt(results["model"], schema=others(known)["edges"])
 
 
 def test_the_wrong_owner_hears_of_the_key_and_not_of_the_schema(stranger_keeper, known, results):
     for result in results.values():
-        with pytest.raises(es.KeyMismatchError, match=r"different keys: .*es\.Owner\.load"):
+        with pytest.raises(es.KeyMismatchError, check=error("load-the-key")):
             stranger_keeper.decrypt(result, schema=known)
 
 
@@ -129,8 +127,8 @@ def test_rows_of_different_schemas_are_not_brought_together(keeper, known):
         sealed = keeper.encrypt(schema.table(FRAME))
         sealed.private_schema = None  # as on a worker
         parts[name] = sealed
-    cure = "encrypted with different schemas of the same shape"
-    with pytest.raises(es.SchemaError, match=cure):
+    cure = "different-schemas"
+    with pytest.raises(es.SchemaError, check=error(cure)):
         parts["one"].append(parts["other"])
     one, other = (es.MultinomialNB().fit(parts[name]) for name in ("one", "other"))
     for combine in (
@@ -138,7 +136,7 @@ def test_rows_of_different_schemas_are_not_brought_together(keeper, known):
         lambda: one.totals_ - other.totals_,
         lambda: one.partial_fit(parts["other"]),
     ):
-        with pytest.raises(es.SchemaError, match=cure):
+        with pytest.raises(es.SchemaError, check=error(cure)):
             combine()
 
 
@@ -157,7 +155,7 @@ def test_rows_of_the_public_key_have_none_and_are_taken_as_they_are(known, tmp_p
     ):
         assert joined.facts.schema_digest == own.facts.schema_digest
         joined.private_schema = None
-        with pytest.raises(es.SchemaError, match=ANOTHER):
+        with pytest.raises(es.SchemaError, check=error(ANOTHER)):
             keeper.decrypt(joined.counts("v0"), schema=others(known)["edges"])
     assert es.load(tmp_path / "own").facts.schema_digest == own.facts.schema_digest
 
@@ -165,7 +163,7 @@ def test_rows_of_the_public_key_have_none_and_are_taken_as_they_are(known, tmp_p
 def test_in_one_program_names_are_compared_where_there_is_no_digest(known):
     keeper = small_owner(for_others=True)
     sealed = keeper.public_keys().encrypt(known.table(FRAME)).accept_others()
-    with pytest.raises(es.SchemaError, match=ANOTHER):
+    with pytest.raises(es.SchemaError, check=error(ANOTHER)):
         keeper.decrypt(sealed.counts("age"), schema=others(known)["names swapped"])
 
 
@@ -190,16 +188,14 @@ def test_tampered_digests(keeper, known, tmp_path, digest):
         ):  # a worker can take the mark off, as it can do anything: the mark is against mistakes
             assert keeper.decrypt(count, schema=known)["count"].sum() == 80
         else:
-            with pytest.raises(es.SchemaError, match=ANOTHER):
+            with pytest.raises(es.SchemaError, check=error(ANOTHER)):
                 keeper.decrypt(count, schema=known)
         return
     with pytest.raises(
         es.FileFormatError, match="field 'schema_digest' of the encrypted table file is no digest"
     ):
         es.load(tmp_path / "t")
-    with pytest.raises(
-        es.FileFormatError, match="field 'schema_digest' of the encrypted numbers file is no digest"
-    ):
+    with pytest.raises(es.FileFormatError, check=error("malformed-digest", "'schema_digest'")):
         es.load(tmp_path / "forged", keys=keeper.public_keys())
 
 

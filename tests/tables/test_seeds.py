@@ -27,6 +27,7 @@ from encryptedstats.storage import container
 from encryptedstats.storage.objects import FolderStore
 from encryptedstats.tables.blocks import BLOCK_KIND
 from encryptedstats.tables.encrypted import MANIFEST, TABLE_VERSION
+from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 
@@ -186,7 +187,7 @@ def test_how_a_block_is_stored_is_signed(keeper, schema, tmp_path):
         return replace(file, sections={**file.sections, "blocks": json.dumps([entry]).encode()})
 
     (tmp_path / MANIFEST).write_bytes(rewritten_manifest(manifest_of(tmp_path), flipped))
-    with pytest.raises(es.FileFormatError, match="is not signed by the owner"):
+    with pytest.raises(es.FileFormatError, check=error("unsigned-block")):
         es.load(tmp_path).counts("v0")
 
 

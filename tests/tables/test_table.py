@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from effort import examples
 from encryptedstats.errors import SchemaError
 from encryptedstats.tables import Column, Schema, Table
+from error_codes import error
 
 KINDS = {"age": "continuous", "grade": "ordinal", "sex": "categorical", "dose": "number"}
 
@@ -93,9 +94,7 @@ def test_codes_numbers_classes(table, frame):
     np.testing.assert_array_equal(table.numbers("dose"), np.rint(frame["dose"] * 100))
     for values, name in zip(table.classes(), ["maybe", "no", "yes"], strict=True):
         np.testing.assert_array_equal(values, frame["y"] == name)
-    with pytest.raises(
-        SchemaError, match=r"'dose' is a number: it has no bins, ask for numbers\('dose'\)"
-    ):
+    with pytest.raises(SchemaError, check=error("number-without-bins", "'dose'")):
         table.bins("dose")
 
 
@@ -154,9 +153,9 @@ def test_rows_to_predict_need_no_target(schema, frame):
     assert not table.has_classes
     assert not [column for column in table.columns() if column.encoding == "class"]
     assert "no target" in repr(table)
-    with pytest.raises(SchemaError, match="no column class0: the table has no target"):
+    with pytest.raises(SchemaError, check=error("no-target")):
         table.classes()
-    with pytest.raises(SchemaError, match="the schema has no classes: infer it with target="):
+    with pytest.raises(SchemaError, check=error("name-the-target")):
         Schema.infer(frame).table(frame).classes()
 
 
@@ -185,54 +184,52 @@ def _with(frame, name, row, value):
         (
             "sex",
             "x",
-            r"column 'sex', row 'r3': 'x' is not a level of the schema \(levels: 'f', 'm'\)",
+            "unusable-value",
         ),
-        ("sex", 1, "column 'sex', row 'r3': 1 is not a level"),
-        ("sex", pd.Timestamp(0), "column 'sex', row 'r3': Timestamp"),
+        ("sex", 1, "unusable-value"),
+        ("sex", pd.Timestamp(0), "unusable-value"),
         (
             "grade",
             9,
-            r"column 'grade', row 'r3': 9 is not a level of the schema \(levels: 1, 2, 3, 4\)",
+            "unusable-value",
         ),
-        ("grade", "2", "column 'grade', row 'r3': '2' is not a level"),
-        ("age", "12a", "column 'age', row 'r3': '12a' is not a number"),
-        ("age", "", "column 'age', row 'r3': '' is not a number"),
-        ("age", [1], r"column 'age', row 'r3': \[1\] is not a number"),
-        ("age", float("inf"), "column 'age', row 'r3': inf is not finite"),
-        ("age", "-inf", "column 'age', row 'r3': -inf is not finite"),
+        ("grade", "2", "unusable-value"),
+        ("age", "12a", "unusable-value"),
+        ("age", "", "unusable-value"),
+        ("age", [1], "unusable-value"),
+        ("age", float("inf"), "unusable-value"),
+        ("age", "-inf", "unusable-value"),
         (
             "dose",
             99.0,
-            r"column 'dose', row 'r3': 99.0 is out of bounds \(-?[0-9.]+ to [0-9.]+\): with_kind",
+            "unusable-value",
         ),
-        ("dose", 1e300, "column 'dose', row 'r3': 1e\\+300 is out of bounds"),
-        ("dose", "1,5", "column 'dose', row 'r3': '1,5' is not a number"),
+        ("dose", 1e300, "unusable-value"),
+        ("dose", "1,5", "unusable-value"),
         (
             "y",
             "perhaps",
-            r"target 'y', row 'r3': 'perhaps' is not a class of the schema \(classes: 'maybe', "
-            r"'no', 'yes'\)",
+            "unusable-value",
         ),
-        ("y", None, r"the class is missing in column 'y' \(row 'r3'\)"),
+        ("y", None, "class-missing"),
         (
             "age",
             None,
-            r"missing values in column 'age' \(row 'r3'\), and the schema has no bin for them "
-            r"there: fill them in",
+            "missing-without-bin",
         ),
-        ("dose", np.nan, r"missing values in column 'dose' \(row 'r3'\)"),
+        ("dose", np.nan, "missing-without-bin"),
     ],
 )
 def test_refusals_name_column_row_and_value(schema, frame, name, value, message):
     labelled = frame.set_axis([f"r{i}" for i in range(50)])
     rows = _with(labelled, name, 3, None)
     rows.at["r3", name] = value
-    with pytest.raises(SchemaError, match=message):
+    with pytest.raises(SchemaError, check=error(message)):
         schema.table(rows)
 
 
 def test_refusals_count_the_other_rows(schema, frame):
-    with pytest.raises(SchemaError, match=r"row 0: 'q' is not a level .* \(and 49 more rows\)"):
+    with pytest.raises(SchemaError, check=error("unusable-value", "'q'", "row 0", "49")):
         schema.table(frame.assign(sex="q"))
 
 
@@ -312,12 +309,10 @@ def test_missing_bin(gaps):
     np.testing.assert_array_equal(sum(table.bins("sex")), 1)
     assert table.to_pandas()["sex"].astype(str).tolist()[9] == "missing"
     for call in (lambda: table.codes("age"), lambda: table.values(Column("centred", 0))):
-        with pytest.raises(
-            SchemaError, match=r"'(age|v0)' has a bin for missing values, which has no ordinal code"
-        ):
+        with pytest.raises(SchemaError, check=error("drop-gaps-anew")):
             call()
     assert Column("ordinal", 0) not in table.columns(("ordinal",))
-    with pytest.raises(SchemaError, match=r"column 'grade' \(row 2\)"):
+    with pytest.raises(SchemaError, check=error("missing-without-bin", "'grade'", "row 2")):
         schema.table(_with(gaps, "grade", 2, None))
 
 
@@ -332,7 +327,7 @@ def test_missing_rows_dropped(gaps):
         table.classes()[1], (gaps["y"].to_numpy() == "no")[kept] * weights[kept]
     )
     assert "3 rows with missing values left out" in repr(table)
-    with pytest.raises(SchemaError, match="no rows are left: values are missing in column 'age'"):
+    with pytest.raises(SchemaError, check=error("no-complete-rows", "'age'")):
         schema.table(gaps.iloc[[1]])
 
 
@@ -373,9 +368,7 @@ def test_folds_sum_to_the_classes_and_are_stratified(schema, frame, folds):
     assert (np.ptp(counts, axis=0) <= 1).all()
     assert np.ptp(counts.sum(axis=1)) <= 1
     assert len([column for column in table.columns() if column.fold is not None]) == 3 * folds
-    with pytest.raises(
-        SchemaError, match=f"no column class0.fold{folds}: the table has {folds} folds"
-    ):
+    with pytest.raises(SchemaError, check=error("fold-out-of-range", folds, folds)):
         table.classes(fold=folds)
 
 
@@ -421,16 +414,16 @@ def test_onehot_tables_are_taken_as_they_are():
         (
             (4, 0),
             1 - matrix[4, 0],
-            "variable 'b', row 4: [02] ones in its columns: exactly one is needed",
+            "unusable-value",
         ),
-        ((4, 1), 2, "column 'a.1', row 4: 2.0 is neither 0 nor 1"),
-        ((4, 2), np.nan, r"missing values in column 'b.2' \(row 4\): a one-hot table has none"),
+        ((4, 1), 2, "unusable-value"),
+        ((4, 2), np.nan, "missing-values-in-onehot"),
     ):
         wrong = matrix.astype(float)
         wrong[row, col] = value
-        with pytest.raises(SchemaError, match=message):
+        with pytest.raises(SchemaError, check=error(message)):
             schema.table(wrong, y=y)
-    with pytest.raises(SchemaError, match="the table has 4 one-hot columns, the schema 5"):
+    with pytest.raises(SchemaError, check=error("wrong-number-of-columns", "4", "5")):
         schema.table(frame.iloc[:, :4])
 
 
@@ -507,7 +500,9 @@ def test_large_integers_are_kept_exactly(values):
 
 def test_too_large_integers_are_refused():
     df = pd.DataFrame({"n": np.array([1, 2**63], dtype=np.uint64)})
-    with pytest.raises(SchemaError, match="column 'n', row 1: 9223372036854775808 ") as refused:
+    with pytest.raises(
+        SchemaError, check=error("unusable-value", "'n'", "row 1", "9223372036854775808")
+    ) as refused:
         Schema.infer(df)
     assert [cure.action for cure in refused.value.cures] == ["smaller integers"]
 
