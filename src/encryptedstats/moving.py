@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from encryptedstats.circuits.digits import WHOLE
+from encryptedstats.circuits.passes.digits import WHOLE
 from encryptedstats.circuits.program import PACKED
 from encryptedstats.circuits.results import EncryptedNumbers, encrypted_numbers
 from encryptedstats.crypto.dispatch import decrypt_value, move_value

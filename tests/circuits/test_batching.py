@@ -4,7 +4,7 @@ them need.
 
 from __future__ import annotations
 
-from encryptedstats.circuits.batching import _grouped
+from encryptedstats.circuits.passes.batching import _grouped
 from encryptedstats.circuits.program import EXPAND, GIVEN, Step
 from encryptedstats.crypto.noise import Noise
 

@@ -27,7 +27,7 @@ from encryptedstats.circuits.clear import (
 )
 from encryptedstats.circuits.expressions import Marks, column_names, here, padding_value
 from encryptedstats.circuits.expressions import given as given_total
-from encryptedstats.circuits.rewriting import cleared
+from encryptedstats.circuits.passes.padding import clear_padding
 from encryptedstats.tables.encodings import Column
 from error_codes import error
 
@@ -502,7 +502,7 @@ def test_cleared_rows_are_the_same_rows(layout, pool, constant):
         *(x + constant for x in pool),
         pool[-1] * given_total("model", 0) + given_total("model", 0),
     ]
-    done = cleared(outputs)
+    done = clear_padding(outputs)
     for one, other in zip(
         read_clear(done, columns, layout), read_clear(outputs, columns, layout), strict=True
     ):

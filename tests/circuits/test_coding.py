@@ -13,7 +13,7 @@ import pytest
 
 import encryptedstats as es
 from encryptedstats.arrays.vectors import EncryptedVector
-from encryptedstats.circuits import coding, column
+from encryptedstats.circuits import column
 from encryptedstats.circuits.bounds import read_bounds
 from encryptedstats.circuits.devices.seal import encrypted_here
 from encryptedstats.circuits.expressions import (
@@ -26,6 +26,7 @@ from encryptedstats.circuits.expressions import (
     sum_of,
 )
 from encryptedstats.circuits.lowering import rotations_needed
+from encryptedstats.circuits.passes import stored_columns
 from encryptedstats.circuits.program import Step
 from encryptedstats.crypto.residues import ciphertext_of
 from encryptedstats.tables import EncryptedTable
@@ -53,7 +54,7 @@ def stored(output: Expression) -> Any:
 
 
 def test_examples() -> None:
-    assert doctest.testmod(coding).failed == 0
+    assert doctest.testmod(stored_columns).failed == 0
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,10 @@ from hypothesis import strategies as st
 import encryptedstats as es
 from effort import examples
 from encryptedstats.circuits import column
-from encryptedstats.circuits.digits import Stored
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.lowering import replication_steps
+from encryptedstats.circuits.passes.digits import Stored
 from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts, Part
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.residues import ciphertext_of, residues_of

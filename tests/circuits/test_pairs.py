@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 import encryptedstats as es
 from encryptedstats.circuits import column
 from encryptedstats.circuits.clear import read_clear
-from encryptedstats.circuits.digits import Stored, in_pairs, joined, proven_pairs
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.expressions import PRODUCT, Expression, in_order, linear
 from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.passes.digits import Stored, join_parts
+from encryptedstats.circuits.passes.pairs import join_pairs, prove_pairs
 from encryptedstats.errors import FileFormatError, ParameterError
 from encryptedstats.storage.container import Container
 from error_codes import error
@@ -54,8 +55,8 @@ def lab() -> Lab:
 def as_stored(
     outputs: list[Expression], known: es.Parameters, layout: Layout
 ) -> tuple[list[Expression], list[Stored]]:
-    paired = in_pairs(outputs, BASE)
-    stored = proven_pairs(outputs, paired, known, RANGES, layout)
+    paired = join_pairs(outputs, BASE)
+    stored = prove_pairs(outputs, paired, known, RANGES, layout)
     return (outputs, [Stored()] * len(outputs)) if stored is None else (paired, stored)
 
 
@@ -64,10 +65,10 @@ def products(outputs: list[Expression]) -> int:
 
 
 def test_what_two_totals_have_in_common_is_computed_once() -> None:
-    paired = in_pairs(TREE, BASE)
+    paired = join_pairs(TREE, BASE)
     assert len(paired) == 3
     assert products(paired) == products(TREE) // 2
-    assert products(in_pairs([(y * a).total(), (z * b).total()], BASE)) == 2  # nothing in common
+    assert products(join_pairs([(y * a).total(), (z * b).total()], BASE)) == 2  # nothing in common
 
 
 trees = st.recursive(
@@ -97,7 +98,7 @@ def test_a_pair_is_always_the_first_and_base_times_the_second(rows: list[Express
     expected = [int(p) + BASE * int(q) for p, q in zip(single[::2], single[1::2], strict=False)]
     expected += [int(value) for value in single[2 * len(expected) :]]
     assert [
-        int(v) for v in read_clear(in_pairs(totals, BASE), columns, layout, ranges=RANGES)
+        int(v) for v in read_clear(join_pairs(totals, BASE), columns, layout, ranges=RANGES)
     ] == expected
 
 
@@ -155,8 +156,13 @@ def test_files_keep_them_and_are_not_believed_beyond_the_keys() -> None:
 
 
 def test_a_digit_that_is_larger_than_it_can_be_is_refused() -> None:
+<<<<<<< HEAD
     with pytest.raises(ValueError, check=error("outside-proven-range", "4")):
         joined([5 + BASE], [Stored(0, BASE, 4)])
+=======
+    with pytest.raises(ValueError, match="outside the ±4 it is proven to keep"):
+        join_parts([5 + BASE], [Stored(0, BASE, 4)])
+>>>>>>> a1ae39c (Keep rules per operation in tables, and each pass in a file of its own)
 
 
 def test_parameters_for_pairs() -> None:

@@ -116,9 +116,9 @@ def noises_again(
             noise = rules.switch(args[0], step.data)
         elif step.op == ROTATE:
             assert args[0].size == 2  # keys are for two polynomials
-            noise = rules.rotate(args[0])
+            noise = rules.model.key_switch(args[0])
         elif step.op == MASK:
-            noise = rules.mask(args[0])
+            noise = rules.model.multiply_plain(args[0], rules.model.message())
         elif step.op == MOVE:
             (noise,) = args
         elif step.op == SUM:

@@ -5,6 +5,8 @@ that is known.
 from __future__ import annotations
 
 import doctest
+import importlib
+import pkgutil
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from circuit_samples import NAMES, random_columns
 from hypothesis import given as examples
 from hypothesis import strategies as st
 
-from encryptedstats.circuits import Layout, column, rewriting
+from encryptedstats.circuits import Layout, column, passes
 from encryptedstats.circuits.clear import read_clear
 from encryptedstats.circuits.expressions import (
     GIVEN,
@@ -27,14 +29,20 @@ from encryptedstats.circuits.expressions import (
     ones,
     padding_value,
 )
+<<<<<<< HEAD
 from encryptedstats.circuits.rewriting import cleared, followed
+=======
+from encryptedstats.circuits.passes.correction_factors import GivenFactors, apply_correction_factors
+from encryptedstats.circuits.passes.padding import clear_padding
+>>>>>>> a1ae39c (Keep rules per operation in tables, and each pass in a file of its own)
 from error_codes import error
 
 y = column("y0")
 
 
 def test_examples() -> None:
-    assert doctest.testmod(rewriting).failed == 0
+    for module in pkgutil.iter_modules(passes.__path__, f"{passes.__name__}."):
+        assert doctest.testmod(importlib.import_module(module.name)).failed == 0
 
 
 # -- padding
@@ -81,7 +89,7 @@ def answers(draw: Any) -> list[Expression | int]:
 def test_cleared_outputs_are_the_same_in_rows_and_zero_in_padding(
     outputs: list[Expression | int],
 ) -> None:
-    found = cleared(outputs)
+    found = clear_padding(outputs)
     padding = padding_value(found)
     assert [padding[one] for one in found] == [0] * len(outputs)
     for one, output in zip(found, outputs, strict=True):
@@ -92,7 +100,7 @@ def test_cleared_outputs_are_the_same_in_rows_and_zero_in_padding(
 
 
 def test_a_factor_that_is_0_in_all_rows_leaves_nothing() -> None:
-    assert repr(cleared([(ones() - 1) * (1 - 2 * column("a0")) + 4])) == "[here:answer0]"
+    assert repr(clear_padding([(ones() - 1) * (1 - 2 * column("a0")) + 4])) == "[here:answer0]"
 
 
 @examples(answers())
@@ -100,7 +108,7 @@ def test_what_has_no_given_total_has_a_fresh_encryption_of_its_own(
     outputs: list[Expression | int],
 ) -> None:
     """Which hides the coefficients of the others: one for each answer, 0 included."""
-    for number, (one, output) in enumerate(zip(cleared(outputs), outputs, strict=True)):
+    for number, (one, output) in enumerate(zip(clear_padding(outputs), outputs, strict=True)):
         is_given = isinstance(output, Expression) and any(
             node.op == GIVEN for node in in_order([output])
         )
@@ -124,16 +132,22 @@ def test_factors_are_followed(factors: list[int], offsets: list[int]) -> None:
     t, keys, layout = 97, [("m", k) for k in range(3)], Layout(2, 2)
     x, z, v = (given("m", k) for k in range(3))
     outputs = [x, x + z, 3 * x * z - v + 4, (x - 2) * (z + v) * y, 5 - v]
-    scaled = followed(outputs, {"m": factors}, t, {"m": offsets})
+    scaled = apply_correction_factors(outputs, GivenFactors({"m": factors}, {"m": offsets}, t))
     values: dict[Key, Any] = {key: np.array([key[1] + 1, 7 * key[1] + 2]) for key in keys}
     come: dict[Key, Any] = {key: (values[key] - offsets[key[1]]) * factors[key[1]] for key in keys}
     values["y0"] = come["y0"] = np.array([1, 3])
-    for output, (circuit, factor) in zip(outputs, scaled, strict=True):
+    for output, circuit, factor in zip(outputs, *scaled, strict=True):
         (wanted,) = read_clear([output], values, layout)
         (got,) = read_clear([circuit], come, layout)
         assert ((got - wanted * factor) % t == 0).all()
 
 
 def test_what_cannot_be_computed_from_totals() -> None:
+<<<<<<< HEAD
     with pytest.raises(TypeError, check=error("not-from-totals")):
         followed([given("m", 0) * y.total().replicate()], {"m": [1]}, 97, {"m": [0]})
+=======
+    outputs = [given("m", 0) * y.total().replicate()]
+    with pytest.raises(TypeError, check=error("not-from-totals")):
+        apply_correction_factors(outputs, GivenFactors({"m": [1]}, {"m": [0]}, 97))
+>>>>>>> a1ae39c (Keep rules per operation in tables, and each pass in a file of its own)

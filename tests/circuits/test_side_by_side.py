@@ -36,9 +36,10 @@ from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Marks
 from encryptedstats.circuits.expressions import given as given_total
 from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.passes.interleaving import split_by_given
+from encryptedstats.circuits.passes.masks import join_masks
 from encryptedstats.circuits.program import EXPAND, MASK, MULTIPLY, PACK, RELINEARISE, SHIFT
 from encryptedstats.circuits.results import EncryptedNumbers
-from encryptedstats.circuits.rewriting import by_given, with_marks_joined
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.packing import packing_parameters, side_by_side
 from encryptedstats.crypto.residues import ciphertext_of, residues_of
@@ -304,7 +305,7 @@ def test_joined_marks_are_the_same_numbers(terms: list[tuple[Expression, set[int
     rows = terms[0][0].masked(Marks(0, terms[0][1]))
     for row, slots in terms[1:]:
         rows = rows + row.masked(Marks(0, slots))
-    (joined,) = with_marks_joined([rows])
+    (joined,) = join_masks([rows])
     expected, found = (_masked_by_hand(one, columns, layout) for one in (rows, joined))
     np.testing.assert_array_equal(found, expected)
 
@@ -420,7 +421,7 @@ def test_by_given_is_the_same_polynomial(coefficients: list[int], values: list[i
     x, p, q = column("n"), model(0), model(1)
     i, j, k = coefficients
     output = (p * i + q) * x + (p - q * j) * x * x + k * x + (q + 5) * (x - 2) + p * x
-    parted = by_given(output, {"model"})
+    parted = split_by_given(output, {"model"})
     layout = Layout(1, 8)
     at = {"n": [values[0]], ("model", 0): [values[1]], ("model", 1): [values[2]]}
     ((expected,),) = by_hand([output], at, layout)

@@ -19,7 +19,8 @@ from noise_samples import centred as around_zero
 
 import encryptedstats as es
 from encryptedstats.circuits.layout import Layout
-from encryptedstats.circuits.plan import Stage, given_factor
+from encryptedstats.circuits.passes.correction_factors import find_given_factor
+from encryptedstats.circuits.plan import Stage
 from encryptedstats.circuits.proof import flooding_level, prove_rows, read_noise
 from encryptedstats.circuits.results import Part
 from encryptedstats.circuits.shapes import Shapes
@@ -255,7 +256,7 @@ def limit(members: int, n_rows: int) -> es.Parameters:
                 given = {
                     fit.gives: packs.at(len(parameters.data_moduli) - packing_primes(parameters))
                 }
-                shapes, factor = Shapes(answers.circuits(RING)), given_factor(parameters)
+                shapes, factor = Shapes(answers.circuits(RING)), find_given_factor(parameters)
                 circuits = shapes.circuits(
                     dict.fromkeys(shapes.given, factor), parameters.plain_modulus
                 )

@@ -28,9 +28,9 @@ from sklearn.base import clone
 
 import encryptedstats as es
 from effort import examples
-from encryptedstats.circuits.batching import batches_of_rows
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import column_names
+from encryptedstats.circuits.passes.batching import batches_of_rows
 from encryptedstats.tables.answering import MODEL, flat_answers, known_given
 from encryptedstats.tables.predicting import total_bounds
 from error_codes import error

@@ -9,10 +9,10 @@ sum, or sums of sums as prefix sums are) has one value for each bin, or 0; and `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from encryptedstats.circuits.expressions import (
     COLUMN,
@@ -29,6 +29,7 @@ from encryptedstats.circuits.expressions import (
     in_order,
     padding_value,
 )
+from encryptedstats.circuits.rules import RuleTable
 
 
 @dataclass(frozen=True)
@@ -88,38 +89,13 @@ def read_bounds(
     were moved into padding.
     """
     outputs = list(outputs)
-    slots = n_rows if n_slots is None else n_slots
     padding = padding_value(outputs)
-    moved = _moved(outputs, padding)
-    values: dict[Expression, Interval] = {}
-    bins: dict[Expression, _Bins] = {}
-
-    def rule(node: Expression, args: list[Interval]) -> Interval:
-        if node.op == HERE:
-            return Interval(min(node.data[0], 0), max(node.data[0], 0))
-        if node.op in (COLUMN, GIVEN):
-            known = ranges[node.data]
-            return Interval(min(known.low, 0), max(known.high, 0))  # 0 is what padding holds
-        if node.op == PRODUCT:
-            return _product(node, args)
-        if node.op == LINEAR:
-            return _linear(node, values, bins)
-        if (
-            node.op == TOTAL and moved[node.args[0]]
-        ):  # all slots count, less what padding would have held
-            return args[0].times(slots) + Interval.of(
-                -(padding[node.args[0]] or 0) * (slots - n_rows)
-            )
-        if node.op == MASK:
-            return Interval(min(args[0].low, 0), max(args[0].high, 0))
-        return args[0].times(n_rows) if node.op == TOTAL else args[0]
-
+    slots = n_rows if n_slots is None else n_slots
+    reader = _Reader(ranges, n_rows, slots, padding, find_filled_padding(outputs, padding))
     for node in in_order(outputs):
-        exclusive = _bins_of(node, ranges, bins)
-        if exclusive is not None:
-            bins[node] = exclusive
-        values[node] = rule(node, [values[arg] for arg in node.args])
-    return values
+        bound = BOUNDS[node.op](reader, node, [reader.values[arg] for arg in node.args])
+        reader.values[node] = bound
+    return reader.values
 
 
 def bound_outputs(
@@ -156,29 +132,39 @@ def _can_fill_padding(outputs: tuple[Expression | int, ...]) -> bool:
     return any(node.op in (RESAMPLE, REPLICATE) for node in in_order(expressions))
 
 
-def _moved(
+# -- what padding holds
+# ------------------------------------------------------------------------------------------------
+
+#: Whether padding slots can hold something else than :func:`padding_value` says, by what is known
+#: of the node, whether its args can, and what these are in padding.
+FILLED_PADDING: Final = RuleTable[
+    Callable[[Expression, Sequence[bool], Mapping[Expression, int | None]], bool]
+]("filled padding")
+
+# Totals have no padding, and marks are never on it.
+FILLED_PADDING.rule(COLUMN, GIVEN, HERE, MASK, TOTAL)(lambda node, args, padding: False)
+# Resampling moves rows there, and replicating fills it.
+FILLED_PADDING.rule(RESAMPLE, REPLICATE)(lambda node, args, padding: True)
+FILLED_PADDING.rule(LINEAR)(lambda node, args, padding: any(args))
+
+
+@FILLED_PADDING.rule(PRODUCT)
+def _is_product_filled(
+    node: Expression, args: Sequence[bool], padding: Mapping[Expression, int | None]
+) -> bool:
+    factors = zip(node.args, args, strict=True)  # one that is 0 there makes up for the other
+    return any(args) and not any(padding[arg] == 0 and not filled for arg, filled in factors)
+
+
+def find_filled_padding(
     outputs: Iterable[Expression], padding: Mapping[Expression, int | None]
 ) -> dict[Expression, bool]:
-    """Whether padding slots can hold something else than :func:`padding_value` says: resampling
-    moves rows there, replicating fills them, and a factor that is 0 there makes up for both.
-    """
-
-    def rule(node: Expression, args: list[bool]) -> bool:
-        if node.op == PRODUCT and any(
-            padding[arg] == 0 and not moved for arg, moved in zip(node.args, args, strict=True)
-        ):
-            return False
-        if node.op == MASK:  # marks are never on padding
-            return False
-        return node.op in (RESAMPLE, REPLICATE) or (not node.is_total and any(args))
-
-    return fold(outputs, rule)
+    """Return for each node whether its padding can hold something else than `padding` says."""
+    return fold(outputs, lambda node, args: FILLED_PADDING[node.op](node, args, padding))
 
 
-def _product(node: Expression, args: list[Interval]) -> Interval:
-    if node.args[0] is node.args[1]:  # a square is never negative
-        return Interval(0, args[0].largest ** 2)
-    return args[0] * args[1]
+# -- bounds
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -201,34 +187,72 @@ class _Bins:
         self.constant += times * other.constant
 
 
-def _bins_of(
-    node: Expression, ranges: Mapping[Any, ColumnRange], bins: Mapping[Expression, _Bins]
-) -> _Bins | None:
-    """The node as a combination of bins of one variable, if it is one."""
-    if node.op == COLUMN:
-        known = ranges[node.data]
-        indicator = known.group is not None and (known.low, known.high) == (0, 1)
-        return (
-            _Bins(str(known.group), dict.fromkeys(known.bins or (node.data,), 1))
-            if indicator
-            else None
-        )
+@dataclass
+class _Reader:
+    """What the bounds of a circuit depend on, and those that are known."""
+
+    ranges: Mapping[Any, ColumnRange]
+    n_rows: int
+    n_slots: int
+    padding: Mapping[Expression, int | None]
+    is_filled: Mapping[Expression, bool]
+    values: dict[Expression, Interval] = field(default_factory=dict)
+    bins: dict[Expression, _Bins] = field(default_factory=dict)
+
+
+#: The interval of a node from those of its args.
+BOUNDS: Final = RuleTable[Callable[[_Reader, Expression, list[Interval]], Interval]]("bounds")
+
+
+@BOUNDS.rule(HERE)
+def _bound_here(reader: _Reader, node: Expression, args: list[Interval]) -> Interval:
+    return Interval(min(node.data[0], 0), max(node.data[0], 0))
+
+
+@BOUNDS.rule(COLUMN, GIVEN)
+def _bound_column(reader: _Reader, node: Expression, args: list[Interval]) -> Interval:
+    known = reader.ranges[node.data]
+    if node.op == COLUMN and known.group is not None and (known.low, known.high) == (0, 1):
+        bins = dict.fromkeys(known.bins or (node.data,), 1)
+        reader.bins[node] = _Bins(known.group, bins)
+    return Interval(min(known.low, 0), max(known.high, 0))  # 0 is what padding holds
+
+
+@BOUNDS.rule(PRODUCT)
+def _bound_product(reader: _Reader, node: Expression, args: list[Interval]) -> Interval:
+    if node.args[0] is node.args[1]:  # a square is never negative
+        return Interval(0, args[0].largest ** 2)
+    return args[0] * args[1]
+
+
+@BOUNDS.rule(TOTAL)
+def _bound_total(reader: _Reader, node: Expression, args: list[Interval]) -> Interval:
+    (row,) = node.args
+    if not reader.is_filled[row]:
+        return args[0].times(reader.n_rows)
+    # All slots count, less what padding would have held.
+    lacking = -(reader.padding[row] or 0) * (reader.n_slots - reader.n_rows)
+    return args[0].times(reader.n_slots) + Interval.of(lacking)
+
+
+@BOUNDS.rule(MASK)
+def _bound_mask(reader: _Reader, node: Expression, args: list[Interval]) -> Interval:
+    return Interval(min(args[0].low, 0), max(args[0].high, 0))
+
+
+BOUNDS.rule(REPLICATE, RESAMPLE)(lambda reader, node, args: args[0])
+
+
+@BOUNDS.rule(LINEAR)
+def _bound_linear(reader: _Reader, node: Expression, args: list[Interval]) -> Interval:
+    values, bins = reader.values, reader.bins
     groups = {bins[arg].group if arg in bins else None for arg in node.args}
-    if node.op != LINEAR or len(groups) > 1 or None in groups:
-        return None
     coefficients, constant = node.data
-    combined = _Bins(bins[node.args[0]].group, constant=constant)
-    for arg, coefficient in zip(node.args, coefficients, strict=True):
-        combined.add(bins[arg], coefficient)
-    return combined
-
-
-def _linear(
-    node: Expression, values: Mapping[Expression, Interval], bins: Mapping[Expression, _Bins]
-) -> Interval:
-    if node in bins:
-        return bins[node].interval()
-    coefficients, constant = node.data
+    if len(groups) == 1 and None not in groups:
+        combined = bins[node] = _Bins(bins[node.args[0]].group, constant=constant)
+        for arg, coefficient in zip(node.args, coefficients, strict=True):
+            combined.add(bins[arg], coefficient)
+        return combined.interval()
     result = Interval.of(constant)
     rest = dict(zip(node.args, coefficients, strict=True))
     for term in node.args:

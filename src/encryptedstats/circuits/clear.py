@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, reduce
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ from encryptedstats.circuits.expressions import (
     totals_of,
 )
 from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.rules import RuleTable
 from encryptedstats.errors import ArgumentError, ArgumentTypeError
 
 Values = NDArray[Any]
@@ -121,18 +122,12 @@ class _Reader:
             self._read_rows([node for node in now if node.op == TOTAL or node in self.rows])
             for node in now:
                 if node.is_total and node.op != TOTAL:
-                    self.totals[node] = self._of_totals(node)
+                    args = [self.totals[arg] for arg in node.args]
+                    self.totals[node] = CLEAR_TOTALS[node.op](node, args)
         return [
             self.totals[output] if output.is_total else self.places.to_rows(self.rows[output])
             for output in self.outputs
         ]
-
-    def _of_totals(self, node: Expression) -> int:
-        args = [self.totals[arg] for arg in node.args]
-        if node.op == PRODUCT:
-            return args[0] * args[1]
-        coefficients, constant = node.data
-        return int(constant + sum(c * value for c, value in zip(coefficients, args, strict=True)))
 
     def _read_rows(self, wanted: list[Expression]) -> None:
         """Totals, and outputs over rows, of which all that comes from totals is known."""
@@ -165,7 +160,7 @@ class _Reader:
                     () if node.op == REPLICATE else node.args
                 )  # a total that comes back is a number
                 done = [arg for arg in dict.fromkeys(args) if arg not in needed]
-                steps.append((node, args, self._rule(node), done))
+                steps.append((node, args, CLEAR[node.op](self, node), done))
                 needed.update(args)
         return steps[::-1]
 
@@ -177,30 +172,6 @@ class _Reader:
             most = max(most, alive)
             alive -= sum(_bits_of(self.types[last]) for last in done)
         return most
-
-    # -- the rule of each kind of node
-    # -----------------------------------------------------------------------------
-
-    def _rule(self, node: Expression) -> _Rule:
-        kind, args = self.types[node], [self.types[arg] for arg in node.args]
-        if node.op in (COLUMN, GIVEN, HERE):
-            rows = self.columns[node]
-            return (
-                (lambda block, _: rows[block.words])
-                if kind == _BIT
-                else lambda block, _: rows[block.rows]
-            )
-        if node.op == PRODUCT:
-            return _product_rule(kind, args)
-        if node.op == LINEAR:
-            return _linear_rule(kind, args, *node.data)
-        if node.op == TOTAL:
-            return _total_rule(args[0], self.largest[node.args[0]])
-        if node.op == REPLICATE:
-            return _linear_rule(kind, [], (), self.totals[node.args[0]])
-        if node.op == MASK:
-            return _mask_rule(kind, args[0], self.places.of_marks(node.data))
-        return _resample_rule(kind, drawn_shift(node.data, self.layout), self.layout)
 
     def _stored(self, node: Expression, columns: Mapping[Any, Values]) -> Values:
         return (
@@ -392,9 +363,31 @@ _ones: Callable[[Values], Values] = getattr(np, "bitwise_count", _ones_by_table)
 # -- rules: what a node is in a block, from what its args are
 # ---------------------------------------------------------------
 
+#: How a node is computed in any block of rows.
+CLEAR: Final = RuleTable[Callable[[_Reader, Expression], _Rule]]("clear values")
+#: A total of totals from theirs.
+CLEAR_TOTALS: Final = RuleTable[Callable[[Expression, list[int]], int]]("clear totals")
 
-def _product_rule(kind: DType, args: list[DType]) -> _Rule:
-    a, b = args
+CLEAR_TOTALS.rule(PRODUCT)(lambda node, args: args[0] * args[1])
+
+
+@CLEAR_TOTALS.rule(LINEAR)
+def _add_totals(node: Expression, args: list[int]) -> int:
+    coefficients, constant = node.data
+    return int(constant + sum(c * value for c, value in zip(coefficients, args, strict=True)))
+
+
+@CLEAR.rule(COLUMN, GIVEN, HERE)
+def _read_column(reader: _Reader, node: Expression) -> _Rule:
+    rows = reader.columns[node]
+    if reader.types[node] == _BIT:
+        return lambda block, _: rows[block.words]
+    return lambda block, _: rows[block.rows]
+
+
+@CLEAR.rule(PRODUCT)
+def _multiply(reader: _Reader, node: Expression) -> _Rule:
+    kind, (a, b) = reader.types[node], (reader.types[arg] for arg in node.args)
     if kind == a == b == _BIT:
         return lambda _, values: np.bitwise_and(*values)
     if kind == _BIT:
@@ -402,6 +395,17 @@ def _product_rule(kind: DType, args: list[DType]) -> _Rule:
     return lambda block, values: np.multiply(
         _numbers(values[0], a, block), _numbers(values[1], b, block), dtype=kind, casting="unsafe"
     )
+
+
+@CLEAR.rule(LINEAR)
+def _combine(reader: _Reader, node: Expression) -> _Rule:
+    args = [reader.types[arg] for arg in node.args]
+    return _linear_rule(reader.types[node], args, *node.data)
+
+
+@CLEAR.rule(REPLICATE)
+def _replicate(reader: _Reader, node: Expression) -> _Rule:
+    return _linear_rule(reader.types[node], [], (), reader.totals[node.args[0]])
 
 
 def _linear_rule(
@@ -432,9 +436,12 @@ def _linear_rule(
     return combination
 
 
-def _total_rule(kind: DType, largest: int) -> _Rule:
-    if kind == _BIT:
+@CLEAR.rule(TOTAL)
+def _sum_rows(reader: _Reader, node: Expression) -> _Rule:
+    (arg,) = node.args
+    if reader.types[arg] == _BIT:
         return lambda _, values: int(_ones(values[0]).sum(dtype=np.int64))
+    largest = reader.largest[arg]
 
     def total(block: _Block, values: list[Values]) -> int:
         return int(values[0].sum(dtype=np.int64 if largest * block.count < 1 << 63 else object))
@@ -442,7 +449,11 @@ def _total_rule(kind: DType, largest: int) -> _Rule:
     return total
 
 
-def _mask_rule(kind: DType, arg: DType, places: NDArray[np.int64]) -> _Rule:
+@CLEAR.rule(MASK)
+def _mask(reader: _Reader, node: Expression) -> _Rule:
+    kind, arg = reader.types[node], reader.types[node.args[0]]
+    places = reader.places.of_marks(node.data)
+
     def masked(block: _Block, values: list[Values]) -> Values:
         marked = np.zeros(block.count, dtype=bool)
         marked[places[(block.start <= places) & (places < block.stop)] - block.start] = True
@@ -455,7 +466,11 @@ def _mask_rule(kind: DType, arg: DType, places: NDArray[np.int64]) -> _Rule:
     return masked
 
 
-def _resample_rule(kind: DType, shift: tuple[int, int, bool], layout: Layout) -> _Rule:
+@CLEAR.rule(RESAMPLE)
+def _resample(reader: _Reader, node: Expression) -> _Rule:
+    kind, layout = reader.types[node], reader.layout
+    shift = drawn_shift(node.data, layout)
+
     def resampled(block: _Block, values: list[Values]) -> Values:
         slots = _numbers(values[0], kind, block).reshape(layout.n_chunks, layout.slots)
         moved = permute_slots(slots, shift, layout.turn).reshape(-1)

@@ -15,10 +15,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
-from encryptedstats.circuits.batching import HELD
 from encryptedstats.circuits.bounds import ColumnRange, Interval, bound_outputs
 from encryptedstats.circuits.expressions import MASK, Expression, circuit_digest, in_order
 from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.passes.batching import HELD
+from encryptedstats.circuits.passes.correction_factors import GivenFactors, apply_correction_factors
+from encryptedstats.circuits.passes.duplicates import deduplicate
+from encryptedstats.circuits.passes.masks import join_masks
+from encryptedstats.circuits.passes.padding import clear_padding
 from encryptedstats.circuits.program import PACKED, ROWS, Program
 from encryptedstats.circuits.proof import (
     NoiseReport,
@@ -28,7 +32,6 @@ from encryptedstats.circuits.proof import (
     read_noise,
 )
 from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts
-from encryptedstats.circuits.rewriting import cleared, followed, with_marks_joined
 from encryptedstats.crypto.flooding import flooded_noise
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.packing import (
@@ -158,6 +161,14 @@ class Conditions:
         return not self.with_secret_key and (self.form != ROWS or self.is_joint)
 
     @property
+    def given_factors(self) -> GivenFactors:
+        return GivenFactors(
+            {packs.name: packs.factors for packs in self.given},
+            {packs.name: packs.offsets for packs in self.given},
+            self.parameters.plain_modulus,
+        )
+
+    @property
     def given_noise(self) -> dict[str, Noise]:
         return {packs.name: packs.noise for packs in self.given}
 
@@ -208,14 +219,16 @@ def compile_outputs(outputs: tuple[Expression | int, ...], conditions: Condition
     """
     parameters, form = conditions.parameters, conditions.form
     facts = find_facts(outputs, conditions)
-    wanted = cleared(outputs) if form == ROWS else [o for o in outputs if isinstance(o, Expression)]
-    distinct, positions = (
-        (wanted, list(range(len(wanted)))) if form == ROWS else deduplicate(wanted)
-    )
-    scaled, factors = _apply_correction_factors(distinct, conditions)
+    if form == ROWS:
+        wanted = distinct = clear_padding(outputs)
+        positions = list(range(len(wanted)))
+    else:
+        wanted = [output for output in outputs if isinstance(output, Expression)]
+        distinct, positions = deduplicate(wanted)
+    scaled, factors = apply_correction_factors(distinct, conditions.given_factors)
     proof = conditions.report
     if proof is None and any(node.op == MASK for node in in_order(scaled)):
-        joined = with_marks_joined(scaled)
+        joined = join_masks(scaled)
         with suppress(NoiseError):  # rarely the joined circuit has more noise than was planned for
             proof, scaled = _prove(joined, conditions), joined
     program = program_of(
@@ -252,22 +265,6 @@ def compile_outputs(outputs: tuple[Expression | int, ...], conditions: Condition
     )
 
 
-def deduplicate(outputs: Sequence[Expression]) -> tuple[list[Expression], list[int]]:
-    """Return the distinct outputs, and the position of each output among them.
-
-    Random trees often repeat a split: a forest of 100 trees of depth 1 over six variables asks for
-    202 totals, of which 50 differ.
-
-    >>> from encryptedstats.circuits.expressions import column
-    >>> x, y = column("x").total(), column("y").total()
-    >>> deduplicate([x, y, x])
-    ([x.total(), y.total()], [0, 1, 0])
-    """
-    distinct = list(dict.fromkeys(outputs))
-    position = {output: number for number, output in enumerate(distinct)}
-    return distinct, [position[output] for output in outputs]
-
-
 def find_facts(outputs: Sequence[Expression | int], conditions: Conditions) -> list[NumberFacts]:
     """Return the proven bounds of all outputs, and refuse any that does not fit below t/2."""
     bounds: Sequence[Interval] | None = conditions.bounds
@@ -294,18 +291,6 @@ def check_bounds(
                     {"value": value},
                 ),
             )
-
-
-def _apply_correction_factors(
-    outputs: Sequence[Expression], conditions: Conditions
-) -> tuple[list[Expression], list[int]]:
-    """Write outputs over the factors of given totals; return them and the factors that remain."""
-    if not conditions.given:
-        return list(outputs), [1] * len(outputs)
-    factors = {packs.name: packs.factors for packs in conditions.given}
-    offsets = {packs.name: packs.offsets for packs in conditions.given}
-    pairs = followed(outputs, factors, conditions.parameters.plain_modulus, offsets)
-    return [circuit for circuit, _ in pairs], [factor for _, factor in pairs]
 
 
 # -- the proof

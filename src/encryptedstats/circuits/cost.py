@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -14,9 +15,12 @@ from encryptedstats.circuits.program import (
     ADD_UP,
     COLUMN,
     EXPAND,
+    GIVEN,
     HERE,
     MASK,
+    MOVE,
     MULTIPLY,
+    PACK,
     RELINEARISE,
     ROTATE,
     ROWS,
@@ -26,6 +30,7 @@ from encryptedstats.circuits.program import (
     Program,
     Step,
 )
+from encryptedstats.circuits.rules import RuleTable
 from encryptedstats.crypto.packing import merges_of, packing_elements, packing_primes
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.parallel import cores
@@ -103,8 +108,9 @@ def read_cost(program: Program) -> Cost:
         runs = batch.runs()
         for step in batch.steps:
             over_rows = not step.is_total or step.op == SUM
-            for kind, count in _operations(step, program).items():
-                (rows if over_rows else finish)[kind] += count * runs[step]
+            for kind, count in COST[step.op](step, program).items():
+                if count:
+                    (rows if over_rows else finish)[kind] += count * runs[step]
     for pack in program.packs:
         finish += _packing_counts(parameters, len(pack.args), program.beside)
     different = sum(step.op == EXPAND for step in program.steps)
@@ -116,40 +122,66 @@ def read_cost(program: Program) -> Cost:
     return Cost(parameters, rows, finish, spread, n_batches, reads, n_totals)
 
 
-def _operations(step: Step, program: Program) -> Counter[Kind]:
-    """What one step takes, once."""
-    counts = Counter[Kind]()
-    size, primes = step.size, len(program.parameters.data_moduli) - step.level
-    if step.op in (COLUMN, HERE):
-        counts["load", size, primes] += 1
-    elif step.op == ADD_UP:
-        # An addition a term but the first (which is negated if all are negative), a scaling for
-        # every coefficient beyond 1.
-        coefficients, constant = step.data
-        for coefficient, arg in zip(coefficients, step.args, strict=True):
-            counts["scale", arg.size, primes] += abs(coefficient) > 1
-        counts["add", size, primes] += (
-            len(step.args) - any(c > 0 for c in coefficients) + bool(constant)
-        )
-    elif step.op == MULTIPLY:  # every pair of polynomials
-        counts["multiply", step.args[0].size * step.args[1].size, primes] += 1
-    elif step.op == RELINEARISE:  # a key switch for every polynomial too many
-        counts["key switch", 2, primes] += step.args[0].size - 2
-    elif step.op == SWITCH:  # one division a prime
-        for above in range(step.args[0].level, step.level):
-            counts["switch", size, len(program.parameters.data_moduli) - above] += 1
-    elif step.op == ROTATE:
-        counts["key switch", size, primes] += 1
-    elif step.op == SHIFT:
-        counts["scale", size, primes] += 1
-    elif step.op == MASK:  # a product with a plaintext that has to be encoded first
-        counts["mask", size, primes] += 1
-    elif step.op == SUM:
-        chunks = step.args[0].chunks
-        counts["add", size, primes] += (
-            max(1, program.layout.n_chunks) if chunks is None else len(chunks)
-        ) - 1
-    return +counts
+#: Counts the operations that one step takes, each time that it is taken.
+COST: Final = RuleTable[Callable[[Step, Program], Counter[Kind]]]("cost")
+
+
+def _count_primes(step: Step, program: Program) -> int:
+    return len(program.parameters.data_moduli) - step.level
+
+
+def _cost_one(kind: str) -> Callable[[Step, Program], Counter[Kind]]:
+    def count(step: Step, program: Program) -> Counter[Kind]:
+        return Counter({(kind, step.size, _count_primes(step, program)): 1})
+
+    return count
+
+
+COST.rule(COLUMN, HERE)(_cost_one("load"))
+COST.rule(ROTATE)(_cost_one("key switch"))
+COST.rule(SHIFT)(_cost_one("scale"))
+COST.rule(MASK)(_cost_one("mask"))  # a product with a plaintext that has to be encoded first
+# Packs and expanded totals are counted together; a move only reads another chunk.
+COST.rule(GIVEN, EXPAND, PACK, MOVE)(lambda step, program: Counter())
+
+
+@COST.rule(ADD_UP)
+def _cost_sum(step: Step, program: Program) -> Counter[Kind]:
+    # An addition a term but the first (which is negated if all are negative), a scaling for
+    # every coefficient beyond 1.
+    counts, primes = Counter[Kind](), _count_primes(step, program)
+    coefficients, constant = step.data
+    for coefficient, arg in zip(coefficients, step.args, strict=True):
+        counts["scale", arg.size, primes] += abs(coefficient) > 1
+    additions = len(step.args) - any(c > 0 for c in coefficients) + bool(constant)
+    counts["add", step.size, primes] += additions
+    return counts
+
+
+@COST.rule(MULTIPLY)
+def _cost_product(step: Step, program: Program) -> Counter[Kind]:
+    a, b = step.args  # every pair of polynomials
+    return Counter({("multiply", a.size * b.size, _count_primes(step, program)): 1})
+
+
+@COST.rule(RELINEARISE)
+def _cost_relinearisation(step: Step, program: Program) -> Counter[Kind]:
+    switches = step.args[0].size - 2  # one for every polynomial too many
+    return Counter({("key switch", 2, _count_primes(step, program)): switches})
+
+
+@COST.rule(SWITCH)
+def _cost_switch(step: Step, program: Program) -> Counter[Kind]:
+    every, (arg,) = len(program.parameters.data_moduli), step.args
+    levels = range(arg.level, step.level)  # one division a prime
+    return Counter({("switch", step.size, every - above): 1 for above in levels})
+
+
+@COST.rule(SUM)
+def _cost_total(step: Step, program: Program) -> Counter[Kind]:
+    chunks = step.args[0].chunks
+    n_chunks = max(1, program.layout.n_chunks) if chunks is None else len(chunks)
+    return Counter({("add", step.size, _count_primes(step, program)): n_chunks - 1})
 
 
 def _packing_counts(parameters: Parameters, n_totals: int, beside: int = 1) -> Counter[Kind]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from encryptedstats.circuits.batching import HELD
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.compiled import Compiled, Conditions, GivenPacks, compile_outputs
 from encryptedstats.circuits.devices import (
@@ -24,6 +23,7 @@ from encryptedstats.circuits.devices import (
 )
 from encryptedstats.circuits.devices.packing import check_packed
 from encryptedstats.circuits.expressions import REPLICATE, Expression, in_order
+from encryptedstats.circuits.passes.batching import HELD
 from encryptedstats.circuits.program import (
     PACKED,
     REPLICATED,

@@ -16,11 +16,12 @@ import operator
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
+from typing import Any, ClassVar, Final, NoReturn, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from encryptedstats.circuits.rules import RuleTable
 from encryptedstats.errors import ArgumentError, ArgumentTypeError
 
 COLUMN, LINEAR, PRODUCT, TOTAL, REPLICATE, RESAMPLE = (
@@ -526,23 +527,38 @@ def _hash(content: Any) -> str:
     ).hexdigest()
 
 
+#: What a node is in a padding slot from what its args are; None where it is encrypted.
+PADDING: Final = RuleTable[Callable[["Expression", list[int | None]], int | None]]("padding values")
+
+PADDING.rule(COLUMN, HERE, MASK)(lambda node, args: 0)
+# Totals are no rows; replicated ones fill padding with what is encrypted.
+PADDING.rule(GIVEN, TOTAL, REPLICATE)(lambda node, args: None)
+PADDING.rule(RESAMPLE)(lambda node, args: 0 if args[0] == 0 else None)
+
+
+@PADDING.rule(PRODUCT)
+def _pad_product(node: Expression, args: list[int | None]) -> int | None:
+    a, b = args
+    if a == 0 or b == 0:
+        return 0
+    return None if a is None or b is None else a * b
+
+
+@PADDING.rule(LINEAR)
+def _pad_linear(node: Expression, args: list[int | None]) -> int | None:
+    total: int = node.data[1]
+    for coefficient, value in zip(node.data[0], args, strict=True):
+        if value is None:
+            return None
+        total += coefficient * value
+    return total
+
+
 def padding_value(outputs: Iterable[Expression]) -> dict[Expression, int | None]:
-    """What every node is in a padding slot, where all columns are 0; None where it is not known to
-    everybody.
+    """Return what every node is in a padding slot, where all columns are 0; None where it is not
+    public.
     """
-
-    def rule(node: Expression, args: list[int | None]) -> int | None:
-        known = [arg for arg in args if arg is not None]
-        if node.op in (COLUMN, HERE, MASK) or (node.op in (PRODUCT, RESAMPLE) and 0 in known):
-            return 0
-        if len(known) < len(args) or node.op not in (PRODUCT, LINEAR):
-            return None  # totals are no rows; replicated ones fill padding with what is encrypted
-        if node.op == PRODUCT:
-            return known[0] * known[1]
-        coefficients, constant = node.data
-        return int(constant + sum(c * value for c, value in zip(coefficients, known, strict=True)))
-
-    return fold(outputs, rule)
+    return fold(outputs, lambda node, args: PADDING[node.op](node, args))
 
 
 def _shortened(node: Expression, depth: int) -> str:

@@ -11,14 +11,13 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any, Final
 
-from encryptedstats.circuits.batching import HELD, batches_of_rows, batches_of_totals
 from encryptedstats.circuits.clear import check_marks, drawn_shift, known_padding
 from encryptedstats.circuits.expressions import (
     COLUMN,
     GIVEN,
     HERE,
+    LINEAR,
     MASK,
-    ONES,
     PRODUCT,
     REPLICATE,
     RESAMPLE,
@@ -29,7 +28,10 @@ from encryptedstats.circuits.expressions import (
     padding_value,
 )
 from encryptedstats.circuits.layout import Layout
-from encryptedstats.circuits.noise import NoiseRules
+from encryptedstats.circuits.noise import NOISE, NoiseRules
+from encryptedstats.circuits.passes.batching import HELD, batches_of_rows, batches_of_totals
+from encryptedstats.circuits.passes.correction_factors import rescale
+from encryptedstats.circuits.passes.interleaving import split_by_given
 from encryptedstats.circuits.program import (
     ADD_UP,
     EXPAND,
@@ -52,10 +54,9 @@ from encryptedstats.circuits.program import (
     in_both,
     is_readable,
 )
-from encryptedstats.circuits.rewriting import by_given
+from encryptedstats.circuits.rules import RuleTable
 from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.packing import (
-    centred,
     flooded_at_its_level,
     packed_noise,
     packing_model,
@@ -205,14 +206,10 @@ class Lowering:
         """Every output, not brought into its form."""
         padding, sums = padding_value(outputs), self._sums_over_given(outputs)
         for node in in_order(needed for output in outputs for needed in sums[output].needed):
-            if node.op == TOTAL:
-                self.totals[node] = self._summed(node, known_padding(node, padding))
-            elif node.is_total:
-                self.totals[node] = (
-                    self._total_product(node) if node.op == PRODUCT else self._total_sum(node)
-                )
+            if node.is_total:
+                self.totals[node] = TOTAL_RULES[node.op](self, node, padding)
             else:
-                self.rows[node] = self._row(node)
+                self.rows[node] = ROW_RULES[node.op](self, node)
         self._count_uses(self.rows.values())
         return [self._output(node, sums[node]) for node in outputs]
 
@@ -233,7 +230,7 @@ class Lowering:
                 set(last),
                 *({name} for name in sorted(last, key=lambda name: -last[name])),
             ):
-                parted = by_given(output, names) if names else None
+                parted = split_by_given(output, names) if names else None
                 if parted is not None:
                     found[output] = _SumOverGiven(*parted)
                     break
@@ -307,29 +304,38 @@ class Lowering:
             constant = 0
         return found
 
-    def _expanded(self, name: str, number: int, start: int) -> Step:
+    def _expanded(self, name: str, number: int, start: int = 0) -> Step:
         if not start and name in self.places:
             number = self._first_at[name][self.places[name][number]]
-        packs = self._step(GIVEN, (), (name, start), self.given[name])
-        return self._step(EXPAND, (packs,), number, self.rules.expand(packs.noise, start))
+        packs = self._step(GIVEN, (), (name, start), noise=self.given[name])
+        return self._step(EXPAND, (packs,), number)
 
     # -- instructions
     # --------------------------------------------------------------------------------------------
 
     def _step(
-        self, op: str, args: tuple[Step, ...], data: Any, noise: Noise, chunks: Chunks = None
+        self,
+        op: str,
+        args: tuple[Step, ...],
+        data: Any = None,
+        chunks: Chunks = None,
+        noise: Noise | None = None,
     ) -> Step:
-        """The one instruction with this content: what is computed twice is computed once, and for
-        all chunks alike once for all.
+        """Return the one instruction with this content, so that nothing is computed twice.
+
+        Its noise follows from the rules, unless it is known better.
         """
         key = (op, tuple(map(id, args)), data)
-        if key not in self._known:
+        step = self._known.get(key)
+        if step is None:
+            if noise is None:
+                noise = NOISE[op](self.rules, args, data, self.layout.n_chunks)
             alike = bool(args) and op != MASK and all(arg.is_total for arg in args)
             factor = self._factor(op, args, data)
-            self._known[key] = Step(
+            step = self._known[key] = Step(
                 op, args, data, noise, factor=factor, is_total=op == SUM or alike, chunks=chunks
             )
-        return self._known[key]
+        return step
 
     def _factor(self, op: str, args: tuple[Step, ...], data: Any) -> int:
         """What modulus switching has left; terms of a sum were all brought to that of
@@ -346,22 +352,20 @@ class Lowering:
         """Down to a level."""
         if step.level == level:
             return step
-        noise = self.rules.switch(step.noise, level)
-        return self._step(SWITCH, (step,), level, noise, step.chunks)
+        return self._step(SWITCH, (step,), level, step.chunks)
 
     def relinearise(self, step: Step) -> Step:
         """Back to two polynomials."""
         if step.size == 2:
             return step
-        noise = self.rules.relinearise(step.noise)
-        return self._step(RELINEARISE, (step,), None, noise, step.chunks)
+        return self._step(RELINEARISE, (step,), None, step.chunks)
 
     def _add_up(self, coefficients: Sequence[int], steps: Sequence[Step], constant: int) -> Step:
         level = max(step.level for step in steps)
         args = tuple(self.switch(step, level) for step in steps)
-        noises, chunks = [arg.noise for arg in args], None if constant else _together(args)
-        common = _common_factor(args)
+        chunks, noise = None if constant else _together(args), None
         if any(arg.factor != 1 for arg in args):
+            common = _common_factor(args)
             # Terms of lower degree have other factors. They have so much less noise that a
             # coefficient of any size is hidden by that of the others; it is charged as t/2,
             # whatever it is, so that equal shapes have equal noise.
@@ -370,24 +374,20 @@ class Lowering:
                 c if arg.factor == common else c * (t // 2)
                 for c, arg in zip(coefficients, args, strict=True)
             ]
-            noise = self.rules.add_up(charged, noises, constant)
+            noise = NOISE[ADD_UP](self.rules, args, (charged, constant), 0)
             coefficients = [
-                c if arg.factor == common else centred(c * common * pow(arg.factor, -1, t), t)
-                for c, arg in zip(coefficients, args, strict=True)
+                rescale(c, arg.factor, common, t) for c, arg in zip(coefficients, args, strict=True)
             ]
-            constant = centred(constant * common, t)
-        else:
-            noise = self.rules.add_up(coefficients, noises, constant)
-        return self._step(ADD_UP, args, (tuple(coefficients), constant), noise, chunks)
+            constant = rescale(constant, 1, common, t)
+        return self._step(ADD_UP, args, (tuple(coefficients), constant), chunks, noise)
 
     def _multiply(self, a: Step, b: Step) -> Step:
-        rules, level = self.rules, max(a.level, b.level)
+        level = max(a.level, b.level)
         if self.way.strategy.relinearise:
             a, b = self.relinearise(a), self.relinearise(b)
-            level = rules.model.best_product_level(a.noise, b.noise)
+            level = self.rules.model.best_product_level(a.noise, b.noise)
         a, b = self.switch(a, level), self.switch(b, level)
-        noise = rules.multiply(a.noise, b.noise)
-        return self._step(MULTIPLY, (a, b), None, noise, in_both(a.chunks, b.chunks))
+        return self._step(MULTIPLY, (a, b), None, in_both(a.chunks, b.chunks))
 
     def _shift(self, step: Step, by: int) -> Step:
         """A step times a power of X, which changes no noise: of products one factor is, of sums all
@@ -400,12 +400,12 @@ class Lowering:
             args = tuple(self._shift(arg, by) if arg is factor else arg for arg in step.args)
             if step.args[0] is step.args[1]:
                 args = (args[0], step.args[1])
-            return self._step(MULTIPLY, args, None, step.noise, step.chunks)
+            return self._step(MULTIPLY, args, None, step.chunks)
         if step.op == SUM:
-            return self._step(SUM, (self._shift(step.args[0], by),), None, step.noise)
+            return self._step(SUM, (self._shift(step.args[0], by),))
         if step.op == ADD_UP and not is_read(step):
             return self._shifted_sum(step, by)
-        return self._step(SHIFT, (step,), by, step.noise, step.chunks)
+        return self._step(SHIFT, (step,), by, step.chunks)
 
     def _shifted_sum(self, step: Step, by: int) -> Step:
         """What is read of its terms, and its constant, is one term of it."""
@@ -418,9 +418,10 @@ class Lowering:
             one = self._add_up([c for c, _ in read], [arg for _, arg in read], constant)
             found.insert(0, (1, self._shift(one, by)))
         elif constant:
-            return self._step(SHIFT, (step,), by, step.noise, step.chunks)
+            return self._step(SHIFT, (step,), by, step.chunks)
         data = tuple(c for c, _ in found), 0
-        return self._step(ADD_UP, tuple(arg for _, arg in found), data, step.noise, step.chunks)
+        args = tuple(arg for _, arg in found)
+        return self._step(ADD_UP, args, data, step.chunks, step.noise)
 
     def _carrier(self, product: Step) -> Step:
         """The factor of a product that is shifted for all of it: what is computed, else what most
@@ -429,82 +430,7 @@ class Lowering:
         return max(product.args, key=lambda arg: (not is_read(arg), self._uses[arg]))
 
     def _rotate(self, step: Step, by: int) -> Step:
-        noise = self.rules.rotate(step.noise)
-        return self._step(ROTATE, (step,), by, noise, step.chunks)
-
-    # -- over rows
-    # --------------------------------------------------------------------------------------------
-
-    def _row(self, node: Expression) -> Step:
-        if node.op == COLUMN:
-            return self.switch(self._step(COLUMN, (), node.data, self.rules.column), self.way.level)
-        if node.op == HERE:
-            noise = self.rules.ones if node.data == ONES else self.rules.here
-            return self.switch(self._step(HERE, (), node.data, noise), self.way.level)
-        if node.op == GIVEN:
-            name, number = node.data
-            return self._expanded(name, number, 0)
-        if node.op == REPLICATE:
-            return self._replicated(node.args[0])
-        args = [self.rows[arg] for arg in node.args]
-        if node.op == RESAMPLE:
-            return self._resampled(node, args[0])
-        if node.op == MASK:
-            check_marks(node.data, self.layout)
-            chunks = in_both(frozenset((node.data.chunk,)), args[0].chunks)
-            # What is marked is marked many times: one relinearisation before, not one after each.
-            marked = self.relinearise(args[0]) if self.way.strategy.relinearise else args[0]
-            return self._step(MASK, (marked,), node.data, self.rules.mask(marked.noise), chunks)
-        if node.op == PRODUCT:
-            return self._multiply(args[0], args[1])
-        coefficients, constant = node.data
-        return self._add_up(coefficients, args, constant)
-
-    def _resampled(self, node: Expression, source: Step) -> Step:
-        """The source of another chunk, with its slots moved."""
-        step, n_chunks = self.relinearise(source), max(1, self.layout.n_chunks)
-        by = drawn_shift(node.data, self.layout)[0] % n_chunks
-        if by and not step.is_total:
-            moved = (
-                None
-                if step.chunks is None
-                else frozenset((chunk - by) % n_chunks for chunk in step.chunks)
-            )
-            step = self._step(MOVE, (step,), by, step.noise, moved)
-        for rotation in move_steps(node, self.layout):
-            step = self._rotate(step, rotation)
-        return step
-
-    # -- totals
-    # --------------------------------------------------------------------------------------------
-
-    def _summed(self, node: Expression, padding: int) -> _Total:
-        row = self.rows[node.args[0]]
-        n_chunks = max(1, self.layout.n_chunks) if row.chunks is None else len(row.chunks)
-        if not n_chunks:
-            raise ArgumentError(
-                "a sum in this circuit is 0 whatever the table, its factors are marked in "
-                "different chunks: leave it out",
-                code="disjoint-marks",
-            )
-        noise = self.rules.sum(row.noise, n_chunks)
-        step = self._step(SUM, (row,), None, noise)
-        return _Total(step, -padding * self.layout.padding)
-
-    def _total_product(self, node: Expression) -> _Total:
-        a, b = (self._replicated(arg) for arg in node.args)
-        return _Total(self._multiply(a, b), each=True)
-
-    def _total_sum(self, node: Expression) -> _Total:
-        coefficients, constant = node.data
-        totals = [self.totals[arg] for arg in node.args]
-        if any(total.each for total in totals):
-            steps = [self._replicated(arg) for arg in node.args]
-            return _Total(self._add_up(coefficients, steps, constant), each=True)
-        offset = constant + sum(
-            c * total.offset for c, total in zip(coefficients, totals, strict=True)
-        )
-        return _Total(self._add_up(coefficients, [total.step for total in totals], 0), offset)
+        return self._step(ROTATE, (step,), by, step.chunks)
 
     def _replicated(self, node: Expression) -> Step:
         """A total in every slot: by rotating and adding, log2 N steps."""
@@ -564,7 +490,6 @@ class Lowering:
         self, parameters: Parameters, outputs: Sequence[Output], width: int, held: int
     ) -> Program:
         """Put side by side, brought down to the primes of the packing context, and merged."""
-        small = packing_model(parameters, packing_primes(parameters))
         steps, beside = [output.step for output in outputs], self.way.beside
         places = self._places(steps, parameters.copies)
         placed = [
@@ -587,8 +512,8 @@ class Lowering:
         packs, in_pack = [], max(1, width // beside)
         for start in range(0, len(low), in_pack):
             args = tuple(low[start : start + in_pack])
-            worst = Noise(max(arg.noise.flat for arg in args), max(arg.noise.peak for arg in args))
-            packs.append(Step(PACK, args, None, packed_noise(small, worst), is_total=True))
+            noise = NOISE[PACK](self.rules, args, None, 0)
+            packs.append(Step(PACK, args, None, noise, is_total=True))
         done = [
             Output(low[place // beside], output.offset, output.each)
             for place, output in zip(places, outputs, strict=True)
@@ -657,9 +582,7 @@ class Lowering:
                 for total, power in zip(totals, powers, strict=True)
             ]
             row = self._add_up(ones, rows, 0)
-            return self._step(
-                SUM, (row,), None, self.rules.sum(row.noise, max(1, self.layout.n_chunks))
-            )
+            return self._step(SUM, (row,))
         steps, marked = [], dict[tuple[Step, int], list[tuple[Marks, int]]]()
         for total, power in zip(totals, powers, strict=True):
             row = total.args[0]
@@ -675,9 +598,9 @@ class Lowering:
         """The totals of marked slots, all at once: the same row times one public polynomial for all
         of them.
         """
-        noise, chunks = self.rules.mask(row.noise), in_both(frozenset((chunk,)), row.chunks)
-        masked = self._step(MASK, (row,), MarksBeside(tuple(parts)), noise, chunks)
-        return self._step(SUM, (masked,), None, self.rules.sum(noise, 1))
+        chunks = in_both(frozenset((chunk,)), row.chunks)
+        masked = self._step(MASK, (row,), MarksBeside(tuple(parts)), chunks)
+        return self._step(SUM, (masked,))
 
     def ended(self, model: NoiseModel, step: Step) -> Step:
         """Rows as they are stored: two polynomials, brought down."""
@@ -691,6 +614,98 @@ class Lowering:
             ),
         )
         return self.switch(self.relinearise(self.switch(step, at)), level)
+
+
+# -- the rule of each operation
+# ------------------------------------------------------------------------------------------------
+
+#: Lowers an expression over rows.
+ROW_RULES: Final = RuleTable[Callable[[Lowering, Expression], Step]]("lowered rows")
+#: Lowers a total, from what its rows are in padding.
+TOTAL_RULES: Final = RuleTable[
+    Callable[[Lowering, Expression, Mapping[Expression, int | None]], _Total]
+]("lowered totals")
+
+
+@ROW_RULES.rule(COLUMN, HERE)
+def _load(lowering: Lowering, node: Expression) -> Step:
+    return lowering.switch(lowering._step(node.op, (), node.data), lowering.way.level)
+
+
+ROW_RULES.rule(GIVEN)(lambda lowering, node: lowering._expanded(*node.data))
+ROW_RULES.rule(REPLICATE)(lambda lowering, node: lowering._replicated(node.args[0]))
+
+
+@ROW_RULES.rule(MASK)
+def _mask(lowering: Lowering, node: Expression) -> Step:
+    row = lowering.rows[node.args[0]]
+    check_marks(node.data, lowering.layout)
+    chunks = in_both(frozenset((node.data.chunk,)), row.chunks)
+    # What is marked is marked many times: one relinearisation before, not one after each.
+    marked = lowering.relinearise(row) if lowering.way.strategy.relinearise else row
+    return lowering._step(MASK, (marked,), node.data, chunks)
+
+
+@ROW_RULES.rule(PRODUCT)
+def _multiply_rows(lowering: Lowering, node: Expression) -> Step:
+    a, b = (lowering.rows[arg] for arg in node.args)
+    return lowering._multiply(a, b)
+
+
+@ROW_RULES.rule(LINEAR)
+def _add_rows(lowering: Lowering, node: Expression) -> Step:
+    coefficients, constant = node.data
+    return lowering._add_up(coefficients, [lowering.rows[arg] for arg in node.args], constant)
+
+
+@ROW_RULES.rule(RESAMPLE)
+def _resample(lowering: Lowering, node: Expression) -> Step:
+    """Read the source of another chunk, with its slots moved."""
+    step, layout = lowering.relinearise(lowering.rows[node.args[0]]), lowering.layout
+    n_chunks = max(1, layout.n_chunks)
+    by = drawn_shift(node.data, layout)[0] % n_chunks
+    if by and not step.is_total:
+        moved = None if step.chunks is None else {(chunk - by) % n_chunks for chunk in step.chunks}
+        step = lowering._step(MOVE, (step,), by, None if moved is None else frozenset(moved))
+    for rotation in move_steps(node, layout):
+        step = lowering._rotate(step, rotation)
+    return step
+
+
+@TOTAL_RULES.rule(TOTAL)
+def _sum_rows(
+    lowering: Lowering, node: Expression, padding: Mapping[Expression, int | None]
+) -> _Total:
+    row = lowering.rows[node.args[0]]
+    if row.chunks is not None and not row.chunks:
+        raise ArgumentError(
+            "a sum in this circuit is 0 whatever the table, its factors are marked in "
+            "different chunks: leave it out",
+            code="disjoint-marks",
+        )
+    offset = -known_padding(node, padding) * lowering.layout.padding
+    return _Total(lowering._step(SUM, (row,)), offset)
+
+
+@TOTAL_RULES.rule(PRODUCT)
+def _multiply_totals(
+    lowering: Lowering, node: Expression, padding: Mapping[Expression, int | None]
+) -> _Total:
+    a, b = (lowering._replicated(arg) for arg in node.args)
+    return _Total(lowering._multiply(a, b), each=True)
+
+
+@TOTAL_RULES.rule(LINEAR)
+def _add_totals(
+    lowering: Lowering, node: Expression, padding: Mapping[Expression, int | None]
+) -> _Total:
+    coefficients, constant = node.data
+    totals = [lowering.totals[arg] for arg in node.args]
+    if any(total.each for total in totals):
+        steps = [lowering._replicated(arg) for arg in node.args]
+        return _Total(lowering._add_up(coefficients, steps, constant), each=True)
+    offset = constant + sum(c * total.offset for c, total in zip(coefficients, totals, strict=True))
+    return _Total(lowering._add_up(coefficients, [total.step for total in totals], 0), offset)
 
 
 def _check_numbers(program: Program) -> None:

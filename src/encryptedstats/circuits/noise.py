@@ -3,11 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any, Final
 
+from encryptedstats.circuits.expressions import ONES
+from encryptedstats.circuits.program import (
+    ADD_UP,
+    COLUMN,
+    EXPAND,
+    HERE,
+    MASK,
+    MOVE,
+    MULTIPLY,
+    PACK,
+    RELINEARISE,
+    ROTATE,
+    SHIFT,
+    SUM,
+    SWITCH,
+    Step,
+)
+from encryptedstats.circuits.rules import RuleTable
 from encryptedstats.crypto.noise import Noise, NoiseModel
-from encryptedstats.crypto.packing import expanded_noise, packing_model, packing_primes
+from encryptedstats.crypto.packing import (
+    expanded_noise,
+    packed_noise,
+    packing_model,
+    packing_primes,
+)
 from encryptedstats.crypto.parameters import Parameters
 
 MAX_SIZE = 16  # SEAL has no ciphertexts of more polynomials
@@ -66,14 +90,6 @@ class NoiseRules:
             self._switched[value, level] = self.model.switch(value, level)
         return self._switched[value, level]
 
-    def rotate(self, value: Noise) -> Noise:
-        """What key switching adds."""
-        return self.model.key_switch(value)
-
-    def mask(self, value: Noise) -> Noise:
-        """A product with an encoded plaintext."""
-        return self.model.multiply_plain(value, self.model.message())
-
     def expand(self, pack: Noise, start: int = 0) -> Noise:
         """A total (or 2^start) that is taken out of a pack: a ciphertext under the primes that
         packs have kept, and at the pack's level.
@@ -88,3 +104,43 @@ class NoiseRules:
         if (value, chunks) not in self._summed:
             self._summed[value, chunks] = self.model.sum(value, chunks)
         return self._summed[value, chunks]
+
+
+#: The noise of an instruction, from its args and data, in a table of this many chunks.
+NOISE: Final = RuleTable[Callable[[NoiseRules, tuple[Step, ...], Any, int], Noise]]("noise")
+
+NOISE.rule(COLUMN)(lambda rules, args, data, chunks: rules.column)
+NOISE.rule(HERE)(lambda rules, args, data, chunks: rules.ones if data == ONES else rules.here)
+NOISE.rule(EXPAND)(lambda rules, args, data, chunks: rules.expand(args[0].noise, args[0].data[1]))
+NOISE.rule(MULTIPLY)(lambda rules, args, data, chunks: rules.multiply(*(x.noise for x in args)))
+NOISE.rule(RELINEARISE)(lambda rules, args, data, chunks: rules.relinearise(args[0].noise))
+NOISE.rule(SWITCH)(lambda rules, args, data, chunks: rules.switch(args[0].noise, data))
+# A product with an encoded plaintext.
+NOISE.rule(MASK)(
+    lambda rules, args, data, chunks: rules.model.multiply_plain(
+        args[0].noise, rules.model.message()
+    )
+)
+# What key switching adds.
+NOISE.rule(ROTATE)(lambda rules, args, data, chunks: rules.model.key_switch(args[0].noise))
+# Reading another chunk and multiplying by a power of X change no noise.
+NOISE.rule(MOVE, SHIFT)(lambda rules, args, data, chunks: args[0].noise)
+
+
+@NOISE.rule(SUM)
+def _sum(rules: NoiseRules, args: tuple[Step, ...], data: Any, chunks: int) -> Noise:
+    (row,) = args
+    return rules.sum(row.noise, max(1, chunks if row.chunks is None else len(row.chunks)))
+
+
+@NOISE.rule(ADD_UP)
+def _add_up(rules: NoiseRules, args: tuple[Step, ...], data: Any, chunks: int) -> Noise:
+    coefficients, constant = data
+    return rules.add_up(coefficients, [arg.noise for arg in args], constant)
+
+
+@NOISE.rule(PACK)
+def _pack(rules: NoiseRules, args: tuple[Step, ...], data: Any, chunks: int) -> Noise:
+    worst = Noise(max(arg.noise.flat for arg in args), max(arg.noise.peak for arg in args))
+    model = packing_model(rules.parameters, packing_primes(rules.parameters))
+    return packed_noise(model, worst)

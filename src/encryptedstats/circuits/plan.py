@@ -32,6 +32,9 @@ from encryptedstats.circuits.expressions import (
 )
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.lowering import rotations_needed
+from encryptedstats.circuits.passes.correction_factors import find_given_factor
+from encryptedstats.circuits.passes.duplicates import deduplicate
+from encryptedstats.circuits.passes.padding import clear_padding
 from encryptedstats.circuits.program import PACKED, ROWS, Program
 from encryptedstats.circuits.proof import (
     NoiseReport,
@@ -40,13 +43,11 @@ from encryptedstats.circuits.proof import (
     read_noise,
     room_for,
 )
-from encryptedstats.circuits.rewriting import cleared
 from encryptedstats.circuits.shapes import Shapes, find_shapes
 from encryptedstats.crypto.flooding import FLOODING_BITS
 from encryptedstats.crypto.keyfiles import count_public_bytes
 from encryptedstats.crypto.noise import FAILURE_BITS, Noise, Scheme
 from encryptedstats.crypto.packing import (
-    expansion_scale,
     packed_noise,
     packing_model,
     packing_parameters,
@@ -407,8 +408,8 @@ class Stage:
         """Return the distinct outputs for a ring of so many slots, 0 in padding."""
         outputs = self.written(slots, copies)
         if self.form == ROWS:
-            return cleared(outputs)
-        return list(dict.fromkeys(output for output in outputs if isinstance(output, Expression)))
+            return clear_padding(outputs)
+        return deduplicate([output for output in outputs if isinstance(output, Expression)])[0]
 
     def renamed(self, suffix: str) -> Stage:
         """The same with other names for all packs, so that those of several models are
@@ -807,20 +808,11 @@ class _Shapes:
 
     def of(self, number: int, parameters: Parameters) -> list[Expression]:
         """What is to be proven of a stage: by the factor that given totals have."""
-        factor, t = given_factor(parameters), parameters.plain_modulus
+        factor, t = find_given_factor(parameters), parameters.plain_modulus
         if (number, factor) not in self._known:
             shapes = self._of(number)
             self._known[number, factor] = shapes.circuits(dict.fromkeys(shapes.given, factor), t)
         return self._known[number, factor]
-
-
-def given_factor(parameters: Parameters) -> int:
-    """What totals are multiplied by, modulo t, once they were brought down from columns that were
-    not, packed and expanded.
-    """
-    dropped = len(parameters.data_moduli) - packing_primes(parameters)
-    scale = expansion_scale(parameters)
-    return scale * parameters.switch_factor(0, dropped) % parameters.plain_modulus
 
 
 def _compile_with(

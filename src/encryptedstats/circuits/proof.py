@@ -8,24 +8,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from encryptedstats.circuits.batching import HELD
-from encryptedstats.circuits.expressions import (
-    COLUMN,
-    GIVEN,
-    HERE,
-    LINEAR,
-    MASK,
-    ONES,
-    PRODUCT,
-    Expression,
-    depth_of,
-    fold,
-    in_order,
-)
+from encryptedstats.circuits.expressions import Expression, depth_of, in_order
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.lowering import FLAT, LEVELLED, Lowering, Strategy, Way, lower
 from encryptedstats.circuits.noise import NoiseRules
+from encryptedstats.circuits.passes.batching import HELD
 from encryptedstats.circuits.program import PACKED, ROWS, SUM, Output, Program, Step
+from encryptedstats.circuits.shapes import find_shapes
 from encryptedstats.crypto.flooding import flooded_noise
 from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.packing import (
@@ -117,7 +106,7 @@ def read_noise(
         Where there is none; it names the node that binds and what it would take.
     """
     n_outputs = len(outputs) if n_outputs is None else n_outputs
-    outputs = representatives(outputs)
+    outputs = find_shapes(tuple(outputs)).representatives
     flooded = not with_secret_key and form == PACKED if flooded is None else flooded
     if beside is None:
         able = (
@@ -314,36 +303,6 @@ def strategies(parameters: Parameters) -> tuple[Strategy, ...]:
     every polynomial, so there is only one way for it.
     """
     return (FLAT, LEVELLED) if parameters.scheme == "bgv" else (LEVELLED,)
-
-
-def representatives(outputs: Sequence[Expression]) -> list[Expression]:
-    """One output of every shape: noise does not depend on which columns are computed with, only on
-    how.
-    """
-    shapes: dict[object, int] = {}
-
-    def rule(node: Expression, args: list[int]) -> int:
-        data: object = None
-        if node.op == LINEAR:
-            coefficients, constant = node.data
-            data = (tuple(sorted(zip(coefficients, args, strict=True))), constant)
-        elif node.op == PRODUCT:
-            data = (*sorted(args), node.args[0] is node.args[1])
-        elif node.op == GIVEN:
-            data = node.data[0]
-        elif node.op == MASK:  # sums are over the chunks that have marks
-            data = (*args, node.data.chunk)
-        elif node.op == HERE:
-            data = node.data == ONES
-        elif node.op != COLUMN:
-            data = (*args, node.data)
-        return shapes.setdefault((node.op, data, node.is_total), len(shapes))
-
-    found = fold(outputs, rule)
-    kept: dict[int, Expression] = {}
-    for output in outputs:
-        kept.setdefault(found[output], output)
-    return list(kept.values())
 
 
 @dataclass(frozen=True)

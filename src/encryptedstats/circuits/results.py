@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from encryptedstats.circuits.digits import WHOLE, Stored, joined
+from encryptedstats.circuits.passes.digits import WHOLE, Stored, join_parts
 from encryptedstats.circuits.program import PACKED, REPLICATED, ROWS, SLOTS
 from encryptedstats.circuits.slices import drop_checkpoint
 from encryptedstats.crypto.digests import DIGEST_FIELD, joined_digest, read_digest
@@ -73,7 +73,7 @@ class NumberFacts:
 
     What decrypts, the sum over the slots of a total, plus ``offset`` is the number times
     ``factor``, modulo t. ``stored`` says what the number is of those that were asked for: see
-    :mod:`encryptedstats.circuits.digits`.
+    :mod:`encryptedstats.circuits.passes.digits`.
     """
 
     low: int
@@ -732,7 +732,7 @@ def decrypt_numbers(numbers: EncryptedNumbers, decryptor: Decryptor, *, schema: 
                 code="outside-proven-range",
             )
         values.append(number)
-    return joined(values, [facts.stored for facts in numbers.facts])
+    return join_parts(values, [facts.stored for facts in numbers.facts])
 
 
 def _decrypted_rows(numbers: EncryptedNumbers, decryptor: Decryptor) -> NDArray[Any]:

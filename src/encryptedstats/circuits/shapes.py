@@ -1,17 +1,17 @@
-"""What noise depends on of a circuit: one node for all of a shape, for who asks again and again
-while parameters are sought.
+"""Collapse a circuit to its distinct noise shapes.
 
-Which columns are computed with does not matter, only how. Circuits are read once; what follows from
-the factors of given totals, which are others under other parameters, is then found on a few dozen
-shapes instead of on every node.
+Noise depends on the structure of a node, not on which columns it reads. The parameter search bounds
+noise under dozens of candidate parameters, so it does this on one representative per shape (a few
+dozen) instead of on every node (thousands).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from encryptedstats.circuits.expressions import (
     COLUMN,
@@ -21,6 +21,9 @@ from encryptedstats.circuits.expressions import (
     MASK,
     ONES,
     PRODUCT,
+    REPLICATE,
+    RESAMPLE,
+    TOTAL,
     Expression,
     Marks,
     column,
@@ -29,8 +32,25 @@ from encryptedstats.circuits.expressions import (
     here,
     linear,
 )
-from encryptedstats.circuits.rewriting import with_one_factor
-from encryptedstats.crypto.packing import centred
+from encryptedstats.circuits.passes.correction_factors import choose_common_factor, rescale
+from encryptedstats.circuits.rules import RuleTable
+
+#: What the noise of a node depends on beside its op: the shapes of its args, and some of its data.
+SHAPES: Final = RuleTable[Callable[[Expression, list[int]], tuple[Any, Any]]]("shapes")
+
+SHAPES.rule(COLUMN)(lambda node, args: ((), None))
+SHAPES.rule(HERE)(lambda node, args: ((), ONES if node.data == ONES else (1, "any")))
+SHAPES.rule(GIVEN)(lambda node, args: ((), node.data[0]))
+SHAPES.rule(PRODUCT)(lambda node, args: (tuple(sorted(args)), None))
+SHAPES.rule(MASK)(lambda node, args: (tuple(args), node.data.chunk))
+SHAPES.rule(TOTAL, REPLICATE, RESAMPLE)(lambda node, args: (tuple(args), node.data))
+
+
+@SHAPES.rule(LINEAR)
+def _shape_sum(node: Expression, args: list[int]) -> tuple[Any, Any]:
+    # Terms of a sum are not allowed to cancel, so signs are left out.
+    terms = Counter(zip(map(abs, node.data[0]), args, strict=True))
+    return tuple(sorted(terms.items())), node.data[1]
 
 
 @lru_cache(maxsize=16)
@@ -40,77 +60,84 @@ def find_shapes(outputs: tuple[Expression, ...]) -> Shapes:
 
 
 class Shapes:
-    """The shapes of some circuits. Terms of a sum are not allowed to cancel, so signs
-    are left out.
-    """
+    """The shapes of some circuits."""
 
     def __init__(self, outputs: Sequence[Expression]) -> None:
         self.n_outputs = len(outputs)
         numbers: dict[Any, int] = {}
-        last: dict[str, int] = {}
 
         def rule(node: Expression, args: list[int]) -> int:
-            key: tuple[Any, ...] = (node.op, tuple(args), node.data)
-            if node.op == COLUMN:
-                key = (node.op, (), None)
-            elif node.op == HERE:
-                key = (node.op, (), ONES if node.data == ONES else (1, "any"))
-            elif node.op == GIVEN:
-                name, number = node.data
-                last[name] = max(number, last.get(name, 0))
-                key = (node.op, (), name)
-            elif node.op == PRODUCT:
-                key = (node.op, tuple(sorted(args)), None)
-            elif node.op == MASK:
-                key = (node.op, tuple(args), node.data.chunk)
-            elif node.op == LINEAR:
-                coefficients, constant = node.data
-                terms = Counter(zip(map(abs, coefficients), args, strict=True))
-                key = (node.op, tuple(sorted(terms.items())), constant)
-            return numbers.setdefault((*key, node.is_total), len(numbers))
+            key = (node.op, *SHAPES[node.op](node, args), node.is_total)
+            return numbers.setdefault(key, len(numbers))
 
         found = fold(outputs, rule)
         self._nodes = list(numbers)
-        self._last = last  # by which packs with many totals are told from those with few
-        self._outputs = list(dict.fromkeys(found[output] for output in outputs))
+        self._last: dict[str, int] = {}  # tells packs with many totals from those with few
+        for name, number in (node.data for node in found if node.op == GIVEN):
+            self._last[name] = max(number, self._last.get(name, 0))
+        first: dict[int, Expression] = {}
+        for output in outputs:
+            first.setdefault(found[output], output)
+        self._outputs = list(first)
+        #: The first output of each shape.
+        self.representatives = list(first.values())
         #: The noisiest outputs by scheme and kind of encryption, once they were looked for.
         self.noisiest: dict[tuple[str, bool], list[Expression]] = {}
-        self.given = [data for op, _, data, _ in self._nodes if op == GIVEN]
+        self.given = list(self._last)
 
     def circuits(self, factors: Mapping[str, int] | None = None, t: int = 0) -> list[Expression]:
-        """One circuit for every shape of an output; where given totals of these names have factors
-        modulo t, with coefficients that make up for them, as in
-        :func:`encryptedstats.circuits.rewriting.followed`.
+        """Write one circuit for every shape of an output.
+
+        Where given totals of these names have factors modulo t, coefficients make up for them.
         """
-        made: list[tuple[Expression, int]] = []
+        rebuilding = _Rebuilding(self._last, factors or {}, t)
         for op, args, data, is_total in self._nodes:
-            if op == COLUMN:
-                made.append((column("fresh"), 1))
-            elif op == HERE:
-                made.append((here(*data), 1))
-            elif op == GIVEN:
-                made.append((given(data, self._last[data]), (factors or {}).get(data, 1)))
-            elif op == LINEAR:
-                made.append(_sum([(c, times, *made[arg]) for (c, arg), times in args], data, t))
-            elif op == PRODUCT:
-                (a, of_a), (b, of_b) = (made[arg] for arg in args)
-                made.append((a * b, of_a * of_b % t if t else 1))
-            else:
-                data = Marks(data, [0]) if op == MASK else data
-                inner = tuple(made[arg][0] for arg in args)
-                made.append(
-                    (Expression(op, inner, data, is_total), made[args[0]][1] if args else 1)
-                )
-        return list(dict.fromkeys(made[output][0] for output in self._outputs))
+            rebuilding.made.append(REBUILT[op](rebuilding, op, args, data, is_total))
+        return list(dict.fromkeys(rebuilding.made[output][0] for output in self._outputs))
 
 
-def _sum(
-    terms: Sequence[tuple[int, int, Expression, int]], constant: int, t: int
-) -> tuple[Expression, int]:
-    """Of terms with their coefficients, how often they occur, and their factors."""
+_Made = tuple[Expression, int]  # with the factor that it has
+
+
+@dataclass
+class _Rebuilding:
+    last: Mapping[str, int]
+    factors: Mapping[str, int]
+    t: int
+
+    def __post_init__(self) -> None:
+        self.made: list[_Made] = []
+
+
+#: Writes the circuit of a shape, from its key.
+REBUILT: Final = RuleTable[Callable[[_Rebuilding, str, Any, Any, bool], _Made]]("rebuilt shapes")
+
+REBUILT.rule(COLUMN)(lambda into, op, args, data, is_total: (column("fresh"), 1))
+REBUILT.rule(HERE)(lambda into, op, args, data, is_total: (here(*data), 1))
+REBUILT.rule(GIVEN)(
+    lambda into, op, args, data, is_total: (given(data, into.last[data]), into.factors.get(data, 1))
+)
+
+
+@REBUILT.rule(PRODUCT)
+def _rebuild_product(into: _Rebuilding, op: str, args: Any, data: Any, is_total: bool) -> _Made:
+    (a, of_a), (b, of_b) = (into.made[arg] for arg in args)
+    return a * b, of_a * of_b % into.t if into.t else 1
+
+
+@REBUILT.rule(LINEAR)
+def _rebuild_sum(into: _Rebuilding, op: str, args: Any, constant: Any, is_total: bool) -> _Made:
+    terms = [(c, often, *into.made[arg]) for (c, arg), often in args]
     coefficients, factors, common = [c for c, *_ in terms], [factor for *_, factor in terms], 1
     if set(factors) != {1}:
-        coefficients, common = with_one_factor(coefficients, factors, t)
-        constant = constant if common == 1 else centred(constant * common, t)
+        coefficients, common = choose_common_factor(coefficients, factors, into.t)
+        constant = rescale(constant, 1, common, into.t)
     pairs = zip(coefficients, terms, strict=True)
     return linear([(abs(c) * often, term) for c, (_, often, term, _) in pairs], constant), common
+
+
+@REBUILT.rule(TOTAL, REPLICATE, RESAMPLE, MASK)
+def _rebuild_row(into: _Rebuilding, op: str, args: Any, data: Any, is_total: bool) -> _Made:
+    data = Marks(data, [0]) if op == MASK else data
+    inner = tuple(into.made[arg][0] for arg in args)
+    return Expression(op, inner, data, is_total), into.made[args[0]][1]

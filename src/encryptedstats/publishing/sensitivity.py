@@ -15,7 +15,7 @@ whose encoding refuses to say so cannot be released: its sensitivity is not know
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,8 +25,13 @@ from numpy.typing import NDArray
 from encryptedstats.circuits.bounds import Interval, read_bounds
 from encryptedstats.circuits.expressions import (
     COLUMN,
+    GIVEN,
+    HERE,
     LINEAR,
+    MASK,
     PRODUCT,
+    REPLICATE,
+    RESAMPLE,
     TOTAL,
     Expression,
     column_names,
@@ -34,6 +39,7 @@ from encryptedstats.circuits.expressions import (
     fold,
     in_order,
 )
+from encryptedstats.circuits.rules import RuleTable
 from encryptedstats.errors import ArgumentError, Cure, ParameterError
 from encryptedstats.publishing.units import ADD, RELATIONS, REPLACE
 from encryptedstats.tables.columns import column_ranges
@@ -161,22 +167,32 @@ def _size(interval: Interval) -> int:
 
 
 def added_by_row(total: Number) -> Number:
-    """What a row adds to a total."""
+    """Return what a row adds to a total."""
 
     def rule(node: Expression, args: list[Number]) -> Number:
-        if not node.is_total:
-            return node
-        if node.op == TOTAL:
-            return node.args[0]
-        if node.op == LINEAR:
-            terms = zip(node.data[0], args, strict=True)
-            return combination([(c, x) for c, x in terms if isinstance(x, Expression)])
-        raise ArgumentError(
-            f"{total!r} is no sum over rows: what one row adds to it depends on all the others",
-            code="not-a-row-sum",
-        )
+        return ADDED_BY_ROW[node.op](node, args) if node.is_total else node
 
     return total if isinstance(total, int) else fold([total], rule)[total]
+
+
+#: What a row adds to a total, from what it adds to the args of the total.
+ADDED_BY_ROW: Final = RuleTable[Callable[[Expression, list[Number]], Number]]("added by a row")
+
+ADDED_BY_ROW.rule(TOTAL)(lambda node, args: node.args[0])
+
+
+@ADDED_BY_ROW.rule(LINEAR)
+def _add_what_rows_add(node: Expression, args: list[Number]) -> Number:
+    terms = zip(node.data[0], args, strict=True)
+    return combination([(c, x) for c, x in terms if isinstance(x, Expression)])
+
+
+@ADDED_BY_ROW.rule(PRODUCT)
+def _refuse_products(node: Expression, args: list[Number]) -> Number:
+    raise ArgumentError(
+        f"{node!r} is no sum over rows: what one row adds to it depends on all the others",
+        code="not-a-row-sum",
+    )
 
 
 # -- what a row can be
@@ -340,48 +356,75 @@ def _next_variable(
     return best if best is not None and counts[best] else None
 
 
+#: The value of a node in one row, where some columns are numbers.
+SENSITIVITY: Final = RuleTable[Callable[[Expression, list[Number], Mapping[str, int]], Number]](
+    "sensitivity"
+)
+
+SENSITIVITY.rule(COLUMN)(lambda node, args, values: values.get(node.data, node))
+SENSITIVITY.rule(PRODUCT)(
+    lambda node, args, values: (
+        0 if any(isinstance(x, int) and x == 0 for x in args) else args[0] * args[1]
+    )
+)
+
+
+@SENSITIVITY.rule(LINEAR)
+def _substitute_in_sum(node: Expression, args: list[Number], values: Mapping[str, int]) -> Number:
+    coefficients, constant = node.data
+    pairs = list(zip(coefficients, args, strict=True))
+    plain = sum(c * x for c, x in pairs if isinstance(x, int))
+    terms = [(c, x) for c, x in pairs if isinstance(x, Expression)]
+    return combination(terms, constant + plain)
+
+
+@SENSITIVITY.rule(GIVEN, HERE, MASK, REPLICATE, RESAMPLE)
+def _refuse_other_rows(node: Expression, args: list[Number], values: Mapping[str, int]) -> Number:
+    raise ArgumentError(
+        f"what one row adds through {node.op!r} depends on other rows",
+        code="depends-on-other-rows",
+    )
+
+
 def substituted(rows: Sequence[Number], values: Mapping[str, int]) -> tuple[Number, ...]:
     """Expressions with numbers in place of some columns, as short as they become."""
-
-    def rule(node: Expression, args: list[Number]) -> Number:
-        if node.op == COLUMN:
-            return values.get(node.data, node)
-        if node.op == PRODUCT:
-            return 0 if 0 in (x for x in args if isinstance(x, int)) else args[0] * args[1]
-        if node.op == LINEAR:
-            coefficients, constant = node.data
-            plain = sum(
-                c * x for c, x in zip(coefficients, args, strict=True) if isinstance(x, int)
-            )
-            terms = [
-                (c, x) for c, x in zip(coefficients, args, strict=True) if isinstance(x, Expression)
-            ]
-            return combination(terms, constant + plain)
-        raise ArgumentError(
-            f"what one row adds through {node.op!r} depends on other rows",
-            code="depends-on-other-rows",
-        )
-
-    found = fold([row for row in rows if isinstance(row, Expression)], rule)
+    expressions = [row for row in rows if isinstance(row, Expression)]
+    found = fold(expressions, lambda node, args: SENSITIVITY[node.op](node, args, values))
     return tuple(found[row] if isinstance(row, Expression) else row for row in rows)
 
 
-def _bounded(value: Number, numbers: Mapping[str, Interval]) -> Interval:
-    def rule(node: Expression, args: list[Interval]) -> Interval:
-        if node.op == COLUMN:
-            return numbers[node.data]
-        if node.op == PRODUCT:
-            if node.args[0] is node.args[1]:
-                reaches = args[0].low <= 0 <= args[0].high
-                ends = (args[0].low ** 2, args[0].high ** 2)
-                return Interval(0 if reaches else min(ends), max(ends))
-            return args[0] * args[1]
-        coefficients, constant = node.data
-        return sum(
-            (x.times(c) for c, x in zip(coefficients, args, strict=True)), Interval.of(constant)
-        )
+#: The interval of a node in one row, where columns are within intervals.
+ROW_BOUNDS: Final = RuleTable[
+    Callable[[Expression, list[Interval], Mapping[str, Interval]], Interval]
+]("row bounds")
 
-    return Interval.of(value) if isinstance(value, int) else fold([value], rule)[value]
+ROW_BOUNDS.rule(COLUMN)(lambda node, args, numbers: numbers[node.data])
+
+
+@ROW_BOUNDS.rule(PRODUCT)
+def _bound_product(
+    node: Expression, args: list[Interval], numbers: Mapping[str, Interval]
+) -> Interval:
+    if node.args[0] is not node.args[1]:
+        return args[0] * args[1]
+    reaches = args[0].low <= 0 <= args[0].high
+    ends = (args[0].low ** 2, args[0].high ** 2)
+    return Interval(0 if reaches else min(ends), max(ends))
+
+
+@ROW_BOUNDS.rule(LINEAR)
+def _bound_sum(node: Expression, args: list[Interval], numbers: Mapping[str, Interval]) -> Interval:
+    coefficients, constant = node.data
+    terms = (x.times(c) for c, x in zip(coefficients, args, strict=True))
+    return sum(terms, Interval.of(constant))
+
+
+def _bounded(value: Number, numbers: Mapping[str, Interval]) -> Interval:
+    if isinstance(value, int):
+        return Interval.of(value)
+    found = fold([value], lambda node, args: ROW_BOUNDS[node.op](node, args, numbers))
+    bound: Interval = found[value]
+    return bound
 
 
 def row_interval(row: Number, schema: PublicSchema) -> Interval:

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from encryptedstats.circuits.bounds import read_bounds
-from encryptedstats.circuits.digits import Stored, in_digits
 from encryptedstats.circuits.expressions import column_names
+from encryptedstats.circuits.passes.digits import Stored, split_into_digits
 from encryptedstats.circuits.plan import Stage
 from encryptedstats.circuits.program import PACKED
 from encryptedstats.circuits.results import NumberFacts, encrypted_numbers
@@ -70,7 +70,7 @@ def encrypted_answer(question: Question, table: Table, keys: PublicKeys) -> Answ
     digits = digits_among(
         table_columns(schema, (), classes=schema.has_target, digit_bits=parameters.digit_bits)
     )
-    outputs, shifts = in_digits(question.circuit(schema), digits)
+    outputs, shifts = split_into_digits(question.circuit(schema), digits)
     parts = [Column.parse(name) for name in column_names(outputs)]
     bounds = read_bounds(outputs, column_ranges(schema, {*columns, *parts}), table.n_rows)
     values = table.evaluate(outputs)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from encryptedstats.circuits.digits import in_digits
+from encryptedstats.circuits.passes.digits import split_into_digits
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers, read_cut
 from encryptedstats.crypto.keys import PublicKeys
@@ -276,7 +276,9 @@ def _check_parts(question: Question, schema: PublicSchema, totals: EncryptedNumb
     digits = digits_among(table_columns(schema, (), classes=schema.has_target, digit_bits=bits))
     given = [facts.stored.shift for facts in totals.facts]
     try:
-        shifts = in_digits(question.circuit(schema), digits)[1] if digits else [0] * len(given)
+        shifts = (
+            split_into_digits(question.circuit(schema), digits)[1] if digits else [0] * len(given)
+        )
     except IMPOSSIBLE as error:
         raise FileFormatError(
             f"the file has a question that its schema does not allow: {error}",

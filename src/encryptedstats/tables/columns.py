@@ -17,9 +17,9 @@ from functools import reduce
 from typing import Any, Generic, Protocol, TypeVar
 
 from encryptedstats.circuits.bounds import ColumnRange
-from encryptedstats.circuits.coding import over_stored
-from encryptedstats.circuits.digits import Digits, in_digits
 from encryptedstats.circuits.expressions import Expression, column_names
+from encryptedstats.circuits.passes.digits import Digits, split_into_digits
+from encryptedstats.circuits.passes.stored_columns import use_stored_columns
 from encryptedstats.errors import Cure, SchemaError
 from encryptedstats.tables.binning import code_values
 from encryptedstats.tables.encodings import (
@@ -124,7 +124,7 @@ def over_stored_columns(
             read |= found[0].keys()
     indicators = (one for one in stored if encoding_of(one).is_indicator(one, schema, holds))
     first = next((one for one in indicators if one in read), None)
-    return over_stored(outputs, coding, None if first is None else str(first))
+    return use_stored_columns(outputs, coding, None if first is None else str(first))
 
 
 def in_stored(
@@ -134,7 +134,9 @@ def in_stored(
     of these counts for.
     """
     found = over_stored_columns(outputs, schema, stored)
-    return in_digits([one for one in found if isinstance(one, Expression)], digits_among(stored))
+    return split_into_digits(
+        [one for one in found if isinstance(one, Expression)], digits_among(stored)
+    )
 
 
 def stored_terms(schema: PublicSchema, holds: Holds, column: Column) -> Terms | None:

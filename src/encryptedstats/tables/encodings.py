@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval
-from encryptedstats.circuits.digits import digit_bounds, digit_of
 from encryptedstats.circuits.expressions import Expression, column, sum_of
+from encryptedstats.circuits.passes.digits import digit_bounds, digit_of
 from encryptedstats.errors import ArgumentTypeError, Cure, ParameterError, SchemaError
 from encryptedstats.tables.binning import centred_codes, code_values, ordinal_codes
 from encryptedstats.tables.schema.variables import (

@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 from encryptedstats.arrays.vectors import EncryptedVector
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.cost import Times
-from encryptedstats.circuits.digits import Stored, in_pairs, proven_pairs
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.passes.digits import Stored
+from encryptedstats.circuits.passes.pairs import join_pairs, prove_pairs
 from encryptedstats.circuits.plan import plan_circuit
 from encryptedstats.circuits.program import PACKED
 from encryptedstats.circuits.results import EncryptedNumbers
@@ -898,10 +899,10 @@ def _computed(
     single, shifts = in_stored(outputs, facts.schema, facts.columns)
     base = facts.parameters.pair_base
     if base is not None and form == PACKED and len(single) == len(outputs):
-        paired = tuple(in_stored(in_pairs(outputs, base), facts.schema, facts.columns)[0])
+        paired = tuple(in_stored(join_pairs(outputs, base), facts.schema, facts.columns)[0])
         ranges = column_ranges(facts.schema, facts.columns, facts.weight_bound)
         own = facts.with_secret_key
-        stored = proven_pairs(single, paired, facts.parameters, ranges, layout, with_secret_key=own)
+        stored = prove_pairs(single, paired, facts.parameters, ranges, layout, with_secret_key=own)
         if stored is not None:
             return paired, tuple(stored)
     return tuple(single), tuple(map(Stored, shifts))

@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import Any, Final
 
 from encryptedstats.checks import as_count
-from encryptedstats.circuits.digits import digit_bounds, in_pairs
 from encryptedstats.circuits.expressions import (
     COLUMN,
     LINEAR,
@@ -21,6 +20,8 @@ from encryptedstats.circuits.expressions import (
     in_order,
 )
 from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.passes.digits import digit_bounds
+from encryptedstats.circuits.passes.pairs import join_pairs
 from encryptedstats.circuits.plan import OPENED_FIRST, Plan, Stage, is_fast, plan_stages
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.crypto import Parameters
@@ -266,7 +267,7 @@ class _Wanted:
         parts = list(stages)
         if pair_base is not None:
             paired = [
-                replace(stage, outputs=in_pairs(_fixed(stage), pair_base)) for stage in stages
+                replace(stage, outputs=join_pairs(_fixed(stage), pair_base)) for stage in stages
             ]
             # What depends on where rows lie, or has bounds of its own, is computed as it is.
             parts = [

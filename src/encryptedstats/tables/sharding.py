@@ -14,10 +14,10 @@ from itertools import accumulate
 from operator import add
 from typing import Any
 
-from encryptedstats.circuits.compiled import deduplicate
-from encryptedstats.circuits.digits import Stored
 from encryptedstats.circuits.expressions import Expression, circuit_digest
 from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.passes.digits import Stored
+from encryptedstats.circuits.passes.duplicates import deduplicate
 from encryptedstats.circuits.program import PACKED
 from encryptedstats.circuits.proof import NoiseReport, read_noise
 from encryptedstats.circuits.results import Cut, EncryptedNumbers, pieces_of

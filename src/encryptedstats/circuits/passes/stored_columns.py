@@ -11,10 +11,13 @@ of it where they are lowered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from encryptedstats.circuits.expressions import (
     COLUMN,
+    GIVEN,
     HERE,
     LINEAR,
     MASK,
@@ -29,6 +32,7 @@ from encryptedstats.circuits.expressions import (
     linear,
     ones,
 )
+from encryptedstats.circuits.rules import RuleTable
 from encryptedstats.errors import ArgumentError
 
 #: For a column that is asked for: stored ones with their coefficients, and the number that is added
@@ -37,10 +41,10 @@ Coding = Mapping[str, tuple[Mapping[str, int], int]]
 _Value = Expression | int
 
 
-def over_stored(
+def use_stored_columns(
     outputs: Sequence[Expression | int], coding: Coding, indicator: str | None = None
 ) -> list[_Value]:
-    """The outputs over stored columns: a plain number where what is asked for is the same in every
+    """Write the outputs over stored columns: a plain number where what is asked for is the same in every
     row.
 
     A total that would be a plain number is written with a stored ``indicator``, x, as the total of
@@ -50,36 +54,56 @@ def over_stored(
 
     >>> x, y = column("bin0") + column("bin1"), column("class1")
     >>> coding = {"bin0": ({"upto0": 1}, 0), "bin1": ({"upto1": 1, "upto0": -1}, 0), "class1": ({"class0": -1}, 1)}
-    >>> over_stored([(x * y).total()], coding)
+    >>> use_stored_columns([(x * y).total()], coding)
     [(upto1 * (-class0 + 1)).total()]
     """
     expressions = [output for output in outputs if isinstance(output, Expression)]
-    in_rows_alone = _fills_padding(expressions, coding)
+    context = _Context(coding, indicator, _fills_padding(expressions, coding))
 
     def rule(node: Expression, args: list[_Value]) -> _Value:
-        if node.op == COLUMN:
-            terms, more = coding.get(node.data, ({node.data: 1}, 0))
-            added = [(more, ones())] if in_rows_alone and more else []
-            return combination(
-                [*((c, column(name)) for name, c in terms.items()), *added], 0 if added else more
-            )
-        if all(new is old for new, old in zip(args, node.args, strict=True)):
+        if args and all(new is old for new, old in zip(args, node.args, strict=True)):
             return node
-        if node.op == LINEAR:
-            coefficients, constant = node.data
-            return (
-                _sum_of_totals(node, args, indicator)
-                if node.is_total
-                else _sum(coefficients, constant, args)
-            )
-        if node.op == PRODUCT:
-            return _product(*args)
-        return Expression(
-            node.op, tuple(_varying(arg, indicator) for arg in args), node.data, node.is_total
-        )
+        return STORED[node.op](node, args, context)
 
     values = fold(expressions, rule)
     return [values[output] if isinstance(output, Expression) else output for output in outputs]
+
+
+@dataclass(frozen=True)
+class _Context:
+    coding: Coding
+    indicator: str | None
+    in_rows_alone: bool
+
+
+#: Writes a node over stored columns, from its args.
+STORED: Final = RuleTable[Callable[[Expression, list[_Value], _Context], _Value]]("stored columns")
+
+STORED.rule(GIVEN, HERE)(lambda node, args, context: node)
+STORED.rule(PRODUCT)(lambda node, args, context: _product(*args))
+
+
+@STORED.rule(COLUMN)
+def _use_column(node: Expression, args: list[_Value], context: _Context) -> _Value:
+    terms, more = context.coding.get(node.data, ({node.data: 1}, 0))
+    added = [(more, ones())] if context.in_rows_alone and more else []
+    return combination(
+        [*((c, column(name)) for name, c in terms.items()), *added], 0 if added else more
+    )
+
+
+@STORED.rule(LINEAR)
+def _use_sum(node: Expression, args: list[_Value], context: _Context) -> _Value:
+    if node.is_total:
+        return _sum_of_totals(node, args, context.indicator)
+    coefficients, constant = node.data
+    return _sum(coefficients, constant, args)
+
+
+@STORED.rule(TOTAL, REPLICATE, RESAMPLE, MASK)
+def _use_alike(node: Expression, args: list[_Value], context: _Context) -> _Value:
+    inner = tuple(_varying(arg, context.indicator) for arg in args)
+    return Expression(node.op, inner, node.data, node.is_total)
 
 
 def _fills_padding(outputs: Sequence[Expression], coding: Coding) -> bool:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from encryptedstats.circuits.expressions import in_order
+from encryptedstats.circuits.passes.correction_factors import rescale
 from encryptedstats.circuits.program import ADD_UP, EXPAND, Batch, Step
-from encryptedstats.crypto.packing import centred
 from encryptedstats.crypto.parameters import Parameters
 
 T = TypeVar("T")
@@ -94,18 +94,12 @@ def _terms(row: Step, t: int) -> Iterator[tuple[int, Step]]:
         yield 1, row
         return
     for coefficient, term in zip(row.data[0], row.args, strict=True):
-        same = term.factor == row.factor
-        yield (
-            coefficient if same else centred(coefficient * term.factor * pow(row.factor, -1, t), t),
-            term,
-        )
+        yield rescale(coefficient, row.factor, term.factor, t), term
 
 
 def _constant(row: Step, t: int) -> int:
     """The plain number of a sum, as it was written."""
-    if row.op != ADD_UP:
-        return 0
-    return row.data[1] if row.factor == 1 else centred(row.data[1] * pow(row.factor, -1, t), t)
+    return rescale(row.data[1], row.factor, 1, t) if row.op == ADD_UP else 0
 
 
 def _expanded(steps: Sequence[Step]) -> set[Step]:

@@ -1,0 +1,1 @@
+"""Passes that rewrite expressions before they are lowered, one job in each file."""
