@@ -37,13 +37,9 @@ from encryptedstats.circuits.expressions import depth_of
 from encryptedstats.circuits.lowering import FLAT, LEVELLED
 from encryptedstats.circuits.noise import MAX_SIZE
 from encryptedstats.circuits.program import MULTIPLY, RELINEARISE
-<<<<<<< HEAD
-from encryptedstats.circuits.proof import read_noise, representatives, strategies
-from error_codes import error
-=======
 from encryptedstats.circuits.proof import read_noise, strategies
 from encryptedstats.circuits.shapes import find_shapes
->>>>>>> a1ae39c (Keep rules per operation in tables, and each pass in a file of its own)
+from error_codes import error
 
 MANY = settings(
     max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow]

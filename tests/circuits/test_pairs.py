@@ -156,13 +156,8 @@ def test_files_keep_them_and_are_not_believed_beyond_the_keys() -> None:
 
 
 def test_a_digit_that_is_larger_than_it_can_be_is_refused() -> None:
-<<<<<<< HEAD
     with pytest.raises(ValueError, check=error("outside-proven-range", "4")):
-        joined([5 + BASE], [Stored(0, BASE, 4)])
-=======
-    with pytest.raises(ValueError, match="outside the ±4 it is proven to keep"):
         join_parts([5 + BASE], [Stored(0, BASE, 4)])
->>>>>>> a1ae39c (Keep rules per operation in tables, and each pass in a file of its own)
 
 
 def test_parameters_for_pairs() -> None:

@@ -29,12 +29,8 @@ from encryptedstats.circuits.expressions import (
     ones,
     padding_value,
 )
-<<<<<<< HEAD
-from encryptedstats.circuits.rewriting import cleared, followed
-=======
 from encryptedstats.circuits.passes.correction_factors import GivenFactors, apply_correction_factors
 from encryptedstats.circuits.passes.padding import clear_padding
->>>>>>> a1ae39c (Keep rules per operation in tables, and each pass in a file of its own)
 from error_codes import error
 
 y = column("y0")
@@ -143,11 +139,6 @@ def test_factors_are_followed(factors: list[int], offsets: list[int]) -> None:
 
 
 def test_what_cannot_be_computed_from_totals() -> None:
-<<<<<<< HEAD
-    with pytest.raises(TypeError, check=error("not-from-totals")):
-        followed([given("m", 0) * y.total().replicate()], {"m": [1]}, 97, {"m": [0]})
-=======
     outputs = [given("m", 0) * y.total().replicate()]
     with pytest.raises(TypeError, check=error("not-from-totals")):
         apply_correction_factors(outputs, GivenFactors({"m": [1]}, {"m": [0]}, 97))
->>>>>>> a1ae39c (Keep rules per operation in tables, and each pass in a file of its own)
