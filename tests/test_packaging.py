@@ -41,6 +41,8 @@ def test_the_recipe_is_of_this_version(about: dict[str, Any]) -> None:
     assert f'{{% set version = "{project["version"]}" %}}' in RECIPE
     assert project["version"] == es.__version__
     assert f"license: {project['license']}\n" in RECIPE
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {project['version']}\n" in citation
     ((command, function),) = project["scripts"].items()
     assert section("entry_points") == {f"{command}={function}"}
     assert f'ENTRYPOINT ["{command}"]' in CONTAINER

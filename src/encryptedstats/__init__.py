@@ -104,7 +104,7 @@ if TYPE_CHECKING:
     )
     from encryptedstats.tables.transformers import FixedPoint, QuantileOneHot, QuantileOrdinal
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # Nothing is imported before it is first asked for, NumPy, pandas and SEAL among it: `import
 # encryptedstats` itself takes no time.

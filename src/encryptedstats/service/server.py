@@ -161,7 +161,7 @@ class Error(BaseModel):
 class Offers(BaseModel):
     """What this worker is, and what it allows."""
 
-    version: str = Field(examples=["0.2.0"])
+    version: str = Field(examples=["0.3.0"])
     devices: list[str] = Field(description="What computes here.", examples=[["native", "seal"]])
     cores: int
     jobs: list[str] = Field(examples=[["fit", "ask", "predict", "combine", "draw"]])
