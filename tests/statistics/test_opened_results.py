@@ -77,8 +77,7 @@ def test_it_prints_as_people_expect(shares: Shares) -> None:
     text = [
         "Shares of age",
         "",
-        "      share",
-        "age",
+        "age   share",
         "30   0.3333",
         "40   0.3333",
         "50   0.1667",
@@ -112,9 +111,10 @@ def test_numbers_without_a_table_of_their_own() -> None:
     assert found.summary().splitlines() == [
         "A test",
         "",
-        "statistic     -2.123",
-        "df                38",
-        "pvalue     < 2.2e-16",
+        "            value",
+        "statistic  -2.123",
+        "df             38",
+        "pvalue      1e-20",
         "",
         "1 row",
     ]

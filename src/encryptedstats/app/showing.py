@@ -19,14 +19,8 @@ from encryptedstats.app.words import WORDS
 from encryptedstats.metrics import SCORES
 from encryptedstats.publishing.publish import with_hidden
 from encryptedstats.publishing.release import PUBLIC_SCHEMA
-from encryptedstats.tables.results import (
-    ModelSummary,
-    Result,
-    frame_text,
-    is_pvalue,
-    number_text,
-    p_text,
-)
+from encryptedstats.tables.results import ModelSummary, Result
+from encryptedstats.views import frame_text, is_pvalue, number_text, pvalue_text
 
 
 @dataclass(frozen=True)
@@ -243,7 +237,7 @@ def _label(value: Any) -> str:
 
 def _cell(name: object, value: Any) -> str:
     if isinstance(value, (float, np.floating)) and is_pvalue(name):
-        return p_text(float(value))
+        return pvalue_text(float(value))
     if isinstance(value, Iterable) and not isinstance(value, str):
         return ", ".join(map(number_text, value))
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):

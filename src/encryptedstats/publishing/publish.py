@@ -40,10 +40,10 @@ from encryptedstats.publishing.rules import (
 from encryptedstats.publishing.suppression import Suppressed, suppress, with_margins
 from encryptedstats.storage.chains import Entry
 from encryptedstats.tables.questions import in_shapes
-from encryptedstats.tables.results import frame_text
 from encryptedstats.tables.schema.names import CLASS
 from encryptedstats.tables.schema.variables import PublicSchema
 from encryptedstats.tables.summaries import labels, variable_name
+from encryptedstats.views import frame_text
 
 ALL: Final = "all"
 _LEFT_OUT: Final = "nothing can be shown of it"

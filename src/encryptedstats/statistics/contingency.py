@@ -38,9 +38,10 @@ from encryptedstats.statistics.factors import (
     yes_or_no,
 )
 from encryptedstats.tables.questions import Totals
-from encryptedstats.tables.results import Result, frame_text, number_text, p_text
+from encryptedstats.tables.results import Result
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
+from encryptedstats.views import frame_text, number_text, pvalue_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,7 +54,7 @@ _ROUGH: Final = "some cells are expected to have fewer than 5 rows: the approxim
 
 def test_line(numbers: Sequence[tuple[str, float]], pvalue: float) -> str:
     """As R prints a test: X-squared = 3.2, df = 1, p-value = 0.0736."""
-    shown, p = [f"{name} = {number_text(value)}" for name, value in numbers], p_text(pvalue)
+    shown, p = [f"{name} = {number_text(value)}" for name, value in numbers], pvalue_text(pvalue)
     return ", ".join([*shown, f"p-value {p}" if p.startswith("<") else f"p-value = {p}"])
 
 

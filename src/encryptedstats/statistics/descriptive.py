@@ -29,11 +29,12 @@ from encryptedstats.statistics.factors import (
     read_powers,
 )
 from encryptedstats.tables.questions import Arrays, Columns, Question, Shapes, Totals
-from encryptedstats.tables.results import Result, frame_text
+from encryptedstats.tables.results import Result
 from encryptedstats.tables.schema.names import position, target_id
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
 from encryptedstats.tables.summaries import variable_name
+from encryptedstats.views import frame_text
 from encryptedstats.words import plural
 
 if TYPE_CHECKING:

@@ -36,10 +36,11 @@ from encryptedstats.tables.questions import (
     number_column,
     refuse_impossible,
 )
-from encryptedstats.tables.results import Result, frame_text, number_text
+from encryptedstats.tables.results import Result
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import ORDERED_KINDS, PublicSchema, PublicVariable
 from encryptedstats.tables.summaries import variable_name
+from encryptedstats.views import frame_text, number_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

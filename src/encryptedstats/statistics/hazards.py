@@ -55,11 +55,12 @@ from encryptedstats.tables.questions import (
     number_column,
     refuse_impossible,
 )
-from encryptedstats.tables.results import Result, frame_text, number_text, p_text
+from encryptedstats.tables.results import Result
 from encryptedstats.tables.schema.names import class_or_variable
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
 from encryptedstats.tables.summaries import indicators, scale, variable_name
+from encryptedstats.views import frame_text, number_text, pvalue_text
 
 Floats = NDArray[np.float64]
 TIES: Final = ("efron", "breslow")
@@ -102,7 +103,7 @@ class CoxScoreResult(Result):
 
     def body(self) -> str:
         """The covariates, and the test of all."""
-        p = p_text(self.pvalue)
+        p = pvalue_text(self.pvalue)
         line = (
             f"Score (logrank) test = {number_text(self.statistic)} on {self.df} df, "
             f"{'p ' if p[0] == '<' else 'p = '}{p}"

@@ -52,18 +52,12 @@ from encryptedstats.tables.questions import (
     refuse_impossible,
     row_column,
 )
-from encryptedstats.tables.results import (
-    Result,
-    dropped_rows,
-    frame_text,
-    number_text,
-    p_text,
-    stars,
-)
+from encryptedstats.tables.results import Result, dropped_rows
 from encryptedstats.tables.schema.names import name_of, position, variable_id
 from encryptedstats.tables.schema.variables import KEEP_NUMBERS
 from encryptedstats.tables.summaries import scale, variable_name
 from encryptedstats.tables.table_from_frame import rows_to_predict
+from encryptedstats.views import frame_text, number_text, pvalue_text, stars
 from encryptedstats.words import plural
 
 #: The weights that a table brings, as a name for them.
@@ -134,7 +128,7 @@ class RegressionResult(Result):
                 f"F-statistic: {number_text(self.fvalue)} on {self.df_model} and {self.df_resid} "
                 "degrees of freedom"
             )
-            lines.append(f"{f}, p-value: {p_text(self.f_pvalue)}")
+            lines.append(f"{f}, p-value: {pvalue_text(self.f_pvalue)}")
         if not math.isnan(self.llf):
             numbers = (
                 f"{name}: {number_text(value)}"

@@ -44,9 +44,10 @@ from encryptedstats.tables.questions import (
     has_gaps,
     refuse_impossible,
 )
-from encryptedstats.tables.results import Result, dropped_rows, frame_text
+from encryptedstats.tables.results import Result, dropped_rows
 from encryptedstats.tables.schema.names import position
 from encryptedstats.tables.summaries import Moments, complete_count, scale, variable_name
+from encryptedstats.views import frame_text
 
 if TYPE_CHECKING:
     from pandas import DataFrame

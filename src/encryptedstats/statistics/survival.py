@@ -40,11 +40,12 @@ from encryptedstats.tables.questions import (
     number_column,
     refuse_impossible,
 )
-from encryptedstats.tables.results import Result, frame_text, number_text, p_text
+from encryptedstats.tables.results import Result
 from encryptedstats.tables.schema.names import class_or_variable
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
 from encryptedstats.tables.summaries import scale, variable_name
+from encryptedstats.views import frame_text, number_text, pvalue_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -726,7 +727,7 @@ class LogRankResult(Result):
 
     def body(self) -> str:
         """As R prints it."""
-        p = p_text(self.pvalue)
+        p = pvalue_text(self.pvalue)
         shown = f"p {p}" if p.startswith("<") else f"p = {p}"
         plural = "" if self.df == 1 else "s"
         line = (

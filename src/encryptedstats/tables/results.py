@@ -7,9 +7,7 @@ it holds these, the question and the schema, and reads them again.
 
 from __future__ import annotations
 
-import html
 import json
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -20,10 +18,7 @@ import pandas as pd
 
 from encryptedstats.errors import ArgumentError
 from encryptedstats.tables.questions import ReadResult
-
-#: Smaller probabilities are shown as smaller than this, as R does.
-LEAST_PVALUE: Final = 2.2e-16
-SIGNIFICANT: Final = 4
+from encryptedstats.views import FigureView, TableView, View, as_json, frame_text, render_html
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +50,7 @@ class Result(ReadResult):
     >>> Test(title="A test", n_rows=40, notes=("equal variances",), statistic=2.5, df=38, pvalue=0.0169)
     A test
     <BLANKLINE>
+                value
     statistic     2.5
     df             38
     pvalue     0.0169
@@ -85,7 +81,7 @@ class Result(ReadResult):
     def body(self) -> str:
         """What the summary shows below its title: by default the main table."""
         frame = self.to_frame()
-        return frame_text(frame, header=list(frame.columns) != ["value"])
+        return frame_text(frame)
 
     def summary(self) -> str:
         """The result as text, for people."""
@@ -109,10 +105,20 @@ class Result(ReadResult):
     def __repr__(self) -> str:
         return self.summary()
 
+    def view(self) -> View:
+        """Return what is shown of it: facts, tables and figures."""
+        numbers = self._numbers()
+        facts = {name: one for name, one in numbers.items() if np.ndim(one) == 0}
+        frames = {name: one for name, one in numbers.items() if isinstance(one, pd.DataFrame)}
+        main = self.to_frame()
+        tables = [TableView("result", main)] if list(main.columns) != ["value"] else []
+        tables += [TableView(name, one) for name, one in frames.items() if one is not main]
+        drawn = type(self).plot is not Result.plot
+        figures = (FigureView("plot", self.plot),) if drawn else ()
+        return View(self.title, facts, tuple(tables), figures, tuple(self._remarks()))
+
     def _repr_html_(self) -> str:
-        table = _shown(self.to_frame()).to_html(border=0)
-        remarks = "".join(f"<br>{html.escape(line)}" for line in self._remarks())
-        return f"<div><b>{html.escape(self.title)}</b>{table}<small>{remarks.removeprefix('<br>')}</small></div>"
+        return render_html(self.view())
 
     # -- as data
     # --------------------------------------------------------------------------------------------
@@ -129,7 +135,7 @@ class Result(ReadResult):
         """All of it as JSON knows it: no value is None, infinite ones are text, and a table has its
         index, columns and values.
         """
-        return {field.name: _as_json(getattr(self, field.name)) for field in fields(self)}
+        return {field.name: as_json(getattr(self, field.name)) for field in fields(self)}
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -199,97 +205,3 @@ def dropped_rows(n: int) -> tuple[str, ...]:
 
 
 _COMMON: Final = frozenset(field.name for field in fields(Result))
-
-
-def _as_json(value: Any) -> Any:
-    if isinstance(value, pd.DataFrame):
-        labels = {"index": _labels(value.index), "columns": _labels(value.columns)}
-        return {**labels, "values": _as_json(value.astype(object).to_numpy())}
-    if isinstance(value, pd.Series):
-        return {str(name): _as_json(one) for name, one in value.items()}
-    if isinstance(value, Mapping):
-        return {str(name): _as_json(one) for name, one in value.items()}
-    if isinstance(value, (np.ndarray, list, tuple)):
-        return [_as_json(one) for one in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
-
-
-def _labels(index: pd.Index[Any]) -> list[Any]:
-    return [list(map(str, label)) if isinstance(label, tuple) else str(label) for label in index]
-
-
-# -- numbers as text
-# ------------------------------------------------------------------------------------------------
-
-
-def number_text(value: Any) -> str:
-    """A number as tables show it: four significant digits, whole ones as they are, no value as NA.
-
-    >>> [number_text(x) for x in (3, 1234567, 0.5, 2.0, 1234.5678, 1.5e-9, float("nan"), float("inf"), "a")]
-    ['3', '1234567', '0.5', '2', '1235', '1.5e-09', 'NA', 'inf', 'a']
-    """
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "NA"
-    if not isinstance(value, float) or isinstance(value, bool):
-        return str(value)
-    digits = max(SIGNIFICANT, len(str(int(abs(value)))) if abs(value) < 1e7 else 0)
-    return f"{value:.{digits}g}"
-
-
-def p_text(value: float) -> str:
-    """A probability as R shows it.
-
-    >>> p_text(0.04321), p_text(1e-20), p_text(float("nan"))
-    ('0.0432', '< 2.2e-16', 'NA')
-    """
-    if math.isnan(value):
-        return "NA"
-    return f"< {LEAST_PVALUE:g}" if value < LEAST_PVALUE else f"{value:.3g}"
-
-
-def stars(pvalue: float) -> str:
-    """The marks of R's tables: ``***`` below .001, ``**`` below .01, ``*`` below .05, ``.`` below
-    .1.
-    """
-    marks = ((0.001, "***"), (0.01, "**"), (0.05, "*"), (0.1, "."))
-    return next((mark for limit, mark in marks if pvalue < limit), "")
-
-
-def is_pvalue(name: object) -> bool:
-    """Whether a column or line of this name holds probabilities of a test: ``pvalue``, ``p``,
-    ``P>|t|``, ``Pr(>F)``.
-    """
-    text = str(name)
-    return text in ("p", "pvalue") or text.startswith(("P>", "Pr(", "pvalue"))
-
-
-def frame_text(frame: pd.DataFrame, *, header: bool = True) -> str:
-    """A table as text: numbers to a few digits, probabilities as R shows them."""
-    lines: list[str] = _shown(frame).to_string(header=header, index_names=header).splitlines()
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def _shown(frame: pd.DataFrame) -> pd.DataFrame:
-    """The same with every number as text; what it is called says whether it is a probability."""
-    shown = frame.astype(object)
-    for position, name in enumerate(frame.columns):
-        names = frame.index if name == "value" else [name] * len(frame)
-        cells = [
-            _cell(one, value) for one, value in zip(names, frame.iloc[:, position], strict=True)
-        ]
-        shown.isetitem(position, cells)
-    return shown
-
-
-def _cell(name: object, value: Any) -> str:
-    return (
-        p_text(float(value))
-        if is_pvalue(name) and isinstance(value, (float, np.floating))
-        else number_text(value)
-    )
