@@ -140,7 +140,7 @@ def casestudy(
 def run(folder: Path, workers: int, trees: int) -> tuple[list[Round], float]:
     """Both ways of cutting the table, and how long the cluster took to start."""
     train, test, schema = split()
-    forest = es.CompletelyRandomForest(n_trees=trees, depth=DEPTH, random_state=SEEDS[0])
+    forest = es.CompletelyRandomForest(trees, DEPTH, fraction=0, random_state=SEEDS[0])
     # A shard of 32 rows takes a whole chunk: keys with room to add so many chunks up.
     shards, slots = -(-ROWS // SHARD_ROWS), es.plan(forest, schema, ROWS).layout.slots
     owner = es.Owner(es.plan(forest, schema, shards * slots, workers=shards))
@@ -234,7 +234,7 @@ def _opened(
     exact, votes = True, np.zeros((len(test), len(schema.classes)))
     for seed, out in zip(SEEDS, outs, strict=True):
         opened = owner.decrypt(es.load(out, keys=owner.public_keys()), schema=schema)
-        plain = es.CompletelyRandomForest(n_trees=trees, depth=DEPTH, random_state=seed).fit(rows)
+        plain = es.CompletelyRandomForest(trees, DEPTH, fraction=0, random_state=seed).fit(rows)
         exact = exact and list(opened.totals_) == list(plain.totals_)
         votes += opened.decision_votes(test.drop(columns=schema.target))
     score = votes[:, 1] / votes.sum(axis=1)

@@ -35,7 +35,7 @@ def _round(asked: dict[str, Any], client: Any) -> dict[str, Any]:
     def fit(forest: tuple[int, str]) -> None:
         seed, out = forest
         model = es.CompletelyRandomForest(
-            n_trees=asked["trees"], depth=asked["depth"], random_state=seed
+            asked["trees"], asked["depth"], fraction=0, random_state=seed
         )
         options = {
             "scheduler": client,

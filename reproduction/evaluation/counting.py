@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from encryptedstats.models.growth import Tree, grow
+from encryptedstats.models.growth import ForestShape, Tree, grow
 from encryptedstats.tables import PublicSchema, Table
 
 Integers = NDArray[np.int64]
@@ -79,7 +79,7 @@ class FastForest:
         """Grow the trees of ``CompletelyRandomForest(n_trees, depth, random_state=seed,
         repeats=True)``.
         """
-        trees = grow(schema, n_trees, depth, None, seed, repeats=True)
+        trees = grow(schema, ForestShape(n_trees, depth, repeats=True), seed)
         width = max(variable.n_bins for variable in schema.variables)
         tables = [_tables(tree, width) for tree in trees]
         return cls(depth, width, np.stack([t[0] for t in tables]), np.stack([t[1] for t in tables]))

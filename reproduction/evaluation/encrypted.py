@@ -40,7 +40,7 @@ def models(sample: Sample, seed: int) -> dict[str, Any]:
     """The models of the paper, as the figures use them."""
     return {
         "CRF": CompletelyRandomForest(
-            N_TREES, DEPTH, random_state=forest_seed(sample, seed), repeats=True
+            N_TREES, DEPTH, fraction=0, random_state=forest_seed(sample, seed), repeats=True
         ),
         "SNB-paired": SemiparametricNB(paired=True),
         "SNB-unpaired": SemiparametricNB(paired=False),

@@ -48,7 +48,7 @@ def compare(settings: Settings) -> pd.DataFrame:
 
 def _scores(one: Sample, depth: int, seed: int) -> list[dict[str, Any]]:
     forest = CompletelyRandomForest(
-        N_TREES, depth, random_state=forest_seed(one, seed), repeats=True
+        N_TREES, depth, fraction=0, random_state=forest_seed(one, seed), repeats=True
     ).fit(one.train)
     found = []
     for fraction in WEIGHED:

@@ -37,7 +37,7 @@ def fraction_generator(sample: Sample, seed: int) -> np.random.Generator:
 def completely_random_forest(sample: Sample, seed: int) -> Scores:
     """100 trees of 3 levels, votes weighed by the drawn fraction with M = 8."""
     forest = CompletelyRandomForest(
-        N_TREES, DEPTH, random_state=forest_seed(sample, seed), repeats=True
+        N_TREES, DEPTH, fraction=0, random_state=forest_seed(sample, seed), repeats=True
     ).fit(sample.train)
     weighted = forest_weights(forest, FRACTION, fraction_generator(sample, seed))
     return forest_scores(weighted, forest.apply(sample.test))

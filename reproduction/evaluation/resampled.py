@@ -104,7 +104,7 @@ def performance(sample: Sample, methods: Sequence[str], seed: int) -> list[Row]:
 def fraction(sample: Sample, fractions: Sequence[int], seed: int) -> list[Row]:
     """AUC of one forest with drawn fractions of different M (the figures on the fraction)."""
     forest = CompletelyRandomForest(
-        N_TREES, DEPTH, random_state=forest_seed(sample, seed), repeats=True
+        N_TREES, DEPTH, fraction=0, random_state=forest_seed(sample, seed), repeats=True
     ).fit(sample.train)
     leaves = forest.apply(sample.test)
     rows = []

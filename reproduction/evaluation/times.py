@@ -163,7 +163,7 @@ def case_study(settings: Settings) -> dict[str, Any]:
     rng = np.random.default_rng(derived_seed(settings.seed, "case study"))
     frame = data.table_frame().iloc[np.sort(rng.permutation(len(data.target))[:CASE_STUDY_ROWS])]
     schema = Schema.infer(frame, target="target", bins=BINS, kinds=data.kinds)
-    model = CompletelyRandomForest(N_TREES, DEPTH)
+    model = CompletelyRandomForest(N_TREES, DEPTH, fraction=0)
     owner, key_seconds = _timed(lambda: Owner(plan(model, schema, len(frame))))
     table, encrypt_seconds = _timed(lambda: owner.encrypt(schema.table(frame)))
     with tempfile.TemporaryDirectory(prefix="encryptedstats-reproduce-") as folder:
@@ -178,12 +178,14 @@ def case_study(settings: Settings) -> dict[str, Any]:
         model_bytes = (Path(folder) / "forest").stat().st_size
     opened, open_seconds = _timed(lambda: owner.decrypt(fit, schema=schema))
     rows = schema.table(frame)
-    clear = CompletelyRandomForest(N_TREES, DEPTH).fit(rows)
+    clear = CompletelyRandomForest(N_TREES, DEPTH, fraction=0).fit(rows)
     shards = [
         rows[start : start + _SHARD_ROWS].with_layout(256)
         for start in range(0, len(rows), _SHARD_ROWS)
     ]
-    added = reduce(add, [CompletelyRandomForest(N_TREES, DEPTH).fit(shard) for shard in shards])
+    added = reduce(
+        add, [CompletelyRandomForest(N_TREES, DEPTH, fraction=0).fit(shard) for shard in shards]
+    )
     return {
         "rows": len(frame),
         "cores": cores() if settings.workers is None else settings.workers,

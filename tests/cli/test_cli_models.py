@@ -57,7 +57,7 @@ def test_the_whole_story_with_planned_keys(tmp_path: Path) -> None:
     shown = done(
         "keygen", home / "secret.key", home / "public.keys", "--plan", home / "plan.json"
     ).stdout
-    assert "fit of forest --trees 4 --depth 2 --fraction 0 --averaged 1 --seed 3" in shown
+    assert "fit of forest --trees 4 --depth 2 --averaged 1 --seed 3" in shown
     owner = ("--schema", home / "schema.json", "--key", home / "secret.key")
     for half, rows in (("a", frame[:20]), ("b", frame[20:])):
         rows.to_csv(home / f"{half}.csv", index=False)
@@ -126,7 +126,7 @@ def test_every_model_has_a_summary_and_predicts(ward: Ward, tmp_path: Path, name
 def test_what_the_worker_is_told(run: Run, ward: Ward, tmp_path: Path) -> None:
     shown = done("fit", ward.table(0), "-o", tmp_path / "m", *FOREST, "--workers", 1).stdout
     for words in (
-        "Fitted forest --trees 4 --depth 2 --fraction 0 --averaged 1 --seed 3 over 30 rows",
+        "Fitted forest --trees 4 --depth 2 --averaged 1 --seed 3 over 30 rows",
         "26 totals",
         "whose owner alone can open it",
         "encryptedstats decrypt",
@@ -518,7 +518,7 @@ def test_what_cannot_be_predicted(
 
 def test_info_of_models(ward: Ward, tmp_path: Path) -> None:
     shown = done("info", ward.combined("forest")).stdout
-    assert "encrypted model: forest --trees 4 --depth 2 --fraction 0 --averaged 1 --seed 3" in shown
+    assert "encrypted model: forest --trees 4 --depth 2 --averaged 1 --seed 3" in shown
     assert "70 rows, 6 variables, 2 classes; 26 totals in" in shown
     assert "nothing in it can decrypt" in shown
     assert "NOT ENCRYPTED" not in shown

@@ -127,9 +127,7 @@ def test_the_plan_of_a_model_is_that_of_the_library(hospital: Hospital) -> None:
         es.CompletelyRandomForest(n_trees=3, depth=2, random_state=5), schema, 100
     ).to_dict()
     assert facts.pop("sha256")
-    assert facts.pop("questions") == [
-        "fit of forest --trees 3 --depth 2 --fraction 0 --averaged 1 --seed 5"
-    ]
+    assert facts.pop("questions") == ["fit of forest --trees 3 --depth 2 --averaged 1 --seed 5"]
     assert facts == json.loads(json.dumps(expected))
 
 
@@ -205,7 +203,7 @@ def test_several_models(run: Run, ward: Ward) -> None:
     facts = json.loads(done("plan", *options, *both).stdout)
     assert facts["questions"] == [
         "fit of mnb --alpha 0.5",
-        "fit of forest --trees 2 --depth 2 --fraction 0 --averaged 1 --seed 0",
+        "fit of forest --trees 2 --depth 2 --averaged 1 --seed 0",
     ]
     schema = es.Schema.load(ward.schema)
     models = [es.MultinomialNB(alpha=0.5), es.CompletelyRandomForest(n_trees=2, depth=2)]
@@ -217,7 +215,8 @@ def test_several_models(run: Run, ward: Ward) -> None:
     assert result.exit_code == 2
     said = " ".join(result.stderr.replace("│", " ").split())
     assert (
-        "--trees is no option of mnb, which has --alpha; snb, which has --paired, --centred" in said
+        "--trees is no option of mnb, which has --alpha, --variables; snb, which has --paired"
+        in said
     )
 
 

@@ -24,7 +24,10 @@ from encryptedstats.storage import container
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.errors.InsecureParametersWarning")
 DRAWN = (*FOREST, "--fraction", 2, "--averaged", 2)
 MODELS: dict[str, tuple[tuple[Any, ...], Any]] = {
-    "forest": (FOREST, es.CompletelyRandomForest(n_trees=4, depth=2, random_state=3)),
+    "forest": (
+        (*FOREST, "--fraction", 0),
+        es.CompletelyRandomForest(n_trees=4, depth=2, fraction=0, random_state=3),
+    ),
     "drawn": (
         DRAWN,
         es.CompletelyRandomForest(n_trees=4, depth=2, random_state=3, fraction=2, averaged=2),
@@ -174,7 +177,7 @@ def test_the_whole_story_with_planned_keys(clinic: Clinic, tmp_path: Path) -> No
         20,
     )
     shown = done("plan", *wish, "-o", home / "plan.json").stdout
-    assert "fit of forest --trees 2 --depth 1 --fraction 0 --averaged 1 --seed 5" in shown
+    assert "fit of forest --trees 2 --depth 1 --averaged 1 --seed 5" in shown
     assert "prediction of 20 rows with it, unopened" in shown
     assert "pack and expand" in shown
     facts = json.loads((home / "plan.json").read_text())
@@ -366,9 +369,7 @@ def test_what_cannot_be_drawn(run: Run, clinic: Clinic, tmp_path: Path) -> None:
     assert "only forests have a stochastic fraction" in the_error(
         run("draw", clinic.fitted("mnb"), *rest)
     )
-    assert "--fraction 0: there is nothing to draw" in the_error(
-        run("draw", clinic.fitted("forest"), *rest)
-    )
+    assert "there is no fraction to draw" in the_error(run("draw", clinic.fitted("forest"), *rest))
     assert "an encrypted forest is wanted here" in the_error(
         run("draw", clinic.opened("forest"), *rest)
     )

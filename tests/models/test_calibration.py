@@ -63,7 +63,7 @@ def test_a_table_and_a_frame_are_the_same_rows() -> None:
 
 
 def test_it_mends_the_probabilities_of_a_forest_and_keeps_its_ranks() -> None:
-    opened = es.CompletelyRandomForest(30, 3, random_state=1).fit(table(300))
+    opened = es.CompletelyRandomForest(30, 3, fraction=0, random_state=1).fit(table(300))
     X, y = split(400, 2)
     before = evaluate(opened, X, y).scores
     after = evaluate(es.CalibratedModel(opened).fit(*split(400, 1)), X, y).scores

@@ -16,7 +16,7 @@ from model_samples import frame, schema, schemas, table
 from scipy.stats import chisquare
 
 import encryptedstats as es
-from encryptedstats.models.growth import Draws, grow
+from encryptedstats.models.growth import Draws, ForestShape, grow
 from encryptedstats.tables import PublicSchema
 from encryptedstats.tables.schema.variables import PublicVariable
 from error_codes import error
@@ -45,7 +45,7 @@ def one(kind: str, n_bins: int, missing: bool = False) -> PublicSchema:
 
 def lefts(schema: PublicSchema, n: int, seed: int = 0) -> list[tuple[int, ...]]:
     """The split of n trees of one node."""
-    return [tree[0].left for tree in grow(schema, n, 1, None, seed)]
+    return [tree[0].left for tree in grow(schema, ForestShape(n, 1), seed)]
 
 
 def digest(trees: Any) -> str:
@@ -61,9 +61,9 @@ def test_the_golden_forest() -> None:
     """Encrypted shards may be fitted by any version on any machine: this forest must
     never change.
     """
-    assert digest(grow(MIXED, 20, 3, None, 7)) == GOLDEN
-    assert digest(grow(MIXED, 20, 3, 2, 7)) == GOLDEN_WITH_MAX_FEATURES
-    assert digest(grow(MIXED, 20, 3, None, 7, repeats=True)) == GOLDEN_WITH_REPEATS
+    assert digest(grow(MIXED, ForestShape(20, 3), 7)) == GOLDEN
+    assert digest(grow(MIXED, ForestShape(20, 3, 2), 7)) == GOLDEN_WITH_MAX_FEATURES
+    assert digest(grow(MIXED, ForestShape(20, 3, repeats=True), 7)) == GOLDEN_WITH_REPEATS
 
 
 def test_the_golden_numbers() -> None:
@@ -86,7 +86,7 @@ def test_the_same_seed_gives_the_same_trees_for_owner_and_worker() -> None:
 
 
 def test_other_seeds_and_other_trees_differ() -> None:
-    forests = [grow(MIXED, 6, 3, None, seed) for seed in range(20)]
+    forests = [grow(MIXED, ForestShape(6, 3), seed) for seed in range(20)]
     assert len(set(forests)) == 20
     assert len({tree for trees in forests for tree in trees}) == 120
 
@@ -125,9 +125,9 @@ def test_a_bin_for_missing_values_goes_to_either_side() -> None:
 
 
 def test_variables_are_uniform() -> None:
-    roots = Counter(tree[0].variable for tree in grow(MIXED, 2000, 1, None, 1))
+    roots = Counter(tree[0].variable for tree in grow(MIXED, ForestShape(2000, 1), 1))
     assert chisquare(list(roots.values())).pvalue > 1e-3
-    repeated = grow(MIXED, 400, 3, None, 1, repeats=True)
+    repeated = grow(MIXED, ForestShape(400, 3, repeats=True), 1)
     nodes = Counter(split.variable for tree in repeated for split in tree)
     assert chisquare(list(nodes.values())).pvalue > 1e-3
 
@@ -160,7 +160,7 @@ def test_categories_of_many_levels_are_dealt_to_two_sides(n_bins: int) -> None:
     st.integers(0, 999),
 )
 def test_both_sides_of_every_split_hold_bins(known: es.Schema, depth: int, seed: int) -> None:
-    for tree in grow(known.public(), 3, depth, None, seed):
+    for tree in grow(known.public(), ForestShape(3, depth), seed):
         assert len(tree) == 2**depth - 1
         for split in tree:
             variable = known.public().variables[split.variable]
@@ -199,7 +199,7 @@ def test_rows_can_reach_every_leaf_while_bins_are_left_to_divide(
     known: es.Schema, depth: int, seed: int, max_features: int | None
 ) -> None:
     public = known.public()
-    for tree in grow(public, 5, depth, max_features, seed):
+    for tree in grow(public, ForestShape(5, depth, max_features), seed):
         nodes = reached(public, tree)
         # Which variables the tree has drawn is known from its splits only.
         drawn = {split.variable for split in tree} if max_features else range(len(public.variables))
@@ -217,7 +217,7 @@ def test_leaves_without_rows_are_those_that_cannot_be_avoided() -> None:
     empty = [
         sum(
             not all(nodes[j] for j in (0, 1))
-            for tree in grow(small, 200, 3, None, 1, repeats=repeats)
+            for tree in grow(small, ForestShape(200, 3, repeats=repeats), 1)
             for nodes in reached(small, tree)[7:]
         )
         for repeats in (False, True)
@@ -225,16 +225,18 @@ def test_leaves_without_rows_are_those_that_cannot_be_avoided() -> None:
     assert empty[1] > 200
     assert empty[0] < empty[1] / 2
     three = PublicSchema((*two, PublicVariable("v2", "continuous", 9)), 2)
-    for tree in grow(three, 200, 3, None, 1):
+    for tree in grow(three, ForestShape(200, 3), 1):
         assert all(bins for nodes in reached(three, tree) for bins in nodes.values())
 
 
 def test_files_without_the_parameter_have_trees_that_repeat_splits() -> None:
     forest = es.CompletelyRandomForest(n_trees=5, depth=3, random_state=7)
     stored = forest.parameters()
-    del stored["repeats"]
+    del stored["repeats"], stored["variables"]
     found = es.CompletelyRandomForest.from_parameters(stored)
-    assert found.grow(MIXED) == grow(MIXED, 5, 3, None, 7, repeats=True) != forest.grow(MIXED)
+    assert (
+        found.grow(MIXED) == grow(MIXED, ForestShape(5, 3, repeats=True), 7) != forest.grow(MIXED)
+    )
     assert es.CompletelyRandomForest.from_parameters(forest.parameters()).grow(
         MIXED
     ) == forest.grow(MIXED)

@@ -457,7 +457,7 @@ def test_models_of_folds_have_no_fraction() -> None:
         with pytest.raises(ValueError, check=error("fraction-not-drawn")):
             opened.predict_votes(without_classes(rows))
     for opened in owner.decrypt(
-        es.CompletelyRandomForest(n_trees=2, depth=1).fit_folds(
+        es.CompletelyRandomForest(n_trees=2, depth=1, fraction=0).fit_folds(
             owner.encrypt(rows, workers=1), **QUIET
         )
     ):

@@ -11,14 +11,14 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Optional, get_args, get_type_hints
+from typing import Annotated, Any, Final, Optional, get_args, get_origin, get_type_hints
 
 import typer
 
 from encryptedstats.cli._complete import offering
 from encryptedstats.cli._console import printable
 from encryptedstats.cli._parameters import with_parameters
-from encryptedstats.tables.question_parameters import described_parameters
+from encryptedstats.tables.question_parameters import described_parameters, values_of
 
 _OF_THE_SCHEMA: Final = {"bins"}  # parameters for arrays; a table is in bins already
 _PANEL: Final = "Options of models"
@@ -128,7 +128,9 @@ class _Option:
         return f"{self.said}.{'' if default is None else f' By default {default}.'}"
 
     def value(self, given: Any) -> Any:
-        """A text as the number that it spells, where the parameter may be one."""
+        """Read a text as the numbers or names that it spells."""
+        if isinstance(given, str) and any(get_origin(kind) is Sequence for kind in self.kinds):
+            return values_of(given)
         for kind in (int, float) if isinstance(given, str) and self.kinds != {str} else ():
             with suppress(ValueError):
                 return kind(given)
@@ -221,6 +223,10 @@ def _no_model(name: str, known: Sequence[str]) -> str:
 # ------------------------------------------------------------------------------------------------
 
 
+def _as_text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
 def model_text(model: type[Any], parameters: Mapping[str, Any]) -> str:
     """Name a model as it is asked for, with its options; switches that are off by default are left
     out.
@@ -240,7 +246,7 @@ def model_text(model: type[Any], parameters: Mapping[str, Any]) -> str:
         if one not in is_off and parameters.get(one) is not None
     ]
     words = [
-        flag(one, value) if isinstance(value, bool) else f"{flag(one)} {value}"
+        flag(one, value) if isinstance(value, bool) else f"{flag(one)} {_as_text(value)}"
         for one, value in given
     ]
     return printable(" ".join([model.short_name, *words]))

@@ -29,9 +29,9 @@ import inspect
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -57,6 +57,7 @@ from encryptedstats.errors import (
     SchemaWarning,
 )
 from encryptedstats.models._sklearn import record_features
+from encryptedstats.models.features import chosen_positions
 from encryptedstats.models.prediction import Votes
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file
@@ -80,6 +81,9 @@ from encryptedstats.tables.questions import (
 from encryptedstats.tables.results import ModelSummary, Result
 from encryptedstats.tables.schema.variables import as_level
 from encryptedstats.tables.table_from_frame import as_weights, rows_to_predict
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _MIXED: Final = "one of the models is encrypted and the other is open: open both, or none"
 _OWN_WEIGHTS: Final = (
@@ -472,9 +476,10 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     def _rows_to_predict(self, X: Any) -> Table:
         """Clear rows, none of them left out, of the schema of the model."""
         if not isinstance(X, Table):
-            return rows_to_predict(
-                self._known_private(), self._checked_frame(X, reset=False), stacklevel=4
-            )
+            frame = self._checked_frame(X, reset=False)
+            if isinstance(frame, pd.DataFrame):
+                frame = self._with_unused(frame)
+            return rows_to_predict(self._known_private(), frame, stacklevel=4)
         known = self.schema_ if isinstance(self.schema_, Schema) else self.schema_.public()
         rows = X.schema if isinstance(self.schema_, Schema) else X.schema.public()
         if rows.strict_variables != known.strict_variables:
@@ -485,8 +490,20 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
             )
         return X
 
+    def _used_positions(self) -> Collection[int]:
+        """Return the positions of the variables that a prediction needs."""
+        return range(len(self.schema_.public().variables))
+
     def _with_unused(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Rows to predict, with columns that are not needed and may lack; most models need all."""
+        """Add the columns that a prediction does not need, where the frame lacks them."""
+        schema, used = self._known_private(), self._used_positions()
+        if schema.onehot is not None:  # its columns count by position
+            return frame
+        for j, variable in enumerate(schema.variables):
+            if j not in used and variable.name not in frame.columns:  # any value will do
+                number = (variable.low or 0) / 10.0 ** (variable.digits or 0)
+                value = variable.levels[0] if variable.levels else number
+                frame = frame.assign(**{variable.name: value})
         return frame
 
     # -- adding and forgetting
@@ -609,7 +626,8 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
 
     A subclass writes what any :class:`TotalsModel` does, and
 
-    - has ``bins`` among its parameters: ``__init__(self, bins=5, ...)``;
+    - has ``bins`` and ``variables`` among its parameters: ``__init__(self, bins=5,
+      variables=None, ...)``, and takes its predictors from ``self._positions(schema)``;
     - calls what counts the classes ``class_counts``, among its ``totals``;
     - says how it predicts: ``answers``, ``answer_shapes`` and ``judge``, opened or not; or, where
       that takes opened totals, ``scores``.
@@ -621,8 +639,10 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
     """
 
     binary_only: ClassVar[bool] = False  #: whether it is for two classes
+    of_variables: ClassVar[tuple[str, ...]] = ("variables",)
     _target: ClassVar[str] = "classes"
     bins: int
+    variables: Sequence[str | int] | None
     class_counts_: NDArray[np.int64]
 
     def __sklearn_tags__(self) -> Any:
@@ -636,9 +656,24 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
         found: NDArray[np.float64] = votes.scores.to_numpy()
         return found
 
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
+        """Return the model with these parameters; files of version 0.2 lack ``variables``."""
+        has_variables = "variables" in inspect.signature(cls).parameters
+        later = {"variables": None} if has_variables else {}
+        return super().from_parameters({**later, **parameters})
+
+    def _positions(self, schema: PublicSchema) -> list[int]:
+        """Return the positions of the predictors."""
+        return chosen_positions(schema, self.parameters().get("variables"))
+
+    def _used_positions(self) -> Collection[int]:
+        return self._positions(self.schema_.public())
+
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse a schema that this model cannot be fitted to."""
         class_columns(schema)
+        self._positions(schema)
         if self.binary_only and schema.n_classes != 2:
             raise ArgumentError(
                 f"Only binary classification is supported: {type(self).__name__} got "

@@ -4,6 +4,7 @@ sums and second moments.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import lcm
 from typing import Any, ClassVar
 
@@ -15,7 +16,6 @@ from encryptedstats.circuits.expressions import sum_of
 from encryptedstats.models.base import TotalsClassifier
 from encryptedstats.models.features import (
     CodedPredictors,
-    count_features,
     product_totals,
     solve,
     symmetric,
@@ -53,6 +53,8 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
         Ordinal codes around 0 instead of 1..m.
     bins : int
         Bins of a continuous variable when fitting arrays and DataFrames.
+    variables : list of str, optional
+        The predictors to use, by name or id; all by default.
 
     Attributes
     ----------
@@ -75,9 +77,15 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
 
     short_name: ClassVar[str] = "means"
 
-    def __init__(self, centred: bool = True, bins: int = 5) -> None:
+    def __init__(
+        self,
+        centred: bool = True,
+        bins: int = 5,
+        variables: Sequence[str | int] | None = None,
+    ) -> None:
         self.centred = centred
         self.bins = bins
+        self.variables = variables
 
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
@@ -94,7 +102,7 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
         """One for every class, or for every predictor and class."""
         return {
             "class_counts": (schema.n_classes,),
-            "sums": (count_features(schema), schema.n_classes),
+            "sums": (self._count_features(schema), schema.n_classes),
         }
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
@@ -225,7 +233,7 @@ class FisherDiscriminant(LinearMeans):
 
     def shapes(self, schema: PublicSchema) -> Shapes:
         """One product for every pair of predictors."""
-        k = count_features(schema)
+        k = self._count_features(schema)
         return {**super().shapes(schema), "products": (k * (k + 1) // 2,)}
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:

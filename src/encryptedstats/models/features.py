@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from encryptedstats.circuits.expressions import Expression, column, linear
-from encryptedstats.errors import ArgumentError
+from encryptedstats.errors import ArgumentError, ArgumentTypeError, ParameterError
 from encryptedstats.tables import PublicSchema, Table
 from encryptedstats.tables.binning import code_values
 from encryptedstats.tables.columns import asked_columns, table_columns
 from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions import bin_columns, number_column
+from encryptedstats.tables.schema.names import position
 from encryptedstats.tables.schema.variables import PublicVariable
 
 
@@ -37,18 +38,48 @@ class Feature:
     square: Expression
 
 
+def chosen_positions(schema: PublicSchema, variables: Sequence[str] | None) -> list[int]:
+    """Return the positions of the variables with these ids; of all variables for None."""
+    if variables is None:
+        return list(range(len(schema.variables)))
+    if isinstance(variables, str) or not isinstance(variables, Sequence):
+        raise ArgumentTypeError(
+            f"variables={variables!r}: a list of variables is needed", code="not-a-list"
+        )
+    found = [position(schema, variable) for variable in variables]
+    if not found:
+        raise ParameterError(
+            "variables=[]: name at least one predictor, or leave variables out to use all",
+            code="no-predictors",
+        )
+    if -1 in found:
+        raise ParameterError(
+            "variables: the target cannot be among its own predictors",
+            code="target-among-predictors",
+        )
+    if len(set(found)) < len(found):
+        raise ParameterError(
+            f"variables={list(variables)!r}: a variable is named twice", code="duplicate-variables"
+        )
+    return found
+
+
 def features(
-    schema: PublicSchema, columns: Sequence[Column] | None, *, centred: bool
+    schema: PublicSchema,
+    columns: Sequence[Column] | None,
+    positions: Sequence[int],
+    *,
+    centred: bool,
 ) -> list[Feature]:
-    """All predictors of a schema, in the order of its variables."""
-    if not count_features(schema):
+    """Return the predictors that the variables at these positions become."""
+    if not count_features(schema, positions):
         raise ArgumentError(
             "no variable of this schema varies: there is nothing to fit", code="nothing-varies"
         )
     stored = set(asked_columns(schema, table_columns(schema)) if columns is None else columns)
     found: list[Feature] = []
-    for j, variable in enumerate(schema.variables):
-        bins = bin_columns(schema, j)
+    for j in positions:
+        variable, bins = schema.variables[j], bin_columns(schema, j)
         if variable.kind == "number":
             x = number_column(schema, j)
             found.append(Feature(j, None, x, x * x))
@@ -68,23 +99,27 @@ class CodedPredictors:
     )
     centred: bool
 
+    if TYPE_CHECKING:
+
+        def _positions(self, schema: PublicSchema) -> list[int]: ...
+
     def _features(
         self, schema: PublicSchema, columns: Sequence[Column] | None = None
     ) -> list[Feature]:
-        return features(schema, columns, centred=self.centred)
+        return features(schema, columns, self._positions(schema), centred=self.centred)
+
+    def _count_features(self, schema: PublicSchema) -> int:
+        return count_features(schema, self._positions(schema))
 
     def _matrix(self, table: Table) -> NDArray[np.int64]:
         """The predictors of clear rows, shape (rows, predictors)."""
         return feature_matrix(self._features(table.public_schema), table, centred=self.centred)
 
 
-def count_features(schema: PublicSchema) -> int:
-    """How many predictors a schema has."""
-    one_each = [v.kind == "number" or v.has_codes for v in schema.variables]
-    return sum(
-        not is_constant(v) if one else v.n_bins
-        for v, one in zip(schema.variables, one_each, strict=True)
-    )
+def count_features(schema: PublicSchema, positions: Sequence[int]) -> int:
+    """Count the predictors that the variables at these positions become."""
+    used = [schema.variables[j] for j in positions]
+    return sum(not is_constant(v) if v.kind == "number" or v.has_codes else v.n_bins for v in used)
 
 
 def is_constant(variable: PublicVariable) -> bool:

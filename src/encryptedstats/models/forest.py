@@ -29,7 +29,7 @@ from encryptedstats.errors import (
 )
 from encryptedstats.models.base import TotalsClassifier, known_schema
 from encryptedstats.models.fraction import Fraction, clear_fraction, fraction_circuit
-from encryptedstats.models.growth import Split, Tree, grow
+from encryptedstats.models.growth import ForestShape, Split, Tree, grow
 from encryptedstats.models.prediction import (
     Votes,
     class_names,
@@ -81,13 +81,14 @@ class CompletelyRandomForest(TotalsClassifier):
         Levels of splits, 1 to 6 (encrypted as far as parameters carry it, which a plan says).
     max_features : int, float or "sqrt", optional
         Each tree draws its variables from so many; a float is a share of them. All by default.
-    fraction : int or "inverse"
-        How a leaf's counts are weighed by the size of the leaf, p of all rows. 0: not at all, votes
-        are added. M, a power of two from 2 to 64: by the expectation (1 - (1-p)^(M+1)) / p of the
-        paper's stochastic fraction, exactly. "inverse": by 1/p, which averages the shares of the
-        classes in the row's leaves, and is the best for a forest that is opened: see
-        ``docs/models.md``. It divides, so a closed forest cannot. Counts are the same for all: an
-        opened forest may change it.
+    fraction : int or "inverse", optional
+        How a leaf's counts are weighed by the size of the leaf, p of all rows. By default an opened
+        forest weighs by 1/p, which averages the shares of the classes in the row's leaves, and an
+        encrypted forest, which cannot divide, adds the counts as votes. 0: votes are added in both.
+        "inverse": shares are averaged, and encrypted prediction is refused. M, a power of two from
+        2 to 64: by the expectation (1 - (1-p)^(M+1)) / p of the paper's stochastic fraction, which
+        encrypted prediction draws. The totals are the same for all, so an opened forest may change
+        it.
     averaged : int
         For predictions without opening, where the fraction is drawn: over so many draws (a power of
         two) it is averaged. Votes are so many times larger then, and vary less.
@@ -98,6 +99,8 @@ class CompletelyRandomForest(TotalsClassifier):
     repeats : bool
         Whether splits ignore those above them, so that some leaves can hold no rows: for files of
         earlier versions, whose trees grew so.
+    variables : list of str, optional
+        The predictors to use, by name or id; all by default.
 
     Attributes
     ----------
@@ -135,7 +138,7 @@ class CompletelyRandomForest(TotalsClassifier):
 
     short_name: ClassVar[str] = "forest"
     caveat: ClassVar[str] = (
-        "shares of the votes of the forest: good for an order of the rows, not calibrated"
+        "shares of votes or of leaves: good for an order of the rows, not calibrated"
     )
 
     def __init__(
@@ -143,11 +146,12 @@ class CompletelyRandomForest(TotalsClassifier):
         n_trees: int = 100,
         depth: int = 3,
         max_features: int | float | str | None = None,
-        fraction: int | str = 0,
+        fraction: int | str | None = None,
         averaged: int = 1,
         random_state: int | None = 0,
         bins: int = 5,
         repeats: bool = False,
+        variables: Sequence[str | int] | None = None,
     ) -> None:
         self.n_trees = n_trees
         self.depth = depth
@@ -157,6 +161,7 @@ class CompletelyRandomForest(TotalsClassifier):
         self.random_state = random_state
         self.bins = bins
         self.repeats = repeats
+        self.variables = variables
 
     # -- growth
     # --------------------------------------------------------------------------------------------
@@ -171,8 +176,8 @@ class CompletelyRandomForest(TotalsClassifier):
             )
         self._check_parameters()
         public = schema.public()
-        n_features, repeats = self._n_features(public), bool(self.repeats)
-        return grow(public, self.n_trees, self.depth, n_features, int(seed), repeats=repeats)
+        shape = ForestShape(self.n_trees, self.depth, self._n_features(public), bool(self.repeats))
+        return grow(public, shape, int(seed), self._positions(public))
 
     @property
     def random_state_(self) -> int:
@@ -211,7 +216,7 @@ class CompletelyRandomForest(TotalsClassifier):
         self._check_parameters()
 
     def _n_features(self, schema: PublicSchema) -> int | None:
-        n, wish = len(schema.variables), self.max_features
+        n, wish = len(self._positions(schema)), self.max_features
         if wish is None:
             return None
         if wish == "sqrt":
@@ -257,12 +262,16 @@ class CompletelyRandomForest(TotalsClassifier):
                 ": a power of two from 1 to 1024",
                 code="averaged-out-of-range",
             )
-        if fraction == 0 or fraction == "inverse":
+        if fraction is None or fraction == "inverse":
             return
-        if not isinstance(fraction, (int, np.integer)) or fraction not in (2, 4, 8, 16, 32, 64):
+        if (
+            isinstance(fraction, bool)
+            or not isinstance(fraction, (int, np.integer))
+            or fraction not in (0, 2, 4, 8, 16, 32, 64)
+        ):
             raise ParameterError(
                 self.named_parameter("fraction"),
-                ": 0, a power of two from 2 to 64, or 'inverse'",
+                ": 0, a power of two from 2 to 64, 'inverse' or None",
                 code="fraction-out-of-range",
             )
 
@@ -322,8 +331,8 @@ class CompletelyRandomForest(TotalsClassifier):
         return counts
 
     def leaf_weights(self) -> NDArray[np.float64]:
-        """What the counts of every leaf are multiplied by: the expected stochastic fraction, 1/p,
-        or 1.
+        """Return what the counts of each leaf are multiplied by: 1/p, 1 or the expected stochastic
+        fraction.
         """
         self._check_open()
         sizes = self.leaf_counts_.sum(axis=2)
@@ -331,11 +340,7 @@ class CompletelyRandomForest(TotalsClassifier):
             return np.ones(sizes.shape)
         p = sizes / max(1, self.class_counts_.sum())
         with np.errstate(divide="ignore", invalid="ignore"):
-            weights = (
-                1 / p
-                if self.fraction == "inverse"
-                else (1 - (1 - p) ** (int(self.fraction) + 1)) / p
-            )
+            weights = (1 - (1 - p) ** (self._draws + 1)) / p if self._draws else 1 / p
         return np.where(sizes > 0, weights, 0.0)
 
     def apply(self, X: Any) -> NDArray[np.int64]:
@@ -350,7 +355,7 @@ class CompletelyRandomForest(TotalsClassifier):
         return self._votes(self._rows(X))
 
     def _votes(self, table: Table) -> NDArray[np.float64]:
-        if not self.fraction:
+        if self.fraction == 0:
             return predict_clear(self.as_predictor(), table, "")["votes"].astype(float)
         weighted = self.leaf_counts_ * self.leaf_weights()[:, :, None]
         leaves = self._leaves(table)
@@ -424,8 +429,8 @@ class CompletelyRandomForest(TotalsClassifier):
 
     @property
     def _draws(self) -> int:
-        """How many rows are drawn for a leaf; 0 where nothing is weighed, or by 1/p."""
-        return int(self.fraction) if not isinstance(self.fraction, str) else 0
+        """Return how many rows are drawn for a leaf: none unless the fraction is a number."""
+        return 0 if self.fraction is None or isinstance(self.fraction, str) else int(self.fraction)
 
     def _fraction(self) -> Fraction:
         """How the stochastic fraction of this forest is drawn: from the seed of its growth."""
@@ -445,9 +450,10 @@ class CompletelyRandomForest(TotalsClassifier):
         """
         check_is_fitted(self, "answer_")
         if not self._draws:
+            named = () if self.fraction is None else (self.named_parameter("fraction"), ": ")
             raise ParameterError(
-                self.named_parameter("fraction"),
-                ": there is nothing to draw; a power of two from 2 to 64 is drawn",
+                *named,
+                "there is no fraction to draw; a power of two from 2 to 64 is drawn",
                 code="nothing-to-draw",
             )
         self._check_drawn_from(table)
@@ -563,6 +569,7 @@ class CompletelyRandomForest(TotalsClassifier):
         )
         found = {"importance": self.feature_importances_, "splits": used}
         frame = pd.DataFrame(found, pd.Index(names, name="variable"))
+        frame = frame.iloc[sorted(self._positions(self.schema_.public()))]
         return frame.sort_values("importance", ascending=False, kind="stable")
 
 

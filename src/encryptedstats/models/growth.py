@@ -65,27 +65,35 @@ class Draws:
         return [items[i] for i in sorted(chosen)]
 
 
+@dataclass(frozen=True)
+class ForestShape:
+    """How many trees of which depth are grown, and how many variables each may use.
+
+    With ``repeats``, splits ignore those above them, so that some leaves can hold no rows.
+    """
+
+    n_trees: int
+    depth: int
+    max_features: int | None = None
+    repeats: bool = False
+
+
 def grow(
-    schema: PublicSchema,
-    n_trees: int,
-    depth: int,
-    max_features: int | None,
-    seed: int,
-    *,
-    repeats: bool = False,
+    schema: PublicSchema, shape: ForestShape, seed: int, variables: Sequence[int] | None = None
 ) -> tuple[Tree, ...]:
-    """Return trees of full depth, each with variables from a random ``max_features`` of them.
+    """Return trees of full depth, grown from the variables at some positions, by default all.
 
     A split divides the bins that can reach its node, so that every leaf can hold rows; where no
-    variable has two such bins left, and with ``repeats``, it is drawn from all bins.
+    variable has two such bins left, and with ``shape.repeats``, it is drawn from all bins.
     """
-    splittable = [j for j, variable in enumerate(schema.variables) if variable.n_bins > 1]
+    positions = range(len(schema.variables)) if variables is None else variables
+    splittable = [j for j in sorted(positions) if schema.variables[j].n_bins > 1]
     if not splittable:
         raise ArgumentError(
             "no variable has two bins or more: there is nothing to split", code="nothing-to-split"
         )
-    found = (Draws(seed, t) for t in range(n_trees))
-    return tuple(_tree(schema, splittable, depth, max_features, draws, repeats) for draws in found)
+    found = (Draws(seed, t) for t in range(shape.n_trees))
+    return tuple(_tree(schema, splittable, shape, draws) for draws in found)
 
 
 @dataclass(frozen=True)
@@ -103,16 +111,10 @@ class _Node:
         return _Node(left, {**self.bins, variable: bins})
 
 
-def _tree(
-    schema: PublicSchema,
-    splittable: list[int],
-    depth: int,
-    max_features: int | None,
-    draws: Draws,
-    repeats: bool,
-) -> Tree:
-    if max_features is not None and max_features < len(splittable):
-        splittable = draws.sample(splittable, max_features)
+def _tree(schema: PublicSchema, splittable: list[int], shape: ForestShape, draws: Draws) -> Tree:
+    depth = shape.depth
+    if shape.max_features is not None and shape.max_features < len(splittable):
+        splittable = draws.sample(splittable, shape.max_features)
     splits, root = list[Split](), _Node(splittable, {})
     nodes = [root]
     for k in range(2**depth - 1):
@@ -122,7 +124,7 @@ def _tree(
         bins = node.bins.get(variable, tuple(range(known.n_bins)))
         left = _left_bins(known, bins, draws)
         splits.append(Split(variable, left))
-        if repeats or not nodes[k].splittable:
+        if shape.repeats or not nodes[k].splittable:
             nodes += [nodes[k]] * 2
         elif k < 2 ** (depth - 1) - 1:  # the children are nodes as well
             inside = set(left)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +14,6 @@ from encryptedstats.circuits.expressions import sum_of
 from encryptedstats.models.base import TotalsClassifier
 from encryptedstats.models.features import (
     CodedPredictors,
-    count_features,
     product_totals,
     solve,
     symmetric,
@@ -59,6 +59,8 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
         Ordinal codes around 0 instead of 1..m.
     bins : int
         Bins of a continuous variable when fitting arrays and DataFrames.
+    variables : list of str, optional
+        The predictors to use, by name or id; all by default.
 
     Attributes
     ----------
@@ -84,10 +86,17 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
     short_name: ClassVar[str] = "logistic"
     binary_only: ClassVar[bool] = True
 
-    def __init__(self, fit_intercept: bool = True, centred: bool = True, bins: int = 5) -> None:
+    def __init__(
+        self,
+        fit_intercept: bool = True,
+        centred: bool = True,
+        bins: int = 5,
+        variables: Sequence[str | int] | None = None,
+    ) -> None:
         self.fit_intercept = fit_intercept
         self.centred = centred
         self.bins = bins
+        self.variables = variables
 
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
@@ -105,7 +114,7 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
 
     def shapes(self, schema: PublicSchema) -> Shapes:
         """One for every class, for every predictor and class, for every pair of predictors."""
-        k = count_features(schema)
+        k = self._count_features(schema)
         return {
             "class_counts": (schema.n_classes,),
             "sums": (k, schema.n_classes),
@@ -170,7 +179,7 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
 
     def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
         """Two, and one for every class."""
-        if count_features(schema) != 1:
+        if self._count_features(schema) != 1:
             raise self.cannot_predict()
         return {"line": (2,), "class_counts": (2,)}
 
@@ -193,7 +202,7 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
         return self._log_odds(self._rows(X))
 
     def _log_odds(self, table: Table) -> NDArray[np.float64]:
-        if count_features(table.public_schema) == 1:
+        if self._count_features(table.public_schema) == 1:
             return self._log_odds_of(predict_clear(self.as_predictor(), table, ""))
         log_odds: NDArray[np.float64] = self._matrix(table) @ self.coef_[0] + self.intercept_[0]
         return log_odds

@@ -17,7 +17,7 @@ from encryptedstats.circuits.bounds import Interval
 from encryptedstats.crypto.parameters import MAX_PRIME_BITS
 from encryptedstats.errors import Cure, ParameterError, SchemaError, TooLargeError
 from encryptedstats.models.base import TotalsClassifier
-from encryptedstats.models.features import CodedPredictors, count_features, is_constant
+from encryptedstats.models.features import CodedPredictors, is_constant
 from encryptedstats.models.prediction import (
     Line,
     Votes,
@@ -76,6 +76,8 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
         Bins of a continuous column when fitting arrays and DataFrames of real numbers. Integer
         arrays are taken as they are: new rows may then hold integers up to twice the largest seen,
         and up to a million in any case.
+    variables : list of str, optional
+        The predictors to use, by name or id; all by default.
 
     Attributes
     ----------
@@ -101,10 +103,17 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
     short_name: ClassVar[str] = "snb"
     binary_only: ClassVar[bool] = True
 
-    def __init__(self, paired: bool = True, centred: bool = False, bins: int = 5) -> None:
+    def __init__(
+        self,
+        paired: bool = True,
+        centred: bool = False,
+        bins: int = 5,
+        variables: Sequence[str | int] | None = None,
+    ) -> None:
         self.paired = paired
         self.centred = centred
         self.bins = bins
+        self.variables = variables
 
     def _infer(
         self,
@@ -142,7 +151,7 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
 
     def shapes(self, schema: PublicSchema) -> Shapes:
         """One for every class, or for every predictor and class."""
-        by_class = (count_features(schema), schema.n_classes)
+        by_class = (self._count_features(schema), schema.n_classes)
         return {"class_counts": (schema.n_classes,), "sums": by_class, "squares": by_class}
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
@@ -165,8 +174,8 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
         self._warn_of_constants(schema)
 
     def _warn_of_constants(self, schema: PublicSchema) -> None:
-        pairs = zip(variable_names(self.schema_), schema.variables, strict=True)
-        constant = [name for name, variable in pairs if is_constant(variable)]
+        names = variable_names(self.schema_)
+        constant = [names[j] for j in self._positions(schema) if is_constant(schema.variables[j])]
         predictors = feature_labels(self._features(schema), self.schema_)
         constant += [name for name, d in zip(predictors, self.d_, strict=True) if d == 0]
         if constant:
@@ -203,7 +212,7 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
 
     def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
         """Two for every predictor, one for every class."""
-        return {"lines": (count_features(schema), 2), "class_counts": (2,)}
+        return {"lines": (self._count_features(schema), 2), "class_counts": (2,)}
 
     def judge(self, answers: Totals, schema: Schema | PublicSchema, output: str = "") -> Votes:
         """Probabilities from the log-odds."""
@@ -260,12 +269,14 @@ class MultinomialNB(TotalsClassifier):
         Laplace smoothing.
     bins : int
         Bins of a continuous variable when fitting arrays and DataFrames.
+    variables : list of str, optional
+        The predictors to use, by name or id; all by default.
 
     Attributes
     ----------
     class_counts_ : array of shape (n_classes,)
     bin_counts_ : list of arrays of shape (n_bins, n_classes)
-        One for every variable.
+        One for every predictor.
 
     References
     ----------
@@ -284,16 +295,22 @@ class MultinomialNB(TotalsClassifier):
 
     short_name: ClassVar[str] = "mnb"
 
-    def __init__(self, alpha: float = 1.0, bins: int = 5) -> None:
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        bins: int = 5,
+        variables: Sequence[str | int] | None = None,
+    ) -> None:
         self.alpha = alpha
         self.bins = bins
+        self.variables = variables
 
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
         """Class totals, and the rows of every class in every bin of every variable."""
         classes = class_columns(schema, fold)
-        bins = [x for j in range(len(schema.variables)) for x in bin_columns(schema, j)]
+        bins = [x for j in self._positions(schema) for x in bin_columns(schema, j)]
         return {
             "class_counts": [y.total() for y in classes],
             "bins": [[(x * y).total() for y in classes] for x in bins],
@@ -301,8 +318,16 @@ class MultinomialNB(TotalsClassifier):
 
     def shapes(self, schema: PublicSchema) -> Shapes:
         """One for every class, or for every bin and class."""
-        n_bins = sum(variable.n_bins for variable in schema.variables)
+        n_bins = sum(self._bins(schema))
         return {"class_counts": (schema.n_classes,), "bins": (n_bins, schema.n_classes)}
+
+    def _bins(self, schema: PublicSchema) -> list[int]:
+        """Return the number of bins of each predictor."""
+        return [schema.variables[j].n_bins for j in self._positions(schema)]
+
+    def _by_variable(self, totals: NDArray[Any], schema: PublicSchema) -> list[NDArray[Any]]:
+        """Split what there is of all bins by variable."""
+        return np.split(totals, np.cumsum(self._bins(schema))[:-1])
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse numbers, which have no bins."""
@@ -313,25 +338,27 @@ class MultinomialNB(TotalsClassifier):
                 ": a number of at least 0 is needed",
                 code="alpha-out-of-range",
             )
-        numbers = [variable.id for variable in schema.variables if variable.kind == "number"]
+        used = [schema.variables[j] for j in self._positions(schema)]
+        numbers = [variable.id for variable in used if variable.kind == "number"]
         if numbers:
             raise SchemaError(
                 f"variable {numbers[0]!r} is a number, and MultinomialNB counts bins: ",
                 Cure("cut into bins", "schema.with_kind(name, 'continuous')"),
+                ", or choose the predictors with variables=",
             )
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
         """The counts of every variable."""
         self.class_counts_ = totals["class_counts"].astype(np.int64)
-        self.bin_counts_ = _by_variable(totals["bins"].astype(np.int64), schema)
+        self.bin_counts_ = self._by_variable(totals["bins"].astype(np.int64), schema)
         for j, bins in enumerate(self.bin_counts_):
             good = bool((bins >= 0).all() and (bins.sum(axis=0) == self.class_counts_).all())
-            refuse_impossible(good, f"the bins of variable {j} do not add up to the classes")
+            refuse_impossible(good, f"the bins of predictor {j} do not add up to the classes")
 
     def learned(self) -> pd.DataFrame:
         """The rows of every class in every bin."""
-        names = enumerate(variable_names(self.schema_))
-        bins = [f"{name}: {label}" for j, name in names for label in labels(self.schema_, j)]
+        names, positions = variable_names(self.schema_), self._positions(self.schema_.public())
+        bins = [f"{names[j]}: {label}" for j in positions for label in labels(self.schema_, j)]
         index = pd.Index(bins, name="bin")
         return pd.DataFrame(
             np.concatenate(self.bin_counts_), index, [str(label) for label in self.classes_]
@@ -352,15 +379,15 @@ class MultinomialNB(TotalsClassifier):
         # where there is no row.
         plus = 0 if output == "factors" else self._whole_alpha()
         counts, bounds = (
-            _by_variable(found, schema) for found in (known["bins"], known.bounds("bins"))
+            self._by_variable(found, schema) for found in (known["bins"], known.bounds("bins"))
         )
         by_class = []
         for c in range(schema.n_classes):
             factors = []
-            for j in range(len(schema.variables)):
-                largest = max(bound.high for bound in bounds[j][:, c])
+            for place, j in enumerate(self._positions(schema)):
+                largest = max(bound.high for bound in bounds[place][:, c])
                 value = weighted_sum(
-                    [count + plus for count in counts[j][:, c]], bin_columns(schema, j)
+                    [count + plus for count in counts[place][:, c]], bin_columns(schema, j)
                 )
                 factors.append(RowAnswer(value, Interval(0, largest + plus), signed=False))
             by_class.append(factors if output == "factors" else [self._whole(factors)])
@@ -371,7 +398,7 @@ class MultinomialNB(TotalsClassifier):
 
     def answer_shapes(self, schema: PublicSchema, output: str = "factors") -> Shapes:
         """For every class one for each variable, or one; and one."""
-        each = len(schema.variables) if output == "factors" else 1
+        each = len(self._positions(schema)) if output == "factors" else 1
         return {"by_class": (schema.n_classes, each), "class_counts": (schema.n_classes,)}
 
     def _whole(self, factors: Sequence[RowAnswer]) -> RowAnswer:
@@ -408,7 +435,9 @@ class MultinomialNB(TotalsClassifier):
     ) -> Votes:
         """Probabilities from the joint ones."""
         scores, prior = self._joint(answers, schema.public(), output)
-        kinds = variable_names(schema) if output == "factors" else ["product"]
+        every = variable_names(schema)
+        used = [every[j] for j in self._positions(schema.public())]
+        kinds = used if output == "factors" else ["product"]
         names = [
             f"{name} | {label}" for label in class_names(schema) for name in kinds
         ] + count_names(schema)
@@ -418,10 +447,7 @@ class MultinomialNB(TotalsClassifier):
         self, answers: Totals, schema: PublicSchema, output: str
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The logarithm of the joint probability of row and class, and how frequent classes are."""
-        bins, counts = (
-            [variable.n_bins for variable in schema.variables],
-            answers["class_counts"][0].astype(float),
-        )
+        bins, counts = self._bins(schema), answers["class_counts"][0].astype(float)
         prior = counts / counts.sum() if counts.sum() else np.full(len(counts), 1 / len(counts))
         found = answers["by_class"]
         smoothed = (found if output == "products" else found + self.alpha).astype(float)
@@ -440,11 +466,6 @@ class MultinomialNB(TotalsClassifier):
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each class."""
         return self.scores(self._rows(X))
-
-
-def _by_variable(bins: NDArray[Any], schema: PublicSchema) -> list[NDArray[Any]]:
-    """What there is for all bins, for each variable by itself."""
-    return np.split(bins, np.cumsum([variable.n_bins for variable in schema.variables])[:-1])
 
 
 def _normalised(scores: NDArray[np.float64], prior: NDArray[np.float64]) -> NDArray[np.float64]:

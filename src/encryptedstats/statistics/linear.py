@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations_with_replacement
@@ -399,17 +399,8 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         frame = named_columns(self._checked_frame(X, reset=False))
         return rows_to_predict(self._known_private(), self._with_unused(frame), stacklevel=4)
 
-    def _with_unused(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """With the columns that explain nothing, if they are not there."""
-        schema = self._known_private()
-        used = self._fitted_design().variables
-        for j, variable in enumerate(schema.variables):
-            if j not in used and variable.name not in frame.columns:  # any value will do
-                number = (variable.low or 0) / 10.0 ** (variable.digits or 0)
-                frame = frame.assign(
-                    **{variable.name: variable.levels[0] if variable.levels else number}
-                )
-        return frame
+    def _used_positions(self) -> Collection[int]:
+        return self._fitted_design().variables
 
     def _matrix(self, X: Any) -> NDArray[np.float64]:
         """The columns of clear rows in their units, without the intercept, shape (rows,

@@ -25,7 +25,7 @@ from sklearn.base import TransformerMixin
 from encryptedstats.errors import ArgumentError, ArgumentTypeError, ParameterError, SchemaError
 from encryptedstats.models.base import TotalsModel, array_names
 from encryptedstats.models.discriminants import FisherDiscriminant
-from encryptedstats.models.features import Feature, count_features, product_totals, symmetric
+from encryptedstats.models.features import Feature, product_totals, symmetric
 from encryptedstats.models.prediction import feature_labels
 from encryptedstats.statistics._distributions import normal_quantile
 from encryptedstats.statistics._fixed import repeated, schema_of_numbers, with_numbers
@@ -645,9 +645,15 @@ class _NormalClasses(FisherDiscriminant):
     centred: ClassVar[bool] = True  # type: ignore[misc]  # the origin of codes changes nothing
     remarks: ClassVar[tuple[str, ...]] = ()  # all is in the units of the predictors
 
-    def __init__(self, priors: Sequence[float] | None = None, unbiased: bool = False) -> None:
+    def __init__(
+        self,
+        priors: Sequence[float] | None = None,
+        unbiased: bool = False,
+        variables: Sequence[str | int] | None = None,
+    ) -> None:
         self.priors = priors
         self.unbiased = unbiased
+        self.variables = variables
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse priors that are no shares of the classes."""
@@ -809,6 +815,8 @@ class LinearDiscriminant(_NormalClasses):
         Of the classes; their shares of the rows by default.
     unbiased : bool
         Whether S is the scatter over N less the number of classes, as in R, or over N.
+    variables : list of str, optional
+        The predictors to use, by name or id; all by default.
 
     Attributes
     ----------
@@ -928,7 +936,7 @@ class QuadraticDiscriminant(_NormalClasses):
 
     def shapes(self, schema: PublicSchema) -> Shapes:
         """One product for every class and pair of predictors."""
-        k = count_features(schema)
+        k = self._count_features(schema)
         by_class = (schema.n_classes, k * (k + 1) // 2)
         return {
             "class_counts": (schema.n_classes,),

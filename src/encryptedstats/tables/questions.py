@@ -219,7 +219,7 @@ class Question(ABC):
         knows none, and refuses them.
         """
         own = self.parameters()
-        found = {name: ids_of(own[name], schema) for name in self.of_variables}
+        found = {name: ids_of(own[name], schema) for name in self.of_variables if name in own}
         found |= {
             name: levels_of(own[name], own[by], schema) for name, by in self.of_levels.items()
         }
@@ -232,7 +232,7 @@ class Question(ABC):
     def in_names(self, schema: Schema) -> Self:
         """The same question, asked by ids, as its owner asks it."""
         own = self.parameters()
-        found = {name: names_of(own[name], schema) for name in self.of_variables}
+        found = {name: names_of(own[name], schema) for name in self.of_variables if name in own}
         found |= {
             name: level_names_of(own[name], own[by], schema) for name, by in self.of_levels.items()
         }
