@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+DEMO   := $(VENV)/.demo
 JOBS   ?= 2
 # The paper's data sets are not part of the project; where a folder of them lies beside the checkout, use it.
 export ENCRYPTEDSTATS_DATA ?= $(wildcard $(CURDIR)/../shared/data)
@@ -11,7 +12,8 @@ test test-full test-faults test-browser: export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo reproduce casestudy test test-full test-faults test-browser test-mutants test-sanitize test-arm test-r lint types bench docs clean setup wheel matrix lowest pins materials
 
-demo: $(STAMP)
+# Installs what the demo runs, and none of the development tools.
+demo: $(DEMO)
 	$(BIN)/python examples/forest.py
 
 # The paper's evaluation and its case study again; `make reproduce ARGS="performance --splits 20"`.
@@ -114,6 +116,11 @@ materials: $(BUILDERS)/.installed
 	  --fail-on "UNKNOWN;GNU Affero General Public License v3;GNU General Public License v3 (GPLv3)"
 
 setup: $(STAMP)
+
+$(DEMO): pyproject.toml $(wildcard setup.py src/encryptedstats/_native/*.c)
+	@[ ! $(STAMP) -nt pyproject.toml ] || { touch $@; exit 0; }; set -e; \
+	echo "Installing into $(VENV) ..."; $(PYTHON) -m venv $(VENV); \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cli,plots]'; touch $@
 
 $(STAMP): pyproject.toml $(wildcard setup.py src/encryptedstats/_native/*.c)
 	$(PYTHON) -m venv $(VENV)
