@@ -19,22 +19,24 @@ from encryptedstats.tables.encrypted import MANIFEST
 from encryptedstats.tables.encrypting import DRAFT
 
 SECONDS = 60.0
-#: Runs a command as the page does, in a child, and says the child's process number.
+#: Runs a task as the page does, in a child that never ends by itself, and prints its process number.
 PARENT = """
 import subprocess, sys
-from encryptedstats.app import work
+from pathlib import Path
+from encryptedstats.app import tasks, work
 start = subprocess.Popen.__init__
 def told(self, *args, **options):
     start(self, *args, **options)
     print(self.pid, flush=True)
 subprocess.Popen.__init__ = told
-work.command_words = lambda *words, parent=None: [
+work.CHILD = (
     sys.executable, "-c",
     "import sys, time; from encryptedstats.app.child import end_with_parent; "
-    "end_with_parent(int(sys.argv[1])); print('ready', file=sys.stderr, flush=True); time.sleep(600)",
-    str(parent),
-]
-work.run_command(["encrypt"])
+    "sys.stdin.buffer.readline(); end_with_parent(0); time.sleep(600)",
+)
+place = Path("nowhere")
+work.run_task(tasks.EncryptTask(
+    key=place, passphrase="x", schema_file=place, rows=place, out=place))
 """
 
 
@@ -54,7 +56,7 @@ def has_ended(pid: int) -> bool:
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks at processes in /proc")
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_a_command_ends_with_the_program_that_started_it(how: signal.Signals) -> None:
+def test_a_task_ends_with_the_program_that_started_it(how: signal.Signals) -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     child = int(parent.stdout.readline())

@@ -124,7 +124,7 @@ def test_gaps_at_the_beginning_and_whole_pieces_of_them(
     rows = pd.read_csv(place / "rows.csv")
     pd.concat([rows[1:2], rows]).to_csv(tmp_path / "gap-first.csv", index=False)
     for at_once in (1, 2, 3):
-        monkeypatch.setattr("encryptedstats.cli.predict._ROWS_AT_ONCE", at_once)
+        monkeypatch.setattr("encryptedstats.models.clear_rows._ROWS_AT_ONCE", at_once)
         assert (
             done("predict", place / "model.opened", place / "rows.csv", "-o", "-").stdout
             == expected

@@ -448,7 +448,7 @@ def test_models_that_cannot_be_opened(run: Run, ward: Ward, files: Path, tmp_pat
 def test_rows_to_predict(ward: Ward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = ward.opened(ward.combined("forest"))
     monkeypatch.setattr(
-        "encryptedstats.cli.predict._ROWS_AT_ONCE", 32
+        "encryptedstats.models.clear_rows._ROWS_AT_ONCE", 32
     )  # so that the file is read in pieces
     shown = done("predict", opened, ward.csv, "-o", tmp_path / "p.csv").stdout
     right = int((ward.clear("forest").predict(ward.frame) == ward.frame["ill"]).sum())

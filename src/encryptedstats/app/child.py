@@ -1,25 +1,34 @@
-"""Run a command of this program in a process that ends when the process that started it ends.
+"""Run one task of the owner's page in a process of its own.
 
-``python -m encryptedstats.app.child DESCRIPTOR COMMAND ...``: the descriptor is the reading end of
-a pipe. Only the parent has the other end, and the system closes it however the parent ends.
+``python -m encryptedstats.app.child`` reads a task, one line of JSON, from its standard input and
+writes lines of JSON: ``{"done": 3}`` for progress, ``{"warning": "..."}``, and at last
+``{"result": {...}}`` or ``{"error": "...", "code": "..."}``. The parent keeps the pipe to the
+standard input open. However the parent ends, the system closes it, and then this process ends too.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import runpy
 import signal
 import sys
 import threading
 import time
-from typing import Final
+import warnings
+from typing import Any, Final
 
-#: Seconds in which a command may tidy up before it is killed.
+#: Seconds in which a task may tidy up before its process is killed.
 GRACE: Final = 5.0
+FAILED: Final = 1
+INTERRUPTED: Final = 130
 
 
 def end_with_parent(descriptor: int) -> None:
-    """Start a thread that terminates this process once the pipe has no writer any more."""
+    """Start a thread that ends this process once the pipe has no writer any more.
+
+    It reads the descriptor itself: a lock of ``sys.stdin`` that this thread held would be held for
+    ever in processes that are forked from this one.
+    """
     threading.Thread(target=_wait_and_end, args=(descriptor,), daemon=True).start()
 
 
@@ -28,14 +37,54 @@ def _wait_and_end(descriptor: int) -> None:
         pass
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(GRACE)
-    os.kill(os.getpid(), signal.SIGKILL)
+    os._exit(INTERRUPTED)
 
 
-def main() -> None:
-    """Run the command line with the arguments after the descriptor."""
-    end_with_parent(int(sys.argv.pop(1)))
-    runpy.run_module("encryptedstats.cli", run_name="__main__", alter_sys=True)
+class Output:
+    """The lines that the parent reads. What else is printed goes to the error output."""
+
+    def __init__(self) -> None:
+        self._file = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        self._lock = threading.Lock()
+        os.dup2(2, 1)
+
+    def write(self, **document: Any) -> None:
+        """Write a line."""
+        with self._lock:
+            print(json.dumps(document), file=self._file, flush=True)
+
+
+def run(line: bytes, output: Output) -> int:
+    """Run a task and return the exit code."""
+    from encryptedstats.app.tasks import TASKS
+    from encryptedstats.app.words import MENDABLE, in_page_words
+
+    def show_warning(message: Warning | str, *_: object, **__: object) -> None:
+        if isinstance(message, UserWarning):
+            output.write(warning=in_page_words(message))
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show_warning
+        try:
+            result = TASKS.validate_json(line).run(lambda done: output.write(done=done))
+        except MENDABLE as error:
+            output.write(error=in_page_words(error), code=getattr(error, "code", ""))
+            return FAILED
+    output.write(result=result)
+    return 0
+
+
+def main() -> int:
+    """Read a task and run it."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # nothing is left half-written
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal is the parent's
+    output, line = Output(), sys.stdin.buffer.readline()
+    end_with_parent(sys.stdin.fileno())
+    try:
+        return run(line, output)
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -27,15 +27,15 @@ from encryptedstats.app.columns import Made
 from encryptedstats.app.projects import Asked, Key, Project, Projects, Sealed, Sent, private_folder
 from encryptedstats.app.sending import PATIENCE, Connect, at_worker
 from encryptedstats.app.showing import Outgoing, Shown, published, released, shown_result
+from encryptedstats.app.tasks import EncryptTask, EvaluateTask, PredictTask
 from encryptedstats.app.words import in_page_words
-from encryptedstats.app.work import Work, run_command
+from encryptedstats.app.work import Work, run_task
 from encryptedstats.circuits.plan import Plan
 from encryptedstats.errors import Cure
 from encryptedstats.publishing.ledger import NoLedgerError
 from encryptedstats.publishing.opening import record_opening
 from encryptedstats.storage import container
 from encryptedstats.storage.files import PRIVATE, temporary_path, write_atomic, write_together
-from encryptedstats.tables.blocks import block_id_of
 from encryptedstats.tables.encrypted import MANIFEST
 from encryptedstats.tables.encrypting import DRAFT
 from encryptedstats.words import plural
@@ -337,32 +337,30 @@ class Desk:
     def _encrypt(self, project: Project, unlocked: Unlocked, work: Work) -> None:
         data, chunks = project.state.data, (project.state.plan or {}).get("chunks", 0)
         assert data is not None
-        blocks = project.table_folder / "blocks"
-
-        def watch() -> None:
-            names = os.listdir(blocks) if blocks.is_dir() else []
-            done = sum(block_id_of(f"blocks/{name}") is not None for name in names)
-            work.tell("Encrypting", done, chunks, "blocks")
-
-        watch()
+        work.tell(EncryptTask.label, 0, chunks, EncryptTask.unit)
         found = self._find_finished_table(project, unlocked.owner)
         if found is None:
-            words = [
-                "encrypt",
-                data.path,
-                str(project.table_folder),
-                "--schema",
-                str(project.schema_file),
-            ]
-            # A finished table that does not fit was never sent: it is made anew.
-            force = ["--force"] if (project.table_folder / MANIFEST).is_file() else []
-            command = [*words, "--key", str(project.key_file), *force]
-            facts = run_command(command, unlocked.passphrase, watch)
+            task = EncryptTask(
+                **self._task_facts(project),
+                rows=Path(data.path),
+                out=project.table_folder,
+                # A finished table that does not fit was never sent: it is made anew.
+                replace_table=(project.table_folder / MANIFEST).is_file(),
+            )
+            facts = run_task(task, work, chunks)
             columns.check_unchanged(data)
             found = facts["rows"], facts["rows_left_out"]
         files = [path for path in project.table_folder.rglob("*") if path.is_file()]
         with project.changing() as state:
             state.sealed = Sealed(*found, sum(path.stat().st_size for path in files), len(files))
+
+    def _task_facts(self, project: Project) -> dict[str, Any]:
+        """Return the fields that every task of a project has."""
+        return {
+            "key": project.key_file,
+            "passphrase": self._key(project).passphrase,
+            "schema_file": project.schema_file,
+        }
 
     def _find_finished_table(self, project: Project, owner: es.Owner) -> tuple[int, int] | None:
         """Return the rows of a table that an earlier run finished, and of those left out.
@@ -564,27 +562,31 @@ class Desk:
         return self._shown[place]
 
     def predict(self, project: Project, asked: Asked, path: Path) -> tuple[dict[str, Any], Path]:
-        """What an opened model says of the rows of a file: what there is to say, and a CSV that
-        only its user can read.
+        """Predict the rows of a file with an opened model.
+
+        Returns
+        -------
+        dict
+            What was predicted, see :meth:`FilePredictions.facts`.
+        Path
+            A CSV that only its user can read.
         """
         folder = project.folder / "predictions"
         private_folder(folder)
         out = folder / f"{asked.id}-{columns.safe_name(path.name).partition('.')[0]}.csv"
-        with self._model_file(project, asked) as model:
-            return run_command(["predict", str(model), str(path), "-o", str(out), "--force"]), out
+        task = PredictTask(**self._model_facts(project, asked), rows=path, out=out)
+        return run_task(task), out
 
     def evaluate(self, project: Project, asked: Asked, path: Path) -> dict[str, Any]:
-        """How good an opened model is on rows of known classes, as the command ``evaluate`` says
-        it; of two classes also curves.
-        """
+        """Score an opened model on rows of known classes; of two classes also draw its curves."""
         curves = self.curves_file(project, asked)
         private_folder(curves.parent)
-        model = self.open_result(project, asked).model
-        draw = (
-            ["--plot", str(curves), "--force"] if len(getattr(model, "classes_", ())) == 2 else []
-        )
-        with self._model_file(project, asked) as file:
-            return run_command(["evaluate", str(file), str(path), *draw])
+        curves.unlink(missing_ok=True)
+        task = EvaluateTask(**self._model_facts(project, asked), rows=path, curves=curves)
+        return run_task(task)
+
+    def _model_facts(self, project: Project, asked: Asked) -> dict[str, Any]:
+        return {**self._task_facts(project), "result": project.result_file(asked)}
 
     def curves_file(self, project: Project, asked: Asked) -> Path:
         """Where the curves of a model are drawn."""
@@ -605,12 +607,6 @@ class Desk:
         if not path.strip():
             raise Refused("choose a file, or give its full path", code="no-file-given")
         return Path(path).expanduser()
-
-    def _model_file(self, project: Project, asked: Asked) -> _OpenedModel:
-        shown = self.open_result(project, asked)
-        if shown.model is None:
-            raise Refused(f"{asking.title_of(asked.name)} predicts nothing", code="not-predicting")
-        return _OpenedModel(project.folder / "predictions" / f"{asked.id}.opened", shown.model)
 
     # -- publishing
     # --------------------------------------------------------------------------------------------
@@ -695,20 +691,6 @@ class Desk:
             overwrite=True,
         )
         return project.board_file
-
-
-class _OpenedModel:
-    """A model in a file that is there only while a command reads it."""
-
-    def __init__(self, path: Path, model: Any) -> None:
-        self.path, self.model = path, model
-
-    def __enter__(self) -> Path:
-        self.model.save(self.path, overwrite=True)
-        return self.path
-
-    def __exit__(self, *_: object) -> None:
-        self.path.unlink(missing_ok=True)
 
 
 def _now() -> str:

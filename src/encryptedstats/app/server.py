@@ -24,20 +24,11 @@ from encryptedstats.app.guard import Guard
 from encryptedstats.app.leaving import STEPS, is_done, is_reachable, leaving, next_step
 from encryptedstats.app.projects import Asked, Project
 from encryptedstats.app.showing import Outgoing, Shown, left_text, scores_of, table_of
-from encryptedstats.app.words import in_page_words
+from encryptedstats.app.words import MENDABLE, in_page_words
 from encryptedstats.pages import SecurityHeaders, environment, static_files
 from encryptedstats.publishing.mechanisms import NEEDS_OPENDP
 from encryptedstats.publishing.rules import PROFILES
 
-#: What a person can mend; everything else is a mistake of the program, and says so.
-_MENDABLE: Final = (
-    es.EncryptedStatsError,
-    OSError,
-    ValueError,
-    OverflowError,
-    MemoryError,
-    ImportError,
-)
 _PREVIEW_ROWS: Final = 6
 
 
@@ -81,7 +72,7 @@ class Pages:
         values: dict[str, Any] = {}
         try:
             values = getattr(self, f"_{step}")(project, **more)
-        except _MENDABLE as found:
+        except MENDABLE as found:
             error = error or in_page_words(found)
             status = 422 if status == 200 else status
         return self.show(
@@ -126,7 +117,7 @@ class Pages:
         ]
         try:
             made = self.desk.made(project)
-        except _MENDABLE as found:
+        except MENDABLE as found:
             return {"lines": lines, "doubts": (), "made": None, "wrong": in_page_words(found)}
         known = {variable.name: variable for variable in made.schema.variables}
         if made.schema.target_number is not None:
@@ -179,7 +170,7 @@ class Pages:
             if one.state == "here" and self.desk.is_unlocked(project):
                 try:
                     opened[one.id] = self.desk.open_result(project, one)
-                except _MENDABLE as found:
+                except MENDABLE as found:
                     opened[one.id] = in_page_words(found)
         pictures = {
             id: isinstance(one, Shown) and one.svg is not None for id, one in opened.items()
@@ -198,7 +189,7 @@ class Pages:
         try:
             ledger = self.desk.ledger(project)
             budget, spent, frame = ledger.budget, ledger.epsilon_spent, ledger.to_frame()
-        except _MENDABLE as found:
+        except MENDABLE as found:
             return in_page_words(found)
         known = frame.drop(columns="by").astype(object)
         known["time"] = [str(time)[:16].replace("T", " ") for time in known["time"]]
@@ -279,7 +270,7 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
         """
         try:
             return RedirectResponse(f"/p/{project.id}/{act() or step}", 303)
-        except _MENDABLE as error:
+        except MENDABLE as error:
             return pages.step(project, step, in_page_words(error), 422, **more)
 
     def given_file(project: Project, form: FormData) -> Path:
@@ -348,7 +339,7 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
         project = project_of(id)
         try:
             file = desk.write_report(project)
-        except _MENDABLE as error:
+        except MENDABLE as error:
             raise HTTPException(409, in_page_words(error)) from None
         return _download(file.read_bytes(), f"report-{project.id}.html", "text/html")
 
@@ -412,7 +403,7 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
         texts = {key: [str(one) for one in form.getlist(key)] for key in form}
         try:
             given = asking.given_in(name, texts)
-        except _MENDABLE as error:
+        except MENDABLE as error:
             return pages.step(project, "questions", in_page_words(error), 422)
         return tried(
             project, "questions", lambda: desk.ask(project, name, given), name=name, given=given
@@ -512,7 +503,7 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
     def opened(project: Project, asked: Asked) -> Shown:
         try:
             return desk.open_result(project, asked)
-        except _MENDABLE as error:
+        except MENDABLE as error:
             raise HTTPException(409, in_page_words(error)) from None
 
     @app.post("/p/{id}/results/{question}/file")
@@ -541,7 +532,7 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
         try:
             path = given_file(project, form)
             facts, out = desk.predict(project, asked, path)
-        except _MENDABLE as error:
+        except MENDABLE as error:
             return pages.step(project, "results", in_page_words(error), 422)
         return pages.step(
             project,
@@ -555,9 +546,9 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
         try:
             path = given_file(project, form)
             facts = desk.evaluate(project, asked, path)
-        except _MENDABLE as error:
+        except MENDABLE as error:
             return pages.step(project, "results", in_page_words(error), 422)
-        curves = desk.curves_file(project, asked).is_file() and len(facts["classes"]) == 2
+        curves = desk.curves_file(project, asked).is_file()
         found = {
             "of": asked.id,
             "table": scores_of(facts["scores"]),

@@ -6,8 +6,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from encryptedstats.errors import Cure, reword
+from encryptedstats.errors import Cure, EncryptedStatsError, reword
 
+#: What a person can mend. Everything else is a mistake of the program, and says so.
+MENDABLE: Final = (
+    EncryptedStatsError,
+    OSError,
+    ValueError,
+    OverflowError,
+    MemoryError,
+    ImportError,
+)
 #: What an error's cure is called here, by its action. What is not here keeps the library's words.
 WORDS: Final[dict[str, str]] = {
     "replace": "start a copy of the project",

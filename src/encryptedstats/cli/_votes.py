@@ -8,7 +8,7 @@ is read.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -213,11 +213,6 @@ def votes_frame(votes: Any) -> pd.DataFrame:
     if isinstance(frame.index, pd.RangeIndex):
         frame.index += 1  # rows are counted from 1, as those of a file
     return frame
-
-
-def score_names(labels: Sequence[Any], are_probabilities: bool = True) -> list[str]:
-    """What the columns of probabilities, or of scores, are called."""
-    return [f"{'P' if are_probabilities else 'score'}({label})" for label in labels]
 
 
 def predicted_counts(votes: Any) -> dict[str, int]:

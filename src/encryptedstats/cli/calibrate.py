@@ -21,14 +21,14 @@ from encryptedstats.cli._console import (
     printable,
     size_text,
 )
-from encryptedstats.cli._csv import AS_FOUND, with_csv_options
+from encryptedstats.cli._csv import AS_FOUND, say_format, with_csv_options
 from encryptedstats.cli._files import Writes, save
 from encryptedstats.cli._inputs import check_rows, expect
 from encryptedstats.cli._options import AsJson, DataFile, Force, Weights, file_argument, output
 from encryptedstats.cli._questions import question_text
 from encryptedstats.cli._votes import counts_text
-from encryptedstats.cli.evaluate import check_classifies, inside, labelled_rows
 from encryptedstats.kinds import read_file
+from encryptedstats.models.clear_rows import check_classifies, labelled_rows, model_in
 from encryptedstats.storage import container
 from encryptedstats.tables.dialects import CsvOptions
 from encryptedstats.tables.questions import OPEN_MODEL_KIND
@@ -77,9 +77,9 @@ def calibrate(
     """
     expect(file, (OPEN_MODEL_KIND,), "an opened model")
     check_rows(data)
-    model = inside(read_file(container.read(file)))
+    model = model_in(read_file(container.read(file)))
     check_classifies(model, file)
-    table, unlabelled = labelled_rows(model._known_private(), data, weights, csv)
+    table, unlabelled = labelled_rows(model._known_private(), data, weights, csv, say_format(data))
     try:
         calibrated = es.CalibratedModel(model, method.value).fit(table)
     except ValueError as error:

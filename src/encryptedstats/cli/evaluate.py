@@ -45,15 +45,20 @@ from encryptedstats.cli._options import (
     output,
 )
 from encryptedstats.cli._questions import question_text
-from encryptedstats.errors import Cure
 from encryptedstats.kinds import read_file
+from encryptedstats.models.clear_rows import (
+    check_classifies,
+    labelled_rows,
+    model_in,
+    no_classes_error,
+    no_rows_error,
+)
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
 from encryptedstats.tables.dialects import CsvOptions
 from encryptedstats.tables.encrypting import RowCount, file_tables
 from encryptedstats.tables.folds import Folds
 from encryptedstats.tables.questions import FOLDS_KIND, MODEL_KIND, OPEN_MODEL_KIND
-from encryptedstats.tables.row_files import read_frame
 
 if TYPE_CHECKING:
     from encryptedstats.metrics import Evaluation
@@ -158,10 +163,10 @@ def evaluate(
     facts = {
         "file": str(file),
         "data": str(data),
-        "model": type(inside(model)).__name__,
+        "model": type(model_in(model)).__name__,
         "caveat": model.caveat,
         "params": model.parameters(),
-        "calibrated": model is not inside(model),
+        "calibrated": model is not model_in(model),
         "classes": [str(label) for label in model.classes_],
         **found.to_dict(),
         "seen": kind == OPEN_MODEL_KIND and _was_seen(work),
@@ -217,7 +222,7 @@ def _folds(file: Path, data: Path, schema: es.Schema, owner: es.Owner, **options
         tables = list(file_tables(schema, data, owner.parameters.slots, **options))
     count.warn(stacklevel=2)
     if not tables:
-        raise _no_rows(data, schema)
+        raise no_rows_error(data, schema)
     table = _with_classes(es.Table.concat(tables), data)
     _check_folds(models, table.ask(asked), data)
     codes = np.asarray(table.fold_codes)
@@ -229,77 +234,15 @@ def _folds(file: Path, data: Path, schema: es.Schema, owner: es.Owner, **options
 def _opened(file: Path, data: Path, weights: str | None, csv: CsvOptions) -> _Work:
     model = read_file(container.read(file))
     check_classifies(model, file)
-    table, unlabelled = labelled_rows(model._known_private(), data, weights, csv)
-    return _Work([model], table, [np.arange(len(table))], [_ALL], table.n_dropped, unlabelled)
-
-
-def check_classifies(model: Any, file: Path) -> None:
-    """Refuse a model that predicts no classes, such as a regression."""
-    if not hasattr(model, "classes_"):
-        raise es.DataError(
-            f"{file} holds {inside(model).name}, which predicts no classes, and scores are of "
-            "classes: give a classifier; ",
-            Cure(
-                "predict numbers",
-                "predict() gives the numbers that it expects, to compare with yours",
-            ),
-            code="not-a-classifier",
-        )
-
-
-def labelled_rows(
-    schema: es.Schema, data: Path, weights: str | None = None, csv: CsvOptions | None = None
-) -> tuple[es.Table, int]:
-    """The rows of a file that have a class, as a table, and the number of those that have none."""
     with progress(f"reading {printable(str(data))}"):
-        frame = read_frame(data, schema, csv, say_format(data))
-        if not len(frame):
-            raise _no_rows(data, schema)
-        if schema.target not in frame.columns:
-            raise _no_classes(data, schema)
-        known = frame[frame[schema.target].notna()]
-        if not len(known):
-            raise es.SchemaError(
-                f"{data} has no class in any of its {plural(len(frame), 'row')}: nothing can be "
-                "scored",
-                code="no-known-classes",
-            )
-        if weights is not None and weights not in known.columns:
-            raise es.SchemaError(
-                f"{data}: there is no column {weights!r} for the weights", code="unknown-column"
-            )
-        try:
-            # The columns of a one-hot table count by position, so the weights must not stand among
-            # them.
-            rows = (
-                known if weights is None or schema.onehot is None else known.drop(columns=weights)
-            )
-            table = schema.table(
-                rows, weights=None if weights is None else known[weights].to_numpy()
-            )
-        except es.SchemaError as error:
-            raise es.SchemaError(f"{data}: {error}") from error
-    RowCount(len(known), table.n_dropped).warn(stacklevel=2)
-    return table, len(frame) - len(known)
-
-
-def _no_rows(data: Path, schema: es.Schema) -> es.SchemaError:
-    return es.SchemaError(
-        f"{data} has no rows{' without missing values' if schema.missing == 'drop' else ''}",
-        code="no-rows",
-    )
-
-
-def _no_classes(data: Path, schema: es.Schema) -> es.SchemaError:
-    return es.SchemaError(
-        f"{data} has no column {schema.target!r}: scores need the classes of the rows",
-        code="no-class-column",
-    )
+        schema = model._known_private()
+        table, unlabelled = labelled_rows(schema, data, weights, csv, say_format(data))
+    return _Work([model], table, [np.arange(len(table))], [_ALL], table.n_dropped, unlabelled)
 
 
 def _with_classes(table: es.Table, data: Path) -> es.Table:
     if not table.has_classes:
-        raise _no_classes(data, table.schema)
+        raise no_classes_error(data, table.schema)
     return table
 
 
@@ -320,15 +263,10 @@ def _check_folds(models: Sequence[Any], clear: Sequence[Any], data: Path) -> Non
             )
 
 
-def inside(model: Any) -> Any:
-    """The model, or the one that was calibrated."""
-    return model.model if isinstance(model, es.CalibratedModel) else model
-
-
 def _was_seen(work: _Work) -> bool:
     from encryptedstats.models.calibration import was_fitted_to
 
-    return was_fitted_to(inside(work.models[0]), work.table)
+    return was_fitted_to(model_in(work.models[0]), work.table)
 
 
 # -- scores

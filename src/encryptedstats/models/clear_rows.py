@@ -1,0 +1,228 @@
+"""Predict and score the rows of a file with an opened model.
+
+The command line and the owner's page both use this: rows are read a piece at a time, every row of
+the file gets a line, and what is said afterwards (rows without a prediction, rows outside the bins)
+is counted here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from encryptedstats.errors import ArgumentError, Cure, DataError, SchemaError
+from encryptedstats.tables import Schema, Table
+from encryptedstats.tables.dialects import CsvFormat, CsvOptions
+from encryptedstats.tables.encrypting import RowCount
+from encryptedstats.tables.row_files import read_frame, read_frames
+from encryptedstats.tables.table import Moved, all_moved, warn_of_moved
+from encryptedstats.tables.table_from_frame import encode_table
+from encryptedstats.words import plural
+
+_ROWS_AT_ONCE: Final = 1 << 16
+#: The statistics that summarise predicted numbers.
+SUMMARIES_OF_NUMBERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "least": np.min,
+    "mean": np.mean,
+    "largest": np.max,
+}
+TellFormat = Callable[[CsvFormat], None]
+
+
+class FilePredictions:
+    """The predictions of an opened model for a file, and their summary.
+
+    Every row of the file has a line. Rows with missing values that the schema leaves out have an
+    empty one.
+    """
+
+    def __init__(
+        self, model: Any, options: CsvOptions | None = None, told: TellFormat | None = None
+    ) -> None:
+        self.model, self.schema = model, model._known_private()
+        self.options, self.told = options, told
+        self.moved: tuple[Moved, ...] = ()
+        self.count = RowCount()
+        self.has_classes = hasattr(model, "classes_")  # else it predicts numbers
+        self.predicted: Counter[Any] = Counter()
+        self.numbers: list[NDArray[np.float64]] = []
+        self.judged: int | None = 0  # rows with a class and a prediction
+        self.right = 0
+
+    def csv(self, data: str | os.PathLike[str]) -> Iterator[str]:
+        """Yield the CSV of predictions in pieces."""
+        before: list[pd.Index[Any]] = []  # rows before the first that can be predicted
+        columns: list[str] = []
+        for frame in read_frames(data, self.schema, _ROWS_AT_ONCE, self.options, self.told):
+            kept = self.count.complete(frame, self.schema)
+            index = self._index(frame)
+            if not len(kept) and not columns:
+                before.append(index)
+                continue
+            lines = self._predict(kept, data) if len(kept) else pd.DataFrame(columns=columns)
+            lines = lines.reindex(frame.index).set_axis(index)
+            is_first, columns = not columns, list(lines.columns)
+            for rows in before:
+                yield pd.DataFrame(index=rows, columns=columns).to_csv(
+                    header=is_first, lineterminator="\n"
+                )
+                is_first = False
+            before = []
+            yield lines.to_csv(header=is_first, lineterminator="\n")
+        if not columns:
+            raise no_rows_error(data, self.schema)
+        warn_of_moved(self.moved, stacklevel=1)
+
+    def _index(self, frame: pd.DataFrame) -> pd.Index[Any]:
+        """Return the labels of rows: their id if the schema has one, else their number."""
+        has_id = self.schema.id is not None and self.schema.id in frame.columns
+        index: pd.Index[Any] = (
+            pd.Index(frame[self.schema.id]) if has_id else pd.Index(frame.index, name="row")
+        )
+        return index
+
+    def _predict(self, frame: pd.DataFrame, data: str | os.PathLike[str]) -> pd.DataFrame:
+        rows = frame.drop(columns=[name for name in (self.schema.target,) if name in frame.columns])
+        try:
+            table = encode_table(
+                self.schema, rows if self.has_classes else self.model._with_unused(rows)
+            )
+        except SchemaError as error:
+            raise SchemaError(f"{data}: {error}") from error
+        self.moved = all_moved((*self.moved, *table.moved))
+        if not self.has_classes:
+            self.numbers.append(self.model.predict(table))
+            return pd.DataFrame({"predicted": self.numbers[-1]}, frame.index)
+        classes = self.model.predict(table)
+        self.predicted.update(classes.tolist())
+        if self.schema.target in frame.columns and self.judged is not None:
+            known = frame[self.schema.target].notna().to_numpy()
+            self.judged += int(known.sum())
+            self.right += int((frame[self.schema.target].to_numpy() == classes)[known].sum())
+        else:
+            self.judged = None
+        predicted = pd.Series(classes, frame.index, dtype=object, name="predicted")
+        return pd.concat([predicted, self._scores(table, frame.index)], axis=1)
+
+    def _scores(self, table: Table, index: pd.Index[Any]) -> pd.DataFrame:
+        labels = list(self.model.classes_)
+        if hasattr(self.model, "predict_proba"):
+            return pd.DataFrame(self.model.predict_proba(table), index, score_names(labels))
+        scores = self.model.decision_function(table)
+        names = score_names(labels if scores.ndim == 2 else labels[1:], are_probabilities=False)
+        return pd.DataFrame(scores.reshape(len(index), -1), index, names)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the summary of what was predicted, ready for JSON."""
+        predicted: dict[str, Any]
+        if self.has_classes:
+            predicted = {
+                str(label): self.predicted[label] for label in self.model.classes_.tolist()
+            }
+        else:
+            known, self.judged = np.concatenate(self.numbers), None
+            known = known[~np.isnan(known)]
+            predicted = (
+                {name: float(find(known)) for name, find in SUMMARIES_OF_NUMBERS.items()}
+                if len(known)
+                else {}
+            )
+        return {
+            "rows": self.count.given,
+            "rows_left_out": self.count.left_out,
+            "without_a_bin": {part.column: part.n_rows for part in self.moved},
+            "predicted": predicted,
+            "right": None if self.judged is None else self.right,
+            "judged": self.judged,
+            "caveat": self.model.caveat,
+        }
+
+
+def score_names(labels: Sequence[Any], are_probabilities: bool = True) -> list[str]:
+    """Return the names of the columns of probabilities, or of scores."""
+    return [f"{'P' if are_probabilities else 'score'}({label})" for label in labels]
+
+
+def model_in(model: Any) -> Any:
+    """Return the model itself, or the one that was calibrated."""
+    from encryptedstats.models.calibration import CalibratedModel  # imports scikit-learn
+
+    return model.model if isinstance(model, CalibratedModel) else model
+
+
+def check_predicts(model: Any) -> None:
+    """Raise an error for a result that predicts nothing, such as a test."""
+    if not hasattr(model, "predict"):
+        raise ArgumentError(
+            f"{model.name} predicts nothing: a classifier or a regression is needed",
+            code="not-predicting",
+        )
+
+
+def check_classifies(model: Any, file: str | os.PathLike[str]) -> None:
+    """Raise an error for a model that predicts no classes, such as a regression."""
+    if not hasattr(model, "classes_"):
+        raise DataError(
+            f"{file} holds {model_in(model).name}, which predicts no classes, and scores are of "
+            "classes: give a classifier; ",
+            Cure(
+                "predict numbers",
+                "predict() gives the numbers that it expects, to compare with yours",
+            ),
+            code="not-a-classifier",
+        )
+
+
+def labelled_rows(
+    schema: Schema,
+    data: str | os.PathLike[str],
+    weights: str | None = None,
+    options: CsvOptions | None = None,
+    told: TellFormat | None = None,
+) -> tuple[Table, int]:
+    """Return the rows of a file that have a class, and the number of those that have none."""
+    frame = read_frame(data, schema, options, told)
+    if not len(frame):
+        raise no_rows_error(data, schema)
+    if schema.target not in frame.columns:
+        raise no_classes_error(data, schema)
+    known = frame[frame[schema.target].notna()]
+    if not len(known):
+        raise SchemaError(
+            f"{data} has no class in any of its {plural(len(frame), 'row')}: nothing can be scored",
+            code="no-known-classes",
+        )
+    if weights is not None and weights not in known.columns:
+        raise SchemaError(
+            f"{data}: there is no column {weights!r} for the weights", code="unknown-column"
+        )
+    # The columns of a one-hot table count by position, so weights must not stand among them.
+    rows = known if weights is None or schema.onehot is None else known.drop(columns=weights)
+    try:
+        table = schema.table(rows, weights=None if weights is None else known[weights].to_numpy())
+    except SchemaError as error:
+        raise SchemaError(f"{data}: {error}") from error
+    RowCount(len(known), table.n_dropped).warn(stacklevel=2)
+    return table, len(frame) - len(known)
+
+
+def no_rows_error(data: str | os.PathLike[str], schema: Schema) -> SchemaError:
+    """Return the error for a file without a row to use."""
+    return SchemaError(
+        f"{data} has no rows{' without missing values' if schema.missing == 'drop' else ''}",
+        code="no-rows",
+    )
+
+
+def no_classes_error(data: str | os.PathLike[str], schema: Schema) -> SchemaError:
+    """Return the error for a file without the column of the target."""
+    return SchemaError(
+        f"{data} has no column {schema.target!r}: scores need the classes of the rows",
+        code="no-class-column",
+    )
