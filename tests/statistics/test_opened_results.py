@@ -305,7 +305,7 @@ def test_parameters_are_refused_before_anything_is_computed(
     frame = pd.DataFrame({"x": [1, 2, 3, 5], "g": list("abab"), "h": list("uuvv")})
     schema = es.Schema.infer(frame, numbers="keep", digits=0).public()
     with pytest.raises(es.ParameterError, check=error(said)):
-        question.check_schema(schema)
+        question.check(schema)
 
 
 def test_more_rows_than_blocks_hold_are_refused(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_levels_that_the_worker_knows_not_to_exist(
     table: es.Table, question: es.Question, wrong: Any
 ) -> None:
     with pytest.raises(wrong):
-        question.check_schema(table.public_schema)
+        question.check(table.public_schema)
 
 
 def test_what_can_be_answered_is_planned(table: es.Table) -> None:
@@ -154,7 +154,7 @@ def test_what_can_be_answered_is_planned(table: es.Table) -> None:
 
 def test_a_worker_cannot_tell_and_the_owner_is_told_when_it_is_opened(table: es.Table) -> None:
     question = es.Kappa("v0", "v1")
-    question.check_schema(table.public_schema)
+    question.check(table.public_schema)
     totals = question.named(table.totals(question), table.public_schema)
     assert (
         question.read(totals, table.public_schema, len(table)).agreement == 1.0

@@ -315,7 +315,7 @@ def _statistic(name: str, text: str, schema: es.Schema | es.PublicSchema) -> es.
         }[name]
         raise typer.BadParameter(f"--{name} {text}: {wanted} with a comma between them are needed")
     statistic = STATISTICS[name](tuple(class_or_variable(one, schema) for one in names))
-    statistic.check_schema(schema.public())
+    statistic.check(schema.public())
     return statistic
 
 

@@ -462,7 +462,7 @@ def _from_container(file: Container, queue: str, job_id: str) -> Job:
         question = question_class(file.expect("question", str)).from_parameters(
             file.expect("params", dict)
         )
-        question.check_schema(facts.schema)
+        question.check(facts.schema)
     except (TypeError, ArithmeticError) as error:
         raise FileFormatError(
             f"the job has a question that cannot be: {error}", code="impossible-question"
@@ -604,7 +604,7 @@ def make_job(
         facts, StoredBlocks(open_store(table), entries, facts.shape, facts.key_id), None
     )
     question = question.in_ids(facts.schema)
-    question.check_schema(facts.schema)
+    question.check(facts.schema)
     question = question.settled()
     totals = distinct_totals(facts, question, whole.layout)
     outputs = totals.distinct

@@ -67,6 +67,7 @@ from encryptedstats.tables.answer_files import ANSWER_KINDS, read_presented
 from encryptedstats.tables.answering import numbers_of
 from encryptedstats.tables.answers import Answer, same_schema
 from encryptedstats.tables.block_rows import NOT_INSIDE, joined_rows
+from encryptedstats.tables.constraints import Constraints, Integer
 from encryptedstats.tables.folds import folds_of
 from encryptedstats.tables.opening import decrypt_answer
 from encryptedstats.tables.questions import (
@@ -640,6 +641,7 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
 
     binary_only: ClassVar[bool] = False  #: whether it is for two classes
     of_variables: ClassVar[tuple[str, ...]] = ("variables",)
+    constraints: ClassVar[Constraints] = {"bins": Integer(low=1, code="bins-out-of-range")}
     _target: ClassVar[str] = "classes"
     bins: int
     variables: Sequence[str | int] | None

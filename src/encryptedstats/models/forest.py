@@ -41,6 +41,7 @@ from encryptedstats.models.prediction import (
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
 from encryptedstats.tables.answering import DRAWN
 from encryptedstats.tables.answers import same_schema
+from encryptedstats.tables.constraints import AnyOf, Choice, Constraints, Integer, RealNumber
 from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.predicting import predict_clear
 from encryptedstats.tables.questions import (
@@ -137,6 +138,25 @@ class CompletelyRandomForest(TotalsClassifier):
     """
 
     short_name: ClassVar[str] = "forest"
+    constraints: ClassVar[Constraints] = {
+        "n_trees": Integer(low=1, high=1 << 20, code="integer-out-of-range"),
+        "depth": Integer(low=1, high=MAX_DEPTH, code="integer-out-of-range"),
+        "max_features": AnyOf(
+            parts=(
+                Choice(values=("sqrt",)),
+                Integer(low=1),
+                RealNumber(low=0, high=1, closed="right"),
+            ),
+            optional=True,
+            code="invalid-max-features",
+        ),
+        "fraction": Choice(
+            values=(0, 2, 4, 8, 16, 32, 64, "inverse"),
+            optional=True,
+            code="fraction-out-of-range",
+        ),
+        "averaged": Choice(values=tuple(2**i for i in range(11)), code="averaged-out-of-range"),
+    }
     caveat: ClassVar[str] = (
         "shares of votes or of leaves: good for an order of the rows, not calibrated"
     )
@@ -174,7 +194,7 @@ class CompletelyRandomForest(TotalsClassifier):
                 "random_state=None: growth on its own needs a seed, so that a fit can repeat it",
                 code="seed-missing",
             )
-        self._check_parameters()
+        self.check_parameters()
         public = schema.public()
         shape = ForestShape(self.n_trees, self.depth, self._n_features(public), bool(self.repeats))
         return grow(public, shape, int(seed), self._positions(public))
@@ -210,70 +230,15 @@ class CompletelyRandomForest(TotalsClassifier):
         settled: CompletelyRandomForest = clone(self).set_params(random_state=seed)
         return settled
 
-    def check_schema(self, schema: PublicSchema) -> None:
-        """Refuse impossible parameters, too."""
-        super().check_schema(schema)
-        self._check_parameters()
-
     def _n_features(self, schema: PublicSchema) -> int | None:
         n, wish = len(self._positions(schema)), self.max_features
         if wish is None:
             return None
         if wish == "sqrt":
             return max(1, int(n**0.5))
-        if isinstance(wish, float) and 0 < wish <= 1:
-            return max(1, int(wish * n))
-        if isinstance(wish, (int, np.integer)) and not isinstance(wish, bool) and wish >= 1:
+        if isinstance(wish, (int, np.integer)):
             return int(min(n, wish))
-        allowed = ": a number of variables, a share between 0 and 1, 'sqrt' or None"
-        raise ParameterError(
-            self.named_parameter("max_features"), allowed, code="invalid-max-features"
-        )
-
-    def _check_parameters(self) -> None:
-        for name, value, most in (
-            ("n_trees", self.n_trees, 1 << 20),
-            ("depth", self.depth, MAX_DEPTH),
-        ):
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, (int, np.integer))
-                or not 1 <= value <= most
-            ):
-                raise ParameterError(
-                    self.named_parameter(name),
-                    f": an integer from 1 to {most} is needed",
-                    code="integer-out-of-range",
-                )
-        if not isinstance(self.repeats, (bool, np.bool_)):
-            raise ParameterError(
-                self.named_parameter("repeats"), ": true or false is needed", code="not-yes-or-no"
-            )
-        seed, fraction = self.random_state, self.fraction
-        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, np.integer))):
-            raise ParameterError(
-                self.named_parameter("random_state"),
-                ": an integer, or None to draw one",
-                code="not-an-integer",
-            )
-        if isinstance(self.averaged, bool) or self.averaged not in [2**i for i in range(11)]:
-            raise ParameterError(
-                self.named_parameter("averaged"),
-                ": a power of two from 1 to 1024",
-                code="averaged-out-of-range",
-            )
-        if fraction is None or fraction == "inverse":
-            return
-        if (
-            isinstance(fraction, bool)
-            or not isinstance(fraction, (int, np.integer))
-            or fraction not in (0, 2, 4, 8, 16, 32, 64)
-        ):
-            raise ParameterError(
-                self.named_parameter("fraction"),
-                ": 0, a power of two from 2 to 64, 'inverse' or None",
-                code="fraction-out-of-range",
-            )
+        return max(1, int(wish * n))
 
     # -- the circuit
     # --------------------------------------------------------------------------------------------

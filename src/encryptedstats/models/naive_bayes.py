@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,6 +31,7 @@ from encryptedstats.models.prediction import (
     weighted_sum,
 )
 from encryptedstats.tables import PublicSchema, Schema, Table
+from encryptedstats.tables.constraints import ALPHA, Constraints
 from encryptedstats.tables.predicting import predict_clear
 from encryptedstats.tables.questions import (
     Arrays,
@@ -294,6 +294,7 @@ class MultinomialNB(TotalsClassifier):
     """
 
     short_name: ClassVar[str] = "mnb"
+    constraints: ClassVar[Constraints] = {"alpha": ALPHA}
 
     def __init__(
         self,
@@ -332,12 +333,6 @@ class MultinomialNB(TotalsClassifier):
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse numbers, which have no bins."""
         super().check_schema(schema)
-        if not isinstance(self.alpha, Real) or not 0 <= self.alpha < np.inf:
-            raise ParameterError(
-                self.named_parameter("alpha"),
-                ": a number of at least 0 is needed",
-                code="alpha-out-of-range",
-            )
         used = [schema.variables[j] for j in self._positions(schema)]
         numbers = [variable.id for variable in used if variable.kind == "number"]
         if numbers:

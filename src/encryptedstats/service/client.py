@@ -676,7 +676,7 @@ def _request(kind: str, table: WorkerTable, question: Question | None = None) ->
 def _in_ids(question: Question, table: WorkerTable) -> Question:
     """A question as the worker is asked it: without names, and with nothing left to chance."""
     asked = question.in_ids(table.schema)
-    asked.check_schema(table.facts.schema)
+    asked.check(table.facts.schema)
     return asked.settled()
 
 

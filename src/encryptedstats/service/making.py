@@ -95,7 +95,7 @@ def _of_table(asked: Mapping[str, Any]) -> tuple[Question, TableFacts, tuple[Blo
         read_object(asked["manifest"], limit=MAX_MANIFEST_BYTES), "the manifest"
     )
     question = _question(asked)
-    question.check_schema(facts.schema)
+    question.check(facts.schema)
     count, most = question.n_totals(facts.schema), asked["totals"]
     if count > most:
         raise ArgumentError(

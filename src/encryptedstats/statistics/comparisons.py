@@ -18,23 +18,21 @@ import numpy as np
 import pandas as pd
 
 from encryptedstats.errors import DataError, ParameterError, SchemaError
-from encryptedstats.statistics.contingency import check_alternative, exact_ratio, test_line
+from encryptedstats.statistics.contingency import exact_ratio, test_line
 from encryptedstats.statistics.factors import (
     Powers,
     check_groups,
     chosen_group,
-    confidence_level,
     factor,
     factor_position,
-    finite_number,
     left_out,
     number_position,
     power_shapes,
     power_totals,
     read_powers,
     without_empty,
-    yes_or_no,
 )
+from encryptedstats.tables.constraints import ALTERNATIVE, CONFIDENCE, Choice, Constraints
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
@@ -146,6 +144,10 @@ class TTest(Question):
 
     of_variables: ClassVar[tuple[str, ...]] = ("variable", "by", "paired")
     of_levels: ClassVar[Mapping[str, str]] = {"groups": "by"}
+    constraints: ClassVar[Constraints] = {
+        "alternative": ALTERNATIVE,
+        "confidence": CONFIDENCE,
+    }
 
     variable: str
     by: str | None = None
@@ -158,10 +160,6 @@ class TTest(Question):
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse what is no number, and groups that there are not."""
-        check_alternative(self.alternative)
-        confidence_level(self.confidence)
-        finite_number(self.mu, "mu")
-        yes_or_no(self.equal_var, "equal_var")
         own = number_position(schema, self.variable)
         if self.by is not None and self.paired is not None:
             raise ParameterError(
@@ -420,6 +418,9 @@ class Anova(Question):
     """
 
     of_variables: ClassVar[tuple[str, ...]] = ("outcome", "by")
+    constraints: ClassVar[Constraints] = {
+        "typ": Choice(values=(1, 2, 3), code="unknown-sum-type"),
+    }
 
     outcome: str
     by: list[str]
@@ -440,12 +441,6 @@ class Anova(Question):
                 f"by={self.by!r}: one factor, or two different ones", code="invalid-factors"
             )
         check_groups(schema, self.by)
-        if self.typ not in (1, 2, 3):
-            raise ParameterError(
-                self.named_parameter("typ"), ": one of 1, 2 and 3", code="unknown-sum-type"
-            )
-        yes_or_no(self.interaction, "interaction")
-        yes_or_no(self.equal_var, "equal_var")
         if not self.equal_var and len(positions) == 2:
             raise ParameterError(
                 "equal_var=False is Welch's test, which is for one factor", code="welch-two-factors"

@@ -31,12 +31,10 @@ from encryptedstats.statistics.factors import (
     Factor,
     check_groups,
     chosen_group,
-    confidence_level,
     factor,
-    finite_numbers,
     without_empty,
-    yes_or_no,
 )
+from encryptedstats.tables.constraints import ALTERNATIVE, CONFIDENCE, NUMBERS, Choice, Constraints
 from encryptedstats.tables.questions import Totals
 from encryptedstats.tables.results import Result
 from encryptedstats.tables.schema.schema import Schema
@@ -135,6 +133,7 @@ class ChiSquare(Counted):
     second: str | None = None
     correction: bool = True
     p: list[float] | None = None
+    constraints: ClassVar[Constraints] = {"p": NUMBERS}
 
     def _asked(self) -> tuple[str, ...]:
         return (self.first,) if self.second is None else (self.first, self.second)
@@ -143,7 +142,6 @@ class ChiSquare(Counted):
         """Refuse factors of one group, and shares that do not fit."""
         super().check_schema(schema)
         check_groups(schema, self._asked())
-        yes_or_no(self.correction, "correction")
         if self.p is None:
             return
         if self.second is not None:
@@ -152,7 +150,6 @@ class ChiSquare(Counted):
                 code="p-with-two-variables",
             )
         n = len(factor(schema, self.first).labels)
-        finite_numbers(self.p, "p")
         if len(self.p) != n or min(self.p) < 0 or abs(sum(self.p) - 1) > 1e-9:
             raise ParameterError(
                 f"p={self.p!r}: {n} shares that add up to 1 are needed, one for each group",
@@ -301,6 +298,10 @@ class FisherExact(Counted):
     second: str
     alternative: str = "two-sided"
     confidence: float = 0.95
+    constraints: ClassVar[Constraints] = {
+        "alternative": ALTERNATIVE,
+        "confidence": CONFIDENCE,
+    }
 
     def _asked(self) -> tuple[str, ...]:
         return self.first, self.second
@@ -311,8 +312,6 @@ class FisherExact(Counted):
         """
         super().check_schema(schema)
         check_groups(schema, self._asked())
-        check_alternative(self.alternative)
-        confidence_level(self.confidence)
         shape = tuple(len(factor(schema, variable).labels) for variable in self._asked())
         if self.alternative != "two-sided" and shape != (2, 2):
             sizes = " by ".join(map(str, shape))
@@ -362,15 +361,6 @@ def _simulated_note(pvalue: float) -> str:
         f"the table is too large for an exact p-value: it is estimated from {SIMULATED:,} random "
         f"tables, the same at every time, with a standard error of {number_text(error)}"
     )
-
-
-def check_alternative(alternative: str) -> None:
-    """One of the three."""
-    if alternative not in ("two-sided", "less", "greater"):
-        raise ParameterError(
-            f"alternative={alternative!r}: one of 'two-sided', 'less' and 'greater'",
-            code="unknown-alternative",
-        )
 
 
 # -- strata
@@ -451,6 +441,7 @@ class MantelHaenszel(Counted):
     strata: str
     correction: bool = True
     confidence: float = 0.95
+    constraints: ClassVar[Constraints] = {"confidence": CONFIDENCE}
 
     def _asked(self) -> tuple[str, ...]:
         return self.exposure, self.outcome, self.strata
@@ -458,8 +449,6 @@ class MantelHaenszel(Counted):
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse more than two groups."""
         super().check_schema(schema)
-        confidence_level(self.confidence)
-        yes_or_no(self.correction, "correction")
         for variable in (self.exposure, self.outcome):
             n = len(factor(schema, variable).labels)
             if n != 2:
@@ -639,6 +628,7 @@ class CochranArmitage(Counted):
     outcome: str = "class"
     scores: list[float] | None = None
     event: Any = None
+    constraints: ClassVar[Constraints] = {"scores": NUMBERS}
 
     def _asked(self) -> tuple[str, ...]:
         return self.exposure, self.outcome
@@ -648,7 +638,6 @@ class CochranArmitage(Counted):
         super().check_schema(schema)
         exposure = factor(schema, self.exposure)
         if self.scores is not None:
-            finite_numbers(self.scores, "scores")
             if len(self.scores) != len(exposure.labels):
                 raise ParameterError(
                     f"scores={self.scores!r}: {len(exposure.labels)} are needed, one for each group",
@@ -814,6 +803,7 @@ class OddsRatio(Counted):
     reference: Any = None
     event: Any = None
     confidence: float = 0.95
+    constraints: ClassVar[Constraints] = {"confidence": CONFIDENCE}
 
     def _asked(self) -> tuple[str, ...]:
         return self.exposure, self.outcome
@@ -821,7 +811,6 @@ class OddsRatio(Counted):
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse an exposure of one group, and more than two outcomes without an event."""
         super().check_schema(schema)
-        confidence_level(self.confidence)
         check_groups(schema, [self.exposure])
         chosen_group(factor(schema, self.exposure), self.reference, "reference", 0)
         two_groups(factor(schema, self.outcome), self.event)
@@ -976,6 +965,10 @@ class Kappa(Counted):
     second: str
     weights: str | None = None
     confidence: float = 0.95
+    constraints: ClassVar[Constraints] = {
+        "confidence": CONFIDENCE,
+        "weights": Choice(values=("linear", "quadratic"), optional=True, code="unknown-weights"),
+    }
 
     def _asked(self) -> tuple[str, ...]:
         return self.first, self.second
@@ -983,11 +976,6 @@ class Kappa(Counted):
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse ratings of different numbers of groups."""
         super().check_schema(schema)
-        confidence_level(self.confidence)
-        if self.weights not in (None, "linear", "quadratic"):
-            raise ParameterError(
-                f"weights={self.weights!r}: 'linear', 'quadratic', or none", code="unknown-weights"
-            )
         one, other = (factor(schema, variable) for variable in self._asked())
         if len(one.labels) != len(other.labels):
             raise SchemaError(
@@ -1126,6 +1114,7 @@ class ROC(Counted):
     outcome: str = "class"
     event: Any = None
     confidence: float = 0.95
+    constraints: ClassVar[Constraints] = {"confidence": CONFIDENCE}
 
     def _asked(self) -> tuple[str, ...]:
         return self.score, self.outcome
@@ -1133,7 +1122,6 @@ class ROC(Counted):
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse a score without order."""
         super().check_schema(schema)
-        confidence_level(self.confidence)
         score = factor(schema, self.score)
         if not score.ordered:
             raise SchemaError(

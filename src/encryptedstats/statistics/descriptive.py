@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 import pandas as pd
 
-from encryptedstats.errors import ArgumentError, DataError, ParameterError, SchemaError
+from encryptedstats.errors import ArgumentError, DataError, SchemaError
 from encryptedstats.statistics.factors import (
     Powers,
     cell_shape,
@@ -28,6 +28,7 @@ from encryptedstats.statistics.factors import (
     read_cells,
     read_powers,
 )
+from encryptedstats.tables.constraints import Choice, Constraints, ListOf, RealNumber
 from encryptedstats.tables.questions import Arrays, Columns, Question, Shapes, Totals
 from encryptedstats.tables.results import Result
 from encryptedstats.tables.schema.names import position, target_id
@@ -316,6 +317,10 @@ class Describe(Question):
     by: str | None = None
     moments: int = 2
     quantiles: tuple[float, ...] = (0.25, 0.5, 0.75)
+    constraints: ClassVar[Constraints] = {
+        "moments": Choice(values=(2, 4), code="unknown-moments"),
+        "quantiles": ListOf(item=RealNumber(low=0, high=1, code="quantile-out-of-range")),
+    }
 
     def __post_init__(self) -> None:
         named = None if self.variables is None else list(self.variables)
@@ -323,19 +328,7 @@ class Describe(Question):
         object.__setattr__(self, "quantiles", tuple(self.quantiles))
 
     def check_schema(self, schema: PublicSchema) -> None:
-        """Refuse groups that are no groups, and moments and shares that there are not."""
-        if self.moments not in (2, 4):
-            raise ParameterError(
-                self.named_parameter("moments"),
-                ": 2, or 4 for skewness and kurtosis too",
-                code="unknown-moments",
-            )
-        if not all(isinstance(q, (int, float)) and 0 <= q <= 1 for q in self.quantiles):
-            raise ParameterError(
-                self.named_parameter("quantiles"),
-                ": shares between 0 and 1",
-                code="quantile-out-of-range",
-            )
+        """Refuse groups that are no groups."""
         if self.by is not None:
             factor_position(schema, self.by)
         if not self._asked(schema):

@@ -6,13 +6,12 @@ were left out.
 
 from __future__ import annotations
 
-import reprlib
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from encryptedstats.circuits.expressions import Expression
 from encryptedstats.errors import Cure, DataError, ParameterError, SchemaError
+from encryptedstats.tables.constraints import CONFIDENCE
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
@@ -36,9 +36,6 @@ from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import ORDERED_KINDS, PublicSchema
 from encryptedstats.tables.summaries import indicators, labels, scale, variable_name
 
-#: What parameters that are numbers may be.
-NUMBERS: Final[tuple[type[Any], ...]] = (int, float, Fraction, np.integer, np.floating)
-_LARGEST: Final = 1e100  # of a parameter: its square still is a number
 Ints = NDArray[Any]  # Python's own integers, which never overflow
 
 
@@ -255,48 +252,9 @@ def chosen_group(one: Factor, given: Any, what: str, default: int) -> int:
 
 
 def confidence_level(level: float) -> float:
-    """A share between 0 and 1."""
-    if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
-        raise ParameterError(
-            f"confidence={level!r}: a share between 0 and 1, such as 0.95",
-            code="confidence-out-of-range",
-        )
+    """Return the level of an interval as a float; refuse what is not between 0 and 1."""
+    CONFIDENCE.check(level, "confidence")
     return float(level)
-
-
-def finite_number(value: Any, what: str) -> None:
-    """Refuse what is no number that can be computed with."""
-    if isinstance(value, bool) or not isinstance(value, NUMBERS) or not abs(value) <= _LARGEST:
-        raise ParameterError(
-            f"{what}={shown(value)}: a number is needed, of at most {_LARGEST:g} in size",
-            code="not-a-number",
-        )
-
-
-def finite_numbers(values: Any, what: str) -> None:
-    """Refuse what is no list of such numbers."""
-    if not isinstance(values, (list, tuple, np.ndarray)):
-        raise ParameterError(
-            f"{what}={shown(values)}: a list of numbers is needed", code="not-numbers"
-        )
-    for value in values:
-        finite_number(value, what)
-
-
-def yes_or_no(value: Any, what: str) -> None:
-    """Refuse what is neither True nor False: 'no' would count as yes."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise ParameterError(
-            f"{what}={shown(value)}: true or false is needed", code="not-yes-or-no"
-        )
-
-
-def shown(value: Any) -> str:
-    """A value in an error, however long it is."""
-    try:
-        return reprlib.repr(value)
-    except ValueError:  # a number of more digits than Python writes
-        return "a number that is too long to show"
 
 
 # -- numbers by group

@@ -13,13 +13,14 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from encryptedstats.circuits.expressions import Expression
 from encryptedstats.errors import Cure, ParameterError, SchemaError
+from encryptedstats.tables.constraints import Constraints, ReferenceLevels, Text
 from encryptedstats.tables.questions import (
     Question,
     bin_columns,
@@ -645,6 +646,11 @@ class OfFormula(Question):
     """A question with the parameters ``formula`` and ``reference``, which may name variables and
     levels.
     """
+
+    constraints: ClassVar[Constraints] = {
+        "formula": Text(),
+        "reference": ReferenceLevels(optional=True),
+    }
 
     def in_ids(self, schema: Schema | PublicSchema) -> Self:
         """With ids in the formula and for the reference levels."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pandas as pd
@@ -28,6 +28,13 @@ from encryptedstats.statistics.factors import (
     totals_of,
 )
 from encryptedstats.statistics.formulas import Design, design, formula_in_names, parse
+from encryptedstats.tables.constraints import (
+    Choice,
+    Constraints,
+    ReferenceLevels,
+    Text,
+    VariableName,
+)
 from encryptedstats.tables.questions import Arrays, Columns, Shapes, Totals, number_column
 from encryptedstats.tables.results import Result, dropped_rows
 from encryptedstats.tables.schema.names import level_id, names_of, position, target_id, variable_id
@@ -352,6 +359,13 @@ class GLM(TotalsModel):
     [-0.6931, 1.3863]
     """
 
+    constraints: ClassVar[Constraints] = {
+        "formula": Text(),
+        "family": Choice(values=FAMILIES, code="unknown-family"),
+        "exposure": VariableName(optional=True),
+        "reference": ReferenceLevels(optional=True),
+    }
+
     def __init__(
         self,
         formula: str = "",
@@ -405,12 +419,6 @@ class GLM(TotalsModel):
         return found
 
     def _design(self, schema: PublicSchema) -> Design:
-        if self.family not in FAMILIES:
-            raise ParameterError(
-                self.named_parameter("family"),
-                f": one of {', '.join(map(repr, FAMILIES))} is needed",
-                code="unknown-family",
-            )
         found = design(self._asked["formula"], schema, self._asked["reference"], missing="complete")
         if len(found.targets) != 1 or not found.intercept:
             raise ParameterError(

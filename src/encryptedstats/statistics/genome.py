@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from encryptedstats.circuits.expressions import Expression
-from encryptedstats.errors import DataError, ParameterError, SchemaError
+from encryptedstats.errors import DataError, SchemaError
 from encryptedstats.statistics.contingency import two_groups
 from encryptedstats.statistics.factors import (
     cell_shape,
@@ -25,6 +25,7 @@ from encryptedstats.statistics.factors import (
     factor_position,
     groups,
 )
+from encryptedstats.tables.constraints import Choice, Constraints
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
@@ -163,18 +164,13 @@ class GenomeScan(Question):
     outcome: str = "class"
     event: Any = None
     test: str = "trend"
+    constraints: ClassVar[Constraints] = {"test": Choice(values=tuple(TESTS), code="unknown-test")}
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "snps", None if self.snps is None else list(self.snps))
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse what is no genotype, and a schema without classes."""
-        if self.test not in TESTS:
-            raise ParameterError(
-                self.named_parameter("test"),
-                f": one of {' and '.join(map(repr, TESTS))}",
-                code="unknown-test",
-            )
         self._case(schema)
         named = self.snps is not None
         found = self._positions(schema)

@@ -23,7 +23,6 @@ from encryptedstats.statistics.factors import (
     cell_shape,
     check_groups,
     chosen_group,
-    confidence_level,
     factor,
 )
 from encryptedstats.statistics.generalized import (
@@ -45,6 +44,7 @@ from encryptedstats.statistics.survival import (
     quadratic_form,
     times_of,
 )
+from encryptedstats.tables.constraints import CONFIDENCE, Choice, Constraints
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
@@ -149,16 +149,13 @@ class CoxScore(Question):
     event_level: Any = None
     ties: str = "efron"
 
+    constraints: ClassVar[Constraints] = {"ties": Choice(values=TIES, code="unknown-ties")}
     of_variables: ClassVar[tuple[str, ...]] = ("time", "event", "covariates")
     of_levels: ClassVar[Mapping[str, str]] = {"event_level": "event"}
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "covariates", _named(self.covariates))
-        if self.ties not in TIES:
-            raise ParameterError(
-                f"ties={self.ties!r}: one of {', '.join(map(repr, TIES))} is needed",
-                code="unknown-ties",
-            )
+        self.check_parameters()
         if not self.covariates:
             raise ParameterError(
                 "covariates=[]: a score test is of covariates, name some", code="no-covariates"
@@ -439,6 +436,7 @@ class PiecewiseExponential(Counted):
     event_level: Any = None
     confidence: float = 0.95
 
+    constraints: ClassVar[Constraints] = {"confidence": CONFIDENCE}
     of_variables: ClassVar[tuple[str, ...]] = ("time", "event", "covariates")
     of_levels: ClassVar[Mapping[str, str]] = {"event_level": "event", "cuts": "time"}
     _apart: ClassVar[str] = "time, event and covariates have to be different variables"
@@ -446,7 +444,7 @@ class PiecewiseExponential(Counted):
     def __post_init__(self) -> None:
         object.__setattr__(self, "covariates", _named(self.covariates))
         object.__setattr__(self, "cuts", tuple(self.cuts))
-        confidence_level(self.confidence)
+        self.check_parameters()
 
     def _asked(self) -> tuple[str, ...]:
         return (self.time, self.event, *self.covariates)

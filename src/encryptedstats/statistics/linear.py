@@ -9,7 +9,6 @@ over the rows.
 from __future__ import annotations
 
 import math
-import sys
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,9 +28,10 @@ from encryptedstats.models.base import TotalsModel, unused_name
 from encryptedstats.statistics._fixed import named_columns, repeated, schema_of_numbers
 from encryptedstats.statistics._least_squares import Moments, Solution, as_floats, solve
 from encryptedstats.statistics.contingency import exact_ratio
-from encryptedstats.statistics.factors import NUMBERS, confidence_level, yes_or_no
+from encryptedstats.statistics.factors import confidence_level
 from encryptedstats.statistics.formulas import (
     INTERCEPT,
+    MISSING,
     Design,
     DesignColumn,
     OfFormula,
@@ -40,6 +40,7 @@ from encryptedstats.statistics.formulas import (
 )
 from encryptedstats.statistics.plots import plot_coefficients, plot_path
 from encryptedstats.tables import PublicSchema, Schema, Table
+from encryptedstats.tables.constraints import ALPHA, AnyOf, Choice, Constraints, VariableName
 from encryptedstats.tables.folds import CLASS_COUNTS
 from encryptedstats.tables.questions import (
     Arrays,
@@ -200,6 +201,10 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
     missing: str
     fit_intercept: bool
     why_opened: ClassVar[str] = "the normal equations have to be solved, which the owner does: "
+    constraints: ClassVar[Constraints] = {
+        "weights": AnyOf(parts=(Choice(values=(ROWS,)), VariableName()), optional=True),
+        "missing": Choice(values=MISSING, code="unknown-missing-rule"),
+    }
     unweighted: ClassVar[Cure] = Cure("use weights", "weights='rows' uses them")
 
     # -- as a question
@@ -250,7 +255,6 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse a target or weights that are no numbers."""
-        yes_or_no(self.parameters()["fit_intercept"], "fit_intercept")
         made, weighing = self._design(schema), self._weighing(schema)
         if made.targets[0] == -1 and schema.n_classes:
             raise SchemaError(
@@ -768,6 +772,8 @@ class Ridge(_LeastSquares):
     array([  20.1, -131.2,  383.5])
     """
 
+    constraints: ClassVar[Constraints] = {"alpha": ALPHA}
+
     def __init__(
         self,
         alpha: float = 1.0,
@@ -791,15 +797,7 @@ class Ridge(_LeastSquares):
 
     @staticmethod
     def _checked_alpha(alpha: Any) -> Fraction:
-        if (
-            isinstance(alpha, bool)
-            or not isinstance(alpha, NUMBERS)
-            or not 0 <= alpha <= sys.float_info.max
-        ):
-            given = Cure("parameter", f"alpha={alpha!r}", {"parameter": "alpha", "value": alpha})
-            raise ParameterError(
-                given, ": a number of at least 0 is needed", code="alpha-out-of-range"
-            )
+        ALPHA.check(alpha, "alpha")
         return Fraction(float(alpha))
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:

@@ -30,9 +30,10 @@ from encryptedstats.models.prediction import feature_labels
 from encryptedstats.statistics._distributions import normal_quantile
 from encryptedstats.statistics._fixed import repeated, schema_of_numbers, with_numbers
 from encryptedstats.statistics._least_squares import Exact, as_floats, independent
-from encryptedstats.statistics.factors import confidence_level, left_out, yes_or_no
+from encryptedstats.statistics.factors import left_out
 from encryptedstats.statistics.plots import plot_loadings, plot_matrix, plot_variances
 from encryptedstats.tables import PublicSchema, Schema, Table
+from encryptedstats.tables.constraints import CONFIDENCE, Constraints, Integer, ListOf, RealNumber
 from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions import (
     Arrays,
@@ -69,6 +70,7 @@ class _Products(Question):
     variables: tuple[str | int, ...] = ()
     confidence: float = 0.95
 
+    constraints: ClassVar[Constraints] = {"confidence": CONFIDENCE}
     of_variables: ClassVar[tuple[str, ...]] = ("variables",)
 
     def __post_init__(self) -> None:
@@ -78,7 +80,7 @@ class _Products(Question):
                 code="not-a-list",
             )
         object.__setattr__(self, "variables", tuple(self.variables))
-        confidence_level(self.confidence)
+        self.check_parameters()
 
     def moments(self, schema: PublicSchema) -> Moments:
         """What it is made of."""
@@ -453,6 +455,9 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
 
     of_variables: ClassVar[tuple[str, ...]] = ("variables",)
     why_opened: ClassVar[str] = "eigenvectors are not computed on what is encrypted: "
+    constraints: ClassVar[Constraints] = {
+        "n_components": Integer(low=1, optional=True, code="components-out-of-range")
+    }
 
     def __init__(
         self,
@@ -469,13 +474,10 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse what is no number, and more components than variables."""
-        yes_or_no(self.standardized, "standardized")
         moments = self._moments(schema)
         moments.check_schema(schema)
         n = self.n_components
-        if n is not None and (
-            isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= len(moments.variables)
-        ):
+        if n is not None and n > len(moments.variables):
             raise ParameterError(
                 self.named_parameter("n_components"),
                 f": an integer from 1 to {len(moments.variables)} is needed, or None",
@@ -644,6 +646,13 @@ class _NormalClasses(FisherDiscriminant):
     bins: ClassVar[int] = 5  # type: ignore[misc]  # no parameter: numbers are not cut
     centred: ClassVar[bool] = True  # type: ignore[misc]  # the origin of codes changes nothing
     remarks: ClassVar[tuple[str, ...]] = ()  # all is in the units of the predictors
+    constraints: ClassVar[Constraints] = {
+        "priors": ListOf(
+            item=RealNumber(low=0, high=1, code="invalid-priors"),
+            optional=True,
+            code="invalid-priors",
+        )
+    }
 
     def __init__(
         self,
@@ -658,7 +667,6 @@ class _NormalClasses(FisherDiscriminant):
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse priors that are no shares of the classes."""
         super().check_schema(schema)
-        yes_or_no(self.unbiased, "unbiased")
         self._checked_priors(schema.n_classes)
 
     @abstractmethod

@@ -25,13 +25,13 @@ from encryptedstats.statistics.factors import (
     cell_totals,
     check_groups,
     chosen_group,
-    confidence_level,
     factor,
     factor_position,
     groups,
     read_cells,
     totals_of,
 )
+from encryptedstats.tables.constraints import CONFIDENCE, Choice, Constraints, RealNumber
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
@@ -441,10 +441,13 @@ class KaplanMeier(_Followed):
 
     confidence: float = 0.95
     interval: str = "log"
+    constraints: ClassVar[Constraints] = {
+        "confidence": CONFIDENCE,
+        "interval": Choice(values=INTERVALS),
+    }
 
     def __post_init__(self) -> None:
-        confidence_level(self.confidence)
-        _one_of("interval", self.interval, INTERVALS)
+        self.check_parameters()
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> KaplanMeierResult:
         """The curves."""
@@ -465,14 +468,6 @@ class KaplanMeier(_Followed):
             groups=pd.DataFrame(groups, index=pd.Index(list(sets.groups), name=sets.by)),
             confidence=self.confidence,
             interval=self.interval,
-        )
-
-
-def _one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise ParameterError(
-            f"{name}={value!r}: one of {', '.join(map(repr, allowed))} is needed",
-            code="unknown-choice",
         )
 
 
@@ -628,10 +623,13 @@ class LifeTable(_Followed):
 
     confidence: float = 0.95
     interval: str = "log"
+    constraints: ClassVar[Constraints] = {
+        "confidence": CONFIDENCE,
+        "interval": Choice(values=INTERVALS),
+    }
 
     def __post_init__(self) -> None:
-        confidence_level(self.confidence)
-        _one_of("interval", self.interval, INTERVALS)
+        self.check_parameters()
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> LifeTableResult:
         """The table."""
@@ -769,9 +767,10 @@ class LogRank(_Followed):
     """
 
     weights: str = "logrank"
+    constraints: ClassVar[Constraints] = {"weights": Choice(values=WEIGHTS)}
 
     def __post_init__(self) -> None:
-        _one_of("weights", self.weights, WEIGHTS)
+        self.check_parameters()
         if self.by is None:
             raise ParameterError(
                 "by=None: a log-rank test compares groups, by= names the variable",
@@ -904,18 +903,13 @@ class IncidenceRate(_Followed):
 
     confidence: float = 0.95
     per: float = 1.0
+    constraints: ClassVar[Constraints] = {
+        "confidence": CONFIDENCE,
+        "per": RealNumber(low=0, closed="right", code="per-out-of-range"),
+    }
 
     def __post_init__(self) -> None:
-        confidence_level(self.confidence)
-        if (
-            isinstance(self.per, bool)
-            or not isinstance(self.per, (int, float))
-            or not 0 < self.per < np.inf
-        ):
-            raise ParameterError(
-                f"per={self.per!r}: the person-time that rates are for, such as 1000",
-                code="per-out-of-range",
-            )
+        self.check_parameters()
 
     def check_schema(self, schema: PublicSchema) -> None:
         """As of any other, but the time may be a number."""

@@ -325,7 +325,7 @@ class Document:
         for name, one in self.asked(VOTES).items():
             self._check_votes(name, one.question)
         for one in self.questions.values():
-            one.question.check_schema(self.schema)
+            one.question.check(self.schema)
             if one.question.settled() is not one.question:
                 raise ArgumentError(
                     "a question that leaves something to chance: everybody must ask the same",

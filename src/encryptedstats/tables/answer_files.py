@@ -203,7 +203,7 @@ def _read_header(file: Container, schema_type: type[Schema | PublicSchema]) -> A
             raise FileFormatError(
                 "the file claims more bins or classes than there can be", code="too-many-bins"
             )
-        question.check_schema(public)
+        question.check(public)
         if question.settled() is not question:
             raise FileFormatError(
                 f"the file has a {name} that leaves something to chance: it was never asked so",

@@ -101,7 +101,7 @@ class Folds(Question):
 
     def check_schema(self, schema: PublicSchema) -> None:
         """As the question does."""
-        self.question.check_schema(schema)
+        self.question.check(schema)
         if CLASS_COUNTS not in self.question.shapes(schema):
             raise ArgumentError(
                 f"folds are of questions that count the classes, and {self.question.name} does not",

@@ -508,7 +508,7 @@ def _in_ids(question: Question, schema: Schema | PublicSchema) -> Question:
     """As whoever computes asks it, if the schema allows it; what is opened has been asked."""
     if question.known_totals() is None:
         return asked_of(question, schema)
-    question.check_schema(schema.public())
+    question.check(schema.public())
     return question
 
 

@@ -50,6 +50,7 @@ from encryptedstats.errors import (
     StillEncryptedError,
 )
 from encryptedstats.tables.answers import Answer
+from encryptedstats.tables.constraints import Constraints, check_values, constraints_of, shown
 from encryptedstats.tables.encodings import Column, encoding_of
 from encryptedstats.tables.schema.names import ids_of, level_names_of, levels_of, names_of
 from encryptedstats.tables.schema.variables import KEEP_NUMBERS, PublicSchema
@@ -165,6 +166,9 @@ class Question(ABC):
     of_levels: ClassVar[
         Mapping[str, str]
     ] = {}  #: parameters that name levels, and by which one their variable is named
+    constraints: ClassVar[
+        Constraints
+    ] = {}  #: what its parameters may be, where their annotations do not say all of it
     unweighted: ClassVar[Cure] = Cure(
         "rows without weights",
         "make the table without weights=, and with rows as often as they count",
@@ -196,14 +200,21 @@ class Question(ABC):
                 f"{', '.join(sorted(parameters))}",
                 code="wrong-parameters",
             )
+        check_values(cls, parameters)
         return cls(**parameters)
+
+    def check_parameters(self) -> None:
+        """Raise ParameterError if a parameter is not what :attr:`constraints` allow."""
+        names = constraints_of(type(self))
+        values = {name: getattr(self, name) for name in names if hasattr(self, name)}
+        check_values(type(self), values)
 
     def named_parameter(self, name: str) -> Cure:
         """One of its parameters and its value, as a part of an error: ``depth=7`` here, ``--depth
         7`` on the command line.
         """
         value = getattr(self, name)
-        return Cure("parameter", f"{name}={value!r}", {"parameter": name, "value": value})
+        return Cure("parameter", f"{name}={shown(value)}", {"parameter": name, "value": value})
 
     def settled(self) -> Self:
         """The same with nothing left to chance: what is asked of one table can then be asked of
@@ -256,6 +267,11 @@ class Question(ABC):
 
     # -- its totals
     # --------------------------------------------------------------------------------------------
+
+    def check(self, schema: PublicSchema) -> None:
+        """Refuse parameters that are not allowed, and a schema that it cannot be asked of."""
+        self.check_parameters()
+        self.check_schema(schema)
 
     def check_schema(self, schema: PublicSchema) -> None:  # noqa: B027  most have nothing to refuse
         """Refuse a schema that it cannot be asked of."""
@@ -582,9 +598,10 @@ def asked_of(question: Question, schema: Schema | PublicSchema) -> Question:
     """A question in ids, if the schema allows it; where the schema is the owner's, errors say which
     names the ids have there.
     """
+    question.check_parameters()
     asked = question.in_ids(schema)
     try:
-        asked.check_schema(schema.public())
+        asked.check(schema.public())
         if not isinstance(schema, PublicSchema):
             asked.check_names(schema)
     except (SchemaError, ParameterError) as error:

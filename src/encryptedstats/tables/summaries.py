@@ -19,6 +19,7 @@ import pandas as pd
 
 from encryptedstats.circuits.expressions import Expression
 from encryptedstats.errors import SchemaError
+from encryptedstats.tables.constraints import AnyOf, Constraints, Integer, ListOf, VariableName
 from encryptedstats.tables.questions import (
     Arrays,
     Columns,
@@ -52,6 +53,9 @@ class Statistic(Question):
     """A question about some variables."""
 
     variables: tuple[int, ...]
+    constraints: ClassVar[Constraints] = {
+        "variables": ListOf(item=AnyOf(parts=(VariableName(), Integer(low=-1))))
+    }
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "variables", tuple(self.variables))
