@@ -8,7 +8,6 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
-from error_codes import error
 
 import encryptedstats as es
 from encryptedstats.tables.constraints import (
@@ -27,6 +26,7 @@ from encryptedstats.tables.constraints import (
 )
 from encryptedstats.tables.folds import Folds
 from encryptedstats.tables.questions import Question, known_questions, plain
+from error_codes import error
 
 SHARE = RealNumber(low=0, high=1, closed="right")
 VALUES = (0, 1, 7, -1, 0.0, 0.5, 1.0, True, "rows", "v0", [], [0.5], ["v0"], {"v0": "bin1"}, {})
