@@ -23,6 +23,7 @@ from rich.table import Table
 
 from benchmarks._goals import goals_table, reached
 from benchmarks._plots import draw_all
+from encryptedstats import __version__
 from encryptedstats.cli.machine import describe_machine, package_versions
 from encryptedstats.storage.files import write_atomic
 
@@ -157,6 +158,7 @@ def run(names: list[str], settings: Settings, out: Path, console: Console) -> No
             path,
             {
                 "part": name,
+                "version": __version__,
                 "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
                 "quick": settings.quick,
                 "machine": machine,
