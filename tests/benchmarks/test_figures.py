@@ -31,9 +31,7 @@ def test_a_page_that_differs_is_written_anew() -> None:
     assert figures.write_blocks(written) == written
 
 
-def test_files_of_older_versions_are_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_older_versions_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in {name for _, files in figures.BLOCKS.values() for name in files}:
         (tmp_path / f"{name}.json").write_text(json.dumps({"version": figures.__version__}))
     monkeypatch.setattr(figures, "RESULTS", tmp_path)
