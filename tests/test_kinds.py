@@ -16,7 +16,7 @@ import encryptedstats as es
 from encryptedstats import kinds
 from encryptedstats.kinds import KINDS
 from encryptedstats.storage import container
-from encryptedstats.tables.questions import class_columns
+from encryptedstats.tables.questions.question import class_columns
 from error_codes import error
 
 FRAME = pd.DataFrame({"age": [30, 40, 50, 60], "sick": [0, 1, 1, 0]})

@@ -38,7 +38,7 @@ from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.lowering import FLAT, rotations_needed
 from encryptedstats.crypto.encryption import encrypt_slots
 from encryptedstats.crypto.residues import residues_of
-from encryptedstats.tables.encrypted import EncryptedTable
+from encryptedstats.tables.encrypted_table import EncryptedTable
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings(

@@ -436,7 +436,7 @@ def test_a_slice_that_is_altered_after_it_was_written_is_noticed(
 def test_a_table_in_memory_can_have_one(
     stored: tuple[es.Owner, Path], sealed: EncryptedTable, tmp_path: Path
 ) -> None:
-    from encryptedstats.tables.encrypted import MemoryBlocks
+    from encryptedstats.tables.encrypted_table import MemoryBlocks
 
     blocks = sealed.blocks
     held = MemoryBlocks(

@@ -31,8 +31,8 @@ from effort import examples
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import column_names
 from encryptedstats.circuits.passes.batching import batches_of_rows
-from encryptedstats.tables.answering import MODEL, flat_answers, known_given
-from encryptedstats.tables.predicting import total_bounds
+from encryptedstats.tables.answers.predictions import total_bounds
+from encryptedstats.tables.questions.row_answers import MODEL, flat_answers, known_given
 from error_codes import error
 
 BINNED = ("ordinal", "continuous", "categorical")

@@ -26,8 +26,8 @@ import encryptedstats as es
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
-from encryptedstats.tables.answer_files import read_answer
-from encryptedstats.tables.answers import PREDICTION_KIND
+from encryptedstats.tables.answers.answer import PREDICTION_KIND
+from encryptedstats.tables.answers.files import read_answer
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")

@@ -17,16 +17,16 @@ from model_samples import FOREST, frame, table
 from sklearn.base import clone
 
 import encryptedstats as es
-from encryptedstats.tables import block_rows
-from encryptedstats.tables.block_rows import rows_without, shared_block
+from encryptedstats.tables import block_ids
+from encryptedstats.tables.block_ids import rows_without, shared_block
 from error_codes import error
 
 Fit = Callable[..., Any]
 
 
 def test_examples() -> None:
-    assert doctest.testmod(block_rows).failed == 0
-    assert doctest.testmod(block_rows).attempted > 1
+    assert doctest.testmod(block_ids).failed == 0
+    assert doctest.testmod(block_ids).attempted > 1
 
 
 # -- blocks and folds of blocks: as sets of (block, fold), written short

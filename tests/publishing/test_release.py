@@ -18,7 +18,7 @@ from encryptedstats.publishing import release as release_module
 from encryptedstats.publishing.ledger import Ledger
 from encryptedstats.publishing.mechanisms import noised
 from encryptedstats.publishing.tables import WRITTEN
-from encryptedstats.tables.summaries import Counts
+from encryptedstats.tables.questions.summaries import Counts
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")

@@ -79,7 +79,7 @@ def test_the_totals_are_those_of_moments() -> None:
     schema, _table = iris()
     public = schema.public()
     assert es.Covariance().circuit(public) == es.Correlation().circuit(public)
-    from encryptedstats.tables.summaries import Moments
+    from encryptedstats.tables.questions.summaries import Moments
 
     assert es.Covariance().circuit(public) == Moments((0, 1, 2, 3)).circuit(public)
 

@@ -15,8 +15,8 @@ from asked_samples import small_owner
 
 import encryptedstats as es
 from encryptedstats.storage import container
-from encryptedstats.tables.questions import bin_columns, refuse_impossible
-from encryptedstats.tables.summaries import labels, variable_name
+from encryptedstats.tables.questions.question import bin_columns, refuse_impossible
+from encryptedstats.tables.questions.summaries import labels, variable_name
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")

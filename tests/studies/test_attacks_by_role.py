@@ -37,7 +37,7 @@ from encryptedstats.studies import documents, study, totals, transcript, validit
 from encryptedstats.studies.documents import Document, KeyRule
 from encryptedstats.studies.parties import Identity
 from encryptedstats.studies.transcript import State, Transcript
-from encryptedstats.tables.summaries import Counts
+from encryptedstats.tables.questions.summaries import Counts
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 BAYES = es.MultinomialNB()

@@ -15,7 +15,7 @@ from encryptedstats.circuits.results import Part
 from encryptedstats.storage import container
 from encryptedstats.studies import totals
 from encryptedstats.studies.parties import Identity
-from encryptedstats.tables.summaries import Counts
+from encryptedstats.tables.questions.summaries import Counts
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")

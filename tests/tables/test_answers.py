@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import encryptedstats as es
-from encryptedstats.tables.answers import Answer
+from encryptedstats.tables.answers.answer import Answer
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")

@@ -20,7 +20,7 @@ from encryptedstats.crypto.residues import Residues, residues_of
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.tables.blocks import BlockShape, pack_residues
-from encryptedstats.tables.encrypted import MANIFEST, EncryptedTable, MemoryBlocks
+from encryptedstats.tables.encrypted_table import MANIFEST, EncryptedTable, MemoryBlocks
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")

@@ -15,7 +15,7 @@ import encryptedstats as es
 from effort import examples
 from encryptedstats.errors import SchemaError
 from encryptedstats.tables import Schema, Table
-from encryptedstats.tables.row_files import read_frame
+from encryptedstats.tables.rows.row_files import read_frame
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")

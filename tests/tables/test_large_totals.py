@@ -24,11 +24,11 @@ from encryptedstats.circuits.passes.digits import digit_bounds, digit_of, split_
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.errors import FileFormatError, TooLargeError
 from encryptedstats.storage import container
-from encryptedstats.tables.answer_files import read_answer
+from encryptedstats.tables.answers.files import read_answer
 from encryptedstats.tables.columns import asked_columns, digits_among, table_columns
 from encryptedstats.tables.encodings import Column
-from encryptedstats.tables.questions import class_columns, number_column
-from encryptedstats.tables.summaries import Moments
+from encryptedstats.tables.questions.question import class_columns, number_column
+from encryptedstats.tables.questions.summaries import Moments
 from error_codes import error
 
 few = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
@@ -398,7 +398,7 @@ def test_digit_bits_are_checked() -> None:
 def test_a_table_with_other_digits_than_its_parameters_say_is_refused(
     sealed: es.EncryptedTable,
 ) -> None:
-    from encryptedstats.tables.encrypted import facts_from_container, facts_to_container
+    from encryptedstats.tables.encrypted_table import facts_from_container, facts_to_container
 
     other = replace(
         sealed.facts, columns=tuple(table_columns(sealed.schema, (), classes=True, digit_bits=9))

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 import encryptedstats as es
-from encryptedstats.tables.folds import Folds
-from encryptedstats.tables.questions import bin_columns, class_columns
+from encryptedstats.tables.questions.folds import Folds
+from encryptedstats.tables.questions.question import bin_columns, class_columns
+from encryptedstats.tables.questions.summaries import Counts
 from encryptedstats.tables.schema.names import level_id, level_number, position, variable_id
-from encryptedstats.tables.summaries import Counts
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")

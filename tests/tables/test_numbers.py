@@ -15,14 +15,14 @@ import encryptedstats as es
 from encryptedstats.circuits.expressions import depth_of
 from encryptedstats.tables.columns import check_column
 from encryptedstats.tables.encodings import Column
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.questions.question import (
     class_columns,
     complete_rows,
     number_column,
     product_of,
     row_column,
 )
-from encryptedstats.tables.summaries import scale, variable_name
+from encryptedstats.tables.questions.summaries import scale, variable_name
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")

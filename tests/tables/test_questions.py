@@ -20,8 +20,9 @@ import pytest
 import encryptedstats as es
 from encryptedstats.models.prediction import sum_of_numbers, times
 from encryptedstats.storage import container
-from encryptedstats.tables import answers, folds, opening, questions, summaries
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.answers import answer, schema_check
+from encryptedstats.tables.questions import folds, question, summaries
+from encryptedstats.tables.questions.question import (
     ImpossibleTotalsError,
     bin_columns,
     class_columns,
@@ -290,7 +291,7 @@ def test_forged_predictions_are_refused(
         Nearby(), sealed.ask(Ages(), workers=1).ciphertexts, sealed.schema, 6
     )
     file = forged.to_container(
-        answers.PREDICTION_KIND, {"params": {"variable": "v0", "times": value}, "output": ""}
+        answer.PREDICTION_KIND, {"params": {"variable": "v0", "times": value}, "output": ""}
     )
     container.write(file, tmp_path / "forged")
     with pytest.raises(es.FileFormatError, check=error(code)):
@@ -372,12 +373,12 @@ def test_questions_are_found_where_the_environment_says(
 def test_questions_are_found_in_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "package_of_questions.py").write_text(MODULE.format(name="Installed"))
     monkeypatch.syspath_prepend(tmp_path)
-    entry = EntryPoint("Installed", "package_of_questions:Installed", questions.ENTRY_POINTS)
+    entry = EntryPoint("Installed", "package_of_questions:Installed", question.ENTRY_POINTS)
 
     def found(*, group: str, name: str = "Installed") -> list[EntryPoint]:
         return [entry] if (group, name) == ("encryptedstats.questions", "Installed") else []
 
-    monkeypatch.setattr(questions, "entry_points", found)
+    monkeypatch.setattr(question, "entry_points", found)
     assert question_class("Installed")().read({}, None, 3) == 3
 
 
@@ -388,13 +389,13 @@ def test_all_that_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("ENCRYPTEDSTATS_QUESTIONS", str(tmp_path / "mine.py"))
     names = {"InstalledToo": "installed_too:InstalledToo", "Broken": "broken_package:Broken"}
-    entries = [EntryPoint(name, value, questions.ENTRY_POINTS) for name, value in names.items()]
-    monkeypatch.setattr(questions, "entry_points", lambda *, group: entries)
+    entries = [EntryPoint(name, value, question.ENTRY_POINTS) for name, value in names.items()]
+    monkeypatch.setattr(question, "entry_points", lambda *, group: entries)
     with pytest.warns(
         UserWarning,
         match="the installed question Broken cannot be imported: No module named 'nowhere",
     ):
-        known = questions.known_questions()
+        known = question.known_questions()
     assert {"Mine", "InstalledToo", "MultinomialNB"} <= set(known)
     assert "Broken" not in known
 
@@ -450,7 +451,7 @@ def test_modules_of_models_import_no_one_another_in_a_circle() -> None:
 
 def test_no_module_of_questions_imports_late() -> None:
     """Circles can hide in functions: these modules import on top, or for types alone."""
-    for module in (questions, folds, opening, summaries):
+    for module in (question, folds, schema_check, summaries):
         tree = ast.parse(Path(str(module.__file__)).read_text())
         functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
         late = [

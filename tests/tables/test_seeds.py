@@ -26,7 +26,7 @@ import encryptedstats as es
 from encryptedstats.storage import container
 from encryptedstats.storage.objects import FolderStore
 from encryptedstats.tables.blocks import BLOCK_KIND
-from encryptedstats.tables.encrypted import MANIFEST, TABLE_VERSION
+from encryptedstats.tables.encrypted_table import MANIFEST, TABLE_VERSION
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")

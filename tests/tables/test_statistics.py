@@ -13,7 +13,7 @@ import pytest
 
 import encryptedstats as es
 from encryptedstats.storage import container
-from encryptedstats.tables.summaries import Counts, Moments, class_or_variable
+from encryptedstats.tables.questions.summaries import Counts, Moments, class_or_variable
 from error_codes import error
 
 

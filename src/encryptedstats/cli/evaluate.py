@@ -55,10 +55,10 @@ from encryptedstats.models.clear_rows import (
 )
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
-from encryptedstats.tables.dialects import CsvOptions
-from encryptedstats.tables.encrypting import RowCount, file_tables
-from encryptedstats.tables.folds import Folds
-from encryptedstats.tables.questions import FOLDS_KIND, MODEL_KIND, OPEN_MODEL_KIND
+from encryptedstats.tables.encryption import RowCount, file_tables
+from encryptedstats.tables.questions.folds import Folds
+from encryptedstats.tables.questions.question import FOLDS_KIND, MODEL_KIND, OPEN_MODEL_KIND
+from encryptedstats.tables.rows.csv_format import CsvOptions
 
 if TYPE_CHECKING:
     from encryptedstats.metrics import Evaluation

@@ -449,7 +449,7 @@ class Owner:
         out : path or fsspec URL
             Where the encrypted table goes.
         **options
-            See :func:`encryptedstats.tables.encrypting.encrypt_file`.
+            See :func:`encryptedstats.tables.encryption.encrypt_file`.
         """
         return encrypt_file_value(schema, self._encryptor, path, out, **options)
 

@@ -42,7 +42,7 @@ from encryptedstats.studies.holding import (
 from encryptedstats.studies.parties import RECEIVER, SITE
 from encryptedstats.studies.transcript import CHECK, KEY_ROUNDS, Call, State
 from encryptedstats.tables import Schema, plan
-from encryptedstats.tables.answer_files import read_answer
+from encryptedstats.tables.answers.files import read_answer
 
 if TYPE_CHECKING:
     from encryptedstats.studies.study import Study

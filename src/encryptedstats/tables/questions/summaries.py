@@ -19,8 +19,14 @@ import pandas as pd
 
 from encryptedstats.circuits.expressions import Expression
 from encryptedstats.errors import SchemaError
-from encryptedstats.tables.constraints import AnyOf, Constraints, Integer, ListOf, VariableName
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.questions.constraints import (
+    AnyOf,
+    Constraints,
+    Integer,
+    ListOf,
+    VariableName,
+)
+from encryptedstats.tables.questions.question import (
     Arrays,
     Columns,
     Question,

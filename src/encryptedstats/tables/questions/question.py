@@ -49,9 +49,14 @@ from encryptedstats.errors import (
     SchemaError,
     StillEncryptedError,
 )
-from encryptedstats.tables.answers import Answer
-from encryptedstats.tables.constraints import Constraints, check_values, constraints_of, shown
+from encryptedstats.tables.answers.answer import Answer
 from encryptedstats.tables.encodings import Column, encoding_of
+from encryptedstats.tables.questions.constraints import (
+    Constraints,
+    check_values,
+    constraints_of,
+    shown,
+)
 from encryptedstats.tables.schema.names import ids_of, level_names_of, levels_of, names_of
 from encryptedstats.tables.schema.variables import KEEP_NUMBERS, PublicSchema
 
