@@ -34,7 +34,7 @@ from encryptedstats.cli import _models
 from encryptedstats.cli._questions import question_text
 from encryptedstats.storage import container
 from encryptedstats.storage import files as storage_files
-from encryptedstats.tables.questions.question import question
+from encryptedstats.tables.questions import question
 
 
 def test_the_whole_story_with_planned_keys(tmp_path: Path) -> None:

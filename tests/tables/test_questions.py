@@ -20,18 +20,16 @@ import pytest
 import encryptedstats as es
 from encryptedstats.models.prediction import sum_of_numbers, times
 from encryptedstats.storage import container
-from encryptedstats.tables.answers.answer import answer, schema_check
+from encryptedstats.tables.answers import answer, schema_check
+from encryptedstats.tables.questions import folds, question, summaries
 from encryptedstats.tables.questions.question import (
     ImpossibleTotalsError,
     bin_columns,
     class_columns,
-    folds,
     load_questions,
     number_column,
-    question,
     question_class,
     refuse_impossible,
-    summaries,
 )
 from error_codes import error
 
