@@ -4,15 +4,11 @@ described, links lead somewhere.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import importlib.util
-import io
 import re
-from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
 
 import pytest
 
@@ -20,7 +16,6 @@ import encryptedstats as es
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-_BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?\)")
 _PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
 # What users import, and how the pages call what is in it.
@@ -40,50 +35,24 @@ NAMES = [
 ]
 
 
-class Example(NamedTuple):
-    """A python block of a page, the line it starts at, and what an output block right after it says
-    that it prints.
-    """
-
-    line: int
-    code: str
-    output: str | None
-
-
-def blocks_of(page: str) -> list[tuple[int, str, str]]:
-    """Line of the first line inside, language and content of every fenced block."""
-    return [
-        (page[: match.start(2)].count("\n") + 1, match[1], match[2])
-        for match in _BLOCK.finditer(page)
-    ]
+def script(name: str) -> ModuleType:
+    """Return a script of docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def examples_of(page: str) -> list[Example]:
-    blocks = [*blocks_of(page), (0, "", "")]
-    return [
-        Example(line, code, following[2] if following[1] == "output" else None)
-        for (line, language, code), following in pairwise(blocks)
-        if language == "python"
-    ]
-
-
-def lines_of(text: str) -> list[str]:
-    """The lines without the blanks at their ends, which pandas prints and editors remove."""
-    return [line.rstrip() for line in text.splitlines()]
+EXAMPLES = script("run_examples")
 
 
 def run_page(page: str, name: str) -> None:
-    """Run all examples of a page in order, in one namespace; lines in tracebacks are those of the
-    page.
-    """
-    namespace: dict[str, object] = {"__name__": "__main__"}
-    for example in examples_of(page):
-        program = compile("\n" * (example.line - 1) + example.code, name, "exec")
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            exec(program, namespace)
+    for example, printed in EXAMPLES.run_examples(page, name):
         if example.output is not None:
-            assert lines_of(printed.getvalue()) == lines_of(example.output), (
-                f"{name}, line {example.line}, prints otherwise"
+            assert printed == EXAMPLES.strip_lines(example.output.text), (
+                f"{name}, line {example.line}, prints otherwise: python docs/run_examples.py {name}"
             )
 
 
@@ -94,7 +63,9 @@ def test_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_examples_are_there() -> None:
-    counted = {path.name: len(examples_of(path.read_text(encoding="utf-8"))) for path in PAGES}
+    counted = {
+        path.name: len(EXAMPLES.find_examples(path.read_text(encoding="utf-8"))) for path in PAGES
+    }
     pages = (
         "api circuits devices errata extending formats how index integers models noise r security "
         "tables tutorial"
@@ -124,16 +95,6 @@ def test_the_runner_runs(page: str, error: type[BaseException] | None) -> None:
         run_page(page, "page")
     if error is ZeroDivisionError:
         assert caught.traceback[-1].lineno + 1 == 4
-
-
-def script(name: str) -> ModuleType:
-    """A script of docs/ as a module."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize(("package", "name"), NAMES, ids=lambda value: value)
@@ -252,7 +213,7 @@ def test_notebooks_become_pages() -> None:
     page = script("hooks").notebook_page(ROOT / "notebooks" / "first_steps.ipynb")
     assert page.startswith("# First steps\n")
     assert "](../notebooks/hospital_forest.md)" in page
-    assert examples_of(page)
+    assert EXAMPLES.find_examples(page)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

@@ -103,5 +103,9 @@ def digest_result(answer: Any) -> str:
 
 
 def read_totals(result: object) -> object:
-    """Return the opened totals of a model, or the printed form of another result."""
-    return list(map(int, result.totals_)) if isinstance(result, es.TotalsModel) else str(result)
+    """Return the opened totals of a model or a statistic, or the printed form of a table."""
+    if isinstance(result, es.TotalsModel):
+        return list(map(int, result.totals_))
+    if isinstance(result, es.Result) and result.source is not None:
+        return list(map(int, result.source.totals))
+    return str(result)

@@ -556,15 +556,15 @@ MUTANTS = [
     ),
     Mutant(
         "statistics: shares of leaves not averaged",
-        "1 / p\n                if",
-        "1 / np.sqrt(p)\n                if",
+        "if self._draws else 1 / p",
+        "if self._draws else 1 / np.sqrt(p)",
         FOREST,
         BY_HAND,
     ),
     Mutant(
         "statistics: a fraction of one draw fewer",
-        "(int(self.fraction) + 1)) / p",
-        "int(self.fraction)) / p",
+        "(self._draws + 1)) / p",
+        "self._draws) / p",
         FOREST,
         BY_HAND,
     ),
@@ -584,7 +584,7 @@ MUTANTS = [
     ),
     Mutant(
         "statistics: splits that repeat",
-        "if repeats or not nodes[k].splittable:",
+        "if shape.repeats or not nodes[k].splittable:",
         "if True:",
         GROWTH,
         TREES,

@@ -105,7 +105,7 @@ def test_no_fraction_weighs_nothing_and_the_same_draws_serve_every_m() -> None:
 
 def test_scores_without_a_fraction_are_those_of_the_forest() -> None:
     _, table = some_rows()
-    forest = es.CompletelyRandomForest(15, 3, random_state=4).fit(table)
+    forest = es.CompletelyRandomForest(15, 3, fraction=0, random_state=4).fit(table)
     weighted = forest_weights(forest, 0, np.random.default_rng(0))
     assert np.allclose(
         forest_scores(weighted, forest.apply(table)), forest.predict_proba(table)[:, 1]
