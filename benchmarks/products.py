@@ -54,7 +54,7 @@ def _case(n_rows: int, n_columns: int, bits: int) -> dict[str, Any]:
     owner = es.Owner(made)
     encrypting, sealed = _timed(lambda: owner.encrypt(schema.table(frame), progress=False))
     asking, totals = _timed(lambda: sealed.totals(question, progress=False))
-    opening, found = _timed(lambda: owner.decrypt(totals))
+    opening, found = _timed(lambda: owner.open(totals))
     fits = n_rows * 4**bits < 1 << 63
     plain, gram = _timed(lambda: x.T @ x if fits else x.T.astype(object) @ x.astype(object))
     expected = [

@@ -153,7 +153,7 @@ def _checked(place: Path, trees: int) -> dict[str, Any]:
     owner = es.Owner.load(place / "owner.key")
     sealed = es.load(place / "table")
     forest = es.CompletelyRandomForest.load(place / "forest.enc", keys=sealed.keys)
-    opened = owner.decrypt(forest)
+    opened = owner.open(forest)
     if not np.array_equal(
         np.asarray(opened.totals_), np.load(place / "expected.npy", allow_pickle=False)
     ):

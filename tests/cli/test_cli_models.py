@@ -154,7 +154,7 @@ def test_folds(run: Run, ward: Ward, tmp_path: Path) -> None:
     assert "Fitted 2 folds of mnb --alpha 1.0 over 30 rows" in shown
     owner = es.Owner.load(ward.key)
     schema = es.Schema.load(ward.schema)
-    models = owner.decrypt(es.load(out, owner.public_keys()), schema=schema)
+    models = owner.open(es.load(out, owner.public_keys()), schema=schema)
     clear = es.MultinomialNB().fit_folds(schema.table(ward.frame[:30], folds=2))
     assert [list(model.totals_) for model in models] == [list(model.totals_) for model in clear]
     assert "folds of an encrypted model: 2 folds of mnb --alpha 1.0" in done("info", out).stdout

@@ -98,7 +98,7 @@ def test_folds_that_were_dealt_differently_are_not_told_apart() -> None:
 def parts(keeper: es.Owner) -> tuple[es.EncryptedTable, list[Any], Any]:
     sealed = keeper.encrypt(table(60, folds=3), workers=1)
     folds = clone(FOREST).fit_folds(sealed, workers=1)
-    return sealed, keeper.decrypt(folds), keeper.decrypt(clone(FOREST).fit(sealed, workers=1))
+    return sealed, keeper.open(folds), keeper.open(clone(FOREST).fit(sealed, workers=1))
 
 
 def test_models_of_folds_know_their_rows(parts: tuple[es.EncryptedTable, list[Any], Any]) -> None:

@@ -229,7 +229,7 @@ def weighed(owner: es.Owner, form: str, path: Path) -> Any:
     else:
         fitted = model.fit(owner.encrypt(table))
     if form == "opened model":
-        fitted = owner.decrypt(fitted)
+        fitted = owner.open(fitted)
     return from_file(owner, fitted, path) if "from its file" in form else fitted
 
 

@@ -163,7 +163,7 @@ def test_it_is_stored_and_read_again(
 ) -> None:
     sealed = tiny.encrypt(schema.table(FRAME), workers=1)
     answer = sealed.ask(BinShares("v0"), workers=1)
-    opened, unnamed = tiny.open(answer, schema), tiny.decrypt(replace_schema(answer))
+    opened, unnamed = tiny.open(answer, schema), tiny.open(replace_schema(answer))
     assert opened == shares
     assert unnamed.title == "Shares of v0"
     for name, result in {"named": opened, "unnamed": unnamed, "clear": shares}.items():

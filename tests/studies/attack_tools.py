@@ -72,7 +72,7 @@ def answers_in(made: World, owner: es.Owner) -> list[list[int]]:
     for path in sorted(Path(made.url, "objects").iterdir()):
         try:
             answer = es.load(path, owner.public_keys())
-            found.append([int(one) for one in owner.decrypt(answer, schema=SCHEMA).totals_])
+            found.append([int(one) for one in owner.open(answer, schema=SCHEMA).totals_])
         except (es.EncryptedStatsError, AttributeError, TypeError):
             continue
     return found

@@ -437,7 +437,7 @@ def test_overwriting_by_another_key_leaves_the_old_table_with_its_keys(
     monkeypatch.undo()
     old = es.load(tmp_path)
     assert old.keys.key_id == keeper.key_id
-    assert keeper.decrypt(old.counts("v0"), schema=schema)["count"].sum() == 9
+    assert keeper.open(old.counts("v0"), schema=schema)["count"].sum() == 9
     stranger_keeper.encrypt(table).save(tmp_path, overwrite=True)
     assert es.load(tmp_path).keys.key_id == stranger_keeper.key_id
     assert [path.name for path in tmp_path.glob("*.keys")] == [keys_name(stranger_keeper.key_id)]

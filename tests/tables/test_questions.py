@@ -92,15 +92,15 @@ def test_an_encrypted_answer_is_read_as_the_clear_one(
     assert wanted == {"cells": [[3, 3], [0, 6], [0, 3], [3, 0]], "rows": 6, "known": True}
     answer = sealed.ask(question, workers=1)
     assert isinstance(answer, es.EncryptedAnswer)
-    assert tiny.decrypt(answer) == wanted
+    assert tiny.open(answer) == wanted
     answer.save(tmp_path / "answer")
     for again in (
         es.load(tmp_path / "answer", tiny.public_keys()),
         es.EncryptedAnswer.load(tmp_path / "answer", tiny.public_keys()),
     ):
         assert again.question == question
-        assert tiny.decrypt(again, schema=schema) == wanted
-        assert tiny.decrypt(again) == {**wanted, "known": False}
+        assert tiny.open(again, schema=schema) == wanted
+        assert tiny.open(again) == {**wanted, "known": False}
     assert repr(answer) == (
         f"EncryptedAnswer(Ages(variable='v0', times=3), 6 rows, {answer.nbytes / 1e6:.1f} MB, key "
         f"{tiny.key_id})"
@@ -124,7 +124,7 @@ def test_a_model_is_a_question(
     fitted, closed = table.ask(es.MultinomialNB()), sealed.ask(es.MultinomialNB(), workers=1)
     assert isinstance(fitted, es.MultinomialNB)
     assert closed.is_encrypted
-    assert fitted.totals_ == es.MultinomialNB().fit(table).totals_ == tiny.decrypt(closed).totals_
+    assert fitted.totals_ == es.MultinomialNB().fit(table).totals_ == tiny.open(closed).totals_
     named = es.MultinomialNB().named(fitted.totals_, schema.public())
     assert {name: array.shape for name, array in named.items()} == {
         "class_counts": (2,),
@@ -137,7 +137,7 @@ def test_folds_are_a_question(tiny: es.Owner, schema: es.Schema, sealed: es.Encr
     asked = folds.Folds(Ages(), 2)
     parts = [table.take(np.flatnonzero(table.fold_codes != fold)) for fold in range(2)]
     wanted = [part.ask(Ages()) for part in parts]
-    assert table.ask(asked) == tiny.decrypt(sealed.ask(asked, workers=1)) == wanted
+    assert table.ask(asked) == tiny.open(sealed.ask(asked, workers=1)) == wanted
     assert asked.describe() == "2 folds of Ages(variable='v0', times=1)"
 
     class Uncounted(Ages):
@@ -152,9 +152,9 @@ def test_answers_of_different_rows_add_up_and_forget(tiny: es.Owner, schema: es.
     first, second = (tiny.encrypt(schema.table(part), workers=1) for part in (FRAME[:4], FRAME[4:]))
     one, other = first.ask(Ages(), workers=1), second.ask(Ages(), workers=1)
     both = one + other
-    assert tiny.decrypt(both) == schema.table(FRAME).ask(Ages())
+    assert tiny.open(both) == schema.table(FRAME).ask(Ages())
     assert both.block_ids == one.block_ids + other.block_ids
-    assert tiny.decrypt(both - other) == schema.table(FRAME[:4]).ask(Ages())
+    assert tiny.open(both - other) == schema.table(FRAME[:4]).ask(Ages())
     with pytest.raises(es.SchemaError, check=error("block-already-included")):
         both + one
     with pytest.raises(es.SchemaError, check=error("rows-not-inside")):
@@ -163,7 +163,7 @@ def test_answers_of_different_rows_add_up_and_forget(tiny: es.Owner, schema: es.
         one + second.ask(Ages(times=2), workers=1)
     with pytest.raises(TypeError, check=error("rows-not-totals")):
         one + 3
-    assert tiny.decrypt(first.counts("age") + second.counts("age"))["count"].sum() == 6
+    assert tiny.open(first.counts("age") + second.counts("age"))["count"].sum() == 6
 
 
 # -- mistakes

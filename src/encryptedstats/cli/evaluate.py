@@ -213,7 +213,7 @@ def _asked(classes: NDArray[Any], pos_label: str | None, threshold: float | None
 def _folds(file: Path, data: Path, schema: es.Schema, owner: es.Owner, **options: Any) -> _Work:
     """The model without each fold, and the rows of that fold."""
     folds = es.EncryptedAnswer.load(file, owner.public_keys())
-    asked, models = folds.question, owner.decrypt(folds, schema=schema)
+    asked, models = folds.question, owner.open(folds, schema=schema)
     check_classifies(models[0], file)
     assert isinstance(asked, Folds)  # as the kind of the file says
     count = RowCount()

@@ -348,7 +348,7 @@ def predict(
     Returns
     -------
     EncryptedAnswer
-        For all rows, in their order; ``owner.decrypt`` opens them.
+        For all rows, in their order; ``owner.open`` opens them.
 
     Raises
     ------

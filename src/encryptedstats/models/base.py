@@ -280,7 +280,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         ``EncryptedTable``.
 
         ``sample_weight`` are integers, at least 0, for ``X`` and ``y``; tables have their own. On
-        an encrypted table the state stays encrypted: ``owner.decrypt(model)`` opens it. Options are
+        an encrypted table the state stays encrypted: ``owner.open(model)`` opens it. Options are
         then those of ``EncryptedTable.evaluate`` (``workers``, ``progress``, ``device``,
         ``memory_limit``, ``checkpoint``).
         """
@@ -449,7 +449,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         if self.is_encrypted:
             raise NotFittedError(
                 f"this {type(self).__name__} was fitted on encrypted rows and is still encrypted: "
-                "open it with owner.decrypt(model)"
+                "open it with owner.open(model)"
             )
 
     def _known_private(self) -> Schema:
@@ -458,7 +458,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
                 "this model knows its variables by number only: ",
                 Cure(
                     "open with names",
-                    "open it with owner.decrypt(model, schema=schema) to use names",
+                    "open it with owner.open(model, schema=schema) to use names",
                 ),
             )
         return self.schema_
@@ -846,7 +846,7 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
         encrypted.
 
         Model and rows may each be encrypted or plain. Unless both are plain the answer is
-        encrypted, and ``owner.decrypt`` gives what the plain ones would have given, to the last
+        encrypted, and ``owner.open`` gives what the plain ones would have given, to the last
         digit: a DataFrame with ``.predict()`` and ``.predict_proba()``.
 
         Parameters

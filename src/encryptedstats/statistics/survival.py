@@ -105,7 +105,7 @@ def need_times(schema: Schema | PublicSchema, time: str) -> None:
         raise SchemaError(
             f"the times of {time!r} are numbers of bins here, and person-time needs the times "
             "themselves: ",
-            Cure("open with names", "owner.decrypt(answer, schema=schema)"),
+            Cure("open with names", "owner.open(answer, schema=schema)"),
             code="times-are-bins",
         )
 

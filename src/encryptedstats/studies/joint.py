@@ -269,7 +269,7 @@ class Joint(KeyKind):
         def opened(value: Any, schema: Any = None) -> Any:
             closed = openable(value)
             mine = closed.with_packs(owner.public_keys(), switched[packs_digest(closed.packs())])
-            return owner.decrypt(mine, **({} if schema is None else {"schema": schema}))
+            return owner.open(mine, **({} if schema is None else {"schema": schema}))
 
         return opened
 

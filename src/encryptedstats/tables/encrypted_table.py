@@ -1238,6 +1238,6 @@ def _refuse_whole_table(table: EncryptedTable, decryptor: Decryptor, **options: 
     raise ArgumentTypeError(
         "a table is not opened as a whole, it is what you encrypted: decrypt what was computed "
         "from it, or a single column, "
-        "owner.decrypt(table.values(column))",
+        "owner.open(table.values(column))",
         code="whole-table-decryption",
     )

@@ -42,7 +42,7 @@ MAX_LISTED_BLOCKS: Final = 4096
 class Answer:
     """The answer to a question over some rows.
 
-    ``owner.decrypt(answer)`` gives what the question makes of an encrypted answer. Answers to one
+    ``owner.open(answer)`` gives what the question makes of an encrypted answer. Answers to one
     question from different rows can be added and subtracted.
 
     Attributes

@@ -415,9 +415,7 @@ class Question(ABC):
     def cannot_predict(self) -> StillEncryptedError:
         """The error of a question that has no answers for rows before it is opened."""
         why = f"{self.name} has to be opened before it can predict: {self.why_opened}"
-        return StillEncryptedError(
-            why, Cure("open", "owner.decrypt(model)"), code="still-encrypted"
-        )
+        return StillEncryptedError(why, Cure("open", "owner.open(model)"), code="still-encrypted")
 
     def chosen_output(self, output: str | None) -> str:
         """One of :attr:`outputs`; the first by default."""

@@ -2,7 +2,7 @@
 clear or encrypted.
 
 Each is a question, and both kinds of table answer it. Answers of encrypted tables stay encrypted:
-``owner.decrypt`` gives the same DataFrame that the clear table, or pandas, would. Variables are
+``owner.open`` gives the same DataFrame that the clear table, or pandas, would. Variables are
 positions here, -1 is the class.
 """
 
