@@ -64,14 +64,12 @@ def _timed(n_variables: int, settings: Settings, *, predicts: bool) -> dict[str,
         rows = schema.table(frame.drop(columns="y"))
         new = owner.encrypt(rows, encodings=("ordinal",))
         timing = measure(lambda: model.predict_votes(new, progress=False), settings)
-        found: Any = owner.decrypt(
-            model.predict_votes(new, progress=False), schema=schema
-        ).to_numpy()
+        found: Any = owner.open(model.predict_votes(new, progress=False), schema=schema).to_numpy()
         expected: Any = es.SemiparametricNB(paired=True).fit(table).predict_votes(rows).to_numpy()
     else:
         timing = measure(lambda: model.fit(sealed, progress=False), settings)
         found, expected = (
-            owner.decrypt(model).totals_,
+            owner.open(model).totals_,
             es.SemiparametricNB(paired=True).fit(table).totals_,
         )
     if not np.array_equal(found, expected):

@@ -103,7 +103,7 @@ def predict_open() -> Callable[[], object]:
 
     forest, owner, sealed = _forest(547, 20, 2, encrypted_prediction=True)
     forest.fit(sealed, progress=False)
-    opened = owner.decrypt(forest)
+    opened = owner.open(forest)
     new = owner.encrypt(es.Schema.infer(_frame(547), target="y").table(_frame(8192)))
     return lambda: opened.predict_votes(new, progress=False)
 
@@ -150,7 +150,7 @@ def open_model() -> Callable[[], object]:
     """Opening 100 trees."""
     forest, owner, sealed = _forest(547, 100)
     forest.fit(sealed, progress=False)
-    return lambda: owner.decrypt(forest)
+    return lambda: owner.open(forest)
 
 
 CASES: dict[str, Callable[[], Callable[[], object]]] = {

@@ -310,7 +310,7 @@ def _case_study(
     frame = frame.iloc[:547]
     table = schema.table(frame)
     sealed = owner.encrypt(table)
-    opened = owner.decrypt(forest.fit(sealed, device="native"))
+    opened = owner.open(forest.fit(sealed, device="native"))
     if not np.array_equal(opened.leaf_counts_, clone(forest).fit(table).leaf_counts_):
         raise RuntimeError("the encrypted forest is not the plain one: there is nothing to measure")
     x, y = frame.drop(columns="target").to_numpy(), frame["target"].to_numpy()

@@ -360,7 +360,7 @@ def _predicted(fraction: int, rows: int) -> dict[str, Any]:
             ]
         found[name] = {"fit_predict_ms": seconds}
         opened.append(
-            owner.decrypt(votes, schema=schema).to_numpy()
+            owner.open(votes, schema=schema).to_numpy()
         )  # residues differ: a card puts no totals side by side
     found["exact"] = bool((opened[0] == opened[1]).all())
     expected = es.CompletelyRandomForest(forest.n_trees, 2, fraction=fraction, random_state=1).fit(

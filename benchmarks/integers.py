@@ -123,11 +123,11 @@ def _row(scheme: Any, depth: int, settings: Settings) -> Row:
         "keygen": lambda: es.Owner(parameters),
         "encrypt_secret": lambda: owner.encrypt(12),
         "encrypt_public": lambda: public.encrypt(12),
-        "decrypt": lambda: owner.decrypt(a),
+        "decrypt": lambda: owner.open(a),
         "add": lambda: a + b,
         "multiply": multiply,
     }
-    if owner.decrypt(multiply()) != 12 * -11 or owner.decrypt(a + b) != 1:
+    if owner.open(multiply()) != 12 * -11 or owner.open(a + b) != 1:
         raise RuntimeError(f"{parameters!r} computes wrongly: there is nothing to measure")
     timings = {name: measure(operations[name], settings) for name in OPERATIONS}
     return Row(

@@ -249,7 +249,7 @@ def _decrypts(case: Case, chosen: Sequence[int], pack: Residues) -> bool:
     totals = EncryptedNumbers(
         case.keys, "packed", [NumberFacts(-limit, limit)] * len(chosen), [Part(pack, noise)], width
     )
-    if case.owner.decrypt(totals) != [case.expected[i] for i in chosen]:
+    if case.owner.open(totals) != [case.expected[i] for i in chosen]:
         raise RuntimeError("what the kernels packed does not decrypt to the plain sums")
     return True
 

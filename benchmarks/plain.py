@@ -112,7 +112,7 @@ def _measured(
             for jobs, times in theirs.items():
                 plain = RandomForestClassifier(trees, max_depth=DEPTH, random_state=0, n_jobs=jobs)
                 times.append(_timed(partial(plain.fit, x, y))[1])
-        if not np.array_equal(owner.decrypt(model).leaf_counts_, forest.fit(table).leaf_counts_):
+        if not np.array_equal(owner.open(model).leaf_counts_, forest.fit(table).leaf_counts_):
             raise RuntimeError(
                 "the encrypted forest is not the plain one: there is nothing to measure"
             )

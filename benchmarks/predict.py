@@ -86,7 +86,7 @@ def _predict(name: str, trees: int, new_rows: int | None) -> dict[str, Any]:
     laps.append(time.perf_counter())
     votes = forest.predict_votes(sealed_new, progress=False)
     laps.append(time.perf_counter())
-    opened = owner.decrypt(votes, schema=schema)
+    opened = owner.open(votes, schema=schema)
     laps.append(time.perf_counter())
     if not np.array_equal(
         opened.to_numpy(), clone(forest).fit(train).predict_votes(new).to_numpy()

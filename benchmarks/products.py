@@ -16,7 +16,7 @@ from rich.table import Table
 import encryptedstats as es
 from benchmarks._common import Report, Settings, part
 from encryptedstats.parallel import cores
-from encryptedstats.tables.summaries import Moments
+from encryptedstats.tables.questions.summaries import Moments
 
 #: Rows, columns, and bits of the numbers: a regression, a covariance matrix, and numbers that have
 #: to be stored in digits.
@@ -54,7 +54,7 @@ def _case(n_rows: int, n_columns: int, bits: int) -> dict[str, Any]:
     owner = es.Owner(made)
     encrypting, sealed = _timed(lambda: owner.encrypt(schema.table(frame), progress=False))
     asking, totals = _timed(lambda: sealed.totals(question, progress=False))
-    opening, found = _timed(lambda: owner.decrypt(totals))
+    opening, found = _timed(lambda: owner.open(totals))
     fits = n_rows * 4**bits < 1 << 63
     plain, gram = _timed(lambda: x.T @ x if fits else x.T.astype(object) @ x.astype(object))
     expected = [

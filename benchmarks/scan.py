@@ -45,7 +45,7 @@ def scan(settings: Settings) -> Report:
     owner = timed("keys", lambda: es.Owner(plan))
     sealed = timed("encrypt", lambda: owner.encrypt(table, progress=False))
     answer = timed("scan, encrypted", lambda: sealed.ask(question, progress=False))
-    opened = timed("open and read", lambda: owner.decrypt(answer))
+    opened = timed("open and read", lambda: owner.open(answer))
     if not np.allclose(opened.table["chi2_trend"], plain, equal_nan=True, rtol=1e-9):
         raise RuntimeError("the encrypted scan is not the plain one: there is nothing to measure")
     return Report(

@@ -26,7 +26,7 @@ import encryptedstats as es
 from benchmarks._common import Report, Settings, part
 from benchmarks.tables import SAMPLE_ROWS, _sample
 from encryptedstats.parallel import cores
-from encryptedstats.tables.encrypted import TABLE_VERSION
+from encryptedstats.tables.encrypted_table import TABLE_VERSION
 from reproduction import datasets
 
 N_TREES, DEPTH = 100, 3
@@ -153,7 +153,7 @@ def _checked(place: Path, trees: int) -> dict[str, Any]:
     owner = es.Owner.load(place / "owner.key")
     sealed = es.load(place / "table")
     forest = es.CompletelyRandomForest.load(place / "forest.enc", keys=sealed.keys)
-    opened = owner.decrypt(forest)
+    opened = owner.open(forest)
     if not np.array_equal(
         np.asarray(opened.totals_), np.load(place / "expected.npy", allow_pickle=False)
     ):

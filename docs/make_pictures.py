@@ -127,7 +127,7 @@ def roles() -> Drawing:
     d.box(40, 152, 260, 34)
     d.text(52, 174, "owner.encrypt(schema.table(df))", 12.5, mono=True)
     d.box(40, 254, 260, 34)
-    d.text(54, 276, "owner.decrypt(model, schema=…)", 12.5, mono=True)
+    d.text(54, 276, "owner.open(model, schema=…)", 12.5, mono=True)
     d.box(560, 152, 260, 34)
     d.text(574, 174, 'table = es.load("patients.enc")', 12.5, mono=True)
     d.box(560, 203, 260, 34)

@@ -96,7 +96,7 @@ def owner(folder: Path, scheme: Any) -> bool:
     found, exact = {}, True
     for number, (formula, expected) in enumerate(plain.items()):
         send(work, home, f"{number}.result")
-        found[formula] = keys.decrypt(
+        found[formula] = keys.open(
             es.EncryptedArray.load(home / f"{number}.result", keys.public_keys())
         )
         same = bool(np.array_equal(found[formula], expected))

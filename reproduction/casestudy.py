@@ -233,7 +233,7 @@ def _opened(
 
     exact, votes = True, np.zeros((len(test), len(schema.classes)))
     for seed, out in zip(SEEDS, outs, strict=True):
-        opened = owner.decrypt(es.load(out, keys=owner.public_keys()), schema=schema)
+        opened = owner.open(es.load(out, keys=owner.public_keys()), schema=schema)
         plain = es.CompletelyRandomForest(trees, DEPTH, fraction=0, random_state=seed).fit(rows)
         exact = exact and list(opened.totals_) == list(plain.totals_)
         votes += opened.decision_votes(test.drop(columns=schema.target))

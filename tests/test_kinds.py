@@ -16,7 +16,7 @@ import encryptedstats as es
 from encryptedstats import kinds
 from encryptedstats.kinds import KINDS
 from encryptedstats.storage import container
-from encryptedstats.tables.questions import class_columns
+from encryptedstats.tables.questions.question import class_columns
 from error_codes import error
 
 FRAME = pd.DataFrame({"age": [30, 40, 50, 60], "sick": [0, 1, 1, 0]})
@@ -67,9 +67,9 @@ def test_what_is_stored_consists_of_what_the_registry_says(scheme: str, tmp_path
         "encrypted result": sealed.counts("age"),
         "encrypted model": model,
         "folds of an encrypted model": es.MultinomialNB().fit_folds(sealed),
-        "encrypted prediction": owner.decrypt(model).predict_votes(sealed),
-        "opened model": owner.decrypt(model),
-        "opened result": owner.decrypt(sealed.ask(Rows())),
+        "encrypted prediction": owner.open(model).predict_votes(sealed),
+        "opened model": owner.open(model),
+        "opened result": owner.open(sealed.ask(Rows())),
         "encrypted numbers": model.totals_,
         "encrypted array": owner.encrypt([1, 2]),
         "public keys": owner.public_keys(),

@@ -47,13 +47,13 @@ def test_everything_that_is_stored_opens(owner: es.Owner, schema: es.Schema, pla
     keys = there.keys
     model = es.MultinomialNB().fit(there)
     model.save(f"{place}/model")
-    assert owner.decrypt(es.load(f"{place}/model", keys=keys), schema=schema).n_rows_ == 4
+    assert owner.open(es.load(f"{place}/model", keys=keys), schema=schema).n_rows_ == 4
     there.counts("v0").save(f"{place}/counts")
     pd.testing.assert_frame_equal(
-        owner.decrypt(es.load(f"{place}/counts", keys=keys), schema=schema), table.counts("age")
+        owner.open(es.load(f"{place}/counts", keys=keys), schema=schema), table.counts("age")
     )
     owner.encrypt([1, 2]).save(f"{place}/array")
-    assert owner.decrypt(es.load(f"{place}/array", keys=keys)).tolist() == [1, 2]
+    assert owner.open(es.load(f"{place}/array", keys=keys)).tolist() == [1, 2]
     model.totals_.save(f"{place}/totals")
     assert isinstance(es.load(f"{place}/totals", keys=keys), EncryptedNumbers)
     owner.public_keys().save(f"{place}/keys")
@@ -69,7 +69,7 @@ def test_nothing_is_written_over_what_is_there_unless_told(
     model = es.MultinomialNB().fit(sealed)
     things: list[tuple[Any, Callable[[str], Any]]] = [
         (model, lambda url: es.MultinomialNB.load(url, keys)),
-        (owner.decrypt(model), es.MultinomialNB.load),
+        (owner.open(model), es.MultinomialNB.load),
         (es.MultinomialNB().fit_folds(sealed), lambda url: es.EncryptedAnswer.load(url, keys)),
         (sealed.counts("age"), lambda url: es.EncryptedAnswer.load(url, keys)),
         (owner.encrypt([1, 2]), lambda url: es.EncryptedArray.load(url, keys)),
@@ -108,7 +108,7 @@ def test_what_cannot_be_opened_says_why(owner: es.Owner, tmp_path: Path) -> None
         es.load(tmp_path / "text")
     with pytest.raises(FileNotFoundError, match="no encrypted table lies at"):
         es.load(tmp_path / "nothing")
-    assert np.array_equal(owner.decrypt(es.load(tmp_path / "number", keys=owner.public_keys())), 3)
+    assert np.array_equal(owner.open(es.load(tmp_path / "number", keys=owner.public_keys())), 3)
 
 
 def test_no_loader_takes_an_owner_for_public_keys(
@@ -175,7 +175,7 @@ def test_the_owner_opens_everything_by_its_path(
     model.save(f"{place}/model")
     sealed.counts("age", by="sick").save(f"{place}/counts")
     es.MultinomialNB().fit_folds(sealed).save(f"{place}/folds")
-    owner.decrypt(model).predict_votes(sealed).save(f"{place}/votes")
+    owner.open(model).predict_votes(sealed).save(f"{place}/votes")
     model.totals_.save(f"{place}/totals")
     owner.encrypt([1, 2]).save(f"{place}/array")
     schema.save(tmp_path / "schema.json")
@@ -203,14 +203,14 @@ def test_the_owner_opens_what_is_loaded_and_paths_of_all_kinds(
     model = es.MultinomialNB().fit(owner.encrypt(schema.table(FRAME)))
     model.save(tmp_path / "model.enc")
     schema.save(tmp_path / "schema.json")
-    wanted = owner.decrypt(model, schema=schema).totals_
+    wanted = owner.open(model, schema=schema).totals_
     assert owner.open(tmp_path / "model.enc", schema).totals_ == wanted
     assert (
         owner.open(model, schema).totals_
         == owner.open(model, str(tmp_path / "schema.json")).totals_
         == wanted
     )
-    assert owner.decrypt(model, schema=tmp_path / "schema.json").totals_ == wanted
+    assert owner.open(model, schema=tmp_path / "schema.json").totals_ == wanted
     assert owner.open(owner.encrypt(7)) == 7
 
 
@@ -221,9 +221,6 @@ def test_what_the_owner_cannot_open_says_why(
     sealed.save(tmp_path / "table")
     model = es.MultinomialNB().fit(sealed)
     model.save(tmp_path / "model.enc")
-    for path in (str(tmp_path / "model.enc"), tmp_path / "model.enc"):
-        with pytest.raises(TypeError, check=error("path-not-loaded", "model.enc")):
-            owner.decrypt(path)
     with pytest.raises(
         FileNotFoundError, match=r"nowhere is not there: give the path or URL of a stored result"
     ):
@@ -234,6 +231,6 @@ def test_what_the_owner_cannot_open_says_why(
         es.Owner(owner.parameters).open(tmp_path / "model.enc")
     with pytest.raises(TypeError, check=error("not-a-schema")):
         owner.open(model, FRAME)
-    owner.decrypt(model, schema=schema).save(tmp_path / "opened")
+    owner.open(model, schema=schema).save(tmp_path / "opened")
     with pytest.raises(TypeError, check=error("already-open")):
         owner.open(tmp_path / "opened", schema)

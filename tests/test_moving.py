@@ -123,7 +123,7 @@ def test_retired_keys_encrypt_nothing_and_still_compute(
     ):
         with pytest.raises(es.KeyMismatchError, check=error("retired-key", old.key_id, new.key_id)):
             attempt()
-    assert old.decrypt(sealed).tolist() == [1, 2]
+    assert old.open(sealed).tolist() == [1, 2]
     file = container.read(tmp_path / "public.keys")
     file.fields["retired"]["why"] = "no reason"
     container.write(file, tmp_path / "altered.keys")

@@ -25,7 +25,7 @@ enc <- function(key, x) {
 #' Open what was encrypted, or computed on it: a number, vector, matrix, model or result.
 dec <- function(key, x, schema = NULL) {
   if (is.character(x)) return(to_r(key_of(key)$open(path.expand(x), inside(schema))))
-  if (is.null(schema)) to_r(key_of(key)$decrypt(inside(x))) else to_r(key_of(key)$decrypt(inside(x), schema = inside(schema)))
+  if (is.null(schema)) to_r(key_of(key)$open(inside(x))) else to_r(key_of(key)$open(inside(x), schema = inside(schema)))
 }
 
 #' Store encrypted things, public keys, models and schemas in a file.

@@ -72,7 +72,7 @@ def _compare(
         started = time.perf_counter()
         sealed = clone(model).fit(table, workers=workers, progress=False)
         seconds = time.perf_counter() - started
-        opened = owner.decrypt(sealed, schema=sample.schema)
+        opened = owner.open(sealed, schema=sample.schema)
         clear = clone(model).fit(sample.train)
     pairs = list(zip(opened.totals_, clear.totals_, strict=True))
     equal = sum(a == b for a, b in pairs)

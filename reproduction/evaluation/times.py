@@ -96,7 +96,7 @@ def time_fit(timed: Timed, n_rows: int, seed: int, workers: int | None) -> dict[
         for _ in range(_REPEATS)
     ]
     fit_seconds = statistics.median(seconds for _, seconds in fits)
-    opened, open_seconds = _timed(lambda: owner.decrypt(fits[0][0], schema=schema))
+    opened, open_seconds = _timed(lambda: owner.open(fits[0][0], schema=schema))
     _, predict_seconds = _timed(lambda: opened.predict_proba(rows))
     per_unit = 100 / n_rows / timed.units
     parameters = owner.parameters
@@ -144,7 +144,7 @@ def time_prediction(timed: Timed, n_rows: int, seed: int, workers: int | None) -
         "predict_seconds": seconds,
         "predict_per_100": seconds * 100 / n_rows / timed.units,
         "exact": bool(
-            np.array_equal(owner.decrypt(votes, schema=schema).to_numpy(), clear.to_numpy())
+            np.array_equal(owner.open(votes, schema=schema).to_numpy(), clear.to_numpy())
         ),
     }
 
@@ -176,7 +176,7 @@ def case_study(settings: Settings) -> dict[str, Any]:
         )
         fit.save(Path(folder) / "forest")
         model_bytes = (Path(folder) / "forest").stat().st_size
-    opened, open_seconds = _timed(lambda: owner.decrypt(fit, schema=schema))
+    opened, open_seconds = _timed(lambda: owner.open(fit, schema=schema))
     rows = schema.table(frame)
     clear = CompletelyRandomForest(N_TREES, DEPTH, fraction=0).fit(rows)
     shards = [

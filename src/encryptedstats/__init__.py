@@ -102,7 +102,11 @@ if TYPE_CHECKING:
         plan,
         verify,
     )
-    from encryptedstats.tables.transformers import FixedPoint, QuantileOneHot, QuantileOrdinal
+    from encryptedstats.tables.schema.bin_transformers import (
+        FixedPoint,
+        QuantileOneHot,
+        QuantileOrdinal,
+    )
 
 __version__ = "0.3.0"
 
@@ -182,7 +186,8 @@ _LATE = {
     ),
     "Study": "encryptedstats.studies",
     **dict.fromkeys(
-        ("FixedPoint", "QuantileOneHot", "QuantileOrdinal"), "encryptedstats.tables.transformers"
+        ("FixedPoint", "QuantileOneHot", "QuantileOrdinal"),
+        "encryptedstats.tables.schema.bin_transformers",
     ),
     **dict.fromkeys(("Worker", "connect"), "encryptedstats.service.client"),
 }

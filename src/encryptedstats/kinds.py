@@ -27,12 +27,12 @@ from encryptedstats.joint.messages import (
 from encryptedstats.joint.state import MEMBER_KIND, SEEN_KIND
 from encryptedstats.storage.container import Container
 from encryptedstats.tables import PublicSchema, Schema
-from encryptedstats.tables.answer_files import listed_blocks, read_presented
-from encryptedstats.tables.answers import MODEL_CUT, PREDICTION_KIND
+from encryptedstats.tables.answers.answer import MODEL_CUT, PREDICTION_KIND
+from encryptedstats.tables.answers.files import listed_blocks, read_presented
 from encryptedstats.tables.blocks import BLOCK_KIND
-from encryptedstats.tables.encrypted import TABLE_KIND
-from encryptedstats.tables.encrypting import DRAFT_KIND
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.encrypted_table import TABLE_KIND
+from encryptedstats.tables.encryption import DRAFT_KIND
+from encryptedstats.tables.questions.question import (
     FOLDS_KIND,
     MODEL_KIND,
     OPEN_MODEL_KIND,

@@ -18,10 +18,10 @@ from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
 from encryptedstats.errors import Cure, KeyMismatchError, SchemaError
 from encryptedstats.storage.objects import load_file, open_store, save_file
 from encryptedstats.tables import EncryptedTable, Schema
-from encryptedstats.tables.answer_files import read_answer
-from encryptedstats.tables.answers import Answer
+from encryptedstats.tables.answers.answer import Answer
+from encryptedstats.tables.answers.files import read_answer
 from encryptedstats.tables.columns import column_bound
-from encryptedstats.tables.encrypted import MANIFEST, Blocks, Sign, TableFacts
+from encryptedstats.tables.encrypted_table import MANIFEST, Blocks, Sign, TableFacts
 
 
 @move_value.register(str)

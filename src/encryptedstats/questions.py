@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.questions.question import (
     Known,
     Question,
     bin_columns,
@@ -21,11 +21,11 @@ from encryptedstats.tables.questions import (
     refuse_impossible,
     row_column,
 )
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.questions.question import (
     RowAnswer as Answer,
 )
+from encryptedstats.tables.questions.summaries import labels, scale, variable_name
 from encryptedstats.tables.schema.names import level_number, position
-from encryptedstats.tables.summaries import labels, scale, variable_name
 
 if TYPE_CHECKING:
     from encryptedstats.models.prediction import class_names, count_names, votes_of, weighted_sum

@@ -15,7 +15,7 @@ import encryptedstats as es
 from encryptedstats.app.desk import Desk
 from encryptedstats.app.server import guarded
 from encryptedstats.storage import container
-from encryptedstats.tables.questions import question_class
+from encryptedstats.tables.questions.question import question_class
 
 PORT = 8765
 BASE = f"http://127.0.0.1:{PORT}"

@@ -13,7 +13,7 @@ from encryptedstats.app.desk import IDLE_SECONDS, Desk, Refused, UnfinishedError
 from encryptedstats.app.projects import Asked, Key, Project
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
-from encryptedstats.tables.questions import RESULT_KIND
+from encryptedstats.tables.questions.question import RESULT_KIND
 
 
 def no_worker(*_: Any, **__: Any) -> Any:

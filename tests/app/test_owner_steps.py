@@ -17,7 +17,7 @@ from encryptedstats.app import asking, columns
 from encryptedstats.app.projects import Projects
 from encryptedstats.app.words import WORDS
 from encryptedstats.cli import _errors
-from encryptedstats.tables.questions import known_questions
+from encryptedstats.tables.questions.question import known_questions
 from error_codes import error
 
 

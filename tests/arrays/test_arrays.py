@@ -67,7 +67,7 @@ def opened(owner: es.Owner, value: Any) -> Any:
     )
     if isinstance(value, es.EncryptedArray):
         assert all(type(item) is es.EncryptedInteger for item in np.asarray(value).flat)
-    plain = owner.decrypt(value)
+    plain = owner.open(value)
     assert np.abs(plain).max(initial=0) <= value.bound <= owner.parameters.max_value
     return plain
 
@@ -94,7 +94,7 @@ def test_the_known_answer(owner: es.Owner) -> None:
         owner.encrypt([1, 2, 3]),
         owner.encrypt([[1, 4, 7], [2, 5, 8], [3, 6, 9]]),
     )
-    assert owner.decrypt(x + y @ z.T @ z).tolist() == [230, 554, 878]
+    assert owner.open(x + y @ z.T @ z).tolist() == [230, 554, 878]
 
 
 def test_the_known_answer_by_a_worker_who_has_only_public_keys(owner: es.Owner) -> None:
@@ -104,21 +104,21 @@ def test_the_known_answer_by_a_worker_who_has_only_public_keys(owner: es.Owner) 
         worker.encrypt([1, 2, 3]),
         worker.encrypt([[1, 4, 7], [2, 5, 8], [3, 6, 9]]),
     )
-    assert owner.decrypt(x + y @ z.T @ z).tolist() == [230, 554, 878]
+    assert owner.open(x + y @ z.T @ z).tolist() == [230, 554, 878]
 
 
 @FEW
 @given(value=st.integers(-65_536, 65_536))
 def test_every_value_in_range_comes_back(owner: es.Owner, value: int) -> None:
-    assert owner.decrypt(owner.encrypt(value)) == value
-    assert owner.decrypt(owner.public_keys().encrypt(value)) == value
+    assert owner.open(owner.encrypt(value)) == value
+    assert owner.open(owner.public_keys().encrypt(value)) == value
 
 
 def test_the_ends_of_the_range_come_back(owner: es.Owner) -> None:
     limit = owner.parameters.max_value
-    assert owner.decrypt(owner.encrypt([limit, -limit, 0])).tolist() == [limit, -limit, 0]
-    assert owner.decrypt(owner.encrypt(limit - 1, bound=limit - 1) + 1) == limit
-    assert owner.decrypt(owner.encrypt(1 - limit, bound=limit - 1) - 1) == -limit
+    assert owner.open(owner.encrypt([limit, -limit, 0])).tolist() == [limit, -limit, 0]
+    assert owner.open(owner.encrypt(limit - 1, bound=limit - 1) + 1) == limit
+    assert owner.open(owner.encrypt(1 - limit, bound=limit - 1) - 1) == -limit
 
 
 # -- operators
@@ -255,14 +255,14 @@ def test_in_place_on_a_single_integer_makes_a_new_one(toy: es.Owner) -> None:
     x = y = toy.encrypt(5)
     x += 2
     x *= x
-    assert (toy.decrypt(x), toy.decrypt(y)) == (49, 5)
+    assert (toy.open(x), toy.open(y)) == (49, 5)
 
 
 def test_an_in_place_operation_that_is_refused_changes_nothing(toy: es.Owner) -> None:
     a = es.EncryptedArray([toy.encrypt(1), toy.encrypt(2, bound=toy.parameters.max_value)])
     with pytest.raises(OverflowError):
         a += 1
-    assert toy.decrypt(a).tolist() == [1, 2]
+    assert toy.open(a).tolist() == [1, 2]
 
 
 @FEW
@@ -296,8 +296,8 @@ def test_products_that_are_added_are_as_good_as_those_that_are_not(toy: es.Owner
     """Sums mix what was multiplied (three polynomials, lower level) with what is fresh."""
     x, y = toy.encrypt(7), toy.encrypt(-3)
     mixed = x * y + x - y * y * y + 5 * (x - x * x)
-    assert toy.decrypt(mixed) == 7 * -3 + 7 + 27 + 5 * (7 - 49)
-    assert toy.decrypt(mixed * x) == toy.decrypt(x * mixed) == 7 * (7 * -3 + 7 + 27 + 5 * (7 - 49))
+    assert toy.open(mixed) == 7 * -3 + 7 + 27 + 5 * (7 - 49)
+    assert toy.open(mixed * x) == toy.open(x * mixed) == 7 * (7 * -3 + 7 + 27 + 5 * (7 - 49))
     assert (mixed * x).depth == 3
 
 
@@ -369,18 +369,18 @@ def test_reductions_over_any_axis(
 def test_a_product_of_n_values_is_only_log2_n_deep(toy: es.Owner, count: int) -> None:
     product = toy.encrypt([2] * count, bound=2).prod()
     assert (product.depth, product.bound) == (math.ceil(math.log2(count)), 2**count)
-    assert toy.decrypt(product) == 2**count
+    assert toy.open(product) == 2**count
 
 
 def test_a_product_never_shares_memory_with_its_factors(toy: es.Owner) -> None:
     a = toy.encrypt([[3, 4]])
     product = a.prod(axis=0)
     product[0] = 77
-    assert toy.decrypt(a).tolist() == [[3, 4]]
+    assert toy.open(a).tolist() == [[3, 4]]
 
 
 def test_python_sum_works_too(toy: es.Owner) -> None:
-    assert toy.decrypt(sum(toy.encrypt([1, 2, 3]))) == 6
+    assert toy.open(sum(toy.encrypt([1, 2, 3]))) == 6
 
 
 def test_row_and_column_sums(toy: es.Owner) -> None:
@@ -642,12 +642,12 @@ def test_nothing_of_another_key_gets_into_an_array_through_a_back_door(
 def test_length_iteration_and_lists(toy: es.Owner) -> None:
     z = toy.encrypt([[1, 2, 3], [4, 5, 6]])
     assert (len(z), z.shape, z.ndim, z.size) == (2, (2, 3), 2, 6)
-    assert [toy.decrypt(row).tolist() for row in z] == [[1, 2, 3], [4, 5, 6]]
+    assert [toy.open(row).tolist() for row in z] == [[1, 2, 3], [4, 5, 6]]
     assert all(isinstance(row, es.EncryptedArray) for row in z)
-    assert [toy.decrypt(item) for item in z[0]] == [1, 2, 3]
-    assert toy.decrypt(z.tolist()[1][2]) == 6
+    assert [toy.open(item) for item in z[0]] == [1, 2, 3]
+    assert toy.open(z.tolist()[1][2]) == 6
     first, *rest = z[1]
-    assert (toy.decrypt(first), len(rest)) == (4, 2)
+    assert (toy.open(first), len(rest)) == (4, 2)
     with pytest.raises(TypeError):
         len(z[0, 0])
 
@@ -700,7 +700,7 @@ def test_empty_slices_stay_empty(toy: es.Owner, name: str) -> None:
     expected = EMPTY[name](b[:0], b)
     encrypted = EMPTY[name](toy.encrypt(b)[:0], toy.encrypt(b))
     assert isinstance(encrypted, es.EncryptedArray)
-    assert toy.decrypt(encrypted).tolist() == expected.tolist()
+    assert toy.open(encrypted).tolist() == expected.tolist()
     assert encrypted.shape == expected.shape
 
 
@@ -708,7 +708,7 @@ def test_an_empty_array_can_be_encrypted_and_shown(toy: es.Owner) -> None:
     nothing = toy.encrypt([])
     assert (len(nothing), nothing.bound, nothing.depth) == (0, 0, 0)
     assert repr(nothing) == "EncryptedArray(shape=(0,))"
-    assert toy.decrypt(nothing).tolist() == []
+    assert toy.open(nothing).tolist() == []
     with pytest.raises(ValueError, check=error("empty-product")):
         nothing.prod()
     with pytest.raises(ValueError, check=error("empty-array")):
@@ -802,8 +802,8 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "astype": (lambda x, a: a.astype(int), "astype of an encrypted array is not possible"),
     "np.round": (lambda x, a: np.round(a), "not possible|no plain number|compare"),
     "np.abs": (lambda x, a: np.abs(a), "no plain number"),
-    "as an int array": (lambda x, a: np.asarray(a, dtype=np.int64), r"owner\.decrypt"),
-    "as a float array": (lambda x, a: np.array(a, dtype=float), r"owner\.decrypt"),
+    "as an int array": (lambda x, a: np.asarray(a, dtype=np.int64), r"owner\.open"),
+    "as a float array": (lambda x, a: np.array(a, dtype=float), r"owner\.open"),
     "/": (lambda x, a: x / 2, "cannot be divided. Multiply everything by the denominator"),
     "plain /": (lambda x, a: 2 / x, "cannot be divided"),
     "array /": (lambda x, a: a / 2, "cannot be divided"),
@@ -822,13 +822,13 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     ">=": (lambda x, a: x >= a, "cannot be compared"),
     "in": (lambda x, a: x in a, "cannot be compared"),
     "hash": (lambda x, a: hash(x), "unhashable"),
-    "int": (lambda x, a: int(x), r"no plain number: open it with owner\.decrypt"),
-    "float": (lambda x, a: float(x), r"open it with owner\.decrypt"),
-    "complex": (lambda x, a: complex(x), r"open it with owner\.decrypt"),
-    "abs": (lambda x, a: abs(x), r"open it with owner\.decrypt"),
-    "index": (lambda x, a: operator.index(x), r"open it with owner\.decrypt"),
-    "range": (lambda x, a: range(x), r"open it with owner\.decrypt"),
-    "np.int64": (lambda x, a: np.int64(x), r"open it with owner\.decrypt"),
+    "int": (lambda x, a: int(x), r"no plain number: open it first, with owner\.open"),
+    "float": (lambda x, a: float(x), r"with owner\.open"),
+    "complex": (lambda x, a: complex(x), r"with owner\.open"),
+    "abs": (lambda x, a: abs(x), r"with owner\.open"),
+    "index": (lambda x, a: operator.index(x), r"with owner\.open"),
+    "range": (lambda x, a: range(x), r"with owner\.open"),
+    "np.int64": (lambda x, a: np.int64(x), r"with owner\.open"),
     "bool": (lambda x, a: bool(x), "zero cannot be known"),
     "if": (lambda x, a: 1 if x else 0, "zero cannot be known"),
     "bool of one value": (lambda x, a: bool(a[:1]), "zero cannot be known"),
@@ -924,17 +924,12 @@ def test_what_is_encrypted_is_not_encrypted_again(toy: es.Owner) -> None:
 @pytest.mark.parametrize("value", [3, [1, 2], np.array([1]), None], ids=repr)
 def test_what_is_plain_is_not_decrypted(toy: es.Owner, value: Any) -> None:
     with pytest.raises(TypeError, check=error("not-encrypted")):
-        toy.decrypt(value)
-
-
-def test_the_name_of_a_file_is_not_decrypted(toy: es.Owner) -> None:
-    with pytest.raises(TypeError, check=error("path-not-loaded")):
-        toy.decrypt("results.enc")
+        toy.open(value)
 
 
 def test_truth_values_are_integers(toy: es.Owner) -> None:
-    assert toy.decrypt(toy.encrypt(True)) == 1
-    assert toy.decrypt(toy.encrypt(np.bool_(False))) == 0
+    assert toy.open(toy.encrypt(True)) == 1
+    assert toy.open(toy.encrypt(np.bool_(False))) == 0
     assert_same(toy, toy.encrypt([True, False]), [1, 0])
     assert_same(toy, toy.encrypt(np.array([[True], [False]])), [[1], [0]])
 
@@ -975,7 +970,7 @@ def counting(toy: es.Owner, monkeypatch: pytest.MonkeyPatch) -> Counting:
 def test_the_counter_counts(toy: es.Owner, counting: Counting) -> None:
     x = toy.encrypt(3) + toy.encrypt(4)
     assert counting.calls == 1
-    assert toy.decrypt(x * x * x) == 343
+    assert toy.open(x * x * x) == 343
     assert counting.calls > 3
 
 
@@ -1030,7 +1025,7 @@ def test_what_could_drown_is_refused_before_it_is_computed(
     with pytest.raises(es.NoiseError, check=error("not-proven", x.depth + 1)):
         x * x
     assert counting.calls == before
-    assert toy.decrypt(x) == 1
+    assert toy.open(x) == 1
 
 
 def cured(error: pytest.ExceptionInfo[Any], parameters: es.Parameters, **wish: Any) -> es.Owner:
@@ -1075,7 +1070,7 @@ def test_parameters_named_by_an_overflow_allow_it(owner: es.Owner, what: str) ->
         pytest.fail(f"still refused: {last}")
     assert current is not owner, "the operation was meant to overflow first"
     numbers = CURABLE[what](lambda value, bound=None: np.array(value) if np.ndim(value) else value)
-    np.testing.assert_array_equal(current.decrypt(result), numbers)
+    np.testing.assert_array_equal(current.open(result), numbers)
 
 
 @pytest.mark.parametrize("value", [2**70, [2**70]], ids=repr)
@@ -1107,7 +1102,7 @@ def test_parameters_named_by_a_noise_error_allow_more_depth(owner: es.Owner) -> 
     ) as raised:
         chain(owner)
     better = cured(raised, owner.parameters)
-    assert better.decrypt(chain(better)) == 1
+    assert better.open(chain(better)) == 1
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
@@ -1131,7 +1126,7 @@ def test_parameters_named_by_a_noise_error_allow_larger_sums(scheme: str, depth:
     with pytest.raises(es.NoiseError, check=error("not-proven", "1")) as raised:
         doublings(poor, possible)
     better = cured(raised, poor.parameters, max_value=1 << 18, depth=depth)
-    assert better.decrypt(doublings(better, possible)) == 1 << possible
+    assert better.open(doublings(better, possible)) == 1 << possible
 
 
 @pytest.mark.parametrize("depth", [0, 1])
@@ -1143,7 +1138,7 @@ def test_the_promised_number_of_terms_can_be_added(scheme: str, depth: int) -> N
         x = x * x
     for _ in range(6):
         x = x + x
-    assert who.decrypt(x) == 64 * (-3) ** (2**depth)
+    assert who.open(x) == 64 * (-3) ** (2**depth)
 
 
 # -- keys
@@ -1185,14 +1180,14 @@ def test_nothing_is_computed_across_keys(toy: es.Owner, toy_stranger: es.Owner, 
 def test_nobody_else_decrypts(owner: es.Owner, stranger: es.Owner) -> None:
     for value in (owner.encrypt(1), owner.encrypt([1, 2]), owner.public_keys().encrypt(3)):
         with pytest.raises(es.KeyMismatchError, check=error("load-the-key")):
-            stranger.decrypt(value)
+            stranger.open(value)
 
 
 def test_keys_of_other_parameters_do_not_mix_either(owner: es.Owner, toy: es.Owner) -> None:
     with pytest.raises(es.KeyMismatchError, check=error("other-key")):
         owner.encrypt(1) + toy.encrypt(1)
     with pytest.raises(es.KeyMismatchError, check=error("load-the-key")):
-        owner.decrypt(toy.encrypt([1]))
+        owner.open(toy.encrypt([1]))
 
 
 # -- weight, copies, pickles
@@ -1245,7 +1240,7 @@ def test_copies_are_independent_arrays_of_the_same_values(toy: es.Owner) -> None
         assert_same(toy, a, [1, 2])
         assert_same(toy, duplicate, [5, 2])
     x = toy.encrypt(7)
-    assert toy.decrypt(copy.copy(x)) == toy.decrypt(copy.deepcopy(x)) == 7
+    assert toy.open(copy.copy(x)) == toy.open(copy.deepcopy(x)) == 7
 
 
 def test_the_secret_key_is_not_copied(toy: es.Owner) -> None:

@@ -248,7 +248,7 @@ class MemorySource(Source):
         return read_clear(outputs, self.columns, self.layout, ranges=self.known)
 
     def encrypted(self, outputs: Sequence[Expression], **options: Any) -> list[int]:
-        return self.lab.owner.decrypt(evaluate(outputs, self, **options))
+        return self.lab.owner.open(evaluate(outputs, self, **options))
 
 
 @cache

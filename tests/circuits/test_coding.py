@@ -128,7 +128,7 @@ def owner(request: pytest.FixtureRequest) -> es.Owner:
 def test_padding_does_not_count(name: str, owner: es.Owner) -> None:
     sealed = owner.encrypt(TABLE[:5]).append(owner.encrypt(TABLE[5:]))
     keys = owner.public_keys(rotations=rotations_needed([OUTPUTS[name]], sealed.layout))
-    found = owner.decrypt(
+    found = owner.open(
         EncryptedTable(sealed.facts, sealed.blocks, keys).evaluate([OUTPUTS[name]], form="slots")
     )
     assert list(found) == TABLE.with_layout(sealed.layout).evaluate([OUTPUTS[name]])
@@ -142,4 +142,4 @@ def test_what_is_1_for_all_to_see_is_1_in_rows_and_the_same_for_everybody(owner:
     slots = EncryptedVector(
         sealed.keys, [ciphertext_of(sealed.keys.engine, once)], step.noise, 1, 0, [1024]
     )
-    assert owner.decrypt(slots).tolist() == [1] * 9 + [0] * 1015
+    assert owner.open(slots).tolist() == [1] * 9 + [0] * 1015

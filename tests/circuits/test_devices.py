@@ -98,7 +98,7 @@ def check(outputs: Sequence[Expression], source: MemorySource, name: str, **opti
     expected = by_seal(outputs, source, name, **options)
     same_residues(evaluate(outputs, source, device=name, **QUIET, **options), expected)
     if expected.form != "rows":
-        assert source.lab.owner.decrypt(expected) == source.clear(outputs)
+        assert source.lab.owner.open(expected) == source.clear(outputs)
 
 
 #: BGV that the kernels take, primes below 2^50: with primes that are 1 modulo t, with others, and
@@ -168,7 +168,7 @@ def test_totals(lab: Lab, what: str, form: str) -> None:
     outputs, source = PROGRAMS[what], lab.source((9, 5, 7), seed=3)
     for name in NAMES:
         expected = by_seal(outputs, source, name, form=form)
-        assert lab.owner.decrypt(expected) == source.clear(outputs)
+        assert lab.owner.open(expected) == source.clear(outputs)
         same_residues(evaluate(outputs, source, device=name, form=form, **QUIET), expected)
 
 
@@ -254,7 +254,7 @@ def test_many_packs_and_batches(lab: Lab, name: str) -> None:
     report = compile_for(outputs, source)
     assert report.program.width >= 16
     found = evaluate(outputs, source, device=name, progress=False, workers=2)
-    assert lab.owner.decrypt(found) == lab.owner.decrypt(expected) == source.clear(outputs)
+    assert lab.owner.open(found) == lab.owner.open(expected) == source.clear(outputs)
     same_residues(found, by_seal(outputs, source, name))
 
 
@@ -327,7 +327,7 @@ def test_terms_of_other_degrees_beside_given_totals(limit: int | None) -> None:
     rows = {name: np.asarray(new.columns[name], dtype=np.int64) for name in ("a0", "y0", "w", "n")}
     votes = sum(known[k] * rows["a0"] * (1 if k % 2 else rows["y0"]) for k in range(20))
     expected = np.stack([votes + 3 * rows["w"], votes + rows["n"] * rows["w"]])
-    assert np.array(lab.owner.decrypt(found)).tolist() in (expected.tolist(), expected.T.tolist())
+    assert np.array(lab.owner.open(found)).tolist() in (expected.tolist(), expected.T.tolist())
 
 
 def test_totals_of_given_totals(name: str) -> None:
@@ -342,7 +342,7 @@ def test_totals_of_given_totals(name: str) -> None:
         source.clear([(a * y).total(), w.total()]),
         new.clear([a.total(), w.total(), n.total()]),
     )
-    assert lab.owner.decrypt(expected) == [fitted[0] * sa, fitted[1] * (sw - sn)]
+    assert lab.owner.open(expected) == [fitted[0] * sa, fitted[1] * (sw - sn)]
 
 
 def test_a_sum_that_is_always_0_is_refused(lab: Lab, name: str) -> None:
@@ -464,15 +464,15 @@ def test_a_registered_device_is_known_wherever_work_is_done(name: str) -> None:
     forest = es.CompletelyRandomForest(n_trees=2, depth=1, random_state=1)
     clear = es.CompletelyRandomForest(n_trees=2, depth=1, random_state=1).fit(table)
     forest.fit(sealed, device=name, progress=False)
-    assert owner.decrypt(forest).leaf_counts_.tolist() == clear.leaf_counts_.tolist()
+    assert owner.open(forest).leaf_counts_.tolist() == clear.leaf_counts_.tolist()
     votes = forest.predict_votes(
         owner.encrypt(schema.table(frame.head(5))), device=name, progress=False
     )
     assert (
-        owner.decrypt(votes).to_numpy().tolist()
+        owner.open(votes).to_numpy().tolist()
         == clear.predict_votes(frame.head(5)).to_numpy().tolist()
     )
-    counts = owner.decrypt(sealed.counts("u", by="class", device=name, progress=False))
+    counts = owner.open(sealed.counts("u", by="class", device=name, progress=False))
     assert counts.to_numpy().tolist() == table.counts("u", by="class").to_numpy().tolist()
 
 

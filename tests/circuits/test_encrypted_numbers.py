@@ -67,7 +67,7 @@ def results(
 
 def opened(lab: Lab, numbers: EncryptedNumbers) -> list[Any]:
     """Totals, or a list for every row."""
-    found = lab.owner.decrypt(numbers)
+    found = lab.owner.open(numbers)
     return found if isinstance(found, list) else found.tolist()
 
 
@@ -87,7 +87,7 @@ def test_save_and_load(small, form, tmp_path):
         assert a.noise == b.noise
     assert opened(small, loaded) == opened(small, totals) == expected
     if form != "rows":
-        assert small.owner.decrypt(loaded + totals) == [2 * value for value in expected]
+        assert small.owner.open(loaded + totals) == [2 * value for value in expected]
     data = (tmp_path / "results").read_bytes()
     assert small.owner._generator.secret_key().to_string()[-1000:] not in data
     assert len(data) < totals.nbytes  # residues are packed to their bits
@@ -106,7 +106,7 @@ def test_more_totals_than_fit_a_pack(small, tmp_path):
     totals.save(tmp_path / "results")
     loaded = EncryptedNumbers.load(tmp_path / "results", small.keys)
     assert (len(loaded), len(loaded.parts)) == (7, 2)
-    assert small.owner.decrypt(loaded) == x + y
+    assert small.owner.open(loaded) == x + y
 
 
 def test_what_is_said(small):
@@ -142,7 +142,7 @@ def test_fields_of_others_travel_along(small):
     totals, expected = results(small)
     file = totals.to_container("forest counts", {"trees": 3})
     assert (file.kind, file.fields["trees"]) == ("forest counts", 3)
-    assert small.owner.decrypt(EncryptedNumbers.from_container(file, small.keys)) == expected
+    assert small.owner.open(EncryptedNumbers.from_container(file, small.keys)) == expected
 
 
 # ----------------------------------------------------------------------------------------------
@@ -153,9 +153,9 @@ def test_fields_of_others_travel_along(small):
 def test_results_of_different_rows_add_and_subtract(small, form):
     (first, x), (second, y) = results(small, form, 1), results(small, form, 2, rows=30)
     both = first + second
-    assert small.owner.decrypt(both) == [a + b for a, b in zip(x, y, strict=True)]
-    assert small.owner.decrypt(both - second) == x
-    assert small.owner.decrypt(first - second) == [a - b for a, b in zip(x, y, strict=True)]
+    assert small.owner.open(both) == [a + b for a, b in zip(x, y, strict=True)]
+    assert small.owner.open(both - second) == x
+    assert small.owner.open(first - second) == [a - b for a, b in zip(x, y, strict=True)]
     assert min(part_slacks(small, both)) > -1
     assert both.facts[0] == replace(first.facts[0], high=first.facts[0].high + second.facts[0].high)
     assert (first - second).facts[0].low == -second.facts[0].high
@@ -171,7 +171,7 @@ def test_adding_shards_is_the_result_of_all_rows(small):
         parts.append(evaluate(OUTPUTS, shard, workers=1))
     total = parts[0] + parts[1] + parts[2]
     # The constant of N.total() - 7 counts once in each shard.
-    assert small.owner.decrypt(total) == [*expected[:2], expected[2] - 14, *expected[3:]]
+    assert small.owner.open(total) == [*expected[:2], expected[2] - 14, *expected[3:]]
     assert len(whole) == len(total)
 
 
@@ -218,7 +218,7 @@ def test_sums_that_could_overflow_are_refused(small):
     doublings = int(np.log2(limit / 300))  # (N + 1).total() of 50 rows is within ±300
     for _ in range(doublings):
         totals = totals + totals
-    assert small.owner.decrypt(totals) == [2**doublings * value for value in expected]
+    assert small.owner.open(totals) == [2**doublings * value for value in expected]
     with pytest.raises(
         OverflowError,
         match=rf"the sum could reach ±[\d,]+, and the parameters are exact up to ±{limit:,}",
@@ -238,7 +238,7 @@ def test_sums_that_could_drown_in_noise_are_refused(small, form):
     assert doublings >= 1
     for _ in range(doublings):
         totals = totals + totals
-    assert small.owner.decrypt(totals) == [0]
+    assert small.owner.open(totals) == [0]
     with pytest.raises(es.NoiseError, check=error("open-before-adding")):
         totals + totals
     assert min(part_slacks(small, totals)) > -1
@@ -257,7 +257,7 @@ def test_results_at_different_levels_add(small):
     lowered = EncryptedNumbers(small.keys, "slots", totals.facts, lower, circuit=totals.circuit)
     for both in (totals + lowered, lowered + totals):
         assert {part.noise.level for part in both.parts} == {1}
-        assert small.owner.decrypt(both) == [2 * value for value in expected]
+        assert small.owner.open(both) == [2 * value for value in expected]
 
 
 # ----------------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def test_values_out_of_their_bounds_are_refused(small, form):
             with pytest.raises(
                 ValueError, check=error("outside-proven-range", index, value, facts.low, facts.high)
             ):
-                small.owner.decrypt(relabelled)
+                small.owner.open(relabelled)
 
 
 def test_damaged_ciphertexts_are_refused(small):
@@ -295,13 +295,13 @@ def test_damaged_ciphertexts_are_refused(small):
         totals.width,
     )
     with pytest.raises(ValueError, check=error("foreign-coefficients")):
-        small.owner.decrypt(damaged)
+        small.owner.open(damaged)
 
 
 def test_other_owners_do_not_decrypt(small):
     totals, _ = results(small)
     with pytest.raises(es.KeyMismatchError, check=error("load-the-key")):
-        es.Owner(small.parameters).decrypt(totals)
+        es.Owner(small.parameters).open(totals)
 
 
 # ----------------------------------------------------------------------------------------------
@@ -546,7 +546,7 @@ def test_keys_are_compared_by_id_not_by_object(small, tmp_path):
     totals.save(tmp_path / "results")
     small.keys.save(tmp_path / "keys")
     keys = PublicKeys.load(tmp_path / "keys")
-    assert small.owner.decrypt(EncryptedNumbers.load(tmp_path / "results", keys) + totals) == [
+    assert small.owner.open(EncryptedNumbers.load(tmp_path / "results", keys) + totals) == [
         2 * v for v in expected
     ]
 
@@ -558,7 +558,7 @@ def test_results_of_different_circuits_are_not_added_even_if_their_shapes_agree(
     for combine in (operator.add, operator.sub):
         with pytest.raises(ValueError, check=error("different-circuits")):
             combine(one, other)
-    assert small.owner.decrypt(one + again) == [2 * source.clear([column("a0").total()])[0]]
+    assert small.owner.open(one + again) == [2 * source.clear([column("a0").total()])[0]]
     stored = EncryptedNumbers.from_container(other.to_container(), small.keys)
     with pytest.raises(ValueError, check=error("different-circuits")):
         one + stored

@@ -40,7 +40,7 @@ def wanted() -> Any:
 
 
 def test_opened(rows: EncryptedNumbers, wanted: Any) -> None:
-    assert LAB.owner.decrypt(rows).tolist() == wanted.tolist()
+    assert LAB.owner.open(rows).tolist() == wanted.tolist()
     assert rows.n_rows == 14
     assert rows.nbytes == sum(part.residues.nbytes for part in rows.parts)
     assert repr(rows).startswith("EncryptedNumbers(14 rows of 2 numbers in 4 ciphertexts, rows, ")
@@ -56,7 +56,7 @@ def test_small_as_can_be(rows: EncryptedNumbers) -> None:
 def test_a_factor_and_an_offset_are_taken_off(rows: EncryptedNumbers, wanted: Any) -> None:
     t, most = LAB.parameters.plain_modulus, LAB.parameters.max_value
     facts = [NumberFacts(-most, most, 7, 3), NumberFacts(-most, most)]
-    found = LAB.owner.decrypt(
+    found = LAB.owner.open(
         EncryptedNumbers(rows.keys, "rows", facts, rows.parts, counts=rows.counts)
     )
     assert ((found[:, 0] * 3 - wanted[:, 0] - 7) % t == 0).all()
@@ -67,13 +67,13 @@ def test_numbers_outside_their_bounds_are_refused(rows: EncryptedNumbers) -> Non
     facts = [rows.facts[0], NumberFacts(0, 1)]
     tight = EncryptedNumbers(rows.keys, "rows", facts, rows.parts, counts=rows.counts)
     with pytest.raises(ValueError, check=error("outside-proven-range", "1", "0")):
-        LAB.owner.decrypt(tight)
+        LAB.owner.open(tight)
 
 
 def test_other_keys(rows: EncryptedNumbers) -> None:
     stranger = kept_lab("bgv", 1)
     with pytest.raises(es.KeyMismatchError, check=error("load-the-key")):
-        stranger.owner.decrypt(rows)
+        stranger.owner.open(rows)
     with pytest.raises(es.KeyMismatchError, check=error("keys-of-the-file")):
         EncryptedNumbers.from_container(rows.to_container(), stranger.keys)
 
@@ -83,7 +83,7 @@ def test_rows_come_back_from_a_file(rows: EncryptedNumbers, wanted: Any) -> None
     again = EncryptedNumbers.from_container(container.from_bytes(data, kind=NUMBERS_KIND), LAB.keys)
     assert again.facts == rows.facts
     assert again.counts == rows.counts
-    assert LAB.owner.decrypt(again).tolist() == wanted.tolist()
+    assert LAB.owner.open(again).tolist() == wanted.tolist()
     with pytest.raises(TypeError, check=error("not-pickled")):
         pickle.dumps(rows)
 

@@ -149,7 +149,7 @@ def test_flooded_totals_decrypt_to_the_same_numbers(scheme: str) -> None:
         lab = room(scheme, key)
         totals, expected = packed(lab, flood=True, key=key)
         assert totals.flooded
-        assert lab.owner.decrypt(totals) == expected
+        assert lab.owner.open(totals) == expected
         small = engine_for(packing_parameters(lab.parameters))
         for part in totals.parts:
             slack = lab.slack(ciphertext_of(small, part.residues), part.noise, packed=True)
@@ -183,7 +183,7 @@ def test_rows_of_others_are_flooded_by_default_and_rows_of_the_owner_are_not() -
     assert evaluate(OUTPUTS, own).flooded is None
     assert evaluate(OUTPUTS, others).flooded is True
     assert evaluate(OUTPUTS, others, flood=False).flooded is False
-    assert lab.owner.decrypt(evaluate(OUTPUTS, others)) == others.clear(OUTPUTS)
+    assert lab.owner.open(evaluate(OUTPUTS, others)) == others.clear(OUTPUTS)
 
 
 def test_sums_are_flooded_where_all_that_must_be_is() -> None:
@@ -204,7 +204,7 @@ def test_sums_are_flooded_where_all_that_must_be_is() -> None:
         False,
         False,
     ]
-    assert lab.owner.decrypt(mine + hidden) == [
+    assert lab.owner.open(mine + hidden) == [
         a + b for a, b in zip(own.clear(OUTPUTS), others.clear(OUTPUTS), strict=True)
     ]
 
@@ -217,7 +217,7 @@ def test_files_say_whether_totals_are_flooded(flooded: bool | None) -> None:
     totals = evaluate(OUTPUTS, source, flood=flooded)
     again = EncryptedNumbers.from_container(totals.to_container(), lab.keys)
     assert again.flooded is flooded
-    assert lab.owner.decrypt(again) == source.clear(OUTPUTS)
+    assert lab.owner.open(again) == source.clear(OUTPUTS)
 
 
 def test_without_room_nothing_is_computed() -> None:

@@ -499,7 +499,7 @@ def test_what_kernels_cannot_add_up_seal_does(
         with pytest.raises(DeviceError, match=why, check=error("checkpoint-unsupported")):
             evaluate([output], source, device="native", checkpoint=tmp_path)
     np.testing.assert_array_equal(found.parts[0].residues, expected.parts[0].residues)
-    assert lab.owner.decrypt(found) == source.clear([output])
+    assert lab.owner.open(found) == source.clear([output])
 
 
 @pytest.mark.parametrize("strategy", [FLAT, LEVELLED])
@@ -590,7 +590,7 @@ def test_results_are_those_of_seal(form: str, memory_limit: int | None) -> None:
     assert [part.noise for part in found.parts] == [part.noise for part in expected.parts]
     for one, other in zip(found.parts, expected.parts, strict=True):
         np.testing.assert_array_equal(one.residues, other.residues)
-    assert source.lab.owner.decrypt(found) == source.clear(outputs)
+    assert source.lab.owner.open(found) == source.clear(outputs)
 
 
 def test_totals_in_every_slot() -> None:
@@ -601,7 +601,7 @@ def test_totals_in_every_slot() -> None:
     )
     for device in ("native", "seal"):
         totals = evaluate(outputs, source, form="replicated", device=device)
-        assert lab.owner.decrypt(totals) == source.clear(outputs)
+        assert lab.owner.open(totals) == source.clear(outputs)
 
 
 @pytest.mark.parametrize("counts", [(50, 60), (110,)])
@@ -642,7 +642,7 @@ def test_a_forest_of_several_chunks(tmp_path: Any) -> None:
         {"device": "native", "memory_limit": 1 << 22},
         {"device": "auto", "workers": 1},
     ):
-        opened = owner.decrypt(forest.fit(sealed, **options))
+        opened = owner.open(forest.fit(sealed, **options))
         np.testing.assert_array_equal(opened.leaf_counts_, clear.leaf_counts_)
 
 
@@ -670,7 +670,7 @@ def test_the_case_study() -> None:
     forest = es.CompletelyRandomForest(n_trees=3, depth=3, random_state=7).fit(
         sealed, device="native"
     )
-    np.testing.assert_array_equal(owner.decrypt(forest).leaf_counts_, clear.leaf_counts_)
+    np.testing.assert_array_equal(owner.open(forest).leaf_counts_, clear.leaf_counts_)
 
 
 # -- the tape
@@ -856,7 +856,7 @@ def test_columns_that_begin_lower_are_read_and_switched_once() -> None:
         found = evaluate(outputs, source, device="native", **options)
         assert source.loads == 2 * len(loads)
         assert_same_parts(found, evaluate(outputs, source, device="seal", workers=1))
-    assert kept_lab().owner.decrypt(found) == source.clear(outputs)
+    assert kept_lab().owner.open(found) == source.clear(outputs)
 
 
 def test_given_totals_in_totals() -> None:
@@ -864,7 +864,7 @@ def test_given_totals_in_totals() -> None:
     packs = {"model": evaluate([A.total(), (B * Y).total(), column("n").total()], source)}
     model = [given_total("model", k) for k in range(3)]
     outputs = [(model[0] * A * Y).total(), (model[1] * B - 2 * model[2] * A).total()]
-    opened = kept_lab().owner.decrypt(packs["model"])
+    opened = kept_lab().owner.open(packs["model"])
     columns = {
         **source.columns,
         **{("model", k): np.full(340, value) for k, value in enumerate(opened)},
@@ -876,7 +876,7 @@ def test_given_totals_in_totals() -> None:
         evaluate(outputs, source, device=name, workers=1, **options) for name in ("native", "seal")
     )
     assert_same_parts(found, expected)
-    assert kept_lab().owner.decrypt(found) == read_clear(outputs, columns, source.layout)
+    assert kept_lab().owner.open(found) == read_clear(outputs, columns, source.layout)
 
 
 def test_numbers_that_are_encrypted_on_the_spot_in_totals() -> None:

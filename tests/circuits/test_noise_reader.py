@@ -91,7 +91,7 @@ def test_what_is_accepted_decrypts_in_every_form(scheme, slacks):
                 lambda form=form: evaluate(outputs, source, form=form, workers=1, flood=False)
             )
             if totals is not None:
-                assert source.lab.owner.decrypt(totals) == source.clear(outputs)
+                assert source.lab.owner.open(totals) == source.clear(outputs)
                 slacks.extend(part_slacks(source.lab, totals))
 
     check()
@@ -182,7 +182,7 @@ def test_real_parameters(real, slacks):
     outputs = [(left * B).total(), (left - left * B).total(), ((Y - left) * B).total(), N.total()]
     for form in ("packed", "slots"):
         totals = evaluate(outputs, source, form=form, workers=1)
-        assert real.owner.decrypt(totals) == source.clear(outputs)
+        assert real.owner.open(totals) == source.clear(outputs)
         slacks.extend(part_slacks(real, totals))
     assert min(slacks) > 0
 
@@ -270,7 +270,7 @@ def test_a_replicated_total_does_not_change_what_others_of_its_shape_are():
         1,
         1,
     ]  # in every slot, or in all slots together
-    assert source.lab.owner.decrypt(totals) == source.clear(outputs)
+    assert source.lab.owner.open(totals) == source.clear(outputs)
 
 
 # ----------------------------------------------------------------------------------------------

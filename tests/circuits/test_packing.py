@@ -125,7 +125,7 @@ def opened(lab: Packer, parts: Sequence[Part], count: int, width: int) -> list[i
         lab.keys, "packed", [NumberFacts(-limit, limit)] * count, parts, width
     )
     assert min(part_slacks(lab, totals)) > -1
-    return lab.owner.decrypt(totals)
+    return lab.owner.open(totals)
 
 
 def check_packing(
@@ -207,7 +207,7 @@ def test_a_circuit_of_many_totals(lab):
     totals = evaluate(outputs, source, device=lab.device)
     assert (len(totals), len(totals.parts), totals.width) == (150, 1, 256)
     expected = source.clear(outputs)
-    assert lab.owner.decrypt(totals) == expected
+    assert lab.owner.open(totals) == expected
     assert expected[-51:] == [0] * 51
 
 
@@ -435,7 +435,7 @@ def test_packing_keys_of_another_owner_give_nothing_that_passes(lab):
         mixed, "packed", [NumberFacts(-5000, 5000)] * 7, lab.pack(few, 8, keys=mixed), 8
     )
     with pytest.raises(ValueError, check=error("foreign-coefficients")):
-        lab.owner.decrypt(totals)
+        lab.owner.open(totals)
 
 
 def test_ciphertexts_of_another_context_are_refused(bgv):
@@ -481,4 +481,4 @@ def test_a_pack_that_was_not_cleared_is_refused(lab):
     limit = lab.parameters.max_value
     totals = EncryptedNumbers(lab.keys, "packed", [NumberFacts(-limit, limit)] * 7, [unfinished], 8)
     with pytest.raises(ValueError, check=error("foreign-coefficients")):
-        lab.owner.decrypt(totals)
+        lab.owner.open(totals)

@@ -110,7 +110,7 @@ def test_opened_they_are_the_totals_of_the_clear_table(device: str) -> None:
         assert len(paired) == -(-len(outputs) // 2)
         numbers = evaluate(paired, source, device=device).in_parts(stored)
         assert len(numbers) == len(outputs)
-        assert lab().owner.decrypt(numbers) == source.clear(outputs)
+        assert lab().owner.open(numbers) == source.clear(outputs)
 
 
 def test_totals_that_could_carry_travel_alone() -> None:
@@ -128,8 +128,8 @@ def test_results_add_up_until_they_could_carry() -> None:
     paired, stored = as_stored(TREE, lab().parameters, one.layout)
     first, second = (evaluate(paired, source).in_parts(stored) for source in (one, two))
     both = [p + q for p, q in zip(one.clear(TREE), two.clear(TREE), strict=True)]
-    assert lab().owner.decrypt(first + second) == both
-    assert lab().owner.decrypt(first + second - second) == one.clear(TREE)
+    assert lab().owner.open(first + second) == both
+    assert lab().owner.open(first + second - second) == one.clear(TREE)
     crowd = first.in_parts([replace(one, rest=300) for one in stored])
     with pytest.raises(
         OverflowError,
@@ -144,7 +144,7 @@ def test_files_keep_them_and_are_not_believed_beyond_the_keys() -> None:
     numbers = evaluate(paired, source).in_parts(stored)
     file = numbers.to_container()
     read = type(numbers).from_container(file, lab().keys)
-    assert lab().owner.decrypt(read) == source.clear(TREE)
+    assert lab().owner.open(read) == source.clear(TREE)
     listed = json.loads(file.section("numbers"))
     for place, wrong, why in ((5, 512, "others"), (6, 512, "taken apart"), (6, -1, "taken apart")):
         altered = [list(entry) for entry in listed]
@@ -202,7 +202,7 @@ def test_a_forest_of_pairs_is_the_clear_forest(frame: pd.DataFrame, tmp_path: ob
     assert len(model.totals_) == 2 * len(model.totals_.facts)
     model.save(f"{tmp_path}/model.esm")
     read = es.load(f"{tmp_path}/model.esm", owner.public_keys())
-    opened = owner.decrypt(read, schema=schema)
+    opened = owner.open(read, schema=schema)
     assert np.array_equal(opened.leaf_counts_, forest.fit(table).leaf_counts_)
     with pytest.raises(es.NoiseError, check=error("keys-that-predict")):
         model.predict_votes(sealed)

@@ -25,7 +25,7 @@ def test_the_same_circuit_of_another_table_is_prepared_once_and_computed_anew(bg
     first, second = bgv.source((9,), seed=3), bgv.source((9,), seed=4)
     assert compile_for(written(), first) is compile_for(written(), second)
     for source in (first, second, first):
-        found = bgv.owner.decrypt(evaluate(written(), source))
+        found = bgv.owner.open(evaluate(written(), source))
         assert found == source.clear(written())
     assert first.clear(written()) != second.clear(written())
 
@@ -81,4 +81,4 @@ def test_given_totals_are_told_apart_by_how_they_are_read() -> None:
     for packs, total in ((offset, (1 - column("a0")).total()), (without, column("a0").total())):
         rows = evaluate(outputs, new, form="rows", given={"model": packs}, bounds=bounds)
         (value,) = source.clear([total])
-        assert lab.owner.decrypt(rows)[:, 0].tolist() == [value * y for y in new.columns["y0"]]
+        assert lab.owner.open(rows)[:, 0].tolist() == [value * y for y in new.columns["y0"]]

@@ -227,7 +227,7 @@ def test_two_sites_pool_a_forest_and_who_opens_it_finds_totals_alone() -> None:
     pooled = fits[0] + fits[1]
     check_all(owner, [fit.totals_ for fit in (*fits, pooled)])
     assert all(fit.totals_.flooded for fit in (*fits, pooled))
-    opened = owner.decrypt(pooled, schema=schema)
+    opened = owner.open(pooled, schema=schema)
     clear = es.CompletelyRandomForest(n_trees=30, depth=2, random_state=1).fit(
         schema.table(pd.concat([one, two]))
     )

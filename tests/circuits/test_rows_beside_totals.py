@@ -79,7 +79,7 @@ def check(outputs: list[Expression], lab: Lab, totals: list[Expression], **optio
     bounds, wanted = both(outputs, new, {"model": (totals, source)})
     packs = {"model": packed(totals, source, 4)}
     rows = rows_of(outputs, bounds, new, packs, workers=1, **options)
-    assert lab.owner.decrypt(rows).tolist() == wanted.tolist()
+    assert lab.owner.open(rows).tolist() == wanted.tolist()
 
 
 @st.composite
@@ -165,7 +165,7 @@ def test_devices_agree() -> None:
     by_seal = rows_of(outputs, bounds, new, packs, device="seal")
     for name in usable(lab.keys):
         rows = rows_of(outputs, bounds, new, packs, device=name)
-        assert lab.owner.decrypt(rows).tolist() == wanted.tolist()
+        assert lab.owner.open(rows).tolist() == wanted.tolist()
         for ours, theirs in zip(rows.parts, by_seal.parts, strict=True):
             np.testing.assert_array_equal(ours.residues, theirs.residues)
             assert ours.noise == theirs.noise
@@ -184,7 +184,7 @@ def test_packs_of_several_names_and_widths() -> None:
     assert {fact.factor for fact in rows.facts} == {
         scale
     }  # of all totals, whatever the width of their packs
-    assert lab.owner.decrypt(rows).tolist() == wanted.tolist()
+    assert lab.owner.open(rows).tolist() == wanted.tolist()
 
 
 def test_totals_are_found_by_their_names() -> None:
@@ -284,7 +284,7 @@ def test_answers_of_plain_models_end_where_all_do() -> None:
     rows = rows_of(outputs, bounds, source, {})
     assert len({part.noise for part in rows.parts}) == 1
     assert {part.residues.shape[:2] for part in rows.parts} == {(2, 2)}
-    opened, wanted = lab.owner.decrypt(rows), source.columns["y0"]
+    opened, wanted = lab.owner.open(rows), source.columns["y0"]
     assert opened.T.tolist() == [
         (factor * wanted + more).tolist()
         for factor, more in ((1, 0), (most // 3, 0), (0, 0), (0, most))
@@ -325,7 +325,7 @@ def test_totals_of_rows_times_given_totals(scheme: str) -> None:
             outputs, new, given=packs, bounds=bounds, device=name, workers=1, progress=False
         )
         assert totals.form == "packed"
-        assert lab.owner.decrypt(totals) == wanted[0].tolist()
+        assert lab.owner.open(totals) == wanted[0].tolist()
         assert min(part_slacks(lab, totals)) > -1
 
 
@@ -354,7 +354,7 @@ def test_totals_without_room_are_merged_as_they_come(
         for m in (0, 1 << 30)
     )
     assert called == [(32, 0), (32, 0), (17, 0), (2, 5), (1, 5)]
-    assert lab.owner.decrypt(small) == source.clear(outputs)
+    assert lab.owner.open(small) == source.clear(outputs)
     for ours, theirs in zip(small.parts, large.parts, strict=True):
         np.testing.assert_array_equal(ours.residues, theirs.residues)
 
@@ -378,7 +378,7 @@ def test_totals_beside_few_given_totals_at_a_time() -> None:
         evaluate(outputs, new, given=packs, bounds=bounds, memory_limit=m, progress=False)
         for m in (0, 1 << 30)
     ]
-    assert lab.owner.decrypt(totals[0]) == wanted[0].tolist()
+    assert lab.owner.open(totals[0]) == wanted[0].tolist()
     for ours, theirs in zip(totals[0].parts, totals[1].parts, strict=True):
         np.testing.assert_array_equal(ours.residues, theirs.residues)
 
@@ -399,7 +399,7 @@ def test_totals_of_totals_are_given_again(scheme: str) -> None:
     packs = evaluate(
         middle, second, given={"model": packed(FITTED, source)}, bounds=bounds, progress=False
     )
-    assert lab.owner.decrypt(packs) == between.tolist()
+    assert lab.owner.open(packs) == between.tolist()
     rows = evaluate(
         [given("middle", 0) * y - given("middle", 1), given("middle", 1) + w],
         new,
@@ -409,4 +409,4 @@ def test_totals_of_totals_are_given_again(scheme: str) -> None:
         progress=False,
     )
     wanted = [between[0] * new.columns["y0"] - between[1], between[1] + new.columns["w"]]
-    assert lab.owner.decrypt(rows).T.tolist() == [column.tolist() for column in wanted]
+    assert lab.owner.open(rows).T.tolist() == [column.tolist() for column in wanted]

@@ -38,7 +38,7 @@ from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.lowering import FLAT, rotations_needed
 from encryptedstats.crypto.encryption import encrypt_slots
 from encryptedstats.crypto.residues import residues_of
-from encryptedstats.tables.encrypted import EncryptedTable
+from encryptedstats.tables.encrypted_table import EncryptedTable
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings(
@@ -115,7 +115,7 @@ def test_rows(scheme, pool, counts):
     numbers = unless_refused(lambda: evaluate(pool, source, form="rows", workers=1))
     if numbers is not None:
         np.testing.assert_array_equal(
-            source.lab.owner.decrypt(numbers), np.column_stack(source.clear(pool))
+            source.lab.owner.open(numbers), np.column_stack(source.clear(pool))
         )
 
 
@@ -126,7 +126,7 @@ def test_rows_are_small_however_many_factors_they_have(lab):
         rows = evaluate(outputs, source, form="rows", workers=1)
     assert {len(part.residues) for part in rows.parts} == {2}
     assert [(facts.low, facts.high) for facts in rows.facts] == [(-12, 20), (-2, 6)]
-    np.testing.assert_array_equal(lab.owner.decrypt(rows), np.column_stack(source.clear(outputs)))
+    np.testing.assert_array_equal(lab.owner.open(rows), np.column_stack(source.clear(outputs)))
 
 
 def test_totals_are_no_numbers_of_rows(lab):
@@ -318,7 +318,7 @@ def test_batches_over_processes_equal_serial(lab):
     assert len(outputs) > BATCH
     expected = source.clear(outputs)
     serial, parallel = (evaluate(outputs, source, workers=workers) for workers in (1, 2))
-    assert lab.owner.decrypt(serial) == lab.owner.decrypt(parallel) == expected
+    assert lab.owner.open(serial) == lab.owner.open(parallel) == expected
     assert serial.facts == parallel.facts
     for a, b in zip(
         serial.parts, parallel.parts, strict=True
@@ -390,7 +390,7 @@ def test_without_packing_keys_totals_come_unsummed_if_asked_for(lab):
         evaluate([A.total(), (B + 1).total()], source)
     totals = evaluate([A.total(), (B + 1).total()], source, form="slots")
     assert totals.form == "slots"
-    assert lab.owner.decrypt(totals) == source.clear([A.total(), (B + 1).total()])
+    assert lab.owner.open(totals) == source.clear([A.total(), (B + 1).total()])
 
 
 def test_progress_is_shown_when_asked(bgv, capsys):
@@ -439,7 +439,7 @@ def test_tables(lab, public):
     outputs = table_circuit()
     expected = table.evaluate(outputs)
     for form in ("packed",) if public else ("packed", "slots"):
-        assert lab.owner.decrypt(sealed.evaluate(outputs, form=form, flood=False)) == expected
+        assert lab.owner.open(sealed.evaluate(outputs, form=form, flood=False)) == expected
     with pytest.raises(es.SchemaError, check=error("column-not-stored", "v0.code")):
         sealed.evaluate([column("v0.code").total()])
 
@@ -459,7 +459,7 @@ def test_appended_and_stored_tables(lab, tmp_path):
     ]
     loaded = EncryptedTable.load(tmp_path, lab.keys)
     twin = SCHEMA.table(pd.concat([first, second])).with_layout(loaded.layout)
-    assert lab.owner.decrypt(loaded.evaluate(outputs)) == twin.evaluate(outputs)
+    assert lab.owner.open(loaded.evaluate(outputs)) == twin.evaluate(outputs)
 
 
 def test_real_parameters_with_all_forms(real):
@@ -467,14 +467,12 @@ def test_real_parameters_with_all_forms(real):
     table = SCHEMA.table(rows_of(9000))
     sealed = real.owner.encrypt(table)
     outputs = [(column("class1") * column("v0.bin0")).total(), (column("class1") + 1).total()]
-    assert real.owner.decrypt(sealed.evaluate(outputs, form="packed")) == table.evaluate(outputs)
+    assert real.owner.open(sealed.evaluate(outputs, form="packed")) == table.evaluate(outputs)
     keys = real.owner.public_keys(
         rotations=rotations_needed(outputs, sealed.layout, replicated=True)
     )
     sealed = EncryptedTable(sealed.facts, sealed.blocks, keys)
-    assert real.owner.decrypt(sealed.evaluate(outputs, form="replicated")) == table.evaluate(
-        outputs
-    )
+    assert real.owner.open(sealed.evaluate(outputs, form="replicated")) == table.evaluate(outputs)
 
 
 def test_keys_of_another_owner(lab):
@@ -484,7 +482,7 @@ def test_keys_of_another_owner(lab):
     with pytest.raises(
         es.KeyMismatchError, check=error("load-the-key", lab.owner.key_id, stranger.owner.key_id)
     ):
-        stranger.owner.decrypt(totals)
+        stranger.owner.open(totals)
 
 
 def test_many_keys():

@@ -118,7 +118,7 @@ def test_totals_are_those_of_the_clear(copies: int, counts: tuple[int, ...]) -> 
     source, outputs = lab(copies).source(counts, seed=copies), forest(9)
     found = evaluate(outputs, source, **QUIET)
     assert sorted(found.places) == list(range(len(outputs)))
-    assert source.lab.owner.decrypt(found) == source.clear(outputs)
+    assert source.lab.owner.open(found) == source.clear(outputs)
 
 
 @few
@@ -128,9 +128,7 @@ def test_random_circuits(outputs: list[Expression], copies: int, counts: tuple[i
     for form in ("packed", "replicated", "slots"):
         found = unless_refused(lambda form=form: evaluate(outputs, source, form=form, **QUIET))
         if found is not None:
-            assert source.lab.owner.decrypt(found) == by_hand(
-                outputs, source.columns, source.layout
-            )
+            assert source.lab.owner.open(found) == by_hand(outputs, source.columns, source.layout)
 
 
 def test_devices_give_the_same_residues_at_every_level_of_arithmetic(
@@ -198,7 +196,7 @@ def test_alone_they_are_in_the_same_places(count: int | None) -> None:
         both = one + evaluate(outputs, more, device="native", **QUIET)
     finally:
         unregister("alone")
-    assert source.lab.owner.decrypt(both) == [
+    assert source.lab.owner.open(both) == [
         p + q for p, q in zip(source.clear(outputs), more.clear(outputs), strict=True)
     ]
 
@@ -223,7 +221,7 @@ def test_packs_hold_totals_and_nothing_else() -> None:
         places=found.places,
     )
     with pytest.raises(ValueError, check=error("foreign-coefficients")):
-        source.lab.owner.decrypt(altered)
+        source.lab.owner.open(altered)
 
 
 def test_noise_is_never_more_than_proven() -> None:
@@ -242,7 +240,7 @@ def test_places_are_stored(tmp_path: Any) -> None:
     again = EncryptedNumbers.load(tmp_path / "totals", source.keys)
     assert again.equals(found)
     assert again.places == found.places != tuple(range(len(outputs)))
-    assert source.lab.owner.decrypt(again) == source.clear(outputs)
+    assert source.lab.owner.open(again) == source.clear(outputs)
 
 
 @pytest.mark.parametrize(
@@ -268,9 +266,9 @@ def test_marked_totals_are_one_product(device: str) -> None:
     ]
     program = compile_for(outputs, source).program
     assert sum(step.op == MASK for step in program.steps) <= 4
-    assert source.lab.owner.decrypt(
-        evaluate(outputs, source, device=device, **QUIET)
-    ) == source.clear(outputs)
+    assert source.lab.owner.open(evaluate(outputs, source, device=device, **QUIET)) == source.clear(
+        outputs
+    )
 
 
 @pytest.mark.parametrize("copies", [2, 8])
@@ -281,7 +279,7 @@ def test_rows_that_move(copies: int) -> None:
     ]
     for device in ("native", "seal"):
         found = evaluate(outputs, source, device=device, **QUIET)
-        assert source.lab.owner.decrypt(found) == by_hand(outputs, source.columns, source.layout)
+        assert source.lab.owner.open(found) == by_hand(outputs, source.columns, source.layout)
 
 
 marked_rows = st.builds(
@@ -336,7 +334,7 @@ def test_joined_marks_decrypt(terms: list[tuple[Expression, set[int]]], copies: 
             lambda device=device: evaluate(outputs, source, device=device, **QUIET)
         )
         if found is not None:
-            assert source.lab.owner.decrypt(found) == source.clear(outputs)
+            assert source.lab.owner.open(found) == source.clear(outputs)
 
 
 # -- rows beside given totals
@@ -370,7 +368,7 @@ def predicted(
     for name, values in (("model", source.clear(totals)), ("drawn", source.clear(more))):
         columns |= {(name, k): [value] * rows.layout.n_rows for k, value in enumerate(values)}
     expected = by_hand(outputs, columns, rows.layout)
-    np.testing.assert_array_equal(lab.owner.decrypt(found), np.array(expected).T)
+    np.testing.assert_array_equal(lab.owner.open(found), np.array(expected).T)
 
 
 def wide(lab: Lab, outputs: Sequence[Expression]) -> list[Interval]:
@@ -473,7 +471,7 @@ def test_a_table_that_is_larger_than_planned_has_more_chunks(frame: pd.DataFrame
     table = schema.table(pd.concat([frame] * 4))
     sealed = owner.encrypt(table)
     assert sealed.layout.n_chunks == -(-1200 // owner.parameters.slots) > 1
-    opened = owner.decrypt(forest.fit(sealed))
+    opened = owner.open(forest.fit(sealed))
     clear = es.CompletelyRandomForest(4, 2, random_state=1).fit(table)
     np.testing.assert_array_equal(opened.class_counts_, clear.class_counts_)
 
@@ -486,7 +484,7 @@ def test_a_forest_that_is_never_opened(frame: pd.DataFrame, fraction: int) -> No
     owner = es.Owner(es.plan(forest, table, encrypted_prediction=True))
     assert owner.parameters.copies == 16
     sealed, rows = owner.encrypt(table), owner.encrypt(new)
-    votes = owner.decrypt(forest.fit(sealed).predict_votes(rows))
+    votes = owner.open(forest.fit(sealed).predict_votes(rows))
     clear = es.CompletelyRandomForest(4, 2, fraction=fraction, random_state=1).fit(
         table.with_layout(sealed.layout)
     )

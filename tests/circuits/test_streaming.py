@@ -235,7 +235,7 @@ def test_outputs_that_combine_totals_and_come_twice(
     outputs = [few[-1], 2 * few[0] - few[-2] + 3, few[4], few[-1]]
     found = sealed.evaluate(outputs, memory_limit=1 << 20)
     assert same(found, sealed.evaluate(outputs, device="seal", workers=1))
-    assert stored[0].decrypt(found) == stored[0].decrypt(sealed.evaluate(outputs))
+    assert stored[0].open(found) == stored[0].open(sealed.evaluate(outputs))
 
 
 def test_damage_is_found_in_any_slice(sealed: EncryptedTable, tmp_path: Path) -> None:
@@ -436,7 +436,7 @@ def test_a_slice_that_is_altered_after_it_was_written_is_noticed(
 def test_a_table_in_memory_can_have_one(
     stored: tuple[es.Owner, Path], sealed: EncryptedTable, tmp_path: Path
 ) -> None:
-    from encryptedstats.tables.encrypted import MemoryBlocks
+    from encryptedstats.tables.encrypted_table import MemoryBlocks
 
     blocks = sealed.blocks
     held = MemoryBlocks(

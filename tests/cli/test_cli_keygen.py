@@ -31,7 +31,7 @@ def test_a_pair_is_made_and_works(run: Run, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert stat.S_IMODE(secret.stat().st_mode) == 0o600
     owner, keys = es.Owner.load(secret), es.PublicKeys.load(public)
-    assert owner.decrypt(keys.encrypt(6) * keys.encrypt(7)) == 42
+    assert owner.open(keys.encrypt(6) * keys.encrypt(7)) == 42
     assert names(tmp_path) == ["p.keys", "s.key"]
     for words in (
         owner.key_id,

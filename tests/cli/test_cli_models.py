@@ -34,7 +34,7 @@ from encryptedstats.cli import _models
 from encryptedstats.cli._questions import question_text
 from encryptedstats.storage import container
 from encryptedstats.storage import files as storage_files
-from encryptedstats.tables import questions
+from encryptedstats.tables.questions import question
 
 
 def test_the_whole_story_with_planned_keys(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_folds(run: Run, ward: Ward, tmp_path: Path) -> None:
     assert "Fitted 2 folds of mnb --alpha 1.0 over 30 rows" in shown
     owner = es.Owner.load(ward.key)
     schema = es.Schema.load(ward.schema)
-    models = owner.decrypt(es.load(out, owner.public_keys()), schema=schema)
+    models = owner.open(es.load(out, owner.public_keys()), schema=schema)
     clear = es.MultinomialNB().fit_folds(schema.table(ward.frame[:30], folds=2))
     assert [list(model.totals_) for model in models] == [list(model.totals_) for model in clear]
     assert "folds of an encrypted model: 2 folds of mnb --alpha 1.0" in done("info", out).stdout
@@ -210,7 +210,7 @@ def test_options_become_parameters() -> None:
 @pytest.fixture
 def own_model(monkeypatch: pytest.MonkeyPatch) -> type[es.MultinomialNB]:
     """A model that nobody told the command line of."""
-    monkeypatch.setattr(questions, "_known", dict(questions.known_questions()))
+    monkeypatch.setattr(question, "_known", dict(question.known_questions()))
 
     class Sparse(es.MultinomialNB):
         """Few parameters.
@@ -263,7 +263,7 @@ def test_every_model_has_its_options(own_model: type[Any]) -> None:
 def test_a_model_in_a_file_of_ones_own(
     run: Run, ward: Ward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(questions, "_known", dict(questions.known_questions()))
+    monkeypatch.setattr(question, "_known", dict(question.known_questions()))
     (tmp_path / "mine.py").write_text(
         "import encryptedstats as es\n\nclass OwnBayes(es.MultinomialNB):\n"
         '    """Bayes, by me."""\n\n    short_name = "own"\n    caveat = "my own guesses"\n    '
@@ -290,7 +290,7 @@ def test_a_model_in_a_file_of_ones_own(
 
 
 def test_a_short_name_that_is_taken_is_left_to_who_had_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(questions, "_known", dict(questions.known_questions()))
+    monkeypatch.setattr(question, "_known", dict(question.known_questions()))
 
     class OtherForest(es.MultinomialNB):
         short_name = "forest"

@@ -14,7 +14,7 @@ from cli_helpers import Hospital, Run, Ward, disk_full, done, names, the_error
 import encryptedstats as es
 from encryptedstats.cli.plan import _hash_of
 from encryptedstats.storage import files as storage_files
-from encryptedstats.tables.summaries import Counts
+from encryptedstats.tables.questions.summaries import Counts
 
 
 def test_it_is_the_plan_of_the_library(hospital: Hospital) -> None:

@@ -18,7 +18,7 @@ from cli_helpers import Run, done, the_error
 import encryptedstats as es
 from encryptedstats.cli._questions import make_question
 from encryptedstats.storage import container
-from encryptedstats.tables.questions import load_questions
+from encryptedstats.tables.questions.question import load_questions
 
 PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
 MOST_LINES = 30
@@ -152,8 +152,8 @@ def test_kaplan_meier(home: Path) -> None:
 
 
 def test_info_imports_nothing(doses: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("encryptedstats.tables.questions._known", {})
-    monkeypatch.setattr("encryptedstats.tables.questions._LATE", ())
+    monkeypatch.setattr("encryptedstats.tables.questions.question._known", {})
+    monkeypatch.setattr("encryptedstats.tables.questions.question._LATE", ())
     shown = done("info", doses).stdout
     assert "encrypted result: MyRidge alpha=10 target=v2" in shown
     assert "nothing in it can decrypt" in shown
@@ -193,7 +193,7 @@ def test_folds_that_cannot_be_are_one_line(
 def test_a_question_that_is_not_there(
     home: Path, doses: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("encryptedstats.tables.questions._known", {})
+    monkeypatch.setattr("encryptedstats.tables.questions.question._known", {})
     opening = ("decrypt", doses, "--key", home / "doses.key")
     assert (
         "nobody here knows the question 'MyRidge': name the file that defines it, decrypt "

@@ -13,7 +13,7 @@ from cli_helpers import Hospital, Run, done, the_error
 
 import encryptedstats as es
 from encryptedstats.storage import container
-from encryptedstats.tables.encrypting import DRAFT_KIND
+from encryptedstats.tables.encryption import DRAFT_KIND
 
 
 @pytest.fixture

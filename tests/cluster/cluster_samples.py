@@ -78,7 +78,7 @@ class Hospital:
 
     def is_exact(self, model: Any, out: Path | str, blocks: range = range(BLOCKS)) -> bool:
         """Whether the stored model opens to what the clear rows give."""
-        opened = self.owner.decrypt(es.load(out, keys=self.owner.public_keys()))
+        opened = self.owner.open(es.load(out, keys=self.owner.public_keys()))
         return list(opened.totals_) == list(model.fit(self.plain(blocks)).totals_)
 
 

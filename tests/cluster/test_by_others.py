@@ -35,7 +35,7 @@ def test_a_fit_takes_rows_by_others_only_when_asked_for(
     assert not (tmp_path / "m.work").exists()
     job = cluster.submit(FOREST, by_others, tmp_path / "m", by_others=True)
     assert cluster.work(job.queue).shards == 1
-    opened = owner.decrypt(es.load(tmp_path / "m", keys=owner.public_keys()))
+    opened = owner.open(es.load(tmp_path / "m", keys=owner.public_keys()))
     assert es.load(tmp_path / "m", keys=owner.public_keys()).totals_.flooded
     assert list(opened.totals_) == list(FOREST.fit(SCHEMA.table(frame(30, 5))).totals_)
 

@@ -25,7 +25,7 @@ from encryptedstats.circuits.plan import FAN_IN, MAX_SHARD_CHUNKS
 from encryptedstats.cluster import jobs
 from encryptedstats.cluster.jobs import JOBS, Job, cut_rows
 from encryptedstats.storage import container
-from encryptedstats.tables.summaries import Counts
+from encryptedstats.tables.questions.summaries import Counts
 from error_codes import error
 
 

@@ -78,7 +78,7 @@ class Clinic:
             if isinstance(votes, es.EncryptedAnswer)
             else es.load(votes, keys=self.owner.public_keys())
         )
-        return self.owner.decrypt(found, schema=SCHEMA)
+        return self.owner.open(found, schema=SCHEMA)
 
     def is_exact(self, out: Path | str, model: Any = FOREST, output: str | None = None) -> bool:
         """Whether the stored votes open to what the clear model says of the clear rows, in their
@@ -169,7 +169,7 @@ def test_a_model_in_memory_is_kept_beside_the_job(clinic: Clinic, tmp_path: Path
 
 
 def test_an_opened_model_leaves_no_names_behind(clinic: Clinic, tmp_path: Path) -> None:
-    opened = clinic.owner.decrypt(
+    opened = clinic.owner.open(
         es.load(clinic.model(), keys=clinic.owner.public_keys()), schema=SCHEMA
     )
     job = cluster.submit_prediction(

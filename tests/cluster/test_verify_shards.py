@@ -20,9 +20,9 @@ from encryptedstats import cluster
 from encryptedstats.circuits.results import CUT, Cut
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
-from encryptedstats.tables.answers import MODEL_CUT
-from encryptedstats.tables.sharding import total_in_shards
-from encryptedstats.tables.summaries import Counts
+from encryptedstats.tables.answers.answer import MODEL_CUT
+from encryptedstats.tables.questions.summaries import Counts
+from encryptedstats.tables.shards import total_in_shards
 from error_codes import error
 
 BAYES = es.MultinomialNB()

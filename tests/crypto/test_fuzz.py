@@ -157,24 +157,24 @@ def targets(tiny: es.Owner, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     def owner_works(loaded: es.Owner) -> None:
         assert loaded.key_id == tiny.key_id
         assert repr(loaded) == repr(tiny)
-        assert loaded.decrypt(array).tolist() == NUMBERS
-        assert tiny.decrypt(loaded.encrypt(3)) == 3
+        assert loaded.open(array).tolist() == NUMBERS
+        assert tiny.open(loaded.encrypt(3)) == 3
 
     def public_works(loaded: es.PublicKeys) -> None:
         repr(loaded)
         assert loaded.parameters.depth >= 0
         if loaded.key_id == tiny.key_id:
             assert loaded.parameters == tiny.parameters
-            assert tiny.decrypt(loaded.encrypt(3)) == 3
+            assert tiny.open(loaded.encrypt(3)) == 3
 
     def array_works(loaded: es.EncryptedArray) -> None:
-        assert tiny.decrypt(loaded).tolist() == NUMBERS
-        assert tiny.decrypt(loaded + array).tolist() == (2 * np.array(NUMBERS)).tolist()
+        assert tiny.open(loaded).tolist() == NUMBERS
+        assert tiny.open(loaded + array).tolist() == (2 * np.array(NUMBERS)).tolist()
         repr(loaded)
 
     def integer_works(loaded: es.EncryptedInteger) -> None:
-        assert tiny.decrypt(loaded) == 21
-        assert tiny.decrypt(1 - loaded) == -20
+        assert tiny.open(loaded) == 21
+        assert tiny.open(1 - loaded) == -20
         repr(loaded)
 
     made = {
@@ -669,13 +669,13 @@ def test_altered_seal_objects_are_refused_or_load_as_something_that_does_not_cra
         numbers = (es.EncryptedArray, es.EncryptedInteger)
         with suppress(ValueError):
             if isinstance(loaded, numbers):
-                target.owner.decrypt(loaded)
-                target.owner.decrypt(loaded + loaded)
+                target.owner.open(loaded)
+                target.owner.open(loaded + loaded)
             else:
                 product = loaded.encrypt(3) * loaded.encrypt(2)
                 product.relinearise()
                 opener = loaded if isinstance(loaded, es.Owner) else target.owner
-                opener.decrypt(product)
+                opener.open(product)
 
     target.attempt(forged(forgery), check=survives)
 
@@ -842,7 +842,7 @@ def test_shapes_that_do_not_fit_are_refused(targets: dict[str, Target], what: st
 
     def same_numbers(loaded: Any) -> None:
         assert loaded.shape == tuple(shape)
-        assert target.owner.decrypt(loaded).ravel().tolist() == np.ravel(NUMBERS).tolist()
+        assert target.owner.open(loaded).ravel().tolist() == np.ravel(NUMBERS).tolist()
 
     accepted = target.attempt(
         forged(with_fields(target.container, shape=shape)), check=same_numbers
@@ -867,7 +867,7 @@ def test_strange_facts_are_refused_or_harmless(
     def survives(loaded: Any) -> None:
         repr(loaded)
         with suppress(ValueError):
-            target.owner.decrypt(loaded)
+            target.owner.open(loaded)
 
     target.attempt(with_facts(target, changed), check=survives)
 

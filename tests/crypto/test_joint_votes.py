@@ -30,8 +30,8 @@ from encryptedstats.crypto.packing import first_primes, packing_model, packing_p
 from encryptedstats.crypto.residues import ciphertext_of, residues_from_bytes
 from encryptedstats.joint.opening import common_moduli
 from encryptedstats.storage import container
-from encryptedstats.tables.answering import stages_of
 from encryptedstats.tables.columns import table_columns
+from encryptedstats.tables.questions.row_answers import stages_of
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")

@@ -54,9 +54,9 @@ def test_an_owner_comes_back_from_a_file(owner: es.Owner, tmp_path: Path) -> Non
         owner.parameters,
         repr(owner),
     )
-    assert again.decrypt(before).tolist() == [1, -2]
+    assert again.open(before).tolist() == [1, -2]
     after = again.encrypt(6)
-    assert owner.decrypt((after * before)[0] * again.public_keys().encrypt(7)) == 42
+    assert owner.open((after * before)[0] * again.public_keys().encrypt(7)) == 42
     rotating = again.public_keys([1])
     assert rotated(owner, rotating, 1) == [2, 3, 4]
 
@@ -70,7 +70,7 @@ def test_an_owner_comes_back_from_a_locked_file(
     owner.save(path, "correct horse: battéry staple")
     again = es.Owner.load(path, "correct horse: battéry staple")
     assert again.key_id == owner.key_id
-    assert again.decrypt(owner.encrypt(5)) == 5
+    assert again.open(owner.encrypt(5)) == 5
     lock = container.read(path).fields["lock"]
     assert (lock["kdf"], lock["aead"]) == ("scrypt", "AES-256-GCM")
     assert 128 * lock["n"] * lock["r"] >= 128 << 20, "guessing must cost 128 MiB a guess"
@@ -86,7 +86,7 @@ def test_public_keys_come_back_from_a_file(owner: es.Owner, tmp_path: Path) -> N
         (),
     )
     x = worker.encrypt([3, 4])
-    assert owner.decrypt(x @ x * worker.encrypt(2) - owner.encrypt(1)) == 49
+    assert owner.open(x @ x * worker.encrypt(2) - owner.encrypt(1)) == 49
 
 
 def rotated(owner: es.Owner, keys: es.PublicKeys, step: int) -> list[int]:
@@ -114,7 +114,7 @@ def test_public_keys_with_rotations_come_back_from_a_file(owner: es.Owner, tmp_p
     assert rotated(owner, worker, -1) == [half % 1000, 1, 2]
     assert rotated(owner, worker, 0) == [(half + 1) % 1000, (half + 2) % 1000, (half + 3) % 1000]
     assert path.stat().st_size > bare.stat().st_size + 3 * owner.parameters.ciphertext_bytes()
-    assert owner.decrypt(worker.encrypt(3) + owner.encrypt(4)) == 7
+    assert owner.open(worker.encrypt(3) + owner.encrypt(4)) == 7
     with pytest.raises(es.KeyMismatchError, check=error("planned-keys", "2")):
         rotated(owner, worker, 2)
 
@@ -142,10 +142,10 @@ def test_arrays_come_back_from_a_file(owner: es.Owner, tmp_path: Path, value: An
     array.save(path)
     again = es.EncryptedArray.load(path, owner.public_keys())
     assert type(again) is es.EncryptedArray
-    np.testing.assert_array_equal(owner.decrypt(again), value)
+    np.testing.assert_array_equal(owner.open(again), value)
     assert (again.bound, again.depth, again.shape) == (99, 0, np.shape(value))
     np.testing.assert_array_equal(
-        owner.decrypt(again * array - again), np.square(value) - np.array(value)
+        owner.open(again * array - again), np.square(value) - np.array(value)
     )
 
 
@@ -153,7 +153,7 @@ def test_single_integers_come_back_from_a_file(owner: es.Owner, tmp_path: Path) 
     owner.encrypt(-5, bound=6).save(tmp_path / "one.enc")
     again = es.EncryptedArray.load(tmp_path / "one.enc", owner.public_keys())
     assert type(again) is es.EncryptedInteger
-    assert (owner.decrypt(again), again.bound) == (-5, 6)
+    assert (owner.open(again), again.bound) == (-5, 6)
 
 
 @INSECURE
@@ -165,16 +165,16 @@ def test_results_come_back_with_all_that_is_known_of_them(toy: es.Owner, tmp_pat
     result = np.stack([x, x * x, x * x * x, x - x])
     result.save(tmp_path / "results.enc")
     again = es.EncryptedArray.load(tmp_path / "results.enc", toy.public_keys())
-    assert toy.decrypt(again).tolist() == [[3, 5], [9, 25], [27, 125], [0, 0]]
+    assert toy.open(again).tolist() == [[3, 5], [9, 25], [27, 125], [0, 0]]
     assert [[v.bound, v.depth] for v in again[:, 0]] == [[5, 0], [25, 1], [125, 2], [0, 0]]
     assert [v._noise for v in again[:, 0]] == [v._noise for v in result[:, 0]]
-    assert toy.decrypt(again.sum(axis=0) * again[0]).tolist() == [
+    assert toy.open(again.sum(axis=0) * again[0]).tolist() == [
         (3 + 9 + 27) * 3,
         (5 + 25 + 125) * 5,
     ]
     with pytest.raises(OverflowError):
         again[2] ** 3
-    assert toy.decrypt(result).tolist() == [[3, 5], [9, 25], [27, 125], [0, 0]], (
+    assert toy.open(result).tolist() == [[3, 5], [9, 25], [27, 125], [0, 0]], (
         "saving must not change an array"
     )
 
@@ -606,7 +606,7 @@ def test_public_keys_have_nothing_that_decrypts(tiny: es.Owner) -> None:
     keys = tiny.public_keys()
     assert [name for name in dir(keys) if "decrypt" in name or "secret" in name] == []
     with pytest.raises(AttributeError):
-        keys.decrypt(tiny.encrypt(1))
+        keys.open(tiny.encrypt(1))
     encryptor = keys.encryptor.seal_encrypt.__self__
     assert isinstance(encryptor, seal.Encryptor)
     with pytest.raises((RuntimeError, ValueError), match="secret key is not set"):

@@ -44,7 +44,7 @@ def test_public_keys_have_what_was_planned(owner: es.Owner) -> None:
 def test_what_is_encrypted_carries_them_along(owner: es.Owner) -> None:
     sealed = owner.encrypt([1, 2, 3])
     assert sealed.keys is owner.public_keys()
-    assert owner.decrypt(sealed).tolist() == [1, 2, 3]
+    assert owner.open(sealed).tolist() == [1, 2, 3]
 
 
 def test_opening_needs_none(owner: es.Owner, tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_opening_needs_none(owner: es.Owner, tmp_path: Path) -> None:
     sealed = owner.encrypt([5])
     owner.save(tmp_path / "key")
     again = es.Owner.load(tmp_path / "key")
-    assert again.decrypt(sealed).tolist() == [5]
+    assert again.open(sealed).tolist() == [5]
     assert "_keys" not in vars(again)
     assert again.public_keys().rotations == (0, 1, 16)
     assert again.key_id == owner.key_id

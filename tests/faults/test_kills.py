@@ -19,14 +19,14 @@ import encryptedstats as es
 from encryptedstats import cluster
 from encryptedstats.cli.keygen import save_pair
 from encryptedstats.errors import BusyError
-from encryptedstats.tables.encrypted import MANIFEST
+from encryptedstats.tables.encrypted_table import MANIFEST
 
 MNB = es.MultinomialNB()
 
 
 def counts(owner: es.Owner, place: Path | str) -> list[int]:
     """What a fit of the stored table opens to: reads every block."""
-    return list(owner.decrypt(MNB.fit(es.load(place), workers=1)).totals_)
+    return list(owner.open(MNB.fit(es.load(place), workers=1)).totals_)
 
 
 def expected(*tables: es.Table) -> list[int]:
@@ -128,7 +128,7 @@ def test_checkpointed_fits_that_are_killed(hospital: Hospital, tmp_path: Path, r
         made = tmp_path / f"m{number}"
         if not made.exists():
             fit(number)
-        opened = owner.decrypt(es.load(made, keys=owner.public_keys()))
+        opened = owner.open(es.load(made, keys=owner.public_keys()))
         assert list(opened.totals_) == list(clear)
         if (
             tmp_path / "part"

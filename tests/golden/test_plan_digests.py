@@ -81,7 +81,7 @@ def test_the_digest_is_stored_with_an_answer_but_not_with_votes(
         es.EncryptedAnswer.load(tmp_path / "answer", owner.public_keys()).program_digest
         == answer.program_digest
     )
-    votes = owner.decrypt(answer).predict_votes(owner.encrypt(schema.table(frame[["a", "b"]])))
+    votes = owner.open(answer).predict_votes(owner.encrypt(schema.table(frame[["a", "b"]])))
     assert votes.to_container().fields["program"] is None
 
 

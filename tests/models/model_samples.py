@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import encryptedstats as es
 from encryptedstats.tables import Variable
-from encryptedstats.tables.binning import code_values
+from encryptedstats.tables.schema.bins import code_values
 
 SLOTS = 1024
 FOREST = es.CompletelyRandomForest(n_trees=4, depth=2, random_state=3)

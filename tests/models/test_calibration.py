@@ -21,7 +21,7 @@ from sklearn.model_selection import train_test_split
 import encryptedstats as es
 from encryptedstats.metrics import evaluate
 from encryptedstats.models.calibration import CALIBRATION
-from encryptedstats.tables.answer_files import read_presented
+from encryptedstats.tables.answers.files import read_presented
 from error_codes import error
 from reproduction import datasets
 

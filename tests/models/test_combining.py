@@ -59,10 +59,10 @@ def test_encrypted_shards_add_to_the_whole_and_are_forgotten(
     whole = first + second
     assert whole.is_encrypted
     assert (whole.n_rows_, set(whole.block_ids_)) == (90, {*first.block_ids_, *second.block_ids_})
-    assert_same_model(keeper.decrypt(whole), clone(model).fit(rows))
+    assert_same_model(keeper.open(whole), clone(model).fit(rows))
     forgotten = whole - second
     assert forgotten.block_ids_ == first.block_ids_
-    assert_same_model(keeper.decrypt(forgotten), clone(model).fit(rows[:50]))
+    assert_same_model(keeper.open(forgotten), clone(model).fit(rows[:50]))
 
 
 def test_a_block_is_forgotten_as_if_it_had_never_been_there(
@@ -75,7 +75,7 @@ def test_a_block_is_forgotten_as_if_it_had_never_been_there(
     shards = [_block(sealed, i) for i in range(3)]
     without = whole - clone(FOREST).fit(shards[1], workers=1)
     kept = es.Table.concat([rows[:SLOTS], rows[2 * SLOTS :]])
-    assert totals(keeper.decrypt(without)) == totals(clone(FOREST).fit(kept))
+    assert totals(keeper.open(without)) == totals(clone(FOREST).fit(kept))
 
 
 def _block(sealed: es.EncryptedTable, index: int) -> es.EncryptedTable:
@@ -90,7 +90,7 @@ def test_opened_models_add_and_refuse_a_block_that_both_have(
 ) -> None:
     rows = table(90)
     first, second = (
-        keeper.decrypt(sealed_fit(clone(FOREST), part)) for part in (rows[:50], rows[50:])
+        keeper.open(sealed_fit(clone(FOREST), part)) for part in (rows[:50], rows[50:])
     )
     assert_same_model(first + second, clone(FOREST).fit(rows))
     with pytest.raises(es.SchemaError, check=error("block-already-included")):
@@ -154,7 +154,7 @@ def test_the_same_bins_at_other_edges_are_another_schema(keeper: es.Owner, seale
         fitted.predict(other.table(frame(5)))
     sealed = sealed_fit(clone(FOREST), table())
     with pytest.raises(es.SchemaError, check=error("other-schema")):
-        keeper.decrypt(sealed, schema=other)
+        keeper.open(sealed, schema=other)
     # Frames that were binned on their own have edges of their own.
     with pytest.raises(es.SchemaError, check=error("different-schemas")):
         clone(FOREST).fit(X[:40], Y[:40]) + clone(FOREST).fit(X[40:], Y[40:])
@@ -170,7 +170,7 @@ def test_different_keys_are_refused(
     with pytest.raises(es.KeyMismatchError, check=error("other-key")):
         own + others
     with pytest.raises(es.KeyMismatchError, check=error("load-the-key")):
-        keeper.decrypt(others)
+        keeper.open(others)
 
 
 def test_encrypted_and_open_are_not_mixed(keeper: es.Owner, sealed_fit: Fit) -> None:
@@ -185,7 +185,7 @@ def test_encrypted_and_open_are_not_mixed(keeper: es.Owner, sealed_fit: Fit) -> 
         with pytest.raises(TypeError, check=error(message)):
             attempt()
     with pytest.raises(TypeError, check=error("already-open")):
-        keeper.decrypt(clear)
+        keeper.open(clear)
 
 
 def test_other_models_and_unfitted_ones_are_refused() -> None:
@@ -207,7 +207,7 @@ def test_forests_of_a_drawn_seed_combine_with_their_like_only(keeper: es.Owner) 
     rows = table(90)
     first = drawn().fit(keeper.encrypt(rows[:50], workers=1), workers=1)
     seed = first.random_state_
-    plain = keeper.decrypt(first)
+    plain = keeper.open(first)
     assert (plain.random_state, plain.random_state_) == (None, seed)
     assert totals(plain) == totals(
         es.CompletelyRandomForest(3, 2, random_state=seed).fit(rows[:50])
@@ -228,7 +228,7 @@ def test_partial_fit_goes_on_with_the_drawn_seed(keeper: es.Owner) -> None:
     seed = model.random_state_
     model.partial_fit(keeper.encrypt(rows[50:], workers=1), workers=1)
     assert (model.random_state, model.random_state_, model.n_rows_) == (None, seed, 90)
-    assert totals(keeper.decrypt(model)) == totals(
+    assert totals(keeper.open(model)) == totals(
         es.CompletelyRandomForest(3, 2, random_state=seed).fit(rows)
     )
 
@@ -246,7 +246,7 @@ def test_partial_fits_of_tables_equal_one_fit(model: Any, keeper: es.Owner) -> N
         clear.partial_fit(part)
         sealed.partial_fit(keeper.encrypt(part, workers=1), workers=1)
     assert_same_model(clear, clone(model).fit(rows))
-    assert_same_model(keeper.decrypt(sealed), clear)
+    assert_same_model(keeper.open(sealed), clear)
     assert len(sealed.block_ids_) == 3
 
 
@@ -281,7 +281,7 @@ def test_a_weighted_fit_equals_repeated_rows(model: Any, keeper: es.Owner, seale
     weighted = table(60, weights=weights)
     repeated = clone(model).fit(schema().table(frame(60).loc[np.repeat(np.arange(60), weights)]))
     assert totals(clone(model).fit(weighted)) == totals(repeated)
-    assert totals(keeper.decrypt(sealed_fit(clone(model), weighted))) == totals(repeated)
+    assert totals(keeper.open(sealed_fit(clone(model), weighted))) == totals(repeated)
 
 
 # -- folds
@@ -293,7 +293,7 @@ def test_encrypted_cross_validation_equals_a_loop_over_folds(model: Any, keeper:
     rows = table(120, folds=4, fold_seed=1)
     folds = clone(model).fit_folds(keeper.encrypt(rows, workers=1), workers=1)
     assert "4 folds" in repr(folds)
-    scores = es.score_folds(keeper.decrypt(folds), rows)
+    scores = es.score_folds(keeper.open(folds), rows)
     by_hand, fold_rows = [], []
     for fold in range(4):
         inside, outside = (
@@ -309,7 +309,7 @@ def test_encrypted_cross_validation_equals_a_loop_over_folds(model: Any, keeper:
     assert scores["rows"].tolist() == fold_rows
     np.testing.assert_allclose(scores["score"], by_hand)
     clear = clone(model).fit_folds(rows)
-    opened = keeper.decrypt(folds)
+    opened = keeper.open(folds)
     for a, b, n in zip(clear, opened, fold_rows, strict=True):
         assert totals(a) == totals(b)
         assert a.n_rows_ == b.n_rows_ == 120 - n
@@ -320,12 +320,12 @@ def test_cross_validation_with_other_scores_and_more_classes(keeper: es.Owner) -
     rows = table(90, classes=("a", "b", "c"), folds=3)
     folds = drawn().fit_folds(keeper.encrypt(rows, workers=1), workers=1)
     assert folds.question.question.random_state is not None
-    scores = es.score_folds(keeper.decrypt(folds), rows)
+    scores = es.score_folds(keeper.open(folds), rows)
     pd.testing.assert_frame_equal(
-        scores, es.score_folds(keeper.decrypt(folds), rows, scoring="accuracy")
+        scores, es.score_folds(keeper.open(folds), rows, scoring="accuracy")
     )
     by_function = es.score_folds(
-        keeper.decrypt(folds), rows, scoring=lambda model, X, y: model.score(X, y)
+        keeper.open(folds), rows, scoring=lambda model, X, y: model.score(X, y)
     )
     pd.testing.assert_frame_equal(scores, by_function)
     assert scores["rows"].sum() == 90
@@ -337,11 +337,11 @@ def test_folds_that_were_not_declared_are_refused(keeper: es.Owner, other_keeper
     rows = table(40, folds=2)
     folds = clone(FOREST).fit_folds(keeper.encrypt(rows, workers=1), workers=1)
     with pytest.raises(es.SchemaError, check=error("classes-or-folds-missing")):
-        es.score_folds(keeper.decrypt(folds), table(40))
+        es.score_folds(keeper.open(folds), table(40))
     with pytest.raises(es.KeyMismatchError, check=error("load-the-key")):
-        other_keeper.decrypt(folds)
+        other_keeper.open(folds)
     with pytest.raises(es.SchemaError, check=error("other-schema")):
-        keeper.decrypt(folds, schema=schema().with_bins("age", edges=(1.0, 2.0)))
+        keeper.open(folds, schema=schema().with_bins("age", edges=(1.0, 2.0)))
 
 
 # -- encrypted models say what they are
@@ -355,7 +355,7 @@ def test_an_encrypted_model_predicts_nothing_and_says_how_to_open_it(
     sealed = sealed_fit(clone(model), table())
     message = (
         rf"this {name(model)} was fitted on encrypted rows and is still encrypted: open it with "
-        r"owner.decrypt\(model\)"
+        r"owner.open\(model\)"
     )
     for method in (
         "predict",
@@ -412,7 +412,7 @@ def test_rows_without_a_class_and_classes_beyond_two_are_refused() -> None:
 def test_a_model_of_a_table_finds_columns_by_name_and_overlooks_others(
     keeper: es.Owner, sealed_fit: Fit
 ) -> None:
-    plain = keeper.decrypt(sealed_fit(clone(FOREST), table()))
+    plain = keeper.open(sealed_fit(clone(FOREST), table()))
     rows = frame(30, seed=4)
     shuffled = rows.assign(extra="?")[["ill", "extra", "sex", "grade", "age"]]
     np.testing.assert_array_equal(
@@ -454,7 +454,7 @@ def test_a_model_without_names_predicts_rows_that_are_binned(
     sealed.answer_ = replace(
         sealed.answer_, schema=sealed.schema_.public()
     )  # as on a worker, or read from a file
-    nameless = keeper.decrypt(sealed)
+    nameless = keeper.open(sealed)
     assert nameless.classes_.tolist() == [0, 1]
     assert not hasattr(nameless, "feature_names_in_")
     np.testing.assert_array_equal(
@@ -462,7 +462,7 @@ def test_a_model_without_names_predicts_rows_that_are_binned(
     )
     with pytest.raises(es.SchemaError, check=error("open-with-names", "schema=schema")):
         nameless.predict(frame(5))
-    named = keeper.decrypt(sealed, schema=schema())
+    named = keeper.open(sealed, schema=schema())
     assert named.feature_names_in_.tolist() == ["age", "grade", "sex"]
     assert named.predict(frame(5)).tolist() == clone(FOREST).fit(rows).predict(frame(5)).tolist()
 

@@ -46,7 +46,7 @@ def opened(model: Any, rows: es.Table, owner: es.Owner, encodings: Any = ("oneho
     sealed = owner.encrypt(rows, encodings=encodings, workers=1)
     fitted = clone(model).fit(sealed, workers=1)
     assert fitted.is_encrypted
-    plain = owner.decrypt(fitted)
+    plain = owner.open(fitted)
     assert plain.n_rows_ == len(rows)
     return plain
 

@@ -8,7 +8,7 @@ import pytest
 
 import encryptedstats as es
 from encryptedstats.models.base import TotalsModel
-from encryptedstats.tables.folds import CLASS_COUNTS
+from encryptedstats.tables.questions.folds import CLASS_COUNTS
 
 N_ROWS = 160
 CLASSIFIERS = [

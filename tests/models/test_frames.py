@@ -107,7 +107,7 @@ def test_weights_that_cannot_be() -> None:
 
 def test_opened_models_know_their_features(tmp_path: Path, keeper: es.Owner) -> None:
     sealed = es.MultinomialNB().fit(keeper.encrypt(table(30), workers=1), workers=1)
-    opened = keeper.decrypt(sealed, schema=schema())
+    opened = keeper.open(sealed, schema=schema())
     opened.save(tmp_path / "opened")
     for model in (opened, es.load(tmp_path / "opened"), es.MultinomialNB().fit(table(30))):
         assert model.feature_names_in_.tolist() == ["age", "grade", "sex"]

@@ -76,7 +76,7 @@ def test_the_papers_example_encrypted(scheme: Any, known: es.Schema) -> None:
     owner = es.Owner(plan)
     model.fit(owner.encrypt(known.table(FRAME)))
     assert model.is_encrypted
-    assert_the_papers(owner.decrypt(model), FRAME)
+    assert_the_papers(owner.open(model), FRAME)
 
 
 def test_integers_beyond_those_of_the_training_rows_can_be_predicted() -> None:
@@ -192,7 +192,7 @@ def test_an_opened_model_without_names_warns_by_number(keeper: es.Owner, tmp_pat
         tmp_path / "m"
     )
     with pytest.warns(UserWarning, match="v0$"):
-        keeper.decrypt(es.load(tmp_path / "m", keeper.public_keys()))
+        keeper.open(es.load(tmp_path / "m", keeper.public_keys()))
 
 
 def test_nothing_but_constants_leaves_the_frequencies() -> None:

@@ -63,7 +63,7 @@ def test_an_encrypted_model_travels(
         assert read.is_encrypted
         assert read.get_params() == model.get_params()
         assert (read.n_rows_, read.block_ids_) == (60, sealed.block_ids_)
-        plain = keeper.decrypt(read, schema=schema())
+        plain = keeper.open(read, schema=schema())
         assert totals(plain) == totals(clone(model).fit(table()))
         np.testing.assert_array_equal(
             plain.predict(frame(20)), clone(model).fit(table()).predict(frame(20))
@@ -90,7 +90,7 @@ def test_what_was_read_combines(keeper: es.Owner, sealed_fit: Fit, tmp_path: Pat
     for i, part in enumerate((rows[:50], rows[50:])):
         sealed_fit(clone(FOREST), part).save(tmp_path / str(i))
     first, second = (es.load(tmp_path / str(i), keeper.public_keys()) for i in range(2))
-    assert totals(keeper.decrypt(first + second)) == totals(clone(FOREST).fit(rows))
+    assert totals(keeper.open(first + second)) == totals(clone(FOREST).fit(rows))
     with pytest.raises(es.SchemaError, check=error("block-already-included")):
         first + es.load(tmp_path / "0", keeper.public_keys())
 
@@ -100,9 +100,9 @@ def test_a_drawn_seed_is_stored(keeper: es.Owner, sealed_fit: Fit, tmp_path: Pat
     sealed.save(tmp_path / "m")
     read = es.load(tmp_path / "m", keeper.public_keys())
     assert read.random_state_ == sealed.random_state_
-    assert keeper.decrypt(read).trees_ == keeper.decrypt(sealed).trees_
+    assert keeper.open(read).trees_ == keeper.open(sealed).trees_
     more = sealed_fit(clone(read), table(20, seed=1))
-    assert keeper.decrypt(sealed + more).n_rows_ == 80
+    assert keeper.open(sealed + more).n_rows_ == 80
 
 
 def test_a_model_is_stored_as_it_was_fitted(
@@ -335,7 +335,7 @@ def test_totals_that_no_rows_have_are_refused_when_opened(
     with pytest.raises(
         ValueError, match=r"the result was altered, or is of other rows\. It is refused"
     ):
-        keeper.decrypt(sealed)
+        keeper.open(sealed)
 
 
 # -- fuzz

@@ -41,7 +41,7 @@ def encrypted_auc(model: Any) -> float:
     schema = es.Schema.infer(train, target="target", kinds=data.kinds)
     owner = es.Owner(es.plan(model, schema, len(train)))
     sealed = owner.encrypt(schema.table(train))
-    plain = owner.decrypt(model.fit(sealed))
+    plain = owner.open(model.fit(sealed))
     assert owner.parameters.security >= 128
     return float(roc_auc_score(test["target"], plain.predict_proba(test)[:, 1]))
 

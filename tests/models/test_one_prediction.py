@@ -119,8 +119,8 @@ def test_rows_that_reach_empty_leaves_only(fraction: int) -> None:
     assert plain.predict(new).tolist() == ["a"]
     for votes in (
         plain.predict_votes(new),
-        owner.decrypt(closed.predict_votes(sealed, **QUIET)),
-        owner.decrypt(plain.predict_votes(sealed, **QUIET)),
+        owner.open(closed.predict_votes(sealed, **QUIET)),
+        owner.open(plain.predict_votes(sealed, **QUIET)),
     ):
         assert votes.predict_proba().to_numpy().tolist() == [[0.5, 0.5]]
         assert votes.predict().tolist() == ["a"]
@@ -133,7 +133,7 @@ def test_leaves_that_all_hold_the_same() -> None:
     owner, forest = planned_owner(), es.CompletelyRandomForest(n_trees=2, depth=2).fit(rows)
     new = without_classes(rows)
     wanted = forest.predict_votes(new)
-    got = owner.decrypt(forest.predict_votes(owner.encrypt(new, workers=1), **QUIET))
+    got = owner.open(forest.predict_votes(owner.encrypt(new, workers=1), **QUIET))
     assert got.to_numpy().tolist() == wanted.to_numpy().tolist()
     assert (wanted["a"] == wanted["b"]).all()
 

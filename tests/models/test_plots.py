@@ -205,9 +205,7 @@ def test_other_classifiers_stand_beside_ours() -> None:
 def test_what_cannot_be_shown_is_refused(keeper: es.Owner) -> None:
     with pytest.raises(ValueError, check=error("tree-out-of-range", "t=3", "0", "2")):
         plots.plot_tree(forest(), 3)
-    with pytest.raises(
-        NotFittedError, match=r"still encrypted: open it with owner.decrypt\(model\)"
-    ):
+    with pytest.raises(NotFittedError, match=r"still encrypted: open it with owner.open\(model\)"):
         plots.plot_tree(
             es.CompletelyRandomForest(2, 1).fit(keeper.encrypt(table(), workers=1), workers=1)
         )

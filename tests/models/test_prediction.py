@@ -31,8 +31,8 @@ from effort import examples
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import column_names
 from encryptedstats.circuits.passes.batching import batches_of_rows
-from encryptedstats.tables.answering import MODEL, flat_answers, known_given
-from encryptedstats.tables.predicting import total_bounds
+from encryptedstats.tables.answers.predictions import total_bounds
+from encryptedstats.tables.questions.row_answers import MODEL, flat_answers, known_given
 from error_codes import error
 
 BINNED = ("ordinal", "continuous", "categorical")
@@ -62,10 +62,10 @@ def check_all_combinations(
     votes = closed.predict_votes(sealed_new, **QUIET)
     assert closed.is_encrypted
     assert len(votes) == votes.n_rows == len(new)
-    same_votes(owner.decrypt(votes), wanted)
-    same_votes(owner.decrypt(plain.predict_votes(sealed_new, **QUIET)), wanted)
-    same_votes(owner.decrypt(closed.predict_votes(new, **QUIET)), wanted)
-    opened = owner.decrypt(closed)
+    same_votes(owner.open(votes), wanted)
+    same_votes(owner.open(plain.predict_votes(sealed_new, **QUIET)), wanted)
+    same_votes(owner.open(closed.predict_votes(new, **QUIET)), wanted)
+    opened = owner.open(closed)
     same_votes(opened.predict_votes(new), wanted)
     if not getattr(
         model, "fraction", 0
@@ -183,7 +183,7 @@ def test_rows_of_several_full_chunks() -> None:
     forest = es.CompletelyRandomForest(n_trees=2, depth=1, fraction=2, random_state=1)
     closed, plain = fitted(forest, owner.encrypt(rows, workers=1)), fitted(forest, rows)
     same_votes(
-        owner.decrypt(closed.predict_votes(owner.encrypt(new, workers=1), **QUIET)),
+        owner.open(closed.predict_votes(owner.encrypt(new, workers=1), **QUIET)),
         plain.predict_votes(new),
     )
 
@@ -199,8 +199,8 @@ def test_devices_give_the_same(model: Any) -> None:
     closed, sealed = fitted(model, owner.encrypt(rows, workers=1)), owner.encrypt(new, workers=1)
     by_seal = closed.predict_votes(sealed, device="seal", **QUIET)
     native = closed.predict_votes(sealed, device="native", **QUIET)
-    same_votes(owner.decrypt(by_seal), owner.decrypt(native))
-    same_votes(owner.decrypt(native), fitted(model, rows).predict_votes(new))
+    same_votes(owner.open(by_seal), owner.open(native))
+    same_votes(owner.open(native), fitted(model, rows).predict_votes(new))
 
 
 def test_totals_are_expanded_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +221,7 @@ def test_totals_are_expanded_in_batches(monkeypatch: pytest.MonkeyPatch) -> None
     closed, sealed = fitted(forest, owner.encrypt(rows, workers=1)), owner.encrypt(new, workers=1)
     for device in ("auto", "seal"):
         votes = closed.predict_votes(sealed, device=device, **QUIET)
-        same_votes(owner.decrypt(votes), fitted(forest, rows).predict_votes(new))
+        same_votes(owner.open(votes), fitted(forest, rows).predict_votes(new))
     assert batches
     assert (
         min(batches) > 1
@@ -237,12 +237,12 @@ def test_models_that_were_added_up_predict() -> None:
     ]
     sealed = owner.encrypt(new, workers=1)
     same_votes(
-        owner.decrypt((parts[0] + parts[1] + parts[2]).predict_votes(sealed, **QUIET)),
+        owner.open((parts[0] + parts[1] + parts[2]).predict_votes(sealed, **QUIET)),
         fitted(forest, rows).predict_votes(new),
     )
     forgetful = parts[0] + parts[1] - parts[1]
     same_votes(
-        owner.decrypt(forgetful.predict_votes(sealed, **QUIET)),
+        owner.open(forgetful.predict_votes(sealed, **QUIET)),
         fitted(forest, rows.take(np.arange(20))).predict_votes(new),
     )
 
@@ -257,8 +257,8 @@ def test_products_of_multinomial_counts() -> None:
     model = es.MultinomialNB(alpha=2)
     closed, plain = fitted(model, owner.encrypt(rows, workers=1)), fitted(model, rows)
     sealed = owner.encrypt(new, workers=1)
-    products = owner.decrypt(closed.predict_votes(sealed, output="products", **QUIET))
-    factors = owner.decrypt(closed.predict_votes(sealed, output="factors", **QUIET))
+    products = owner.open(closed.predict_votes(sealed, output="products", **QUIET))
+    factors = owner.open(closed.predict_votes(sealed, output="factors", **QUIET))
     same_votes(products, plain.predict_votes(new, output="products"))
     np.testing.assert_allclose(products.predict_proba(), factors.predict_proba(), rtol=1e-12)
     np.testing.assert_allclose(products.predict_proba(), plain.predict_proba(new), rtol=1e-12)
@@ -284,7 +284,7 @@ def test_the_papers_example_of_naive_bayes() -> None:
     rows = es.Table(known, (x1 - 1, x2 - 1), y, slots=SLOTS)
     owner = planned_owner()
     sealed = owner.encrypt(rows, workers=1)
-    votes = owner.decrypt(fitted(es.SemiparametricNB(), sealed).predict_votes(sealed, **QUIET))
+    votes = owner.open(fitted(es.SemiparametricNB(), sealed).predict_votes(sealed, **QUIET))
     np.testing.assert_allclose(votes.predict_proba()[1], printed, atol=5e-8)
     assert votes["e[x0]"].tolist() == (110 - 8 * x1).tolist()
     assert votes["e[x1]"].tolist() == (462 - 120 * x2).tolist()
@@ -304,7 +304,7 @@ def test_a_forest_counted_by_hand() -> None:
     new = es.Table(known, (np.array([1, 0]),), slots=SLOTS)
     owner = planned_owner()
     forest = fitted(es.CompletelyRandomForest(n_trees=7, depth=1), owner.encrypt(rows, workers=1))
-    votes = owner.decrypt(forest.predict_votes(owner.encrypt(new, workers=1), **QUIET))
+    votes = owner.open(forest.predict_votes(owner.encrypt(new, workers=1), **QUIET))
     assert votes["no"].tolist() == [0, 14]
     assert votes["yes"].tolist() == [14, 7]
     assert votes.predict_proba()["yes"].tolist() == [1.0, 7 / 21]
@@ -375,7 +375,7 @@ def test_rows_of_another_owner(closed: Any) -> None:
 def test_votes_of_another_owner(closed: Any) -> None:
     votes = closed.predict_votes(without_classes(table(5)), **QUIET)
     with pytest.raises(es.KeyMismatchError, check=error("load-the-key")):
-        planned_owner("bgv", 1).decrypt(votes)
+        planned_owner("bgv", 1).open(votes)
 
 
 def test_rows_of_another_schema(closed: Any) -> None:
@@ -441,7 +441,7 @@ def test_models_that_were_combined_have_no_fraction_until_it_is_drawn() -> None:
         joined.predict_votes(new)
     joined.draw_fraction(halves[0].append(halves[1]), **QUIET)
     same_votes(
-        owner.decrypt(joined.predict_votes(new, **QUIET)), fitted(forest, rows).predict_votes(new)
+        owner.open(joined.predict_votes(new, **QUIET)), fitted(forest, rows).predict_votes(new)
     )
     more = fitted(forest, halves[0]).partial_fit(halves[1], **QUIET)
     with pytest.raises(ValueError, check=error("fraction-not-drawn")):
@@ -453,10 +453,10 @@ def test_models_of_folds_have_no_fraction() -> None:
     folds = es.CompletelyRandomForest(n_trees=2, depth=1, fraction=2).fit_folds(
         owner.encrypt(rows, workers=1), **QUIET
     )
-    for opened in owner.decrypt(folds):
+    for opened in owner.open(folds):
         with pytest.raises(ValueError, check=error("fraction-not-drawn")):
             opened.predict_votes(without_classes(rows))
-    for opened in owner.decrypt(
+    for opened in owner.open(
         es.CompletelyRandomForest(n_trees=2, depth=1, fraction=0).fit_folds(
             owner.encrypt(rows, workers=1), **QUIET
         )
@@ -550,7 +550,7 @@ def test_answers_that_there_are_not(model: Any, words: str) -> None:
 def test_models_that_must_be_opened(model: Any, why: str) -> None:
     owner, rows = planned_owner(), table(30)
     closed = fitted(model, owner.encrypt(rows, workers=1))
-    for one in (closed, owner.decrypt(closed)):
+    for one in (closed, owner.open(closed)):
         with pytest.raises(NotImplementedError, check=error("still-encrypted", why)):
             one.predict_votes(owner.encrypt(without_classes(rows), workers=1))
 
@@ -582,7 +582,7 @@ def test_every_row_is_predicted_or_refused() -> None:
     )
     rows = frame(5).drop(columns="ill")
     same_votes(
-        owner.decrypt(closed.predict_votes(rows, **QUIET)),
+        owner.open(closed.predict_votes(rows, **QUIET)),
         fitted(closed, training).predict_votes(rows),
     )
     rows.loc[2, "age"] = np.nan
@@ -603,7 +603,7 @@ def test_a_model_that_says_the_same_of_every_row() -> None:
     assert forest.predict_votes(rows).to_numpy().tolist() == [[1, 0], [1, 0]]
     sealed = owner.encrypt(without_classes(rows), workers=1)
     votes = forest.predict_votes(sealed, **QUIET)
-    same_votes(owner.decrypt(votes), forest.predict_votes(rows))
+    same_votes(owner.open(votes), forest.predict_votes(rows))
 
 
 def test_bounds_come_with_the_model(closed: Any) -> None:
@@ -630,7 +630,5 @@ def test_the_answers_of_a_closed_model_are_written_once_and_never_those_of_anoth
     monkeypatch.setattr(es.CompletelyRandomForest, "answers", counted)
     for _ in range(3):
         for forest, votes in zip(forests, wanted, strict=True):
-            same_votes(
-                owner.decrypt(fitted(forest, sealed).predict_votes(sealed_new, **QUIET)), votes
-            )
+            same_votes(owner.open(fitted(forest, sealed).predict_votes(sealed_new, **QUIET)), votes)
     assert written == [811, 812]

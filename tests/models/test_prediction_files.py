@@ -26,8 +26,8 @@ import encryptedstats as es
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
-from encryptedstats.tables.answer_files import read_answer
-from encryptedstats.tables.answers import PREDICTION_KIND
+from encryptedstats.tables.answers.answer import PREDICTION_KIND
+from encryptedstats.tables.answers.files import read_answer
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -68,9 +68,9 @@ def test_votes_come_back_from_a_file(model: Any, where: str, tmp_path: Path) -> 
     ):
         assert isinstance(again, es.EncryptedAnswer)
         assert isinstance(again.schema, es.PublicSchema)
-        same_votes(owner.decrypt(again, schema=schema()), owner.decrypt(made))
-        by_number = owner.decrypt(again)
-        assert by_number.to_numpy().tolist() == owner.decrypt(made).to_numpy().tolist()
+        same_votes(owner.open(again, schema=schema()), owner.open(made))
+        by_number = owner.open(again)
+        assert by_number.to_numpy().tolist() == owner.open(made).to_numpy().tolist()
         assert list(by_number.scores.columns) == [0, 1]
     with pytest.raises(FileExistsError):
         made.save(url)
@@ -83,7 +83,7 @@ def test_votes_of_an_opened_model_come_back(model: Any, tmp_path: Path) -> None:
     plain.predict_votes(sealed_rows(), **QUIET).save(tmp_path / "v")
     again = es.load(tmp_path / "v", owner.public_keys())
     same_votes(
-        owner.decrypt(again, schema=schema()),
+        owner.open(again, schema=schema()),
         plain.predict_votes(without_classes(table(9, seed=2))),
     )
 
@@ -91,13 +91,13 @@ def test_votes_of_an_opened_model_come_back(model: Any, tmp_path: Path) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
 def test_votes_are_private(votes: es.EncryptedAnswer, tmp_path: Path) -> None:
     votes.save(tmp_path / "v")
-    planned_owner().decrypt(votes).save(tmp_path / "opened.csv")
+    planned_owner().open(votes).save(tmp_path / "opened.csv")
     for name in ("v", "opened.csv"):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
 
 
 def test_opened_votes_as_a_csv(votes: es.EncryptedAnswer, tmp_path: Path) -> None:
-    opened = planned_owner().decrypt(votes)
+    opened = planned_owner().open(votes)
     opened.save(tmp_path / "votes.csv")
     read = pd.read_csv(tmp_path / "votes.csv", index_col="row")
     assert read.columns.tolist() == ["predicted", "P(no)", "P(yes)", "votes(no)", "votes(yes)"]
@@ -106,7 +106,7 @@ def test_opened_votes_as_a_csv(votes: es.EncryptedAnswer, tmp_path: Path) -> Non
     with pytest.raises(FileExistsError, check=error("replace", "overwrite=True")):
         opened.save(tmp_path / "votes.csv")
     opened.save(tmp_path / "votes.csv", overwrite=True)
-    means = planned_owner().decrypt(
+    means = planned_owner().open(
         closed_model(es.LinearMeans()).predict_votes(sealed_rows(), **QUIET)
     )
     means.save(tmp_path / "means.csv")
@@ -143,12 +143,12 @@ def test_votes_are_opened_with_the_schema_of_the_rows(
     votes: es.EncryptedAnswer, file: Container
 ) -> None:
     owner, again = planned_owner(), read_answer(file, planned_owner().public_keys())
-    assert owner.decrypt(again, schema=schema()).columns.tolist() == ["no", "yes"]
+    assert owner.open(again, schema=schema()).columns.tolist() == ["no", "yes"]
     moved = schema().with_bins("age", edges=(40.0, 41.0))
     with pytest.raises(es.SchemaError, check=error("other-schema")):
-        owner.decrypt(again, schema=moved)
+        owner.open(again, schema=moved)
     with pytest.raises(es.SchemaError, check=error("other-schema-shape")):
-        owner.decrypt(again, schema=schema().with_bins("age", edges=(40.0,)))
+        owner.open(again, schema=schema().with_bins("age", edges=(40.0,)))
 
 
 def test_rows_encrypted_by_anybody_are_opened_with_the_schema_of_the_model() -> None:
@@ -157,7 +157,7 @@ def test_rows_encrypted_by_anybody_are_opened_with_the_schema_of_the_model() -> 
     made = closed_model(FOREST).predict_votes(without_classes(table(9, seed=2)), **QUIET)
     assert made.schema_digest is not None
     with pytest.raises(es.SchemaError, check=error("other-schema")):
-        owner.decrypt(made, schema=schema(("yes", "no")))
+        owner.open(made, schema=schema(("yes", "no")))
 
 
 # -- hostile files
@@ -262,7 +262,7 @@ def test_forged_residues_are_refused_when_they_are_opened(votes: es.EncryptedAns
     rows = EncryptedNumbers(votes.keys, "rows", found.facts, forged, counts=found.counts)
     made = answer_like(votes, rows)
     with pytest.raises(ValueError, check=error("nonzero-padding")):
-        planned_owner().decrypt(made)
+        planned_owner().open(made)
 
 
 # -- models with their drawn fraction
@@ -274,8 +274,8 @@ def test_a_stored_model_predicts_the_same(tmp_path: Path) -> None:
     closed.save(tmp_path / "model")
     again = es.load(tmp_path / "model", owner.public_keys())
     wanted = clone(FOREST).fit(table(30)).predict_votes(without_classes(table(9, seed=2)))
-    same_votes(owner.decrypt(again.predict_votes(sealed_rows(), **QUIET), schema=schema()), wanted)
-    opened = owner.decrypt(closed)
+    same_votes(owner.open(again.predict_votes(sealed_rows(), **QUIET), schema=schema()), wanted)
+    opened = owner.open(closed)
     opened.save(tmp_path / "open")
     kept = es.load(tmp_path / "open")
     assert kept.drawn_ == opened.drawn_
@@ -290,7 +290,7 @@ def test_a_seed_that_was_drawn_is_kept(tmp_path: Path) -> None:
     made.save(tmp_path / "v")
     again = es.load(tmp_path / "v", owner.public_keys())
     assert again.question.random_state == closed.random_state_
-    same_votes(owner.decrypt(again, schema=schema()), owner.decrypt(made))
+    same_votes(owner.open(again, schema=schema()), owner.open(made))
 
 
 def test_drawn_fractions_that_cannot_be(tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_drawn_fractions_that_cannot_be(tmp_path: Path) -> None:
         )
         with pytest.raises(es.FileFormatError, check=error(words)):
             es.load(tmp_path / f"bad{len(data)}", owner.public_keys())
-    opened = owner.decrypt(closed_model(FOREST))
+    opened = owner.open(closed_model(FOREST))
     opened.answer_ = replace(opened.answer_, beside={"drawn": [1, 2]})
     opened.save(tmp_path / "short")
     with pytest.raises(es.FileFormatError, check=error("wrong-extra-totals", "'drawn'", "2", "4")):

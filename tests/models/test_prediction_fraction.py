@@ -194,7 +194,7 @@ def test_drawn_under_encryption(sizes: list[int]) -> None:
     ]
     for piece in rest:
         first = first.append(piece)
-    opened = owner.decrypt(clone(forest).fit(first, **QUIET))
+    opened = owner.open(clone(forest).fit(first, **QUIET))
     plain = clone(forest).fit(rows)
     assert opened.drawn_ == plain.drawn_
     np.testing.assert_array_equal(opened.leaf_counts_, plain.leaf_counts_)

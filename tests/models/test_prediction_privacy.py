@@ -104,7 +104,7 @@ def test_slots_without_a_row_are_zero(
         for count, values in slots:
             assert count < SLOTS
             assert not values[count:].any()
-        same_votes(planned_owner().decrypt(votes), wanted)
+        same_votes(planned_owner().open(votes), wanted)
 
 
 @pytest.mark.parametrize("device", ["native", "seal"])
@@ -126,7 +126,7 @@ def test_what_is_in_other_slots_is_refused() -> None:
     votes = forest.predict_votes(sealed(without_classes(table(9)), "onehot"), **QUIET)
     votes.ciphertexts.counts = (votes.ciphertexts.counts[0] - 1, votes.ciphertexts.counts[1])
     with pytest.raises(ValueError, check=error("nonzero-padding")):
-        planned_owner().decrypt(votes)
+        planned_owner().open(votes)
 
 
 def test_drawn_fractions_have_the_slots_of_their_leaf_alone() -> None:
@@ -182,7 +182,7 @@ def test_votes_of_plain_models_look_alike(
     told = []
     for one in models_of_a_kind(model, known):
         votes = one.predict_votes(sealed_new, output=output or None, **QUIET)
-        same_votes(planned_owner().decrypt(votes), one.predict_votes(new, output=output or None))
+        same_votes(planned_owner().open(votes), one.predict_votes(new, output=output or None))
         told.append(readable(votes))
     assert all(one == told[0] for one in told)
 
@@ -218,4 +218,4 @@ def test_coefficients_are_not_in_the_ciphertexts() -> None:
     one, other = (model.predict_votes(rows, **QUIET) for _ in range(2))
     for a, b in zip(one.ciphertexts.parts, other.ciphertexts.parts, strict=True):
         assert np.mean(a.residues == b.residues) < 0.01
-    same_votes(planned_owner().decrypt(one), planned_owner().decrypt(other))
+    same_votes(planned_owner().open(one), planned_owner().open(other))

@@ -17,16 +17,16 @@ from model_samples import FOREST, frame, table
 from sklearn.base import clone
 
 import encryptedstats as es
-from encryptedstats.tables import block_rows
-from encryptedstats.tables.block_rows import rows_without, shared_block
+from encryptedstats.tables import block_ids
+from encryptedstats.tables.block_ids import rows_without, shared_block
 from error_codes import error
 
 Fit = Callable[..., Any]
 
 
 def test_examples() -> None:
-    assert doctest.testmod(block_rows).failed == 0
-    assert doctest.testmod(block_rows).attempted > 1
+    assert doctest.testmod(block_ids).failed == 0
+    assert doctest.testmod(block_ids).attempted > 1
 
 
 # -- blocks and folds of blocks: as sets of (block, fold), written short
@@ -98,7 +98,7 @@ def test_folds_that_were_dealt_differently_are_not_told_apart() -> None:
 def parts(keeper: es.Owner) -> tuple[es.EncryptedTable, list[Any], Any]:
     sealed = keeper.encrypt(table(60, folds=3), workers=1)
     folds = clone(FOREST).fit_folds(sealed, workers=1)
-    return sealed, keeper.decrypt(folds), keeper.decrypt(clone(FOREST).fit(sealed, workers=1))
+    return sealed, keeper.open(folds), keeper.open(clone(FOREST).fit(sealed, workers=1))
 
 
 def test_models_of_folds_know_their_rows(parts: tuple[es.EncryptedTable, list[Any], Any]) -> None:

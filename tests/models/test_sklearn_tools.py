@@ -33,7 +33,7 @@ def test_a_threshold_is_chosen_on_a_labelled_test_set(model: Any, keeper: es.Own
     """
     tools = pytest.importorskip("sklearn.model_selection", minversion=None)
     frozen = pytest.importorskip("sklearn.frozen").FrozenEstimator
-    plain = keeper.decrypt(clone(model).fit(keeper.encrypt(table(300), workers=1), workers=1))
+    plain = keeper.open(clone(model).fit(keeper.encrypt(table(300), workers=1), workers=1))
     held_out = frame(200, seed=1)
     rows, labels = held_out.drop(columns="ill"), held_out["ill"]
     tuned = tools.TunedThresholdClassifierCV(
@@ -108,7 +108,7 @@ def test_a_model_says_what_it_is(keeper: es.Owner, sealed_fit: Any) -> None:
     assert repr(forest) == words
     sealed = sealed_fit(forest, table(60))
     assert repr(sealed) == f"{words} [encrypted, 60 rows, key {keeper.key_id[:4]}...]"
-    assert repr(keeper.decrypt(sealed)) == f"{words} [fitted, 60 rows]"
+    assert repr(keeper.open(sealed)) == f"{words} [fitted, 60 rows]"
     assert repr(clone(sealed)) == words
     assert words in repr(make_pipeline(StandardScaler(), sealed)).replace("\n", "")
     assert "CompletelyRandomForest" in sealed._repr_html_()

@@ -90,7 +90,7 @@ def test_encrypted_equals_clear_and_reads_only_what_it_needs(
     clear = clone(model).fit(schema.table(frame))
     closed = clone(model).fit(owner.encrypt(schema.table(frame)))
     assert closed.growth_["variables"] == [f"v{schema.index(name)}" for name in model.variables]
-    opened = owner.decrypt(closed, schema=schema)
+    opened = owner.open(closed, schema=schema)
     assert opened.totals_ == clear.totals_
     opened.save(tmp_path / "model.opened")
     loaded = es.load(tmp_path / "model.opened")
@@ -106,7 +106,7 @@ def test_encrypted_rows_are_predicted_with_these_variables_only(
     clear = clone(model).fit(schema.table(frame))
     closed = clone(model).fit(owner.encrypt(schema.table(frame)))
     new = make_frame(12, seed=4).drop(columns="ill")
-    votes = owner.decrypt(closed.predict_votes(owner.encrypt(schema.table(new))), schema=schema)
+    votes = owner.open(closed.predict_votes(owner.encrypt(schema.table(new))), schema=schema)
     assert list(votes.columns) == list(clear.predict_votes(new).columns)
     np.testing.assert_allclose(votes.predict_proba(), clear.predict_proba(new))
 
@@ -162,5 +162,5 @@ def test_opened_forests_average_the_shares_of_leaves_by_default(
     np.testing.assert_allclose(forest.predict_proba(new), mean / mean.sum(axis=1, keepdims=True))
     assert forest.predict_votes(new).equals(voting.predict_votes(new))  # as encrypted rows get
     owner = es.Owner(es.plan(forest, schema, len(frame), encrypted_prediction=True))
-    votes = owner.decrypt(forest.predict_votes(owner.encrypt(schema.table(new))), schema=schema)
+    votes = owner.open(forest.predict_votes(owner.encrypt(schema.table(new))), schema=schema)
     assert votes.to_numpy().tolist() == voting.predict_votes(new).to_numpy().tolist()

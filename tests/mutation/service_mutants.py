@@ -8,7 +8,7 @@ from mutation.mutants import Mutant
 
 CLIENT, DOOR, RUNNING = "service/client.py", "service/door.py", "service/running.py"
 SERVER, CONTENTS, DESK = "service/server.py", "service/contents.py", "app/desk.py"
-SHARDING, DIALECTS = "tables/sharding.py", "tables/dialects.py"
+SHARDING, DIALECTS = "tables/shards.py", "tables/rows/csv_format.py"
 RULES = ("tests/service/test_service_rules.py",)
 PAGE = ("tests/app/test_desk_rules.py",)
 _SHARDS = "tests/cluster/test_verify_shards.py::"
@@ -18,7 +18,7 @@ SHARDS = (
     f"{_SHARDS}test_another_question_is_refused",
 )
 KILLS = ("tests/app/test_encryption_kills.py::test_a_finished_table_of_other_rows_is_made_anew",)
-CSV = ("tests/tables/test_dialects.py", "tests/tables/test_headers.py")
+CSV = ("tests/tables/test_csv_format.py", "tests/tables/test_headers.py")
 
 
 def service(name: str, old: str, new: str, file: str, tests: tuple[str, ...] = RULES) -> Mutant:
@@ -263,7 +263,7 @@ MUTANTS = [
         "another question is verified",
         "given.question if question is None else question",
         "given.question",
-        "tables/verifying.py",
+        "tables/answers/verification.py",
         SHARDS,
     ),
     # CSV files

@@ -10,7 +10,7 @@ import pandas as pd
 
 import encryptedstats as es
 from encryptedstats.circuits.expressions import sum_of
-from encryptedstats.tables.questions import bin_columns
+from encryptedstats.tables.questions.question import bin_columns
 
 
 def patients(n: int = 300, seed: int = 0) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from published_samples import patients
 import encryptedstats as es
 from encryptedstats.publishing import audit
 from encryptedstats.publishing.rules import Rules, broken_rules
-from encryptedstats.tables.questions import asked_of
+from encryptedstats.tables.questions.question import asked_of
 
 
 @pytest.fixture

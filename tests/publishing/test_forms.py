@@ -16,8 +16,8 @@ from effort import examples
 from encryptedstats.publishing.counts import counts_of
 from encryptedstats.publishing.forms import form_of
 from encryptedstats.publishing.sensitivity import ADD, REPLACE, sensitivity
-from encryptedstats.tables.questions import asked_of
-from encryptedstats.tables.summaries import Counts, CrossTable, Moments
+from encryptedstats.tables.questions.question import asked_of
+from encryptedstats.tables.questions.summaries import Counts, CrossTable, Moments
 from error_codes import error
 
 FRAME = patients(200).assign(weight=np.random.default_rng(1).integers(40, 90, 200))

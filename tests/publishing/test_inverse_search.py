@@ -20,8 +20,8 @@ from encryptedstats.publishing.opening import Source
 from encryptedstats.publishing.publish import _describe_hidden, checked
 from encryptedstats.publishing.rules import PROFILES, Rules
 from encryptedstats.publishing.suppression import Suppressed, suppress, with_margins
-from encryptedstats.tables.answers import Answer
-from encryptedstats.tables.summaries import CrossTable
+from encryptedstats.tables.answers.answer import Answer
+from encryptedstats.tables.questions.summaries import CrossTable
 
 Key = tuple[int | str, ...]
 Suppress = Callable[[np.ndarray, int, float | None], Suppressed]

@@ -18,7 +18,7 @@ from encryptedstats.publishing import release as release_module
 from encryptedstats.publishing.ledger import Ledger
 from encryptedstats.publishing.mechanisms import noised
 from encryptedstats.publishing.tables import WRITTEN
-from encryptedstats.tables.summaries import Counts
+from encryptedstats.tables.questions.summaries import Counts
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -229,7 +229,7 @@ def weighed(owner: es.Owner, form: str, path: Path) -> Any:
     else:
         fitted = model.fit(owner.encrypt(table))
     if form == "opened model":
-        fitted = owner.decrypt(fitted)
+        fitted = owner.open(fitted)
     return from_file(owner, fitted, path) if "from its file" in form else fitted
 
 

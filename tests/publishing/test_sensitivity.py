@@ -22,8 +22,8 @@ from encryptedstats.publishing import sensitivity as module
 from encryptedstats.publishing.forms import form_of
 from encryptedstats.publishing.mechanisms import GAUSSIAN, calibrated
 from encryptedstats.publishing.sensitivity import ADD, REPLACE, sensitivity
-from encryptedstats.tables.questions import asked_of
-from encryptedstats.tables.summaries import Counts, CrossTable, Moments
+from encryptedstats.tables.questions.question import asked_of
+from encryptedstats.tables.questions.summaries import Counts, CrossTable, Moments
 from error_codes import error
 
 

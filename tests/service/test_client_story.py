@@ -20,7 +20,7 @@ from encryptedstats.circuits.devices.cuda import card as cards
 from encryptedstats.service import audit
 from encryptedstats.service.client import WorkerTable
 from encryptedstats.storage import container
-from encryptedstats.tables.encrypted import MANIFEST
+from encryptedstats.tables.encrypted_table import MANIFEST
 from error_codes import error
 
 

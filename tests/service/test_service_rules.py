@@ -32,10 +32,10 @@ from encryptedstats.service.turns import Turns
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import open_store
-from encryptedstats.tables.answers import BLOCKS, PREDICTION_KIND
+from encryptedstats.tables.answers.answer import BLOCKS, PREDICTION_KIND
 from encryptedstats.tables.blocks import BLOCK_KIND
-from encryptedstats.tables.questions import RESULT_KIND
-from encryptedstats.tables.summaries import Counts
+from encryptedstats.tables.questions.question import RESULT_KIND
+from encryptedstats.tables.questions.summaries import Counts
 
 
 @contextmanager

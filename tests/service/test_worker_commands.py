@@ -162,7 +162,7 @@ def test_combine_and_predict_by_a_worker(
         "combine", tmp_path / "all.enc", *files, "--keys", tmp_path / "both", "--worker", server.url
     )
     one, other = (
-        owner.decrypt(es.load(tmp_path / f"{name}.enc", owner.public_keys()))
+        owner.open(es.load(tmp_path / f"{name}.enc", owner.public_keys()))
         for name in ("all", "both")
     )
     assert list(one.totals_) == list(other.totals_)

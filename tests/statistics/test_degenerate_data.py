@@ -125,7 +125,7 @@ def test_moments_without_a_complete_row_say_so_when_opened() -> None:
     owner = small_owner()
     answer = owner.encrypt(table).moments(["x", "y"])
     with pytest.raises(es.DataError) as caught:
-        owner.decrypt(answer)
+        owner.open(answer)
     assert [cure.action for cure in caught.value.cures] == ["ask of fewer variables"]
 
 

@@ -60,7 +60,7 @@ def test_a_table_is_described_by_name(wine: es.Table) -> None:
 
 def test_an_encrypted_table_is_described_by_name() -> None:
     table = table_of(pd.DataFrame({"x": [1, 2, 2, 5], "g": list("abab")}), numbers={"x": 0})
-    assert small_owner().decrypt(
+    assert small_owner().open(
         small_owner().encrypt(table).describe(["x"], by="g")
     ) == table.describe(["x"], by="g")
 

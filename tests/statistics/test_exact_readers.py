@@ -23,7 +23,7 @@ from encryptedstats.statistics._least_squares import (
     independent,
     solve,
 )
-from encryptedstats.tables.questions import ImpossibleTotalsError
+from encryptedstats.tables.questions.question import ImpossibleTotalsError
 
 
 def eliminate_in_fractions(

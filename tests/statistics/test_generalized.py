@@ -80,13 +80,11 @@ def test_encrypted_fits_are_those_of_statsmodels(toy: es.Owner) -> None:
     frame = made_up()
     known = schema_of(frame)
     sealed = toy.encrypt(known.table(frame), workers=1)
-    logistic = toy.decrypt(es.GLM("class ~ v0 + v1").fit(sealed, workers=1), schema=known)
+    logistic = toy.open(es.GLM("class ~ v0 + v1").fit(sealed, workers=1), schema=known)
     wanted = statsmodels_fit("ill ~ arm + sex", frame, "binomial")
     np.testing.assert_allclose([logistic.intercept_, *logistic.coef_], wanted.params, rtol=1e-9)
     np.testing.assert_allclose(logistic.predict(frame), wanted.predict(frame), rtol=1e-9)
-    rates = toy.decrypt(
-        es.GLM("v2 ~ v0 + v1", "poisson", "v3").fit(sealed, workers=1), schema=known
-    )
+    rates = toy.open(es.GLM("v2 ~ v0 + v1", "poisson", "v3").fit(sealed, workers=1), schema=known)
     wanted = statsmodels_fit("visits ~ arm + sex", frame, "poisson", offset=np.log(frame["time"]))
     table = rates.summary().coefficients
     np.testing.assert_allclose(table["Estimate"], wanted.params, rtol=1e-9)
@@ -234,7 +232,7 @@ def test_names_are_those_of_the_owner(toy: es.Owner) -> None:
     assert named.in_ids(known).parameters() == by_id.in_ids(known.public()).parameters()
     assert by_id.in_ids(known).in_ids(known).formula == "v2 ~ v0 + v1 + v0:v1"
     assert es.GLM("ill ~ arm", reference={"arm": "b"}).in_ids(known).reference == {"v0": "bin1"}
-    opened = toy.decrypt(
+    opened = toy.open(
         named.fit(toy.encrypt(known.table(frame), workers=1), workers=1), schema=known
     )
     np.testing.assert_array_equal(opened.coef_, by_id.fit(known.table(frame)).coef_)

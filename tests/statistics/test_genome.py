@@ -174,4 +174,4 @@ def test_keys_for_a_scan_are_real_and_small(people: pd.DataFrame) -> None:
     plan = es.plan(es.GenomeScan(), table)
     owner = es.Owner(plan)
     assert (plan.depth, plan.parameters.ring_degree, plan.security) == (1, 4096, 128)
-    assert owner.decrypt(owner.encrypt(table).ask(es.GenomeScan())) == table.ask(es.GenomeScan())
+    assert owner.open(owner.encrypt(table).ask(es.GenomeScan())) == table.ask(es.GenomeScan())

@@ -52,7 +52,7 @@ def test_encrypted_scores_are_those_of_statsmodels(toy: es.Owner, ties: str) -> 
     frame = made_up()
     known = schema_of(frame)
     question = es.CoxScore("v0", covariates=["v1", "v2"], ties=ties)
-    found = toy.decrypt(
+    found = toy.open(
         toy.encrypt(known.table(frame), workers=1).ask(question, workers=1), schema=known
     )
     score, information = score_by_statsmodels(frame, ["arm_b", "arm_c", "age"], ties)
@@ -122,7 +122,7 @@ def test_a_piecewise_exponential_regression_is_that_of_statsmodels_on_the_long_t
     frame = made_up()
     known = schema_of(frame)
     question = es.PiecewiseExponential("v0", covariates=["v1"], cuts=["bin1", "bin3"])
-    found = toy.decrypt(
+    found = toy.open(
         toy.encrypt(known.table(frame), workers=1).ask(question, workers=1), schema=known
     )
     rows = long_rows(frame, [2, 4])

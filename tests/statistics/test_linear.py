@@ -118,7 +118,7 @@ def test_certified_digits_come_out_of_encrypted_rows(name: str) -> None:
     schema = es.Schema.infer(certified.frame, target="y", numbers="keep", digits=certified.digits)
     rows, regression = schema.table(certified.frame), es.LinearRegression(certified.formula)
     owner = es.Owner(es.plan(regression, rows))
-    result = owner.decrypt(regression.fit(owner.encrypt(rows)), schema=schema).summary()
+    result = owner.open(regression.fit(owner.encrypt(rows)), schema=schema).summary()
     assert digits_right(result.coefficients["Estimate"], certified.estimates) > 14
     assert digits_right(result.coefficients["Std. Error"], certified.errors) > 14
 
@@ -295,7 +295,7 @@ def test_names_are_translated_where_they_are_known(keys: es.Owner, table: es.Tab
     fitted = es.LinearRegression("y ~ bmi").fit(keys.encrypt(table))
     assert fitted.growth_["formula"] == "v4 ~ v2"
     assert fitted.formula == "y ~ bmi"
-    opened = keys.decrypt(fitted, schema=table.schema)
+    opened = keys.open(fitted, schema=table.schema)
     assert opened.columns_ == ["bmi"]
     assert opened.summary() == es.LinearRegression("y ~ bmi").fit(table).summary()
 
@@ -313,7 +313,7 @@ def test_encrypted_equals_clear(keys: es.Owner, seed: int, n: int, intercept: bo
     known = numbers(frame, dict.fromkeys("aby", 0))
     rows = known.table(frame, slots=1024)
     model = es.LinearRegression("v2 ~ v0 + v1", fit_intercept=intercept)
-    opened = keys.decrypt(model.fit(keys.encrypt(rows, workers=1), workers=1), schema=known)
+    opened = keys.open(model.fit(keys.encrypt(rows, workers=1), workers=1), schema=known)
     assert (
         opened.totals_
         == es.LinearRegression("y ~ a + b", fit_intercept=intercept).fit(rows).totals_
@@ -582,7 +582,7 @@ def test_the_target_of_a_schema_is_explained_by_all_other_variables(keys: es.Own
     frame = patients(200)[["age", "sex", "bmi", "y"]]
     known = es.Schema.infer(frame, target="y", numbers="keep", digits=0)
     rows = known.table(frame, slots=1024)
-    opened = keys.decrypt(es.LinearRegression().fit(keys.encrypt(rows)), schema=known)
+    opened = keys.open(es.LinearRegression().fit(keys.encrypt(rows)), schema=known)
     wanted = smf.ols("y ~ age + C(sex) + bmi", frame).fit()
     assert opened.columns_ == ["age", "sex[m]", "bmi"]
     assert opened.target_ == "y"
@@ -612,7 +612,7 @@ def test_missing_values_are_left_out_or_a_level_and_it_is_said(
     known = es.Schema.infer(frame, target="y", numbers="keep", digits=0, missing="bin")
     rows = known.table(frame, slots=1024)
     model = es.LinearRegression("y ~ bmi + sex", missing=missing)
-    opened = keys.decrypt(model.fit(keys.encrypt(rows)), schema=known)
+    opened = keys.open(model.fit(keys.encrypt(rows)), schema=known)
     whole = frame.dropna(subset=["bmi"] if missing == "level" else None).fillna({"sex": "missing"})
     wanted = smf.ols("y ~ bmi + C(sex, Treatment('f'))", whole).fit()
     assert opened.summary().n_rows == len(whole) == wanted.nobs
@@ -642,7 +642,7 @@ def test_a_plan_takes_names_and_real_parameters_carry_it() -> None:
     plan = es.plan(model, known, n_rows=len(frame))
     assert plan.depth == 1
     owner = es.Owner(plan)
-    opened = owner.decrypt(model.fit(owner.encrypt(known.table(frame))), schema=known)
+    opened = owner.open(model.fit(owner.encrypt(known.table(frame))), schema=known)
     assert (
         opened.summary()
         == es.LinearRegression("y ~ age + sex + bmi").fit(known.table(frame)).summary()
@@ -658,7 +658,7 @@ def test_totals_far_beyond_32_bits_are_exact() -> None:
     plan = es.plan(es.LinearRegression(), known, n_rows=300)
     assert plan.largest > 1 << 37
     owner, rows = es.Owner(plan), known.table(frame)
-    opened = owner.decrypt(es.LinearRegression().fit(owner.encrypt(rows)), schema=known)
+    opened = owner.open(es.LinearRegression().fit(owner.encrypt(rows)), schema=known)
     assert opened.summary() == es.LinearRegression().fit(rows).summary()
 
 

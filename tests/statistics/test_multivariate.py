@@ -55,7 +55,7 @@ def numbers(frame: pd.DataFrame, digits: int = 0) -> tuple[es.Schema, es.Table]:
 def test_a_covariance_matrix_is_that_of_pandas_from_encrypted_rows(keys: es.Owner) -> None:
     schema, table = iris()
     answer = keys.encrypt(table).ask(es.Covariance())
-    result = keys.decrypt(answer, schema=schema)
+    result = keys.open(answer, schema=schema)
     plain = table.to_pandas()[list(schema.names)]
     pd.testing.assert_frame_equal(result.covariance, plain.cov(), rtol=1e-14)
     np.testing.assert_allclose(result.means, plain.mean(), rtol=1e-15)
@@ -79,14 +79,14 @@ def test_the_totals_are_those_of_moments() -> None:
     schema, _table = iris()
     public = schema.public()
     assert es.Covariance().circuit(public) == es.Correlation().circuit(public)
-    from encryptedstats.tables.summaries import Moments
+    from encryptedstats.tables.questions.summaries import Moments
 
     assert es.Covariance().circuit(public) == Moments((0, 1, 2, 3)).circuit(public)
 
 
 def test_correlations_are_those_of_scipy_from_encrypted_rows(keys: es.Owner) -> None:
     schema, table = iris()
-    result = keys.decrypt(keys.encrypt(table).ask(es.Correlation(confidence=0.9)), schema=schema)
+    result = keys.open(keys.encrypt(table).ask(es.Correlation(confidence=0.9)), schema=schema)
     plain = table.to_pandas()
     for (a, b), pair in result.pairs.iterrows():
         wanted = stats.pearsonr(plain[a], plain[b])
@@ -154,16 +154,16 @@ def gappy() -> tuple[es.Schema, es.Table, pd.DataFrame]:
 def test_rows_with_gaps_are_left_out_and_counted(keys: es.Owner) -> None:
     schema, table, complete = gappy()
     sealed, note = keys.encrypt(table), "3 rows were left out because a or b is missing"
-    covariance = keys.decrypt(sealed.ask(es.Covariance()), schema=schema)
+    covariance = keys.open(sealed.ask(es.Covariance()), schema=schema)
     pd.testing.assert_frame_equal(covariance.covariance, complete.cov(), rtol=1e-14)
-    correlation = keys.decrypt(sealed.ask(es.Correlation()), schema=schema)
+    correlation = keys.open(sealed.ask(es.Correlation()), schema=schema)
     pd.testing.assert_frame_equal(correlation.correlation, complete.corr(), rtol=1e-14)
-    moments = keys.decrypt(sealed.moments(["a", "c"]), schema=schema)
+    moments = keys.open(sealed.moments(["a", "c"]), schema=schema)
     assert moments.loc["count"].tolist() == [58, 58]
     assert np.isclose(
         moments.loc["cov(a)", "c"], table.to_pandas()[["a", "c"]].dropna().cov().loc["a", "c"]
     )
-    model = keys.decrypt(es.PCA().fit(sealed), schema=schema)
+    model = keys.open(es.PCA().fit(sealed), schema=schema)
     np.testing.assert_allclose(
         model.explained_variance_, PlainPCA().fit(complete).explained_variance_
     )
@@ -206,7 +206,7 @@ def test_components_are_those_of_scikit_learn_from_encrypted_rows(
     keys: es.Owner, n_components: int | None
 ) -> None:
     schema, table = iris()
-    model = keys.decrypt(es.PCA(n_components).fit(keys.encrypt(table)), schema=schema)
+    model = keys.open(es.PCA(n_components).fit(keys.encrypt(table)), schema=schema)
     plain = table.to_pandas()[list(schema.names)]
     wanted = PlainPCA(n_components).fit(plain)
     for name in (
@@ -315,7 +315,7 @@ def test_discriminants_are_posteriors_of_normal_classes_from_encrypted_rows(
     keys: es.Owner, ours: Any, priors: Any, unbiased: bool
 ) -> None:
     schema, table = iris()
-    model = keys.decrypt(ours(priors, unbiased).fit(keys.encrypt(table)), schema=schema)
+    model = keys.open(ours(priors, unbiased).fit(keys.encrypt(table)), schema=schema)
     plain = table.to_pandas()
     X, y = plain[list(schema.names)].to_numpy(), plain["kind"].to_numpy()
     np.testing.assert_allclose(
@@ -380,7 +380,7 @@ def test_encrypted_is_clear(keys: es.Owner, seed: int, n: int, k: int) -> None:
     schema, table = numbers(frame)
     sealed = keys.encrypt(table, workers=1)
     for question in (es.Covariance(), es.Correlation()):
-        assert keys.decrypt(sealed.ask(question, workers=1), schema=schema) == table.ask(question)
+        assert keys.open(sealed.ask(question, workers=1), schema=schema) == table.ask(question)
 
 
 #: scikit-learn's checks that do not apply, and why.

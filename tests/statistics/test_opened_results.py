@@ -15,8 +15,8 @@ from asked_samples import small_owner
 
 import encryptedstats as es
 from encryptedstats.storage import container
-from encryptedstats.tables.questions import bin_columns, refuse_impossible
-from encryptedstats.tables.summaries import labels, variable_name
+from encryptedstats.tables.questions.question import bin_columns, refuse_impossible
+from encryptedstats.tables.questions.summaries import labels, variable_name
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -163,7 +163,7 @@ def test_it_is_stored_and_read_again(
 ) -> None:
     sealed = tiny.encrypt(schema.table(FRAME), workers=1)
     answer = sealed.ask(BinShares("v0"), workers=1)
-    opened, unnamed = tiny.open(answer, schema), tiny.decrypt(replace_schema(answer))
+    opened, unnamed = tiny.open(answer, schema), tiny.open(replace_schema(answer))
     assert opened == shares
     assert unnamed.title == "Shares of v0"
     for name, result in {"named": opened, "unnamed": unnamed, "clear": shares}.items():

@@ -87,7 +87,7 @@ def test_encrypted_answers_are_those_of_lifelines(
     lifelines = pytest.importorskip("lifelines")
     tests = pytest.importorskip("lifelines.statistics")
     sealed = toy.encrypt(schema.table(frame), workers=1)
-    curves = toy.decrypt(
+    curves = toy.open(
         sealed.ask(es.KaplanMeier("v0", by="v1", interval="log-log"), workers=1), schema=schema
     )
     for arm, rows in frame.groupby("arm"):
@@ -100,7 +100,7 @@ def test_encrypted_answers_are_those_of_lifelines(
         np.testing.assert_allclose(own[["low", "high"]][left], limits[left], rtol=1e-12)
         np.testing.assert_array_equal(own["at_risk"], fitted.event_table.loc[own.index, "at_risk"])
         assert curves.median[arm] == fitted.median_survival_time_
-    found = toy.decrypt(sealed.ask(es.LogRank("v0", by="v1"), workers=1), schema=schema)
+    found = toy.open(sealed.ask(es.LogRank("v0", by="v1"), workers=1), schema=schema)
     assert found == schema.table(frame).ask(es.LogRank("v0", by="v1"))
     for weights in ("logrank", "wilcoxon", "tarone-ware", "peto"):
         found = schema.table(frame).ask(es.LogRank("v0", by="v1", weights=weights))
@@ -161,9 +161,7 @@ def test_rates_are_those_of_scipy(toy: es.Owner, frame: pd.DataFrame, schema: es
     kept = schema.with_kind("week", "number", digits=0, low=0, high=12)
     grid = schema.table(frame).ask(es.IncidenceRate("v0", by="v1", per=100))
     sealed = toy.encrypt(kept.table(frame), workers=1)
-    numbers = toy.decrypt(
-        sealed.ask(es.IncidenceRate("v0", by="v1", per=100), workers=1), schema=kept
-    )
+    numbers = toy.open(sealed.ask(es.IncidenceRate("v0", by="v1", per=100), workers=1), schema=kept)
     pd.testing.assert_frame_equal(grid.rates, numbers.rates)
     for arm, rows in frame.groupby("arm"):
         d, time, line = rows["died"].sum(), rows["week"].sum(), grid.rates.loc[arm]
@@ -286,7 +284,7 @@ def test_without_names_times_are_bins(
     toy.encrypt(schema.table(frame), workers=1).ask(es.KaplanMeier("v0"), workers=1).save(
         tmp_path / "curve"
     )
-    found = toy.decrypt(es.load(tmp_path / "curve", toy.public_keys()))
+    found = toy.open(es.load(tmp_path / "curve", toy.public_keys()))
     wanted = schema.table(frame).ask(es.KaplanMeier("v0")).curves
     assert found.curves["survival"].tolist() == wanted["survival"].tolist()
     assert found.curves.index.tolist() == [week - 1 for week in wanted.index]
@@ -295,7 +293,7 @@ def test_without_names_times_are_bins(
         answer = toy.encrypt(schema.table(frame), workers=1).ask(question, workers=1)
         answer.save(tmp_path / question.name)
         with pytest.raises(es.SchemaError, check=error("times-are-bins")):
-            toy.decrypt(es.load(tmp_path / question.name, toy.public_keys()))
+            toy.open(es.load(tmp_path / question.name, toy.public_keys()))
 
 
 # -- hostile rows

@@ -16,7 +16,7 @@ from encryptedstats.storage.chains import Chain
 from encryptedstats.studies import holding
 from encryptedstats.studies.parties import Identity
 from encryptedstats.studies.transcript import MESSAGES
-from encryptedstats.tables.encrypted import EncryptedTable, MemoryBlocks
+from encryptedstats.tables.encrypted_table import EncryptedTable, MemoryBlocks
 
 
 def say(made: World, me: Identity, content: dict[str, Any], *, by: bytes = b"") -> None:
@@ -72,7 +72,7 @@ def answers_in(made: World, owner: es.Owner) -> list[list[int]]:
     for path in sorted(Path(made.url, "objects").iterdir()):
         try:
             answer = es.load(path, owner.public_keys())
-            found.append([int(one) for one in owner.decrypt(answer, schema=SCHEMA).totals_])
+            found.append([int(one) for one in owner.open(answer, schema=SCHEMA).totals_])
         except (es.EncryptedStatsError, AttributeError, TypeError):
             continue
     return found

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 import encryptedstats as es
-from encryptedstats.tables.encrypted import EncryptedTable
+from encryptedstats.tables.encrypted_table import EncryptedTable
 
 SITES = ("north", "south", "west")
 N = 30

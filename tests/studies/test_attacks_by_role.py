@@ -37,7 +37,7 @@ from encryptedstats.studies import documents, study, totals, transcript, validit
 from encryptedstats.studies.documents import Document, KeyRule
 from encryptedstats.studies.parties import Identity
 from encryptedstats.studies.transcript import State, Transcript
-from encryptedstats.tables.summaries import Counts
+from encryptedstats.tables.questions.summaries import Counts
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 BAYES = es.MultinomialNB()
@@ -245,7 +245,7 @@ def test_limit_receiver_and_worker_open_the_totals_of_a_site(tmp_path: Path) -> 
     centre = made.as_("centre")
     now, keys = centre.state().round("bayes"), centre.public_keys()
     answer = totals._encrypted_by(centre, "bayes", "north", now, keys)
-    found = holder(made).decrypt(answer, schema=SCHEMA)
+    found = holder(made).open(answer, schema=SCHEMA)
     assert [int(one) for one in found.totals_] == bayes_totals(FRAMES["north"])
 
 

@@ -27,8 +27,8 @@ from encryptedstats.joint.opening import common_moduli
 from encryptedstats.storage import container
 from encryptedstats.studies import joint, totals
 from encryptedstats.studies.documents import Document
-from encryptedstats.tables.answer_files import read_answer
-from encryptedstats.tables.encrypted import EncryptedTable, MemoryBlocks
+from encryptedstats.tables.answers.files import read_answer
+from encryptedstats.tables.encrypted_table import EncryptedTable, MemoryBlocks
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 BAYES = es.MultinomialNB()

@@ -15,7 +15,7 @@ from encryptedstats.circuits.results import Part
 from encryptedstats.storage import container
 from encryptedstats.studies import totals
 from encryptedstats.studies.parties import Identity
-from encryptedstats.tables.summaries import Counts
+from encryptedstats.tables.questions.summaries import Counts
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -243,7 +243,7 @@ def test_encrypted_totals_are_fresh_and_add_up(tmp_path: Path) -> None:
     )
     owner = es.Owner.load(made.key or "")
     both = es.MultinomialNB().fit(SCHEMA.table(TOGETHER[:60]))
-    assert list(owner.decrypt(one + two, schema=SCHEMA).totals_) == list(both.totals_)
+    assert list(owner.open(one + two, schema=SCHEMA).totals_) == list(both.totals_)
     assert (one.ciphertexts.parts[0].residues != two.ciphertexts.parts[0].residues).any()
 
 

@@ -18,7 +18,7 @@ from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.packing import centred
 from encryptedstats.crypto.residues import ciphertext_of, residues_of
 from encryptedstats.studies import validity
-from encryptedstats.tables.encrypted import EncryptedTable, MemoryBlocks
+from encryptedstats.tables.encrypted_table import EncryptedTable, MemoryBlocks
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 SLOTS, N, FEW = 1024, 40, 7
@@ -49,7 +49,7 @@ def table(owner: es.Owner) -> EncryptedTable:
 
 
 def is_valid(owner: es.Owner, table: EncryptedTable, coin: bytes = b"coin") -> bool:
-    return validity.passes(validity.ask(table, coin, 1), owner.decrypt, 1)
+    return validity.passes(validity.ask(table, coin, 1), owner.open, 1)
 
 
 def changed(
@@ -166,10 +166,10 @@ def test_totals_are_so_many_that_hardly_any_bad_rows_pass(
     assert [validity.repeats(t, 1) for t in (65537, 1 << 20, 1 << 25, 1 << 41)] == [3, 2, 2, 1]
     asked = validity.ask(table, b"coin", 1)
     assert len(asked) == validity.repeats(owner.parameters.plain_modulus, 1)
-    assert owner.decrypt(asked) == [0, 0]
-    wrong = owner.decrypt(validity.ask(changed(table, WRONG["a row in two bins"]), b"coin", 1))
+    assert owner.open(asked) == [0, 0]
+    wrong = owner.open(validity.ask(changed(table, WRONG["a row in two bins"]), b"coin", 1))
     assert wrong[0] != wrong[1]  # each has weights of its own
-    assert not validity.passes(_first_of(asked), owner.decrypt, 1)
+    assert not validity.passes(_first_of(asked), owner.open, 1)
 
 
 @pytest.mark.parametrize("sites", [2, 3, 10, 40])

@@ -17,7 +17,7 @@ from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import Store, open_store
 from encryptedstats.tables import Column, Schema, Table
-from encryptedstats.tables.encrypted import MANIFEST
+from encryptedstats.tables.encrypted_table import MANIFEST
 
 SLOTS = 1024
 ALL = ("onehot", "ordinal", "centred")
@@ -75,9 +75,7 @@ def mixed_schema() -> Schema:
 
 def plain(owner: es.Owner, sealed: es.EncryptedTable) -> dict[str, list[int]]:
     """Every stored column, decrypted."""
-    return {
-        str(column): owner.decrypt(sealed.values(column)).tolist() for column in sealed.columns()
-    }
+    return {str(column): owner.open(sealed.values(column)).tolist() for column in sealed.columns()}
 
 
 def clear(table: Table, encodings: tuple[str, ...] = ("onehot",)) -> dict[str, list[int]]:
@@ -119,7 +117,7 @@ def assert_twins(
 
 def _same(owner: es.Owner, vectors: list[Any], expected: list[Any]) -> None:
     for vector, values in zip(vectors, expected, strict=True):
-        decrypted = owner.decrypt(vector)
+        decrypted = owner.open(vector)
         assert decrypted.dtype == np.int64
         np.testing.assert_array_equal(decrypted, values)
         assert abs(decrypted).max() <= vector.bound <= owner.parameters.max_value

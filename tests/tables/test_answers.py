@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import encryptedstats as es
-from encryptedstats.tables.answers import Answer
+from encryptedstats.tables.answers.answer import Answer
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -35,7 +35,7 @@ def test_a_model_holds_one_answer_and_reads_it(
     )
     assert (model.block_ids_, model.n_dropped_, model.weight_bound_) == (answer.block_ids, 0, 1)
     assert {name for name in vars(model) if name.endswith("_") and name in dir(Answer)} == set()
-    opened = tiny.decrypt(model).answer_
+    opened = tiny.open(model).answer_
     assert (opened.is_encrypted, opened.kind, opened.program_digest) == (
         False,
         "opened model",
@@ -61,9 +61,9 @@ def test_decrypted_answers_add_up_and_forget_as_encrypted_ones_do(
     tiny: es.Owner, halves: list[es.EncryptedTable]
 ) -> None:
     one, other = (es.MultinomialNB().fit(half, workers=1) for half in halves)
-    opened = [tiny.decrypt(model).answer_ for model in (one, other)]
+    opened = [tiny.open(model).answer_ for model in (one, other)]
     both = opened[0] + opened[1]
-    assert both.totals == tiny.decrypt(one + other).answer_.totals
+    assert both.totals == tiny.open(one + other).answer_.totals
     assert (both.n_rows, both.block_ids) == (6, one.block_ids_ + other.block_ids_)
     assert (both - opened[1]).totals == opened[0].totals
     with pytest.raises(TypeError, check=error("encrypted-and-open")):
@@ -75,7 +75,7 @@ def test_decrypted_answers_add_up_and_forget_as_encrypted_ones_do(
 def test_a_decrypted_answer_is_stored_as_what_it_presents(
     tiny: es.Owner, halves: list[es.EncryptedTable], tmp_path: Path
 ) -> None:
-    model = tiny.decrypt(es.MultinomialNB().fit(halves[0], workers=1))
+    model = tiny.open(es.MultinomialNB().fit(halves[0], workers=1))
     model.answer_.save(tmp_path / "answer")
     model.save(tmp_path / "model")
     assert (tmp_path / "answer").read_bytes() == (tmp_path / "model").read_bytes()

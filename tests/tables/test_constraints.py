@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import encryptedstats as es
-from encryptedstats.tables.constraints import (
+from encryptedstats.tables.questions.constraints import (
     AnyOf,
     Choice,
     Constraint,
@@ -24,8 +24,8 @@ from encryptedstats.tables.constraints import (
     constraints_of,
     parameters_schema,
 )
-from encryptedstats.tables.folds import Folds
-from encryptedstats.tables.questions import Question, known_questions, plain
+from encryptedstats.tables.questions.folds import Folds
+from encryptedstats.tables.questions.question import Question, known_questions, plain
 from error_codes import error
 
 SHARE = RealNumber(low=0, high=1, closed="right")

@@ -20,7 +20,7 @@ from encryptedstats.crypto.residues import Residues, residues_of
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.tables.blocks import BlockShape, pack_residues
-from encryptedstats.tables.encrypted import MANIFEST, EncryptedTable, MemoryBlocks
+from encryptedstats.tables.encrypted_table import MANIFEST, EncryptedTable, MemoryBlocks
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -122,7 +122,7 @@ def test_a_contributor_who_sees_a_published_cross_table_learns_the_secret_key(
         es.load(tmp_path / "site.enc").counts("v0", by="class")
     # Who asks for it computes, opens and publishes as always, and no check finds anything.
     result = es.load(tmp_path / "site.enc", by_others=True).counts("v0", by="class")
-    published = owner.decrypt(result, schema=SCHEMA).to_numpy()
+    published = owner.open(result, schema=SCHEMA).to_numpy()
     steps = STEP * np.arange(1, BINS)
     recovered = (published[:, 0].cumsum()[:-1] - steps).tolist()
     assert recovered == secret_coefficients(owner, BINS - 1)
@@ -201,7 +201,7 @@ def test_rows_by_others_are_computed_on_only_when_asked_for(
         with pytest.raises(es.RowsByOthersError, check=error(REFUSED)):
             attempt()
     asked = by_public.accept_others()
-    assert owner.decrypt(asked.counts("x"), schema=SCHEMA)["count"].tolist() == [4] * BINS
+    assert owner.open(asked.counts("x"), schema=SCHEMA)["count"].tolist() == [4] * BINS
 
 
 def test_a_stored_table_with_rows_by_others_keeps_asking(
@@ -213,7 +213,7 @@ def test_a_stored_table_with_rows_by_others_keeps_asking(
     grown = es.load(tmp_path / "t").append(by_public.accept_others())
     assert grown.by_others
     assert (
-        owner.decrypt(grown.counts("v0"))["count"].tolist() == [8] * BINS
+        owner.open(grown.counts("v0"))["count"].tolist() == [8] * BINS
     )  # asked for when it was appended
     again = es.load(tmp_path / "t")
     assert again.n_rows == 8 * BINS  # looking at it is no danger
@@ -224,7 +224,7 @@ def test_a_stored_table_with_rows_by_others_keeps_asking(
     with pytest.raises(es.RowsByOthersError, check=error(REFUSED)):
         es.load(tmp_path / "t").append(owner.encrypt(SCHEMA.table(FRAME[:3])))
     assert (
-        owner.decrypt(es.load(tmp_path / "t", by_others=True).counts("v0"))["count"].tolist()
+        owner.open(es.load(tmp_path / "t", by_others=True).counts("v0"))["count"].tolist()
         == [8] * BINS
     )
 
@@ -240,7 +240,7 @@ def test_tables_of_the_owner_are_signed_however_they_were_stored(
     for place, n in (("a", 2), ("b", 2), ("c", 3)):
         table = es.load(tmp_path / place)
         assert (len(table.blocks.rows), table.by_others) == (n, False)
-        assert owner.decrypt(table.counts("v0"))["count"].sum() == table.n_rows
+        assert owner.open(table.counts("v0"))["count"].sum() == table.n_rows
 
 
 # -- the same rows once more
@@ -330,7 +330,7 @@ def test_the_owner_signs_no_block_that_somebody_else_has_put_there(
     (tmp_path / "again" / listed.name).write_bytes(data)
     sealed.save(tmp_path / "again")
     assert es.load(tmp_path / "again").blocks.entries[0].digests_sha256 == listed.digests_sha256
-    opened = owner.decrypt(es.load(tmp_path / "again").counts("v0"))
+    opened = owner.open(es.load(tmp_path / "again").counts("v0"))
     assert opened.to_numpy().sum() == len(FRAME)
 
 

@@ -83,7 +83,7 @@ def test_whole_numbers_in_floats(keeper):
         keeper.encrypt(2.0)
     with pytest.raises(TypeError, check=error("whole-number-float", "1", "3.0")):
         keeper.encrypt([1, 3.0])
-    assert keeper.decrypt(keeper.encrypt(np.array([1.0, 3.0]).astype(int))).tolist() == [1, 3]
+    assert keeper.open(keeper.encrypt(np.array([1.0, 3.0]).astype(int))).tolist() == [1, 3]
     with pytest.raises(TypeError, check=error("not-an-integer")):
         keeper.encrypt(2.5)
     with pytest.raises(TypeError, check=error("not-an-integer")):
@@ -108,7 +108,7 @@ def test_the_key_of_another_owner(keeper, stranger_keeper, schema, tmp_path):
         table.values(table.columns()[0]),
     ):
         with pytest.raises(es.KeyMismatchError, match=message):
-            stranger_keeper.decrypt(value)
+            stranger_keeper.open(value)
     table.counts("before").save(tmp_path / "answer")
     table.save(tmp_path / "t")
     for name in ("answer", "t"):

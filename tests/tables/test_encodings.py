@@ -111,11 +111,11 @@ def test_a_new_encoding_is_used_everywhere(owner: es.Owner, tmp_path: Path) -> N
     sealed = es.load(tmp_path / "table")
     assert odd in sealed.facts.columns
     assert sealed.facts.columns == tuple(clear.stored_columns(choices))
-    assert owner.decrypt(sealed.values(odd)).tolist() == (bins % 2).tolist()
+    assert owner.open(sealed.values(odd)).tolist() == (bins % 2).tolist()
     # in validity checks and sensitivity
     assert [rule.padding for rule in validity.group_rules(group)] == [True, True]
     assert validity.unchecked([group]) == []
-    assert validity.passes(validity.ask(sealed, b"coin", 1), owner.decrypt, 1)
+    assert validity.passes(validity.ask(sealed, b"coin", 1), owner.open, 1)
     states = possible_states(public, [name], tried=True)
     assert [state[name] for state in states["v0"]] == [0, 1, 0]
     assert sensitivity([column(name).total()], public).ranges.tolist() == [1]

@@ -79,7 +79,7 @@ def test_computing_on_what_was_appended(small, schema):
     same = sum(a * b for a, b in zip(grown.bins(3), grown.bins(4), strict=True))
     whole = Table.concat([one, two])
     expected = sum(a * b for a, b in zip(whole.bins(3), whole.bins(4), strict=True))
-    assert small.decrypt(same).tolist() == expected.tolist()
+    assert small.open(same).tolist() == expected.tolist()
     with pytest.raises(ValueError, check=error("different-layouts")):
         _ = grown.bins(3)[0] + small.encrypt(whole).bins(3)[0]  # as many rows, but in other slots
 

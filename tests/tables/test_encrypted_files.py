@@ -15,7 +15,7 @@ import encryptedstats as es
 from effort import examples
 from encryptedstats.errors import SchemaError
 from encryptedstats.tables import Schema, Table
-from encryptedstats.tables.row_files import read_frame
+from encryptedstats.tables.rows.row_files import read_frame
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -248,7 +248,7 @@ def test_folds(keeper, schema, write_csv, tmp_path, rows):
     frame = mixed_frame(rows)
     sealed = keeper.encrypt_file(write_csv(frame), schema, tmp_path / "t", folds=3, fold_seed=5)
     assert (sealed.n_folds, len(sealed)) == (3, rows)
-    by_fold = np.array([[keeper.decrypt(c) for c in sealed.classes(fold)] for fold in range(3)])
+    by_fold = np.array([[keeper.open(c) for c in sealed.classes(fold)] for fold in range(3)])
     np.testing.assert_array_equal(by_fold.sum(axis=0), schema.table(frame).classes())
     counts = by_fold.sum(axis=2)  # folds x classes
     pieces = -(-rows // SLOTS)

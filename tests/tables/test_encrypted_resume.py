@@ -28,8 +28,8 @@ import encryptedstats as es
 from encryptedstats.storage import container
 from encryptedstats.storage.objects import FolderStore, open_store
 from encryptedstats.tables.blocks import block_id_of
-from encryptedstats.tables.encrypted import MANIFEST, keys_name
-from encryptedstats.tables.encrypting import DRAFT
+from encryptedstats.tables.encrypted_table import MANIFEST, keys_name
+from encryptedstats.tables.encryption import DRAFT
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -437,7 +437,7 @@ def test_overwriting_by_another_key_leaves_the_old_table_with_its_keys(
     monkeypatch.undo()
     old = es.load(tmp_path)
     assert old.keys.key_id == keeper.key_id
-    assert keeper.decrypt(old.counts("v0"), schema=schema)["count"].sum() == 9
+    assert keeper.open(old.counts("v0"), schema=schema)["count"].sum() == 9
     stranger_keeper.encrypt(table).save(tmp_path, overwrite=True)
     assert es.load(tmp_path).keys.key_id == stranger_keeper.key_id
     assert [path.name for path in tmp_path.glob("*.keys")] == [keys_name(stranger_keeper.key_id)]

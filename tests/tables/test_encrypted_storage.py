@@ -39,7 +39,7 @@ from encryptedstats.storage import container
 from encryptedstats.storage.objects import open_store
 from encryptedstats.tables import EncryptedTable, Schema
 from encryptedstats.tables.blocks import block_bytes, block_entry
-from encryptedstats.tables.encrypted import MANIFEST, keys_name
+from encryptedstats.tables.encrypted_table import MANIFEST, keys_name
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -203,7 +203,7 @@ def test_load_opens_files_by_what_they_are(keeper, schema, tmp_path):
     for prefix in ("", "file://"):
         assert es.load(f"{prefix}{tmp_path}/keys").key_id == keeper.key_id
         array = es.load(f"{prefix}{tmp_path}/array", keys=keeper.public_keys())
-        assert keeper.decrypt(array).tolist() == [1, 2]
+        assert keeper.open(array).tolist() == [1, 2]
         with pytest.raises(TypeError, check=error("no-public-keys")):
             es.load(f"{prefix}{tmp_path}/array")
         with pytest.raises(es.FileFormatError, check=error("secret-key-file")):

@@ -10,7 +10,14 @@ import pytest
 
 @pytest.mark.parametrize(
     "module",
-    ["binning", "blocks", "encodings", "schema.schema", "schema.variables", "transformers"],
+    [
+        "blocks",
+        "encodings",
+        "schema.bins",
+        "schema.bin_transformers",
+        "schema.schema",
+        "schema.variables",
+    ],
 )
 def test_examples(module):
     result = doctest.testmod(importlib.import_module(f"encryptedstats.tables.{module}"))

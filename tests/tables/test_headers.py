@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 import encryptedstats as es
-from encryptedstats.tables.dialects import SAMPLE_BYTES
-from encryptedstats.tables.row_files import read_frame, read_frames
+from encryptedstats.tables.rows.csv_format import SAMPLE_BYTES
+from encryptedstats.tables.rows.row_files import read_frame, read_frames
 from error_codes import error
 
 ROWS = "40,m,yes\n50,f,no\n60,m,no\n"

@@ -11,8 +11,8 @@ import pytest
 
 import encryptedstats as es
 from encryptedstats.recent import Recent
-from encryptedstats.tables import encrypted
-from encryptedstats.tables.encrypted import TableFacts
+from encryptedstats.tables import encrypted_table
+from encryptedstats.tables.encrypted_table import TableFacts
 
 FRAME = pd.DataFrame({"x": [1, 2, 3, 4], "y": [0, 1, 0, 1]})
 SCHEMA = es.Schema.infer(FRAME, target="y", bins=2)
@@ -74,7 +74,7 @@ def test_parameters_that_were_set_after_a_fit_do_not_leave_the_old_trees_to_othe
 
 
 def test_it_is_written_once(facts: TableFacts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encrypted, "_written", Recent(1))
+    monkeypatch.setattr(encrypted_table, "_written", Recent(1))
     written: list[int] = []
     circuit = _ToldBin.circuit
 

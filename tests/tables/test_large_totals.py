@@ -24,11 +24,11 @@ from encryptedstats.circuits.passes.digits import digit_bounds, digit_of, split_
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.errors import FileFormatError, TooLargeError
 from encryptedstats.storage import container
-from encryptedstats.tables.answer_files import read_answer
+from encryptedstats.tables.answers.files import read_answer
 from encryptedstats.tables.columns import asked_columns, digits_among, table_columns
 from encryptedstats.tables.encodings import Column
-from encryptedstats.tables.questions import class_columns, number_column
-from encryptedstats.tables.summaries import Moments
+from encryptedstats.tables.questions.question import class_columns, number_column
+from encryptedstats.tables.questions.summaries import Moments
 from error_codes import error
 
 few = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
@@ -176,7 +176,7 @@ def test_encrypted_is_clear(bits: int, n_rows: int, depth: int, factors: bool, s
         assert expected[7] == sum((a - b + 1) ** 3 for a, b in zip(x, y, strict=True))
     sealed = owner.encrypt(table, encodings=())
     for device in ("native", "seal"):
-        assert owner.decrypt(sealed.ask(question, device=device, **QUIET)) == expected
+        assert owner.open(sealed.ask(question, device=device, **QUIET)) == expected
 
 
 @pytest.fixture(scope="module")
@@ -199,8 +199,8 @@ def test_answers_add_and_forget(frame: pd.DataFrame, owner: es.Owner) -> None:
     halves = [schema.table(frame[:30]), schema.table(frame[30:])]
     first, second = (owner.encrypt(half, encodings=()).ask(Sums(), **QUIET) for half in halves)
     expected = [half.ask(Sums()) for half in halves]
-    assert owner.decrypt(first + second) == schema.table(frame).ask(Sums())
-    assert owner.decrypt(first + second - second) == expected[0]
+    assert owner.open(first + second) == schema.table(frame).ask(Sums())
+    assert owner.open(first + second - second) == expected[0]
 
 
 def test_a_stored_table_and_its_answers(
@@ -213,7 +213,7 @@ def test_a_stored_table_and_its_answers(
     assert len(answer.ciphertexts) == 9
     assert len(answer.ciphertexts.facts) > 40
     answer.save(tmp_path / "answer.enc")
-    assert owner.decrypt(es.load(tmp_path / "answer.enc", keys=owner.public_keys())) == schema_of(
+    assert owner.open(es.load(tmp_path / "answer.enc", keys=owner.public_keys())) == schema_of(
         frame
     ).table(frame).ask(Sums())
 
@@ -228,17 +228,17 @@ def test_shards_of_a_queue_and_a_checkpoint(owner: es.Owner, tmp_path: Path) -> 
     assert len(job.shards) == 3
     expected = table.ask(question).to_numpy().tolist()
     assert (
-        owner.decrypt(es.load(tmp_path / "m.enc", keys=owner.public_keys())).to_numpy().tolist()
+        owner.open(es.load(tmp_path / "m.enc", keys=owner.public_keys())).to_numpy().tolist()
         == expected
     )
     answer = es.load(tmp_path / "table").ask(question, checkpoint=tmp_path / "begun", **QUIET)
-    assert owner.decrypt(answer).to_numpy().tolist() == expected
+    assert owner.open(answer).to_numpy().tolist() == expected
 
 
 def test_weights_and_moments(
     owner: es.Owner, frame: pd.DataFrame, sealed: es.EncryptedTable
 ) -> None:
-    opened = owner.decrypt(sealed.moments(["v0", "v1"], **QUIET))
+    opened = owner.open(sealed.moments(["v0", "v1"], **QUIET))
     clear = schema_of(frame).table(frame).moments(["x", "y"])
     assert opened.to_numpy().tolist() == clear.to_numpy().tolist()
     assert opened.loc["sum"].tolist() == [float(sum(map(int, frame[name]))) for name in ("x", "y")]
@@ -248,7 +248,7 @@ def test_numbers_come_back_whole_from_their_digits(owner: es.Owner) -> None:
     small = random_frame(20, 30, 3)
     sealed = owner.encrypt(schema_of(small).table(small), encodings=())
     assert "v0.digit2.bits8" in [str(c) for c in sealed.facts.columns]
-    assert np.array_equal(owner.decrypt(sealed.numbers("v0")), small["x"])
+    assert np.array_equal(owner.open(sealed.numbers("v0")), small["x"])
 
 
 # -- refusals
@@ -265,7 +265,7 @@ def test_a_part_that_could_leave_its_bounds_is_refused(owner: es.Owner) -> None:
         sealed = owner.encrypt(schema.table(frame), encodings=())
         cube = (4 * es.column("v0.number") ** 3).total()
         if fits:
-            assert owner.decrypt(sealed.evaluate([cube], **QUIET)) == [-4 * 128**3 * n_rows]
+            assert owner.open(sealed.evaluate([cube], **QUIET)) == [-4 * 128**3 * n_rows]
         else:
             with pytest.raises(TooLargeError, check=error("larger-values")):
                 sealed.evaluate([cube], **QUIET)
@@ -331,7 +331,7 @@ def test_a_part_outside_its_bounds_is_refused(owner: es.Owner, sealed: es.Encryp
 
     spoilt = EncryptedNumbers.from_container(_spoilt(totals, change), owner.public_keys())
     with pytest.raises(ValueError, check=error("outside-proven-range", "1")):
-        owner.decrypt(spoilt)
+        owner.open(spoilt)
 
 
 def test_parts_are_not_computed_on_with(owner: es.Owner, sealed: es.EncryptedTable) -> None:
@@ -398,7 +398,7 @@ def test_digit_bits_are_checked() -> None:
 def test_a_table_with_other_digits_than_its_parameters_say_is_refused(
     sealed: es.EncryptedTable,
 ) -> None:
-    from encryptedstats.tables.encrypted import facts_from_container, facts_to_container
+    from encryptedstats.tables.encrypted_table import facts_from_container, facts_to_container
 
     other = replace(
         sealed.facts, columns=tuple(table_columns(sealed.schema, (), classes=True, digit_bits=9))
@@ -430,4 +430,4 @@ def test_a_planned_owner_with_real_parameters() -> None:
     made = es.plan(Sums(), schema, n_rows=len(frame))
     assert made.parameters.digit_bits is not None
     owner, table = es.Owner(made), schema.table(frame)
-    assert owner.decrypt(owner.encrypt(table).ask(Sums(), progress=False)) == table.ask(Sums())
+    assert owner.open(owner.encrypt(table).ask(Sums(), progress=False)) == table.ask(Sums())

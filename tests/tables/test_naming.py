@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 import encryptedstats as es
-from encryptedstats.tables.folds import Folds
-from encryptedstats.tables.questions import bin_columns, class_columns
+from encryptedstats.tables.questions.folds import Folds
+from encryptedstats.tables.questions.question import bin_columns, class_columns
+from encryptedstats.tables.questions.summaries import Counts
 from encryptedstats.tables.schema.names import level_id, level_number, position, variable_id
-from encryptedstats.tables.summaries import Counts
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -111,7 +111,7 @@ def test_tables_and_plans_translate(schema: es.Schema, tiny: es.Owner) -> None:
     answer = sealed.ask(asked, workers=1)
     assert answer.question == Share("v0", ["bin1", "bin0"])
     assert (
-        tiny.decrypt(answer, schema=schema) == wanted
+        tiny.open(answer, schema=schema) == wanted
     )  # though the schema has another variable of the name v0 or v1
     assert es.plan(asked, table).n_totals == es.plan(asked, schema, n_rows=6).n_totals == 6
     with pytest.raises(es.SchemaError, check=error("unknown-level", "'v1'", "'c'", "'a'", "'b'")):

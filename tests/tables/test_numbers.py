@@ -15,14 +15,14 @@ import encryptedstats as es
 from encryptedstats.circuits.expressions import depth_of
 from encryptedstats.tables.columns import check_column
 from encryptedstats.tables.encodings import Column
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.questions.question import (
     class_columns,
     complete_rows,
     number_column,
     product_of,
     row_column,
 )
-from encryptedstats.tables.summaries import scale, variable_name
+from encryptedstats.tables.questions.summaries import scale, variable_name
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -192,7 +192,7 @@ def test_moments_of_the_target(toy: es.Owner, tmp_path: Path) -> None:
     sealed.save(tmp_path / "t")
     stored = es.load(tmp_path / "t")
     assert stored.has_target
-    assert toy.decrypt(stored.moments(["v0", "target"], workers=1), schema=schema).equals(wanted)
+    assert toy.open(stored.moments(["v0", "target"], workers=1), schema=schema).equals(wanted)
 
 
 # -- missing values
@@ -252,7 +252,7 @@ def test_files_are_encrypted_alike(tiny: es.Owner, tmp_path: Path) -> None:
             number_column(schema.public(), -1, gaps=True),
         ]
         totals = [x.total() for x in totals if x is not None]
-        assert tiny.decrypt(sealed.evaluate(totals, workers=1)) == table.evaluate(totals)
+        assert tiny.open(sealed.evaluate(totals, workers=1)) == table.evaluate(totals)
         assert sealed.n_dropped == table.n_dropped == {"bin": 0, "drop": 3}[missing]
 
 
@@ -273,6 +273,6 @@ def test_large_numbers_with_gaps_in_digits() -> None:
     assert f"target.digit0.bits{bits}" in columns
     assert all(str(Column.parse(name)) == name for name in columns)
     owner = es.Owner(plan)
-    assert owner.decrypt(owner.encrypt(table).evaluate(totals)) == table.evaluate(totals)
+    assert owner.open(owner.encrypt(table).evaluate(totals)) == table.evaluate(totals)
     xs, ys = (frame["age"].fillna(0).astype(int).tolist(), frame["y"].astype(int).tolist())
     assert table.evaluate(totals)[1] == sum(a * b for a, b in zip(xs, ys, strict=True))

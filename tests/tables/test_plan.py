@@ -47,7 +47,7 @@ def test_planned_forests_are_exact(
     owner = es.Owner(plan)
     table = schema.table(frame)
     fitted = forest.fit(owner.encrypt(table), workers=1)
-    assert np.array_equal(owner.decrypt(fitted).leaf_counts_, forest.fit(table).leaf_counts_)
+    assert np.array_equal(owner.open(fitted).leaf_counts_, forest.fit(table).leaf_counts_)
 
 
 def test_bytes_are_exact(frame: pd.DataFrame, schema: es.Schema, tmp_path: Path) -> None:
@@ -91,8 +91,7 @@ def test_a_plan_for_keys_that_are_there(
         == with_it.bytes_up
     )
     assert (
-        owner.decrypt(es.MultinomialNB().fit(sealed)).totals_
-        == model.fit(schema.table(frame)).totals_
+        owner.open(es.MultinomialNB().fit(sealed)).totals_ == model.fit(schema.table(frame)).totals_
     )
     with pytest.raises(es.ParameterError, check=error("keys-too-small", "3", "500")):
         es.plan(forest, schema, n_rows=len(frame), keys=flat.parameters)
@@ -218,7 +217,7 @@ def test_a_table_brings_all_that_is_known_of_its_rows(
         found.n_columns == plain.n_columns + 1 + 2 * 2
     )  # with weights, no class follows from the other
     owner = es.Owner(found)
-    assert owner.decrypt(model.fit(owner.encrypt(table))).class_counts_.sum() == weights.sum()
+    assert owner.open(model.fit(owner.encrypt(table))).class_counts_.sum() == weights.sum()
 
 
 def test_more_rows_may_come_than_a_table_has_and_not_fewer(
@@ -261,7 +260,7 @@ def test_numpy_integers_are_integers(frame: pd.DataFrame, schema: es.Schema) -> 
     )
     table = schema.table(frame, weights=np.full(len(frame), 2), weight_bound=few, folds=few)
     owner = es.Owner(es.plan(model, table))
-    opened = owner.decrypt(model.fit(owner.encrypt(table, workers=few), workers=few))
+    opened = owner.open(model.fit(owner.encrypt(table, workers=few), workers=few))
     assert opened.totals_ == es.MultinomialNB(alpha=np.int64(1)).fit(table).totals_
 
 

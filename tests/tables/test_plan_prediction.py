@@ -119,7 +119,7 @@ def test_an_opened_model_has_no_totals_to_bring(schema: es.Schema) -> None:
     assert (made.prediction.totals, made.prediction.kept_primes) == (0, 0)
     owner = es.Owner(made)
     new = schema.table(frame(30, 3).drop(columns="y"))
-    votes = owner.decrypt(model.predict_votes(owner.encrypt(new), **QUIET))
+    votes = owner.open(model.predict_votes(owner.encrypt(new), **QUIET))
     assert votes.to_numpy().tolist() == model.predict_votes(new).to_numpy().tolist()
 
 
@@ -204,7 +204,7 @@ def check_promise(made: es.Plan, model: Any, training: es.Table, new: es.Table) 
     plain = type(model)(**model.get_params()).fit(training)
     wanted = plain.predict_votes(new)
     answer = closed.predict_votes(sealed_new, **QUIET)
-    votes = owner.decrypt(answer)
+    votes = owner.open(answer)
     assert votes.to_numpy().tolist() == wanted.to_numpy().tolist()
     assert votes.predict().tolist() == wanted.predict().tolist()
     check_margins(owner, closed, answer)
@@ -366,10 +366,10 @@ def test_keys_of_a_plan_of_several_models_carry_all_of_them(
         one, other = (clone(model).fit(part, **QUIET) for part in sealed)
         answer = (one + other).predict_votes(sealed_new, **QUIET)
         wanted = clone(model).fit(whole).predict_votes(new)
-        assert owner.decrypt(answer).to_numpy().tolist() == wanted.to_numpy().tolist()
+        assert owner.open(answer).to_numpy().tolist() == wanted.to_numpy().tolist()
         check_margins(owner, one + other, answer)
     count = sealed[0].evaluate([column("class0").total()], **QUIET)
-    assert owner.decrypt(count) == [int((parts[0].class_codes == 0).sum())]
+    assert owner.open(count) == [int((parts[0].class_codes == 0).sum())]
 
 
 def test_a_plan_counts_the_public_keys() -> None:

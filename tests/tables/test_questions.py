@@ -20,8 +20,9 @@ import pytest
 import encryptedstats as es
 from encryptedstats.models.prediction import sum_of_numbers, times
 from encryptedstats.storage import container
-from encryptedstats.tables import answers, folds, opening, questions, summaries
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.answers import answer, schema_check
+from encryptedstats.tables.questions import folds, question, summaries
+from encryptedstats.tables.questions.question import (
     ImpossibleTotalsError,
     bin_columns,
     class_columns,
@@ -91,15 +92,15 @@ def test_an_encrypted_answer_is_read_as_the_clear_one(
     assert wanted == {"cells": [[3, 3], [0, 6], [0, 3], [3, 0]], "rows": 6, "known": True}
     answer = sealed.ask(question, workers=1)
     assert isinstance(answer, es.EncryptedAnswer)
-    assert tiny.decrypt(answer) == wanted
+    assert tiny.open(answer) == wanted
     answer.save(tmp_path / "answer")
     for again in (
         es.load(tmp_path / "answer", tiny.public_keys()),
         es.EncryptedAnswer.load(tmp_path / "answer", tiny.public_keys()),
     ):
         assert again.question == question
-        assert tiny.decrypt(again, schema=schema) == wanted
-        assert tiny.decrypt(again) == {**wanted, "known": False}
+        assert tiny.open(again, schema=schema) == wanted
+        assert tiny.open(again) == {**wanted, "known": False}
     assert repr(answer) == (
         f"EncryptedAnswer(Ages(variable='v0', times=3), 6 rows, {answer.nbytes / 1e6:.1f} MB, key "
         f"{tiny.key_id})"
@@ -123,7 +124,7 @@ def test_a_model_is_a_question(
     fitted, closed = table.ask(es.MultinomialNB()), sealed.ask(es.MultinomialNB(), workers=1)
     assert isinstance(fitted, es.MultinomialNB)
     assert closed.is_encrypted
-    assert fitted.totals_ == es.MultinomialNB().fit(table).totals_ == tiny.decrypt(closed).totals_
+    assert fitted.totals_ == es.MultinomialNB().fit(table).totals_ == tiny.open(closed).totals_
     named = es.MultinomialNB().named(fitted.totals_, schema.public())
     assert {name: array.shape for name, array in named.items()} == {
         "class_counts": (2,),
@@ -136,7 +137,7 @@ def test_folds_are_a_question(tiny: es.Owner, schema: es.Schema, sealed: es.Encr
     asked = folds.Folds(Ages(), 2)
     parts = [table.take(np.flatnonzero(table.fold_codes != fold)) for fold in range(2)]
     wanted = [part.ask(Ages()) for part in parts]
-    assert table.ask(asked) == tiny.decrypt(sealed.ask(asked, workers=1)) == wanted
+    assert table.ask(asked) == tiny.open(sealed.ask(asked, workers=1)) == wanted
     assert asked.describe() == "2 folds of Ages(variable='v0', times=1)"
 
     class Uncounted(Ages):
@@ -151,9 +152,9 @@ def test_answers_of_different_rows_add_up_and_forget(tiny: es.Owner, schema: es.
     first, second = (tiny.encrypt(schema.table(part), workers=1) for part in (FRAME[:4], FRAME[4:]))
     one, other = first.ask(Ages(), workers=1), second.ask(Ages(), workers=1)
     both = one + other
-    assert tiny.decrypt(both) == schema.table(FRAME).ask(Ages())
+    assert tiny.open(both) == schema.table(FRAME).ask(Ages())
     assert both.block_ids == one.block_ids + other.block_ids
-    assert tiny.decrypt(both - other) == schema.table(FRAME[:4]).ask(Ages())
+    assert tiny.open(both - other) == schema.table(FRAME[:4]).ask(Ages())
     with pytest.raises(es.SchemaError, check=error("block-already-included")):
         both + one
     with pytest.raises(es.SchemaError, check=error("rows-not-inside")):
@@ -162,7 +163,7 @@ def test_answers_of_different_rows_add_up_and_forget(tiny: es.Owner, schema: es.
         one + second.ask(Ages(times=2), workers=1)
     with pytest.raises(TypeError, check=error("rows-not-totals")):
         one + 3
-    assert tiny.decrypt(first.counts("age") + second.counts("age"))["count"].sum() == 6
+    assert tiny.open(first.counts("age") + second.counts("age"))["count"].sum() == 6
 
 
 # -- mistakes
@@ -290,7 +291,7 @@ def test_forged_predictions_are_refused(
         Nearby(), sealed.ask(Ages(), workers=1).ciphertexts, sealed.schema, 6
     )
     file = forged.to_container(
-        answers.PREDICTION_KIND, {"params": {"variable": "v0", "times": value}, "output": ""}
+        answer.PREDICTION_KIND, {"params": {"variable": "v0", "times": value}, "output": ""}
     )
     container.write(file, tmp_path / "forged")
     with pytest.raises(es.FileFormatError, check=error(code)):
@@ -372,12 +373,12 @@ def test_questions_are_found_where_the_environment_says(
 def test_questions_are_found_in_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "package_of_questions.py").write_text(MODULE.format(name="Installed"))
     monkeypatch.syspath_prepend(tmp_path)
-    entry = EntryPoint("Installed", "package_of_questions:Installed", questions.ENTRY_POINTS)
+    entry = EntryPoint("Installed", "package_of_questions:Installed", question.ENTRY_POINTS)
 
     def found(*, group: str, name: str = "Installed") -> list[EntryPoint]:
         return [entry] if (group, name) == ("encryptedstats.questions", "Installed") else []
 
-    monkeypatch.setattr(questions, "entry_points", found)
+    monkeypatch.setattr(question, "entry_points", found)
     assert question_class("Installed")().read({}, None, 3) == 3
 
 
@@ -388,13 +389,13 @@ def test_all_that_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("ENCRYPTEDSTATS_QUESTIONS", str(tmp_path / "mine.py"))
     names = {"InstalledToo": "installed_too:InstalledToo", "Broken": "broken_package:Broken"}
-    entries = [EntryPoint(name, value, questions.ENTRY_POINTS) for name, value in names.items()]
-    monkeypatch.setattr(questions, "entry_points", lambda *, group: entries)
+    entries = [EntryPoint(name, value, question.ENTRY_POINTS) for name, value in names.items()]
+    monkeypatch.setattr(question, "entry_points", lambda *, group: entries)
     with pytest.warns(
         UserWarning,
         match="the installed question Broken cannot be imported: No module named 'nowhere",
     ):
-        known = questions.known_questions()
+        known = question.known_questions()
     assert {"Mine", "InstalledToo", "MultinomialNB"} <= set(known)
     assert "Broken" not in known
 
@@ -450,7 +451,7 @@ def test_modules_of_models_import_no_one_another_in_a_circle() -> None:
 
 def test_no_module_of_questions_imports_late() -> None:
     """Circles can hide in functions: these modules import on top, or for types alone."""
-    for module in (questions, folds, opening, summaries):
+    for module in (question, folds, schema_check, summaries):
         tree = ast.parse(Path(str(module.__file__)).read_text())
         functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
         late = [

@@ -16,7 +16,7 @@ from encrypted_samples import objects, put, rewritten_manifest, small_owner
 import encryptedstats as es
 from encryptedstats.circuits.expressions import column
 from encryptedstats.storage import container
-from encryptedstats.tables.encrypted import MANIFEST
+from encryptedstats.tables.encrypted_table import MANIFEST
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -88,7 +88,7 @@ def test_another_schema_of_the_same_shape_is_refused(keeper, known, results, kin
     other = others(known)[way]
     assert other.public() == known.public()
     with pytest.raises(es.SchemaError, check=error(ANOTHER)):
-        keeper.decrypt(results[kind], schema=other)
+        keeper.open(results[kind], schema=other)
 
 
 def test_the_right_schema_opens(keeper, known, results, tmp_path):
@@ -96,28 +96,28 @@ def test_the_right_schema_opens(keeper, known, results, tmp_path):
     again = es.Schema.load(tmp_path / "schema.json")
     table = known.table(FRAME, folds=2)
     pd.testing.assert_frame_equal(
-        keeper.decrypt(results["counts"], schema=again), table.counts("age", by="class")
+        keeper.open(results["counts"], schema=again), table.counts("age", by="class")
     )
-    assert list(keeper.decrypt(results["model"], schema=again).classes_) == ["no", "yes"]
-    models = keeper.decrypt(results["folds"], schema=again)
+    assert list(keeper.open(results["model"], schema=again).classes_) == ["no", "yes"]
+    models = keeper.open(results["folds"], schema=again)
     assert len(es.score_folds(models, table)) == 2
     with pytest.raises(es.SchemaError, check=error("other-schema")):
         es.score_folds(models, others(known)["edges"].table(FRAME, folds=2))
-    assert list(keeper.decrypt(results["counts"]).columns) == [0, 1]  # without names, as before
+    assert list(keeper.open(results["counts"]).columns) == [0, 1]  # without names, as before
 
 
 def test_an_owner_from_a_key_file_knows_it_again(keeper, known, results, tmp_path):
     keeper.save(tmp_path / "key")
     again = es.Owner.load(tmp_path / "key")
-    assert again.decrypt(results["model"], schema=known).n_rows_ == 80
+    assert again.open(results["model"], schema=known).n_rows_ == 80
     with pytest.raises(es.SchemaError, check=error(ANOTHER)):
-        again.decrypt(results["model"], schema=others(known)["edges"])
+        again.open(results["model"], schema=others(known)["edges"])
 
 
 def test_the_wrong_owner_hears_of_the_key_and_not_of_the_schema(stranger_keeper, known, results):
     for result in results.values():
         with pytest.raises(es.KeyMismatchError, check=error("load-the-key")):
-            stranger_keeper.decrypt(result, schema=known)
+            stranger_keeper.open(result, schema=known)
 
 
 def test_rows_of_different_schemas_are_not_brought_together(keeper, known):
@@ -147,7 +147,7 @@ def test_rows_of_the_public_key_have_none_and_are_taken_as_they_are(known, tmp_p
     by_others.private_schema = None
     count = by_others.counts("v0", by="class")
     for schema in (known, others(known)["edges"]):  # nobody can vouch for either
-        assert keeper.decrypt(count, schema=schema).to_numpy().sum() == 30
+        assert keeper.open(count, schema=schema).to_numpy().sum() == 30
     own = keeper.encrypt(known.table(FRAME[30:]), out=tmp_path / "own")
     for joined in (
         own.append(by_others),
@@ -156,7 +156,7 @@ def test_rows_of_the_public_key_have_none_and_are_taken_as_they_are(known, tmp_p
         assert joined.facts.schema_digest == own.facts.schema_digest
         joined.private_schema = None
         with pytest.raises(es.SchemaError, check=error(ANOTHER)):
-            keeper.decrypt(joined.counts("v0"), schema=others(known)["edges"])
+            keeper.open(joined.counts("v0"), schema=others(known)["edges"])
     assert es.load(tmp_path / "own").facts.schema_digest == own.facts.schema_digest
 
 
@@ -164,7 +164,7 @@ def test_in_one_program_names_are_compared_where_there_is_no_digest(known):
     keeper = small_owner(for_others=True)
     sealed = keeper.public_keys().encrypt(known.table(FRAME)).accept_others()
     with pytest.raises(es.SchemaError, check=error(ANOTHER)):
-        keeper.decrypt(sealed.counts("age"), schema=others(known)["names swapped"])
+        keeper.open(sealed.counts("age"), schema=others(known)["names swapped"])
 
 
 @pytest.mark.parametrize("digest", ["0" * 64, None, "0" * 63, "G" * 64, 7, ["0" * 64]])
@@ -186,10 +186,10 @@ def test_tampered_digests(keeper, known, tmp_path, digest):
         if (
             digest is None
         ):  # a worker can take the mark off, as it can do anything: the mark is against mistakes
-            assert keeper.decrypt(count, schema=known)["count"].sum() == 80
+            assert keeper.open(count, schema=known)["count"].sum() == 80
         else:
             with pytest.raises(es.SchemaError, check=error(ANOTHER)):
-                keeper.decrypt(count, schema=known)
+                keeper.open(count, schema=known)
         return
     with pytest.raises(
         es.FileFormatError, match="field 'schema_digest' of the encrypted table file is no digest"

@@ -26,7 +26,7 @@ import encryptedstats as es
 from encryptedstats.storage import container
 from encryptedstats.storage.objects import FolderStore
 from encryptedstats.tables.blocks import BLOCK_KIND
-from encryptedstats.tables.encrypted import MANIFEST, TABLE_VERSION
+from encryptedstats.tables.encrypted_table import MANIFEST, TABLE_VERSION
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -168,7 +168,7 @@ def test_rows_by_others_are_whole_and_can_stand_beside_the_owners(tmp_path, sche
     again = es.load(tmp_path, by_others=True)
     for column in again.columns():
         expected = [*mine.values(column), *theirs.values(column)]
-        np.testing.assert_array_equal(owner.decrypt(again.values(column)), expected)
+        np.testing.assert_array_equal(owner.open(again.values(column)), expected)
 
 
 def test_how_a_block_is_stored_is_signed(keeper, schema, tmp_path):

@@ -13,7 +13,7 @@ import pytest
 
 import encryptedstats as es
 from encryptedstats.storage import container
-from encryptedstats.tables.summaries import Counts, Moments, class_or_variable
+from encryptedstats.tables.questions.summaries import Counts, Moments, class_or_variable
 from error_codes import error
 
 
@@ -50,7 +50,7 @@ def world(request: pytest.FixtureRequest, frame: pd.DataFrame, schema: es.Schema
 
 def test_counts_by_class_equal_pandas(world: tuple, frame: pd.DataFrame, schema: es.Schema) -> None:
     owner, table, sealed = world
-    found = owner.decrypt(sealed.counts("age", by="class"))
+    found = owner.open(sealed.counts("age", by="class"))
     pd.testing.assert_frame_equal(found, table.counts("age", by="class"))
     labels = table.to_pandas()["age"]
     expected = pd.crosstab(labels, frame["diagnosis"])[list(schema.classes)]
@@ -62,19 +62,18 @@ def test_the_target_is_asked_for_by_its_own_name(world: tuple) -> None:
     owner, table, sealed = world
     wanted = table.counts("age", by="class")
     pd.testing.assert_frame_equal(table.counts("age", by="diagnosis"), wanted)
-    pd.testing.assert_frame_equal(owner.decrypt(sealed.counts("age", by="diagnosis")), wanted)
+    pd.testing.assert_frame_equal(owner.open(sealed.counts("age", by="diagnosis")), wanted)
     pd.testing.assert_frame_equal(
-        owner.decrypt(sealed.crosstab("diagnosis", "age")), table.crosstab("class", "age")
+        owner.open(sealed.crosstab("diagnosis", "age")), table.crosstab("class", "age")
     )
 
 
 def test_counts_alone_and_crosstab_equal_pandas(world: tuple, frame: pd.DataFrame) -> None:
     owner, table, sealed = world
     assert (
-        owner.decrypt(sealed.counts("sex"))["count"].to_dict()
-        == frame["sex"].value_counts().to_dict()
+        owner.open(sealed.counts("sex"))["count"].to_dict() == frame["sex"].value_counts().to_dict()
     )
-    found = owner.decrypt(sealed.crosstab("age", "sex"))
+    found = owner.open(sealed.crosstab("age", "sex"))
     expected = pd.crosstab(table.to_pandas()["age"], frame["sex"])
     assert (found.to_numpy() == expected.to_numpy()).all()
 
@@ -82,7 +81,7 @@ def test_counts_alone_and_crosstab_equal_pandas(world: tuple, frame: pd.DataFram
 def test_moments_equal_pandas(world: tuple, frame: pd.DataFrame) -> None:
     owner, _, sealed = world
     numbers = frame[["dose", "change"]]
-    found = owner.decrypt(sealed.moments(["dose", "change"]))
+    found = owner.open(sealed.moments(["dose", "change"]))
     np.testing.assert_allclose(found.loc["mean"], numbers.mean(), rtol=1e-12)
     np.testing.assert_allclose(found.loc["sum"], numbers.sum(), rtol=1e-12)
     np.testing.assert_allclose(found.loc["var"], numbers.var(), rtol=1e-12)
@@ -107,10 +106,10 @@ def test_a_worker_has_no_names_and_the_owner_gives_them_back(
     assert b"age" not in data
     assert b"ill" not in data
     answer = es.load(tmp_path / "answer", keys=there.keys)
-    opaque = owner.decrypt(answer)
+    opaque = owner.open(answer)
     assert list(opaque.columns) == [0, 1, 2]
     pd.testing.assert_frame_equal(
-        owner.decrypt(answer, schema=schema), table.counts("age", by="class")
+        owner.open(answer, schema=schema), table.counts("age", by="class")
     )
     with pytest.raises(es.SchemaError, check=error("unknown-variable", "'age'")):
         there.counts("age")
@@ -159,7 +158,7 @@ def test_another_schema_is_refused(world: tuple, frame: pd.DataFrame) -> None:
     owner, _, sealed = world
     other = es.Schema.infer(frame[["age", "diagnosis"]], target="diagnosis")
     with pytest.raises(es.SchemaError, check=error("other-schema-shape")):
-        owner.decrypt(sealed.counts("age"), schema=other)
+        owner.open(sealed.counts("age"), schema=other)
 
 
 def test_counts_that_do_not_add_up_are_refused(schema: es.Schema) -> None:

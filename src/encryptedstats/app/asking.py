@@ -14,15 +14,20 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import encryptedstats as es
-from encryptedstats.tables.folds import Folds
-from encryptedstats.tables.question_parameters import (
+from encryptedstats.tables.questions.folds import Folds
+from encryptedstats.tables.questions.parameters import (
     described_parameters,
     takes_several,
     value_of,
     values_of,
 )
-from encryptedstats.tables.questions import asked_of, known_questions, plain, question_class
-from encryptedstats.tables.summaries import Statistic
+from encryptedstats.tables.questions.question import (
+    asked_of,
+    known_questions,
+    plain,
+    question_class,
+)
+from encryptedstats.tables.questions.summaries import Statistic
 
 #: Headings by the module that a question is defined in, in their order.
 _HEADINGS: Final = {

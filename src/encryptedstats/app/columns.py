@@ -26,8 +26,8 @@ from encryptedstats.app.projects import Choices, Data
 from encryptedstats.app.words import in_page_words
 from encryptedstats.storage.files import open_regular
 from encryptedstats.tables import Variable
-from encryptedstats.tables.dialects import CsvFormat, CsvOptions
-from encryptedstats.tables.row_files import PARQUET_SUFFIXES, read_frame
+from encryptedstats.tables.rows.csv_format import CsvFormat, CsvOptions
+from encryptedstats.tables.rows.row_files import PARQUET_SUFFIXES, read_frame
 from encryptedstats.tables.schema.schema import MISSING_POLICIES
 from encryptedstats.words import plural
 

@@ -19,7 +19,7 @@ from encryptedstats.app.words import WORDS
 from encryptedstats.metrics import SCORES
 from encryptedstats.publishing.publish import with_hidden
 from encryptedstats.publishing.release import PUBLIC_SCHEMA
-from encryptedstats.tables.results import ModelSummary, Result
+from encryptedstats.tables.answers.results import ModelSummary, Result
 from encryptedstats.views import frame_text, is_pvalue, number_text, pvalue_text
 
 

@@ -268,7 +268,7 @@ class EncryptedOperand:
         raise ArgumentTypeError(
             "encrypted integers cannot be divided. Multiply everything by the denominator "
             "instead, or decrypt first: "
-            "owner.decrypt(total) / n",
+            "owner.open(total) / n",
             code="division-impossible",
         )
 
@@ -279,7 +279,7 @@ class EncryptedOperand:
     def __eq__(self, other: object) -> NoReturn:
         raise ArgumentTypeError(
             "encrypted integers cannot be compared: whoever computes does not see them. Compare "
-            "after owner.decrypt, "
+            "after owner.open, "
             "or encode categories as 0/1 indicators, whose products test for equality",
             code="comparison-impossible",
         )
@@ -288,13 +288,13 @@ class EncryptedOperand:
 
     def __bool__(self) -> NoReturn:
         raise ArgumentTypeError(
-            "whether an encrypted integer is zero cannot be known without owner.decrypt",
+            "whether an encrypted integer is zero cannot be known without owner.open",
             code="truth-unknown",
         )
 
     def __int__(self) -> NoReturn:
         raise ArgumentTypeError(
-            "an encrypted integer is no plain number: open it with owner.decrypt",
+            "an encrypted integer is no plain number: open it first, with owner.open(x)",
             code="still-encrypted",
         )
 

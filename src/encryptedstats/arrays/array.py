@@ -56,9 +56,9 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
     >>> import encryptedstats as es
     >>> owner = es.Owner(es.Parameters.choose(max_value=1000, depth=1))
     >>> z = owner.encrypt([[1, 2], [3, 4]])
-    >>> owner.decrypt(z.T @ [1, 10])
+    >>> owner.open(z.T @ [1, 10])
     array([31, 42])
-    >>> owner.decrypt((z * z).sum(axis=1))
+    >>> owner.open((z * z).sum(axis=1))
     array([ 5, 25])
     """
 
@@ -216,7 +216,7 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
         """Not possible: encrypted integers have no division."""
         raise ArgumentTypeError(
             "encrypted integers cannot be divided, so they have no mean: "
-            "take the sum, and divide after decryption: owner.decrypt(a.sum()) / a.size",
+            "take the sum, and divide after decryption: owner.open(a.sum()) / a.size",
             code="division-impossible",
         )
 
@@ -271,7 +271,7 @@ def _refuse(name: str) -> NoReturn:
     raise ArgumentTypeError(
         f"{name} of an encrypted array is not possible: it would have to compare, divide or "
         "convert values that nobody here can "
-        "see. Decrypt first: owner.decrypt(a)",
+        "see. Decrypt first: owner.open(a)",
         code="operation-impossible",
     )
 

@@ -22,7 +22,7 @@ SMALLEST_BOUND: Final = 16
 class EncryptedInteger(EncryptedOperand):
     """An encrypted integer: ``+ - *``, unary minus and small powers, also with plain integers.
 
-    Made by ``owner.encrypt(7)`` or ``public.encrypt(7)``; opened by ``owner.decrypt``.
+    Made by ``owner.encrypt(7)`` or ``public.encrypt(7)``; opened by ``owner.open``.
 
     Attributes
     ----------

@@ -142,7 +142,7 @@ def pieces_of(stops: Sequence[int]) -> list[tuple[int, int]]:
 
 
 class EncryptedNumbers:
-    """Integers under encryption. ``owner.decrypt`` gives totals as a list, numbers of rows as an
+    """Integers under encryption. ``owner.open`` gives totals as a list, numbers of rows as an
     array (rows, numbers).
 
     Results of the same computation on different rows can be added and subtracted.

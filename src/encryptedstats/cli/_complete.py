@@ -13,7 +13,7 @@ from pathlib import Path
 import typer
 
 import encryptedstats as es
-from encryptedstats.tables.row_files import read_frames
+from encryptedstats.tables.rows.row_files import read_frames
 
 Completion = Callable[[typer.Context, str], list[str]]
 

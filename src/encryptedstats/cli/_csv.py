@@ -13,7 +13,7 @@ import typer
 
 from encryptedstats.cli._console import printable
 from encryptedstats.cli._parameters import hints_of, with_parameters
-from encryptedstats.tables.dialects import CsvFormat, CsvOptions
+from encryptedstats.tables.rows.csv_format import CsvFormat, CsvOptions
 
 _PANEL: Final = "How the CSV file is written (found out where it is not said)"
 _WORDS: Final = {

@@ -15,9 +15,9 @@ from encryptedstats.kinds import KINDS
 from encryptedstats.storage import container
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
 from encryptedstats.storage.objects import is_url, load_file, local_or_url
-from encryptedstats.tables.encrypted import MANIFEST, TABLE_KIND
-from encryptedstats.tables.encrypting import DRAFT, DRAFT_KIND
-from encryptedstats.tables.row_files import PARQUET_SUFFIXES
+from encryptedstats.tables.encrypted_table import MANIFEST, TABLE_KIND
+from encryptedstats.tables.encryption import DRAFT, DRAFT_KIND
+from encryptedstats.tables.rows.row_files import PARQUET_SUFFIXES
 
 SCHEMA: Final = "schema"
 PLAN: Final = "plan"

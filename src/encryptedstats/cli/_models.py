@@ -18,7 +18,7 @@ import typer
 from encryptedstats.cli._complete import offering
 from encryptedstats.cli._console import printable
 from encryptedstats.cli._parameters import with_parameters
-from encryptedstats.tables.question_parameters import described_parameters, values_of
+from encryptedstats.tables.questions.parameters import described_parameters, values_of
 
 _OF_THE_SCHEMA: Final = {"bins"}  # parameters for arrays; a table is in bins already
 _PANEL: Final = "Options of models"
@@ -30,7 +30,7 @@ def models() -> dict[str, type[Any]]:
     of those that have the same.
     """
     from encryptedstats.models import TotalsClassifier  # scikit-learn takes a second to import
-    from encryptedstats.tables.questions import known_questions
+    from encryptedstats.tables.questions.question import known_questions
 
     found: dict[str, type[Any]] = {}
     for model in known_questions().values():
@@ -206,7 +206,7 @@ def make_models(names: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
 def _no_model(name: str, known: Sequence[str]) -> str:
     """Why there is no such classifier; other models are asked, as any question is."""
     from encryptedstats.models import TotalsModel
-    from encryptedstats.tables.questions import known_questions
+    from encryptedstats.tables.questions.question import known_questions
 
     asked = known_questions().get(name)
     if asked is None or not issubclass(asked, TotalsModel):

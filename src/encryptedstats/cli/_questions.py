@@ -12,9 +12,9 @@ import typer
 
 import encryptedstats as es
 from encryptedstats.cli._models import model_text
-from encryptedstats.tables.folds import Folds
-from encryptedstats.tables.question_parameters import takes_several, value_of, values_of
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.questions.folds import Folds
+from encryptedstats.tables.questions.parameters import takes_several, value_of, values_of
+from encryptedstats.tables.questions.question import (
     MODEL_KIND,
     asked_of,
     known_by_now,
@@ -22,7 +22,7 @@ from encryptedstats.tables.questions import (
     load_questions,
     question_class,
 )
-from encryptedstats.tables.summaries import Counts, CrossTable, Moments, Statistic
+from encryptedstats.tables.questions.summaries import Counts, CrossTable, Moments, Statistic
 
 STATISTICS: Final = {statistic.name: statistic for statistic in (Counts, CrossTable, Moments)}
 

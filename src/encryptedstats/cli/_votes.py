@@ -37,10 +37,10 @@ from encryptedstats.cli._questions import question_text
 from encryptedstats.cli._workers import RemoteTable
 from encryptedstats.kinds import read_file
 from encryptedstats.storage.objects import load_file
-from encryptedstats.tables.dialects import CsvOptions
-from encryptedstats.tables.questions import OPEN_MODEL_KIND
-from encryptedstats.tables.row_files import read_frame
-from encryptedstats.tables.table_from_frame import rows_to_predict
+from encryptedstats.tables.questions.question import OPEN_MODEL_KIND
+from encryptedstats.tables.rows.csv_format import CsvOptions
+from encryptedstats.tables.rows.row_files import read_frame
+from encryptedstats.tables.rows.table_from_frame import rows_to_predict
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import typer
 import encryptedstats as es
 from encryptedstats.kinds import read_file
 from encryptedstats.storage import container
-from encryptedstats.tables.summaries import Asked
+from encryptedstats.tables.questions.summaries import Asked
 
 if TYPE_CHECKING:
     from encryptedstats.service.client import WorkerJob, WorkerTable

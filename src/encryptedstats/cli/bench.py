@@ -73,7 +73,7 @@ def _integers(scheme: Scheme, quick: bool) -> dict[str, Any]:
         lambda: a + b,
         lambda: a * b,
         lambda: (a * b).relinearise(),
-        lambda: owner.decrypt(a),
+        lambda: owner.open(a),
     )
     times = dict(zip(_STEPS, (_median(operation, quick) for operation in operations), strict=True))
     size = {
@@ -117,7 +117,7 @@ def _forest(quick: bool) -> dict[str, Any]:
     laps.append(time.perf_counter())
     fitted = forest.fit(sealed)
     laps.append(time.perf_counter())
-    opened = owner.decrypt(fitted, schema=schema)
+    opened = owner.open(fitted, schema=schema)
     laps.append(time.perf_counter())
     seconds = dict(zip(("encrypt", "fit", "open"), np.diff(laps).tolist(), strict=True))
     exact = list(opened.totals_) == list(forest.fit(table).totals_)

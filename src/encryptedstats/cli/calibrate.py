@@ -30,8 +30,8 @@ from encryptedstats.cli._votes import counts_text
 from encryptedstats.kinds import read_file
 from encryptedstats.models.clear_rows import check_classifies, labelled_rows, model_in
 from encryptedstats.storage import container
-from encryptedstats.tables.dialects import CsvOptions
-from encryptedstats.tables.questions import OPEN_MODEL_KIND
+from encryptedstats.tables.questions.question import OPEN_MODEL_KIND
+from encryptedstats.tables.rows.csv_format import CsvOptions
 
 _LOSS: Final = "the calibration in it would have to be fitted again"
 

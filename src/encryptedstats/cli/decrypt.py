@@ -47,9 +47,9 @@ from encryptedstats.cli._questions import STATISTICS, question_text, variables_o
 from encryptedstats.cli._votes import predicted_counts, votes_frame, votes_view
 from encryptedstats.kinds import KINDS
 from encryptedstats.publishing.opening import record_opening
-from encryptedstats.tables.answers import PREDICTION_KIND
-from encryptedstats.tables.questions import MODEL_KIND, load_questions
-from encryptedstats.tables.results import ModelSummary, Result
+from encryptedstats.tables.answers.answer import PREDICTION_KIND
+from encryptedstats.tables.answers.results import ModelSummary, Result
+from encryptedstats.tables.questions.question import MODEL_KIND, load_questions
 
 
 @dataclass(frozen=True)

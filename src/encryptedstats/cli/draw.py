@@ -37,7 +37,7 @@ from encryptedstats.cli._questions import question_text
 from encryptedstats.cli._workers import RemoteTable, WorkerUrl
 from encryptedstats.kinds import read_file
 from encryptedstats.storage import container
-from encryptedstats.tables.questions import MODEL_KIND
+from encryptedstats.tables.questions.question import MODEL_KIND
 
 
 def draw(

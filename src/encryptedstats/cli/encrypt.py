@@ -51,8 +51,8 @@ from encryptedstats.crypto.packing import has_room_for_flooding
 from encryptedstats.storage.files import naming
 from encryptedstats.storage.objects import Store, open_store
 from encryptedstats.tables.blocks import block_id_of
-from encryptedstats.tables.dialects import CsvOptions
-from encryptedstats.tables.encrypting import DRAFT
+from encryptedstats.tables.encryption import DRAFT
+from encryptedstats.tables.rows.csv_format import CsvOptions
 
 
 @with_csv_options

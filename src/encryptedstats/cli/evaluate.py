@@ -55,10 +55,10 @@ from encryptedstats.models.clear_rows import (
 )
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
-from encryptedstats.tables.dialects import CsvOptions
-from encryptedstats.tables.encrypting import RowCount, file_tables
-from encryptedstats.tables.folds import Folds
-from encryptedstats.tables.questions import FOLDS_KIND, MODEL_KIND, OPEN_MODEL_KIND
+from encryptedstats.tables.encryption import RowCount, file_tables
+from encryptedstats.tables.questions.folds import Folds
+from encryptedstats.tables.questions.question import FOLDS_KIND, MODEL_KIND, OPEN_MODEL_KIND
+from encryptedstats.tables.rows.csv_format import CsvOptions
 
 if TYPE_CHECKING:
     from encryptedstats.metrics import Evaluation
@@ -213,7 +213,7 @@ def _asked(classes: NDArray[Any], pos_label: str | None, threshold: float | None
 def _folds(file: Path, data: Path, schema: es.Schema, owner: es.Owner, **options: Any) -> _Work:
     """The model without each fold, and the rows of that fold."""
     folds = es.EncryptedAnswer.load(file, owner.public_keys())
-    asked, models = folds.question, owner.decrypt(folds, schema=schema)
+    asked, models = folds.question, owner.open(folds, schema=schema)
     check_classifies(models[0], file)
     assert isinstance(asked, Folds)  # as the kind of the file says
     count = RowCount()

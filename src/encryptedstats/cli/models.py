@@ -61,8 +61,8 @@ from encryptedstats.cli._workers import RemoteTable, WorkerUrl, is_for_worker
 from encryptedstats.errors import ArgumentError
 from encryptedstats.kinds import read_file
 from encryptedstats.storage import container
-from encryptedstats.tables.answering import DRAWN
-from encryptedstats.tables.questions import MODEL_KIND, OPEN_MODEL_KIND
+from encryptedstats.tables.questions.question import MODEL_KIND, OPEN_MODEL_KIND
+from encryptedstats.tables.questions.row_answers import DRAWN
 
 _LOSS: Final = "what it holds would have to be fitted again"
 _NONE: Final[list[Path]] = []

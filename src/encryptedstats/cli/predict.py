@@ -47,10 +47,10 @@ from encryptedstats.models.clear_rows import (
     check_predicts,
 )
 from encryptedstats.storage.objects import is_url, load_file, local_or_url
-from encryptedstats.tables.dialects import CsvOptions
-from encryptedstats.tables.encrypted import TABLE_KIND
-from encryptedstats.tables.encrypting import DRAFT_KIND
-from encryptedstats.tables.questions import MODEL_KIND, OPEN_MODEL_KIND
+from encryptedstats.tables.encrypted_table import TABLE_KIND
+from encryptedstats.tables.encryption import DRAFT_KIND
+from encryptedstats.tables.questions.question import MODEL_KIND, OPEN_MODEL_KIND
+from encryptedstats.tables.rows.csv_format import CsvOptions
 
 
 @with_csv_options

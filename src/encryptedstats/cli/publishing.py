@@ -43,7 +43,7 @@ from encryptedstats.publishing.opening import source_of
 from encryptedstats.publishing.release import PUBLIC_SCHEMA
 from encryptedstats.publishing.report import write_report
 from encryptedstats.publishing.tables import check_written
-from encryptedstats.tables.questions import load_questions
+from encryptedstats.tables.questions.question import load_questions
 
 
 class Relation(str, Enum):

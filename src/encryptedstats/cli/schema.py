@@ -26,8 +26,8 @@ from encryptedstats.cli._frames import plain_table
 from encryptedstats.cli._inputs import check_rows
 from encryptedstats.cli._options import AsJson, Force, file_argument, output
 from encryptedstats.tables import Variable
-from encryptedstats.tables.dialects import CsvFormat, CsvOptions
-from encryptedstats.tables.row_files import read_frame
+from encryptedstats.tables.rows.csv_format import CsvFormat, CsvOptions
+from encryptedstats.tables.rows.row_files import read_frame
 from encryptedstats.tables.schema.documents import quoted
 
 _MANY_BINS = 50  # each is a column of ciphertexts

@@ -16,8 +16,8 @@ from encryptedstats.cli._files import Reads
 from encryptedstats.cli._inputs import expect, load_table
 from encryptedstats.cli._options import AsJson, Device, TableKeys, TableUrl, Workers, file_argument
 from encryptedstats.cli._questions import question_text
-from encryptedstats.tables.answers import PREDICTION_KIND
-from encryptedstats.tables.questions import FOLDS_KIND, MODEL_KIND, RESULT_KIND
+from encryptedstats.tables.answers.answer import PREDICTION_KIND
+from encryptedstats.tables.questions.question import FOLDS_KIND, MODEL_KIND, RESULT_KIND
 
 
 def verify(

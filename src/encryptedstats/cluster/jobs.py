@@ -53,10 +53,10 @@ from encryptedstats.storage.objects import (
     open_store,
 )
 from encryptedstats.tables import EncryptedTable, Question
-from encryptedstats.tables.answers import Answer
+from encryptedstats.tables.answers.answer import Answer
 from encryptedstats.tables.blocks import BlockEntry
 from encryptedstats.tables.encodings import Column
-from encryptedstats.tables.encrypted import (
+from encryptedstats.tables.encrypted_table import (
     MANIFEST,
     MAX_MANIFEST_BYTES,
     TABLE_KIND,
@@ -66,9 +66,9 @@ from encryptedstats.tables.encrypted import (
     facts_from_container,
     keys_name,
 )
-from encryptedstats.tables.folds import Folds, folds_of
-from encryptedstats.tables.questions import question_class
-from encryptedstats.tables.sharding import distinct_totals, join_ranges, prove_shards
+from encryptedstats.tables.questions.folds import Folds, folds_of
+from encryptedstats.tables.questions.question import question_class
+from encryptedstats.tables.shards import distinct_totals, join_ranges, prove_shards
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -41,10 +41,10 @@ from encryptedstats.parallel import cores
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import open_store, read_object
-from encryptedstats.tables.answer_files import load_answer, read_answer, read_presented
-from encryptedstats.tables.answers import PREDICTION_KIND, Answer
-from encryptedstats.tables.predicting import check_prediction, prediction_of
-from encryptedstats.tables.questions import MODEL_KIND, OPEN_MODEL_KIND
+from encryptedstats.tables.answers.answer import PREDICTION_KIND, Answer
+from encryptedstats.tables.answers.files import load_answer, read_answer, read_presented
+from encryptedstats.tables.answers.predictions import check_prediction, prediction_of
+from encryptedstats.tables.questions.question import MODEL_KIND, OPEN_MODEL_KIND
 
 # Models bring scikit-learn, which takes a second to import: who looks at a queue does without.
 if TYPE_CHECKING:
@@ -348,7 +348,7 @@ def predict(
     Returns
     -------
     EncryptedAnswer
-        For all rows, in their order; ``owner.decrypt`` opens them.
+        For all rows, in their order; ``owner.open`` opens them.
 
     Raises
     ------

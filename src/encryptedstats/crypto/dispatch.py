@@ -7,7 +7,6 @@ them.
 
 from __future__ import annotations
 
-import os
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
@@ -50,12 +49,6 @@ def encrypt_file_value(
 @singledispatch
 def decrypt_value(value: object, decryptor: Decryptor, **options: Any) -> Any:
     """Decrypt a value with ``decryptor``. Register a type with ``@decrypt_value.register``."""
-    if isinstance(value, (str, os.PathLike)):
-        raise ArgumentTypeError(
-            f"decrypt is for what was loaded: owner.open({os.fspath(value)!r}, schema) loads the "
-            "file and opens it",
-            code="path-not-loaded",
-        )
     raise ArgumentTypeError(
         f"{_describe(value)} is nothing encrypted: there is nothing to decrypt",
         code="not-encrypted",

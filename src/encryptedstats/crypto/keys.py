@@ -19,7 +19,6 @@ import seal
 
 from encryptedstats.crypto import keyfiles, packing
 from encryptedstats.crypto.dispatch import (
-    decrypt_value,
     encrypt_file_value,
     encrypt_value,
     move_value,
@@ -277,7 +276,7 @@ class Owner:
     >>> import encryptedstats as es
     >>> owner = es.Owner(es.Parameters.choose(max_value=1000, depth=1))
     >>> x = owner.encrypt([3, 4])
-    >>> owner.decrypt(x @ x + 1)
+    >>> owner.open(x @ x + 1)
     26
     """
 
@@ -449,32 +448,25 @@ class Owner:
         out : path or fsspec URL
             Where the encrypted table goes.
         **options
-            See :func:`encryptedstats.tables.encrypting.encrypt_file`.
+            See :func:`encryptedstats.tables.encryption.encrypt_file`.
         """
         return encrypt_file_value(schema, self._encryptor, path, out, **options)
 
-    def decrypt(self, value: Any, **options: Any) -> Any:
-        """Decrypt integers, arrays, statistics (as DataFrames) and models that belong to this key.
-
-        Options go with the type of ``value``; statistics and models take the owner's ``schema=``,
-        to speak by names. :meth:`open` does the same from a file.
-        """
-        return decrypt_value(value, self._decryptor, **options)
-
     def open(self, source: Any, schema: Any = None) -> Any:
-        """Load a result that belongs to this key and decrypt it.
+        """Decrypt an integer, array, answer or model that belongs to this key.
 
         Parameters
         ----------
-        source : path or fsspec URL
-            Of the file; or what was loaded from it already.
+        source : path, fsspec URL or encrypted object
+            The file of a result, which is loaded first, or the result itself.
         schema : Schema, or path of its file, optional
-            The schema that the rows were encrypted with: with it, results speak by names. Integers
-            and arrays have none.
+            The schema that the rows were encrypted with. Answers and models use its names instead
+            of ``v0``, ``v1``, ...; integers and arrays ignore it.
 
         Returns
         -------
-        What :meth:`decrypt` gives.
+        int, array, Result, DataFrame or fitted model
+            What the question makes of its totals, with the values that the clear table would give.
         """
         return open_value(source, self._decryptor, schema)
 

@@ -62,15 +62,14 @@ from encryptedstats.models.prediction import Votes
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file
 from encryptedstats.tables import EncryptedTable, PublicSchema, Question, Schema, Table
-from encryptedstats.tables._frames import as_frame, describe_missing, missing_masks
-from encryptedstats.tables.answer_files import ANSWER_KINDS, read_presented
-from encryptedstats.tables.answering import numbers_of
-from encryptedstats.tables.answers import Answer, same_schema
-from encryptedstats.tables.block_rows import NOT_INSIDE, joined_rows
-from encryptedstats.tables.constraints import Constraints, Integer
-from encryptedstats.tables.folds import folds_of
-from encryptedstats.tables.opening import decrypt_answer
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.answers.answer import Answer, same_schema
+from encryptedstats.tables.answers.files import ANSWER_KINDS, read_presented
+from encryptedstats.tables.answers.results import ModelSummary, Result
+from encryptedstats.tables.answers.schema_check import decrypt_answer
+from encryptedstats.tables.block_ids import NOT_INSIDE, joined_rows
+from encryptedstats.tables.questions.constraints import Constraints, Integer
+from encryptedstats.tables.questions.folds import folds_of
+from encryptedstats.tables.questions.question import (
     MODEL_KIND,
     OPEN_MODEL_KIND,
     ImpossibleTotalsError,
@@ -79,9 +78,10 @@ from encryptedstats.tables.questions import (
     class_columns,
     plain,
 )
-from encryptedstats.tables.results import ModelSummary, Result
+from encryptedstats.tables.questions.row_answers import numbers_of
+from encryptedstats.tables.rows.frames import as_frame, describe_missing, missing_masks
+from encryptedstats.tables.rows.table_from_frame import as_weights, rows_to_predict
 from encryptedstats.tables.schema.variables import as_level
-from encryptedstats.tables.table_from_frame import as_weights, rows_to_predict
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -280,7 +280,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         ``EncryptedTable``.
 
         ``sample_weight`` are integers, at least 0, for ``X`` and ``y``; tables have their own. On
-        an encrypted table the state stays encrypted: ``owner.decrypt(model)`` opens it. Options are
+        an encrypted table the state stays encrypted: ``owner.open(model)`` opens it. Options are
         then those of ``EncryptedTable.evaluate`` (``workers``, ``progress``, ``device``,
         ``memory_limit``, ``checkpoint``).
         """
@@ -449,7 +449,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         if self.is_encrypted:
             raise NotFittedError(
                 f"this {type(self).__name__} was fitted on encrypted rows and is still encrypted: "
-                "open it with owner.decrypt(model)"
+                "open it with owner.open(model)"
             )
 
     def _known_private(self) -> Schema:
@@ -458,7 +458,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
                 "this model knows its variables by number only: ",
                 Cure(
                     "open with names",
-                    "open it with owner.decrypt(model, schema=schema) to use names",
+                    "open it with owner.open(model, schema=schema) to use names",
                 ),
             )
         return self.schema_
@@ -846,7 +846,7 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
         encrypted.
 
         Model and rows may each be encrypted or plain. Unless both are plain the answer is
-        encrypted, and ``owner.decrypt`` gives what the plain ones would have given, to the last
+        encrypted, and ``owner.open`` gives what the plain ones would have given, to the last
         digit: a DataFrame with ``.predict()`` and ``.predict_proba()``.
 
         Parameters

@@ -27,7 +27,7 @@ from encryptedstats.models.base import TotalsClassifier
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import save_file
 from encryptedstats.tables import Schema, Table
-from encryptedstats.tables.answer_files import EXTENSIONS
+from encryptedstats.tables.answers.files import EXTENSIONS
 
 CALIBRATION: Final = "calibration"  # the section of a file
 METHODS: Final = ("sigmoid", "isotonic")

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from encryptedstats.errors import ArgumentError, Cure, DataError, SchemaError
 from encryptedstats.tables import Schema, Table
-from encryptedstats.tables.dialects import CsvFormat, CsvOptions
-from encryptedstats.tables.encrypting import RowCount
-from encryptedstats.tables.row_files import read_frame, read_frames
+from encryptedstats.tables.encryption import RowCount
+from encryptedstats.tables.rows.csv_format import CsvFormat, CsvOptions
+from encryptedstats.tables.rows.row_files import read_frame, read_frames
+from encryptedstats.tables.rows.table_from_frame import encode_table
 from encryptedstats.tables.table import Moved, all_moved, warn_of_moved
-from encryptedstats.tables.table_from_frame import encode_table
 from encryptedstats.words import plural
 
 _ROWS_AT_ONCE: Final = 1 << 16

@@ -30,7 +30,7 @@ from encryptedstats.models.prediction import (
     weighted_sum,
 )
 from encryptedstats.tables import PublicSchema, Schema, Table
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.questions.question import (
     Arrays,
     Columns,
     Known,

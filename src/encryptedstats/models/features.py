@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from encryptedstats.circuits.expressions import Expression, column, linear
 from encryptedstats.errors import ArgumentError, ArgumentTypeError, ParameterError
 from encryptedstats.tables import PublicSchema, Table
-from encryptedstats.tables.binning import code_values
 from encryptedstats.tables.columns import asked_columns, table_columns
 from encryptedstats.tables.encodings import Column
-from encryptedstats.tables.questions import bin_columns, number_column
+from encryptedstats.tables.questions.question import bin_columns, number_column
+from encryptedstats.tables.schema.bins import code_values
 from encryptedstats.tables.schema.names import position
 from encryptedstats.tables.schema.variables import PublicVariable
 

@@ -39,12 +39,17 @@ from encryptedstats.models.prediction import (
     votes_of,
 )
 from encryptedstats.tables import EncryptedTable, PublicSchema, Schema, Table
-from encryptedstats.tables.answering import DRAWN
-from encryptedstats.tables.answers import same_schema
-from encryptedstats.tables.constraints import AnyOf, Choice, Constraints, Integer, RealNumber
+from encryptedstats.tables.answers.answer import same_schema
+from encryptedstats.tables.answers.predictions import predict_clear
 from encryptedstats.tables.encodings import Column
-from encryptedstats.tables.predicting import predict_clear
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.questions.constraints import (
+    AnyOf,
+    Choice,
+    Constraints,
+    Integer,
+    RealNumber,
+)
+from encryptedstats.tables.questions.question import (
     Arrays,
     Columns,
     Known,
@@ -55,6 +60,7 @@ from encryptedstats.tables.questions import (
     class_columns,
     refuse_impossible,
 )
+from encryptedstats.tables.questions.row_answers import DRAWN
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -28,8 +28,8 @@ from encryptedstats.models.prediction import (
     votes_of,
 )
 from encryptedstats.tables import PublicSchema, Schema, Table
-from encryptedstats.tables.predicting import predict_clear
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.answers.predictions import predict_clear
+from encryptedstats.tables.questions.question import (
     Arrays,
     Columns,
     Known,

@@ -31,9 +31,9 @@ from encryptedstats.models.prediction import (
     weighted_sum,
 )
 from encryptedstats.tables import PublicSchema, Schema, Table
-from encryptedstats.tables.constraints import ALPHA, Constraints
-from encryptedstats.tables.predicting import predict_clear
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.answers.predictions import predict_clear
+from encryptedstats.tables.questions.constraints import ALPHA, Constraints
+from encryptedstats.tables.questions.question import (
     Arrays,
     Columns,
     Known,
@@ -44,7 +44,7 @@ from encryptedstats.tables.questions import (
     class_columns,
     refuse_impossible,
 )
-from encryptedstats.tables.summaries import labels
+from encryptedstats.tables.questions.summaries import labels
 
 _PRODUCTS = Cure("as products", "output='products'")
 _FACTORS = Cure("as factors", "output='factors'")

@@ -27,7 +27,7 @@ from encryptedstats.models.features import Feature
 from encryptedstats.storage.files import PRIVATE
 from encryptedstats.storage.objects import is_url, write_object
 from encryptedstats.tables import PublicSchema, Schema
-from encryptedstats.tables.questions import Number, Totals
+from encryptedstats.tables.questions.question import Number, Totals
 
 
 class Votes(pd.DataFrame):

@@ -32,7 +32,7 @@ from encryptedstats.publishing.sensitivity import possible_states
 from encryptedstats.publishing.suppression import find_extremes, find_least_hidden
 from encryptedstats.storage.chains import Entry
 from encryptedstats.tables.blocks import rows_id
-from encryptedstats.tables.questions import Question, question_class
+from encryptedstats.tables.questions.question import Question, question_class
 from encryptedstats.tables.schema.variables import PublicSchema
 
 #: Counts of a result up to which the ledger keeps them, to compare later ones with.

@@ -31,7 +31,12 @@ from encryptedstats.publishing.counts import (
     shrunk,
 )
 from encryptedstats.publishing.sensitivity import Number, added_by_row, row_interval
-from encryptedstats.tables.questions import Question, complete_rows, in_shapes, number_column
+from encryptedstats.tables.questions.question import (
+    Question,
+    complete_rows,
+    in_shapes,
+    number_column,
+)
 from encryptedstats.tables.schema.names import position
 from encryptedstats.tables.schema.variables import PublicSchema
 
@@ -441,7 +446,7 @@ def form_of(question: Question, schema: PublicSchema) -> Form:
     from encryptedstats.statistics.factors import Counted
     from encryptedstats.statistics.generalized import GLM
     from encryptedstats.statistics.multivariate import Correlation, Covariance
-    from encryptedstats.tables.summaries import Counts, CrossTable, Moments
+    from encryptedstats.tables.questions.summaries import Counts, CrossTable, Moments
 
     shapes = question.shapes(schema)
     if isinstance(question, (Counts, CrossTable, Counted, Histogram, GLM)) and set(shapes) == {

@@ -17,9 +17,9 @@ from encryptedstats.kinds import read_file
 from encryptedstats.publishing.ledger import OPENED, Ledger, hides_rows
 from encryptedstats.storage import container
 from encryptedstats.storage.objects import read_object
-from encryptedstats.tables.answers import Answer
-from encryptedstats.tables.opening import opening_schema
-from encryptedstats.tables.questions import ReadResult
+from encryptedstats.tables.answers.answer import Answer
+from encryptedstats.tables.answers.schema_check import opening_schema
+from encryptedstats.tables.questions.question import ReadResult
 
 
 @dataclass(frozen=True)

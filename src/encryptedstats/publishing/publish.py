@@ -39,10 +39,10 @@ from encryptedstats.publishing.rules import (
 )
 from encryptedstats.publishing.suppression import Suppressed, suppress, with_margins
 from encryptedstats.storage.chains import Entry
-from encryptedstats.tables.questions import in_shapes
+from encryptedstats.tables.questions.question import in_shapes
+from encryptedstats.tables.questions.summaries import labels, variable_name
 from encryptedstats.tables.schema.names import CLASS
 from encryptedstats.tables.schema.variables import PublicSchema
-from encryptedstats.tables.summaries import labels, variable_name
 from encryptedstats.views import frame_text
 
 ALL: Final = "all"

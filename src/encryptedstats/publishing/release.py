@@ -38,8 +38,8 @@ from encryptedstats.publishing.sensitivity import Number, check_totals, row_inte
 from encryptedstats.publishing.tables import written_table
 from encryptedstats.publishing.units import ADD, REPLACE, ROW, Unit
 from encryptedstats.storage.objects import save_file
-from encryptedstats.tables.answers import Answer
-from encryptedstats.tables.questions import ImpossibleTotalsError, Question
+from encryptedstats.tables.answers.answer import Answer
+from encryptedstats.tables.questions.question import ImpossibleTotalsError, Question
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
 

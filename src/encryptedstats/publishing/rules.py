@@ -23,7 +23,7 @@ from encryptedstats.publishing.forms import CellForm, Form, MomentForm, PowerFor
 from encryptedstats.publishing.sensitivity import added_by_row
 from encryptedstats.tables.columns import column_ranges
 from encryptedstats.tables.encodings import Column, encoding_of
-from encryptedstats.tables.questions import Question
+from encryptedstats.tables.questions.question import Question
 from encryptedstats.tables.schema.variables import PublicSchema
 
 Named = Mapping[str, NDArray[Any]]

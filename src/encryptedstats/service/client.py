@@ -41,19 +41,19 @@ from encryptedstats.storage.container import DIGEST_BYTES, Container
 from encryptedstats.storage.files import PRIVATE, place_new, temporary_path
 from encryptedstats.storage.objects import Store, open_store, read_object
 from encryptedstats.tables import EncryptedTable, PublicSchema, Question, Schema
-from encryptedstats.tables.answer_files import ANSWER_KINDS, listed_blocks
-from encryptedstats.tables.answers import PREDICTION_KIND
+from encryptedstats.tables.answers.answer import PREDICTION_KIND
+from encryptedstats.tables.answers.files import ANSWER_KINDS, listed_blocks
 from encryptedstats.tables.blocks import BlockEntry
-from encryptedstats.tables.encrypted import (
+from encryptedstats.tables.encrypted_table import (
     MANIFEST,
     MAX_MANIFEST_BYTES,
     StoredBlocks,
     TableFacts,
     keys_name,
 )
-from encryptedstats.tables.folds import folds_of
+from encryptedstats.tables.questions.folds import folds_of
+from encryptedstats.tables.questions.summaries import Asked
 from encryptedstats.tables.schema.names import class_or_variable
-from encryptedstats.tables.summaries import Asked
 
 if TYPE_CHECKING:
     from typing_extensions import Self

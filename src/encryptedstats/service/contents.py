@@ -22,10 +22,10 @@ from encryptedstats.errors import FileFormatError
 from encryptedstats.service.refusals import Refusal
 from encryptedstats.storage import container
 from encryptedstats.storage.container import DIGEST_BYTES, Container
-from encryptedstats.tables.answer_files import ANSWER_KINDS, read_answer
-from encryptedstats.tables.answers import BLOCKS, PREDICTION_KIND
+from encryptedstats.tables.answers.answer import BLOCKS, PREDICTION_KIND
+from encryptedstats.tables.answers.files import ANSWER_KINDS, read_answer
 from encryptedstats.tables.blocks import BLOCK_KIND
-from encryptedstats.tables.encrypted import TABLE_KIND, facts_from_container
+from encryptedstats.tables.encrypted_table import TABLE_KIND, facts_from_container
 
 _NUMBERS: Final = {"parameters", "form", "width", "flooded", "circuit", "program", DIGEST_FIELD}
 _ANSWER: Final = _NUMBERS | {

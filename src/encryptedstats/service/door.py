@@ -34,9 +34,9 @@ from encryptedstats.storage import container
 from encryptedstats.storage.container import DIGEST_BYTES
 from encryptedstats.storage.files import temporary_name
 from encryptedstats.storage.objects import FolderStore, Store
-from encryptedstats.tables.answer_files import ANSWER_KINDS
+from encryptedstats.tables.answers.files import ANSWER_KINDS
 from encryptedstats.tables.blocks import BLOCK_KIND, BlockEntry
-from encryptedstats.tables.encrypted import (
+from encryptedstats.tables.encrypted_table import (
     MANIFEST,
     MAX_MANIFEST_BYTES,
     TABLE_KIND,

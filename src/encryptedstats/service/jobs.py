@@ -28,7 +28,7 @@ from encryptedstats.service.door import Door, Place
 from encryptedstats.service.limits import Limits
 from encryptedstats.service.refusals import Refusal, missing
 from encryptedstats.storage.objects import FolderStore, open_store
-from encryptedstats.tables.encrypted import MANIFEST
+from encryptedstats.tables.encrypted_table import MANIFEST
 
 QUEUED, RUNNING, DONE, FAILED, CANCELLED = "queued", "running", "done", "failed", "cancelled"
 ENDED: Final = (DONE, FAILED, CANCELLED)

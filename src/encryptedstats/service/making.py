@@ -24,11 +24,11 @@ from encryptedstats.service.contents import read_whole
 from encryptedstats.storage.files import read_regular
 from encryptedstats.storage.objects import read_object
 from encryptedstats.tables import Question
-from encryptedstats.tables.answer_files import IMPOSSIBLE
+from encryptedstats.tables.answers.files import IMPOSSIBLE
 from encryptedstats.tables.blocks import BlockEntry
 from encryptedstats.tables.columns import column_ranges
-from encryptedstats.tables.encrypted import MAX_MANIFEST_BYTES, TableFacts
-from encryptedstats.tables.questions import question_class
+from encryptedstats.tables.encrypted_table import MAX_MANIFEST_BYTES, TableFacts
+from encryptedstats.tables.questions.question import question_class
 
 #: What may be raised where somebody else wrote the parameters.
 _REFUSED: Final = (EncryptedStatsError, FileNotFoundError, NotImplementedError, *IMPOSSIBLE)

@@ -28,7 +28,7 @@ from encryptedstats.statistics.multivariate import (
     QuadraticDiscriminant,
 )
 from encryptedstats.statistics.survival import IncidenceRate, KaplanMeier, LifeTable, LogRank
-from encryptedstats.tables.results import Result
+from encryptedstats.tables.answers.results import Result
 
 __all__ = [
     "GLM",

@@ -13,8 +13,8 @@ import pandas as pd
 from encryptedstats.errors import SchemaError, SchemaWarning
 from encryptedstats.models.base import array_names, checked_weights, is_number
 from encryptedstats.tables import Schema, Variable
-from encryptedstats.tables._frames import describe_missing, missing_masks
-from encryptedstats.tables.binning import LARGEST_INTEGER, MOST_DIGITS
+from encryptedstats.tables.rows.frames import describe_missing, missing_masks
+from encryptedstats.tables.schema.bins import LARGEST_INTEGER, MOST_DIGITS
 
 #: A double has 15 digits that one can rely on.
 _SIGNIFICANT: Final = 15

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encryptedstats.errors import DataError
-from encryptedstats.tables.questions import refuse_impossible
+from encryptedstats.tables.questions.question import refuse_impossible
 
 Exact = NDArray[Any]  # of Python's integers or fractions
 #: Binary digits of slopes and of the inverse, in units in which every sum of squares is about 1.

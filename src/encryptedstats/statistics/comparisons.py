@@ -32,8 +32,9 @@ from encryptedstats.statistics.factors import (
     read_powers,
     without_empty,
 )
-from encryptedstats.tables.constraints import ALTERNATIVE, CONFIDENCE, Choice, Constraints
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.answers.results import Result
+from encryptedstats.tables.questions.constraints import ALTERNATIVE, CONFIDENCE, Choice, Constraints
+from encryptedstats.tables.questions.question import (
     Arrays,
     Columns,
     Question,
@@ -45,10 +46,9 @@ from encryptedstats.tables.questions import (
     number_column,
     refuse_impossible,
 )
-from encryptedstats.tables.results import Result
+from encryptedstats.tables.questions.summaries import scale, variable_name
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
-from encryptedstats.tables.summaries import scale, variable_name
 from encryptedstats.views import frame_text, number_text
 
 if TYPE_CHECKING:

@@ -34,9 +34,15 @@ from encryptedstats.statistics.factors import (
     factor,
     without_empty,
 )
-from encryptedstats.tables.constraints import ALTERNATIVE, CONFIDENCE, NUMBERS, Choice, Constraints
-from encryptedstats.tables.questions import Totals
-from encryptedstats.tables.results import Result
+from encryptedstats.tables.answers.results import Result
+from encryptedstats.tables.questions.constraints import (
+    ALTERNATIVE,
+    CONFIDENCE,
+    NUMBERS,
+    Choice,
+    Constraints,
+)
+from encryptedstats.tables.questions.question import Totals
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
 from encryptedstats.views import frame_text, number_text, pvalue_text

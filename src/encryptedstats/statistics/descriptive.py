@@ -28,13 +28,13 @@ from encryptedstats.statistics.factors import (
     read_cells,
     read_powers,
 )
-from encryptedstats.tables.constraints import Choice, Constraints, ListOf, RealNumber
-from encryptedstats.tables.questions import Arrays, Columns, Question, Shapes, Totals
-from encryptedstats.tables.results import Result
+from encryptedstats.tables.answers.results import Result
+from encryptedstats.tables.questions.constraints import Choice, Constraints, ListOf, RealNumber
+from encryptedstats.tables.questions.question import Arrays, Columns, Question, Shapes, Totals
+from encryptedstats.tables.questions.summaries import variable_name
 from encryptedstats.tables.schema.names import position, target_id
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
-from encryptedstats.tables.summaries import variable_name
 from encryptedstats.views import frame_text
 from encryptedstats.words import plural
 

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from encryptedstats.circuits.expressions import Expression
 from encryptedstats.errors import Cure, DataError, ParameterError, SchemaError
-from encryptedstats.tables.constraints import CONFIDENCE
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.questions.constraints import CONFIDENCE
+from encryptedstats.tables.questions.question import (
     Arrays,
     Columns,
     Question,
@@ -31,10 +31,10 @@ from encryptedstats.tables.questions import (
     number_column,
     refuse_impossible,
 )
+from encryptedstats.tables.questions.summaries import indicators, labels, scale, variable_name
 from encryptedstats.tables.schema.names import position
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import ORDERED_KINDS, PublicSchema
-from encryptedstats.tables.summaries import indicators, labels, scale, variable_name
 
 Ints = NDArray[Any]  # Python's own integers, which never overflow
 

@@ -20,14 +20,15 @@ from numpy.typing import NDArray
 
 from encryptedstats.circuits.expressions import Expression
 from encryptedstats.errors import Cure, ParameterError, SchemaError
-from encryptedstats.tables.constraints import Constraints, ReferenceLevels, Text
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.questions.constraints import Constraints, ReferenceLevels, Text
+from encryptedstats.tables.questions.question import (
     Question,
     bin_columns,
     complete_rows,
     number_column,
     product_of,
 )
+from encryptedstats.tables.questions.summaries import labels, scale, variable_name
 from encryptedstats.tables.schema.names import (
     level_id,
     level_name,
@@ -38,7 +39,6 @@ from encryptedstats.tables.schema.names import (
     variable_id,
 )
 from encryptedstats.tables.schema.variables import PublicSchema
-from encryptedstats.tables.summaries import labels, scale, variable_name
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -28,19 +28,19 @@ from encryptedstats.statistics.factors import (
     totals_of,
 )
 from encryptedstats.statistics.formulas import Design, design, formula_in_names, parse
-from encryptedstats.tables.constraints import (
+from encryptedstats.tables.answers.results import Result, dropped_rows
+from encryptedstats.tables.questions.constraints import (
     Choice,
     Constraints,
     ReferenceLevels,
     Text,
     VariableName,
 )
-from encryptedstats.tables.questions import Arrays, Columns, Shapes, Totals, number_column
-from encryptedstats.tables.results import Result, dropped_rows
+from encryptedstats.tables.questions.question import Arrays, Columns, Shapes, Totals, number_column
+from encryptedstats.tables.questions.summaries import scale, variable_name
 from encryptedstats.tables.schema.names import level_id, names_of, position, target_id, variable_id
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
-from encryptedstats.tables.summaries import scale, variable_name
 from encryptedstats.views import frame_text, number_text, stars
 
 Floats = NDArray[np.float64]

@@ -25,8 +25,9 @@ from encryptedstats.statistics.factors import (
     factor_position,
     groups,
 )
-from encryptedstats.tables.constraints import Choice, Constraints
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.answers.results import Result
+from encryptedstats.tables.questions.constraints import Choice, Constraints
+from encryptedstats.tables.questions.question import (
     Arrays,
     Columns,
     Question,
@@ -37,10 +38,9 @@ from encryptedstats.tables.questions import (
     number_column,
     refuse_impossible,
 )
-from encryptedstats.tables.results import Result
+from encryptedstats.tables.questions.summaries import variable_name
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import ORDERED_KINDS, PublicSchema, PublicVariable
-from encryptedstats.tables.summaries import variable_name
 from encryptedstats.views import frame_text, number_text
 
 if TYPE_CHECKING:

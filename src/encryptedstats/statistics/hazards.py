@@ -44,8 +44,9 @@ from encryptedstats.statistics.survival import (
     quadratic_form,
     times_of,
 )
-from encryptedstats.tables.constraints import CONFIDENCE, Choice, Constraints
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.answers.results import Result
+from encryptedstats.tables.questions.constraints import CONFIDENCE, Choice, Constraints
+from encryptedstats.tables.questions.question import (
     Arrays,
     Columns,
     Question,
@@ -55,11 +56,10 @@ from encryptedstats.tables.questions import (
     number_column,
     refuse_impossible,
 )
-from encryptedstats.tables.results import Result
+from encryptedstats.tables.questions.summaries import indicators, scale, variable_name
 from encryptedstats.tables.schema.names import class_or_variable
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
-from encryptedstats.tables.summaries import indicators, scale, variable_name
 from encryptedstats.views import frame_text, number_text, pvalue_text
 
 Floats = NDArray[np.float64]

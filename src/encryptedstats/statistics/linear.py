@@ -40,9 +40,16 @@ from encryptedstats.statistics.formulas import (
 )
 from encryptedstats.statistics.plots import plot_coefficients, plot_path
 from encryptedstats.tables import PublicSchema, Schema, Table
-from encryptedstats.tables.constraints import ALPHA, AnyOf, Choice, Constraints, VariableName
-from encryptedstats.tables.folds import CLASS_COUNTS
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.answers.results import Result, dropped_rows
+from encryptedstats.tables.questions.constraints import (
+    ALPHA,
+    AnyOf,
+    Choice,
+    Constraints,
+    VariableName,
+)
+from encryptedstats.tables.questions.folds import CLASS_COUNTS
+from encryptedstats.tables.questions.question import (
     Arrays,
     Columns,
     Shapes,
@@ -53,11 +60,10 @@ from encryptedstats.tables.questions import (
     refuse_impossible,
     row_column,
 )
-from encryptedstats.tables.results import Result, dropped_rows
+from encryptedstats.tables.questions.summaries import scale, variable_name
+from encryptedstats.tables.rows.table_from_frame import rows_to_predict
 from encryptedstats.tables.schema.names import name_of, position, variable_id
 from encryptedstats.tables.schema.variables import KEEP_NUMBERS
-from encryptedstats.tables.summaries import scale, variable_name
-from encryptedstats.tables.table_from_frame import rows_to_predict
 from encryptedstats.views import frame_text, number_text, pvalue_text, stars
 from encryptedstats.words import plural
 

@@ -33,9 +33,16 @@ from encryptedstats.statistics._least_squares import Exact, as_floats, independe
 from encryptedstats.statistics.factors import left_out
 from encryptedstats.statistics.plots import plot_loadings, plot_matrix, plot_variances
 from encryptedstats.tables import PublicSchema, Schema, Table
-from encryptedstats.tables.constraints import CONFIDENCE, Constraints, Integer, ListOf, RealNumber
+from encryptedstats.tables.answers.results import Result, dropped_rows
 from encryptedstats.tables.encodings import Column
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.questions.constraints import (
+    CONFIDENCE,
+    Constraints,
+    Integer,
+    ListOf,
+    RealNumber,
+)
+from encryptedstats.tables.questions.question import (
     Arrays,
     Columns,
     Question,
@@ -45,9 +52,8 @@ from encryptedstats.tables.questions import (
     has_gaps,
     refuse_impossible,
 )
-from encryptedstats.tables.results import Result, dropped_rows
+from encryptedstats.tables.questions.summaries import Moments, complete_count, scale, variable_name
 from encryptedstats.tables.schema.names import position
-from encryptedstats.tables.summaries import Moments, complete_count, scale, variable_name
 from encryptedstats.views import frame_text
 
 if TYPE_CHECKING:

@@ -31,8 +31,9 @@ from encryptedstats.statistics.factors import (
     read_cells,
     totals_of,
 )
-from encryptedstats.tables.constraints import CONFIDENCE, Choice, Constraints, RealNumber
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.answers.results import Result
+from encryptedstats.tables.questions.constraints import CONFIDENCE, Choice, Constraints, RealNumber
+from encryptedstats.tables.questions.question import (
     Arrays,
     Columns,
     Shapes,
@@ -40,11 +41,10 @@ from encryptedstats.tables.questions import (
     number_column,
     refuse_impossible,
 )
-from encryptedstats.tables.results import Result
+from encryptedstats.tables.questions.summaries import scale, variable_name
 from encryptedstats.tables.schema.names import class_or_variable
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
-from encryptedstats.tables.summaries import scale, variable_name
 from encryptedstats.views import frame_text, number_text, pvalue_text
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def need_times(schema: Schema | PublicSchema, time: str) -> None:
         raise SchemaError(
             f"the times of {time!r} are numbers of bins here, and person-time needs the times "
             "themselves: ",
-            Cure("open with names", "owner.decrypt(answer, schema=schema)"),
+            Cure("open with names", "owner.open(answer, schema=schema)"),
             code="times-are-bins",
         )
 

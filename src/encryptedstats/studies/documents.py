@@ -32,9 +32,9 @@ from encryptedstats.errors import (
 )
 from encryptedstats.studies.parties import RECEIVER, SITE, WORKER, Identity, Invitation
 from encryptedstats.tables import PublicSchema, Question, Schema
-from encryptedstats.tables.answering import stages_of
 from encryptedstats.tables.columns import asked_columns, table_columns
-from encryptedstats.tables.questions import asked_of, checked_question, question_class
+from encryptedstats.tables.questions.question import asked_of, checked_question, question_class
+from encryptedstats.tables.questions.row_answers import stages_of
 
 #: How a question is answered: from encrypted rows; for new rows, by a model that is never opened;
 #: from totals that sites compute at home and encrypt, or from masked ones.

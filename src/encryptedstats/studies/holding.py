@@ -183,7 +183,7 @@ class OneHolder(KeyKind):
                 "the receiver holds the key of this study alone: say which file it is in",
                 code="no-key-file",
             )
-        return loaded_key(path, passphrase, state.key_id).decrypt
+        return loaded_key(path, passphrase, state.key_id).open
 
 
 class Escrow(KeyKind):
@@ -264,7 +264,7 @@ class Escrow(KeyKind):
         if len(shares) < study.document.key.openers:
             return None
         secret = _joined(list(shares.values())[: study.document.key.openers])
-        return _unsealed(study.transcript.read_object(parts[SEALED]), secret).decrypt
+        return _unsealed(study.transcript.read_object(parts[SEALED]), secret).open
 
 
 def _bound_to(study: Study, place: str, site: str) -> bytes:

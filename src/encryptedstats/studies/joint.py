@@ -42,7 +42,7 @@ from encryptedstats.studies.holding import (
 from encryptedstats.studies.parties import RECEIVER, SITE
 from encryptedstats.studies.transcript import CHECK, KEY_ROUNDS, Call, State
 from encryptedstats.tables import Schema, plan
-from encryptedstats.tables.answer_files import read_answer
+from encryptedstats.tables.answers.files import read_answer
 
 if TYPE_CHECKING:
     from encryptedstats.studies.study import Study
@@ -269,7 +269,7 @@ class Joint(KeyKind):
         def opened(value: Any, schema: Any = None) -> Any:
             closed = openable(value)
             mine = closed.with_packs(owner.public_keys(), switched[packs_digest(closed.packs())])
-            return owner.decrypt(mine, **({} if schema is None else {"schema": schema}))
+            return owner.open(mine, **({} if schema is None else {"schema": schema}))
 
         return opened
 

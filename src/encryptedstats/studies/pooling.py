@@ -19,7 +19,7 @@ from encryptedstats.studies.transcript import SiteRows
 from encryptedstats.tables import EncryptedTable
 from encryptedstats.tables.blocks import Residues
 from encryptedstats.tables.columns import table_columns
-from encryptedstats.tables.encrypted import (
+from encryptedstats.tables.encrypted_table import (
     MANIFEST,
     MAX_MANIFEST_BYTES,
     Blocks,

@@ -68,13 +68,13 @@ from encryptedstats.studies.transcript import (
     Transcript,
 )
 from encryptedstats.tables import EncryptedTable, Question, Schema, Table
-from encryptedstats.tables.answer_files import read_answer
-from encryptedstats.tables.answering import stages_of
-from encryptedstats.tables.answers import PREDICTION_KIND, Answer
+from encryptedstats.tables.answers.answer import PREDICTION_KIND, Answer
+from encryptedstats.tables.answers.files import read_answer
 from encryptedstats.tables.columns import table_columns
-from encryptedstats.tables.encrypted import MANIFEST
-from encryptedstats.tables.encrypting import file_tables
-from encryptedstats.tables.questions import asked_of
+from encryptedstats.tables.encrypted_table import MANIFEST
+from encryptedstats.tables.encryption import file_tables
+from encryptedstats.tables.questions.question import asked_of
+from encryptedstats.tables.questions.row_answers import stages_of
 
 DOCUMENT: Final = "study.json"
 _SEEN: Final = ".seen"

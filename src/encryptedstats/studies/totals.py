@@ -27,8 +27,8 @@ from encryptedstats.errors import FileFormatError, StudyError, TooLargeError
 from encryptedstats.storage import container
 from encryptedstats.studies.transcript import Round, State
 from encryptedstats.tables import PublicSchema, Question, Schema, Table
-from encryptedstats.tables.answer_files import read_answer
-from encryptedstats.tables.answers import Answer
+from encryptedstats.tables.answers.answer import Answer
+from encryptedstats.tables.answers.files import read_answer
 from encryptedstats.tables.columns import asked_columns, column_ranges, digits_among, table_columns
 from encryptedstats.tables.encodings import Column
 

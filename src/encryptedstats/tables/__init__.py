@@ -8,17 +8,17 @@ the layers above.
 from __future__ import annotations
 
 from encryptedstats.circuits.layout import Layout
-from encryptedstats.tables.answers import Answer as EncryptedAnswer
-from encryptedstats.tables.dialects import CsvFormat, CsvOptions
+from encryptedstats.tables.answers.answer import Answer as EncryptedAnswer
+from encryptedstats.tables.answers.schema_check import opening_schema
+from encryptedstats.tables.answers.verification import verify
 from encryptedstats.tables.encodings import Column
-from encryptedstats.tables.encrypted import EncryptedTable
-from encryptedstats.tables.encrypting import encrypt_file, encrypt_table
-from encryptedstats.tables.opening import opening_schema
-from encryptedstats.tables.planning import plan
-from encryptedstats.tables.questions import Question
+from encryptedstats.tables.encrypted_table import EncryptedTable
+from encryptedstats.tables.encryption import encrypt_file, encrypt_table
+from encryptedstats.tables.plans import plan
+from encryptedstats.tables.questions.question import Question
+from encryptedstats.tables.rows.csv_format import CsvFormat, CsvOptions
 from encryptedstats.tables.schema.schema import PublicSchema, Schema, Variable
 from encryptedstats.tables.table import Table
-from encryptedstats.tables.verifying import verify
 
 __all__ = [
     "Column",

@@ -21,7 +21,6 @@ from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.passes.digits import Digits, split_into_digits
 from encryptedstats.circuits.passes.stored_columns import use_stored_columns
 from encryptedstats.errors import Cure, SchemaError
-from encryptedstats.tables.binning import code_values
 from encryptedstats.tables.encodings import (
     Column,
     ColumnGroup,
@@ -32,6 +31,7 @@ from encryptedstats.tables.encodings import (
     encoding_of,
     registered_encodings,
 )
+from encryptedstats.tables.schema.bins import code_values
 from encryptedstats.tables.schema.variables import KEEP_NUMBERS, PublicSchema, PublicVariable
 
 E = TypeVar("E")

@@ -22,7 +22,7 @@ from encryptedstats.circuits.bounds import ColumnRange, Interval
 from encryptedstats.circuits.expressions import Expression, column, sum_of
 from encryptedstats.circuits.passes.digits import digit_bounds, digit_of
 from encryptedstats.errors import ArgumentTypeError, Cure, ParameterError, SchemaError
-from encryptedstats.tables.binning import centred_codes, code_values, ordinal_codes
+from encryptedstats.tables.schema.bins import centred_codes, code_values, ordinal_codes
 from encryptedstats.tables.schema.variables import (
     ORDERED_KINDS,
     TARGET,

@@ -20,7 +20,7 @@ from encryptedstats.circuits.clear import read_clear
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.errors import SchemaError, SchemaWarning
-from encryptedstats.tables.answers import Answer
+from encryptedstats.tables.answers.answer import Answer
 from encryptedstats.tables.columns import (
     ColumnAlgebra,
     asked_columns,
@@ -30,10 +30,10 @@ from encryptedstats.tables.columns import (
     table_columns,
 )
 from encryptedstats.tables.encodings import GAP, Column, encoding_of
-from encryptedstats.tables.questions import Question, asked_of, checked_question
+from encryptedstats.tables.questions.question import Question, asked_of, checked_question
+from encryptedstats.tables.questions.summaries import Asked
 from encryptedstats.tables.schema.names import class_or_variable
 from encryptedstats.tables.schema.variables import ORDERED_KINDS, PublicSchema, Variable
-from encryptedstats.tables.summaries import Asked
 
 if TYPE_CHECKING:
     from encryptedstats.tables.schema.schema import Schema

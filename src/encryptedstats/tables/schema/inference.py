@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from encryptedstats.errors import Cure, SchemaError, SchemaWarning
-from encryptedstats.tables._frames import numeric_values, read_numbers
-from encryptedstats.tables.binning import fixed_point, quantile_edges
+from encryptedstats.tables.rows.frames import numeric_values, read_numbers
+from encryptedstats.tables.schema.bins import fixed_point, quantile_edges
 from encryptedstats.tables.schema.variables import Level, Variable, as_level, as_levels, check_kind
 
 #: More levels than this are names or measurements, not a category: each would cost an encrypted

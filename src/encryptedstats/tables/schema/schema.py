@@ -20,9 +20,10 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from encryptedstats.errors import Cure, SchemaError, SchemaWarning
-from encryptedstats.tables._frames import as_frame, missing_masks, refuse_missing, unboxed
-from encryptedstats.tables.binning import check_bins
-from encryptedstats.tables.dialects import CsvFormat
+from encryptedstats.tables.rows.csv_format import CsvFormat
+from encryptedstats.tables.rows.frames import as_frame, missing_masks, refuse_missing, unboxed
+from encryptedstats.tables.rows.table_from_frame import as_target, encode_table
+from encryptedstats.tables.schema.bins import check_bins
 from encryptedstats.tables.schema.documents import (
     LEVEL,
     OPTIONAL_TEXT,
@@ -54,7 +55,6 @@ from encryptedstats.tables.schema.variables import (
     find_variable,
 )
 from encryptedstats.tables.table import Table, warn_of_moved
-from encryptedstats.tables.table_from_frame import as_target, encode_table
 
 __all__ = ["PublicSchema", "PublicVariable", "Schema", "Variable"]
 

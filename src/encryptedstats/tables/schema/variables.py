@@ -19,7 +19,7 @@ import numpy as np
 
 from encryptedstats.errors import Cure, SchemaError
 from encryptedstats.storage.files import PUBLIC
-from encryptedstats.tables.binning import LARGEST_INTEGER, check_digits
+from encryptedstats.tables.schema.bins import LARGEST_INTEGER, check_digits
 from encryptedstats.tables.schema.documents import (
     LEVEL,
     NUMBER,

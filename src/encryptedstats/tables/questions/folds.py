@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 
 from encryptedstats.errors import ArgumentError, Cure, FileFormatError, SchemaError
-from encryptedstats.tables.block_rows import without_fold
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.block_ids import without_fold
+from encryptedstats.tables.questions.question import (
     FOLDS_KIND,
     Arrays,
     Columns,
@@ -24,7 +24,7 @@ from encryptedstats.tables.questions import (
 from encryptedstats.tables.schema.variables import PublicSchema
 
 if TYPE_CHECKING:
-    from encryptedstats.tables.answers import Answer
+    from encryptedstats.tables.answers.answer import Answer
     from encryptedstats.tables.schema.schema import Schema
 
 MAX_FOLDS: Final = 1 << 16

@@ -23,12 +23,12 @@ from encryptedstats.errors import ArgumentError, ArgumentTypeError, SchemaError
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import save_file
-from encryptedstats.tables.block_rows import joined_rows, rows_left
+from encryptedstats.tables.block_ids import joined_rows, rows_left
 from encryptedstats.tables.schema.variables import PublicSchema
 
 if TYPE_CHECKING:
-    from encryptedstats.tables.encrypted import EncryptedTable
-    from encryptedstats.tables.questions import Question
+    from encryptedstats.tables.encrypted_table import EncryptedTable
+    from encryptedstats.tables.questions.question import Question
     from encryptedstats.tables.schema.schema import Schema
     from encryptedstats.tables.table import Table
 
@@ -42,7 +42,7 @@ MAX_LISTED_BLOCKS: Final = 4096
 class Answer:
     """The answer to a question over some rows.
 
-    ``owner.decrypt(answer)`` gives what the question makes of an encrypted answer. Answers to one
+    ``owner.open(answer)`` gives what the question makes of an encrypted answer. Answers to one
     question from different rows can be added and subtracted.
 
     Attributes
@@ -222,7 +222,7 @@ class Answer:
         **options
             As of :meth:`EncryptedTable.evaluate`.
         """
-        from encryptedstats.tables.predicting import predict_rows
+        from encryptedstats.tables.answers.predictions import predict_rows
 
         if self.is_prediction:
             raise ArgumentTypeError(
@@ -320,7 +320,7 @@ class Answer:
     @classmethod
     def load(cls, url: str | os.PathLike[str], keys: PublicKeys) -> Answer:
         """Read an encrypted answer that belongs to ``keys``."""
-        from encryptedstats.tables.answer_files import load_answer
+        from encryptedstats.tables.answers.files import load_answer
 
         return load_answer(url, keys)
 

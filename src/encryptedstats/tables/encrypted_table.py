@@ -56,7 +56,7 @@ from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.leases import writing
 from encryptedstats.storage.objects import Readable, Store, looked_at_again, open_store
-from encryptedstats.tables.answers import Answer
+from encryptedstats.tables.answers.answer import Answer
 from encryptedstats.tables.blocks import (
     BlockEntry,
     BlockFacts,
@@ -87,16 +87,16 @@ from encryptedstats.tables.columns import (
     stored_terms,
 )
 from encryptedstats.tables.encodings import Column, ColumnGroup
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.questions.question import (
     Question,
     asked_of,
     checked_question,
     question_key,
     told_by_parameters,
 )
+from encryptedstats.tables.questions.summaries import Asked
 from encryptedstats.tables.schema.names import class_or_variable
 from encryptedstats.tables.schema.variables import PublicSchema, PublicVariable
-from encryptedstats.tables.summaries import Asked
 
 if TYPE_CHECKING:
     from encryptedstats.tables.schema.schema import Schema
@@ -1238,6 +1238,6 @@ def _refuse_whole_table(table: EncryptedTable, decryptor: Decryptor, **options: 
     raise ArgumentTypeError(
         "a table is not opened as a whole, it is what you encrypted: decrypt what was computed "
         "from it, or a single column, "
-        "owner.decrypt(table.values(column))",
+        "owner.open(table.values(column))",
         code="whole-table-decryption",
     )

@@ -49,9 +49,14 @@ from encryptedstats.errors import (
     SchemaError,
     StillEncryptedError,
 )
-from encryptedstats.tables.answers import Answer
-from encryptedstats.tables.constraints import Constraints, check_values, constraints_of, shown
+from encryptedstats.tables.answers.answer import Answer
 from encryptedstats.tables.encodings import Column, encoding_of
+from encryptedstats.tables.questions.constraints import (
+    Constraints,
+    check_values,
+    constraints_of,
+    shown,
+)
 from encryptedstats.tables.schema.names import ids_of, level_names_of, levels_of, names_of
 from encryptedstats.tables.schema.variables import KEEP_NUMBERS, PublicSchema
 
@@ -410,9 +415,7 @@ class Question(ABC):
     def cannot_predict(self) -> StillEncryptedError:
         """The error of a question that has no answers for rows before it is opened."""
         why = f"{self.name} has to be opened before it can predict: {self.why_opened}"
-        return StillEncryptedError(
-            why, Cure("open", "owner.decrypt(model)"), code="still-encrypted"
-        )
+        return StillEncryptedError(why, Cure("open", "owner.open(model)"), code="still-encrypted")
 
     def chosen_output(self, output: str | None) -> str:
         """One of :attr:`outputs`; the first by default."""

@@ -30,7 +30,6 @@ from encryptedstats.crypto.noise import Scheme
 from encryptedstats.errors import ArgumentError, ArgumentTypeError, ParameterError, SchemaError
 from encryptedstats.memory import paused_collection
 from encryptedstats.parallel import checked_workers
-from encryptedstats.tables.answering import stages_of
 from encryptedstats.tables.blocks import BlockShape, block_size
 from encryptedstats.tables.columns import (
     asked_columns,
@@ -41,8 +40,9 @@ from encryptedstats.tables.columns import (
     table_columns,
 )
 from encryptedstats.tables.encodings import MAX_NUMBER_BITS, Column
-from encryptedstats.tables.folds import CLASS_COUNTS, Folds
-from encryptedstats.tables.questions import MODEL_KIND, Question, asked_of
+from encryptedstats.tables.questions.folds import CLASS_COUNTS, Folds
+from encryptedstats.tables.questions.question import MODEL_KIND, Question, asked_of
+from encryptedstats.tables.questions.row_answers import stages_of
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
 from encryptedstats.tables.table import Table

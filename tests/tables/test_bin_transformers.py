@@ -11,7 +11,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from encryptedstats.errors import SchemaError
 from encryptedstats.tables import Schema
-from encryptedstats.tables.transformers import FixedPoint, QuantileOneHot, QuantileOrdinal
+from encryptedstats.tables.schema.bin_transformers import (
+    FixedPoint,
+    QuantileOneHot,
+    QuantileOrdinal,
+)
 from error_codes import error
 
 # No expected failures. One declared deviation, by tag: the output is int64 whatever the input

@@ -21,7 +21,12 @@ from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.digests import joined_digest
 from encryptedstats.errors import Cure, KeyMismatchError, RowsByOthersError, SchemaError
 from encryptedstats.recent import Recent
-from encryptedstats.tables.answering import (
+from encryptedstats.tables.answers.answer import Answer
+from encryptedstats.tables.columns import digits_among, over_stored_columns
+from encryptedstats.tables.encodings import Column
+from encryptedstats.tables.encrypted_table import EncryptedTable
+from encryptedstats.tables.questions.question import Number, RowAnswer, in_shapes, question_key
+from encryptedstats.tables.questions.row_answers import (
     answer_bounds,
     flat_answers,
     given_ranges,
@@ -29,11 +34,6 @@ from encryptedstats.tables.answering import (
     known_plain,
     numbers_of,
 )
-from encryptedstats.tables.answers import Answer
-from encryptedstats.tables.columns import digits_among, over_stored_columns
-from encryptedstats.tables.encodings import Column
-from encryptedstats.tables.encrypted import EncryptedTable
-from encryptedstats.tables.questions import Number, RowAnswer, in_shapes, question_key
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.table import Table
 

@@ -20,9 +20,9 @@ from encryptedstats.errors import ArgumentTypeError, FileFormatError
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file
-from encryptedstats.tables.answers import BLOCKS, MODEL_CUT, PREDICTION_KIND, Answer
+from encryptedstats.tables.answers.answer import BLOCKS, MODEL_CUT, PREDICTION_KIND, Answer
 from encryptedstats.tables.columns import digits_among, table_columns
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.questions.question import (
     FOLDS_KIND,
     MODEL_KIND,
     OPEN_MODEL_KIND,

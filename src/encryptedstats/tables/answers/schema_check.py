@@ -13,7 +13,7 @@ from typing import Any, Final
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.encryption import Decryptor
 from encryptedstats.errors import ArgumentTypeError, Cure, SchemaError
-from encryptedstats.tables.answers import Answer
+from encryptedstats.tables.answers.answer import Answer
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
 

@@ -2,7 +2,7 @@
 file is never in memory.
 
 How a CSV file is written is found out from its beginning (see
-:mod:`encryptedstats.tables.dialects`), and all of it is read that way.
+:mod:`encryptedstats.tables.rows.csv_format`), and all of it is read that way.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from encryptedstats.errors import Cure, SchemaError, SchemaWarning
-from encryptedstats.tables._frames import days, refuse
-from encryptedstats.tables.dialects import (
+from encryptedstats.tables.rows.csv_format import (
     MISSING_WORDS,
     NAME_COLUMNS,
     REMOVE_TITLE,
@@ -40,6 +39,7 @@ from encryptedstats.tables.dialects import (
     say,
     spelt_numbers,
 )
+from encryptedstats.tables.rows.frames import days, refuse
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import Level
 

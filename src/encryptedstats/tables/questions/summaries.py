@@ -2,7 +2,7 @@
 clear or encrypted.
 
 Each is a question, and both kinds of table answer it. Answers of encrypted tables stay encrypted:
-``owner.decrypt`` gives the same DataFrame that the clear table, or pandas, would. Variables are
+``owner.open`` gives the same DataFrame that the clear table, or pandas, would. Variables are
 positions here, -1 is the class.
 """
 
@@ -19,8 +19,14 @@ import pandas as pd
 
 from encryptedstats.circuits.expressions import Expression
 from encryptedstats.errors import SchemaError
-from encryptedstats.tables.constraints import AnyOf, Constraints, Integer, ListOf, VariableName
-from encryptedstats.tables.questions import (
+from encryptedstats.tables.questions.constraints import (
+    AnyOf,
+    Constraints,
+    Integer,
+    ListOf,
+    VariableName,
+)
+from encryptedstats.tables.questions.question import (
     Arrays,
     Columns,
     Question,

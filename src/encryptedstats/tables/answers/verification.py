@@ -10,10 +10,10 @@ from typing import Any
 
 from encryptedstats.crypto.dispatch import openable, recompute_value
 from encryptedstats.errors import VerificationError
-from encryptedstats.tables.answers import Answer
-from encryptedstats.tables.encrypted import EncryptedTable
-from encryptedstats.tables.questions import Question, asked_of, checked_question
-from encryptedstats.tables.sharding import answer_again, predict_again
+from encryptedstats.tables.answers.answer import Answer
+from encryptedstats.tables.encrypted_table import EncryptedTable
+from encryptedstats.tables.questions.question import Question, asked_of, checked_question
+from encryptedstats.tables.shards import answer_again, predict_again
 
 
 def verify(

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from encryptedstats.errors import ArgumentError
-from encryptedstats.tables.questions import ReadResult
+from encryptedstats.tables.questions.question import ReadResult
 from encryptedstats.views import FigureView, TableView, View, as_json, frame_text, render_html
 
 

@@ -40,8 +40,6 @@ from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
 from encryptedstats.storage.leases import Writer, writing
 from encryptedstats.storage.objects import Store, open_store
-from encryptedstats.tables._frames import refuse
-from encryptedstats.tables.binning import LARGEST_INTEGER
 from encryptedstats.tables.blocks import (
     BlockEntry,
     BlockFacts,
@@ -54,9 +52,8 @@ from encryptedstats.tables.blocks import (
     stored_entry,
 )
 from encryptedstats.tables.columns import column_bound
-from encryptedstats.tables.dialects import CsvFormat, CsvOptions
 from encryptedstats.tables.encodings import Column, encoding_of
-from encryptedstats.tables.encrypted import (
+from encryptedstats.tables.encrypted_table import (
     MANIFEST,
     EncryptedTable,
     MemoryBlocks,
@@ -69,10 +66,13 @@ from encryptedstats.tables.encrypted import (
     write_keys,
     write_manifest,
 )
-from encryptedstats.tables.row_files import read_frames
+from encryptedstats.tables.rows.csv_format import CsvFormat, CsvOptions
+from encryptedstats.tables.rows.frames import refuse
+from encryptedstats.tables.rows.row_files import read_frames
+from encryptedstats.tables.rows.table_from_frame import encode_table, gapless_target, without_gaps
+from encryptedstats.tables.schema.bins import LARGEST_INTEGER
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.table import Moved, Table, all_moved, warn_of_moved
-from encryptedstats.tables.table_from_frame import encode_table, gapless_target, without_gaps
 
 DRAFT: Final = "table.draft"
 DRAFT_KIND: Final = "unfinished table"

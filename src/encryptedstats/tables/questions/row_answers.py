@@ -17,10 +17,17 @@ from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.expressions import Expression, Key, given, totals_of
 from encryptedstats.circuits.plan import Stage
 from encryptedstats.circuits.program import ROWS
-from encryptedstats.tables.answers import Answer
+from encryptedstats.tables.answers.answer import Answer
 from encryptedstats.tables.columns import asked_columns, column_ranges, over_stored_columns
 from encryptedstats.tables.encodings import Column
-from encryptedstats.tables.questions import Known, Number, Question, RowAnswer, flat, in_shapes
+from encryptedstats.tables.questions.question import (
+    Known,
+    Number,
+    Question,
+    RowAnswer,
+    flat,
+    in_shapes,
+)
 from encryptedstats.tables.schema.variables import PublicSchema
 
 MODEL, DRAWN = "model", "drawn"  # what circuits call the totals of a model, and its drawn fractions

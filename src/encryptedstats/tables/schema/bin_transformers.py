@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_array, check_is_fitted
 
-from encryptedstats.tables.binning import (
+from encryptedstats.tables.schema.bins import (
     assign_bins,
     centred_codes,
     check_digits,

@@ -23,7 +23,7 @@ from encryptedstats.checks import as_integer
 from encryptedstats.errors import Cure, ParameterError
 
 if TYPE_CHECKING:
-    from encryptedstats.tables.questions import Question
+    from encryptedstats.tables.questions.question import Question
 
 #: The largest number of a parameter: its square still is a number.
 LARGEST: Final = 1e100

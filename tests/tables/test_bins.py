@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encryptedstats.errors import SchemaError
-from encryptedstats.tables.binning import (
+from encryptedstats.tables.schema.bins import (
     assign_bins,
     centred_codes,
     code_values,

@@ -22,9 +22,14 @@ from encryptedstats.circuits.program import PACKED
 from encryptedstats.circuits.proof import NoiseReport, read_noise
 from encryptedstats.circuits.results import Cut, EncryptedNumbers, pieces_of
 from encryptedstats.errors import ArgumentTypeError, VerificationError
-from encryptedstats.tables.answers import Answer
-from encryptedstats.tables.encrypted import EncryptedTable, MemoryBlocks, StoredBlocks, TableFacts
-from encryptedstats.tables.questions import Question
+from encryptedstats.tables.answers.answer import Answer
+from encryptedstats.tables.encrypted_table import (
+    EncryptedTable,
+    MemoryBlocks,
+    StoredBlocks,
+    TableFacts,
+)
+from encryptedstats.tables.questions.question import Question
 
 
 @dataclass(frozen=True)

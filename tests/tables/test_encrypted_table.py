@@ -36,11 +36,11 @@ def test_equality_is_a_sum_of_products(small, schema):
     pairs = zip(sealed.bins("v3"), sealed.bins("v4"), strict=True)
     same = sum(a * b for a, b in pairs)
     assert (same.depth, same.rows) == (1, (SLOTS, 7))
-    np.testing.assert_array_equal(small.decrypt(same), frame["before"] == frame["after"])
+    np.testing.assert_array_equal(small.open(same), frame["before"] == frame["after"])
     itself = sum(x * x for x in sealed.bins("v2"))
-    np.testing.assert_array_equal(small.decrypt(itself), 1)
+    np.testing.assert_array_equal(small.open(itself), 1)
     nowhere = sealed.bins("v2")[0] * sealed.bins("v2")[1]
-    np.testing.assert_array_equal(small.decrypt(nowhere), 0)
+    np.testing.assert_array_equal(small.open(nowhere), 0)
 
 
 def test_ranges_are_sums_and_cuts_are_comparisons(small, schema):
@@ -49,14 +49,14 @@ def test_ranges_are_sums_and_cuts_are_comparisons(small, schema):
     sealed = small.encrypt(schema.table(frame))
     for k, edge in enumerate(schema["age"].edges):
         np.testing.assert_array_equal(
-            small.decrypt(sealed.range_sum("v0", range(k + 1))), frame["age"] <= edge
+            small.open(sealed.range_sum("v0", range(k + 1))), frame["age"] <= edge
         )
     np.testing.assert_array_equal(
-        small.decrypt(sealed.range_sum(1, [0, 2])), frame["grade"].isin([1, 3])
+        small.open(sealed.range_sum(1, [0, 2])), frame["grade"].isin([1, 3])
     )
-    np.testing.assert_array_equal(small.decrypt(sealed.range_sum(2, range(3))), 1)
+    np.testing.assert_array_equal(small.open(sealed.range_sum(2, range(3))), 1)
     np.testing.assert_array_equal(
-        small.decrypt(1 - sealed.range_sum(1, [0, 2])), ~frame["grade"].isin([1, 3])
+        small.open(1 - sealed.range_sum(1, [0, 2])), ~frame["grade"].isin([1, 3])
     )
 
 
@@ -71,7 +71,7 @@ def test_a_leaf_is_counted_by_its_indicators(small, schema):
         & (frame["grade"] <= 2)
         & (frame["größe"] == schema["größe"].levels[1])
     )
-    assert small.decrypt(leaf).sum() == expected.sum() > 0
+    assert small.open(leaf).sum() == expected.sum() > 0
 
 
 # ------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def test_derived_codes_equal_stored_ones(small, schema):
             assert not derived.holds(
                 Column("centred" if centred else "ordinal", schema.index(variable))
             )
-            values = [small.decrypt(t.codes(variable, centred=centred)) for t in (derived, stored)]
+            values = [small.open(t.codes(variable, centred=centred)) for t in (derived, stored)]
             np.testing.assert_array_equal(values[0], values[1])
             np.testing.assert_array_equal(values[0], table.codes(variable, centred=centred))
 
@@ -123,10 +123,10 @@ def test_weights_and_folds(small, schema):
     sealed = small.encrypt(table)
     assert_twins(small, sealed, table)
     assert sealed.bound(class_column(0)) == 8
-    np.testing.assert_array_equal(sum(small.decrypt(c) for c in sealed.classes()), weights)
+    np.testing.assert_array_equal(sum(small.open(c) for c in sealed.classes()), weights)
     for c in range(3):
-        by_fold = sum(small.decrypt(sealed.classes(fold)[c]) for fold in range(3))
-        np.testing.assert_array_equal(by_fold, small.decrypt(sealed.classes()[c]))
+        by_fold = sum(small.open(sealed.classes(fold)[c]) for fold in range(3))
+        np.testing.assert_array_equal(by_fold, small.open(sealed.classes()[c]))
     with pytest.raises(SchemaError, check=error("column-not-stored")):
         sealed.classes(3)
 
@@ -275,7 +275,7 @@ def test_another_owner_decrypts_nothing(keeper, stranger_keeper, schema):
     with pytest.raises(
         es.KeyMismatchError, check=error("load-the-key", stranger_keeper.key_id, keeper.key_id)
     ):
-        stranger_keeper.decrypt(sealed.values(sealed.columns()[0]))
+        stranger_keeper.open(sealed.values(sealed.columns()[0]))
 
 
 def test_tables_are_not_pickled(keeper, schema):
@@ -407,9 +407,7 @@ def test_the_papers_case_study_is_under_25_megabytes(real, tmp_path):
         < 25e6
     )
     column = class_column(1)
-    np.testing.assert_array_equal(
-        real.decrypt(es.load(tmp_path).values(column)), table.values(column)
-    )
+    np.testing.assert_array_equal(real.open(es.load(tmp_path).values(column)), table.values(column))
 
 
 # ----------------------------------------------------------------------------------------------
@@ -439,7 +437,7 @@ def test_a_question_reads_only_the_columns_that_it_needs(
     monkeypatch.setattr(FolderStore, "read_ranges", read_ranges)
     monkeypatch.setattr(FolderStore, "read", read)
     answer = stored.counts("before", by="class", device=device, workers=1)
-    pd.testing.assert_frame_equal(keeper.decrypt(answer), table.counts("before", by="class"))
+    pd.testing.assert_frame_equal(keeper.open(answer), table.counts("before", by="class"))
     shape = stored.blocks.entries[0].shape(stored.facts.shape)
     assert sum(lengths) == 2 * needed * shape.residue_bytes // len(
         stored.facts.columns

@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from encryptedstats.checks import as_integer
 from encryptedstats.errors import Cure, SchemaError
-from encryptedstats.tables._frames import (
+from encryptedstats.tables.encodings import GAP
+from encryptedstats.tables.rows.frames import (
     Mask,
     as_frame,
     bin_for,
@@ -32,13 +33,12 @@ from encryptedstats.tables._frames import (
     show,
     unboxed,
 )
-from encryptedstats.tables.binning import (
+from encryptedstats.tables.schema.bins import (
     LARGEST_INTEGER,
     assign_bins,
     fits_fixed_point,
     fixed_point,
 )
-from encryptedstats.tables.encodings import GAP
 from encryptedstats.tables.schema.documents import quoted
 from encryptedstats.tables.schema.variables import Level, Variable, as_level
 from encryptedstats.tables.table import Integers, Moved, Table, warn_of_moved

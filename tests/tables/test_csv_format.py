@@ -16,9 +16,9 @@ import pandas as pd
 import pytest
 
 import encryptedstats as es
-from encryptedstats.tables.dialects import SAMPLE_BYTES, CsvFormat, CsvOptions
-from encryptedstats.tables.encrypting import file_tables
-from encryptedstats.tables.row_files import read_frame, read_frames
+from encryptedstats.tables.encryption import file_tables
+from encryptedstats.tables.rows.csv_format import SAMPLE_BYTES, CsvFormat, CsvOptions
+from encryptedstats.tables.rows.row_files import read_frame, read_frames
 from error_codes import error
 
 PLAIN = "größe,dose,sex,ill\n1.5,1200.25,f,no\n2.25,950,m,yes\n1.75,3.5,f,no\n"
