@@ -2,7 +2,7 @@
 are, and what you write yourself.
 
 A question names the totals that answer it, as arrays of expressions over columns, and says what the
-owner makes of the opened integers: a table, a curve, a model. ``docs/extending.md`` has two
+owner makes of the opened integers: a table, a curve, a model. ``docs/guides/questions.md`` has two
 complete ones. Nothing here knows ciphertexts.
 """
 
