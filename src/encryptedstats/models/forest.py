@@ -143,6 +143,7 @@ class CompletelyRandomForest(TotalsClassifier):
     True
     """
 
+    title: ClassVar[str] = "Completely random forest"
     short_name: ClassVar[str] = "forest"
     constraints: ClassVar[Constraints] = {
         "n_trees": Integer(low=1, high=1 << 20, code="integer-out-of-range"),

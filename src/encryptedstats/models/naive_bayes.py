@@ -100,6 +100,7 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
     ([110, 462], [-8, -120], [221, 105])
     """
 
+    title: ClassVar[str] = "Semiparametric naive Bayes"
     short_name: ClassVar[str] = "snb"
     binary_only: ClassVar[bool] = True
 
@@ -293,6 +294,7 @@ class MultinomialNB(TotalsClassifier):
            [2, 1]])
     """
 
+    title: ClassVar[str] = "Naive Bayes"
     short_name: ClassVar[str] = "mnb"
     constraints: ClassVar[Constraints] = {"alpha": ALPHA}
 

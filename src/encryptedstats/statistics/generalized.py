@@ -359,6 +359,7 @@ class GLM(TotalsModel):
     [-0.6931, 1.3863]
     """
 
+    title: ClassVar[str] = "Logistic or Poisson regression"
     constraints: ClassVar[Constraints] = {
         "formula": Text(),
         "family": Choice(values=FAMILIES, code="unknown-family"),

@@ -441,6 +441,7 @@ class KaplanMeier(_Followed):
 
     confidence: float = 0.95
     interval: str = "log"
+    title: ClassVar[str] = "Kaplan-Meier survival curves"
     constraints: ClassVar[Constraints] = {
         "confidence": CONFIDENCE,
         "interval": Choice(values=INTERVALS),
@@ -623,6 +624,7 @@ class LifeTable(_Followed):
 
     confidence: float = 0.95
     interval: str = "log"
+    title: ClassVar[str] = "Life table"
     constraints: ClassVar[Constraints] = {
         "confidence": CONFIDENCE,
         "interval": Choice(values=INTERVALS),
@@ -767,6 +769,7 @@ class LogRank(_Followed):
     """
 
     weights: str = "logrank"
+    title: ClassVar[str] = "Log-rank test"
     constraints: ClassVar[Constraints] = {"weights": Choice(values=WEIGHTS)}
 
     def __post_init__(self) -> None:
@@ -903,6 +906,7 @@ class IncidenceRate(_Followed):
 
     confidence: float = 0.95
     per: float = 1.0
+    title: ClassVar[str] = "Incidence rates"
     constraints: ClassVar[Constraints] = {
         "confidence": CONFIDENCE,
         "per": RealNumber(low=0, closed="right", code="per-out-of-range"),
