@@ -112,9 +112,11 @@ def test_files_with_impossible_bins_are_refused() -> None:
         PublicVariable("v0", "number", 1, low=0, high=4)
 
 
-def test_a_kind_that_is_nearly_one_is_suggested() -> None:
-    with pytest.raises(es.SchemaError, check=error("unknown-kind", "did you mean 'both'")):
-        es.Schema.infer(patients(), kinds={"age": "boths"})
+def test_names_that_were_probably_meant_are_suggested() -> None:
+    with pytest.raises(es.SchemaError, check=error("unknown-column", "did you mean 'age'")):
+        es.Schema.infer(patients(), kinds={"Agee": "both"})
+    with pytest.raises(es.SchemaError, check=error("unknown-column", "did you mean 'ill'")):
+        es.Schema.infer(patients(), target="Ill")
     with pytest.raises(es.SchemaError, check=error("unknown-variable", "did you mean 'age'")):
         schema_of(patients())["agee"]
 

@@ -97,9 +97,8 @@ def check_wanted_kind(kind: str, where: str) -> None:
 
 def _check_among(kind: str, kinds: Sequence[str], where: str) -> None:
     if kind not in kinds:
-        near = did_you_mean(kind, kinds)
         raise SchemaError(
-            f"{where}: kind {kind!r} does not exist{near}; the kinds are {', '.join(kinds)}",
+            f"{where}: kind {kind!r} does not exist; the kinds are {', '.join(kinds)}",
             code="unknown-kind",
         )
 
