@@ -274,7 +274,7 @@ class BinCountClassifier(TotalsClassifier):
         """Refuse numbers, which have no bins."""
         super().check_schema(schema)
         used = [schema.variables[j] for j in self._positions(schema)]
-        numbers = [variable.id for variable in used if variable.kind == "number"]
+        numbers = [variable.id for variable in used if not variable.n_bins]
         if numbers:
             raise SchemaError(
                 f"variable {numbers[0]!r} is a number, and {self.name} counts bins: ",

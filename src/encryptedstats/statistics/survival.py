@@ -260,7 +260,7 @@ class _Followed(Counted):
 
 
 def is_kept_number(schema: PublicSchema, name: str) -> bool:
-    """Whether a variable is kept as a number, and has no bins."""
+    """Whether a variable is kept as a number."""
     position = class_or_variable(name, schema)
     return position != -1 and schema.variables[position].kind == "number"
 
@@ -268,7 +268,7 @@ def is_kept_number(schema: PublicSchema, name: str) -> bool:
 def check_time(schema: PublicSchema, time: str) -> None:
     """Refuse a time without bins, and say how it gets them."""
     position = class_or_variable(time, schema)
-    if position != -1 and schema.variables[position].kind == "number":
+    if position != -1 and not schema.variables[position].n_bins:
         raise SchemaError(
             f"the time {time!r} is kept as a number, and is counted in bins here: give it a grid, "
             "schema.with_kind(time, 'ordinal', levels=range(1, 53)), or cut points, "
