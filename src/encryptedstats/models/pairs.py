@@ -344,7 +344,7 @@ def _class_answers(
     bins = np.split(known["bins"][:, c], np.cumsum(n_bins)[:-1])
     inner = iter(known["pairs"][:, c])
     singles = [
-        RowAnswer(weighted_sum(counts, x), largest, signed=False)
+        RowAnswer(weighted_sum(list(counts), x), largest, signed=False)
         for counts, x in zip(bins, indicators, strict=True)
     ]
     pairs = []
