@@ -166,7 +166,7 @@ class Plan:
     def failure_bound(self) -> str:
         """The proven bound on the probability that decryption fails, with its model."""
         return (
-            f"2^-{FAILURE_BITS} (canonical norm, docs/noise.md), {self.report.budget:.0f} bits to "
+            f"2^-{FAILURE_BITS} (canonical norm, docs/explanation/noise.md), {self.report.budget:.0f} bits to "
             "spare"
         )
 

@@ -100,6 +100,7 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
     ([110, 462], [-8, -120], [221, 105])
     """
 
+    title: ClassVar[str] = "Semiparametric naive Bayes"
     short_name: ClassVar[str] = "snb"
     binary_only: ClassVar[bool] = True
 
@@ -293,6 +294,7 @@ class MultinomialNB(TotalsClassifier):
            [2, 1]])
     """
 
+    title: ClassVar[str] = "Naive Bayes"
     short_name: ClassVar[str] = "mnb"
     constraints: ClassVar[Constraints] = {"alpha": ALPHA}
 
@@ -334,7 +336,7 @@ class MultinomialNB(TotalsClassifier):
         """Refuse numbers, which have no bins."""
         super().check_schema(schema)
         used = [schema.variables[j] for j in self._positions(schema)]
-        numbers = [variable.id for variable in used if variable.kind == "number"]
+        numbers = [variable.id for variable in used if not variable.n_bins]
         if numbers:
             raise SchemaError(
                 f"variable {numbers[0]!r} is a number, and MultinomialNB counts bins: ",
