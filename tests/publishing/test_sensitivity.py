@@ -205,7 +205,8 @@ OF_NUMBERS = [
 ]
 #: Those that are refused, with what can be released instead.
 REFUSED = {
-    "AODE", "CoxScore", "Describe", "FisherDiscriminant", "Folds", "GenomeScan", "IncidenceRate", "LinearDiscriminant", "LinearMeans",
+    "AODE", "CoxScore", "Describe", "FisherDiscriminant", "Folds", "GenomeScan", "IncidenceRate",
+    "LinearDiscriminant", "LinearMeans",
     "OneStepLogisticRegression", "QuadraticDiscriminant", "TAN",
 }  # fmt: skip
 
