@@ -185,7 +185,7 @@ def test_the_forged_ones_differ_from_a_good_one() -> None:
 
 @pytest.mark.slow
 def test_heart_as_the_documents_tell() -> None:
-    """The table of docs/models.md: means of 20 splits, half to fit, a quarter to calibrate, a
+    """The table of docs/reference/models.md: means of 20 splits, half to fit, a quarter to calibrate, a
     quarter to test.
     """
     try:
@@ -213,7 +213,7 @@ def test_heart_as_the_documents_tell() -> None:
                 for one in scores
             ]
         )
-    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/reference/models.md").read_text()
     lines = [
         line
         for line in page.splitlines()

@@ -622,7 +622,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
 
 
 class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn has no types
-    """A classifier whose fit is a list of totals over rows. ``docs/extending.md`` has a complete
+    """A classifier whose fit is a list of totals over rows. ``docs/guides/questions.md`` has a complete
     one.
 
     A subclass writes what any :class:`TotalsModel` does, and

@@ -200,6 +200,7 @@ class Histogram(Question):
     49.0
     """
 
+    title: ClassVar[str] = "Histogram"
     of_variables: ClassVar[tuple[str, ...]] = ("variable", "by")
 
     variable: str
@@ -282,6 +283,7 @@ class Describe(Question):
            b   4  7.75
     """
 
+    title: ClassVar[str] = "Descriptive statistics"
     of_variables: ClassVar[tuple[str, ...]] = ("variables", "by")
 
     variables: list[str] | None = None
