@@ -62,7 +62,7 @@ from encryptedstats.crypto.parameters import (
 )
 from encryptedstats.crypto.security import LEVELS, RINGS, TABLE_NAME
 from encryptedstats.errors import Cure, NoiseError, ParameterError
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 from encryptedstats.words import size_text, time_text
 
 #: How a model is planned that predicts only when it is open.
