@@ -457,7 +457,7 @@ class _Fit:
     @classmethod
     def of(cls, strata: Sequence[Stratum], matrix: Floats, ties: str) -> _Fit:
         beta, found, unbounded = maximise_partial(strata, matrix, ties)
-        covariance = np.linalg.pinv(found.information, rcond=1e-14, hermitian=True)
+        covariance: Floats = np.linalg.pinv(found.information, rcond=1e-14, hermitian=True)
         null = total_likelihood(strata, matrix, np.zeros(len(beta)), ties)
         return cls(beta, covariance, found, null, unbounded)
 
