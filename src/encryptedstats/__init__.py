@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from encryptedstats.joint import JointKey, Member
     from encryptedstats.loading import load
     from encryptedstats.models import (
+        AODE,
+        TAN,
         CalibratedModel,
         CompletelyRandomForest,
         FisherDiscriminant,
@@ -138,6 +140,8 @@ _LATE = {
     ),
     **dict.fromkeys(
         (
+            "AODE",
+            "TAN",
             "CalibratedModel",
             "CompletelyRandomForest",
             "FisherDiscriminant",
@@ -213,9 +217,11 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "AODE",
     "GLM",
     "PCA",
     "ROC",
+    "TAN",
     "Anova",
     "ArgumentError",
     "ArgumentTypeError",

@@ -131,6 +131,13 @@ def test_random_circuits(outputs: list[Expression], copies: int, counts: tuple[i
             assert source.lab.owner.open(found) == by_hand(outputs, source.columns, source.layout)
 
 
+def test_sums_of_stored_columns_alone() -> None:
+    source, a0 = lab(2).source((13,), seed=1), column("a0")
+    outputs = [(a0 + (2 * a0 + 1)).total()]
+    found = evaluate(outputs, source, **QUIET)
+    assert source.lab.owner.open(found) == by_hand(outputs, source.columns, source.layout)
+
+
 def test_devices_give_the_same_residues_at_every_level_of_arithmetic(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import encryptedstats as es
 from encryptedstats import cluster, memory
 from encryptedstats.circuits.expressions import Expression, circuit_digest, column
-from encryptedstats.circuits.plan import FAN_IN, MAX_SHARD_CHUNKS
+from encryptedstats.circuits.shards import FAN_IN, MAX_SHARD_CHUNKS
 from encryptedstats.cluster import jobs
 from encryptedstats.cluster.jobs import JOBS, Job, cut_rows
 from encryptedstats.storage import container

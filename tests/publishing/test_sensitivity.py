@@ -205,8 +205,9 @@ OF_NUMBERS = [
 ]
 #: Those that are refused, with what can be released instead.
 REFUSED = {
-    "CoxScore", "Describe", "FisherDiscriminant", "Folds", "GenomeScan", "IncidenceRate", "LinearDiscriminant", "LinearMeans",
-    "OneStepLogisticRegression", "QuadraticDiscriminant",
+    "AODE", "CoxScore", "Describe", "FisherDiscriminant", "Folds", "GenomeScan", "IncidenceRate",
+    "LinearDiscriminant", "LinearMeans",
+    "OneStepLogisticRegression", "QuadraticDiscriminant", "TAN",
 }  # fmt: skip
 
 

@@ -142,6 +142,8 @@ class PredictionJob(StoredJob):
         }
         votes = self.model.predict_votes(rows, output=self.output, **options)
         assert isinstance(votes, Answer)  # the rows are encrypted
+        # The end result names no program: its file is that of one machine, byte for byte.
+        votes.ciphertexts.names_program = self.model.answer_.is_encrypted
         return votes
 
     def result(self, item: Item, file: Container) -> Answer:

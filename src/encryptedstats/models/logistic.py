@@ -83,6 +83,7 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
     (array([[0.667]]), array([0.]))
     """
 
+    title: ClassVar[str] = "Logistic regression, one step"
     short_name: ClassVar[str] = "logistic"
     binary_only: ClassVar[bool] = True
 

@@ -142,6 +142,7 @@ class TTest(Question):
     (-1.9757, 5.2258, 0.1027)
     """
 
+    title: ClassVar[str] = "t-test"
     of_variables: ClassVar[tuple[str, ...]] = ("variable", "by", "paired")
     of_levels: ClassVar[Mapping[str, str]] = {"groups": "by"}
     constraints: ClassVar[Constraints] = {
@@ -417,6 +418,7 @@ class Anova(Question):
         Of one factor: False gives Welch's test, R's ``oneway.test``.
     """
 
+    title: ClassVar[str] = "Analysis of variance"
     of_variables: ClassVar[tuple[str, ...]] = ("outcome", "by")
     constraints: ClassVar[Constraints] = {
         "typ": Choice(values=(1, 2, 3), code="unknown-sum-type"),

@@ -133,6 +133,7 @@ class ChiSquare(Counted):
     (4.31, 1, 0.038)
     """
 
+    title: ClassVar[str] = "Chi-squared test"
     of_variables: ClassVar[tuple[str, ...]] = ("first", "second")
 
     first: str
@@ -298,6 +299,7 @@ class FisherExact(Counted):
     contingency tables.
     """
 
+    title: ClassVar[str] = "Fisher's exact test"
     of_variables: ClassVar[tuple[str, ...]] = ("first", "second")
 
     first: str
@@ -440,6 +442,7 @@ class MantelHaenszel(Counted):
     confidence : float
     """
 
+    title: ClassVar[str] = "Mantel-Haenszel odds ratio"
     of_variables: ClassVar[tuple[str, ...]] = ("exposure", "outcome", "strata")
 
     exposure: str
@@ -627,6 +630,7 @@ class CochranArmitage(Counted):
     event : level, optional
     """
 
+    title: ClassVar[str] = "Cochran-Armitage trend test"
     of_variables: ClassVar[tuple[str, ...]] = ("exposure", "outcome")
     of_levels: ClassVar[Mapping[str, str]] = {"event": "outcome"}
 
@@ -801,6 +805,7 @@ class OddsRatio(Counted):
         differences.
     """
 
+    title: ClassVar[str] = "Odds ratio and risk ratio"
     of_variables: ClassVar[tuple[str, ...]] = ("exposure", "outcome")
     of_levels: ClassVar[Mapping[str, str]] = {"reference": "exposure", "event": "outcome"}
 
@@ -965,6 +970,7 @@ class Kappa(Counted):
     Fleiss, Cohen and Everitt (1969), Large sample standard errors of kappa and weighted kappa.
     """
 
+    title: ClassVar[str] = "Cohen's kappa"
     of_variables: ClassVar[tuple[str, ...]] = ("first", "second")
 
     first: str
@@ -1113,6 +1119,7 @@ class ROC(Counted):
     confidence : float
     """
 
+    title: ClassVar[str] = "ROC curve"
     of_variables: ClassVar[tuple[str, ...]] = ("score", "outcome")
     of_levels: ClassVar[Mapping[str, str]] = {"event": "outcome"}
 

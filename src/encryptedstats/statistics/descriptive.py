@@ -201,6 +201,7 @@ class Histogram(Question):
     49.0
     """
 
+    title: ClassVar[str] = "Histogram"
     of_variables: ClassVar[tuple[str, ...]] = ("variable", "by")
 
     variable: str
@@ -311,6 +312,7 @@ class Describe(Question):
            b   4  7.75
     """
 
+    title: ClassVar[str] = "Descriptive statistics"
     of_variables: ClassVar[tuple[str, ...]] = ("variables", "by")
 
     variables: list[str] | None = None

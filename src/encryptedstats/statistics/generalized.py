@@ -359,6 +359,7 @@ class GLM(TotalsModel):
     [-0.6931, 1.3863]
     """
 
+    title: ClassVar[str] = "Logistic or Poisson regression"
     constraints: ClassVar[Constraints] = {
         "formula": Text(),
         "family": Choice(values=FAMILIES, code="unknown-family"),
@@ -438,7 +439,7 @@ class GLM(TotalsModel):
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse outcomes and covariates of other kinds, and tables that are too large."""
         for name in self._covariates(schema):
-            if schema.variables[schema.index(name)].kind == "number":
+            if not schema.variables[schema.index(name)].n_bins:
                 raise SchemaError(
                     f"the covariate {name!r} is kept as a number, and a GLM takes factors: cut it, "
                     "schema.with_bins(name, edges=[...]); es.OneStepLogisticRegression takes "
@@ -608,14 +609,14 @@ class GLM(TotalsModel):
         used = list(dict.fromkeys(j for levels in self.columns_ for j, _ in levels))
         for j in used:
             known = self.schema_.public().variables[j]
-            if known.missing_bin and (table.data[j] == known.n_bins - 1).any():
+            if known.missing_bin and (table.codes_of(j) == known.n_bins - 1).any():
                 name = variable_name(self.schema_, j)
                 raise SchemaError(
                     f"the rows have missing values of {name!r}, and the model knows no such level",
                     code="missing-values",
                 )
         codes = np.column_stack(
-            [np.asarray(table.data[j]) for j in used] or [np.zeros((len(table), 0))]
+            [np.asarray(table.codes_of(j)) for j in used] or [np.zeros((len(table), 0))]
         )
         columns = [tuple((used.index(j), level) for j, level in levels) for levels in self.columns_]
         found = cell_matrix(columns, codes) @ np.nan_to_num(self.fit_.coefficients)

@@ -157,6 +157,7 @@ class GenomeScan(Question):
     5.818
     """
 
+    title: ClassVar[str] = "Genome-wide scan"
     of_variables: ClassVar[tuple[str, ...]] = ("snps", "outcome")
     of_levels: ClassVar[Mapping[str, str]] = {"event": "outcome"}
 

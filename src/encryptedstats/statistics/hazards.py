@@ -149,6 +149,7 @@ class CoxScore(Question):
     event_level: Any = None
     ties: str = "efron"
 
+    title: ClassVar[str] = "Cox score test"
     constraints: ClassVar[Constraints] = {"ties": Choice(values=TIES, code="unknown-ties")}
     of_variables: ClassVar[tuple[str, ...]] = ("time", "event", "covariates")
     of_levels: ClassVar[Mapping[str, str]] = {"event_level": "event"}
@@ -436,6 +437,7 @@ class PiecewiseExponential(Counted):
     event_level: Any = None
     confidence: float = 0.95
 
+    title: ClassVar[str] = "Piecewise exponential regression"
     constraints: ClassVar[Constraints] = {"confidence": CONFIDENCE}
     of_variables: ClassVar[tuple[str, ...]] = ("time", "event", "covariates")
     of_levels: ClassVar[Mapping[str, str]] = {"event_level": "event", "cuts": "time"}

@@ -507,6 +507,8 @@ class LinearRegression(_LeastSquares):
     (array([1.99]), 0.05)
     """
 
+    title: ClassVar[str] = "Linear regression"
+
     def __init__(
         self,
         formula: str = "",
@@ -778,6 +780,7 @@ class Ridge(_LeastSquares):
     array([  20.1, -131.2,  383.5])
     """
 
+    title: ClassVar[str] = "Ridge regression"
     constraints: ClassVar[Constraints] = {"alpha": ALPHA}
 
     def __init__(

@@ -132,6 +132,8 @@ class Covariance(_Products):
     b  1.00  1.67
     """
 
+    title: ClassVar[str] = "Covariance"
+
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> CovarianceResult:
         """The matrix, with n - 1 below."""
         found = self._read(totals, schema, n_rows)
@@ -169,6 +171,8 @@ class Correlation(_Products):
     a  1.0  0.6
     b  0.6  1.0
     """
+
+    title: ClassVar[str] = "Correlation"
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> CorrelationResult:
         """The matrix, with probabilities and intervals of each pair."""
@@ -459,6 +463,7 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
     array([0.925, 0.053])
     """
 
+    title: ClassVar[str] = "Principal components"
     of_variables: ClassVar[tuple[str, ...]] = ("variables",)
     why_opened: ClassVar[str] = "eigenvectors are not computed on what is encrypted: "
     constraints: ClassVar[Constraints] = {
@@ -852,6 +857,7 @@ class LinearDiscriminant(_NormalClasses):
     0.98
     """
 
+    title: ClassVar[str] = "Linear discriminant analysis"
     short_name: ClassVar[str] = "lda"
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
@@ -935,6 +941,7 @@ class QuadraticDiscriminant(_NormalClasses):
     0.98
     """
 
+    title: ClassVar[str] = "Quadratic discriminant analysis"
     short_name: ClassVar[str] = "qda"
 
     def totals(

@@ -260,7 +260,7 @@ class _Followed(Counted):
 
 
 def is_kept_number(schema: PublicSchema, name: str) -> bool:
-    """Whether a variable is kept as a number, and has no bins."""
+    """Whether a variable is kept as a number."""
     position = class_or_variable(name, schema)
     return position != -1 and schema.variables[position].kind == "number"
 
@@ -268,7 +268,7 @@ def is_kept_number(schema: PublicSchema, name: str) -> bool:
 def check_time(schema: PublicSchema, time: str) -> None:
     """Refuse a time without bins, and say how it gets them."""
     position = class_or_variable(time, schema)
-    if position != -1 and schema.variables[position].kind == "number":
+    if position != -1 and not schema.variables[position].n_bins:
         raise SchemaError(
             f"the time {time!r} is kept as a number, and is counted in bins here: give it a grid, "
             "schema.with_kind(time, 'ordinal', levels=range(1, 53)), or cut points, "
@@ -441,6 +441,7 @@ class KaplanMeier(_Followed):
 
     confidence: float = 0.95
     interval: str = "log"
+    title: ClassVar[str] = "Kaplan-Meier survival curves"
     constraints: ClassVar[Constraints] = {
         "confidence": CONFIDENCE,
         "interval": Choice(values=INTERVALS),
@@ -623,6 +624,7 @@ class LifeTable(_Followed):
 
     confidence: float = 0.95
     interval: str = "log"
+    title: ClassVar[str] = "Life table"
     constraints: ClassVar[Constraints] = {
         "confidence": CONFIDENCE,
         "interval": Choice(values=INTERVALS),
@@ -767,6 +769,7 @@ class LogRank(_Followed):
     """
 
     weights: str = "logrank"
+    title: ClassVar[str] = "Log-rank test"
     constraints: ClassVar[Constraints] = {"weights": Choice(values=WEIGHTS)}
 
     def __post_init__(self) -> None:
@@ -903,6 +906,7 @@ class IncidenceRate(_Followed):
 
     confidence: float = 0.95
     per: float = 1.0
+    title: ClassVar[str] = "Incidence rates"
     constraints: ClassVar[Constraints] = {
         "confidence": CONFIDENCE,
         "per": RealNumber(low=0, closed="right", code="per-out-of-range"),
