@@ -143,6 +143,23 @@ def make_scan(files: list[File]) -> str:
     return format_table(heads, rows, [file])
 
 
+def make_noise(files: list[File]) -> str:
+    (file,) = files
+    rows = []
+    for case in file["results"]["cases"]:
+        depth, level = case["promised_depth"], case["after_products"]
+        if level not in {0, depth // 2, depth}:
+            continue
+        name = f"{case['scheme'].upper()}, {case['ring_degree']}, {depth}" if level == 0 else ""
+        bits = [case[what] for what in ("least_measured_bits", "proven_bits", "slack_bits")]
+        rows.append([name, str(level), f"{bits[0]:.0f}", f"{bits[1]:.1f}", f"{bits[2]:.1f}"])
+    heads = [
+        "scheme, N, promised depth", "after products", "measured, bits left",
+        "proven, bits left", "slack",
+    ]  # fmt: skip
+    return format_table(heads, rows, [file])
+
+
 def make_gpu(files: list[File]) -> str:
     (file,) = files
     results = file["results"]
@@ -174,6 +191,7 @@ BLOCKS: dict[str, tuple[Callable[[list[File]], str], tuple[str, ...]]] = {
     "predict": (make_predict, ("predict_2",)),
     "products": (make_products, ("products",)),
     "scan": (make_scan, ("scan",)),
+    "noise": (make_noise, ("noise",)),
     "gpu": (make_gpu, ("gpu",)),
 }
 
