@@ -31,7 +31,7 @@ from encryptedstats.circuits import Expression, column
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.cost import read_cost
 from encryptedstats.circuits.devices import register, registered, unregister
-from encryptedstats.circuits.devices.native.tapes import compute_totals
+from encryptedstats.circuits.devices.native.device import compute_totals
 from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Marks
 from encryptedstats.circuits.expressions import given as given_total

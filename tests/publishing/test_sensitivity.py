@@ -188,6 +188,7 @@ OF_LEVELS = [
     es.LifeTable("t", "e", event_level="b"),
     es.LogRank("t", "e", event_level="b", by="g"),
     es.PiecewiseExponential("t", "e", ["g"], event_level="b"),
+    es.CoxRegression("t", "e", ["g"], event_level="b"),
     es.GLM("y ~ e + g"),
     es.MultinomialNB(),
     es.SemiparametricNB(),

@@ -44,7 +44,7 @@ from encryptedstats.crypto.packing import (
 )
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import Cure, NoiseError, TooLargeError
-from encryptedstats.memory import paused_collection
+from encryptedstats.machine import paused_collection
 
 
 @dataclass(frozen=True)

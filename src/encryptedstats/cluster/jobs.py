@@ -40,8 +40,7 @@ from encryptedstats.errors import (
     NoiseError,
     TooLargeError,
 )
-from encryptedstats.memory import default_limit
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores, default_limit
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import (

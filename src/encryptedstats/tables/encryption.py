@@ -35,7 +35,7 @@ from encryptedstats.errors import (
     SchemaWarning,
     TooLargeError,
 )
-from encryptedstats.parallel import Portable, checked_workers, ordered_map
+from encryptedstats.machine import Portable, checked_workers, ordered_map
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
 from encryptedstats.storage.leases import Writer, writing

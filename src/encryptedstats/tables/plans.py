@@ -29,8 +29,7 @@ from encryptedstats.crypto import Parameters
 from encryptedstats.crypto.keys import HasParameters
 from encryptedstats.crypto.noise import Scheme
 from encryptedstats.errors import ArgumentError, ArgumentTypeError, ParameterError, SchemaError
-from encryptedstats.memory import paused_collection
-from encryptedstats.parallel import checked_workers
+from encryptedstats.machine import checked_workers, paused_collection
 from encryptedstats.tables.blocks import BlockShape, block_size
 from encryptedstats.tables.columns import (
     asked_columns,

@@ -1,32 +1,38 @@
-"""Running a function over items in several processes, in order, with a bounded number under way.
+"""This machine: its cores and the processes that share them, the level of its processor, its memory.
 
-SEAL's Python binding holds the interpreter's lock, so threads would not help. On Linux processes
-are forked: they inherit the function and all it refers to, keys included. Elsewhere forking is
-unsafe or not to be had, and processes are begun afresh ("spawned"): a function that can be made
-again from bytes (``Portable``) is made there, and the bytes, secrets among them, travel through a
-pipe of the operating system, never through a file. Any other function then runs in this process
-alone. ``ENCRYPTEDSTATS_PROCESSES`` chooses: fork, spawn, or none.
+:func:`ordered_map` runs a function over items in several processes, in order, with a bounded number
+under way. SEAL's Python binding holds the interpreter's lock, so threads would not help. On Linux
+processes are forked: they inherit the function and all it refers to, keys included. Elsewhere
+forking is unsafe or not to be had, and processes are spawned: a function that can be made again from
+bytes (``Portable``) is made there, and the bytes, secrets among them, travel through a pipe of the
+operating system, never through a file. Any other function then runs in this process alone.
+``ENCRYPTEDSTATS_PROCESSES`` chooses: fork, spawn, or none.
 """
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
+import platform
 import signal
 import sys
 import threading
 import types
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from encryptedstats.checks import as_count
 from encryptedstats.errors import ArgumentError, HelperError
+
+# -- processes --------------------------------------------------------------------------------------
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -169,3 +175,130 @@ def _call(item: Any) -> Any:
     if _inherited is None:
         raise RuntimeError("a worker process was not told what to run")
     return _inherited(item)
+
+
+# -- processor --------------------------------------------------------------------------------------
+
+CPU_VARIABLE: Final = "ENCRYPTEDSTATS_CPU"
+#: What kernels know how to use on this kind of processor, the slowest first.
+CPU_LEVELS: Final = (
+    ("baseline", "neon")
+    if platform.machine().lower() in ("aarch64", "arm64")
+    else ("baseline", "avx2", "avx512", "ifma")
+)
+
+
+def cpu_level() -> str:
+    """The most that kernels may use; whether the processor has it, they find out."""
+    level = os.environ.get(CPU_VARIABLE) or CPU_LEVELS[-1]
+    if level not in CPU_LEVELS:
+        raise ArgumentError(
+            f"{CPU_VARIABLE}={level!r}: it can be {', '.join(CPU_LEVELS)}", code="unknown-cpu-level"
+        )
+    return level
+
+
+def best_level(here: Sequence[str]) -> str:
+    """The best of the levels that a kernel has on this processor, the slowest first, that it may
+    use.
+    """
+    return str(here[min(CPU_LEVELS.index(cpu_level()), len(here) - 1)])
+
+
+# -- memory -----------------------------------------------------------------------------------------
+
+LEAST: Final = 256 << 20
+MOST: Final = 8 << 30
+UNKNOWN: Final = 1 << 30  # where the system does not say what it has
+_ROOT: Final = Path("/")
+
+
+@contextmanager
+def paused_collection() -> Iterator[None]:
+    """Pause Python's garbage collector.
+
+    Compiling makes tens of thousands of small objects that all stay: searching them for garbage
+    over and over took a third of the time of a plan.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def default_limit(processes: int = 1) -> int:
+    """Bytes for each of so many processes: together a quarter of the available memory, each from
+    256 MiB to 8 GiB.
+    """
+    available = available_memory()
+    return UNKNOWN if available is None else min(max(available // 4 // processes, LEAST), MOST)
+
+
+def available_memory(root: Path = _ROOT) -> int | None:
+    """Bytes that can be had without swapping: what the system has, or what is left to the control
+    group of this process.
+    """
+    system = _meminfo(root).get("MemAvailable") or total_memory(root)
+    known = [limit for limit in (system, *_left_to_groups(root)) if limit is not None]
+    return min(known, default=None)
+
+
+def total_memory(root: Path = _ROOT) -> int | None:
+    """Bytes that the machine has."""
+    try:
+        return _meminfo(root).get("MemTotal") or os.sysconf("SC_PAGE_SIZE") * os.sysconf(
+            "SC_PHYS_PAGES"
+        )
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _meminfo(root: Path) -> dict[str, int]:
+    """Sizes by name, from Linux's own description."""
+    lines = [line.partition(":") for line in read_system(root / "proc/meminfo").splitlines()]
+    return {name: int(value.split()[0]) * 1024 for name, _, value in lines if value.endswith("kB")}
+
+
+def _left_to_groups(root: Path) -> Iterator[int]:
+    """What is left to the control group of this process, and to all that it lies in; both versions
+    of these groups.
+
+    A container may see its own group as the root of all: groups that are not to be seen are passed
+    over.
+    """
+    for line in read_system(root / "proc/self/cgroup").splitlines():
+        number, controllers, path = line.split(":", 2)
+        if number == "0" and not controllers:
+            base, names = root / "sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
+        elif "memory" in controllers.split(","):
+            base = root / "sys/fs/cgroup/memory"
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        else:
+            continue
+        group = Path(path.lstrip("/"))
+        for folder in (base / one for one in (group, *group.parents)):
+            limit, used, cache = (
+                read_system(folder / name) for name in (*names[:2], "memory.stat")
+            )
+            if limit.strip().isdigit():  # "max" is no limit
+                taken = int(used) if used.strip().isdigit() else 0
+                yield max(0, int(limit) - max(0, taken - _named(cache, names[2])))
+
+
+def _named(stat: str, name: str) -> int:
+    """A number of a file of names and numbers, 0 if it is not there. Pages of files that nobody
+    uses can be had at once.
+    """
+    found = [line.split()[1] for line in stat.splitlines() if line.startswith(f"{name} ")]
+    return int(found[0]) if found else 0
+
+
+def read_system(path: Path) -> str:
+    """What a file of the system says; nothing where there is none."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
