@@ -189,6 +189,7 @@ OF_LEVELS = [
     es.LogRank("t", "e", event_level="b", by="g"),
     es.PiecewiseExponential("t", "e", ["g"], event_level="b"),
     es.CoxRegression("t", "e", ["g"], event_level="b"),
+    es.CumulativeIncidence("t", "e", "g"),
     es.GLM("y ~ e + g"),
     es.MultinomialNB(),
     es.SemiparametricNB(),

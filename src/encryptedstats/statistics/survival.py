@@ -378,6 +378,29 @@ class KaplanMeierResult(Result):
             found[group] = counts[np.searchsorted(known, times, side="left")]
         return pd.DataFrame(found, index=pd.Index(list(times), name=self.curves.index.names[-1]))
 
+    def restricted_mean(self, until: float) -> pd.DataFrame:
+        """Return the mean time without the event up to ``until``: the area under each curve.
+
+        With standard errors and intervals, as R's ``print(survfit(...), rmean = until)`` has them.
+        """
+        lines = {}
+        for group, curve in self.parts():
+            known = curve.index.get_level_values(-1).to_numpy(dtype=float)
+            inside = known < until
+            times = np.concatenate([[0.0], known[inside], [float(until)]])
+            survival = np.concatenate([[1.0], curve["survival"].to_numpy()[inside]])
+            # The area to the right of each event.
+            areas = np.cumsum((np.diff(times) * survival)[::-1])[::-1]
+            n, d = (curve[name].to_numpy(dtype=float)[inside] for name in ("at_risk", "events"))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                terms = np.where(n > d, areas[1:] ** 2 * d / (n * (n - d)), 0.0)
+            error = float(np.sqrt(terms.sum()))
+            reach = normal_quantile(self.confidence) * error
+            mean = float(areas[0])
+            lines[group] = (mean, error, max(0.0, mean - reach), min(float(until), mean + reach))
+        names = ["estimate", "std_error", "low", "high"]
+        return pd.DataFrame.from_dict(lines, orient="index", columns=names)
+
     def parts(self) -> list[tuple[Any, pd.DataFrame]]:
         """The curve of each group; one without groups is its own only part."""
         if self.curves.index.nlevels == 1:
