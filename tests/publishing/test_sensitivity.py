@@ -187,6 +187,7 @@ OF_LEVELS = [
     es.KaplanMeier("t", "e", event_level="b", by="g"),
     es.LifeTable("t", "e", event_level="b"),
     es.LogRank("t", "e", event_level="b", by="g"),
+    es.LogRank("t", "e", event_level="b", by="g", strata="y"),
     es.PiecewiseExponential("t", "e", ["g"], event_level="b"),
     es.CoxRegression("t", "e", ["g"], event_level="b"),
     es.CumulativeIncidence("t", "e", "g"),
