@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from encryptedstats.errors import ArgumentError
 from encryptedstats.statistics._least_squares import Moments
-from encryptedstats.statistics.linear import INTERCEPT, RidgePath, _LeastSquares, sum_of_folds
+from encryptedstats.statistics.generalized import INTERCEPT
+from encryptedstats.statistics.linear import RidgePath, _LeastSquares, sum_of_folds
 from encryptedstats.tables.questions.constraints import ALPHA, Constraints, RealNumber
 from encryptedstats.tables.questions.question import Totals
 from encryptedstats.tables.schema.variables import PublicSchema
@@ -112,7 +113,7 @@ class ElasticNet(_LeastSquares):
         self._check_open()
         if alphas is None:
             alphas = default_alphas(self._moments, float(self.l1_ratio), n_alphas)
-        return self._table(self._moments, list(alphas), pd.DataFrame(index=alphas), math.nan)
+        return self._table(self._moments, list(alphas), pd.DataFrame(), math.nan)
 
     def _table(
         self, moments: Moments, alphas: Sequence[float], errors: pd.DataFrame, best: float
