@@ -10,7 +10,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -173,7 +173,7 @@ FILLS: dict[str, Callable[[np.random.Generator, int, tuple[int, ...]], Any]] = {
 }
 
 
-@cache
+@lru_cache(maxsize=4)
 def lab_of(name: str) -> Lab:
     ring, bits, max_value = {**RINGS, **LARGE}[name]
     with warnings.catch_warnings():
@@ -182,7 +182,7 @@ def lab_of(name: str) -> Lab:
         return Lab(es.Owner(replace(parameters, kept_primes=KEPT.get(name))))
 
 
-@cache
+@lru_cache(maxsize=4)
 def _kernels(lab: Lab, cpu: str) -> Kernels:
     return Kernels(
         lab.parameters,
@@ -521,7 +521,7 @@ def test_views_are_as_good_as_arrays(cpu):
 COUNTS = (1, 2, 3, 5, 16, 37)
 
 
-@cache
+@lru_cache(maxsize=4)
 def expansion_of(name: str, primes: int, count: int) -> tuple[Residues, Residues]:
     """Any node, and its totals: by SEAL."""
     lab = lab_of(name)
@@ -889,7 +889,7 @@ def test_arrays_that_begin_within_a_word_are_refused(cpu):
         )
 
 
-@cache
+@lru_cache(maxsize=4)
 def good_calls() -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
     """Calls of the extension with arguments that are right, for several rings: arguments of one are
     strange to the others.
