@@ -170,7 +170,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     failed = False
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         text = page.read_text()
         written = write_blocks(text)
         if written != text:

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from encryptedstats.joint import JointKey, Member
     from encryptedstats.loading import load
     from encryptedstats.models import (
+        AODE,
+        TAN,
         CalibratedModel,
         CompletelyRandomForest,
         FisherDiscriminant,
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
         CochranArmitage,
         Correlation,
         Covariance,
+        CoxRegression,
         CoxScore,
         Describe,
         FisherExact,
@@ -138,6 +141,8 @@ _LATE = {
     ),
     **dict.fromkeys(
         (
+            "AODE",
+            "TAN",
             "CalibratedModel",
             "CompletelyRandomForest",
             "FisherDiscriminant",
@@ -165,6 +170,7 @@ _LATE = {
             "Anova",
             "ChiSquare",
             "CochranArmitage",
+            "CoxRegression",
             "CoxScore",
             "Describe",
             "FisherExact",
@@ -213,9 +219,11 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "AODE",
     "GLM",
     "PCA",
     "ROC",
+    "TAN",
     "Anova",
     "ArgumentError",
     "ArgumentTypeError",
@@ -228,6 +236,7 @@ __all__ = [
     "CompletelyRandomForest",
     "Correlation",
     "Covariance",
+    "CoxRegression",
     "CoxScore",
     "DataError",
     "Describe",

@@ -69,8 +69,8 @@ def test_it_mends_the_probabilities_of_a_forest_and_keeps_its_ranks() -> None:
     after = evaluate(es.CalibratedModel(opened).fit(*split(400, 1)), X, y).scores
     assert before["calibration_slope"].low > 1.2  # shares of votes are timid
     assert after["calibration_slope"].low < 1 < after["calibration_slope"].high
-    assert after["log_loss"].value < before["log_loss"].value - 0.01
-    assert after["auc"].value == pytest.approx(before["auc"].value)
+    assert after["log_loss"].estimate < before["log_loss"].estimate - 0.01
+    assert after["auc"].estimate == pytest.approx(before["auc"].estimate)
 
 
 def test_rows_of_the_fit_are_refused() -> None:
@@ -185,7 +185,7 @@ def test_the_forged_ones_differ_from_a_good_one() -> None:
 
 @pytest.mark.slow
 def test_heart_as_the_documents_tell() -> None:
-    """The table of docs/models.md: means of 20 splits, half to fit, a quarter to calibrate, a
+    """The table of docs/reference/models.md: means of 20 splits, half to fit, a quarter to calibrate, a
     quarter to test.
     """
     try:
@@ -209,11 +209,11 @@ def test_heart_as_the_documents_tell() -> None:
         scores = [evaluate(model, test, test["target"]).scores for model in models]
         found.append(
             [
-                [one[name].value for name in ("log_loss", "brier", "auc", "calibration_error")]
+                [one[name].estimate for name in ("log_loss", "brier", "auc", "calibration_error")]
                 for one in scores
             ]
         )
-    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/reference/models.md").read_text()
     lines = [
         line
         for line in page.splitlines()

@@ -188,6 +188,7 @@ OF_LEVELS = [
     es.LifeTable("t", "e", event_level="b"),
     es.LogRank("t", "e", event_level="b", by="g"),
     es.PiecewiseExponential("t", "e", ["g"], event_level="b"),
+    es.CoxRegression("t", "e", ["g"], event_level="b"),
     es.GLM("y ~ e + g"),
     es.MultinomialNB(),
     es.SemiparametricNB(),
@@ -205,8 +206,9 @@ OF_NUMBERS = [
 ]
 #: Those that are refused, with what can be released instead.
 REFUSED = {
-    "CoxScore", "Describe", "FisherDiscriminant", "Folds", "GenomeScan", "IncidenceRate", "LinearDiscriminant", "LinearMeans",
-    "OneStepLogisticRegression", "QuadraticDiscriminant",
+    "AODE", "CoxScore", "Describe", "FisherDiscriminant", "Folds", "GenomeScan", "IncidenceRate",
+    "LinearDiscriminant", "LinearMeans",
+    "OneStepLogisticRegression", "QuadraticDiscriminant", "TAN",
 }  # fmt: skip
 
 

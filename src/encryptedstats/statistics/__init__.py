@@ -15,6 +15,7 @@ from encryptedstats.statistics.contingency import (
     MantelHaenszel,
     OddsRatio,
 )
+from encryptedstats.statistics.cox import CoxRegression
 from encryptedstats.statistics.descriptive import Describe, Histogram
 from encryptedstats.statistics.generalized import GLM
 from encryptedstats.statistics.genome import GenomeScan
@@ -39,6 +40,7 @@ __all__ = [
     "CochranArmitage",
     "Correlation",
     "Covariance",
+    "CoxRegression",
     "CoxScore",
     "Describe",
     "FisherExact",
