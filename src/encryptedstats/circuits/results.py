@@ -26,7 +26,7 @@ from encryptedstats.circuits.program import (
     subtract_digests,
 )
 from encryptedstats.circuits.slices import drop_checkpoint
-from encryptedstats.crypto.digests import DIGEST_FIELD, joined_digest, read_digest
+from encryptedstats.crypto.digests import DIGEST_FIELD, join_digests, read_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.encryption import Decryptor
 from encryptedstats.crypto.engine import Engine, engine_for
@@ -34,7 +34,7 @@ from encryptedstats.crypto.flooding import flood, flooded_noise, flooding_width
 from encryptedstats.crypto.keys import PublicKeys, check_belongs
 from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.packing import (
-    centred,
+    centre,
     encrypted_totals,
     encrypted_zero_noise,
     packing_model,
@@ -334,7 +334,7 @@ class EncryptedNumbers:
             raise ArgumentError(
                 "results of different circuits or forms cannot be added", code="different-forms"
             )
-        digest = joined_digest(self.schema_digest, other.schema_digest)
+        digest = join_digests(self.schema_digest, other.schema_digest)
         facts = [_added(a, b, sign) for a, b in zip(self.facts, other.facts, strict=True)]
         largest = max(max(abs(f.low), abs(f.high)) for f in facts)
         if largest > self.keys.parameters.max_value:
@@ -745,7 +745,7 @@ def decrypt_numbers(numbers: EncryptedNumbers, decryptor: Decryptor, *, schema: 
     )
     values = []
     for index, (value, facts) in enumerate(zip(sums, numbers.facts, strict=True)):
-        number = centred((value + facts.offset) * pow(facts.factor, -1, t), t)
+        number = centre((value + facts.offset) * pow(facts.factor, -1, t), t)
         if not facts.low <= number <= facts.high:
             raise ArgumentError(
                 f"total {index} decrypts to {number}, outside the {facts.low} to {facts.high} it "

@@ -1,8 +1,8 @@
 """Read and write key files: containers, sections, signatures, passphrases and file modes.
 
-A file of public keys and a file with the secret key share the sections that the key id is a hash
-of. Whatever is read is checked before SEAL sees it, and every error is a ``FileFormatError``,
-``KeyMismatchError`` or ``PassphraseError``. ``docs/reference/formats.md`` has the format.
+A file of public keys and a file with the secret key share the sections that the key id hashes.
+Everything is checked before SEAL reads it, and every error is a ``FileFormatError``,
+``KeyMismatchError`` or ``PassphraseError``. ``docs/formats.md`` describes the format.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from encryptedstats.crypto.material import (
     Retirement,
     check_joint_parameters,
     digest_of_members,
-    identified_material,
+    identify_material,
     section_statement,
 )
 from encryptedstats.crypto.parameters import Parameters
@@ -125,7 +125,7 @@ def _read_identified(
         )
     public_key = _load_seal(engine.context.from_public_str, file.section("public_key"))
     relinearisation = _load_seal(engine.context.from_relin_str, file.section("relinearisation"))
-    material = identified_material(
+    material = identify_material(
         engine, public_key, EvaluationKeys(relinearisation), file.section("signing_key")
     )
     if material.key_id != file.key_id:

@@ -96,7 +96,7 @@ def make_opening_share(
     small = engine_for(packing.first_primes(parameters, len(moduli)))
     flooding = flooding_polynomial(small, len(moduli), flooding_width(model, noise))
     factor = SecretFactor(moduli, secret.residues)
-    own = factor.rebased(np.stack([flooding, residues[1]]), np.zeros_like(flooding))[None]
+    own = factor.rebase(np.stack([flooding, residues[1]]), np.zeros_like(flooding))[None]
     if receiver is None:
         return own
     zero = receiver.encryptor.encrypt_zero(len(parameters.data_moduli) - len(moduli))

@@ -33,7 +33,7 @@ from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.circuits.search import Stage, Wish
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto import Parameters, PublicKeys
-from encryptedstats.crypto.digests import DIGEST_FIELD, joined_digest, read_digest
+from encryptedstats.crypto.digests import DIGEST_FIELD, join_digests, read_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.encryption import Decryptor
 from encryptedstats.crypto.engine import engine_for
@@ -471,7 +471,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         if self.by_others or keys is None or not isinstance(self.blocks, StoredBlocks):
             return
         for entry in self.blocks.entries:
-            if not keys.signed_by_owner(self.facts.statement(entry), entry.signature):
+            if not keys.is_signed_by_owner(self.facts.statement(entry), entry.signature):
                 raise FileFormatError(
                     f"block {entry.id} of the table at {self.blocks.store.url} is not signed by "
                     f"the owner of key {self.key_id}, "
@@ -772,7 +772,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         return replace(
             self.facts,
             with_secret_key=self.facts.with_secret_key and more.facts.with_secret_key,
-            schema_digest=joined_digest(self.facts.schema_digest, more.facts.schema_digest),
+            schema_digest=join_digests(self.facts.schema_digest, more.facts.schema_digest),
             n_dropped=self.n_dropped + more.n_dropped,
         )
 
