@@ -81,14 +81,14 @@ def count_public_bytes(parameters: Parameters, n_rotations: int = 0) -> int:
     A key for key switching has two polynomials under all primes for each data prime.
     """
 
-    def switching(of: Parameters) -> int:
+    def key_bytes(of: Parameters) -> int:
         primes = len(of.coefficient_moduli)
         return (primes - 1) * 16 * primes * of.ring_degree
 
     public_key = 16 * len(parameters.coefficient_moduli) * parameters.ring_degree
     n_packing = len(packing.packing_steps(parameters.ring_degree))
-    small = switching(packing.packing_parameters(parameters))
-    return public_key + (1 + n_rotations) * switching(parameters) + n_packing * small
+    small = key_bytes(packing.packing_parameters(parameters))
+    return public_key + (1 + n_rotations) * key_bytes(parameters) + n_packing * small
 
 
 def read_public(file: Container) -> KeyMaterial:
@@ -202,11 +202,11 @@ def _check_signatures(
 
 
 def _read_retirement(file: Container, material: KeyMaterial) -> Retirement | None:
-    given = file.fields.get("retired")
-    if given is None:
+    statement = file.fields.get("retired")
+    if statement is None:
         return None
     try:
-        found = Retirement(**given)
+        found = Retirement(**statement)
         good = all(isinstance(part, str) for part in (found.why, found.successor, found.signature))
         good = good and material.is_signed(found.statement(material.key_id), found.signature)
     except TypeError:

@@ -280,7 +280,7 @@ def pack(
     items = list(ciphertexts)
     if lowest == start:
         items = [_divide(engine, each, parameters.ring_degree >> start) for each in items]
-    return _merged(engine, keys, items, levels, lowest)
+    return _merge_all(engine, keys, items, levels, lowest)
 
 
 def _divide(engine: Engine, ciphertext: Any, by: int) -> Any:
@@ -289,12 +289,12 @@ def _divide(engine: Engine, ciphertext: Any, by: int) -> Any:
     return ciphertext_of(engine, times_constant(residues, [pow(by, -1, p) for p in moduli], moduli))
 
 
-def _merged(engine: Engine, keys: Any, items: list[Any], level: int, lowest: int) -> Any:
+def _merge_all(engine: Engine, keys: Any, items: list[Any], level: int, lowest: int) -> Any:
     if level == lowest:
         return items[0]
     half = 1 << (level - 1 - lowest)
-    even = _merged(engine, keys, items[:half], level - 1, lowest)
-    odd = _merged(engine, keys, items[half:], level - 1, lowest) if len(items) > half else None
+    even = _merge_all(engine, keys, items[:half], level - 1, lowest)
+    odd = _merge_all(engine, keys, items[half:], level - 1, lowest) if len(items) > half else None
     return merge(engine, keys, even, odd, level)
 
 
@@ -304,12 +304,12 @@ def merge(engine: Engine, keys: Any, even: Any, odd: Any | None, level: int) -> 
     """
     evaluator = engine.evaluator
     if odd is None:
-        return evaluator.add(even, _moved(engine, keys, even, level))
+        return evaluator.add(even, _apply_automorphisms(engine, keys, even, level))
     shifted = evaluator.multiply_plain(
         odd, engine.encode_power(engine.parameters.ring_degree >> level)
     )
     plus, minus = evaluator.add(even, shifted), evaluator.sub(even, shifted)
-    return evaluator.add(plus, _moved(engine, keys, minus, level))
+    return evaluator.add(plus, _apply_automorphisms(engine, keys, minus, level))
 
 
 def unpack(parameters: Parameters, plain: Any, count: int) -> list[int]:
@@ -413,7 +413,7 @@ def split(
     evaluator, ring = engine.evaluator, engine.parameters.ring_degree
     if 1 << level == ring:
         ciphertext = _divide(engine, ciphertext, ring >> start)
-    moved = _moved(engine, keys, ciphertext, level)
+    moved = _apply_automorphisms(engine, keys, ciphertext, level)
     even = evaluator.add(ciphertext, moved)
     if not odd:
         return (even,)
@@ -443,7 +443,7 @@ def expand(
     )
 
 
-def _moved(engine: Engine, keys: Any, ciphertext: Any, level: int) -> Any:
+def _apply_automorphisms(engine: Engine, keys: Any, ciphertext: Any, level: int) -> Any:
     for element in packing_elements(engine.parameters.ring_degree)[level]:
         ciphertext = engine.evaluator.apply_galois(ciphertext, element, keys)
     return ciphertext

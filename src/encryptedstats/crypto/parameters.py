@@ -653,23 +653,23 @@ def _what_is_possible(
         {"security": security, "max_value": max_value, "depth": depth, "terms": terms},
     )
     deepest = _largest(lambda d: _feasible(security, max_value, d, scheme, terms), 0, depth)
-    ways = []
+    options = []
     if deepest is not None:
-        ways.append(
+        options.append(
             Cure("less depth", f"depth up to {deepest} with this max_value", {"depth": deepest})
         )
     bits = _largest(
         lambda b: _feasible(security, 1 << b, depth, scheme, terms), 1, max_value.bit_length()
     )
     if bits is not None:
-        ways.append(
+        options.append(
             Cure("smaller values", f"max_value up to 2**{bits} with this depth", {"value": 2**bits})
         )
     if scheme == "bgv" and _feasible(security, max_value, depth, "bfv", terms):
-        ways.append(Cure("other scheme", "scheme='bfv'"))
-    if not ways:
-        ways.append(Cure("both smaller", "a smaller depth together with a smaller max_value"))
-    between = [part for way in ways for part in ("; ", way)][1:]
+        options.append(Cure("other scheme", "scheme='bfv'"))
+    if not options:
+        options.append(Cure("both smaller", "a smaller depth together with a smaller max_value"))
+    between = [part for option in options for part in ("; ", option)][1:]
     return [f"no {scheme} parameters give ", wish, f". Possible at {security} bits: ", *between]
 
 

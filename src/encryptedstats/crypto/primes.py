@@ -64,10 +64,10 @@ def primes_of_bits(
     >>> primes_of_bits(20, 16384, 2)
     [1032193, 786433]
     """
-    return list(islice(_descending(bits, step, avoid), count))
+    return list(islice(_primes_below(bits, step, avoid), count))
 
 
-def _descending(bits: int, step: int, avoid: frozenset[int]) -> Iterator[int]:
+def _primes_below(bits: int, step: int, avoid: frozenset[int]) -> Iterator[int]:
     candidate = ((1 << bits) - 2) // step * step + 1
     while candidate > 1 << (bits - 1):
         if candidate not in avoid and is_prime(candidate):

@@ -113,7 +113,7 @@ class SeededEncryption:
         )
         expand_seeds(seed, self._moduli, fresh)
         original = residues_of(self._engine, self._seal_encrypt(plain))
-        return seed, self._rebased(original, fresh[0, 0])
+        return seed, self._rebase_original(original, fresh[0, 0])
 
     def _try(self, decryptor: Any) -> None:
         """Refuse to go on where a 0 does not decrypt to 0: what was taken for the secret key is not
@@ -136,7 +136,7 @@ class SeededEncryption:
     # -- c0 + (a - a') s
     # --------------------------------------------------------------------------------------------
 
-    def _rebased(self, original: Residues, fresh: Residues) -> Residues:
+    def _rebase_original(self, original: Residues, fresh: Residues) -> Residues:
         if (
             self._engine.parameters.scheme == "bgv"
         ):  # ciphertexts of BGV are transformed, as the secret is

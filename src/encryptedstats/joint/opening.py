@@ -36,7 +36,7 @@ Pack = tuple[Residues, Noise]
 
 
 class Openable(Protocol):
-    """What members may open together: packed totals, and votes."""
+    """Results that members may open together: packed totals and votes."""
 
     @property
     def keys(self) -> PublicKeys:
@@ -53,7 +53,7 @@ class Openable(Protocol):
 
 
 class OpenableAnswer(Openable, Protocol):
-    """An answer to a question that members may open together."""
+    """The answer to a question, as members open it."""
 
     def verified(self, question: Any, table: Any, rows: Any = None) -> Self:
         """Return the answer computed anew from the table; votes are computed for the rows.

@@ -1,4 +1,4 @@
-"""One member's secret, and the identity by which SEAL's samples become those of the protocols.
+"""One member's secret, and the identity by which SEAL's samples become samples of the protocols.
 
 A fresh SEAL public key under a secret s is (-(a s + t e), a) with a polynomial a of SEAL's choice.
 For any other polynomial x,
