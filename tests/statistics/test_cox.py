@@ -115,6 +115,22 @@ def test_strata_have_a_baseline_each() -> None:
     np.testing.assert_allclose(last, [0.6200742120369, 0.9442342766632, 1.9136240985835])
 
 
+def test_stratified_log_rank_of_r(toy: es.Owner) -> None:
+    """``survdiff(Surv(month, died) ~ arm + strata(site))``."""
+    frame = made_up()
+    known = schema_of(frame)
+    found = known.table(frame).ask(es.LogRank("month", by="arm", strata="site"))
+    assert found.statistic == pytest.approx(5.82720435844, rel=1e-11)
+    assert list(found.table["observed"]) == [30, 28, 34]
+    expected = [28.97542645000, 36.84041016784, 26.18416338216]
+    np.testing.assert_allclose(found.table["expected"], expected, rtol=1e-11)
+    sealed = toy.encrypt(known.table(frame), workers=1)
+    answer = sealed.ask(es.LogRank("v0", by="v1", strata="v3"), workers=1)
+    assert toy.open(answer, schema=known) == found
+    plain = known.table(frame).ask(es.LogRank("month", by="arm"))
+    assert plain.statistic != found.statistic
+
+
 def test_encrypted_is_clear(toy: es.Owner) -> None:
     frame = made_up()
     known = schema_of(frame)

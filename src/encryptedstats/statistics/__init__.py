@@ -6,6 +6,7 @@ knows no ciphertexts.
 """
 
 from encryptedstats.statistics.comparisons import Anova, TTest
+from encryptedstats.statistics.competing import CumulativeIncidence
 from encryptedstats.statistics.contingency import (
     ROC,
     ChiSquare,
@@ -42,6 +43,7 @@ __all__ = [
     "Covariance",
     "CoxRegression",
     "CoxScore",
+    "CumulativeIncidence",
     "Describe",
     "FisherExact",
     "GenomeScan",

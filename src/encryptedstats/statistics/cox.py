@@ -25,7 +25,6 @@ from encryptedstats.tables.questions.constraints import CONFIDENCE, Choice, Cons
 from encryptedstats.tables.questions.question import Totals
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
-from encryptedstats.views import frame_text, number_text, pvalue_text
 
 Floats = NDArray[np.float64]
 TRANSFORMS: Final = ("km", "rank", "identity", "log")
@@ -261,42 +260,35 @@ class CoxRegressionResult(Result):
     ties : str
     """
 
+    caption: ClassVar[str] = "coefficients"
+
     coefficients: pd.DataFrame
-    hazard_ratios: pd.DataFrame
-    tests: pd.DataFrame
-    proportionality: pd.DataFrame
-    baseline: pd.DataFrame
+    tables: Mapping[str, pd.DataFrame]
     n_events: int
     llf: float
     llf_null: float
     concordance: float
     ties: str
 
+    @property
+    def hazard_ratios(self) -> pd.DataFrame:
+        return self.tables["hazard ratios"]
+
+    @property
+    def tests(self) -> pd.DataFrame:
+        return self.tables["tests of all covariates"]
+
+    @property
+    def proportionality(self) -> pd.DataFrame:
+        return self.tables["tests of proportional hazards"]
+
+    @property
+    def baseline(self) -> pd.DataFrame:
+        return self.tables["baseline"]
+
     def to_frame(self) -> pd.DataFrame:
         """Return the coefficients."""
         return self.coefficients
-
-    def body(self) -> str:
-        """Return the coefficients, hazard ratios and tests as text."""
-        tests = [
-            f"{name} test = {number_text(one.statistic)} on {one.df:g} df, "
-            f"p {p if (p := pvalue_text(one.pvalue))[0] == '<' else '= ' + p}"
-            for name, one in self.tests.iterrows()
-        ]
-        return "\n".join(
-            [
-                frame_text(self.coefficients),
-                "",
-                "Hazard ratios:",
-                frame_text(self.hazard_ratios),
-                "",
-                f"{self.n_events:,} events; concordance = {number_text(self.concordance)}",
-                *tests,
-                "",
-                "Proportional hazards:",
-                frame_text(self.proportionality),
-            ]
-        )
 
 
 # -- the question ----------------------------------------------------------------------------------
@@ -430,14 +422,16 @@ class CoxRegression(Counted):
             n_rows=cells.n,
             notes=tuple(notes),
             coefficients=_coefficients(names, kept, fit, self.confidence),
-            hazard_ratios=_ratios(names, kept, fit, self.confidence),
-            tests=fit.tests,
-            proportionality=proportionality_test(
-                fit.likelihood,
-                transform_times(strata, times.ends, self.transform),
-                {term: found for term, found in tested.items() if found},
-            ),
-            baseline=_baseline(strata, matrix[:, kept], fit.beta, self.ties, times.index),
+            tables={
+                "hazard ratios": _ratios(names, kept, fit, self.confidence),
+                "tests of all covariates": fit.tests,
+                "tests of proportional hazards": proportionality_test(
+                    fit.likelihood,
+                    transform_times(strata, times.ends, self.transform),
+                    {term: found for term, found in tested.items() if found},
+                ),
+                "baseline": _baseline(strata, matrix[:, kept], fit.beta, self.ties, times.index),
+            },
             n_events=n_events,
             llf=fit.likelihood.value,
             llf_null=fit.null.value,
@@ -457,7 +451,7 @@ class _Fit:
     @classmethod
     def of(cls, strata: Sequence[Stratum], matrix: Floats, ties: str) -> _Fit:
         beta, found, unbounded = maximise_partial(strata, matrix, ties)
-        covariance: Floats = np.linalg.pinv(found.information, rcond=1e-14, hermitian=True)
+        covariance = np.linalg.pinv(found.information, rcond=1e-14, hermitian=True).astype(float)
         null = total_likelihood(strata, matrix, np.zeros(len(beta)), ties)
         return cls(beta, covariance, found, null, unbounded)
 
