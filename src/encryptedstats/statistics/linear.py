@@ -873,28 +873,12 @@ class Ridge(_LeastSquares):
         fold, and these its squared errors.
         """
         models = list(models)
-        if len(models) < 2:
-            raise ArgumentError(
-                "cross-validation needs the models of two folds at least: model.fit_folds(table), "
-                "opened",
-                code="too-few-folds",
-            )
-        for model in models:
-            model._check_open()
-            if model._polynomials:
-                raise ArgumentError(
-                    "poly() has other columns in every fold: write poly(x, 2, raw = TRUE) to "
-                    "cross-validate",
-                    code="poly-in-folds",
-                )
-        all_but = [model._moments for model in models]
-        whole = _sum_of(all_but, len(models) - 1)
+        whole, folds = sum_of_folds(models)
         errors = []
         for alpha in alphas:
             penalty = models[0]._checked_alpha(alpha)
             each = []
-            for rest in all_but:
-                fold = _difference(whole, rest)
+            for rest, fold in folds:
                 if not fold.weight:
                     continue
                 each.append(
@@ -912,6 +896,32 @@ class Ridge(_LeastSquares):
         table = pd.DataFrame(errors, pd.Index(alphas, name="alpha"), _ERRORS)
         best = float(table.index[int(table["estimate"].to_numpy().argmin())])
         return models[0]._path(whole, alphas, table, best)
+
+
+def sum_of_folds(
+    models: Sequence[_LeastSquares],
+) -> tuple[Moments, list[tuple[Moments, Moments]]]:
+    """Return the moments of all rows, and of each fold: those of the others, and its own.
+
+    Each of the models is of all rows but those of one fold.
+    """
+    if len(models) < 2:
+        raise ArgumentError(
+            "cross-validation needs the models of two folds at least: model.fit_folds(table), "
+            "opened",
+            code="too-few-folds",
+        )
+    for model in models:
+        model._check_open()
+        if model._polynomials:
+            raise ArgumentError(
+                "poly() has other columns in every fold: write poly(x, 2, raw = TRUE) to "
+                "cross-validate",
+                code="poly-in-folds",
+            )
+    all_but = [model._moments for model in models]
+    whole = _sum_of(all_but, len(all_but) - 1)
+    return whole, [(rest, _difference(whole, rest)) for rest in all_but]
 
 
 def _sum_of(parts: Sequence[Moments], times: int) -> Moments:

@@ -19,6 +19,7 @@ from encryptedstats.plots import colour, new_axes, without_frame
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from encryptedstats.statistics.competing import CumulativeIncidenceResult
     from encryptedstats.statistics.descriptive import HistogramResult
     from encryptedstats.statistics.genome import GenomeScanResult
     from encryptedstats.statistics.results import TestResult
@@ -356,6 +357,34 @@ def plot_survival(result: KaplanMeierResult, ax: Axes | None = None) -> Axes:
                 va="center",
                 **lines,
             )
+    without_frame(ax)
+    return ax
+
+
+def plot_incidence(result: CumulativeIncidenceResult, ax: Axes | None = None) -> Axes:
+    """Draw the incidence of each cause (a colour) in each group (a line style) as steps."""
+    styles = ("-", "--", ":", "-.")
+    ax = new_axes(ax, (6.4, 4.2))
+    curves = result.curves
+    keys = list(curves.index.names[:-1])
+    causes = list(dict.fromkeys(curves.index.get_level_values(len(keys) - 1)))
+    groups = list(dict.fromkeys(curves.index.get_level_values(0))) if len(keys) > 1 else []
+    last = float(curves.index.get_level_values(-1).to_numpy(dtype=float).max())
+    for name, curve in curves.groupby(level=keys, sort=False):
+        cause = causes.index(name[-1])
+        style = styles[groups.index(name[0]) % len(styles)] if groups else "-"
+        known = curve.index.get_level_values(-1).to_numpy(dtype=float)
+        times = np.concatenate([[0.0], known, [last]])
+        low, share, high = (
+            np.concatenate([[0.0], curve[one], curve[one].iloc[-1:]])
+            for one in ("low", "incidence", "high")
+        )
+        ax.fill_between(times, low, high, step="post", color=colour(cause), alpha=0.12, linewidth=0)
+        label = ", ".join(map(str, reversed(name)))
+        ax.step(times, share, where="post", color=colour(cause), linestyle=style, label=label)
+    ax.legend(frameon=False, loc="upper left")
+    ax.set(xlim=(0, last), ylim=(0, None), xlabel=str(curves.index.names[-1]))
+    ax.set_ylabel("cumulative incidence")
     without_frame(ax)
     return ax
 

@@ -8,7 +8,7 @@ names that lifelines and R's survival package give them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -50,6 +50,7 @@ from encryptedstats.views import number_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from typing_extensions import Self
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -203,6 +204,13 @@ class RiskSets:
         notes = (*self.notes, note)
         return RiskSets(
             self.times, self.by, groups, self.ending[kept], self.events[kept], self.n_rows, notes
+        )
+
+    def of_groups(self, names: Sequence[Any]) -> RiskSets:
+        """Return the risk sets of some groups, in their order."""
+        kept = [self.groups.index(name) for name in names]
+        return replace(
+            self, groups=tuple(names), ending=self.ending[kept], events=self.events[kept]
         )
 
     def need_events(self, for_what: str) -> None:
@@ -377,6 +385,29 @@ class KaplanMeierResult(Result):
             counts = np.append(curve["at_risk"].to_numpy(), 0)
             found[group] = counts[np.searchsorted(known, times, side="left")]
         return pd.DataFrame(found, index=pd.Index(list(times), name=self.curves.index.names[-1]))
+
+    def restricted_mean(self, until: float) -> pd.DataFrame:
+        """Return the mean time without the event up to ``until``: the area under each curve.
+
+        With standard errors and intervals, as R's ``print(survfit(...), rmean = until)`` has them.
+        """
+        lines = {}
+        for group, curve in self.parts():
+            known = curve.index.get_level_values(-1).to_numpy(dtype=float)
+            inside = known < until
+            times = np.concatenate([[0.0], known[inside], [float(until)]])
+            survival = np.concatenate([[1.0], curve["survival"].to_numpy()[inside]])
+            # The area to the right of each event.
+            areas = np.cumsum((np.diff(times) * survival)[::-1])[::-1]
+            n, d = (curve[name].to_numpy(dtype=float)[inside] for name in ("at_risk", "events"))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                terms = np.where(n > d, areas[1:] ** 2 * d / (n * (n - d)), 0.0)
+            error = float(np.sqrt(terms.sum()))
+            reach = normal_quantile(self.confidence) * error
+            mean = float(areas[0])
+            lines[group] = (mean, error, max(0.0, mean - reach), min(float(until), mean + reach))
+        names = ["estimate", "std_error", "low", "high"]
+        return pd.DataFrame.from_dict(lines, orient="index", columns=names)
 
     def parts(self) -> list[tuple[Any, pd.DataFrame]]:
         """The curve of each group; one without groups is its own only part."""
@@ -694,6 +725,8 @@ class LogRank(_Followed):
         As of :class:`KaplanMeier`; here ``by`` is needed.
     weights : "logrank", "wilcoxon", "tarone-ware" or "peto"
         What a time weighs: 1, the rows at risk, their square root, or survival by then.
+    strata : str, optional
+        A factor: rows are compared within its levels, and the differences are added.
 
     References
     ----------
@@ -701,7 +734,10 @@ class LogRank(_Followed):
     """
 
     weights: str = "logrank"
+    strata: str | None = None
     title: ClassVar[str] = "Log-rank test"
+    of_variables: ClassVar[tuple[str, ...]] = (*_Followed.of_variables, "strata")
+    _apart: ClassVar[str] = "time, event, group and strata have to be different variables"
     constraints: ClassVar[Constraints] = {"weights": Choice(values=WEIGHTS)}
 
     def __post_init__(self) -> None:
@@ -712,6 +748,14 @@ class LogRank(_Followed):
                 code="by-missing",
             )
 
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
+        """Return the question with these parameters; files of version 0.2 lack ``strata``."""
+        return super().from_parameters({"strata": None, **parameters})
+
+    def _asked(self) -> tuple[str, ...]:
+        return (*super()._asked(), *((self.strata,) if self.strata else ()))
+
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse one group as well."""
         super().check_schema(schema)
@@ -719,9 +763,16 @@ class LogRank(_Followed):
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         """The test."""
-        sets = self.risk_sets(totals, schema, n_rows).with_rows(2)
+        cells = self._cells(totals, schema, n_rows)
+        times = times_of(schema, self.time)
+        level = event_number(schema, self.event, self.event_level)
+        strata = _split(cells) if self.strata else [cells]
+        pooled = replace(strata[0], counts=np.sum([one.counts for one in strata], axis=0))
+        sets = risk_sets(pooled, times, level).with_rows(2)
         sets.need_events("a comparison of groups")
-        observed, expected, covariance = log_rank(sets.at_risk, sets.events, self.weights)
+        within = [risk_sets(one, times, level).of_groups(sets.groups) for one in strata]
+        found = [log_rank(one.at_risk, one.events, self.weights) for one in within]
+        observed, expected, covariance = (sum(parts) for parts in zip(*found, strict=True))
         statistic, df = quadratic_form(observed - expected, covariance)
         difference = (observed - expected) ** 2
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -733,7 +784,8 @@ class LogRank(_Followed):
                 "(O-E)^2/V": difference / covariance.diagonal(),
             }
         return TestResult(
-            title=_title(_TESTS[self.weights], sets),
+            title=_title(_TESTS[self.weights], sets)
+            + (f", within {cells.factors[-1].name}" if self.strata else ""),
             n_rows=sets.n_rows,
             notes=sets.notes,
             statistic=statistic,
@@ -743,6 +795,15 @@ class LogRank(_Followed):
             table=pd.DataFrame(groups, index=pd.Index(list(sets.groups), name=sets.by)),
             details={"weights": self.weights},
         )
+
+
+def _split(cells: Cells) -> list[Cells]:
+    """Return the cells of every level of the last factor."""
+    *factors, last = cells.factors
+    return [
+        Cells(tuple(factors), cells.counts[..., k], cells.n_missing)
+        for k in range(len(last.labels))
+    ]
 
 
 def log_rank(
