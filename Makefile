@@ -1,4 +1,4 @@
-# Two commands matter: `make demo` and `make test`. Both set up all they need in .venv, from Python 3.10 to 3.13, git, make, gcc.
+# Two commands matter: `make demo` and `make test`. Both set up all they need in .venv, from Python 3.10 to 3.14, git, make, gcc.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -120,7 +120,7 @@ setup: $(STAMP)
 $(DEMO): pyproject.toml $(wildcard setup.py src/encryptedstats/_native/*.c)
 	@[ ! $(STAMP) -nt pyproject.toml ] || { touch $@; exit 0; }; set -e; \
 	echo "Installing into $(VENV) ..."; $(PYTHON) -m venv $(VENV); \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cli,plots]'; touch $@
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[plots]'; touch $@
 
 $(STAMP): pyproject.toml $(wildcard setup.py src/encryptedstats/_native/*.c)
 	$(PYTHON) -m venv $(VENV)
