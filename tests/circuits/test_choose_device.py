@@ -34,7 +34,7 @@ class Card(Device):
 @pytest.fixture
 def card() -> Iterator[Card]:
     card = Card()
-    register(card)
+    register(card, preferred=True)
     yield card
     unregister("card")
 
