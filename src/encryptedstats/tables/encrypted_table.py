@@ -25,6 +25,7 @@ from encryptedstats.circuits.cost import Times
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.lowering import Setting
 from encryptedstats.circuits.passes.digits import Stored
 from encryptedstats.circuits.passes.pairs import join_pairs, prove_pairs
 from encryptedstats.circuits.plan import plan_stages
@@ -901,8 +902,8 @@ def _computed(
     if base is not None and form == PACKED and len(single) == len(outputs):
         paired = tuple(in_stored(join_pairs(outputs, base), facts.schema, facts.columns)[0])
         ranges = column_ranges(facts.schema, facts.columns, facts.weight_bound)
-        own = facts.with_secret_key
-        stored = prove_pairs(single, paired, facts.parameters, ranges, layout, with_secret_key=own)
+        setting = Setting(facts.parameters, layout, facts.with_secret_key)
+        stored = prove_pairs(single, paired, setting, ranges)
         if stored is not None:
             return paired, tuple(stored)
     return tuple(single), tuple(map(Stored, shifts))
