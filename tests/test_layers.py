@@ -20,7 +20,8 @@ NATIVE = ROOT / "_native"
 # all that can be stored; `parallel`, `progress`, `memory`, `processor`, `recent`, `checks`,
 # `views` and `words` are tools that know nothing of this library.
 ORDER = (
-    "cli", "app", "", "studies", "questions", "devices", "moving", "loading", "service", "pages", "cluster", "publishing", "kinds",
+    "cli", "app", "", "studies", "questions", "devices", "moving", "loading", "workers", "service",
+    "pages", "cluster", "publishing", "kinds",
     "statistics", "plots", "models", "metrics", "tables", "circuits", "arrays", "joint", "crypto", "storage", "parallel",
     "progress", "memory", "processor", "recent", "checks", "views", "words", "errors",
 )  # fmt: skip

@@ -87,7 +87,7 @@ def join_ranges(parts: Sequence[EncryptedNumbers], circuit: str) -> EncryptedNum
     places = [
         start + place for start, part in zip(before, parts, strict=True) for place in part.places
     ]
-    return EncryptedNumbers(
+    joined = EncryptedNumbers(
         first.keys,
         first.form,
         facts,
@@ -98,6 +98,9 @@ def join_ranges(parts: Sequence[EncryptedNumbers], circuit: str) -> EncryptedNum
         circuit,
         places=places,
     )
+    if len(parts) == 1:  # several ranges have a program each
+        joined.program_digest = first.program_digest
+    return joined
 
 
 def take_blocks(table: EncryptedTable, start: int, stop: int) -> EncryptedTable:
