@@ -65,7 +65,7 @@ test-faults: $(STAMP)
 	$(BIN)/python -m pytest tests/faults
 
 # Both pages in a real browser, Debian's Chromium, which is installed if it is missing and can be.
-# ENCRYPTEDSTATS_SCREENSHOTS=docs/img draws the pictures of docs/app.md again.
+# ENCRYPTEDSTATS_SCREENSHOTS=docs/img draws the pictures of docs/guides/app.md again.
 test-browser: $(STAMP)
 	@$(call debian,command -v chromium || command -v chromium-browser,chromium) || \
 	  echo "chromium is missing, and could not be installed (apt-get, as root): these tests are skipped"

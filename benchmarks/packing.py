@@ -25,8 +25,7 @@ from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.kernels import Kernels
 from encryptedstats.crypto.packing import packing_levels, packing_parameters, packing_primes
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
-from encryptedstats.parallel import cores
-from encryptedstats.processor import CPU_LEVELS
+from encryptedstats.machine import CPU_LEVELS, cores
 
 RING = 8192
 CHAINS: dict[str, tuple[int, ...]] = {

@@ -18,7 +18,7 @@ from benchmarks._common import Report, Settings, part
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.kernels import Kernels
 from encryptedstats.crypto.residues import Residues, ciphertext_of
-from encryptedstats.processor import CPU_LEVELS
+from encryptedstats.machine import CPU_LEVELS
 
 RING = 8192
 BITS = (

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 import encryptedstats as es
-from encryptedstats import crypto, parallel
+from encryptedstats import crypto, machine
 from encryptedstats.crypto import kernels
 from encryptedstats.storage import pieces
 
@@ -41,7 +41,7 @@ def main() -> None:
     found = {
         "residues": kernels.kernels_are_built(),
         "storage": pieces.level() or "none",
-        "processes": parallel.start_method(),
+        "processes": machine.start_method(),
     }
     print(
         f"encryptedstats {es.__version__}, Python {platform.python_version()}, {sys.platform} "

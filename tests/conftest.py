@@ -12,7 +12,7 @@ import pytest
 
 import effort  # noqa: F401  # sets how many examples Hypothesis tries
 import encryptedstats as es
-from encryptedstats import parallel
+from encryptedstats import machine
 from encryptedstats.circuits import calibration
 from encryptedstats.circuits.cost import Times
 from encryptedstats.circuits.devices import base
@@ -79,7 +79,7 @@ def one_process() -> Iterator[None]:
     of processes say how many.
     """
     with pytest.MonkeyPatch.context() as patch:
-        for module in (parallel, base):
+        for module in (machine, base):
             patch.setattr(module, "cores", lambda: 1)
         yield
 

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from encryptedstats.joint import JointKey, Member
     from encryptedstats.loading import load
     from encryptedstats.models import (
+        AODE,
+        TAN,
         CalibratedModel,
         CompletelyRandomForest,
         FisherDiscriminant,
@@ -70,7 +72,9 @@ if TYPE_CHECKING:
         CochranArmitage,
         Correlation,
         Covariance,
+        CoxRegression,
         CoxScore,
+        CumulativeIncidence,
         Describe,
         FisherExact,
         GenomeScan,
@@ -138,6 +142,8 @@ _LATE = {
     ),
     **dict.fromkeys(
         (
+            "AODE",
+            "TAN",
             "CalibratedModel",
             "CompletelyRandomForest",
             "FisherDiscriminant",
@@ -165,7 +171,9 @@ _LATE = {
             "Anova",
             "ChiSquare",
             "CochranArmitage",
+            "CoxRegression",
             "CoxScore",
+            "CumulativeIncidence",
             "Describe",
             "FisherExact",
             "GLM",
@@ -213,9 +221,11 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "AODE",
     "GLM",
     "PCA",
     "ROC",
+    "TAN",
     "Anova",
     "ArgumentError",
     "ArgumentTypeError",
@@ -228,7 +238,9 @@ __all__ = [
     "CompletelyRandomForest",
     "Correlation",
     "Covariance",
+    "CoxRegression",
     "CoxScore",
+    "CumulativeIncidence",
     "DataError",
     "Describe",
     "DeviceError",

@@ -1,8 +1,11 @@
-"""Numbers in words: sizes, times, counts of things. One way for plans, commands and reports.
-Imports nothing.
+"""Words for people: sizes, times, counts of things, and names that were probably meant. One way for
+plans, commands, errors and reports. Imports nothing of this library.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 def size_text(count: int) -> str:
@@ -37,3 +40,14 @@ def plural(count: int, thing: str) -> str:
     ('1 block', '1,024 rows')
     """
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def did_you_mean(given: object, names: Iterable[object]) -> str:
+    """Return the name that was probably meant, as a part of an error; empty if none is near.
+
+    >>> did_you_mean("Age", ["age", "sex"]), did_you_mean("height", ["age", "sex"])
+    (" (did you mean 'age'?)", '')
+    """
+    by_text = {str(name).casefold(): name for name in reversed(list(names))}
+    near = get_close_matches(str(given).casefold(), by_text, n=1, cutoff=0.7)
+    return f" (did you mean {by_text[near[0]]!r}?)" if near else ""

@@ -11,8 +11,8 @@ from circuit_samples import Lab, MemorySource, insecure, rotation_steps
 
 import encryptedstats as es
 from encryptedstats.circuits import Expression
-from encryptedstats.circuits.devices.native.packing import KernelPacking
-from encryptedstats.circuits.devices.packing import Packing
+from encryptedstats.circuits.devices.batches import Packing
+from encryptedstats.circuits.devices.native.steps import KernelPacking
 from encryptedstats.circuits.devices.seal import SealPacking
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.proof import read_noise

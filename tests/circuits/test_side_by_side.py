@@ -31,7 +31,7 @@ from encryptedstats.circuits import Expression, column
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.cost import read_cost
 from encryptedstats.circuits.devices import register, registered, unregister
-from encryptedstats.circuits.devices.native.tapes import compute_totals
+from encryptedstats.circuits.devices.native.device import compute_totals
 from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Marks
 from encryptedstats.circuits.expressions import given as given_total
@@ -129,6 +129,13 @@ def test_random_circuits(outputs: list[Expression], copies: int, counts: tuple[i
         found = unless_refused(lambda form=form: evaluate(outputs, source, form=form, **QUIET))
         if found is not None:
             assert source.lab.owner.open(found) == by_hand(outputs, source.columns, source.layout)
+
+
+def test_sums_of_stored_columns_alone() -> None:
+    source, a0 = lab(2).source((13,), seed=1), column("a0")
+    outputs = [(a0 + (2 * a0 + 1)).total()]
+    found = evaluate(outputs, source, **QUIET)
+    assert source.lab.owner.open(found) == by_hand(outputs, source.columns, source.layout)
 
 
 def test_devices_give_the_same_residues_at_every_level_of_arithmetic(

@@ -20,9 +20,9 @@ from noise_samples import centred as around_zero
 import encryptedstats as es
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.passes.correction_factors import find_given_factor
-from encryptedstats.circuits.plan import Stage
 from encryptedstats.circuits.proof import flooding_level, prove_rows, read_noise
 from encryptedstats.circuits.results import Part
+from encryptedstats.circuits.search import Stage
 from encryptedstats.circuits.shapes import Shapes
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.flooding import FLOODING_BITS, flooding_width

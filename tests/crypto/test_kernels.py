@@ -22,7 +22,7 @@ import seal
 import encryptedstats as es
 from encryptedstats.circuits import Layout, column
 from encryptedstats.circuits.bounds import ColumnRange
-from encryptedstats.circuits.devices.native.packing import KernelPacking
+from encryptedstats.circuits.devices.native.steps import KernelPacking
 from encryptedstats.circuits.devices.seal import SealPacking, relinearise_any
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.sources import Source
@@ -38,7 +38,7 @@ from encryptedstats.crypto.packing import (
 )
 from encryptedstats.crypto.primes import primes_of_bits
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
-from encryptedstats.processor import CPU_LEVELS, cpu_level
+from encryptedstats.machine import CPU_LEVELS, cpu_level
 from error_codes import error
 from native_samples import REFUSALS, one_of, random_runs, strange
 

@@ -30,7 +30,7 @@ from noise_samples import (
     real_parts,
 )
 
-from encryptedstats.circuits.devices.packing import expand_totals
+from encryptedstats.circuits.devices.batches import expand_totals
 from encryptedstats.circuits.devices.seal import SealPacking, relinearise_any
 from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts, Part
 from encryptedstats.crypto.noise import ERROR_DEVIATION, SECRET_VARIANCE, Noise, NoiseModel

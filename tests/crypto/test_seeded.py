@@ -20,7 +20,7 @@ from encryptedstats.crypto.encryption import encode_slots
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of, secret_residues
 from encryptedstats.crypto.seeded import SEED_BYTES, SeededEncryption, expand_seeds
-from encryptedstats.parallel import ordered_map
+from encryptedstats.machine import ordered_map
 from encryptedstats.storage import pieces
 from error_codes import error
 

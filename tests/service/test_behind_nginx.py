@@ -1,4 +1,4 @@
-"""The proxy of docs/service.md, with its very words, in front of the program itself: nginx speaks
+"""The proxy of docs/guides/service.md, with its very words, in front of the program itself: nginx speaks
 TLS, and all else goes on.
 """
 
@@ -28,7 +28,7 @@ from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import open_store
 
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-PAGE = Path(__file__).parents[2] / "docs/service.md"
+PAGE = Path(__file__).parents[2] / "docs/guides/service.md"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(NGINX is None, reason="nginx is not installed: apt-get install nginx-light"),

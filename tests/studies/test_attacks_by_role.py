@@ -1,4 +1,4 @@
-"""Attack studies in every role and pair of roles, as docs/studies.md and docs/threats.md list them.
+"""Attack studies in every role and pair of roles, as docs/guides/studies.md and docs/explanation/threats.md list them.
 
 An attack that a rule stops is tried twice: with the rule it fails, and with the rule taken out it
 succeeds. An attack that no rule stops succeeds, and its test says "limit": the documents name it.

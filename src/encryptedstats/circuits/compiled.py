@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
+from operator import add
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval, bound_outputs
 from encryptedstats.circuits.expressions import MASK, Expression, circuit_digest, in_order
@@ -43,7 +44,7 @@ from encryptedstats.crypto.packing import (
 )
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import Cure, NoiseError, TooLargeError
-from encryptedstats.memory import paused_collection
+from encryptedstats.machine import paused_collection
 
 
 @dataclass(frozen=True)
@@ -74,15 +75,18 @@ class GivenPacks:
         return cls._of(name, parameters, noises, totals.facts, totals.places)
 
     @classmethod
-    def of_compiled(cls, name: str, compiled: Compiled) -> GivenPacks:
-        """Describe the packs that a compiled program will give."""
-        parameters = compiled.program.parameters
-        noises = [pack.noise for pack in compiled.program.packs]
-        if compiled.floods:
+    def of_compiled(cls, name: str, shards: Sequence[Compiled], *, floods: bool) -> GivenPacks:
+        """Describe the packs that a compiled program will give, or the sum of several shards."""
+        parameters = shards[0].program.parameters
+        of_shards = zip(*([p.noise for p in one.program.packs] for one in shards), strict=True)
+        noises = [reduce(add, of_one) for of_one in of_shards]
+        if floods:
             model = packing_model(parameters, packing_primes(parameters))
             zero = encrypted_zero_noise(parameters)
             noises = [flooded_noise(model, noise, zero) for noise in noises]
-        return cls._of(name, parameters, noises, compiled.facts, compiled.places)
+        of_totals = zip(*(one.facts for one in shards), strict=True)
+        facts = [replace(one[0], offset=sum(f.offset for f in one)) for one in of_totals]
+        return cls._of(name, parameters, noises, facts, shards[0].places)
 
     @classmethod
     def _of(

@@ -558,7 +558,7 @@ class Lowering:
         """
         while step.args and step.op != MASK and not is_read(step):
             if step.op == ADD_UP:
-                below = next(arg for arg in step.args if not is_read(arg))
+                below = next((arg for arg in step.args if not is_read(arg)), step.args[0])
             else:
                 below = self._carrier(step) if step.op == MULTIPLY else step.args[0]
             if is_read(below):

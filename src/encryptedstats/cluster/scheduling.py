@@ -27,7 +27,7 @@ from encryptedstats.cluster.jobs import Item, StoredJob
 from encryptedstats.cluster.queues import finished_items
 from encryptedstats.crypto import Owner
 from encryptedstats.errors import ArgumentError, ArgumentTypeError, ClusterError, FileFormatError
-from encryptedstats.parallel import checked_workers, cores
+from encryptedstats.machine import checked_workers, cores
 from encryptedstats.storage.objects import Store, open_store
 
 PATIENCE: Final = 60.0  # seconds that a scheduler may be away

@@ -4,7 +4,7 @@ Clearing a pack cleans its message. Its noise and its second polynomial still co
 and the key holder sees both. So a fresh encryption of zero is added, which makes the second
 polynomial a new one, and to the noise a polynomial with coefficients drawn uniformly from a range
 2^64 times as wide as what the noise is proven to keep: with other rows and the same totals, what is
-seen differs with probability at most N / 2^64 a pack (docs/noise.md). Numbers come from the
+seen differs with probability at most N / 2^64 a pack (docs/explanation/noise.md). Numbers come from the
 operating system's generator alone.
 """
 

@@ -30,8 +30,7 @@ from encryptedstats.crypto.packing import (
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.errors import ArgumentError, KeyMismatchError
-from encryptedstats.parallel import cores
-from encryptedstats.processor import CPU_LEVELS, cpu_level
+from encryptedstats.machine import CPU_LEVELS, cores, cpu_level
 
 try:
     from encryptedstats import _residues

@@ -2,7 +2,7 @@
 
 A file of public keys and a file with the secret key share the sections that the key id is a hash
 of. Whatever is read is checked before SEAL sees it, and every error is a ``FileFormatError``,
-``KeyMismatchError`` or ``PassphraseError``. ``docs/formats.md`` has the format.
+``KeyMismatchError`` or ``PassphraseError``. ``docs/reference/formats.md`` has the format.
 """
 
 from __future__ import annotations

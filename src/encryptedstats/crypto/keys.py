@@ -91,7 +91,7 @@ class PublicKeys:
     @property
     def parameters(self) -> Parameters:
         """The parameters these keys belong to."""
-        return self.material.parameters
+        return self.material.engine.parameters
 
     @property
     def key_id(self) -> str:

@@ -3,7 +3,7 @@
 A ciphertext decrypts to the right message as long as a certain polynomial v (the *noise*) has
 coefficients below a limit. For BGV, v = c(s) mod q is message plus t times error and the limit is
 q/2; for BFV, v is the invariant noise and the limit is 1/2. What v is after an operation follows
-from what it was before; ``docs/noise.md`` derives every line here.
+from what it was before; ``docs/explanation/noise.md`` derives every line here.
 
 The bound is one on the canonical embedding: |v(z)| for each of the N complex roots z of X^N + 1, so
 that a product of polynomials is bounded by the product of the bounds. SEAL rounds *down* in several
@@ -161,7 +161,7 @@ class NoiseModel:
     @cached_property
     def _relinearisation_error(self) -> float:
         """Of a relinearisation key. That of several members is made of s e0 + u e1 + e2, e2 being
-        three errors a member, with a second secret u: docs/threshold.md.
+        three errors a member, with a second secret u: docs/explanation/threshold.md.
         """
         if self.members == 1:
             return self._error

@@ -443,7 +443,7 @@ class Parameters:
             f"  security      {security}\n"
             f"  depth         {self.depth} products in a row, each level a sum of up to "
             f"{self.terms}\n"
-            f"  failure bound {self.failure_bound} (canonical norm, docs/noise.md)"
+            f"  failure bound {self.failure_bound} (canonical norm, docs/explanation/noise.md)"
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ computed. There is one file per protocol, with its formula:
 References: Mouchet, Troncoso-Pastoriza, Bossuat and Hubaux, "Multiparty homomorphic encryption from
 ring-learning-with-errors" (eprint 2020/304); Mouchet, Bertrand and Hubaux, "An efficient threshold
 access-structure for RLWE-based multiparty homomorphic encryption" (eprint 2022/780).
-``docs/threshold.md`` has proofs, assumptions and attacks.
+``docs/explanation/threshold.md`` has proofs, assumptions and attacks.
 
 Every secret and every error is drawn by SEAL. Own code expands the common string, re-bases samples,
 adds residues, writes residues in SEAL's form, and floods shares

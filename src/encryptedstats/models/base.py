@@ -57,7 +57,6 @@ from encryptedstats.errors import (
     SchemaWarning,
 )
 from encryptedstats.models._sklearn import record_features
-from encryptedstats.models.features import chosen_positions
 from encryptedstats.models.prediction import Votes
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file
@@ -81,6 +80,7 @@ from encryptedstats.tables.questions.question import (
 from encryptedstats.tables.questions.row_answers import numbers_of
 from encryptedstats.tables.rows.frames import as_frame, describe_missing, missing_masks
 from encryptedstats.tables.rows.table_from_frame import as_weights, rows_to_predict
+from encryptedstats.tables.schema.names import chosen_positions
 from encryptedstats.tables.schema.variables import as_level
 
 if TYPE_CHECKING:
@@ -622,7 +622,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
 
 
 class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn has no types
-    """A classifier whose fit is a list of totals over rows. ``docs/extending.md`` has a complete
+    """A classifier whose fit is a list of totals over rows. ``docs/guides/questions.md`` has a complete
     one.
 
     A subclass writes what any :class:`TotalsModel` does, and

@@ -23,7 +23,7 @@ from encryptedstats.tables.rows.csv_format import CsvFormat, CsvOptions
 from encryptedstats.tables.rows.row_files import read_frame, read_frames
 from encryptedstats.tables.rows.table_from_frame import encode_table
 from encryptedstats.tables.table import Moved, all_moved, warn_of_moved
-from encryptedstats.words import plural
+from encryptedstats.words import did_you_mean, plural
 
 _ROWS_AT_ONCE: Final = 1 << 16
 #: The statistics that summarise predicted numbers.
@@ -200,7 +200,9 @@ def labelled_rows(
         )
     if weights is not None and weights not in known.columns:
         raise SchemaError(
-            f"{data}: there is no column {weights!r} for the weights", code="unknown-column"
+            f"{data}: there is no column {weights!r} for the weights"
+            f"{did_you_mean(weights, known.columns)}",
+            code="unknown-column",
         )
     # The columns of a one-hot table count by position, so weights must not stand among them.
     rows = known if weights is None or schema.onehot is None else known.drop(columns=weights)

@@ -75,6 +75,7 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
            [-2.]])
     """
 
+    title: ClassVar[str] = "Nearest class mean"
     short_name: ClassVar[str] = "means"
 
     def __init__(
@@ -195,6 +196,7 @@ class FisherDiscriminant(LinearMeans):
     True
     """
 
+    title: ClassVar[str] = "Fisher's linear discriminant"
     _RIDGE: ClassVar[float] = 1e-9
     short_name: ClassVar[str] = "fisher"
     why_opened: ClassVar[str] = "the scatter matrix has to be inverted, which the owner does: "

@@ -143,6 +143,7 @@ class CompletelyRandomForest(TotalsClassifier):
     True
     """
 
+    title: ClassVar[str] = "Completely random forest"
     short_name: ClassVar[str] = "forest"
     constraints: ClassVar[Constraints] = {
         "n_trees": Integer(low=1, high=1 << 20, code="integer-out-of-range"),
@@ -552,7 +553,9 @@ def _leaves_of(trees: Sequence[Tree], table: Table) -> NDArray[np.int64]:
     """
     leaves = np.empty((len(table), len(trees)), dtype=np.int64)
     for t, tree in enumerate(trees):
-        goes_left = np.stack([np.isin(table.data[split.variable], split.left) for split in tree])
+        goes_left = np.stack(
+            [np.isin(table.codes_of(split.variable), split.left) for split in tree]
+        )
         node = np.zeros(len(table), dtype=np.int64)
         while node[0] < len(tree):  # all leaves are equally deep
             node = 2 * node + 2 - goes_left[node, np.arange(len(table))]

@@ -32,8 +32,8 @@ from starlette.requests import ClientDisconnect
 
 from encryptedstats.circuits.devices import present
 from encryptedstats.errors import StorageError
+from encryptedstats.machine import cores
 from encryptedstats.pages import SecurityHeaders
-from encryptedstats.parallel import cores
 from encryptedstats.service.audit import Log
 from encryptedstats.service.bodies import AsciiJSON, Bounded, Pace, answer_to
 from encryptedstats.service.door import PART_BYTES, Door, Incoming, Place

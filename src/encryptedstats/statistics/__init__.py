@@ -6,6 +6,7 @@ knows no ciphertexts.
 """
 
 from encryptedstats.statistics.comparisons import Anova, TTest
+from encryptedstats.statistics.competing import CumulativeIncidence
 from encryptedstats.statistics.contingency import (
     ROC,
     ChiSquare,
@@ -15,6 +16,7 @@ from encryptedstats.statistics.contingency import (
     MantelHaenszel,
     OddsRatio,
 )
+from encryptedstats.statistics.cox import CoxRegression
 from encryptedstats.statistics.descriptive import Describe, Histogram
 from encryptedstats.statistics.generalized import GLM
 from encryptedstats.statistics.genome import GenomeScan
@@ -39,7 +41,9 @@ __all__ = [
     "CochranArmitage",
     "Correlation",
     "Covariance",
+    "CoxRegression",
     "CoxScore",
+    "CumulativeIncidence",
     "Describe",
     "FisherExact",
     "GenomeScan",

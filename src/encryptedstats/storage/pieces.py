@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encryptedstats.errors import ArgumentError
-from encryptedstats.processor import best_level
+from encryptedstats.machine import best_level
 from encryptedstats.storage import bitpack
 
 try:

@@ -109,7 +109,7 @@ class Study:
 
     Examples
     --------
-    ``docs/studies.md`` tells a whole study. The receiver::
+    ``docs/guides/studies.md`` tells a whole study. The receiver::
 
         study = es.Study.create("study", schema=schema, questions={"forest": forest}, n_rows=10_000,
                                 sites=["north", "south", "west"], worker="centre",
@@ -274,7 +274,7 @@ class Study:
             Who brings rows, who computes, who opens. The worker must not be the receiver.
         key : "one holder", "escrow" or "joint"
             Whether the receiver holds the secret key, ``openers`` of the sites have to help it, or
-            (experimental) nobody ever holds it, and all sites have to help: see docs/threshold.md.
+            (experimental) nobody ever holds it, and all sites have to help: see docs/explanation/threshold.md.
         openers : int
             With ``key="escrow"``: how many sites it takes.
         name : str

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 from encryptedstats.circuits.bounds import read_bounds
 from encryptedstats.circuits.expressions import column_names
 from encryptedstats.circuits.passes.digits import Stored, split_into_digits
-from encryptedstats.circuits.plan import Stage
 from encryptedstats.circuits.program import PACKED
 from encryptedstats.circuits.results import NumberFacts, encrypted_numbers
+from encryptedstats.circuits.search import Stage
 from encryptedstats.crypto import PublicKeys
 from encryptedstats.crypto.envelopes import sealed_for
 from encryptedstats.crypto.packing import encrypted_totals_noise

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from encryptedstats.crypto import Parameters
 from encryptedstats.errors import ArgumentError, FileFormatError
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 from encryptedstats.storage import container, pieces
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import Readable, Store, looked_at_again

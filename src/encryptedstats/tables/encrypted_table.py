@@ -27,9 +27,10 @@ from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.passes.digits import Stored
 from encryptedstats.circuits.passes.pairs import join_pairs, prove_pairs
-from encryptedstats.circuits.plan import plan_circuit
+from encryptedstats.circuits.plan import plan_stages
 from encryptedstats.circuits.program import PACKED
 from encryptedstats.circuits.results import EncryptedNumbers
+from encryptedstats.circuits.search import Stage, Wish
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto import Parameters, PublicKeys
 from encryptedstats.crypto.digests import DIGEST_FIELD, joined_digest, read_digest
@@ -677,11 +678,10 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
     def _cure(self, outputs: Sequence[Expression]) -> str | ParameterError:
         """Which parameters a circuit would take, for who has to encrypt again."""
         try:
-            made = plan_circuit(
-                outputs,
+            made = plan_stages(
+                [Stage(list(outputs), self.n_rows)],
                 self.ranges(),
-                self.n_rows,
-                with_secret_key=self.with_secret_key,
+                Wish(with_secret_key=self.with_secret_key),
                 times=Times.unknown(),
             )
         except ParameterError as error:

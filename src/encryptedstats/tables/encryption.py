@@ -35,7 +35,7 @@ from encryptedstats.errors import (
     SchemaWarning,
     TooLargeError,
 )
-from encryptedstats.parallel import Portable, checked_workers, ordered_map
+from encryptedstats.machine import Portable, checked_workers, ordered_map
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
 from encryptedstats.storage.leases import Writer, writing
@@ -73,6 +73,7 @@ from encryptedstats.tables.rows.table_from_frame import encode_table, gapless_ta
 from encryptedstats.tables.schema.bins import LARGEST_INTEGER
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.table import Moved, Table, all_moved, warn_of_moved
+from encryptedstats.words import did_you_mean
 
 DRAFT: Final = "table.draft"
 DRAFT_KIND: Final = "unfinished table"
@@ -312,7 +313,10 @@ def _at_least(rows: int, frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFram
 def _weights(frame: pd.DataFrame, name: str) -> NDArray[Any]:
     """The column of weights, or an error that names the row of the file."""
     if name not in frame.columns:
-        raise SchemaError(f"there is no column {name!r} for the weights", code="unknown-column")
+        near = did_you_mean(name, frame.columns)
+        raise SchemaError(
+            f"there is no column {name!r} for the weights{near}", code="unknown-column"
+        )
     weights = pd.to_numeric(frame[name], errors="coerce")
     numbers = weights.to_numpy(dtype=np.float64, na_value=np.nan)
     bad = ~((numbers >= 0) & (numbers <= LARGEST_INTEGER) & (numbers == np.floor(numbers)))

@@ -22,14 +22,14 @@ from encryptedstats.circuits.expressions import (
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.passes.digits import digit_bounds
 from encryptedstats.circuits.passes.pairs import join_pairs
-from encryptedstats.circuits.plan import OPENED_FIRST, Plan, Stage, is_fast, plan_stages
+from encryptedstats.circuits.plan import Plan, plan_stages
 from encryptedstats.circuits.program import ROWS
+from encryptedstats.circuits.search import OPENED_FIRST, Stage, Wish, is_fast
 from encryptedstats.crypto import Parameters
 from encryptedstats.crypto.keys import HasParameters
 from encryptedstats.crypto.noise import Scheme
 from encryptedstats.errors import ArgumentError, ArgumentTypeError, ParameterError, SchemaError
-from encryptedstats.memory import paused_collection
-from encryptedstats.parallel import checked_workers
+from encryptedstats.machine import checked_workers, paused_collection
 from encryptedstats.tables.blocks import BlockShape, block_size
 from encryptedstats.tables.columns import (
     asked_columns,
@@ -147,15 +147,15 @@ def plan(
     wanted = _Wanted(
         rows,
         tuple(encodings),
-        {
-            "security": security,
-            "scheme": scheme,
-            "with_secret_key": not by_others and members == 1,
-            "members": members,
-            "workers": workers,
-            "price_per_core_hour": price_per_core_hour,
-            "parameters": keys if keys is None or isinstance(keys, Parameters) else keys.parameters,
-        },
+        Wish(
+            security,
+            scheme,
+            not by_others and members == 1,
+            members,
+            workers,
+            price_per_core_hour,
+            parameters=keys if keys is None or isinstance(keys, Parameters) else keys.parameters,
+        ),
     )
     columns = asked_columns(rows.schema, wanted.columns())
     if members > 1 and scheme == "bfv":
@@ -195,7 +195,7 @@ class _Wanted:
 
     rows: _PlannedRows
     encodings: tuple[str, ...]
-    options: dict[str, Any]
+    wish: Wish
 
     def columns(self, digit_bits: int | None = None) -> list[Column]:
         """Those that will be stored."""
@@ -215,8 +215,8 @@ class _Wanted:
         """
         whole: Plan | None = None
         refusal = ParameterError()
-        if self.options["parameters"] is not None:
-            return self._with_keys(stages, self.options["parameters"])
+        if self.wish.parameters is not None:
+            return self._with_keys(stages, self.wish.parameters)
         try:
             whole = self.made(stages)
         except ParameterError as error:
@@ -277,7 +277,11 @@ class _Wanted:
         parts = [_over_stored(stage, rows.schema, columns) for stage in parts]
         ranges = column_ranges(rows.schema, columns, rows.weight_bound)
         made = plan_stages(
-            parts, ranges, n_columns=len(columns), room=room, accepts=accepts, **self.options
+            parts,
+            ranges,
+            replace(self.wish, room=room),
+            n_columns=len(columns),
+            accepts=accepts,
         )
         if digits or pair_base is not None:
             every = column_ranges(
@@ -291,7 +295,7 @@ class _Wanted:
                     len(dict.fromkeys(_fixed(stage))) for stage in stages if not stage.is_reserved
                 ),
             )
-        seeded = bool(self.options["with_secret_key"])
+        seeded = self.wish.with_secret_key
         return replace(
             made, bytes_up=_stored_bytes(made.parameters, made.layout, len(columns), seeded=seeded)
         )
@@ -304,13 +308,13 @@ class _Wanted:
         fits = base * _ROOM * whole.largest < 1 << (MAX_NUMBER_BITS - 1) and is_fast(
             whole.parameters
         )
-        if not fits or whole.n_totals < _MANY_TOTALS or self.options["workers"] is not None:
+        if not fits or whole.n_totals < _MANY_TOTALS or self.wish.workers is not None:
             return None
         most = _MORE_BYTES * whole.bytes_up
 
         def accepts(parameters: Parameters) -> bool:
             layout = Layout(self.rows.n_rows, parameters.slots, copies=parameters.copies)
-            seeded = bool(self.options["with_secret_key"])
+            seeded = self.wish.with_secret_key
             size = _stored_bytes(parameters, layout, whole.n_columns, seeded=seeded)
             return size < most and is_fast(parameters)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from encryptedstats.tables.columns import (
 from encryptedstats.tables.encodings import GAP, Column, encoding_of
 from encryptedstats.tables.questions.question import Question, asked_of, checked_question
 from encryptedstats.tables.questions.summaries import Asked
+from encryptedstats.tables.schema.bins import assign_bins
 from encryptedstats.tables.schema.names import class_or_variable
 from encryptedstats.tables.schema.variables import ORDERED_KINDS, PublicSchema, Variable
 
@@ -221,6 +223,19 @@ class Table(ColumnAlgebra[Integers], Asked):
         self._check(column)
         return encoding_of(column).values(column, self)
 
+    def codes_of(self, position: int) -> NDArray[Any]:
+        """Return the bin of each row, from 0, for the variable at a position that has bins."""
+        variable = self.schema.variables[position]
+        if variable.kind != "number":
+            return self.data[position]
+        if position not in self._bins_of_numbers:
+            self._bins_of_numbers[position] = bins_of_number(variable, self.data[position])
+        return self._bins_of_numbers[position]
+
+    @cached_property
+    def _bins_of_numbers(self) -> dict[int, NDArray[Any]]:
+        return {}
+
     def data_of(self, position: int) -> NDArray[Any]:
         """Return the data of the variable at a position; at -1 of a target that is a number."""
         if position == -1 and self.target_values is not None:
@@ -409,6 +424,13 @@ class _Columns(Mapping[str, NDArray[Any]]):
 
     def __len__(self) -> int:
         return len(self._columns)
+
+
+def bins_of_number(variable: Variable, numbers: NDArray[Any]) -> NDArray[Any]:
+    """Return the bins of the fixed-point integers of a number; the last if it is missing."""
+    codes = assign_bins(numbers / 10.0 ** (variable.digits or 0), variable.edges)
+    codes[numbers == GAP] = variable.n_bins - 1
+    return codes.astype(np.min_scalar_type(variable.n_bins - 1))
 
 
 def _in_units(values: NDArray[Any], variable: Variable) -> pd.Series[Any]:

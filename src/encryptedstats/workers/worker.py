@@ -27,7 +27,7 @@ from encryptedstats.errors import (
     KeyMismatchError,
     WorkerError,
 )
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container

@@ -42,6 +42,7 @@ from encryptedstats.tables.schema.bins import (
 from encryptedstats.tables.schema.documents import quoted
 from encryptedstats.tables.schema.variables import Level, Variable, as_level
 from encryptedstats.tables.table import Integers, Moved, Table, warn_of_moved
+from encryptedstats.words import did_you_mean
 
 if TYPE_CHECKING:
     from encryptedstats.tables.schema.schema import Schema
@@ -178,7 +179,8 @@ def _split(schema: Schema, data: object, y: object, weights: ArrayLike | None) -
     absent = [name for name in names if name not in frame.columns]
     if absent:
         raise SchemaError(
-            f"the data has no column {quoted(absent)}; it has {quoted(list(frame.columns))}",
+            f"the data has no column {quoted(absent)}{did_you_mean(absent[0], frame.columns)}; it "
+            f"has {quoted(list(frame.columns))}",
             code="unknown-column",
         )
     target = _target(schema, frame, y)

@@ -43,18 +43,21 @@ from encryptedstats.tables.schema.inference import (
     make_number,
     make_variable,
     summarise,
+    with_number_bins,
 )
 from encryptedstats.tables.schema.variables import (
+    BOTH,
     Level,
     PublicSchema,
     PublicVariable,
     Variable,
     as_levels,
-    check_kind,
     check_unknown,
+    check_wanted_kind,
     find_variable,
 )
 from encryptedstats.tables.table import Table, warn_of_moved
+from encryptedstats.words import did_you_mean
 
 __all__ = ["PublicSchema", "PublicVariable", "Schema", "Variable"]
 
@@ -249,9 +252,11 @@ class Schema(Document):
             Labels beside the data, instead of a target column.
         numbers
             ``"bins"`` cuts numbers as above. ``"keep"`` keeps them as fixed-point numbers, the
-            target too: for regressions, means and variances. Whole numbers with at most 2 different
-            values, 0 and 1 for instance, are categories all the same (and a target of such has
-            classes), and `kinds` override it.
+            target too: for regressions, means and variances. ``"both"`` keeps them and cuts them
+            too: a regression takes the number and a forest the bins, from one encrypted table.
+            Whole numbers with at most 2 different values, 0 and 1 for instance, are categories all
+            the same (and a target of such has classes). `kinds` override it, by column:
+            ``kinds={"age": "both"}``.
         digits
             Decimal digits of numbers that are kept, of all or by column name; by default as many as
             the data shows, 4 at most.
@@ -326,8 +331,8 @@ class Schema(Document):
         check_unknown(unknown)
         if id is not None and id not in frame.columns:
             raise SchemaError(
-                f"the data has no column {id!r} for the id of the rows; it has "
-                f"{quoted(list(frame.columns))}",
+                f"the data has no column {id!r} for the id of the rows"
+                f"{did_you_mean(id, frame.columns)}; it has {quoted(list(frame.columns))}",
                 code="unknown-column",
             )
         name = _target_name(frame, target, array=isinstance(data, np.ndarray))
@@ -364,7 +369,7 @@ class Schema(Document):
             classes=() if number is not None else _classes(labels, classes),
             missing=missing,
             id=id,
-            target_number=None if number is None else _inferred(number, None, missing, kept),
+            target_number=None if number is None else _inferred(number, "number", missing, kept),
             _summaries=summaries,
         )
         doubts = [summaries[label].doubt for label in names if label not in wanted]
@@ -450,7 +455,8 @@ class Schema(Document):
             The variable; or the target, which becomes a number (`with_classes` gives it classes
             again).
         kind
-            ``"continuous"``, ``"ordinal"``, ``"categorical"`` or ``"number"``.
+            ``"continuous"``, ``"ordinal"``, ``"categorical"``, ``"number"``, or ``"both"``: a
+            number that has bins as well.
         digits
             For a number: decimal digits to keep; by default as many as the data shows, 4 at most.
         low, high
@@ -462,14 +468,21 @@ class Schema(Document):
         if self.target is not None and name == self.target:
             return self._with_target(kind, digits, low, high)
         old = self[name]
-        check_kind(kind, f"variable {old.name!r}")
+        check_wanted_kind(kind, f"variable {old.name!r}")
         summary = self._summaries.get(old.name)
-        if kind == "number":
+        if kind in ("number", BOTH):
             if levels is not None:
                 raise SchemaError(
                     f"variable {old.name!r}: a number has no levels", code="number-with-levels"
                 )
-            made = make_number(old.name, summary, digits, low, high)
+            if old.kind == "number" and summary is None and (digits, low, high) == (None,) * 3:
+                made = replace(old, edges=(), asked_bins=None)
+            else:
+                made = make_number(old.name, summary, digits, low, high)
+            if kind == BOTH and old.edges:
+                made = replace(made, edges=old.edges, asked_bins=old.asked_bins)
+            elif kind == BOTH:
+                made = with_number_bins(made, summary)
             return self._with(replace(made, missing_bin=old.missing_bin))
         if not (digits is None and low is None and high is None):
             raise SchemaError(
@@ -513,7 +526,8 @@ class Schema(Document):
         with other owners.
 
         The kind stays where it can: edges make a categorical variable or a number continuous,
-        levels make a continuous variable or a number ordinal.
+        levels make a continuous variable or a number ordinal. A number that has bins as well stays
+        one, with these edges.
         """
         old = self[name]
         if (edges is None) == (levels is None):
@@ -521,6 +535,8 @@ class Schema(Document):
                 f"variable {old.name!r}: give either edges= or levels=", code="edges-and-levels"
             )
         if edges is not None:
+            if old.kind == "number" and old.n_bins:
+                return self._with_own(replace(old, edges=tuple(edges), asked_bins=None))
             kind = "ordinal" if old.kind == "ordinal" else "continuous"
             return self._with_own(
                 Variable(old.name, kind, edges=tuple(edges), missing_bin=old.missing_bin)
@@ -893,7 +909,8 @@ def _labels(
         return None
     if name not in frame.columns:
         raise SchemaError(
-            f"the data has no target column {name!r}; it has {quoted(list(frame.columns))}",
+            f"the data has no target column {name!r}{did_you_mean(name, frame.columns)}; it has "
+            f"{quoted(list(frame.columns))}",
             code="unknown-column",
         )
     return unboxed(frame[name])
@@ -919,11 +936,12 @@ def _wanted_kinds(kinds: Mapping[str, str] | None, names: Sequence[str]) -> dict
     if unknown:
         raise SchemaError(
             Cure("kinds of columns", "kinds names"),
-            f" column {unknown[0]!r}; the columns are {quoted(names)}",
+            f" column {unknown[0]!r}{did_you_mean(unknown[0], names)}; the columns are "
+            f"{quoted(names)}",
             code="unknown-column",
         )
     for name, kind in wanted.items():
-        check_kind(kind, f"column {name!r}")
+        check_wanted_kind(kind, f"column {name!r}")
     return wanted
 
 
@@ -934,6 +952,8 @@ def _inferred(summary: Summary, wanted: str | None, missing: str, kept: Kept) ->
     made = make_number(
         summary.name, summary, kept.digits_of(summary.name), *kept.bounds_of(summary.name)
     )
+    if wanted == BOTH or (wanted is None and kept.numbers == BOTH):
+        made = with_number_bins(made, summary)
     return replace(made, missing_bin=has_gaps)
 
 
@@ -947,6 +967,14 @@ def _like(old: Variable, made: Variable) -> Variable:
 def _same_bins(old: Variable, kind: str) -> Variable:
     """Another kind with the same bins, where the kind can have them."""
     try:
+        if old.kind == "number" and old.n_bins:
+            return Variable(
+                old.name,
+                kind,
+                edges=old.edges,
+                missing_bin=old.missing_bin,
+                asked_bins=old.asked_bins,
+            )
         return replace(old, kind=kind)  # with its policy, where the kind can have one
     except SchemaError:
         raise SchemaError(
