@@ -18,6 +18,7 @@ from encryptedstats.statistics.contingency import (
 )
 from encryptedstats.statistics.cox import CoxRegression
 from encryptedstats.statistics.descriptive import Describe, Histogram
+from encryptedstats.statistics.elastic_net import ElasticNet
 from encryptedstats.statistics.generalized import GLM
 from encryptedstats.statistics.genome import GenomeScan
 from encryptedstats.statistics.hazards import CoxScore, PiecewiseExponential
@@ -45,6 +46,7 @@ __all__ = [
     "CoxScore",
     "CumulativeIncidence",
     "Describe",
+    "ElasticNet",
     "FisherExact",
     "GenomeScan",
     "Histogram",

@@ -816,14 +816,12 @@ class Ridge(_LeastSquares):
             )
         for model in models:
             model._check_open()
-        all_but = [model._moments for model in models]
-        whole = _sum_of(all_but, len(models) - 1)
+        whole, folds = sum_of_folds([model._moments for model in models])
         errors = []
         for alpha in alphas:
             penalty = models[0]._checked_alpha(alpha)
             each = []
-            for rest in all_but:
-                fold = _difference(whole, rest)
+            for rest, fold in folds:
                 if not fold.weight:
                     continue
                 each.append(
@@ -841,6 +839,15 @@ class Ridge(_LeastSquares):
         table = pd.DataFrame(errors, pd.Index(alphas, name="alpha"), _ERRORS)
         best = float(table.index[int(table["estimate"].to_numpy().argmin())])
         return models[0]._path(whole, alphas, table, best)
+
+
+def sum_of_folds(all_but: Sequence[Moments]) -> tuple[Moments, list[tuple[Moments, Moments]]]:
+    """Return the moments of all rows, and of each fold: those of the others, and its own.
+
+    ``all_but`` are the moments of all rows but those of one fold.
+    """
+    whole = _sum_of(all_but, len(all_but) - 1)
+    return whole, [(rest, _difference(whole, rest)) for rest in all_but]
 
 
 def _sum_of(parts: Sequence[Moments], times: int) -> Moments:
