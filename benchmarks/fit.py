@@ -38,9 +38,7 @@ from encryptedstats.circuits.devices.steps import StepByStep
 from encryptedstats.circuits.lowering import FLAT, Setting, Way, lower
 from encryptedstats.circuits.program import SLOTS, Program
 from encryptedstats.circuits.sources import Source
-from encryptedstats.memory import default_limit
-from encryptedstats.parallel import cores
-from encryptedstats.processor import CPU_VARIABLE
+from encryptedstats.machine import CPU_VARIABLE, cores, default_limit
 from reproduction import datasets
 
 PARAMETERS = ("bgv", 8192, 4000, (42, 43, 43, 43, 43))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 
 from circuit_samples import Lab, MemorySource, insecure, rotation_steps
 
 import encryptedstats as es
 from encryptedstats.circuits import Expression
-from encryptedstats.circuits.devices.native.packing import KernelPacking
-from encryptedstats.circuits.devices.packing import Packing
+from encryptedstats.circuits.devices.batches import Packing
+from encryptedstats.circuits.devices.native.steps import KernelPacking
 from encryptedstats.circuits.devices.seal import SealPacking
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.lowering import Setting
@@ -20,7 +20,7 @@ from encryptedstats.circuits.proof import read_noise
 from encryptedstats.circuits.results import EncryptedNumbers
 
 
-@cache
+@lru_cache(maxsize=2)
 def kept_lab(
     scheme: str, key: int = 0, n_bits: int = 49, primes: int = 10, kept: int = 6, copies: int = 1
 ) -> Lab:

@@ -33,7 +33,7 @@ from encryptedstats.circuits.lowering import FLAT, LEVELLED, Setting, lower
 from encryptedstats.circuits.proof import read_noise
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.packing import packing_parameters
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 
 A, B, C, Y, W, N = (column(name) for name in ("a0", "b1", "a1", "y0", "w", "n"))
 NAMES = {

@@ -21,7 +21,7 @@ from encryptedstats.circuits import column, linear
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.clear import read_clear
 from encryptedstats.circuits.compiled import GivenPacks
-from encryptedstats.circuits.devices.packing import Packing
+from encryptedstats.circuits.devices.batches import Packing
 from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Expression, Key, given, totals_of
 from encryptedstats.circuits.lowering import Setting, row_descent
@@ -264,7 +264,7 @@ def tight_lab() -> Lab:
     for bits in range(34, 40):
         lab = Lab(es.Owner(insecure("bgv", 1 << 16, (bits, 49, 49, 49))))
         model = lab.parameters.noise
-        if 1 <= model.budget(model.rounded(2, model.levels - 1)) < 3:
+        if 1 <= model.budget(model.rounding(2, model.levels - 1)) < 3:
             return lab
     raise AssertionError("no such prime")
 

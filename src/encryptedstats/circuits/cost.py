@@ -33,7 +33,7 @@ from encryptedstats.circuits.program import (
 from encryptedstats.circuits.rules import RuleTable
 from encryptedstats.crypto.packing import merges_of, packing_elements, packing_primes
 from encryptedstats.crypto.parameters import Parameters
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 
 #: Seconds for every total that one core takes while the others wait, in Python: on 16 cores it is
 #: most of what a small table takes.

@@ -42,7 +42,7 @@ from encryptedstats.crypto.packing import packing_parameters, packing_primes
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.security import TABLE_NAME
 from encryptedstats.errors import ParameterError
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 from encryptedstats.words import size_text, time_text
 
 

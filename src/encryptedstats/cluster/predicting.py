@@ -36,8 +36,7 @@ from encryptedstats.cluster.jobs import (
 from encryptedstats.cluster.queues import refuse_unfinished
 from encryptedstats.cluster.scheduling import PATIENCE, run_on_dask
 from encryptedstats.errors import ArgumentTypeError, ClusterError, FileFormatError
-from encryptedstats.memory import default_limit
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores, default_limit
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import open_store, read_object

@@ -42,7 +42,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
-from encryptedstats.crypto.digests import joined_digest
+from encryptedstats.crypto.digests import join_digests
 from encryptedstats.crypto.dispatch import decrypt_value, openable
 from encryptedstats.crypto.encryption import Decryptor
 from encryptedstats.crypto.keys import PublicKeys
@@ -57,7 +57,6 @@ from encryptedstats.errors import (
     SchemaWarning,
 )
 from encryptedstats.models._sklearn import record_features
-from encryptedstats.models.features import chosen_positions
 from encryptedstats.models.prediction import Votes
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file
@@ -81,6 +80,7 @@ from encryptedstats.tables.questions.question import (
 from encryptedstats.tables.questions.row_answers import numbers_of
 from encryptedstats.tables.rows.frames import as_frame, describe_missing, missing_masks
 from encryptedstats.tables.rows.table_from_frame import as_weights, rows_to_predict
+from encryptedstats.tables.schema.names import chosen_positions
 from encryptedstats.tables.schema.variables import as_level
 
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
                     f"{self.totals_.keys.key_id}",
                     code="other-key",
                 )
-            joined_digest(self.totals_.schema_digest, X.facts.schema_digest)
+            join_digests(self.totals_.schema_digest, X.facts.schema_digest)
         self._check_table(X)
         return self._hold(self.answer_ + X.answer_to(self.answer_.question, **options))
 

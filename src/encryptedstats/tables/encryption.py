@@ -35,10 +35,10 @@ from encryptedstats.errors import (
     SchemaWarning,
     TooLargeError,
 )
-from encryptedstats.parallel import Portable, checked_workers, ordered_map
+from encryptedstats.machine import Portable, check_workers, ordered_map
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
-from encryptedstats.storage.leases import Writer, writing
+from encryptedstats.storage.leases import Writer, write_alone
 from encryptedstats.storage.objects import Store, open_store
 from encryptedstats.tables.blocks import (
     BlockEntry,
@@ -119,7 +119,7 @@ def encrypt_table(
         A progress bar; by default on a terminal.
     """
     count = RowCount(len(table) + table.n_dropped, table.n_dropped)
-    workers = checked_workers(workers)
+    workers = check_workers(workers)
     table = table.with_layout(encryptor.keys.parameters.slots)
     facts = _facts(table, encryptor, encodings)
     if workers is None and table.layout.n_chunks * len(facts.columns) < _WORTH_PROCESSES:
@@ -178,7 +178,7 @@ def encrypt_file(
         Cross-validation folds, stratified within every piece of the file that is read at once (a
         chunk of rows).
     """
-    workers = checked_workers(workers)
+    workers = check_workers(workers)
     if weights is not None and weight_bound is None:
         raise SchemaError(
             "weights from a file need weight_bound=: a public bound, since no row has been read yet",
@@ -538,7 +538,7 @@ class _Job:
     def to_store(self, chunks: Iterable[Table], store: Store, overwrite: bool) -> EncryptedTable:
         if store.exists(MANIFEST) and not overwrite:
             raise table_is_there(store)
-        with writing(store) as writer:
+        with write_alone(store) as writer:
             store.sweep()
             table_id = self._draft(store, overwrite)
             entries = self._stored_blocks(chunks, table_id, store, writer)

@@ -23,7 +23,7 @@ import encryptedstats as es
 from encryptedstats.crypto.encryption import encrypt_slots
 from encryptedstats.crypto.keys import read_encryptor
 from encryptedstats.crypto.residues import residues_of
-from encryptedstats.parallel import Portable, cores, ordered_map, start_method
+from encryptedstats.machine import Portable, cores, ordered_map, start_method
 from error_codes import error
 
 needs_fork = pytest.mark.skipif(
@@ -158,7 +158,7 @@ def test_warnings_are_left_as_they_were():
 
 SLOW_MAP = """
 import time, sys
-from encryptedstats.parallel import ordered_map
+from encryptedstats.machine import ordered_map
 def slow(n):
     time.sleep(0.02)
     return n
