@@ -135,7 +135,7 @@ def _compared(name: str, case: Case, settings: Settings) -> dict[str, Any]:
         "parameters": p.to_dict(),
         "packing_primes": packing_primes(p),
         "relinearised_at": levels,
-        "ways": {cpu: kernels.way for cpu, kernels in ways.items()},
+        "ways": {cpu: kernels.arithmetic for cpu, kernels in ways.items()},
         "cores": cores(),
         "lower": _rounds(lowering, len(residues), rounds),
         "pack": _rounds(merging, PACKED, rounds),

@@ -67,7 +67,7 @@ def _compared(bits: int, rounds: int) -> dict[str, Any]:
             raise RuntimeError(f"{cpu} gives other residues: there is nothing to measure")
     return {
         "bits": bits,
-        "ways": {cpu: each.way for cpu, each in kernels.items()},
+        "ways": {cpu: each.arithmetic for cpu, each in kernels.items()},
         "forward": _rounds(forward, rounds),
         "inverse": _rounds(inverse, rounds),
     }

@@ -39,7 +39,7 @@ def main() -> None:
     assert opened.totals_ == clear.totals_, "encrypted and clear differ"
     assert crypto.PublicKeys is es.PublicKeys
     found = {
-        "residues": kernels.kernels_are_built(),
+        "residues": kernels.has_extension(),
         "storage": pieces.level() or "none",
         "processes": machine.start_method(),
     }

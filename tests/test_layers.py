@@ -62,7 +62,7 @@ FOREIGN = {
 }
 #: What passes through unread: a digest by which owners know a schema again, and the name under
 #: which it is stored.
-OPAQUE = {"schema_digest", "joined_digest"}
+OPAQUE = {"schema_digest", "join_digests"}
 
 
 def code_words(tree: ast.AST) -> Iterator[tuple[int, str]]:

@@ -1,11 +1,9 @@
-"""The errors and warnings of the library, so that callers can catch them by name.
+"""The errors and warnings of the library.
 
-Lowest module of all: imports nothing of this library. Each error also is the built-in exception a
-Python user would expect (``ValueError``, ``ArithmeticError``), so that generic handlers keep
-working.
-
-Where the way out is spelled in Python's words, these are a :class:`Cure`: the command line has
-words of its own for it.
+The lowest module: it imports nothing of this library. Each error is also the built-in exception
+that a Python user expects (``ValueError``, ``ArithmeticError``), so generic handlers keep working.
+Advice that is written in Python's words is a :class:`Cure`, which the command line puts in its own
+words.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""This machine: its cores and the processes that share them, the level of its processor, its memory.
+"""This machine: worker processes, the instructions of its processor, and its memory.
 
 :func:`ordered_map` runs a function over items in several processes, in order, with a bounded number
 under way. SEAL's Python binding holds the interpreter's lock, so threads would not help. On Linux
 processes are forked: they inherit the function and all it refers to, keys included. Elsewhere
-forking is unsafe or not to be had, and processes are spawned: a function that can be made again from
-bytes (``Portable``) is made there, and the bytes, secrets among them, travel through a pipe of the
-operating system, never through a file. Any other function then runs in this process alone.
+forking is unsafe or unavailable, and processes are spawned: a function that can be rebuilt from
+bytes (``Portable``) is rebuilt there, and the bytes, secrets among them, travel through a pipe of
+the operating system, never through a file. Any other function then runs in this process alone.
 ``ENCRYPTEDSTATS_PROCESSES`` chooses: fork, spawn, or none.
 """
 
@@ -47,21 +47,19 @@ _inherited: Callable[[Any], Any] | None = (
 
 @dataclass(frozen=True)
 class Portable(Generic[Item, Result]):
-    """A function that a new process can make again: ``make(pack())``, where ``make`` is found by
-    its name.
-    """
+    """A function that a new process can rebuild as ``make(pack())``, where ``make`` is importable."""
 
     function: Callable[[Item], Result]
     make: Callable[[bytes], Callable[[Item], Result]]
     pack: Callable[[], bytes] = field(repr=False)
 
     def __call__(self, item: Item) -> Result:
-        """Here, in this process."""
+        """Call the function in this process."""
         return self.function(item)
 
 
 def start_method() -> str:
-    """How processes begin here: "fork", "spawn" or "none". Forking is safe on Linux only."""
+    """Return how processes start: "fork", "spawn" or "none". Forking is safe on Linux only."""
     asked = os.environ.get(PROCESSES_VARIABLE) or ("fork" if sys.platform == "linux" else "spawn")
     if asked not in _START_METHODS:
         raise ArgumentError(
@@ -72,23 +70,22 @@ def start_method() -> str:
 
 
 def cores() -> int:
-    """How many processes may really run at once here."""
+    """Return the number of processes that this machine can run at once."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def checked_workers(workers: int | None) -> int | None:
-    """How many processes or threads somebody asks for, None for as many as there are cores."""
+def check_workers(workers: int | None) -> int | None:
+    """Return the requested number of processes or threads, or None for as many as there are cores."""
     return None if workers is None else as_count(workers, "workers", "workers")
 
 
 def ordered_map(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int | None = None
 ) -> Generator[Result, None, None]:
-    """``map(function, items)`` over processes. ``items`` may be endless: only a few are taken
-    ahead.
+    """Yield ``map(function, items)``, computed in several processes.
 
-    Close it (``contextlib.closing``) when it may not be run to its end: that is what ends the
-    processes.
+    ``items`` may be endless: only a few are taken ahead. Close the generator
+    (``contextlib.closing``) if it may not be run to its end, so that the processes end.
     """
     workers = cores() if workers is None else workers
     method = start_method() if workers > 1 else "none"
@@ -137,9 +134,7 @@ def _submit(pool: ProcessPoolExecutor, item: Any) -> Future[Any]:
 
 @contextmanager
 def _nameless_main() -> Iterator[None]:
-    """Processes that begin here do not run the user's program again, as spawned ones else do: ours
-    need nothing of it.
-    """
+    """Keep spawned processes from running the user's main program again."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
@@ -149,12 +144,10 @@ def _nameless_main() -> Iterator[None]:
 
 
 def _make(make: Callable[[bytes], Callable[[Any], Any]], data: bytes) -> None:
-    """In a process that began afresh: make the function."""
     _inherit(make(data))
 
 
 def _inherit(function: Callable[[Any], Any]) -> None:
-    """In a new worker process: what to run, and when to stop."""
     global _inherited
     _inherited = function
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
@@ -162,9 +155,7 @@ def _inherit(function: Callable[[Any], Any]) -> None:
 
 
 def _end_with_parent() -> None:
-    """Without this, workers of a parent that was killed would wait for work for ever, with the
-    secret key in memory.
-    """
+    # Otherwise workers of a killed parent would wait for ever, with the secret key in memory.
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -189,7 +180,9 @@ CPU_LEVELS: Final = (
 
 
 def cpu_level() -> str:
-    """The most that kernels may use; whether the processor has it, they find out."""
+    """Return the highest instruction level that kernels may use, whether or not the processor has
+    it.
+    """
     level = os.environ.get(CPU_VARIABLE) or CPU_LEVELS[-1]
     if level not in CPU_LEVELS:
         raise ArgumentError(
@@ -198,11 +191,12 @@ def cpu_level() -> str:
     return level
 
 
-def best_level(here: Sequence[str]) -> str:
-    """The best of the levels that a kernel has on this processor, the slowest first, that it may
-    use.
+def best_level(levels: Sequence[str]) -> str:
+    """Return the highest allowed one of the levels that a kernel has on this processor.
+
+    ``levels`` begins with the slowest.
     """
-    return str(here[min(CPU_LEVELS.index(cpu_level()), len(here) - 1)])
+    return str(levels[min(CPU_LEVELS.index(cpu_level()), len(levels) - 1)])
 
 
 # -- memory -----------------------------------------------------------------------------------------
@@ -230,24 +224,23 @@ def paused_collection() -> Iterator[None]:
 
 
 def default_limit(processes: int = 1) -> int:
-    """Bytes for each of so many processes: together a quarter of the available memory, each from
-    256 MiB to 8 GiB.
+    """Return the bytes for each of ``processes`` processes.
+
+    Together they get a quarter of the available memory, each from 256 MiB to 8 GiB.
     """
     available = available_memory()
     return UNKNOWN if available is None else min(max(available // 4 // processes, LEAST), MOST)
 
 
 def available_memory(root: Path = _ROOT) -> int | None:
-    """Bytes that can be had without swapping: what the system has, or what is left to the control
-    group of this process.
-    """
+    """Return the bytes that are available without swapping, within the limits of control groups."""
     system = _meminfo(root).get("MemAvailable") or total_memory(root)
-    known = [limit for limit in (system, *_left_to_groups(root)) if limit is not None]
+    known = [limit for limit in (system, *_memory_left_to_groups(root)) if limit is not None]
     return min(known, default=None)
 
 
 def total_memory(root: Path = _ROOT) -> int | None:
-    """Bytes that the machine has."""
+    """Return the bytes that the machine has."""
     try:
         return _meminfo(root).get("MemTotal") or os.sysconf("SC_PAGE_SIZE") * os.sysconf(
             "SC_PHYS_PAGES"
@@ -257,17 +250,16 @@ def total_memory(root: Path = _ROOT) -> int | None:
 
 
 def _meminfo(root: Path) -> dict[str, int]:
-    """Sizes by name, from Linux's own description."""
+    """Read Linux's sizes by name."""
     lines = [line.partition(":") for line in read_system(root / "proc/meminfo").splitlines()]
     return {name: int(value.split()[0]) * 1024 for name, _, value in lines if value.endswith("kB")}
 
 
-def _left_to_groups(root: Path) -> Iterator[int]:
-    """What is left to the control group of this process, and to all that it lies in; both versions
-    of these groups.
+def _memory_left_to_groups(root: Path) -> Iterator[int]:
+    """Yield what is left to the control group of this process and to those above it, of both
+    versions.
 
-    A container may see its own group as the root of all: groups that are not to be seen are passed
-    over.
+    A container may see its own group as the root: invisible groups are skipped.
     """
     for line in read_system(root / "proc/self/cgroup").splitlines():
         number, controllers, path = line.split(":", 2)
@@ -285,19 +277,17 @@ def _left_to_groups(root: Path) -> Iterator[int]:
             )
             if limit.strip().isdigit():  # "max" is no limit
                 taken = int(used) if used.strip().isdigit() else 0
-                yield max(0, int(limit) - max(0, taken - _named(cache, names[2])))
+                yield max(0, int(limit) - max(0, taken - _number_of(cache, names[2])))
 
 
-def _named(stat: str, name: str) -> int:
-    """A number of a file of names and numbers, 0 if it is not there. Pages of files that nobody
-    uses can be had at once.
-    """
+def _number_of(stat: str, name: str) -> int:
+    """Return a number from a file of names and numbers, 0 if it is missing."""
     found = [line.split()[1] for line in stat.splitlines() if line.startswith(f"{name} ")]
     return int(found[0]) if found else 0
 
 
 def read_system(path: Path) -> str:
-    """What a file of the system says; nothing where there is none."""
+    """Return the content of a file of the system, empty if there is none."""
     try:
         return path.read_text(errors="replace")
     except OSError:

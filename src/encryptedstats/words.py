@@ -1,5 +1,6 @@
-"""Words for people: sizes, times, counts of things, and names that were probably meant. One way for
-plans, commands, errors and reports. Imports nothing of this library.
+"""Sizes, times, counts and suggestions in words, the same in plans, commands, errors and reports.
+
+Imports nothing of this library.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from difflib import get_close_matches
 
 
 def size_text(count: int) -> str:
-    """Bytes for people, in the units of disks and networks.
+    """Return a number of bytes in words, in the units of disks and networks.
 
     >>> size_text(130), size_text(2048), size_text(9_438_381), size_text(13_800_000_000)
     ('130 bytes', '2.0 kB', '9.4 MB', '13.8 GB')
@@ -21,7 +22,7 @@ def size_text(count: int) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """Seconds for people.
+    """Return a number of seconds in words.
 
     >>> time_text(0.000124), time_text(0.0213), time_text(1.53), time_text(5800), time_text(1e6)
     ('0.12 ms', '21 ms', '1.5 s', '97 min', '278 h')
@@ -34,7 +35,7 @@ def time_text(seconds: float) -> str:
 
 
 def plural(count: int, thing: str) -> str:
-    """A number of things, with thousands told apart.
+    """Return a count and its noun, with a thousands separator.
 
     >>> plural(1, "block"), plural(1024, "row")
     ('1 block', '1,024 rows')

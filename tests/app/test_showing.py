@@ -66,7 +66,9 @@ def test_probabilities_are_written_as_in_r() -> None:
 
 
 def test_scores_have_their_intervals() -> None:
-    found = scores_of({"auc": {"value": 0.75, "low": 0.7, "high": 0.8}, "ppv": {"value": None}})
+    found = scores_of(
+        {"auc": {"estimate": 0.75, "low": 0.7, "high": 0.8}, "ppv": {"estimate": None}}
+    )
     assert found.rows == [("AUC", ["0.7500", "0.7000 to 0.8000"]), ("PPV", ["NA", ""])]
 
 

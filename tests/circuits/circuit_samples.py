@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 from unittest import mock
 
@@ -251,7 +251,7 @@ class MemorySource(Source):
         return self.lab.owner.open(evaluate(outputs, self, **options))
 
 
-@cache
+@lru_cache(maxsize=2)
 def lab_of(
     scheme: str,
     key: int = 0,
@@ -284,7 +284,7 @@ def rotation_steps(copies: int = 1) -> tuple[int, ...]:
     return tuple(sorted({*replication_steps(layout), *moved}))
 
 
-@cache
+@lru_cache(maxsize=2)
 def source_of(
     scheme: str, key: int, counts: tuple[int, ...], with_secret_key: bool = True
 ) -> MemorySource:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 
 from circuit_samples import Lab, MemorySource, insecure, rotation_steps
 
@@ -19,7 +19,7 @@ from encryptedstats.circuits.proof import read_noise
 from encryptedstats.circuits.results import EncryptedNumbers
 
 
-@cache
+@lru_cache(maxsize=2)
 def kept_lab(
     scheme: str, key: int = 0, n_bits: int = 49, primes: int = 10, kept: int = 6, copies: int = 1
 ) -> Lab:

@@ -264,7 +264,7 @@ def tight_lab() -> Lab:
     for bits in range(34, 40):
         lab = Lab(es.Owner(insecure("bgv", 1 << 16, (bits, 49, 49, 49))))
         model = lab.parameters.noise
-        if 1 <= model.budget(model.rounded(2, model.levels - 1)) < 3:
+        if 1 <= model.budget(model.rounding(2, model.levels - 1)) < 3:
             return lab
     raise AssertionError("no such prime")
 

@@ -483,16 +483,18 @@ def test_a_table_that_is_larger_than_planned_has_more_chunks(frame: pd.DataFrame
     np.testing.assert_array_equal(opened.class_counts_, clear.class_counts_)
 
 
-@pytest.mark.parametrize("fraction", [0, 2])
-def test_a_forest_that_is_never_opened(frame: pd.DataFrame, fraction: int) -> None:
+@pytest.mark.parametrize(("fraction", "trees", "depth"), [(0, 4, 2), (2, 2, 1)])
+def test_a_forest_that_is_never_opened(
+    frame: pd.DataFrame, fraction: int, trees: int, depth: int
+) -> None:
     schema = es.Schema.infer(frame, target="sick")
-    forest = es.CompletelyRandomForest(4, 2, fraction=fraction, random_state=1)
+    forest = es.CompletelyRandomForest(trees, depth, fraction=fraction, random_state=1)
     table, new = schema.table(frame.iloc[:250]), schema.table(frame.iloc[250:])
     owner = es.Owner(es.plan(forest, table, encrypted_prediction=True))
     assert owner.parameters.copies == 16
     sealed, rows = owner.encrypt(table), owner.encrypt(new)
     votes = owner.open(forest.fit(sealed).predict_votes(rows))
-    clear = es.CompletelyRandomForest(4, 2, fraction=fraction, random_state=1).fit(
+    clear = es.CompletelyRandomForest(trees, depth, fraction=fraction, random_state=1).fit(
         table.with_layout(sealed.layout)
     )
     expected = clear.predict_votes(new.with_layout(rows.layout))

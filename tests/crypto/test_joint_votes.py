@@ -90,10 +90,10 @@ def test_votes_of_new_rows_are_those_of_the_plain_model(study, table, new, recei
     question, to = forest(1 if device == "native" else 2), receiver.public_keys()
     votes = question.fit(table, device=device).predict_votes(new, device=device)
     shares = study.shares(votes, question, table, rows=new, receiver=to)
-    opened = receiver.open(study.joint.combined(votes, shares, to), SCHEMA)
+    opened = receiver.open(study.joint.combine(votes, shares, to), SCHEMA)
     assert opened.equals(plainly(forest(question.random_state), TRAINED, NEW))
     with pytest.raises(es.MemberError, check=error("wrong-messages")):
-        study.joint.combined(votes, {name: shares[name] for name in ("north", "south")}, to)
+        study.joint.combine(votes, {name: shares[name] for name in ("north", "south")}, to)
 
 
 def test_without_a_receiver_and_for_another_model(study, table, new):
@@ -124,7 +124,7 @@ def test_ciphertexts_that_are_the_same_have_one_share(study, table, receiver):
         assert len(set(seconds)) < len(seconds)  # within one answer
         for second, share in zip(seconds, given, strict=True):
             assert seen.setdefault(second, share.tobytes()) == share.tobytes()
-        opened = receiver.open(study.joint.combined(one, shares, to), SCHEMA)
+        opened = receiver.open(study.joint.combine(one, shares, to), SCHEMA)
         assert opened.equals(plainly(es.MultinomialNB(alpha=0.5), TRAINED, batch))
     again = study.members["north"]
     third = question.fit(table).predict_votes(
@@ -299,7 +299,7 @@ def test_exact_with_planned_parameters(tmp_path: Path) -> None:
     votes = question.fit(trained).predict_votes(asked)
     shares = study.shares(votes, question, trained, rows=asked, receiver=to)
     clear = plainly(es.CompletelyRandomForest(n_trees=5, depth=3, random_state=1), TRAINED, NEW)
-    assert owner.open(study.joint.combined(votes, shares, to), SCHEMA).equals(clear)
+    assert owner.open(study.joint.combine(votes, shares, to), SCHEMA).equals(clear)
 
 
 def test_plans_reserve_the_room() -> None:

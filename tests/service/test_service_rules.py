@@ -122,7 +122,7 @@ def seal_object(length: int, compression: int = 0) -> bytes:
 
 def whole(file: Container) -> tuple[Container, dict[str, int], bytes]:
     data = container.to_bytes(file)
-    found = container.peeked(data, len(data), "it")
+    found = container.peek(data, len(data), "it")
     assert found is not None
     return *found, data
 

@@ -115,7 +115,7 @@ def _shown(result: Result, model: Any) -> Shown:
         table=table_of(frame),
         notes=[f"{result.n_rows:,} rows", *result._dropped(), *result.notes],
         text=text.removeprefix(result.title).strip("\n"),
-        csv=frame.to_csv(lineterminator="\n"),
+        csv=str(result.to_csv()),
         facts=facts,
         model=model,
         result=result,
@@ -126,7 +126,8 @@ def _numbers(result: Result) -> list[tuple[str, str]]:
     """The single numbers of a result, which its main table need not have: a statistic, degrees of
     freedom, a probability.
     """
-    return [
+    term = getattr(result, "term", "")
+    return ([("term", term)] if term else []) + [
         (name.replace("_", " "), _cell(name, getattr(result, name)))
         for name, value in result.to_dict().items()
         if name not in ("title", "n_rows", "notes")
@@ -212,9 +213,9 @@ def scores_of(scores: Mapping[str, Mapping[str, Any]]) -> Table:
     for name, score in scores.items():
         low, high = score.get("low"), score.get("high")
         interval = "" if low is None or high is None else f"{low:.4f} to {high:.4f}"
-        value = "NA" if score.get("value") is None else f"{score['value']:.4f}"
+        value = "NA" if score.get("estimate") is None else f"{score['estimate']:.4f}"
         rows.append((SCORES.get(name, name), [value, interval]))
-    return Table("", ["value", "95 % interval"], rows)
+    return Table("", ["estimate", "95 % interval"], rows)
 
 
 def table_of(frame: pd.DataFrame) -> Table:

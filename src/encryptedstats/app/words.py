@@ -8,7 +8,7 @@ from typing import Final
 
 from encryptedstats.errors import Cure, EncryptedStatsError, reword
 
-#: What a person can mend. Everything else is a mistake of the program, and says so.
+#: What a person can fix. Everything else is a mistake of the program, and says so.
 MENDABLE: Final = (
     EncryptedStatsError,
     OSError,

@@ -36,7 +36,7 @@ from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts
 from encryptedstats.crypto.flooding import flooded_noise
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.packing import (
-    centred,
+    centre,
     encrypted_zero_noise,
     expansion_scale,
     packing_model,
@@ -256,7 +256,7 @@ def compile_outputs(outputs: tuple[Expression | int, ...], conditions: Condition
         found.append(
             replace(
                 one,
-                offset=centred(output.offset * output.step.factor, t),
+                offset=centre(output.offset * output.step.factor, t),
                 factor=factor * (slots if output.each else 1) * output.step.factor % t,
             )
         )

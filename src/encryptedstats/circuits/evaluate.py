@@ -34,7 +34,7 @@ from encryptedstats.circuits.proof import NoiseReport, resting_noise
 from encryptedstats.circuits.results import EncryptedNumbers, Part
 from encryptedstats.circuits.sources import Source
 from encryptedstats.errors import ArgumentError, ArgumentTypeError, DeviceError, KeyMismatchError
-from encryptedstats.machine import checked_workers
+from encryptedstats.machine import check_workers
 from encryptedstats.storage.objects import is_url
 
 Packs = Mapping[str, EncryptedNumbers]
@@ -100,7 +100,7 @@ def evaluate(
         Hide the rows from who opens the totals, by noise: see
         :mod:`encryptedstats.crypto.flooding`. By default where rows were encrypted by others.
     """
-    workers, given = checked_workers(workers), given or {}
+    workers, given = check_workers(workers), given or {}
     checked_name(device)
     compile_with = partial(
         compile_for,

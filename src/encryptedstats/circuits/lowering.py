@@ -57,7 +57,7 @@ from encryptedstats.circuits.program import (
 from encryptedstats.circuits.rules import RuleTable
 from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.packing import (
-    flooded_at_its_level,
+    flooded_unpacked_noise,
     packed_noise,
     packing_model,
     packing_primes,
@@ -610,7 +610,7 @@ class Lowering:
             step.noise,
             self.way.end,
             lambda noise: model.decrypts(
-                flooded_at_its_level(parameters, noise) if flooded else noise
+                flooded_unpacked_noise(parameters, noise) if flooded else noise
             ),
         )
         return self.switch(self.relinearise(self.switch(step, at)), level)

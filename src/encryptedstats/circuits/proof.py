@@ -19,7 +19,7 @@ from encryptedstats.crypto.flooding import flooded_noise
 from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.packing import (
     encrypted_zero_noise,
-    flooded_at_its_level,
+    flooded_unpacked_noise,
     packing_levels,
     packing_model,
     packing_primes,
@@ -197,7 +197,7 @@ def resting_level(model: NoiseModel) -> int:
     does to any ciphertext.
     """
     levels = range(model.levels - 1, 0, -1)
-    return next((level for level in levels if model.budget(model.rounded(2, level)) >= _FLOOR), 0)
+    return next((level for level in levels if model.budget(model.rounding(2, level)) >= _FLOOR), 0)
 
 
 def flooding_level(parameters: Parameters) -> int:
@@ -207,7 +207,8 @@ def flooding_level(parameters: Parameters) -> int:
     model = parameters.noise
     levels = range(model.levels - 1, 0, -1)
     least = (
-        model.budget(flooded_at_its_level(parameters, model.rounded(2, level))) for level in levels
+        model.budget(flooded_unpacked_noise(parameters, model.rounding(2, level)))
+        for level in levels
     )
     return next((level for level, budget in zip(levels, least, strict=True) if budget >= _FLOOR), 0)
 
@@ -363,7 +364,7 @@ class _Trial:
             ends = {lowering.ended(model, output.step).noise for output in found}
         except NoiseError:
             return 0.0
-        return min(model.budget(flooded_at_its_level(self.parameters, end)) for end in ends)
+        return min(model.budget(flooded_unpacked_noise(self.parameters, end)) for end in ends)
 
     def refusal(self, best: NoiseReport) -> tuple[object, ...]:
         """Why there is no proof: the node that binds, and what it would take."""

@@ -26,7 +26,7 @@ from encryptedstats.circuits.program import (
     subtract_digests,
 )
 from encryptedstats.circuits.slices import drop_checkpoint
-from encryptedstats.crypto.digests import DIGEST_FIELD, joined_digest, read_digest
+from encryptedstats.crypto.digests import DIGEST_FIELD, join_digests, read_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.encryption import Decryptor
 from encryptedstats.crypto.engine import Engine, engine_for
@@ -34,7 +34,7 @@ from encryptedstats.crypto.flooding import flood, flooded_noise, flooding_width
 from encryptedstats.crypto.keys import PublicKeys, check_belongs
 from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.packing import (
-    centred,
+    centre,
     encrypted_totals,
     encrypted_zero_noise,
     packing_model,
@@ -127,7 +127,7 @@ def read_cut(file: Container, name: str = CUT) -> Cut | None:
     """Read how a result was computed in shards; None where the file has no such section."""
     if name not in file.sections:
         return None
-    found = file.listed(name)
+    found = file.read_list(name)
     if [type(one) for one in found] != [list, list, int] or not all(
         _are_stops(stops) for stops in found[:2]
     ):
@@ -334,7 +334,7 @@ class EncryptedNumbers:
             raise ArgumentError(
                 "results of different circuits or forms cannot be added", code="different-forms"
             )
-        digest = joined_digest(self.schema_digest, other.schema_digest)
+        digest = join_digests(self.schema_digest, other.schema_digest)
         facts = [_added(a, b, sign) for a, b in zip(self.facts, other.facts, strict=True)]
         largest = max(max(abs(f.low), abs(f.high)) for f in facts)
         if largest > self.keys.parameters.max_value:
@@ -576,7 +576,7 @@ class EncryptedNumbers:
             raise FileFormatError(
                 f"results with {width} totals in a ciphertext cannot be", code="impossible-width"
             )
-        counts = file.listed("chunks")
+        counts = file.read_list("chunks")
         if not all(type(count) is int and 0 < count <= parameters.slots for count in counts):
             raise FileFormatError(
                 "the chunks of the results have impossible numbers of rows",
@@ -587,9 +587,9 @@ class EncryptedNumbers:
                 "the results have rows where there are totals, or none where there should be",
                 code="rows-form-mismatch",
             )
-        facts = [_read_facts(entry, parameters) for entry in file.listed("numbers")]
+        facts = [_read_facts(entry, parameters) for entry in file.read_list("numbers")]
         _check_stored([one.stored for one in facts], form)
-        places = file.listed("places")
+        places = file.read_list("places")
         distinct = {place for place in places if type(place) is int}
         are_numbers = all(type(place) is int for place in places)
         if not are_numbers or len(places) != len(facts) or distinct != set(range(len(distinct))):
@@ -599,7 +599,7 @@ class EncryptedNumbers:
         if form != PACKED and len(distinct) != len(facts):
             raise FileFormatError("results that are not packed share places", code="shared-places")
         empty = cls(keys, form, facts, (), width, counts=counts, places=places)
-        noises = [noise_from_json(entry, empty._model()) for entry in file.listed("noise")]
+        noises = [noise_from_json(entry, empty._model()) for entry in file.read_list("noise")]
         if (
             not 0 < len(facts) <= (MAX_OUTPUTS if form == ROWS else MAX_NUMBERS)
             or len(noises) != empty._n_parts()
@@ -745,7 +745,7 @@ def decrypt_numbers(numbers: EncryptedNumbers, decryptor: Decryptor, *, schema: 
     )
     values = []
     for index, (value, facts) in enumerate(zip(sums, numbers.facts, strict=True)):
-        number = centred((value + facts.offset) * pow(facts.factor, -1, t), t)
+        number = centre((value + facts.offset) * pow(facts.factor, -1, t), t)
         if not facts.low <= number <= facts.high:
             raise ArgumentError(
                 f"total {index} decrypts to {number}, outside the {facts.low} to {facts.high} it "

@@ -388,7 +388,7 @@ class Search:
 
     def _hope(self, parameters: Parameters, shapes: StageShapes) -> bool:
         model = packing_model(parameters, packing_primes(parameters))
-        least = packed_noise(model, replace(model.rounded(2), size=2))
+        least = packed_noise(model, replace(model.rounding(2), size=2))
         given = {stage.gives: _kept(parameters, least) for stage in self.stages if stage.gives}
         try:
             for number, stage in enumerate(self.stages):

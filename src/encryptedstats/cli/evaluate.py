@@ -318,7 +318,7 @@ def _line(found: Evaluation) -> dict[str, Any]:
     counts = {} if found.positive is None else {"positives": found.class_counts[found.positive]}
     line: dict[str, Any] = {"rows": found.n_rows, **counts}
     for name, one in found.scores.items():
-        line |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
+        line |= {name: one.estimate, f"{name}_low": one.low, f"{name}_high": one.high}
     return line
 
 
@@ -439,8 +439,8 @@ def _score_frame(found: Evaluation) -> pd.DataFrame:
     )
     lines = [
         {
-            "value": _figure(score.value),
-            f"{100 * found.level:g} % interval": ""
+            "estimate": _figure(score.estimate),
+            f"{100 * found.confidence:g} % interval": ""
             if np.isnan(score.low)
             else f"{score.low:.4f} to {score.high:.4f}",
             "by": score.method,
@@ -461,7 +461,7 @@ def _calibration_frame(found: Evaluation) -> pd.DataFrame:
             f"of {one}": table["positives"],
             f"predicted P({one})": [f"{value:.3f}" for value in table["predicted"]],
             "observed": [f"{value:.3f}" for value in table["observed"]],
-            f"{100 * found.level:g} % interval": [
+            f"{100 * found.confidence:g} % interval": [
                 f"{low:.3f} to {high:.3f}"
                 for low, high in zip(table["low"], table["high"], strict=True)
             ],

@@ -48,8 +48,8 @@ from encryptedstats.storage.objects import (
     is_url,
     load_file,
     local_or_url,
-    looked_at_again,
     open_store,
+    retry_read,
 )
 from encryptedstats.tables import EncryptedTable, Question
 from encryptedstats.tables.answers.answer import Answer
@@ -434,7 +434,7 @@ def _with_keys(job: J, keys: str) -> J:
 def _loaded(queue: str, job_id: str) -> StoredJob:
     store = open_store(queue)
     where = store.where(JOBS + job_id)
-    file = looked_at_again(store, lambda: _job_file(store, job_id, where))
+    file = retry_read(store, lambda: _job_file(store, job_id, where))
     if file.kind not in READERS:
         raise FileFormatError(
             f"{where} holds {file.kind!r}, and a job is wanted here", code="wrong-kind"
@@ -515,7 +515,7 @@ def partition(file: Container, name: str, total: int, step: int) -> tuple[tuple[
     """Consecutive pieces that make up the whole, none of them twice; all but the last are multiples
     of ``step``.
     """
-    cuts = file.listed(name)
+    cuts = file.read_list(name)
     if not all(type(cut) is int for cut in cuts):
         raise FileFormatError(f"the job has a malformed list of {name}", code="malformed-list")
     pieces = tuple(zip([0, *cuts], cuts, strict=False))
@@ -575,7 +575,7 @@ def read_stored_table(table: str) -> tuple[bytes, TableFacts, tuple[BlockEntry, 
         return manifest, *listed_table(manifest, where)
 
     try:
-        return looked_at_again(store, read)
+        return retry_read(store, read)
     except FileNotFoundError:
         raise FileNotFoundError(
             f"{where} is not there: no encrypted table lies at {table}"

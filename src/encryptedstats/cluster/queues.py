@@ -31,7 +31,7 @@ from encryptedstats.errors import (
     FileFormatError,
     StorageError,
 )
-from encryptedstats.storage.files import naming
+from encryptedstats.storage.files import name_errors
 from encryptedstats.storage.objects import Store, open_store
 
 LEASES: Final = "leases/"
@@ -290,7 +290,7 @@ class _Worker:
 
     def _write_lease(self, item: Item, lease: Lease) -> None:
         name = lease_name(item.name)
-        with naming(self.store.where(name)):
+        with name_errors(self.store.where(name)):
             self.store.write(name, [lease.to_bytes()])
 
     # -- claiming
@@ -303,7 +303,7 @@ class _Worker:
         name = lease_name(item.name)
         if self.store.exists(CANCELLED + job.id):
             return False
-        with naming(self.store.where(name)):
+        with name_errors(self.store.where(name)):
             return self.store.create(name, self._own_lease(item).to_bytes())
 
     def _taken_over(self, job: StoredJob, item: Item) -> bool:

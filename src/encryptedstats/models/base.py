@@ -42,7 +42,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
-from encryptedstats.crypto.digests import joined_digest
+from encryptedstats.crypto.digests import join_digests
 from encryptedstats.crypto.dispatch import decrypt_value, openable
 from encryptedstats.crypto.encryption import Decryptor
 from encryptedstats.crypto.keys import PublicKeys
@@ -321,7 +321,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
                     f"{self.totals_.keys.key_id}",
                     code="other-key",
                 )
-            joined_digest(self.totals_.schema_digest, X.facts.schema_digest)
+            join_digests(self.totals_.schema_digest, X.facts.schema_digest)
         self._check_table(X)
         return self._hold(self.answer_ + X.answer_to(self.answer_.question, **options))
 

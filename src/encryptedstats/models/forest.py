@@ -18,7 +18,7 @@ from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import Expression, column, sum_of
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.results import EncryptedNumbers
-from encryptedstats.crypto.digests import joined_digest
+from encryptedstats.crypto.digests import join_digests
 from encryptedstats.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -462,7 +462,7 @@ class CompletelyRandomForest(TotalsClassifier):
                     code="rows-by-others",
                 )
             self.totals_.keys.check_same(table.keys)
-            joined_digest(
+            join_digests(
                 self.totals_.schema_digest, table.facts.schema_digest
             )  # refused before the work, not after it
 

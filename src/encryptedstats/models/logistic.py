@@ -147,9 +147,9 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
     def learned(self) -> pd.DataFrame:
         """The intercept, if there is one, and the coefficient of every predictor."""
         index = predictor_index(self._features(self.schema_.public()), self.schema_)
-        frame = pd.DataFrame({"coefficient": self.coef_[0]}, index)
+        frame = pd.DataFrame({"estimate": self.coef_[0]}, index)
         first = pd.DataFrame(
-            {"coefficient": self.intercept_}, pd.Index(["Intercept"], name=index.name)
+            {"estimate": self.intercept_}, pd.Index(["(Intercept)"], name=index.name)
         )
         return pd.concat([first, frame]) if self.fit_intercept else frame
 

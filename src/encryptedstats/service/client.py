@@ -734,7 +734,7 @@ def _keys_bytes(store: Store, facts: TableFacts, keys: PublicKeys | Url | None) 
 
 def _check_welcome(data: bytes, name: str) -> None:
     """Refuse here what a worker must not have: it never leaves this machine."""
-    found = container.peeked(data, len(data), f"the object {name[:12]}")
+    found = container.peek(data, len(data), f"the object {name[:12]}")
     refusal = refused_kind(*found, name) if found is not None else None
     if found is None or refusal is not None or found[0].kind not in WELCOME:
         raise WorkerError(

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto import Parameters, PublicKeys
-from encryptedstats.crypto.envelopes import sealed_for
+from encryptedstats.crypto.envelopes import seal_for
 from encryptedstats.crypto.keys import fingerprint_of
 from encryptedstats.errors import ExistsError, FileFormatError, KeyMismatchError, StudyError
 from encryptedstats.storage import container
@@ -562,7 +562,7 @@ class Study:
         folder, keys = f"rows/{self.me.name}/{staged.name}", {}
         for name in self.document.row_readers:
             bound = self._bind_folder(folder, name)
-            keys[name] = sealed_for(
+            keys[name] = seal_for(
                 state.parties[name].sealing, self._own_folder_key(folder), bound
             ).hex()
         self.post(kind, {**describe_rows(str(staged), folder), "keys": keys})

@@ -34,7 +34,7 @@ from encryptedstats.errors import ArgumentError, FileFormatError
 from encryptedstats.machine import cores
 from encryptedstats.storage import container, pieces
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.objects import Readable, Store, looked_at_again
+from encryptedstats.storage.objects import Readable, Store, retry_read
 from encryptedstats.storage.pieces import DIGEST_BYTES, RUN, SEED_BYTES
 
 Residues = NDArray[np.uint64]
@@ -347,7 +347,7 @@ def stored_entry(
         )
 
     try:
-        return looked_at_again(store, looked_at)
+        return retry_read(store, looked_at)
     except (FileFormatError, FileNotFoundError):
         return None
 
@@ -415,7 +415,7 @@ def read_block(store: Readable, entry: BlockEntry, shape: BlockShape, key_id: st
         head = _checked_head(data[entry.start : start], store, entry, own)
         return _Reading(store, entry, own, *everything).residues(head, memoryview(data)[start:])
 
-    return looked_at_again(store, read)
+    return retry_read(store, read)
 
 
 def _whole_block(
@@ -450,7 +450,7 @@ def _whole_block(
 def read_seeds(store: Readable, entry: BlockEntry, shape: BlockShape) -> bytes:
     """The seeds of a block, one after the other; none of a block that is stored whole."""
     own = entry.shape(shape)
-    return looked_at_again(store, lambda: _read_head(store, entry, own))[: own.seed_bytes]
+    return retry_read(store, lambda: _read_head(store, entry, own))[: own.seed_bytes]
 
 
 def read_runs(
@@ -511,7 +511,7 @@ def _read(
         reading = _Reading(store, entry, own, primes, runs, wanted)
         return reading.residues(_read_head(store, entry, own), reading.pieces())
 
-    residues = looked_at_again(store, read)
+    residues = retry_read(store, read)
     return (
         residues
         if wanted == list(columns)

@@ -33,7 +33,7 @@ from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.circuits.search import Stage, Wish
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto import Parameters, PublicKeys
-from encryptedstats.crypto.digests import DIGEST_FIELD, joined_digest, read_digest
+from encryptedstats.crypto.digests import DIGEST_FIELD, join_digests, read_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.encryption import Decryptor
 from encryptedstats.crypto.engine import engine_for
@@ -55,8 +55,8 @@ from encryptedstats.errors import (
 from encryptedstats.recent import Recent
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.leases import writing
-from encryptedstats.storage.objects import Readable, Store, looked_at_again, open_store
+from encryptedstats.storage.leases import write_alone
+from encryptedstats.storage.objects import Readable, Store, open_store, retry_read
 from encryptedstats.tables.answers.answer import Answer
 from encryptedstats.tables.blocks import (
     BlockEntry,
@@ -472,7 +472,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         if self.by_others or keys is None or not isinstance(self.blocks, StoredBlocks):
             return
         for entry in self.blocks.entries:
-            if not keys.signed_by_owner(self.facts.statement(entry), entry.signature):
+            if not keys.is_signed_by_owner(self.facts.statement(entry), entry.signature):
                 raise FileFormatError(
                     f"block {entry.id} of the table at {self.blocks.store.url} is not signed by "
                     f"the owner of key {self.key_id}, "
@@ -773,13 +773,13 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         return replace(
             self.facts,
             with_secret_key=self.facts.with_secret_key and more.facts.with_secret_key,
-            schema_digest=joined_digest(self.facts.schema_digest, more.facts.schema_digest),
+            schema_digest=join_digests(self.facts.schema_digest, more.facts.schema_digest),
             n_dropped=self.n_dropped + more.n_dropped,
         )
 
     def _append_stored(self, blocks: StoredBlocks, more: EncryptedTable) -> EncryptedTable:
         store = open_store(blocks.store.url)
-        with writing(store, wait=APPEND_SECONDS) as writer:
+        with write_alone(store, wait=APPEND_SECONDS) as writer:
             store.sweep()
             manifest = _manifest_bytes(store)
             facts, entries = read_manifest(store, manifest)
@@ -840,7 +840,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         store = open_store(url)
         if store.exists(MANIFEST) and not overwrite:
             raise table_is_there(store)
-        with writing(store) as writer:
+        with write_alone(store) as writer:
             store.sweep()
             entries = _store_blocks(store, self)
             if self._keys is not None:
@@ -861,9 +861,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         :meth:`accept_others`.
         """
         store = open_store(url)
-        facts, entries = looked_at_again(
-            store, lambda: read_manifest(store, _manifest_bytes(store))
-        )
+        facts, entries = retry_read(store, lambda: read_manifest(store, _manifest_bytes(store)))
         blocks = StoredBlocks(store, entries, facts.shape, facts.key_id)
         if keys is not None:
             return cls(facts, blocks, _checked_keys(keys, facts), accepted=by_others)
@@ -1033,7 +1031,7 @@ def facts_from_container(file: Container) -> TableFacts:
         )
     try:
         schema = PublicSchema.from_json(file.section("schema").decode())
-        keys = file.listed("columns")
+        keys = file.read_list("columns")
         if not all(isinstance(key, str) for key in keys):
             raise FileFormatError("a malformed list of columns", code="malformed-columns")
         columns = tuple(Column.parse(key) for key in keys)
@@ -1174,7 +1172,7 @@ def _manifest_bytes(store: Store) -> bytes:
 
 
 def _listed_blocks(file: Container, shape: BlockShape) -> tuple[BlockEntry, ...]:
-    listed = file.listed("blocks")
+    listed = file.read_list("blocks")
     if not listed:
         raise FileFormatError("no blocks are listed", code="no-blocks")
     entries = tuple(BlockEntry.from_dict(values, shape) for values in listed)
@@ -1209,7 +1207,7 @@ def write_keys(store: Store, keys: PublicKeys) -> None:
 
 def _stored_keys(store: Store, name: str) -> PublicKeys:
     where = store.where(name)
-    file = looked_at_again(
+    file = retry_read(
         store, lambda: container.from_bytes(store.read(name), kind=PUBLIC_KIND, name=where)
     )
     with _named(where):

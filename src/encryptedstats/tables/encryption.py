@@ -35,10 +35,10 @@ from encryptedstats.errors import (
     SchemaWarning,
     TooLargeError,
 )
-from encryptedstats.machine import Portable, checked_workers, ordered_map
+from encryptedstats.machine import Portable, check_workers, ordered_map
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
-from encryptedstats.storage.leases import Writer, writing
+from encryptedstats.storage.leases import Writer, write_alone
 from encryptedstats.storage.objects import Store, open_store
 from encryptedstats.tables.blocks import (
     BlockEntry,
@@ -118,9 +118,6 @@ class EncryptionOptions:
     workers: int | None = None
     progress: bool | None = None
 
-    def __post_init__(self) -> None:
-        checked_workers(self.workers)
-
 
 @encrypt_value.register(Table)
 def encrypt_table(
@@ -141,6 +138,7 @@ def encrypt_table(
         See :class:`EncryptionOptions`.
     """
     made = EncryptionOptions(**options)
+    check_workers(made.workers)
     count = RowCount(len(table) + table.n_dropped, table.n_dropped)
     table = table.with_layout(encryptor.keys.parameters.slots)
     facts = _facts(table, encryptor, made.encodings)
@@ -184,6 +182,7 @@ def encrypt_file(
     rows_as = RowOptions(**{name: options.pop(name) for name in row_names})
     reading = {name: options.pop(name) for name in ("csv", "told") if name in options}
     made = EncryptionOptions(**options)
+    check_workers(made.workers)
     if rows_as.weights is not None and rows_as.weight_bound is None:
         raise SchemaError(
             "weights from a file need weight_bound=: a public bound, since no row has been read yet",
@@ -521,7 +520,7 @@ class _Job:
         overwrite = self.options.overwrite
         if store.exists(MANIFEST) and not overwrite:
             raise table_is_there(store)
-        with writing(store) as writer:
+        with write_alone(store) as writer:
             store.sweep()
             table_id = self._draft(store, overwrite)
             entries = self._stored_blocks(chunks, table_id, store, writer)

@@ -29,7 +29,7 @@ from encryptedstats.crypto import Parameters
 from encryptedstats.crypto.keys import HasParameters
 from encryptedstats.crypto.noise import Scheme
 from encryptedstats.errors import ArgumentError, ArgumentTypeError, ParameterError, SchemaError
-from encryptedstats.machine import checked_workers, paused_collection
+from encryptedstats.machine import check_workers, paused_collection
 from encryptedstats.tables.blocks import BlockShape, block_size
 from encryptedstats.tables.columns import (
     asked_columns,
@@ -505,7 +505,7 @@ def _checked_workers(workers: int | None, price_per_core_hour: float | None) -> 
             f"price_per_core_hour={price_per_core_hour!r}: a price is at least 0",
             code="negative-price",
         )
-    return checked_workers(workers)
+    return check_workers(workers)
 
 
 def _in_ids(question: Question, schema: Schema | PublicSchema) -> Question:

@@ -27,7 +27,7 @@ from encryptedstats.circuits.devices.native.sums import (
 from encryptedstats.circuits.devices.seal import SealDevice
 from encryptedstats.circuits.devices.steps import StepByStep
 from encryptedstats.circuits.program import EXPAND, HERE, ROTATE, ROWS, SUM, Program, Step
-from encryptedstats.crypto.kernels import kernels_are_built
+from encryptedstats.crypto.kernels import has_extension
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.machine import LEAST
 from encryptedstats.progress import progress_bar
@@ -126,11 +126,11 @@ class NativeDevice(Device):
     @property
     def is_here(self) -> bool:
         """Whether the kernels are built."""
-        return kernels_are_built()
+        return has_extension()
 
     def obstacle(self, program: Program) -> str | None:
         """Refuse other schemes than BGV, and installations without kernels."""
-        if not kernels_are_built():
+        if not has_extension():
             return "its kernels are not there: the library was installed without a C compiler"
         if program.parameters.scheme != "bgv":
             return f"it computes BGV ciphertexts, and these are {program.parameters.scheme.upper()}"

@@ -85,7 +85,7 @@ class NativeExecution(SealExecution):
         plains = [
             plaintext_coefficients(encode_marks(self.keys, mask.data), ring) for mask in masks
         ]
-        return self.value_of(kernels_of(self.keys).masked(rows, plains))
+        return self.value_of(kernels_of(self.keys).multiply_and_sum(rows, plains))
 
     def _masks(self, step: Step, chunk: int | None) -> list[Step]:
         """Return the masked terms of a step that is nothing but their sum."""
