@@ -63,7 +63,6 @@ if TYPE_CHECKING:
         score_folds,
     )
     from encryptedstats.publishing import Ledger, Published, Release, Rules, write_report
-    from encryptedstats.service.client import Worker, connect
     from encryptedstats.statistics import (
         GLM,
         PCA,
@@ -113,6 +112,7 @@ if TYPE_CHECKING:
         QuantileOneHot,
         QuantileOrdinal,
     )
+    from encryptedstats.workers import Worker, connect
 
 __version__ = "0.3.0"
 
@@ -201,7 +201,7 @@ _LATE = {
         ("FixedPoint", "QuantileOneHot", "QuantileOrdinal"),
         "encryptedstats.tables.schema.bin_transformers",
     ),
-    **dict.fromkeys(("Worker", "connect"), "encryptedstats.service.client"),
+    **dict.fromkeys(("Worker", "connect"), "encryptedstats.workers"),
 }
 
 
