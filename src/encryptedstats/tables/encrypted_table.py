@@ -62,6 +62,7 @@ from encryptedstats.tables.answers.answer import Answer
 from encryptedstats.tables.blocks import (
     BlockEntry,
     BlockFacts,
+    BlockRows,
     BlockShape,
     Residues,
     block_bytes,
@@ -986,9 +987,7 @@ def _store_blocks(store: Store, table: EncryptedTable, first: int = 0) -> tuple[
         seeds, residues = table.blocks.seeds(index), table.blocks.block(index)
         shape = replace(table.facts.shape, seeded=bool(seeds))
         stored = residues[:, : shape.components]
-        data = block_bytes(
-            stored, shape, seeds=seeds, block_id=block_id, rows=rows, key_id=table.key_id
-        )
+        data = block_bytes(stored, shape, BlockRows(block_id, rows, table.key_id), seeds=seeds)
         entry = store_block(store, data, block_name(first + index, block_id), shape, rows)
         sign = table.blocks.signer(index)
         entries.append(
