@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from encryptedstats.errors import ArgumentError
 from encryptedstats.statistics._least_squares import Moments
-from encryptedstats.statistics.generalized import INTERCEPT
+from encryptedstats.statistics.formulas import INTERCEPT
 from encryptedstats.statistics.linear import RidgePath, _LeastSquares, sum_of_folds
 from encryptedstats.tables.questions.constraints import ALPHA, Constraints, RealNumber
 from encryptedstats.tables.questions.question import Totals
@@ -82,7 +82,7 @@ class ElasticNet(_LeastSquares):
         formula: str = "",
         reference: Mapping[str, Any] | None = None,
         weights: str | None = None,
-        missing: str = "level",
+        missing: str = "complete",
         fit_intercept: bool = True,
     ) -> None:
         self.alpha = alpha
