@@ -63,7 +63,6 @@ if TYPE_CHECKING:
         score_folds,
     )
     from encryptedstats.publishing import Ledger, Published, Release, Rules, write_report
-    from encryptedstats.service.client import Worker, connect
     from encryptedstats.statistics import (
         GLM,
         PCA,
@@ -90,6 +89,7 @@ if TYPE_CHECKING:
         LogRank,
         MantelHaenszel,
         OddsRatio,
+        Pairs,
         PiecewiseExponential,
         QuadraticDiscriminant,
         Result,
@@ -112,6 +112,7 @@ if TYPE_CHECKING:
         QuantileOneHot,
         QuantileOrdinal,
     )
+    from encryptedstats.workers import Worker, connect
 
 __version__ = "0.3.0"
 
@@ -188,6 +189,7 @@ _LATE = {
             "LogRank",
             "MantelHaenszel",
             "OddsRatio",
+            "Pairs",
             "PiecewiseExponential",
             "ROC",
             "TTest",
@@ -199,7 +201,7 @@ _LATE = {
         ("FixedPoint", "QuantileOneHot", "QuantileOrdinal"),
         "encryptedstats.tables.schema.bin_transformers",
     ),
-    **dict.fromkeys(("Worker", "connect"), "encryptedstats.service.client"),
+    **dict.fromkeys(("Worker", "connect"), "encryptedstats.workers"),
 }
 
 
@@ -283,6 +285,7 @@ __all__ = [
     "OddsRatio",
     "OneStepLogisticRegression",
     "Owner",
+    "Pairs",
     "ParameterError",
     "Parameters",
     "PassphraseError",

@@ -210,7 +210,7 @@ OF_NUMBERS = [
 REFUSED = {
     "AODE", "CoxScore", "Describe", "ElasticNet", "FisherDiscriminant", "Folds", "GenomeScan", "IncidenceRate",
     "LinearDiscriminant", "LinearMeans",
-    "OneStepLogisticRegression", "QuadraticDiscriminant", "TAN",
+    "OneStepLogisticRegression", "Pairs", "QuadraticDiscriminant", "TAN",
 }  # fmt: skip
 
 

@@ -30,6 +30,7 @@ from encryptedstats.statistics.multivariate import (
     LinearDiscriminant,
     QuadraticDiscriminant,
 )
+from encryptedstats.statistics.pairs import Pairs
 from encryptedstats.statistics.survival import IncidenceRate, KaplanMeier, LifeTable, LogRank
 from encryptedstats.tables.answers.results import Result
 
@@ -59,6 +60,7 @@ __all__ = [
     "LogRank",
     "MantelHaenszel",
     "OddsRatio",
+    "Pairs",
     "PiecewiseExponential",
     "QuadraticDiscriminant",
     "Result",

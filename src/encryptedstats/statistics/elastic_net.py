@@ -82,7 +82,7 @@ class ElasticNet(_LeastSquares):
         formula: str = "",
         reference: Mapping[str, Any] | None = None,
         weights: str | None = None,
-        missing: str = "level",
+        missing: str = "complete",
         fit_intercept: bool = True,
         target: str | None = None,
         variables: Sequence[str] | None = None,

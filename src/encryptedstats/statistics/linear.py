@@ -64,7 +64,6 @@ from encryptedstats.tables.questions.question import (
     row_column,
 )
 from encryptedstats.tables.questions.summaries import scale, variable_name
-from encryptedstats.tables.rows.table_from_frame import rows_to_predict
 from encryptedstats.tables.schema.names import name_of, position, variable_id
 from encryptedstats.tables.schema.variables import KEEP_NUMBERS
 from encryptedstats.words import plural
@@ -379,12 +378,8 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
     # -- predicting
     # --------------------------------------------------------------------------------------------
 
-    def _rows_to_predict(self, X: Any) -> Table:
-        """Clear rows; columns that explain nothing need not be among theirs."""
-        if isinstance(X, Table):
-            return super()._rows_to_predict(X)
-        frame = named_columns(self._checked_frame(X, reset=False))
-        return rows_to_predict(self._known_private(), self._with_unused(frame), stacklevel=4)
+    def _frame_to_predict(self, X: Any) -> pd.DataFrame:
+        return self._with_unused(named_columns(self._checked_frame(X, reset=False)))
 
     def _used_positions(self) -> Collection[int]:
         return self._fitted_design().variables
@@ -397,16 +392,21 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
 
     def _matrix_and_offset(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         table, made = self._rows(X), self._fitted_design()
-        monomials = made.monomials(table)
+        monomials = table.leave_blank(made.monomials(table))
         if made.is_plain:
             return monomials[:, int(made.intercept) :], np.zeros(len(table))
         model, offset = made.transform(self._polynomials)
         found = combined(monomials, model) if len(model) else np.empty((len(table), 0))
         return found[:, int(made.intercept) :], combined(monomials, offset)[:, 0]
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of the variance that is explained; rows without a prediction are refused."""
+        rows = X if isinstance(X, Table) else self._rows(X, complete=True)
+        return float(super().score(rows, y, sample_weight))
+
     def predict(self, X: Any) -> NDArray[np.float64]:
         """What the regression expects of each row. Columns that depend on earlier ones are not
-        used.
+        used. NaN for rows where a value is missing or not allowed, and a warning names them.
         """
         self._check_open()
         x, offset = self._matrix_and_offset(X)
@@ -481,9 +481,10 @@ class LinearRegression(_LeastSquares):
         A variable that weighs the squares, as R's ``weights``; or ``"rows"`` for the weights of the
         table: 2 are two rows. A row with a weight of 0 counts in the degrees of freedom, as in
         statsmodels; R leaves it out.
-    missing : {"level", "complete"}
-        Whether the bin for missing values of a variable is a level as any other, or its rows are
-        left out. Rows without a number that the formula names always are.
+    missing : {"complete", "level"}
+        Rows in which a variable of the formula is missing are left out. With ``"level"`` the bin
+        for missing values of a variable is a level as any other; rows without a number are left
+        out all the same.
     fit_intercept : bool
     target : str, optional
         What is explained, in place of a formula; the target of the schema by default.
@@ -521,7 +522,7 @@ class LinearRegression(_LeastSquares):
         formula: str = "",
         reference: Mapping[str, Any] | None = None,
         weights: str | None = None,
-        missing: str = "level",
+        missing: str = "complete",
         fit_intercept: bool = True,
         target: str | None = None,
         variables: Sequence[str] | None = None,
@@ -723,8 +724,8 @@ class LinearRegression(_LeastSquares):
         """What the regression expects of each row; with an ``interval``, for its mean or for a new
         observation, as R has it.
 
-        New rows are read by the schema: numbers are rounded to its digits, and those out of its
-        bounds are refused.
+        New rows are read by the schema: numbers are rounded to its digits, and rows with numbers out
+        of its bounds have no prediction.
 
         Parameters
         ----------
@@ -799,7 +800,7 @@ class Ridge(_LeastSquares):
         formula: str = "",
         reference: Mapping[str, Any] | None = None,
         weights: str | None = None,
-        missing: str = "level",
+        missing: str = "complete",
         fit_intercept: bool = True,
         target: str | None = None,
         variables: Sequence[str] | None = None,
