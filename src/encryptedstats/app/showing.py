@@ -4,7 +4,6 @@ them, a picture if there is one.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +16,7 @@ import pandas as pd
 import encryptedstats as es
 from encryptedstats.app.words import WORDS
 from encryptedstats.metrics import SCORES
+from encryptedstats.plots import draw_svg
 from encryptedstats.publishing.publish import with_hidden
 from encryptedstats.publishing.release import PUBLIC_SCHEMA
 from encryptedstats.tables.answers.results import ModelSummary, Result
@@ -79,17 +79,9 @@ class Shown:
         if self.result is None:
             return None
         try:
-            from matplotlib.figure import Figure  # not pyplot: nobody is to see a window
-        except ImportError:
+            return draw_svg(self.result.plot)
+        except (ImportError, NotImplementedError):
             return None
-        figure = Figure(figsize=(7, 5), layout="constrained")
-        try:
-            self.result.plot(figure.add_subplot())
-        except NotImplementedError:
-            return None
-        content = io.BytesIO()
-        figure.savefig(content, format="svg")
-        return content.getvalue()
 
 
 def shown_result(value: Any, title: str) -> Shown:
