@@ -16,9 +16,9 @@ from desk_helpers import PASSPHRASE, Page, answered, patients, waited
 from fake_worker import TOKEN, FakeWorker
 
 import encryptedstats as es
+from certificates import new_certificate, pin_of
 from encryptedstats.app.steps.results import open_result
 from encryptedstats.app.steps.send import resume
-from certificates import new_certificate, pin_of
 from encryptedstats.storage import container
 
 

@@ -61,9 +61,7 @@ def test_others_see_what_the_rules_leave_and_why_not_more(here: Page) -> None:
         r">time \(UTC\)<.*>20\d\d-\d\d-\d\d \d\d:\d\d<.*>published<", here.get("results"), re.DOTALL
     )
     assert "As text" in before
-    assert '><summary>As text' in here.get(
-        "report"
-    )  # on paper it would be the table again
+    assert "><summary>As text" in here.get("report")  # on paper it would be the table again
 
 
 def test_what_gives_rows_away_with_what_was_published_is_refused(

@@ -73,6 +73,7 @@ _LABELS: Final = {
     "variable": "Measurement",
     "variables": "Variables",
     "by": "Groups",
+    "groups": "Two of the groups, if there are more",
     "first": "First variable",
     "second": "Second variable",
     "n_trees": "Number of trees",
@@ -204,7 +205,8 @@ def form_of(name: str, offer: Offer, given: Mapping[str, Any] | None = None) -> 
     question = question_class(name)
     said, known = described_parameters(question), constraints_of(question)
     fields: list[Field] = []
-    if predicts_classes(question):
+    is_model = predicts_classes(question)
+    if is_model:
         help = "What the model is to predict. A project has one."
         fields.append(Field(TARGET, "Outcome", help, "choice", offer.target, True, offer.options()))
     for one in inspect.signature(question).parameters.values():
@@ -213,7 +215,8 @@ def form_of(name: str, offer: Offer, given: Mapping[str, Any] | None = None) -> 
         needed = one.default is one.empty
         value = None if needed else one.default
         value = value if given is None else given.get(one.name, value)
-        label, help = label_of(one.name), said.get(one.name, "").replace("``", "")
+        label = "Predictors" if one.name == "variables" and is_model else label_of(one.name)
+        help = said.get(one.name, "").replace("``", "")
         field = Field(one.name, label, help, "text", value, needed)
         if one.name == "formula":
             fields += _formula_fields(field, offer)

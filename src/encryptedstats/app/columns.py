@@ -16,15 +16,16 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
+from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 import encryptedstats as es
-from encryptedstats.app.projects import Choices, Data
-from encryptedstats.app.words import in_page_words
-from encryptedstats.storage.files import open_regular
+from encryptedstats.app.projects import Choices, Data, private_folder
+from encryptedstats.app.words import bins_in_words, in_page_words
+from encryptedstats.storage.files import PRIVATE, open_regular, write_atomic
 from encryptedstats.tables import Variable
 from encryptedstats.tables.rows.csv_format import CsvFormat, CsvOptions
 from encryptedstats.tables.rows.row_files import PARQUET_SUFFIXES, read_frame
@@ -36,7 +37,10 @@ KINDS: Final = ("continuous", "ordinal", "categorical", "number")
 LEFT_OUT: Final = "out"
 AS_FOUND: Final = "auto"
 #: Names of files that are offered; what is in them is looked at when one is chosen.
-SUFFIXES: Final = (".csv", ".tsv", ".txt", ".csv.gz", ".csv.bz2", ".csv.xz", *PARQUET_SUFFIXES)
+EXCEL: Final = ".xlsx"
+SUFFIXES: Final = (
+    ".csv", ".tsv", ".txt", ".csv.gz", ".csv.bz2", ".csv.xz", EXCEL, *PARQUET_SUFFIXES
+)  # fmt: skip
 _READ_AT_ONCE: Final = 1 << 20
 _BARS: Final = 24
 _MOST_LEVELS: Final = 12
@@ -59,6 +63,25 @@ def look_at(path: Path, *, copied: bool) -> Data:
         columns=list(map(str, frame.columns)),
         copied=copied,
     )
+
+
+def as_csv(path: Path, folder: Path) -> Path:
+    """Return a file of rows as the library reads it: the first sheet of an Excel file becomes a CSV
+    file in a folder, readable to its user only.
+    """
+    if path.suffix.lower() != EXCEL:
+        return path
+    try:
+        frame = pd.read_excel(path, dtype=object, engine="openpyxl")
+    except (ValueError, KeyError, BadZipFile) as error:
+        raise es.SchemaError(
+            f"{path.name} is not an Excel file that can be read: save it as CSV, and choose that",
+            code="malformed-excel",
+        ) from error
+    private_folder(folder)
+    made = folder / f"{safe_name(path.stem)}"
+    write_atomic(made, [frame.to_csv(index=False).encode()], mode=PRIVATE)
+    return made
 
 
 def check_unchanged(data: Data) -> None:
@@ -312,7 +335,7 @@ def _cut_points(text: str, name: str) -> list[float]:
 def words_of(variable: Variable) -> str:
     """What is encrypted of a variable, in words."""
     if variable.kind != "number":
-        return variable.describe()
+        return bins_in_words(variable.describe())
     digits = variable.digits or 0
     low, high = ((bound or 0) / 10**digits for bound in (variable.low, variable.high))
     gaps = "; values may be missing" if variable.missing_bin else ""

@@ -98,7 +98,7 @@ class Desk:
         self._unlocked.pop(project.id, None)
         for kept in (self.shown, self.outgoing):
             for place in [place for place in kept if place[0] == project.id]:
-                del kept[place]  # type: ignore[attr-defined]  # a dict in either case
+                del kept[place]
 
     def seconds_unlocked(self, project: Project) -> float:
         """Return how long its key stays unlocked if nobody uses it; 0 if it is locked."""

@@ -5,8 +5,7 @@ and its pictures.
 from __future__ import annotations
 
 import io
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,16 +15,16 @@ import numpy as np
 import pandas as pd
 
 import encryptedstats as es
-from encryptedstats.app.words import WORDS
+from encryptedstats.app.words import WORDS, bins_in_words
 from encryptedstats.metrics import SCORES
 from encryptedstats.publishing.publish import with_hidden
 from encryptedstats.publishing.release import PUBLIC_SCHEMA
 from encryptedstats.views import (
+    ESTIMATE_COLUMNS,
     TableView,
     View,
     fact_texts,
     frame_text,
-    label_text,
     number_text,
     render_csv,
     render_text,
@@ -34,18 +33,15 @@ from encryptedstats.views import (
 #: What the columns of tables are called on the page.
 _HEADS: Final = {
     "estimate": "Estimate",
-    "std_error": "Standard error",
+    "std error": "Standard error",
     "statistic": "Statistic",
     "df": "Degrees of freedom",
     "pvalue": "p-value",
-    "low": "Interval from",
-    "high": "to",
 }
-_PAIRS: Final = (("low", "high"),)
+_MOST_LINES: Final = 12
+_MOST_POINTS: Final = 200
 _RATIOS: Final = {"binomial": "Odds ratios", "poisson": "Rate ratios"}
 _INTERCEPTS: Final = ["Intercept", "(Intercept)"]
-#: A bin inside of a label, such as ``age[(40.0, 50.0]]`` or ``age: (40.0, 50.0]``.
-_BIN: Final = re.compile(r"(\[?)(\((?:-inf|-?[\d.e+-]+), (?:inf\)|-?[\d.e+-]+\]))(\]?)")
 
 
 @dataclass(frozen=True)
@@ -77,7 +73,7 @@ class Shown:
 
     view: View
     model: Any = None
-    _drawn: dict[bool, bytes | None] = field(default_factory=dict, compare=False)
+    _drawn: dict[bool, Drawing | None] = field(default_factory=dict, compare=False)
 
     @property
     def title(self) -> str:
@@ -89,13 +85,10 @@ class Shown:
         """Its single numbers; an interval is one of them."""
         facts = dict(self.view.facts)
         level = facts.pop("confidence", None)
-        for low, high in _PAIRS:
-            if low in facts and high in facts:
-                name = "interval" if level is None else f"{100 * level:g} % interval"
-                span = f"{number_text(facts.pop(low))} to {number_text(facts.pop(high))}"
-                facts = {**facts, name: span}
-        texts = fact_texts(facts)
-        return [(_HEADS.get(label, label), text) for label, text in texts if text]
+        if "low" in facts and "high" in facts:
+            span = f"{number_text(facts.pop('low'))} to {number_text(facts.pop('high'))}"
+            facts[_interval(level)] = span
+        return [(_HEADS.get(label, label), text) for label, text in fact_texts(facts) if text]
 
     @cached_property
     def tables(self) -> list[Table]:
@@ -129,17 +122,46 @@ class Shown:
 
     def svg(self, *, dark: bool = False) -> bytes | None:
         """Return its picture; None where it has none, or nothing here draws."""
-        if dark not in self._drawn:
-            self._drawn[dark] = _draw(self.view, dark)
-        return self._drawn[dark]
+        found = self._drawing(dark)
+        return None if found is None else found.svg
 
     @property
     def is_drawn(self) -> bool:
         """Whether it has a picture."""
         return self.svg() is not None
 
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """Where its picture has which values."""
+        found = self._drawing(False)
+        return () if found is None else found.marks
 
-def _draw(view: View, dark: bool) -> bytes | None:
+    def _drawing(self, dark: bool) -> Drawing | None:
+        if dark not in self._drawn:
+            self._drawn[dark] = _draw(self.view, dark)
+        return self._drawn[dark]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A place of a picture and what is there: a bar, or a point without width."""
+
+    x: float
+    y: float
+    text: str
+    width: float = 0.0
+    height: float = 0.0
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A picture, and where it has which values."""
+
+    svg: bytes
+    marks: tuple[Mark, ...]
+
+
+def _draw(view: View, dark: bool) -> Drawing | None:
     if not view.figures:
         return None
     try:
@@ -148,15 +170,36 @@ def _draw(view: View, dark: bool) -> bytes | None:
     except ImportError:
         return None
     with style.context("dark_background" if dark else "default"):
-        figure = Figure(figsize=(7, 5), layout="constrained", facecolor="none")
-        axes = figure.add_subplot(facecolor="none")
+        figure = Figure(figsize=(7, 5), layout="constrained")
+        axes = figure.add_subplot()
         try:
             view.figures[0].draw(axes)
         except NotImplementedError:
             return None
         content = io.BytesIO()
         figure.savefig(content, format="svg", transparent=True)
-    return content.getvalue()
+        return Drawing(content.getvalue(), tuple(_marks_of(figure)))
+
+
+def _marks_of(figure: Any) -> Iterator[Mark]:
+    """Yield the bars and the points of lines, in points from the upper left corner."""
+    scale, height = 72 / figure.dpi, figure.bbox.height
+    for axes in figure.axes:
+        for bar in axes.patches:
+            box = bar.get_window_extent()
+            if box.width > 0 and box.height > 0:
+                value = bar.get_height() if bar.get_y() == 0 else bar.get_width()
+                yield Mark(
+                    round(box.x0 * scale, 1), round((height - box.y1) * scale, 1),
+                    number_text(float(value)),
+                    round(box.width * scale, 1), round(box.height * scale, 1),
+                )  # fmt: skip
+        for line in axes.lines[:_MOST_LINES]:
+            places = axes.transData.transform(line.get_xydata())
+            for (x, y), (a, b) in zip(places[:_MOST_POINTS], line.get_xydata(), strict=False):
+                if np.isfinite([x, y]).all() and axes.bbox.contains(x, y):
+                    text = f"{number_text(float(a))}, {number_text(float(b))}"
+                    yield Mark(round(x * scale, 1), round((height - y) * scale, 1), text)
 
 
 def shown_result(value: Any) -> Shown:
@@ -192,7 +235,8 @@ def _with_ratios(view: View) -> View:
     frame = view.tables[0].frame.rename(columns=str.lower)
     if not {"estimate", "low", "high"} <= set(frame.columns):
         return view
-    ratios = np.exp(frame[["estimate", "low", "high"]].drop(index=_INTERCEPTS, errors="ignore"))
+    logs = frame[["estimate", "low", "high"]].drop(index=_INTERCEPTS, errors="ignore")
+    ratios = logs.apply(np.exp)
     ratios = ratios.rename(columns={"estimate": caption[:-1].lower()})
     return replace(view, tables=(view.tables[0], TableView(caption, ratios), *view.tables[1:]))
 
@@ -206,40 +250,44 @@ def _plain(value: Any) -> View:
     return View("Result", {}, (TableView("result", frame),))
 
 
+def _interval(level: Any, of: str = "") -> str:
+    name = "interval" if level is None else f"{100 * level:g} % interval"
+    return f"{of} {name}".strip()
+
+
 def _table(table: TableView, view: View) -> Table:
-    """Return a table with the two ends of an interval in one column."""
-    made = table_of(table.frame, marks=table.marks)
-    columns = list(table.frame.columns)
+    """Return a table with the two ends of each interval in one column."""
+    made = replace(table_of(table.frame, marks=table.marks), caption=table.caption)
     level = view.facts.get("confidence")
-    name = "Interval" if level is None else f"{100 * level:g} % interval"
-    low, high = (_HEADS[one] for one in _PAIRS[0])
-    if "low" in columns and "high" in columns and low in made.head and high in made.head:
-        a, b = made.head.index(low), made.head.index(high)
-        head = [name if k == a else one for k, one in enumerate(made.head) if k != b]
-        rows = [
-            (label, [f"{c[a]} to {c[b]}" if k == a else one for k, one in enumerate(c) if k != b])
-            for label, c in made.rows
-        ]
-        made = replace(made, head=head, rows=rows)
-    return replace(made, caption=table.caption)
+    for head in list(made.head):
+        of = head.removesuffix("low").strip()
+        high = f"{of} high".strip()
+        if head in (f"{of} low", "low") and high in made.head:
+            made = _with_interval(made, head, high, _interval(level, of))
+    return replace(made, head=[_HEADS.get(one, one) for one in made.head])
+
+
+def _with_interval(table: Table, low: str, high: str, name: str) -> Table:
+    a, b = table.head.index(low), table.head.index(high)
+    head = [name if k == a else one for k, one in enumerate(table.head) if k != b]
+    rows = [
+        (label, [_span(c[a], c[b]) if k == a else one for k, one in enumerate(c) if k != b])
+        for label, c in table.rows
+    ]
+    return replace(table, head=head, rows=rows)
+
+
+def _span(low: str, high: str) -> str:
+    return "NA" if low == high == "NA" else f"{low} to {high}"
 
 
 def table_of(frame: pd.DataFrame, *, marks: bool = False) -> Table:
     """Return a data frame as a table, its numbers to a few digits."""
     cells = TableView("", frame, marks).cells()
     n = cells.n_labels
-    heads = [_HEADS.get(one, one) for one in cells.heads]
+    heads = [one.replace("_", " ") if one in ESTIMATE_COLUMNS else one for one in cells.heads]
     rows = [(bins_in_words(" / ".join(row[:n])), row[n:]) for row in cells.rows]
     return Table(" / ".join(one for one in heads[:n] if one), heads[n:], rows)
-
-
-def bins_in_words(text: str) -> str:
-    """Return a label whose bins are written as people write them.
-
-    >>> bins_in_words("age[(40.0, 50.0]]"), bins_in_words("age: (50.5, inf)")
-    ('age 40 to 50', 'age: over 50.5')
-    """
-    return _BIN.sub(lambda found: f"{' ' if found[1] else ''}{label_text(found[2])}", text)
 
 
 def scores_of(scores: Mapping[str, Mapping[str, Any]]) -> Table:

@@ -24,6 +24,7 @@ DONE: Final = {
     "asked": "The question was added. Ask another one, or go on to the columns",
     "removed": "The question was removed",
     "chosen": "The file was read",
+    "fewer": "The file was read. Questions that cannot be asked of it were removed",
     "made": "The key was made. It is unlocked until you lock it, or leave it alone for half an hour",
     "taken": "The key was taken",
     "unlocked": "The key is unlocked",

@@ -4,9 +4,14 @@ what to write in Python.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from encryptedstats.errors import Cure, EncryptedStatsError, reword
+from encryptedstats.views import label_text
+
+#: A bin inside of a label, such as ``age[(40.0, 50.0]]`` or ``age: (40.0, 50.0]``.
+_BIN: Final = re.compile(r"(\[?)(\((?:-inf|-?[\d.e+-]+), (?:inf\)|-?[\d.e+-]+\]))(\]?)")
 
 #: What a person can mend. Everything else is a mistake of the program, and says so.
 MENDABLE: Final = (
@@ -65,3 +70,12 @@ def _here(cure: Cure) -> str:
         return WORDS[cure.action].format(**cure.values)
     except LookupError:
         return cure.words
+
+
+def bins_in_words(text: str) -> str:
+    """Return a label whose bins are written as people write them.
+
+    >>> bins_in_words("age[(40.0, 50.0]]"), bins_in_words("age: (50.5, inf)")
+    ('age 40 to 50', 'age: over 50.5')
+    """
+    return _BIN.sub(lambda found: f"{' ' if found[1] else ''}{label_text(found[2])}", text)

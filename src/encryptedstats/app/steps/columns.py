@@ -36,7 +36,7 @@ def values(desk: Desk, project: Project, typed: Any = None, **_: Any) -> dict[st
     known = {} if found is None else {one.name: one for one in found.schema.variables}
     if found is not None and found.schema.target_number is not None:
         known[found.schema.target_number.name] = found.schema.target_number
-    lines = []
+    lines: list[dict[str, Any]] = []
     for place, name in enumerate(data.columns):
         if name in needed:
             lines.append(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -9,11 +12,13 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from starlette.datastructures import FormData, UploadFile
 
+import encryptedstats as es
 from encryptedstats.app import asking, columns
 from encryptedstats.app.desk import Desk, Refused
 from encryptedstats.app.projects import Choices, Project, private_folder
 from encryptedstats.app.showing import table_of
 from encryptedstats.app.web import SentForm, TheDesk, TheProject, TheWeb, text_in
+from encryptedstats.app.words import in_page_words
 from encryptedstats.storage.files import PRIVATE, write_atomic
 
 router = APIRouter()
@@ -35,14 +40,15 @@ def values(
             frame = columns.frame_of(Path(project.state.data.path))
             values["preview"] = table_of(frame.head(_PREVIEW_ROWS).astype(str))
     except (OSError, ValueError) as error:
-        values["wrong"] = columns.in_page_words(error)
+        values["wrong"] = in_page_words(error)
     return values
 
 
 def choose_file(desk: Desk, project: Project, path: Path, *, copied: bool = False) -> None:
-    """Take a file of rows for the project. Questions stay if their columns are there."""
+    """Take a file of rows for the project. Questions stay if they can be asked of it."""
     desk.check_open(project)
-    path = path.resolve()
+    read = columns.as_csv(path.resolve(), project.folder / "data")
+    copied, path = copied or read != path.resolve(), read
     data = columns.look_at(path, copied=copied)
     frame, known = columns.frame_of(path), set(data.columns)
     old = project.state.choices
@@ -57,53 +63,51 @@ def choose_file(desk: Desk, project: Project, path: Path, *, copied: bool = Fals
     )
     asked = []
     for one in project.state.asked:
-        if known.issuperset(one.needs):
-            one.needs = asking.needs_of(one.name, one.parameters, data, choices)
-            asked.append(one)
+        with suppress(es.EncryptedStatsError):
+            needs = asking.needs_of(one.name, one.parameters, data, choices)
+            asked.append(one.model_copy(update={"needs": needs}))
     with project.changing() as state:
         state.data, state.choices, state.asked = data, choices, asked
         state.columns_done, state.plan = False, None
 
 
-def keep_file(desk: Desk, project: Project, name: str, content: BinaryIO, prefix: str = "") -> Path:
-    """Copy a file from the browser into the project, readable to its user only."""
-    folder = project.folder / "data"
-    private_folder(folder)
-    path = folder / f"{prefix}{columns.safe_name(name)}"
+def keep_file(folder: Path, name: str, content: BinaryIO) -> Path:
+    """Copy a file from the browser into a folder, readable to its user only."""
+    path = folder / columns.safe_name(name)
     write_atomic(path, iter(lambda: content.read(_COPY_AT_ONCE), b""), mode=PRIVATE)
     return path
 
 
 def choose_dropped(desk: Desk, project: Project, name: str, content: BinaryIO) -> None:
-    """Copy a file that was dropped, and take it. One that is no table is deleted again, and so is
-    the copy that it replaces.
-    """
+    """Copy a file that was dropped, and take it. One that is no table is not kept."""
     desk.check_open(project)
     before = project.state.data
-    path = keep_file(desk, project, name, content)
-    try:
-        choose_file(desk, project, path, copied=True)
-    except BaseException:
-        path.unlink(missing_ok=True)
-        if before is not None and Path(before.path) == path.resolve():
-            with project.changing() as state:
-                state.data, state.columns_done, state.plan = None, False, None
-        raise
-    if before is not None and before.copied and Path(before.path) != path.resolve():
+    with tempfile.TemporaryDirectory(dir=project.folder) as folder:
+        read = columns.as_csv(keep_file(Path(folder), name, content), Path(folder) / "read")
+        columns.look_at(read, copied=True)
+        kept = project.folder / "data"
+        private_folder(kept)
+        path = read.replace(kept / read.name)
+    choose_file(desk, project, path, copied=True)
+    data = project.state.data
+    if before is not None and before.copied and data is not None and data.path != before.path:
         Path(before.path).unlink(missing_ok=True)
 
 
-def given_rows(desk: Desk, project: Project, form: FormData) -> tuple[Path, bool]:
-    """Return the file of rows that a form gives, by its path or from the browser, and whether it
-    was copied for that.
+@contextmanager
+def given_rows(project: Project, form: FormData) -> Iterator[tuple[Path, str]]:
+    """Give the file of rows that a form names or has, and its name. A copy lives no longer than
+    that.
     """
     dropped = form.get("dropped")
-    if isinstance(dropped, UploadFile) and dropped.filename:
-        return keep_file(desk, project, dropped.filename, dropped.file, "new-"), True
-    path = text_in(form, "path")
-    if not path:
-        raise Refused("choose a file, or give its full path", code="no-file-given")
-    return Path(path).expanduser(), False
+    with tempfile.TemporaryDirectory(dir=project.folder) as folder:
+        if isinstance(dropped, UploadFile) and dropped.filename:
+            path = keep_file(Path(folder), dropped.filename, dropped.file)
+        elif text_in(form, "path"):
+            path = Path(text_in(form, "path")).expanduser()
+        else:
+            raise Refused("choose a file, or give its full path", code="no-file-given")
+        yield columns.as_csv(path, Path(folder) / "read"), path.name
 
 
 @router.post("/p/{id}/data")
@@ -112,12 +116,13 @@ def choose(desk: TheDesk, web: TheWeb, project: TheProject, form: SentForm) -> R
     dropped = form.get("dropped")
 
     def act() -> str:
+        before = len(project.state.asked)
         if not isinstance(dropped, UploadFile):
             choose_file(desk, project, Path(text_in(form, "path")).expanduser())
         elif not dropped.filename:
             raise Refused("no file was dropped: choose one", code="no-file-given")
         else:
             choose_dropped(desk, project, dropped.filename, dropped.file)
-        return "questions?done=chosen"
+        return f"questions?done={'chosen' if len(project.state.asked) == before else 'fewer'}"
 
     return web.tried(project, "data", act)

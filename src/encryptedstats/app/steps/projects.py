@@ -105,5 +105,9 @@ def show_step(
         raise HTTPException(404, "there is no such step")
     if not is_reachable(step, project.state):
         return RedirectResponse(f"/p/{project.id}/{next_step(project.state)}", 303)
-    more = {"folder": folder} if folder else {"name": ask} if step == "questions" and ask else {}
-    return web.step(project, step, done=DONE.get(done, ""), at=at, **more)
+    more: dict[str, Any] = {"done": DONE.get(done, ""), "at": at}
+    if step == "data" and folder:
+        more["folder"] = folder
+    if step == "questions" and ask:
+        more["name"] = ask
+    return web.step(project, step, **more)

@@ -14,6 +14,7 @@ from encryptedstats.app.desk import Desk, Refused
 from encryptedstats.app.projects import Asked, Choices, Data, Project
 from encryptedstats.app.web import SentForm, TheDesk, TheProject, TheQuestion, TheWeb
 from encryptedstats.app.words import MENDABLE, in_page_words
+from encryptedstats.tables.questions.question import known_questions
 
 router = APIRouter()
 
@@ -92,7 +93,7 @@ def ask_question(desk: TheDesk, web: TheWeb, project: TheProject, form: SentForm
     try:
         given = asking.given_in(name, texts)
     except MENDABLE as error:
-        more = {"name": name} if name in asking.known_questions() else {}
+        more = {"name": name} if name in known_questions() else {}
         return web.step(project, "questions", in_page_words(error), 422, **more)
 
     def act() -> str:

@@ -24,6 +24,7 @@ from encryptedstats.app.steps.send import take_result
 from encryptedstats.app.tasks import EvaluateTask, PredictTask
 from encryptedstats.app.web import SentForm, TheDesk, TheProject, TheQuestion, TheWeb, download
 from encryptedstats.app.words import MENDABLE, in_page_words
+from encryptedstats.app.work import run_task
 from encryptedstats.publishing.mechanisms import NEEDS_OPENDP
 from encryptedstats.publishing.opening import record_opening
 
@@ -64,7 +65,7 @@ def predict(desk: Desk, project: Project, asked: Asked, path: Path) -> dict[str,
     """Predict the rows of a file with an opened model, into a CSV that only its user can read."""
     out = predictions_file(project, asked)
     task = PredictTask(**_model_facts(desk, project, asked), rows=path, out=out)
-    return run_here(task)
+    return run_task(task)
 
 
 def evaluate(desk: Desk, project: Project, asked: Asked, path: Path) -> dict[str, Any]:
@@ -72,13 +73,6 @@ def evaluate(desk: Desk, project: Project, asked: Asked, path: Path) -> dict[str
     curves = curves_file(project, asked)
     curves.unlink(missing_ok=True)
     task = EvaluateTask(**_model_facts(desk, project, asked), rows=path, curves=curves)
-    return run_here(task)
-
-
-def run_here(task: Any) -> dict[str, Any]:
-    """Run a task to its end."""
-    from encryptedstats.app.work import run_task
-
     return run_task(task)
 
 
@@ -144,10 +138,10 @@ def predict_rows(
 ) -> Response:
     """Predict the rows of a file."""
 
-    def act(path: Path) -> dict[str, Any]:
+    def act(path: Path, name: str) -> dict[str, Any]:
         facts = predict(desk, project, asked, path)
         missing = facts["rows"] - facts["rows_left_out"] - sum(facts["predicted"].values())
-        return {"predicted": {"of": asked.id, "facts": facts, "missing": missing, "rows": path}}
+        return {"predicted": {"of": asked.id, "facts": facts, "missing": missing, "rows": name}}
 
     return _with_rows(web, project, form, act)
 
@@ -158,13 +152,13 @@ def evaluate_rows(
 ) -> Response:
     """Score a model."""
 
-    def act(path: Path) -> dict[str, Any]:
+    def act(path: Path, name: str) -> dict[str, Any]:
         facts = evaluate(desk, project, asked, path)
         found = {
             "of": asked.id,
             "table": scores_of(facts["scores"]),
             "curves": curves_file(project, asked).is_file(),
-            "rows": path,
+            "rows": name,
             "seen": facts["seen"],
         }
         return {"scored": found}
@@ -173,19 +167,14 @@ def evaluate_rows(
 
 
 def _with_rows(
-    web: TheWeb, project: Project, form: FormData, act: Callable[[Path], dict[str, Any]]
+    web: TheWeb, project: Project, form: FormData, act: Callable[[Path, str], dict[str, Any]]
 ) -> HTMLResponse:
-    """Do something with the rows that a form gives. A copy of them is deleted afterwards."""
-    copy: Path | None = None
+    """Do something with the rows that a form gives."""
     try:
-        path, is_copy = given_rows(web.desk, project, form)
-        copy = path if is_copy else None
-        found = act(path)
+        with given_rows(project, form) as (path, name):
+            found = act(path, name)
     except MENDABLE as error:
         return web.step(project, "results", in_page_words(error), 422)
-    finally:
-        if copy is not None:
-            copy.unlink(missing_ok=True)
     return web.step(project, "results", **found)
 
 
