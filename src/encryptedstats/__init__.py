@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from encryptedstats.joint import JointKey, Member
     from encryptedstats.loading import load
     from encryptedstats.models import (
+        AODE,
+        TAN,
         CalibratedModel,
         CompletelyRandomForest,
         FisherDiscriminant,
@@ -61,7 +63,6 @@ if TYPE_CHECKING:
         score_folds,
     )
     from encryptedstats.publishing import Ledger, Published, Release, Rules, write_report
-    from encryptedstats.service.client import Worker, connect
     from encryptedstats.statistics import (
         GLM,
         PCA,
@@ -71,8 +72,11 @@ if TYPE_CHECKING:
         CochranArmitage,
         Correlation,
         Covariance,
+        CoxRegression,
         CoxScore,
+        CumulativeIncidence,
         Describe,
+        ElasticNet,
         FisherExact,
         GenomeScan,
         Histogram,
@@ -85,6 +89,7 @@ if TYPE_CHECKING:
         LogRank,
         MantelHaenszel,
         OddsRatio,
+        Pairs,
         PiecewiseExponential,
         QuadraticDiscriminant,
         Result,
@@ -107,6 +112,7 @@ if TYPE_CHECKING:
         QuantileOneHot,
         QuantileOrdinal,
     )
+    from encryptedstats.workers import Worker, connect
 
 __version__ = "0.3.0"
 
@@ -138,6 +144,8 @@ _LATE = {
     ),
     **dict.fromkeys(
         (
+            "AODE",
+            "TAN",
             "CalibratedModel",
             "CompletelyRandomForest",
             "FisherDiscriminant",
@@ -165,8 +173,11 @@ _LATE = {
             "Anova",
             "ChiSquare",
             "CochranArmitage",
+            "CoxRegression",
             "CoxScore",
+            "CumulativeIncidence",
             "Describe",
+            "ElasticNet",
             "FisherExact",
             "GLM",
             "GenomeScan",
@@ -178,6 +189,7 @@ _LATE = {
             "LogRank",
             "MantelHaenszel",
             "OddsRatio",
+            "Pairs",
             "PiecewiseExponential",
             "ROC",
             "TTest",
@@ -189,7 +201,7 @@ _LATE = {
         ("FixedPoint", "QuantileOneHot", "QuantileOrdinal"),
         "encryptedstats.tables.schema.bin_transformers",
     ),
-    **dict.fromkeys(("Worker", "connect"), "encryptedstats.service.client"),
+    **dict.fromkeys(("Worker", "connect"), "encryptedstats.workers"),
 }
 
 
@@ -213,9 +225,11 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "AODE",
     "GLM",
     "PCA",
     "ROC",
+    "TAN",
     "Anova",
     "ArgumentError",
     "ArgumentTypeError",
@@ -228,12 +242,15 @@ __all__ = [
     "CompletelyRandomForest",
     "Correlation",
     "Covariance",
+    "CoxRegression",
     "CoxScore",
+    "CumulativeIncidence",
     "DataError",
     "Describe",
     "DeviceError",
     "DisclosureError",
     "DisclosureWarning",
+    "ElasticNet",
     "EncryptedAnswer",
     "EncryptedArray",
     "EncryptedInteger",
@@ -268,6 +285,7 @@ __all__ = [
     "OddsRatio",
     "OneStepLogisticRegression",
     "Owner",
+    "Pairs",
     "ParameterError",
     "Parameters",
     "PassphraseError",

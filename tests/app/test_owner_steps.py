@@ -451,3 +451,14 @@ def test_every_step_says_what_leaves_this_machine(keyed: Page, step: str) -> Non
     text = keyed.get(step)
     assert "What leaves this machine" in text
     assert "Nothing, in this step." in text
+
+
+def test_a_column_can_be_needed_as_a_number_and_in_bins(page: Page, rows: Path) -> None:
+    page.choose(rows)
+    page.post("questions", question="TTest", variable="age", by="smoker")
+    page.post("questions", question="Histogram", variable="age")
+    assert [one.needs["age"] for one in page.state.asked] == ["number", "bins"]
+    page.decide(**{"cuts-1": "40, 60"})
+    age = es.Schema.load(page.folder / "schema.json")["age"]
+    assert (age.kind, age.edges) == ("number", (40.0, 60.0))
+    assert len(page.desk.questions(page.desk.projects.get(page.project))) == 2

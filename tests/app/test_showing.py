@@ -36,7 +36,7 @@ def table(*, keep: bool) -> es.Table:
         (es.OddsRatio("smoker"), False, "odds"),
         (es.KaplanMeier("months"), False, "survival"),
         (es.ROC("age"), False, "auc"),
-        (es.MultinomialNB(), False, "class counts"),
+        (es.MultinomialNB(), False, "classes"),
         (es.CompletelyRandomForest(n_trees=5), False, "importance"),
         (es.LinearRegression("bmi ~ age + smoker"), True, "smoker"),
         (es.GLM("class ~ smoker"), False, "odds ratio"),
@@ -68,7 +68,9 @@ def test_probabilities_are_written_as_in_r() -> None:
 
 
 def test_scores_have_their_intervals() -> None:
-    found = scores_of({"auc": {"value": 0.75, "low": 0.7, "high": 0.8}, "ppv": {"value": None}})
+    found = scores_of(
+        {"auc": {"estimate": 0.75, "low": 0.7, "high": 0.8}, "ppv": {"estimate": None}}
+    )
     assert found.rows == [("AUC", ["0.7500", "0.7000 to 0.8000"]), ("PPV", ["NA", ""])]
 
 

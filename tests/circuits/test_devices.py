@@ -37,8 +37,8 @@ from encryptedstats.circuits.devices import (
     run_steps,
     unregister,
 )
+from encryptedstats.circuits.devices.batches import Packing, expand_totals
 from encryptedstats.circuits.devices.cuda import card as cards
-from encryptedstats.circuits.devices.packing import Packing, expand_totals
 from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Marks, Weights
 from encryptedstats.circuits.expressions import given as given_total

@@ -54,7 +54,7 @@ def test_the_examples_are_there() -> None:
     pages = (
         "explanation/circuits explanation/how explanation/noise explanation/security "
         "guides/devices guides/questions guides/tables index "
-        "reference/errata reference/formats reference/integers reference/models reference/r"
+        "reference/errata reference/formats reference/integers reference/models reference/rpackages"
     )
     names = ["README.md", *tutorials, *(f"docs/{name}.md" for name in pages.split())]
     assert all(counted[name] for name in names), counted

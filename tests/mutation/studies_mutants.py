@@ -200,8 +200,8 @@ _PARTIES = [
     ),
     _place(
         "totals for all to see",
-        "return sealed_for(\n        worker.sealing, data, _binding(",
-        "return data or sealed_for(worker.sealing, data, _binding(",
+        "return seal_for(\n        worker.sealing, data, _binding(",
+        "return data or seal_for(worker.sealing, data, _binding(",
         f"{STUDIES}totals.py",
         _by_role("receiver_opens_the_sum_of_encrypted_totals_and_no_site_s"),
     ),

@@ -187,7 +187,10 @@ OF_LEVELS = [
     es.KaplanMeier("t", "e", event_level="b", by="g"),
     es.LifeTable("t", "e", event_level="b"),
     es.LogRank("t", "e", event_level="b", by="g"),
+    es.LogRank("t", "e", event_level="b", by="g", strata="y"),
     es.PiecewiseExponential("t", "e", ["g"], event_level="b"),
+    es.CoxRegression("t", "e", ["g"], event_level="b"),
+    es.CumulativeIncidence("t", "e", "g"),
     es.GLM("y ~ e + g"),
     es.MultinomialNB(),
     es.SemiparametricNB(),
@@ -205,8 +208,9 @@ OF_NUMBERS = [
 ]
 #: Those that are refused, with what can be released instead.
 REFUSED = {
-    "CoxScore", "Describe", "FisherDiscriminant", "Folds", "GenomeScan", "IncidenceRate", "LinearDiscriminant", "LinearMeans",
-    "OneStepLogisticRegression", "QuadraticDiscriminant",
+    "AODE", "CoxScore", "Describe", "ElasticNet", "FisherDiscriminant", "Folds", "GenomeScan", "IncidenceRate",
+    "LinearDiscriminant", "LinearMeans",
+    "OneStepLogisticRegression", "Pairs", "QuadraticDiscriminant", "TAN",
 }  # fmt: skip
 
 

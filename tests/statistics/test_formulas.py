@@ -124,9 +124,9 @@ def test_names_become_ids(schema: es.Schema) -> None:
 @pytest.mark.parametrize(
     ("formula", "names"),
     [
-        ("y ~ age + sex", ["Intercept", "age", "sex[m]"]),
-        ("y ~ sex:age", ["Intercept", "sex[f]:age", "sex[m]:age"]),
-        ("y ~ sex*age", ["Intercept", "sex[m]", "age", "sex[m]:age"]),
+        ("y ~ age + sex", ["(Intercept)", "age", "sex[m]"]),
+        ("y ~ sex:age", ["(Intercept)", "sex[f]:age", "sex[m]:age"]),
+        ("y ~ sex*age", ["(Intercept)", "sex[m]", "age", "sex[m]:age"]),
         ("y ~ sex - 1", ["sex[f]", "sex[m]"]),
         ("y ~ sex + stage - 1", ["sex[f]", "sex[m]", "stage[b]", "stage[c]"]),
         ("y ~ age + sex + stage - 1", ["age", "sex[f]", "sex[m]", "stage[b]", "stage[c]"]),
@@ -135,15 +135,15 @@ def test_names_become_ids(schema: es.Schema) -> None:
             ["sex[f]", "sex[m]", "stage[b]", "stage[c]", "sex[m]:stage[b]", "sex[m]:stage[c]"],
         ),
         ("y ~ age + age:sex - 1", ["age", "age:sex[m]"]),
-        ("y ~ sex:sex", ["Intercept", "sex[m]"]),
-        ("y ~ bmi^2 + age", ["Intercept", "bmi^2", "age"]),
+        ("y ~ sex:sex", ["(Intercept)", "sex[m]"]),
+        ("y ~ bmi^2 + age", ["(Intercept)", "bmi^2", "age"]),
         (
             "y ~ sex*stage",
-            ["Intercept", "sex[m]", "stage[b]", "stage[c]", "sex[m]:stage[b]", "sex[m]:stage[c]"],
+            ["(Intercept)", "sex[m]", "stage[b]", "stage[c]", "sex[m]:stage[b]", "sex[m]:stage[c]"],
         ),
-        ("~", ["Intercept", "age", "sex[m]", "stage[b]", "stage[c]", "bmi"]),
-        ("bmi + y ~", ["Intercept", "age", "sex[m]", "stage[b]", "stage[c]"]),
-        ("y ~ 1", ["Intercept"]),
+        ("~", ["(Intercept)", "age", "sex[m]", "stage[b]", "stage[c]", "bmi"]),
+        ("bmi + y ~", ["(Intercept)", "age", "sex[m]", "stage[b]", "stage[c]"]),
+        ("y ~ 1", ["(Intercept)"]),
     ],
 )
 def test_designs_have_the_columns_of_r(formula: str, names: list[str], schema: es.Schema) -> None:
@@ -159,8 +159,8 @@ def test_designs_have_the_columns_of_r(formula: str, names: list[str], schema: e
 
 def test_a_design_is_the_matrix_of_the_rows(schema: es.Schema) -> None:
     found = made("y ~ sex*age + bmi^2", schema, reference={"v1": "bin1"})
-    assert found.names(schema) == ["Intercept", "sex[f]", "age", "bmi^2", "sex[f]:age"]
-    assert found.names(schema.public()) == ["Intercept", "v1[0]", "v0", "v3^2", "v1[0]:v0"]
+    assert found.names(schema) == ["(Intercept)", "sex[f]", "age", "bmi^2", "sex[f]:age"]
+    assert found.names(schema.public()) == ["(Intercept)", "v1[0]", "v0", "v3^2", "v1[0]:v0"]
     f, age = (FRAME["sex"] == "f").to_numpy(dtype=float), FRAME["age"].to_numpy()
     wanted = np.column_stack([np.ones(6), f, age, FRAME["bmi"] ** 2, f * age])
     assert np.allclose(found.matrix(schema.table(FRAME)), wanted)
@@ -199,8 +199,8 @@ def test_rows_with_gaps_are_left_out() -> None:
     table = schema.table(gappy)
     assert made("y ~ sex + bmi", schema).complete is None
     for missing, names, left in (
-        ("level", ["Intercept", "age", "stage[b]", "stage[c]", "stage[missing]"], [1]),
-        ("complete", ["Intercept", "age", "stage[b]", "stage[c]"], [1, 4]),
+        ("level", ["(Intercept)", "age", "stage[b]", "stage[c]", "stage[missing]"], [1]),
+        ("complete", ["(Intercept)", "age", "stage[b]", "stage[c]"], [1, 4]),
     ):
         found = made("y ~ age + stage", schema, missing=missing)
         assert found.names(schema) == names

@@ -15,7 +15,7 @@ import pytest
 import encryptedstats as es
 from encryptedstats.circuits.expressions import Weights
 from encryptedstats.circuits.results import EncryptedNumbers
-from encryptedstats.crypto.packing import centred
+from encryptedstats.crypto.packing import centre
 from encryptedstats.crypto.residues import ciphertext_of, residues_of
 from encryptedstats.studies import validity
 from encryptedstats.tables.encrypted_table import EncryptedTable, MemoryBlocks
@@ -145,7 +145,7 @@ def test_mistakes_that_cancel_without_weights_are_caught(
     )
     is_no = (FRAME["sick"] == "no").to_numpy()
     rows = {1: x, 2: y}
-    added = {row: centred(value - int(is_no[row]), t) for row, value in rows.items()}
+    added = {row: centre(value - int(is_no[row]), t) for row, value in rows.items()}
     wrong = changed(table, {"class0": added})
     assert not any(is_valid(owner, wrong, bytes([coin])) for coin in range(3))
 

@@ -31,9 +31,10 @@ from encryptedstats.tables.rows.csv_format import CsvFormat, CsvOptions
 from encryptedstats.tables.rows.row_files import PARQUET_SUFFIXES, read_frame
 from encryptedstats.tables.schema.inference import looks_like_id
 from encryptedstats.tables.schema.schema import MISSING_POLICIES
+from encryptedstats.views import label_text
 from encryptedstats.words import plural
 
-KINDS: Final = ("continuous", "ordinal", "categorical", "number")
+KINDS: Final = ("continuous", "ordinal", "categorical", "number", "both")
 LEFT_OUT: Final = "out"
 AS_FOUND: Final = "auto"
 #: Names of files that are offered; what is in them is looked at when one is chosen.
@@ -152,7 +153,11 @@ def draft(data: Data, choices: Choices, need: str) -> es.Schema:
     It tells which questions can be asked. Rows with gaps are left out of it, and the target may be
     missing.
     """
-    kinds = {name: use for name, use in choices.uses.items() if use in KINDS and use != NUMBER}
+    kinds = {
+        name: use
+        for name, use in choices.uses.items()
+        if use in KINDS and use not in (NUMBER, "both")
+    }
     return _drafted(
         data.path, data.bytes, data.modified, _ignored(data, choices), choices.target, need,
         choices.bins, frozenset(kinds.items()),
@@ -237,7 +242,7 @@ def make_schema(data: Data, choices: Choices, needs: Mapping[str, set[str]]) -> 
             id=choices.id or None,
         )
         for name, text in choices.cuts.items():
-            if text.strip() and name in made.names and made[name].kind != NUMBER:
+            if text.strip() and name in made.names and made[name].n_bins:
                 made = made.with_bins(name, edges=_cut_points(text, name))
     doubts = dict.fromkeys(
         in_page_words(one.message) for one in told if isinstance(one.message, Warning)
@@ -251,11 +256,7 @@ def kind_of(name: str, uses: set[str], choices: Choices, binned: es.Schema) -> s
     if wanted in KINDS:
         return wanted
     if uses == {NUMBER, BINS}:
-        raise es.ArgumentError(
-            f"{name} is needed as a number by one question and in bins by another: choose one of "
-            "them below, or ask the other question in a copy of the project",
-            code="needed-both-ways",
-        )
+        return "both"
     return NUMBER if NUMBER in uses else binned[name].kind
 
 
@@ -339,7 +340,10 @@ def words_of(variable: Variable) -> str:
     digits = variable.digits or 0
     low, high = ((bound or 0) / 10**digits for bound in (variable.low, variable.high))
     gaps = "; values may be missing" if variable.missing_bin else ""
-    return f"numbers from {low:g} to {high:g}, with {plural(digits, 'decimal')}{gaps}"
+    bins = (
+        f"; and in bins: {', '.join(map(label_text, variable.labels))}" if variable.n_bins else ""
+    )
+    return f"numbers from {low:g} to {high:g}, with {plural(digits, 'decimal')}{gaps}{bins}"
 
 
 # -- drawings

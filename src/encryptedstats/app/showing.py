@@ -296,9 +296,9 @@ def scores_of(scores: Mapping[str, Mapping[str, Any]]) -> Table:
     for name, score in scores.items():
         low, high = score.get("low"), score.get("high")
         interval = "" if low is None or high is None else f"{low:.4f} to {high:.4f}"
-        value = "NA" if score.get("value") is None else f"{score['value']:.4f}"
+        value = "NA" if score.get("estimate") is None else f"{score['estimate']:.4f}"
         rows.append((SCORES.get(name, name), [value, interval]))
-    return Table("", ["Value", "95 % interval"], rows)
+    return Table("", ["Estimate", "95 % interval"], rows)
 
 
 # -- what others may see

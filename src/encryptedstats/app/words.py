@@ -13,7 +13,7 @@ from encryptedstats.views import label_text
 #: A bin inside of a label, such as ``age[(40.0, 50.0]]`` or ``age: (40.0, 50.0]``.
 _BIN: Final = re.compile(r"(\[?)(\((?:-inf|-?[\d.e+-]+), (?:inf\)|-?[\d.e+-]+\]))(\]?)")
 
-#: What a person can mend. Everything else is a mistake of the program, and says so.
+#: What a person can fix. Everything else is a mistake of the program, and says so.
 MENDABLE: Final = (
     EncryptedStatsError,
     OSError,

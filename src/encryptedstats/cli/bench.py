@@ -22,7 +22,7 @@ from encryptedstats.cli._options import AsJson
 from encryptedstats.cli.machine import describe_machine, package_versions
 from encryptedstats.crypto.noise import Scheme
 from encryptedstats.crypto.parameters import SCHEMES
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 
 MAX_VALUE, DEPTH = 65_536, 2
 ROWS, VARIABLES, BINS, TREES = 8192, 9, 5, 20

@@ -311,7 +311,7 @@ def _answer(file: str, sealed: es.EncryptedAnswer, value: Any, schema: es.Schema
         "" if schema else f"Give --schema to see the names of columns, bins and classes{in_units}."
     )
     if isinstance(value, Result):
-        csv = value.to_frame().to_csv(lineterminator="\n")
+        csv = value.to_csv()
         facts |= {"result": value.to_dict()}
         return Opened(value.title, lambda width: _body(value), csv, facts, hint, result=value)
     frame = _as_frame(value)

@@ -48,7 +48,7 @@ from encryptedstats.cli._options import (
 from encryptedstats.crypto.keyfiles import PUBLIC_KIND
 from encryptedstats.crypto.keys import fingerprint_of
 from encryptedstats.crypto.packing import has_room_for_flooding
-from encryptedstats.storage.files import naming
+from encryptedstats.storage.files import name_errors
 from encryptedstats.storage.objects import Store, open_store
 from encryptedstats.tables.blocks import block_id_of
 from encryptedstats.tables.encryption import DRAFT
@@ -143,7 +143,7 @@ def encrypt(
     run = _encryption(key, public_keys, passphrase_file, fingerprint)
     before = set(store.names()) if store.exists(DRAFT) else set()
     started = time.perf_counter()
-    with _interruptible(store, resumable=key is not None), naming(out):
+    with _interruptible(store, resumable=key is not None), name_errors(out):
         table = run(
             data,
             private,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
@@ -29,6 +29,7 @@ from encryptedstats.tables import Variable
 from encryptedstats.tables.rows.csv_format import CsvFormat, CsvOptions
 from encryptedstats.tables.rows.row_files import read_frame
 from encryptedstats.tables.schema.documents import quoted
+from encryptedstats.words import did_you_mean
 
 _MANY_BINS = 50  # each is a column of ciphertexts
 _MANY_LEVELS = 12  # more are not all shown
@@ -44,11 +45,15 @@ class UnknownPolicy(str, Enum):
     missing = "missing"
 
 
+_NUMBERS: Final = ("number", "both")
+
+
 class NumberPolicy(str, Enum):
     """What becomes of numbers."""
 
     bins = "bins"
     keep = "keep"
+    both = "both"
 
 
 class MissingPolicy(str, Enum):
@@ -81,16 +86,16 @@ def schema(
         list[str] | None,
         typer.Option(
             metavar="COLUMN=KIND",
-            help="continuous, ordinal, categorical or number instead of what is found; may be "
-            "given several times.",
+            help="continuous, ordinal, categorical, number, or both (a number that has bins as "
+            "well) instead of what is found; may be given several times.",
             show_default=False,
         ),
     ] = None,
     numbers: Annotated[
         NumberPolicy,
         typer.Option(
-            help="Columns of numbers, and a target of such: cut them into bins, or keep them as "
-            "numbers."
+            help="Columns of numbers, and a target of such: cut them into bins, keep them as "
+            "numbers, or both: regressions take the number and forests the bins."
         ),
     ] = NumberPolicy.bins,
     digits: Annotated[
@@ -212,7 +217,7 @@ def schema(
     """
     check_rows(data)
     of_all = [text for text in digits or () if text.isdigit()]
-    if of_all and numbers is not NumberPolicy.keep:
+    if of_all and numbers is NumberPolicy.bins:
         raise typer.BadParameter(
             f"--digits {of_all[0]}: which column? COLUMN={of_all[0]}, or all with --numbers keep"
         )
@@ -230,8 +235,8 @@ def schema(
         absent = [name for name in leave_out or () if name not in frame.columns]
         if absent:
             raise es.SchemaError(
-                f"{data} has no column {quoted(absent)} to leave out; it has "
-                f"{quoted(list(frame.columns))}",
+                f"{data} has no column {quoted(absent)} to leave out"
+                f"{did_you_mean(absent[0], frame.columns)}; it has {quoted(list(frame.columns))}",
                 code="unknown-column",
             )
         if rare is not None and rare >= 1 and rare == int(rare):
@@ -290,13 +295,13 @@ class _Wishes:
             name: _number_options(digits.get(name), bounds.get(name))
             for name in {**digits, **bounds}
         }
-        clash = [name for name in self.numbers if kinds.get(name, "number") != "number"]
+        clash = [name for name in self.numbers if kinds.get(name, "number") not in _NUMBERS]
         if clash:
             raise typer.BadParameter(
                 f"--kind {clash[0]}={kinds[clash[0]]}: a column with --digits or --range is a "
                 "number"
             )
-        self.kinds = {**kinds, **dict.fromkeys(self.numbers, "number")}
+        self.kinds = kinds
 
     def apply(self, frame: Any, *, target: str | None, **options: Any) -> es.Schema:
         if self.classes is not None and target is None:
@@ -306,12 +311,15 @@ class _Wishes:
             if self.classes is None or target not in frame.columns
             else _typed(self.classes, frame[target])
         )
+        wanted = "both" if options["numbers"] == "both" else "number"
+        asked = {**dict.fromkeys(self.numbers, wanted), **self.kinds}
         kinds = {
-            name: kind for name, kind in self.kinds.items() if name != target or kind != "number"
+            name: kind for name, kind in asked.items() if name != target or kind not in _NUMBERS
         }
         found = es.Schema.infer(frame, target=target, kinds=kinds, classes=classes, **options)
         for name, number in self.numbers.items():
-            found = found.with_kind(name, "number", **number)
+            kind = "both" if name in found.names and found[name].n_bins else "number"
+            found = found.with_kind(name, kind, **number)
         return self.own.apply(found, frame)
 
 
@@ -433,17 +441,22 @@ def _content(variable: Variable) -> str:
     if variable.kind == "number":
         scale = 10 ** (variable.digits or 0)
         low, high = ((bound or 0) / scale for bound in (variable.low, variable.high))
-        return f"{low:g} to {high:g}, {plural(variable.digits or 0, 'decimal')}"
+        cut = f", cut at {_cut_text(variable)}" if variable.edges else ""
+        return f"{low:g} to {high:g}, {plural(variable.digits or 0, 'decimal')}{cut}"
     if variable.levels:
         shown = list(map(str, variable.levels))
         if len(shown) > _MANY_LEVELS:
             shown[8:-2] = ["..."]
         text = ", ".join(shown) + (f" ({variable.policy})" if variable.policy else "")
     elif variable.edges:
-        text = "cut at " + ", ".join(f"{edge:.6g}" for edge in variable.edges)
+        text = f"cut at {_cut_text(variable)}"
     else:
         text = "all in one"
     return text + (", missing" if variable.missing_bin else "")
+
+
+def _cut_text(variable: Variable) -> str:
+    return ", ".join(f"{edge:.6g}" for edge in variable.edges)
 
 
 def _note(variable: Variable, rows: int | None) -> str:
@@ -477,7 +490,7 @@ def _report(found: es.Schema, data: Path, rows: int, out: Path | None) -> Render
 
 
 def _next(found: es.Schema, rows: int, out: Path) -> Text:
-    binned = [f"v{j}" for j, variable in enumerate(found.variables) if variable.kind != "number"]
+    binned = [f"v{j}" for j, variable in enumerate(found.variables) if variable.n_bins]
     by_class = ",class" if found.classes else ""
     question = ("--counts", binned[0] + by_class) if binned else ("--moments", "v0")
     return command_line("plan", "--schema", out, "--rows", rows, *question, "-o", "plan.json")

@@ -6,6 +6,7 @@ knows no ciphertexts.
 """
 
 from encryptedstats.statistics.comparisons import Anova, TTest
+from encryptedstats.statistics.competing import CumulativeIncidence
 from encryptedstats.statistics.contingency import (
     ROC,
     ChiSquare,
@@ -15,7 +16,9 @@ from encryptedstats.statistics.contingency import (
     MantelHaenszel,
     OddsRatio,
 )
+from encryptedstats.statistics.cox import CoxRegression
 from encryptedstats.statistics.descriptive import Describe, Histogram
+from encryptedstats.statistics.elastic_net import ElasticNet
 from encryptedstats.statistics.generalized import GLM
 from encryptedstats.statistics.genome import GenomeScan
 from encryptedstats.statistics.hazards import CoxScore, PiecewiseExponential
@@ -27,6 +30,7 @@ from encryptedstats.statistics.multivariate import (
     LinearDiscriminant,
     QuadraticDiscriminant,
 )
+from encryptedstats.statistics.pairs import Pairs
 from encryptedstats.statistics.survival import IncidenceRate, KaplanMeier, LifeTable, LogRank
 from encryptedstats.tables.answers.results import Result
 
@@ -39,8 +43,11 @@ __all__ = [
     "CochranArmitage",
     "Correlation",
     "Covariance",
+    "CoxRegression",
     "CoxScore",
+    "CumulativeIncidence",
     "Describe",
+    "ElasticNet",
     "FisherExact",
     "GenomeScan",
     "Histogram",
@@ -53,6 +60,7 @@ __all__ = [
     "LogRank",
     "MantelHaenszel",
     "OddsRatio",
+    "Pairs",
     "PiecewiseExponential",
     "QuadraticDiscriminant",
     "Result",

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from encryptedstats.tables.schema.schema import Schema
     from encryptedstats.tables.table import Table
 
-INTERCEPT: Final = "Intercept"
+INTERCEPT: Final = "(Intercept)"
 MOST_POWER: Final = 16
 MOST_COLUMNS: Final = 4096
 _TOO_MANY: Final = f"the formula has more than {MOST_COLUMNS:,} columns: leave terms out"
@@ -352,7 +352,7 @@ class DesignColumn:
     factors: tuple[Factor, ...] = ()
 
     def name(self, schema: Schema | PublicSchema) -> str:
-        """As tables call it: ``Intercept``, ``age^2``, ``sex[f]:age``."""
+        """As tables call it: ``(Intercept)``, ``age^2``, ``sex[f]:age``."""
         return ":".join(_name(factor, schema) for factor in self.factors) or INTERCEPT
 
     def scale(self, schema: Schema | PublicSchema) -> int:
@@ -511,7 +511,7 @@ def design(
     schema: PublicSchema,
     reference: Mapping[str, Any] | None = None,
     *,
-    missing: str = "level",
+    missing: str = "complete",
     besides: Sequence[int] = (),
 ) -> Design:
     """The design of a formula in ids (see :meth:`Formula.in_ids`).

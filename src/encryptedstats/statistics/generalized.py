@@ -27,8 +27,15 @@ from encryptedstats.statistics.factors import (
     read_cells,
     totals_of,
 )
-from encryptedstats.statistics.formulas import Design, design, formula_in_names, parse
-from encryptedstats.tables.answers.results import Result, dropped_rows
+from encryptedstats.statistics.formulas import (
+    INTERCEPT,
+    Design,
+    design,
+    formula_in_names,
+    parse,
+)
+from encryptedstats.statistics.results import Coefficients
+from encryptedstats.tables.answers.results import dropped_rows
 from encryptedstats.tables.questions.constraints import (
     Choice,
     Constraints,
@@ -41,15 +48,12 @@ from encryptedstats.tables.questions.summaries import scale, variable_name
 from encryptedstats.tables.schema.names import level_id, names_of, position, target_id, variable_id
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
-from encryptedstats.views import frame_text, number_text, stars
 
 Floats = NDArray[np.float64]
-INTERCEPT: Final = "(Intercept)"
 FAMILIES: Final = ("binomial", "poisson")
 MAX_CELLS: Final = 10_000
 _ITERATIONS: Final = 30
 _CONVERGED: Final = 1e-11
-_MARKS: Final = "Signif. codes: 0 '***' 0.001 '**' 0.01 '*' 0.05 '.' 0.1 ' ' 1"
 
 
 Levels = tuple[
@@ -186,13 +190,13 @@ def deviance(events: Floats, exposed: Floats, mean: Floats, family: str) -> floa
 
 
 @dataclass(frozen=True, kw_only=True)
-class GLMResult(Result):
+class GLMResult(Coefficients):
     """A fitted generalized linear model, as R's ``summary(glm)`` shows it.
 
     Attributes
     ----------
     coefficients : DataFrame
-        Estimate, standard error, z, p and interval of every coefficient; NA for those that depend
+        Estimate, standard error, z, p and interval of every coefficient; NaN for those that depend
         on earlier ones.
     formula, family : str
     deviance, null_deviance : float
@@ -202,7 +206,6 @@ class GLMResult(Result):
         Of Fisher scoring.
     """
 
-    coefficients: pd.DataFrame
     formula: str
     family: str
     deviance: float
@@ -212,31 +215,6 @@ class GLMResult(Result):
     llf: float
     aic: float
     iterations: int
-
-    def to_frame(self) -> pd.DataFrame:
-        """The coefficients."""
-        return self.coefficients
-
-    def body(self) -> str:
-        """The coefficients, and how well they fit."""
-        table = self.coefficients.copy()
-        table[""] = [stars(p) for p in table["Pr(>|z|)"]]
-        return "\n".join(
-            [
-                "Coefficients:",
-                frame_text(table),
-                "---",
-                _MARKS,
-                "",
-                f"    Null deviance: {number_text(self.null_deviance)} on {self.df_null} degrees "
-                "of freedom",
-                f"Residual deviance: {number_text(self.deviance)} on {self.df_resid} degrees of "
-                "freedom",
-                f"AIC: {number_text(self.aic)}",
-                "",
-                f"Number of Fisher Scoring iterations: {self.iterations}",
-            ]
-        )
 
 
 def fitted_result(
@@ -269,6 +247,7 @@ def fitted_result(
         )
     result = GLMResult(
         coefficients=coefficient_table(names, fit, confidence),
+        confidence=confidence,
         family=family,
         deviance=deviance(events, exposed, fit.fitted, family),
         null_deviance=deviance(events, exposed, null, family),
@@ -290,10 +269,11 @@ def coefficient_table(names: Sequence[str], fit: Fit, confidence: float) -> pd.D
     with np.errstate(divide="ignore", invalid="ignore"):
         z = fit.coefficients / error
     found = {
-        "Estimate": fit.coefficients,
-        "Std. Error": error,
-        "z value": z,
-        "Pr(>|z|)": [normal_tails(one) for one in z],
+        "estimate": fit.coefficients,
+        "std_error": error,
+        "statistic": z,
+        "df": np.nan,
+        "pvalue": [normal_tails(one) for one in z],
         "low": fit.coefficients - reach,
         "high": fit.coefficients + reach,
     }
@@ -439,7 +419,7 @@ class GLM(TotalsModel):
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse outcomes and covariates of other kinds, and tables that are too large."""
         for name in self._covariates(schema):
-            if schema.variables[schema.index(name)].kind == "number":
+            if not schema.variables[schema.index(name)].n_bins:
                 raise SchemaError(
                     f"the covariate {name!r} is kept as a number, and a GLM takes factors: cut it, "
                     "schema.with_bins(name, edges=[...]); es.OneStepLogisticRegression takes "
@@ -603,21 +583,19 @@ class GLM(TotalsModel):
 
     def predict(self, X: Any) -> Floats:
         """The expected outcome of each row: its probability of the event, or its events per unit of
-        exposure.
+        exposure. NaN for rows where a value is missing or not allowed.
         """
         table = self._rows(X)
         used = list(dict.fromkeys(j for levels in self.columns_ for j, _ in levels))
+        missing = np.zeros(len(table), dtype=bool)
         for j in used:
             known = self.schema_.public().variables[j]
-            if known.missing_bin and (table.data[j] == known.n_bins - 1).any():
-                name = variable_name(self.schema_, j)
-                raise SchemaError(
-                    f"the rows have missing values of {name!r}, and the model knows no such level",
-                    code="missing-values",
-                )
+            if known.missing_bin:
+                missing |= table.codes_of(j) == known.n_bins - 1
         codes = np.column_stack(
-            [np.asarray(table.data[j]) for j in used] or [np.zeros((len(table), 0))]
+            [np.asarray(table.codes_of(j)) for j in used] or [np.zeros((len(table), 0))]
         )
         columns = [tuple((used.index(j), level) for j, level in levels) for levels in self.columns_]
         found = cell_matrix(columns, codes) @ np.nan_to_num(self.fit_.coefficients)
-        return np.exp(found) if self.family == "poisson" else 1 / (1 + np.exp(-found))
+        expected = np.exp(found) if self.family == "poisson" else 1 / (1 + np.exp(-found))
+        return table.leave_blank(np.where(missing, np.nan, expected))

@@ -27,6 +27,7 @@ from encryptedstats.errors import ArgumentError, Cure, ParameterError, SchemaErr
 from encryptedstats.models.base import TotalsModel, unused_name
 from encryptedstats.statistics._fixed import named_columns, repeated, schema_of_numbers
 from encryptedstats.statistics._least_squares import Moments, Solution, as_floats, solve
+from encryptedstats.statistics.comparisons import ANOVA_COLUMNS
 from encryptedstats.statistics.contingency import exact_ratio
 from encryptedstats.statistics.factors import confidence_level
 from encryptedstats.statistics.formulas import (
@@ -38,9 +39,10 @@ from encryptedstats.statistics.formulas import (
     design,
     parse,
 )
-from encryptedstats.statistics.plots import plot_coefficients, plot_path
+from encryptedstats.statistics.plots import plot_path
+from encryptedstats.statistics.results import Coefficients
 from encryptedstats.tables import PublicSchema, Schema, Table
-from encryptedstats.tables.answers.results import Result, dropped_rows
+from encryptedstats.tables.answers.results import TableResult, dropped_rows
 from encryptedstats.tables.questions.constraints import (
     ALPHA,
     AnyOf,
@@ -61,16 +63,14 @@ from encryptedstats.tables.questions.question import (
     row_column,
 )
 from encryptedstats.tables.questions.summaries import scale, variable_name
-from encryptedstats.tables.rows.table_from_frame import rows_to_predict
 from encryptedstats.tables.schema.names import name_of, position, variable_id
 from encryptedstats.tables.schema.variables import KEEP_NUMBERS
-from encryptedstats.views import frame_text, number_text, pvalue_text, stars
 from encryptedstats.words import plural
 
 #: The weights that a table brings, as a name for them.
 ROWS: Final = "rows"
 MOST_PRODUCTS: Final = 1 << 20
-_MARKS: Final = "Signif. codes: 0 '***' 0.001 '**' 0.01 '*' 0.05 '.' 0.1 ' ' 1"
+_ERRORS: Final = ["estimate", "std_error"]
 _INTERVALS: Final = ("confidence", "prediction")
 L = TypeVar("L", bound="_LeastSquares")
 
@@ -80,115 +80,64 @@ L = TypeVar("L", bound="_LeastSquares")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegressionResult(Result):
-    """A fitted linear regression, as R's ``summary(lm)`` shows it; names are those of statsmodels.
+class RegressionResult(Coefficients):
+    """A fitted linear regression, as R's ``summary(lm)`` shows it.
 
     Attributes
     ----------
     coefficients : DataFrame
-        Estimate, standard error, t, p and interval of every coefficient; NA for what depends on
+        Estimate, standard error, t, p and interval of every coefficient; NaN for what depends on
         earlier columns.
+    statistic, df, df_resid, pvalue : float
+        The F test of all slopes together.
     scale : float
         The residual variance.
-    df_model, df_resid : int
     rsquared, rsquared_adj : float
-    fvalue, f_pvalue : float
-        Of all slopes together.
     llf, aic, bic : float
         As statsmodels counts them: the residual variance is no parameter. (R's ``AIC`` is larger by
         2.)
     """
 
-    coefficients: pd.DataFrame
-    scale: float
-    df_model: int
+    statistic: float
+    df: int
     df_resid: int
+    pvalue: float
+    scale: float
     rsquared: float
     rsquared_adj: float
-    fvalue: float
-    f_pvalue: float
     llf: float
     aic: float
     bic: float
 
-    def to_frame(self) -> pd.DataFrame:
-        """The coefficients."""
-        return self.coefficients
-
-    def body(self) -> str:
-        """The coefficients, and how well they fit."""
-        table = self.coefficients.copy()
-        table[""] = [stars(p) for p in table["Pr(>|t|)"]]
-        error = "NA" if math.isnan(self.scale) else number_text(math.sqrt(self.scale))
-        lines = [
-            "Coefficients:",
-            frame_text(table),
-            "---",
-            _MARKS,
-            "",
-            f"Residual standard error: {error} on {self.df_resid} degrees of freedom",
-            f"Multiple R-squared: {number_text(self.rsquared)}, adjusted R-squared: "
-            f"{number_text(self.rsquared_adj)}",
-        ]
-        if self.df_model:
-            f = (
-                f"F-statistic: {number_text(self.fvalue)} on {self.df_model} and {self.df_resid} "
-                "degrees of freedom"
-            )
-            lines.append(f"{f}, p-value: {pvalue_text(self.f_pvalue)}")
-        if not math.isnan(self.llf):
-            numbers = (
-                f"{name}: {number_text(value)}"
-                for name, value in (
-                    ("Log-likelihood", self.llf),
-                    ("AIC", self.aic),
-                    ("BIC", self.bic),
-                )
-            )
-            lines.append(", ".join(numbers))
-        return "\n".join(lines)
-
-    def plot(self, ax: Any = None) -> Any:
-        """The coefficients and their intervals, without the intercept."""
-        return plot_coefficients(self.coefficients.drop(index=INTERCEPT, errors="ignore"), ax)
-
 
 @dataclass(frozen=True, kw_only=True)
-class AnovaResult(Result):
-    """Analysis of variance: what each term takes off the residual sum of squares."""
-
-    table: pd.DataFrame
-
-    def to_frame(self) -> pd.DataFrame:
-        """A line for each term, and one for the residuals."""
-        return self.table
-
-
-@dataclass(frozen=True, kw_only=True)
-class RidgePath(Result):
+class RidgePath(TableResult):
     """Coefficients of ridge regression by penalty; and the error in rows that were left out, where
     folds were given.
 
     Attributes
     ----------
-    coefficients : DataFrame
-        A line for each alpha.
-    errors : DataFrame
-        Mean squared error over the folds and its standard error, by alpha; empty without folds.
+    table : DataFrame
+        A line for each alpha: where folds were given, the mean squared error over them
+        (``estimate``) with its standard error, then the coefficients.
     best_alpha : float
         With the least error; NaN without folds.
     """
 
-    coefficients: pd.DataFrame
-    errors: pd.DataFrame
     best_alpha: float
 
-    def to_frame(self) -> pd.DataFrame:
-        """The errors and coefficients of every alpha."""
-        return pd.concat([self.errors, self.coefficients], axis=1)
+    @property
+    def errors(self) -> pd.DataFrame:
+        """The errors of every alpha."""
+        return self.table[[name for name in _ERRORS if name in self.table]]
+
+    @property
+    def coefficients(self) -> pd.DataFrame:
+        """The coefficients of every alpha."""
+        return self.table.drop(columns=_ERRORS, errors="ignore")
 
     def plot(self, ax: Any = None) -> Any:
-        """Every coefficient over alpha; the best alpha is marked."""
+        """Draw every coefficient over alpha, and mark the best alpha."""
         return plot_path(
             self.coefficients.drop(columns=INTERCEPT, errors="ignore"), self.best_alpha, ax
         )
@@ -402,12 +351,8 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
     # -- predicting
     # --------------------------------------------------------------------------------------------
 
-    def _rows_to_predict(self, X: Any) -> Table:
-        """Clear rows; columns that explain nothing need not be among theirs."""
-        if isinstance(X, Table):
-            return super()._rows_to_predict(X)
-        frame = named_columns(self._checked_frame(X, reset=False))
-        return rows_to_predict(self._known_private(), self._with_unused(frame), stacklevel=4)
+    def _frame_to_predict(self, X: Any) -> pd.DataFrame:
+        return self._with_unused(named_columns(self._checked_frame(X, reset=False)))
 
     def _used_positions(self) -> Collection[int]:
         return self._fitted_design().variables
@@ -417,12 +362,16 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         columns).
         """
         table, made = self._rows(X), self._fitted_design()
-        found: NDArray[np.float64] = made.matrix(table)[:, int(made.intercept) :]
-        return found
+        return table.leave_blank(made.matrix(table)[:, int(made.intercept) :])
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of the variance that is explained; rows without a prediction are refused."""
+        rows = X if isinstance(X, Table) else self._rows(X, complete=True)
+        return float(super().score(rows, y, sample_weight))
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """What the regression expects of each row. Columns that depend on earlier ones are not
-        used.
+        used. NaN for rows where a value is missing or not allowed, and a warning names them.
         """
         self._check_open()
         found: NDArray[np.float64] = self._matrix(X) @ np.nan_to_num(self.coef_) + self.intercept_
@@ -478,9 +427,10 @@ class LinearRegression(_LeastSquares):
         A variable that weighs the squares, as R's ``weights``; or ``"rows"`` for the weights of the
         table: 2 are two rows. A row with a weight of 0 counts in the degrees of freedom, as in
         statsmodels; R leaves it out.
-    missing : {"level", "complete"}
-        Whether the bin for missing values of a variable is a level as any other, or its rows are
-        left out. Rows without a number that the formula names always are.
+    missing : {"complete", "level"}
+        Rows in which a variable of the formula is missing are left out. With ``"level"`` the bin
+        for missing values of a variable is a level as any other; rows without a number are left
+        out all the same.
     fit_intercept : bool
 
     Attributes
@@ -514,7 +464,7 @@ class LinearRegression(_LeastSquares):
         formula: str = "",
         reference: Mapping[str, Any] | None = None,
         weights: str | None = None,
-        missing: str = "level",
+        missing: str = "complete",
         fit_intercept: bool = True,
     ) -> None:
         self.formula = formula
@@ -588,14 +538,13 @@ class LinearRegression(_LeastSquares):
             notes=tuple(notes),
             coefficients=self.coefficients(confidence),
             scale=self.scale_,
-            df_model=used,
+            confidence=confidence,
+            statistic=fvalue,
+            df=used,
             df_resid=df,
+            pvalue=float(f_distribution.sf(fvalue, used, df)),
             rsquared=rsquared,
             rsquared_adj=adjusted,
-            fvalue=fvalue,
-            f_pvalue=float(f_distribution.sf(fvalue, used, df))
-            if not math.isnan(fvalue)
-            else math.nan,
             llf=llf,
             aic=2 * k - 2 * llf,
             bic=math.log(n) * k - 2 * llf,
@@ -634,16 +583,17 @@ class LinearRegression(_LeastSquares):
         df = max(self.df_resid_, 1)
         width = t.ppf((1 + confidence) / 2, df) * errors
         table = {
-            "Estimate": estimates,
-            "Std. Error": errors,
-            "t value": statistics,
-            "Pr(>|t|)": 2 * t.sf(np.abs(statistics), df),
-            f"{50 * (1 - confidence):.4g} %": estimates - width,
-            f"{50 * (1 + confidence):.4g} %": estimates + width,
+            "estimate": estimates,
+            "std_error": errors,
+            "statistic": statistics,
+            "df": float(df),
+            "pvalue": 2 * t.sf(np.abs(statistics), df),
+            "low": estimates - width,
+            "high": estimates + width,
         }
         return pd.DataFrame(table, [*([INTERCEPT] if centred else []), *self.columns_])
 
-    def anova(self, type: int = 1) -> AnovaResult:
+    def anova(self, typ: int = 1) -> TableResult:
         """Analysis of variance, a line for each term: of type 1 in the order of the formula, as R's
         ``anova``; or of type 2.
 
@@ -652,15 +602,15 @@ class LinearRegression(_LeastSquares):
         self._check_open()
         from scipy.stats import f as f_distribution
 
-        if type not in (1, 2):
-            raise ArgumentError(f"type={type!r}: 1 and 2 are there", code="unknown-sum-type")
+        if typ not in (1, 2):
+            raise ArgumentError(f"typ={typ!r}: 1 and 2 are there", code="unknown-sum-type")
         made = self._fitted_design()
         owns = [[j - made.intercept for j in columns] for _, columns in made.terms]
         factors = [made.term_factors(columns) for _, columns in made.terms]
         rows = {}
         for place, (_, columns) in enumerate(made.terms):
             name = term_name(made.columns[columns[0]], self.schema_)
-            if type == 1:
+            if typ == 1:
                 rows[name] = self._solution.explained_by(owns[place])
             else:
                 others = [k for k in range(len(owns)) if not factors[place] <= factors[k]]
@@ -677,10 +627,9 @@ class LinearRegression(_LeastSquares):
                 [terms_df, float(squares), math.nan if mean is None else float(mean), f, p]
             )
         table.append([df, float(left), self.scale_, math.nan, math.nan])
-        header = ["Df", "Sum Sq", "Mean Sq", "F value", "Pr(>F)"]
-        frame = pd.DataFrame(table, [*rows, "Residuals"], header).astype({"Df": int})
-        return AnovaResult(
-            title=f"Analysis of variance of {self.target_}, type {type}",
+        frame = pd.DataFrame(table, [*rows, "Residual"], ANOVA_COLUMNS).astype({"df": int})
+        return TableResult(
+            title=f"Analysis of variance of {self.target_}, type {typ}",
             n_rows=self._moments.n_rows,
             notes=(*self._left_out(), *self._perfect_note()),
             table=frame,
@@ -713,14 +662,14 @@ class LinearRegression(_LeastSquares):
         """What the regression expects of each row; with an ``interval``, for its mean or for a new
         observation, as R has it.
 
-        New rows are read by the schema: numbers are rounded to its digits, and those out of its
-        bounds are refused.
+        New rows are read by the schema: numbers are rounded to its digits, and rows with numbers out
+        of its bounds have no prediction.
 
         Parameters
         ----------
         X : DataFrame, array or Table
         interval : {"confidence", "prediction"}, optional
-            Then a DataFrame with ``fit``, ``lower`` and ``upper`` is returned.
+            Then a DataFrame with ``estimate``, ``low`` and ``high`` is returned.
         confidence : float
         """
         if interval is None:
@@ -746,7 +695,7 @@ class LinearRegression(_LeastSquares):
         spread = np.sqrt(self.scale_ * (leverage + (interval == "prediction")))
         width = t.ppf((1 + confidence) / 2, max(self.df_resid_, 1)) * spread
         index = X.index if isinstance(X, pd.DataFrame) else None
-        return pd.DataFrame({"fit": fit, "lower": fit - width, "upper": fit + width}, index)
+        return pd.DataFrame({"estimate": fit, "low": fit - width, "high": fit + width}, index)
 
 
 class Ridge(_LeastSquares):
@@ -789,7 +738,7 @@ class Ridge(_LeastSquares):
         formula: str = "",
         reference: Mapping[str, Any] | None = None,
         weights: str | None = None,
-        missing: str = "level",
+        missing: str = "complete",
         fit_intercept: bool = True,
     ) -> None:
         self.alpha = alpha
@@ -846,8 +795,7 @@ class Ridge(_LeastSquares):
                 *self._left_out(),
                 *(() if math.isnan(best) else (f"least error over the folds: alpha = {best:g}",)),
             ),
-            coefficients=pd.DataFrame(rows, pd.Index(alphas, name="alpha"), names),
-            errors=errors,
+            table=errors.join(pd.DataFrame(rows, errors.index, names)),
             best_alpha=best,
         )
 
@@ -868,14 +816,12 @@ class Ridge(_LeastSquares):
             )
         for model in models:
             model._check_open()
-        all_but = [model._moments for model in models]
-        whole = _sum_of(all_but, len(models) - 1)
+        whole, folds = sum_of_folds([model._moments for model in models])
         errors = []
         for alpha in alphas:
             penalty = models[0]._checked_alpha(alpha)
             each = []
-            for rest in all_but:
-                fold = _difference(whole, rest)
+            for rest, fold in folds:
                 if not fold.weight:
                     continue
                 each.append(
@@ -890,9 +836,18 @@ class Ridge(_LeastSquares):
                     np.std(each, ddof=1) / math.sqrt(len(each)) if len(each) > 1 else math.nan,
                 ]
             )
-        table = pd.DataFrame(errors, pd.Index(alphas, name="alpha"), ["error", "std. error"])
-        best = float(table.index[int(table["error"].to_numpy().argmin())])
+        table = pd.DataFrame(errors, pd.Index(alphas, name="alpha"), _ERRORS)
+        best = float(table.index[int(table["estimate"].to_numpy().argmin())])
         return models[0]._path(whole, alphas, table, best)
+
+
+def sum_of_folds(all_but: Sequence[Moments]) -> tuple[Moments, list[tuple[Moments, Moments]]]:
+    """Return the moments of all rows, and of each fold: those of the others, and its own.
+
+    ``all_but`` are the moments of all rows but those of one fold.
+    """
+    whole = _sum_of(all_but, len(all_but) - 1)
+    return whole, [(rest, _difference(whole, rest)) for rest in all_but]
 
 
 def _sum_of(parts: Sequence[Moments], times: int) -> Moments:

@@ -20,7 +20,7 @@ from typing import Any, Final
 from encryptedstats.checks import as_count
 from encryptedstats.circuits.expressions import circuit_digest
 from encryptedstats.crypto import Parameters
-from encryptedstats.crypto.envelopes import SEED_BYTES, locked, unlocked
+from encryptedstats.crypto.envelopes import SEED_BYTES, lock, unlock
 from encryptedstats.errors import (
     ArgumentError,
     Cure,
@@ -447,13 +447,13 @@ class Document:
 
     def private_schema(self, reading: bytes) -> Schema:
         """The schema with its names, for who has the key to it."""
-        return Schema.from_json(unlocked(reading, self.private, self._bound_to()).decode())
+        return Schema.from_json(unlock(reading, self.private, self._bound_to()).decode())
 
     def reading_key(self, name: str, invitation: Invitation) -> bytes:
         """The key to the schema, for who was invited; nothing for a worker."""
         if name not in self.sealed:
             return b""
-        return unlocked(invitation.reading, self.sealed[name], self._bound_to())
+        return unlock(invitation.reading, self.sealed[name], self._bound_to())
 
     def _bound_to(self) -> bytes:
         return f"{_FORMAT} {self.nonce}".encode()
@@ -512,8 +512,8 @@ def written_document(
         parameters,
         key,
         {one: invitation.public for one, invitation in invitations.items()},
-        {one: locked(invitations[one].reading, reading, bound) for one in members},
-        locked(reading, schema.to_json().encode(), bound),
+        {one: lock(invitations[one].reading, reading, bound) for one in members},
+        lock(reading, schema.to_json().encode(), bound),
         nonce,
     )
     try:

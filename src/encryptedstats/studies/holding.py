@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from encryptedstats.crypto import Owner, Parameters, PublicKeys
-from encryptedstats.crypto.envelopes import sealed_for
+from encryptedstats.crypto.envelopes import seal_for
 from encryptedstats.errors import FileFormatError, KeyMismatchError, PassphraseError, StudyError
 from encryptedstats.storage import container
 from encryptedstats.studies.documents import ESCROW, ONE_HOLDER
@@ -210,7 +210,7 @@ class Escrow(KeyKind):
         for site, share in zip(
             document.sites, _split(document.key.openers, len(document.sites), secret), strict=True
         ):
-            sealed = sealed_for(state.parties[site].sealing, share, _bound_to(study, "deal", site))
+            sealed = seal_for(state.parties[site].sealing, share, _bound_to(study, "deal", site))
             parts[SHARE + site] = stored(sealed)
             parts[COMMITMENT + site] = _commitment(study, share)
         publish_keys(study, owner.public_keys(), parts)
@@ -219,7 +219,7 @@ class Escrow(KeyKind):
         """This site's share, sealed for the receiver and for this call alone."""
         share = self._own_share(study, state)
         receiver = state.parties[study.document.receiver]
-        return sealed_for(receiver.sealing, share, _bound_to(study, call.hash, study.me.name))
+        return seal_for(receiver.sealing, share, _bound_to(study, call.hash, study.me.name))
 
     def _own_share(self, study: Study, state: State) -> bytes:
         parts, name = state.more["key parts"], study.me.name

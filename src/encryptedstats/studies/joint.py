@@ -260,7 +260,7 @@ class Joint(KeyKind):
                 shares = {
                     site: self._share_of(study, site, found, name) for site, found in given.items()
                 }
-                found = joint_key(study.document).switched(packs, shares, owner.key_id)
+                found = joint_key(study.document).switch_packs(packs, shares, owner.key_id)
             except (MemberError, FileFormatError) as error:
                 study.refusals.append(f"{name}: {error}")
                 return None

@@ -2,7 +2,7 @@
 keeps at home.
 
 A party has one secret seed for one study. Its signing key, the key that others seal for, its coin
-and its masks are all derived from it: a process that is killed and started again sends the same
+and its masks are all derive_key from it: a process that is killed and started again sends the same
 bytes.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NoReturn
 
-from encryptedstats.crypto.envelopes import PUBLIC_BYTES, SEED_BYTES, Reader, derived
+from encryptedstats.crypto.envelopes import PUBLIC_BYTES, SEED_BYTES, Reader, derive_key
 from encryptedstats.crypto.signatures import SIGNING_KEY_BYTES, Signer, verifies
 from encryptedstats.errors import (
     ArgumentError,
@@ -116,7 +116,7 @@ class Identity:
 
     def secret(self, purpose: bytes) -> bytes:
         """A secret of 32 bytes for one purpose, the same each time."""
-        return derived(self._seed, b"party\0" + self.study.encode() + b"\0" + purpose)
+        return derive_key(self._seed, b"party\0" + self.study.encode() + b"\0" + purpose)
 
     # -- files
     # --------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ class Invitation:
 
     def __init__(self, code: str) -> None:
         self.code = code
-        self._signer = Signer(derived(code.encode(), b"invitation"))
+        self._signer = Signer(derive_key(code.encode(), b"invitation"))
 
     @classmethod
     def new(cls) -> Invitation:
@@ -220,7 +220,7 @@ class Invitation:
     @property
     def reading(self) -> bytes:
         """The key under which a study keeps for this party what members may read."""
-        return derived(self.code.encode(), b"invitation reading")
+        return derive_key(self.code.encode(), b"invitation reading")
 
     def proof(self, study: str, party: Party) -> str:
         """That who joins with these keys was invited."""

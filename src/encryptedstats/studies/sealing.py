@@ -1,6 +1,6 @@
 """Objects of a store under one key, readable in pieces: AES-256-GCM in chunks.
 
-An object is a random salt and its chunks. The key of an object is derived from the common key, its
+An object is a random salt and its chunks. The key of an object is derive_key from the common key, its
 name and its salt, so a nonce, the number of a chunk and whether it is the last, is never used
 twice. A chunk that was altered, moved, exchanged or cut off does not open.
 """
@@ -14,7 +14,7 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from encryptedstats.crypto.envelopes import SEED_BYTES, derived
+from encryptedstats.crypto.envelopes import SEED_BYTES, derive_key
 from encryptedstats.errors import FileFormatError
 from encryptedstats.storage.files import MAX_FILE_BYTES
 from encryptedstats.storage.objects import Store
@@ -107,7 +107,7 @@ class SealedStore:
         return self._sizes[name]
 
     def _cipher(self, name: str, salt: bytes) -> AESGCM:
-        return AESGCM(derived(self._key, b"sealed object\0" + name.encode() + b"\0" + salt))
+        return AESGCM(derive_key(self._key, b"sealed object\0" + name.encode() + b"\0" + salt))
 
     def _sealed_parts(self, name: str, data: bytes) -> Iterator[bytes]:
         salt = os.urandom(SEED_BYTES)

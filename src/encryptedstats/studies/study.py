@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto import Parameters, PublicKeys
-from encryptedstats.crypto.envelopes import sealed_for
+from encryptedstats.crypto.envelopes import seal_for
 from encryptedstats.crypto.keys import fingerprint_of
 from encryptedstats.errors import ExistsError, FileFormatError, KeyMismatchError, StudyError
 from encryptedstats.storage import container
@@ -72,7 +72,7 @@ from encryptedstats.tables.answers.answer import PREDICTION_KIND, Answer
 from encryptedstats.tables.answers.files import read_answer
 from encryptedstats.tables.columns import table_columns
 from encryptedstats.tables.encrypted_table import MANIFEST
-from encryptedstats.tables.encryption import file_tables
+from encryptedstats.tables.encryption import FileRows
 from encryptedstats.tables.questions.question import asked_of
 from encryptedstats.tables.questions.row_answers import stages_of
 
@@ -485,7 +485,7 @@ class Study:
             TOTALS, MASKED
         ):  # these take the rows as a whole; encrypted rows are read a piece at a time
             table = Table.concat(
-                list(file_tables(self.schema, data, self.document.parameters.slots))
+                list(FileRows(self.schema, data).tables(self.document.parameters.slots))
             )
         else:
             table = None
@@ -533,7 +533,7 @@ class Study:
             return
         if isinstance(data, (str, os.PathLike)):
             data = Table.concat(
-                list(file_tables(self.schema, data, self.document.parameters.slots))
+                list(FileRows(self.schema, data).tables(self.document.parameters.slots))
             )
         table = replace(self._checked_table(data, None), class_codes=None, target_values=None)
         self._add_rows("new rows", table, state, options)
@@ -562,7 +562,7 @@ class Study:
         folder, keys = f"rows/{self.me.name}/{staged.name}", {}
         for name in self.document.row_readers:
             bound = self._bind_folder(folder, name)
-            keys[name] = sealed_for(
+            keys[name] = seal_for(
                 state.parties[name].sealing, self._own_folder_key(folder), bound
             ).hex()
         self.post(kind, {**describe_rows(str(staged), folder), "keys": keys})

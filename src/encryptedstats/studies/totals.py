@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 from encryptedstats.circuits.bounds import read_bounds
 from encryptedstats.circuits.expressions import column_names
 from encryptedstats.circuits.passes.digits import Stored, split_into_digits
-from encryptedstats.circuits.plan import Stage
 from encryptedstats.circuits.program import PACKED
 from encryptedstats.circuits.results import NumberFacts, encrypted_numbers
+from encryptedstats.circuits.search import Stage
 from encryptedstats.crypto import PublicKeys
-from encryptedstats.crypto.envelopes import sealed_for
+from encryptedstats.crypto.envelopes import seal_for
 from encryptedstats.crypto.packing import encrypted_totals_noise
 from encryptedstats.errors import FileFormatError, StudyError, TooLargeError
 from encryptedstats.storage import container
@@ -109,7 +109,7 @@ def sealed_answer(study: Study, state: State, question: str, answer: Answer) -> 
     """
     data = container.to_bytes(answer.to_container())
     worker = state.parties[study.document.worker]
-    return sealed_for(
+    return seal_for(
         worker.sealing, data, _binding(study, question, state.round(question), study.me.name)
     )
 
@@ -150,13 +150,13 @@ def masked_totals(study: Study, state: State, question: str, values: Sequence[in
             hidden = [(a + sign * b) % _MODULUS for a, b in zip(hidden, mask, strict=True)]
     data = b"".join(value.to_bytes(_BYTES, "big") for value in hidden)
     receiver = state.parties[study.document.receiver]
-    return sealed_for(receiver.sealing, data, _binding(study, question, now, study.me.name))
+    return seal_for(receiver.sealing, data, _binding(study, question, now, study.me.name))
 
 
 def _mask(
     study: Study, state: State, question: str, now: Round, other: str, count: int
 ) -> list[int]:
-    secret = study.me.reader.shared_with(
+    secret = study.me.reader.agree_secret(
         state.parties[other].sealing, _binding(study, question, now, "masks")
     )
     drawn = hashlib.shake_256(secret).digest(_BYTES * count)

@@ -23,8 +23,8 @@ from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.expressions import Expression, Weights, column, column_names, sum_of
 from encryptedstats.circuits.layout import Layout
-from encryptedstats.circuits.plan import Stage
 from encryptedstats.circuits.results import EncryptedNumbers
+from encryptedstats.circuits.search import Stage
 from encryptedstats.tables import EncryptedTable
 from encryptedstats.tables.columns import stored_groups
 from encryptedstats.tables.encodings import ColumnGroup

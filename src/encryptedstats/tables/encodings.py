@@ -23,12 +23,7 @@ from encryptedstats.circuits.expressions import Expression, column, sum_of
 from encryptedstats.circuits.passes.digits import digit_bounds, digit_of
 from encryptedstats.errors import ArgumentTypeError, Cure, ParameterError, SchemaError
 from encryptedstats.tables.schema.bins import centred_codes, code_values, ordinal_codes
-from encryptedstats.tables.schema.variables import (
-    ORDERED_KINDS,
-    TARGET,
-    PublicSchema,
-    PublicVariable,
-)
+from encryptedstats.tables.schema.variables import TARGET, PublicSchema, PublicVariable
 
 if TYPE_CHECKING:
     from encryptedstats.tables.table import Table
@@ -189,7 +184,7 @@ class RowState:
     Attributes
     ----------
     bin, n_bins : int
-        Of a variable with bins.
+        Of a variable with bins; the last bin where a number is missing.
     number : int, Interval or None
         Of a number: its value, or the bounds it lies in; None where it is missing.
     target, fold : int, int or None
@@ -231,6 +226,8 @@ class Encoding(ABC):
         Whether it also encodes a target that is a number.
     counts_rows
         Whether it counts rows by their weights: its columns have no variable, and may be of a fold.
+    encodes_number
+        Whether it encodes a number that is kept, and not the bins of the variable.
     holds_numbers
         Whether its values are numbers as they are, so that 0 and 1 are values and no indicators.
     """
@@ -242,6 +239,7 @@ class Encoding(ABC):
     has_bits: ClassVar[bool] = False
     encodes_target: ClassVar[bool] = False
     counts_rows: ClassVar[bool] = False
+    encodes_number: ClassVar[bool] = False
     holds_numbers: ClassVar[bool] = False
 
     def encodes(self, variable: int) -> bool:
@@ -431,7 +429,7 @@ class OneHot(_Bins):
         return ColumnRange(0, 1, f"v{column.variable}", (column.index,))
 
     def values(self, column: Column, table: Table) -> NDArray[Any]:
-        return np.asarray(table.data_of(column.variable) == column.index)
+        return np.asarray(table.codes_of(column.variable) == column.index)
 
     def row_value(self, column: Column, schema: PublicSchema, state: RowState) -> int:
         return int(state.bin == column.index)
@@ -440,7 +438,7 @@ class OneHot(_Bins):
         known, columns = schema.at(variable), bins_of(schema, variable)
         if len(columns) == 1:
             return [ColumnGroup(variable, EVERY, tuple(columns))]
-        if not columns or known.kind in ORDERED_KINDS:
+        if not columns or known.is_ordered:
             return []
         return [ColumnGroup(variable, ALL_BUT_ONE, tuple(columns[:-1]))]
 
@@ -469,7 +467,7 @@ class Cumulative(_Bins):
 
     def check(self, column: Column, schema: PublicSchema) -> None:
         variable = schema.at(column.variable)
-        if variable.kind not in ORDERED_KINDS:
+        if not variable.is_ordered:
             what = f"variable {variable.id!r} is {variable.kind}"
             raise _no_column(column, f"{what}, and its bins have no order")
         n_cuts = variable.n_bins - 1
@@ -480,7 +478,7 @@ class Cumulative(_Bins):
         return ColumnRange(0, 1, f"v{column.variable}", tuple(range(column.index + 1)))
 
     def values(self, column: Column, table: Table) -> NDArray[Any]:
-        return np.asarray(table.data_of(column.variable) <= column.index)
+        return np.asarray(table.codes_of(column.variable) <= column.index)
 
     def row_value(self, column: Column, schema: PublicSchema, state: RowState) -> int:
         return int(state.bin <= column.index)
@@ -488,7 +486,7 @@ class Cumulative(_Bins):
     def groups(self, schema: PublicSchema, variable: int, storage: Storage) -> list[ColumnGroup]:
         known = schema.at(variable)
         columns = tuple(Column("cumulative", variable, k) for k in range(known.n_bins - 1))
-        if not columns or known.kind not in ORDERED_KINDS:
+        if not columns or not known.is_ordered:
             return []
         return [ColumnGroup(variable, CUMULATIVE, columns)]
 
@@ -536,7 +534,7 @@ class Ordinal(_Codes):
         return ColumnRange(0, schema.at(column.variable).n_bins)
 
     def values(self, column: Column, table: Table) -> NDArray[Any]:
-        return ordinal_codes(table.data_of(column.variable))
+        return ordinal_codes(table.codes_of(column.variable))
 
 
 @register_encoding
@@ -553,7 +551,7 @@ class Centred(_Codes):
 
     def values(self, column: Column, table: Table) -> NDArray[Any]:
         n_bins = table.public_schema.at(column.variable).n_bins
-        return centred_codes(table.data_of(column.variable), n_bins)
+        return centred_codes(table.codes_of(column.variable), n_bins)
 
 
 # -- numbers -------------------------------------------------------------------------------------
@@ -563,7 +561,7 @@ class _Numbers(Encoding):
     """Fixed-point integers, whole or in digits, and whether they are there."""
 
     stored_as = None
-    encodes_target = True
+    encodes_target = encodes_number = True
 
     def check(self, column: Column, schema: PublicSchema) -> None:
         variable = schema.at(column.variable)

@@ -140,8 +140,7 @@ def predict_rows(
 
     def act(path: Path, name: str) -> dict[str, Any]:
         facts = predict(desk, project, asked, path)
-        missing = facts["rows"] - facts["rows_left_out"] - sum(facts["predicted"].values())
-        return {"predicted": {"of": asked.id, "facts": facts, "missing": missing, "rows": name}}
+        return {"predicted": {"of": asked.id, "facts": facts, "rows": name}}
 
     return _with_rows(web, project, form, act)
 
