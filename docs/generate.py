@@ -18,6 +18,7 @@ from typing import Any
 PACKAGES = {
     "": "Tables, keys and results",
     ".circuits": "Circuits",
+    ".workers": "Where it is computed",
     ".cluster": "Many machines",
     ".metrics": "Scores",
     ".plots": "Plots",

@@ -20,7 +20,8 @@ NATIVE = ROOT / "_native"
 # all that can be stored; `machine`, `progress`, `recent`, `checks`, `views`
 # and `words` are tools that know nothing of this library.
 ORDER = (
-    "cli", "app", "", "studies", "questions", "devices", "moving", "loading", "service", "pages", "cluster", "publishing", "kinds",
+    "cli", "app", "", "studies", "questions", "devices", "moving", "loading", "workers", "service",
+    "pages", "cluster", "publishing", "kinds",
     "statistics", "plots", "models", "metrics", "tables", "circuits", "arrays", "joint", "crypto", "storage", "machine",
     "progress", "recent", "checks", "views", "words", "errors",
 )  # fmt: skip

@@ -63,7 +63,6 @@ if TYPE_CHECKING:
         score_folds,
     )
     from encryptedstats.publishing import Ledger, Published, Release, Rules, write_report
-    from encryptedstats.service.client import Worker, connect
     from encryptedstats.statistics import (
         GLM,
         PCA,
@@ -77,6 +76,7 @@ if TYPE_CHECKING:
         CoxScore,
         CumulativeIncidence,
         Describe,
+        ElasticNet,
         FisherExact,
         GenomeScan,
         Histogram,
@@ -89,6 +89,7 @@ if TYPE_CHECKING:
         LogRank,
         MantelHaenszel,
         OddsRatio,
+        Pairs,
         PiecewiseExponential,
         QuadraticDiscriminant,
         Result,
@@ -111,6 +112,7 @@ if TYPE_CHECKING:
         QuantileOneHot,
         QuantileOrdinal,
     )
+    from encryptedstats.workers import Worker, connect
 
 __version__ = "0.3.0"
 
@@ -175,6 +177,7 @@ _LATE = {
             "CoxScore",
             "CumulativeIncidence",
             "Describe",
+            "ElasticNet",
             "FisherExact",
             "GLM",
             "GenomeScan",
@@ -186,6 +189,7 @@ _LATE = {
             "LogRank",
             "MantelHaenszel",
             "OddsRatio",
+            "Pairs",
             "PiecewiseExponential",
             "ROC",
             "TTest",
@@ -197,7 +201,7 @@ _LATE = {
         ("FixedPoint", "QuantileOneHot", "QuantileOrdinal"),
         "encryptedstats.tables.schema.bin_transformers",
     ),
-    **dict.fromkeys(("Worker", "connect"), "encryptedstats.service.client"),
+    **dict.fromkeys(("Worker", "connect"), "encryptedstats.workers"),
 }
 
 
@@ -246,6 +250,7 @@ __all__ = [
     "DeviceError",
     "DisclosureError",
     "DisclosureWarning",
+    "ElasticNet",
     "EncryptedAnswer",
     "EncryptedArray",
     "EncryptedInteger",
@@ -280,6 +285,7 @@ __all__ = [
     "OddsRatio",
     "OneStepLogisticRegression",
     "Owner",
+    "Pairs",
     "ParameterError",
     "Parameters",
     "PassphraseError",

@@ -206,6 +206,41 @@ class WorkerError(EncryptedStatsError, RuntimeError):
         self.untrusted = untrusted
 
 
+@dataclass(frozen=True)
+class Failure:
+    """An error as plain text, as it travels between machines.
+
+    Attributes
+    ----------
+    message : str
+    error : str
+        Name of the class of the error, where it is one of this library.
+    code : str
+        Code of the error.
+    """
+
+    message: str
+    error: str = ""
+    code: str = ""
+
+    def __str__(self) -> str:
+        return self.message
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        """Describe an error."""
+        if not isinstance(error, EncryptedStatsError):
+            return cls(str(error) or type(error).__name__)
+        return cls(str(error), type(error).__name__, error.code)
+
+    def to_error(self, where: str = "") -> EncryptedStatsError:
+        """Return the error that was described; ``where`` is put before its message."""
+        kind = globals().get(self.error)
+        if not (isinstance(kind, type) and issubclass(kind, EncryptedStatsError)):
+            kind = WorkerError
+        return kind(f"{where}{self.message}", code=self.code or "failed-job")
+
+
 class InsecureParametersWarning(UserWarning):
     """Parameters have less than 128 bits of security because ``allow_insecure=True`` was given."""
 

@@ -208,9 +208,9 @@ OF_NUMBERS = [
 ]
 #: Those that are refused, with what can be released instead.
 REFUSED = {
-    "AODE", "CoxScore", "Describe", "FisherDiscriminant", "Folds", "GenomeScan", "IncidenceRate",
+    "AODE", "CoxScore", "Describe", "ElasticNet", "FisherDiscriminant", "Folds", "GenomeScan", "IncidenceRate",
     "LinearDiscriminant", "LinearMeans",
-    "OneStepLogisticRegression", "QuadraticDiscriminant", "TAN",
+    "OneStepLogisticRegression", "Pairs", "QuadraticDiscriminant", "TAN",
 }  # fmt: skip
 
 

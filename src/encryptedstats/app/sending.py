@@ -43,7 +43,7 @@ def at_worker(
     jobs: dict[str, Any] = {}
     for asked, question in zip(project.state.asked, questions, strict=True):
         if asked.state != "here":
-            jobs[asked.id] = _again(work, partial(client.ask, question, table))
+            jobs[asked.id] = _again(work, partial(client.ask, question, table, wait=False))
             _note(project, asked, job=jobs[asked.id].id, state="queued", failed="")
     while jobs:
         for asked in [one for one in project.state.asked if one.id in jobs]:
@@ -57,7 +57,7 @@ def at_worker(
                     project,
                     asked,
                     state="",
-                    failed="; ".join(status.failures) or f"it was {status.state} there",
+                    failed="; ".join(map(str, status.failures)) or f"it was {status.state} there",
                 )
             else:
                 _note(project, asked, state=status.state)

@@ -10,17 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 import encryptedstats as es
-from encryptedstats.kinds import read_file
-from encryptedstats.storage import container
 from encryptedstats.tables.questions.summaries import Asked
-
-if TYPE_CHECKING:
-    from encryptedstats.service.client import WorkerJob, WorkerTable
 
 _HERE: Final = {
     "checkpoint": None,
@@ -75,34 +70,42 @@ class RemoteTable(Asked):
     def ask(self, question: es.Question, **_: Any) -> Any:
         """The answer to a question, read from the file that it was fetched to."""
         return self._done(
-            lambda worker, table: worker.ask(question, table, by_others=self.by_others or None)
+            lambda worker, table, **how: worker.ask(
+                question, table, self.out, by_others=self.by_others, **how
+            )
         )
 
     def fit(self, model: es.Question, folds: bool) -> Any:
         """The model, or every fold of it, still encrypted."""
         return self._done(
-            lambda worker, table: worker.fit(
-                model, table, folds=folds, by_others=self.by_others or None
+            lambda worker, table, **how: worker.fit(
+                model, table, self.out, folds=folds, by_others=self.by_others, **how
             )
         )
 
     def predicted_by(self, model: str, output: str | None) -> Any:
         """What an encrypted model says of every row."""
-        return self._done(lambda worker, table: worker.predict(model, table, output=output))
+        return self._done(
+            lambda worker, table, **how: worker.predict(
+                model, table, self.out, output=output, **how
+            )
+        )
 
     def drawn_for(self, forest: Path) -> Any:
         """An encrypted forest with its stochastic fraction."""
-        return self._done(lambda worker, table: worker.draw(forest, table))
+        return self._done(lambda worker, table, **how: worker.draw(forest, table, self.out, **how))
 
     def combined(self, answers: list[Path], forget: list[Path]) -> Any:
         """Encrypted answers, added up."""
-        return self._done(lambda worker, table: worker.combine(answers, table, forget=forget))
+        return self._done(
+            lambda worker, table, **how: worker.combine(
+                answers, table, self.out, forget=forget, **how
+            )
+        )
 
     def _position(self, variable: str | int) -> int:
         return self.sealed._position(variable)
 
-    def _done(self, ask: Callable[[es.Worker, WorkerTable], WorkerJob]) -> Any:
+    def _done(self, ask: Callable[..., Any]) -> Any:
         with es.connect(self.url) as worker:
-            sent = worker.upload(self.place, keys=self.keys)
-            worker.result(ask(worker, sent), self.out, overwrite=self.force)
-        return read_file(container.read(self.out), self.sealed.keys, self.out)
+            return ask(worker, worker.upload(self.place, keys=self.keys), overwrite=self.force)

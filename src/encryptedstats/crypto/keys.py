@@ -599,6 +599,14 @@ def check_belongs(file: Container, keys: PublicKeys, name: str = "the file") -> 
         )
 
 
+def reading_keys(file: Container) -> PublicKeys:
+    """Return keys to read an encrypted file with, from the file alone: nothing is computed with
+    them.
+    """
+    engine = engine_for(read_parameters(file))
+    return PublicKeys(KeyMaterial(engine, None, EvaluationKeys(None), b"", file.key_id))
+
+
 def read_encryptor(data: bytes) -> Encryptor:
     """Read what :meth:`Encryptor.to_bytes` wrote, without the signing key."""
     material, secret, token_key = keyfiles.read_encryptor(data)

@@ -18,6 +18,7 @@ from encryptedstats.statistics.contingency import (
 )
 from encryptedstats.statistics.cox import CoxRegression
 from encryptedstats.statistics.descriptive import Describe, Histogram
+from encryptedstats.statistics.elastic_net import ElasticNet
 from encryptedstats.statistics.generalized import GLM
 from encryptedstats.statistics.genome import GenomeScan
 from encryptedstats.statistics.hazards import CoxScore, PiecewiseExponential
@@ -29,6 +30,7 @@ from encryptedstats.statistics.multivariate import (
     LinearDiscriminant,
     QuadraticDiscriminant,
 )
+from encryptedstats.statistics.pairs import Pairs
 from encryptedstats.statistics.survival import IncidenceRate, KaplanMeier, LifeTable, LogRank
 from encryptedstats.tables.answers.results import Result
 
@@ -45,6 +47,7 @@ __all__ = [
     "CoxScore",
     "CumulativeIncidence",
     "Describe",
+    "ElasticNet",
     "FisherExact",
     "GenomeScan",
     "Histogram",
@@ -57,6 +60,7 @@ __all__ = [
     "LogRank",
     "MantelHaenszel",
     "OddsRatio",
+    "Pairs",
     "PiecewiseExponential",
     "QuadraticDiscriminant",
     "Result",

@@ -511,7 +511,7 @@ def design(
     schema: PublicSchema,
     reference: Mapping[str, Any] | None = None,
     *,
-    missing: str = "level",
+    missing: str = "complete",
     besides: Sequence[int] = (),
 ) -> Design:
     """The design of a formula in ids (see :meth:`Formula.in_ids`).

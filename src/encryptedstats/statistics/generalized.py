@@ -583,21 +583,19 @@ class GLM(TotalsModel):
 
     def predict(self, X: Any) -> Floats:
         """The expected outcome of each row: its probability of the event, or its events per unit of
-        exposure.
+        exposure. NaN for rows where a value is missing or not allowed.
         """
         table = self._rows(X)
         used = list(dict.fromkeys(j for levels in self.columns_ for j, _ in levels))
+        missing = np.zeros(len(table), dtype=bool)
         for j in used:
             known = self.schema_.public().variables[j]
-            if known.missing_bin and (table.codes_of(j) == known.n_bins - 1).any():
-                name = variable_name(self.schema_, j)
-                raise SchemaError(
-                    f"the rows have missing values of {name!r}, and the model knows no such level",
-                    code="missing-values",
-                )
+            if known.missing_bin:
+                missing |= table.codes_of(j) == known.n_bins - 1
         codes = np.column_stack(
             [np.asarray(table.codes_of(j)) for j in used] or [np.zeros((len(table), 0))]
         )
         columns = [tuple((used.index(j), level) for j, level in levels) for levels in self.columns_]
         found = cell_matrix(columns, codes) @ np.nan_to_num(self.fit_.coefficients)
-        return np.exp(found) if self.family == "poisson" else 1 / (1 + np.exp(-found))
+        expected = np.exp(found) if self.family == "poisson" else 1 / (1 + np.exp(-found))
+        return table.leave_blank(np.where(missing, np.nan, expected))

@@ -63,7 +63,6 @@ from encryptedstats.tables.questions.question import (
     row_column,
 )
 from encryptedstats.tables.questions.summaries import scale, variable_name
-from encryptedstats.tables.rows.table_from_frame import rows_to_predict
 from encryptedstats.tables.schema.names import name_of, position, variable_id
 from encryptedstats.tables.schema.variables import KEEP_NUMBERS
 from encryptedstats.words import plural
@@ -352,12 +351,8 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
     # -- predicting
     # --------------------------------------------------------------------------------------------
 
-    def _rows_to_predict(self, X: Any) -> Table:
-        """Clear rows; columns that explain nothing need not be among theirs."""
-        if isinstance(X, Table):
-            return super()._rows_to_predict(X)
-        frame = named_columns(self._checked_frame(X, reset=False))
-        return rows_to_predict(self._known_private(), self._with_unused(frame), stacklevel=4)
+    def _frame_to_predict(self, X: Any) -> pd.DataFrame:
+        return self._with_unused(named_columns(self._checked_frame(X, reset=False)))
 
     def _used_positions(self) -> Collection[int]:
         return self._fitted_design().variables
@@ -367,12 +362,16 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         columns).
         """
         table, made = self._rows(X), self._fitted_design()
-        found: NDArray[np.float64] = made.matrix(table)[:, int(made.intercept) :]
-        return found
+        return table.leave_blank(made.matrix(table)[:, int(made.intercept) :])
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of the variance that is explained; rows without a prediction are refused."""
+        rows = X if isinstance(X, Table) else self._rows(X, complete=True)
+        return float(super().score(rows, y, sample_weight))
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """What the regression expects of each row. Columns that depend on earlier ones are not
-        used.
+        used. NaN for rows where a value is missing or not allowed, and a warning names them.
         """
         self._check_open()
         found: NDArray[np.float64] = self._matrix(X) @ np.nan_to_num(self.coef_) + self.intercept_
@@ -428,9 +427,10 @@ class LinearRegression(_LeastSquares):
         A variable that weighs the squares, as R's ``weights``; or ``"rows"`` for the weights of the
         table: 2 are two rows. A row with a weight of 0 counts in the degrees of freedom, as in
         statsmodels; R leaves it out.
-    missing : {"level", "complete"}
-        Whether the bin for missing values of a variable is a level as any other, or its rows are
-        left out. Rows without a number that the formula names always are.
+    missing : {"complete", "level"}
+        Rows in which a variable of the formula is missing are left out. With ``"level"`` the bin
+        for missing values of a variable is a level as any other; rows without a number are left
+        out all the same.
     fit_intercept : bool
 
     Attributes
@@ -464,7 +464,7 @@ class LinearRegression(_LeastSquares):
         formula: str = "",
         reference: Mapping[str, Any] | None = None,
         weights: str | None = None,
-        missing: str = "level",
+        missing: str = "complete",
         fit_intercept: bool = True,
     ) -> None:
         self.formula = formula
@@ -662,8 +662,8 @@ class LinearRegression(_LeastSquares):
         """What the regression expects of each row; with an ``interval``, for its mean or for a new
         observation, as R has it.
 
-        New rows are read by the schema: numbers are rounded to its digits, and those out of its
-        bounds are refused.
+        New rows are read by the schema: numbers are rounded to its digits, and rows with numbers out
+        of its bounds have no prediction.
 
         Parameters
         ----------
@@ -738,7 +738,7 @@ class Ridge(_LeastSquares):
         formula: str = "",
         reference: Mapping[str, Any] | None = None,
         weights: str | None = None,
-        missing: str = "level",
+        missing: str = "complete",
         fit_intercept: bool = True,
     ) -> None:
         self.alpha = alpha
@@ -816,14 +816,12 @@ class Ridge(_LeastSquares):
             )
         for model in models:
             model._check_open()
-        all_but = [model._moments for model in models]
-        whole = _sum_of(all_but, len(models) - 1)
+        whole, folds = sum_of_folds([model._moments for model in models])
         errors = []
         for alpha in alphas:
             penalty = models[0]._checked_alpha(alpha)
             each = []
-            for rest in all_but:
-                fold = _difference(whole, rest)
+            for rest, fold in folds:
                 if not fold.weight:
                     continue
                 each.append(
@@ -841,6 +839,15 @@ class Ridge(_LeastSquares):
         table = pd.DataFrame(errors, pd.Index(alphas, name="alpha"), _ERRORS)
         best = float(table.index[int(table["estimate"].to_numpy().argmin())])
         return models[0]._path(whole, alphas, table, best)
+
+
+def sum_of_folds(all_but: Sequence[Moments]) -> tuple[Moments, list[tuple[Moments, Moments]]]:
+    """Return the moments of all rows, and of each fold: those of the others, and its own.
+
+    ``all_but`` are the moments of all rows but those of one fold.
+    """
+    whole = _sum_of(all_but, len(all_but) - 1)
+    return whole, [(rest, _difference(whole, rest)) for rest in all_but]
 
 
 def _sum_of(parts: Sequence[Moments], times: int) -> Moments:

@@ -767,7 +767,7 @@ class LogRank(_Followed):
         times = times_of(schema, self.time)
         level = event_number(schema, self.event, self.event_level)
         strata = _split(cells) if self.strata else [cells]
-        pooled = replace(strata[0], counts=sum(one.counts for one in strata))
+        pooled = replace(strata[0], counts=np.sum([one.counts for one in strata], axis=0))
         sets = risk_sets(pooled, times, level).with_rows(2)
         sets.need_events("a comparison of groups")
         within = [risk_sets(one, times, level).of_groups(sets.groups) for one in strata]

@@ -72,7 +72,7 @@ from encryptedstats.tables.answers.answer import PREDICTION_KIND, Answer
 from encryptedstats.tables.answers.files import read_answer
 from encryptedstats.tables.columns import table_columns
 from encryptedstats.tables.encrypted_table import MANIFEST
-from encryptedstats.tables.encryption import file_tables
+from encryptedstats.tables.encryption import FileRows
 from encryptedstats.tables.questions.question import asked_of
 from encryptedstats.tables.questions.row_answers import stages_of
 
@@ -487,7 +487,7 @@ class Study:
             TOTALS, MASKED
         ):  # these take the rows as a whole; encrypted rows are read a piece at a time
             table = Table.concat(
-                list(file_tables(self.schema, data, self.document.parameters.slots))
+                list(FileRows(self.schema, data).tables(self.document.parameters.slots))
             )
         else:
             table = None
@@ -535,7 +535,7 @@ class Study:
             return
         if isinstance(data, (str, os.PathLike)):
             data = Table.concat(
-                list(file_tables(self.schema, data, self.document.parameters.slots))
+                list(FileRows(self.schema, data).tables(self.document.parameters.slots))
             )
         table = replace(self._check_table(data, None), class_codes=None, target_values=None)
         self._add_rows("new rows", table, state, options)

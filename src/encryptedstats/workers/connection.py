@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from encryptedstats.errors import ArgumentError, Cure, WorkerError
+from encryptedstats.errors import ArgumentError, Cure, EncryptedStatsError, Failure, WorkerError
 from encryptedstats.storage.files import read_regular
 
 if TYPE_CHECKING:
@@ -266,20 +266,24 @@ class Connection:
             time.sleep(wait)
             pause = min(2 * pause, _PAUSES[1])
 
-    def _refusal(self, response: httpx.Response) -> tuple[WorkerError, float]:
+    def _refusal(self, response: httpx.Response) -> tuple[EncryptedStatsError, float]:
         try:
             body: dict[str, Any] = dict(json.loads(response.read()))
         except (ValueError, TypeError, self._httpx.TransportError):
             body = {}
         finally:
             response.close()
-        what, why, cure = (str(body.get(name, "")) for name in ("what", "why", "cure"))
+        what, why, cure, error, code = (
+            str(body.get(name) or "") for name in ("what", "why", "cure", "error", "code")
+        )
         said = f"refuses {what}: {why}. {cure}" if what else f"answered {response.status_code}"
         whose = "" if response.url.host == urlsplit(self.url).hostname else "the storage of "
         after = response.headers.get("retry-after", "")
-        refusal = WorkerError(
+        refusal: EncryptedStatsError = WorkerError(
             f"{whose}{self.url} {said}", status=response.status_code, code="refused-by-worker"
         )
+        if code:  # an error of the library: the same is raised here
+            refusal = Failure(said, error, code).to_error(f"{self.url} ")
         return refusal, float(after) if after.isdigit() else 0.0
 
     def _unreachable(self, error: Exception) -> WorkerError:
