@@ -248,7 +248,7 @@ def test_limit_receiver_and_worker_open_the_totals_of_a_site(tmp_path: Path) -> 
     made = run_totals(tmp_path / "w")
     centre = made.as_("centre")
     now, keys = centre.state().round("bayes"), centre.public_keys()
-    answer = totals._encrypted_by(centre, "bayes", "north", now, keys)
+    answer = totals._read_totals_of(centre, "bayes", "north", now, keys)
     found = holder(made).open(answer, schema=SCHEMA)
     assert [int(one) for one in found.totals_] == bayes_totals(FRAMES["north"])
 
