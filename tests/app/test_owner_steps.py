@@ -198,7 +198,7 @@ def test_what_a_form_says_is_the_question(planned: Page) -> None:
     [
         (
             {"question": "TTest", "variable": "smoker", "by": "ill"},
-            "let the column be a number, in the step Columns",
+            "choose a column of numbers",
         ),
         ({"question": "TTest"}, "choose Measurement first"),
         ({"question": "Nonsense"}, "nobody here knows the question"),

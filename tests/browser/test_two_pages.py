@@ -38,7 +38,7 @@ def asked(tab: Tab) -> None:
     page.get_by_label("Measurement", exact=True).select_option("smoker")
     page.get_by_label("Groups", exact=True).select_option("sex")
     tab.click("Ask this")
-    tab.is_told("let the column be a number")  # refused, and nothing is lost
+    tab.is_told("choose a column of numbers")  # refused, and nothing is lost
     assert page.get_by_label("Groups", exact=True).input_value() == "sex"
     page.get_by_label("Measurement", exact=True).select_option("bmi")
     tab.look("app-question")

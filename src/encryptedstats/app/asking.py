@@ -48,26 +48,28 @@ from encryptedstats.tables.questions.question import (
 from encryptedstats.tables.questions.summaries import Statistic
 
 #: Headings by the module that a question is defined in, in their order.
+_MODELS: Final = "Predict a class"
 _HEADINGS: Final = {
     "descriptive": "Describe",
     "comparisons": "Compare means",
     "contingency": "Counts and tables",
+    "pairs": "Counts and tables",
     "linear": "Regression",
     "generalized": "Regression",
+    "elastic_net": "Regression",
     "survival": "Survival",
     "hazards": "Survival",
-    "forest": "Predict a class",
-    "naive_bayes": "Predict a class",
-    "logistic": "Predict a class",
-    "discriminants": "Predict a class",
+    "cox": "Survival",
+    "competing": "Survival",
+    "": _MODELS,
     "multivariate": "Many variables at once",
     "genome": "Genomes",
 }
 _OTHERS: Final = "Others"
 #: What only Python can say.
 _NOT_ASKED: Final = frozenset({"bins"})
-#: Fields that are no parameters: the target of the table, and the parts of a formula.
-TARGET, LEFT, RIGHT = "outcome-column", "formula-left", "formula-right"
+#: Fields that are no parameters: the target of the table, and reference levels by variable.
+TARGET: Final = "outcome-column"
 _REFERENCE: Final = "reference-of-"
 _LABELS: Final = {
     "variable": "Measurement",
@@ -96,6 +98,11 @@ _LABELS: Final = {
     "family": "Model",
     "missing": "Rows in the bin of missing values",
     "averaged": "Trees averaged together",
+}
+_IN_REGRESSIONS: Final = {
+    "target": "Outcome",
+    "variables": "Explained by",
+    "formula": "A formula, instead of outcome and predictors",
 }
 _CHOICES: Final = {
     "two-sided": "two-sided",
@@ -190,10 +197,16 @@ def catalogue() -> dict[str, list[Form]]:
     found: dict[str, list[Form]] = {heading: [] for heading in dict.fromkeys(_HEADINGS.values())}
     for name, question in sorted(known_questions().items(), key=lambda one: one[1].title.lower()):
         if question is not Folds and not issubclass(question, Statistic):
-            heading = _HEADINGS.get(question.__module__.rpartition(".")[2], _OTHERS)
+            heading = _heading_of(question)
             about = question.about().replace("``", "")
             found.setdefault(heading, []).append(Form(name, question.title, about))
     return {heading: forms for heading, forms in found.items() if forms}
+
+
+def _heading_of(question: type[es.Question]) -> str:
+    """Return the heading by the module that a question is defined in."""
+    package, _, module = question.__module__.rpartition(".")
+    return _MODELS if package.endswith(".models") else _HEADINGS.get(module, _OTHERS)
 
 
 # -- forms
@@ -216,14 +229,17 @@ def form_of(name: str, offer: Offer, given: Mapping[str, Any] | None = None) -> 
         value = None if needed else one.default
         value = value if given is None else given.get(one.name, value)
         label = "Predictors" if one.name == "variables" and is_model else label_of(one.name)
+        if "formula" in known:
+            label = _IN_REGRESSIONS.get(one.name, label)
         help = said.get(one.name, "").replace("``", "")
         field = Field(one.name, label, help, "text", value, needed)
-        if one.name == "formula":
-            fields += _formula_fields(field, offer)
-        elif isinstance(known[one.name], ReferenceLevels):
+        if isinstance(known[one.name], ReferenceLevels):
             fields += _reference_fields(value or {}, offer)
         else:
             fields.append(_filled(field, known[one.name], question, offer))
+    if "formula" in known:  # what is chosen stands before how
+        fields.sort(key=lambda one: one.name not in _IN_REGRESSIONS)
+        fields.sort(key=lambda one: one.name == "formula")
     return Form(name, question.title, question.about().replace("``", ""), tuple(fields))
 
 
@@ -233,7 +249,7 @@ def _filled(
     """Give a field its kind, its options and its value as text, by what the parameter may be."""
     value = field.value
     of = question.of_levels.get(field.name, "")
-    is_list = isinstance(constraint, ListOf)
+    is_list = isinstance(constraint, ListOf) or field.name == "variables"
     kind = constraint.item if isinstance(constraint, ListOf) else constraint
     if field.name in question.of_variables or isinstance(kind, VariableName):
         if is_list:
@@ -281,35 +297,6 @@ def _choice_text(value: Any) -> str:
     return _CHOICES.get(str(value), str(value))
 
 
-def _formula_fields(field: Field, offer: Offer) -> Iterator[Field]:
-    """Yield what a formula explains and by what, and the formula itself for those who write it."""
-    left, right, written = "", [], field.value or ""
-    if written:
-        try:
-            formula = parse(written)
-        except es.ParameterError:
-            formula = None
-        if formula is not None and _is_plain(formula):
-            left, right = "".join(formula.targets), [term[0][0] for term in formula.terms or ()]
-            written = ""
-    yield Field(LEFT, "Outcome", "What is to be explained.", "choice", left, False, offer.options())
-    yield Field(RIGHT, "Explained by", "The predictors.", "checks", right, False, offer.options())
-    help = (
-        "Instead of the two fields above, for interactions and powers: y ~ age * sex. " + field.help
-    )
-    yield replace(field, label="Or a formula", help=help, value=written)
-
-
-def _is_plain(formula: Any) -> bool:
-    terms = formula.terms
-    return (
-        len(formula.targets) == 1
-        and formula.intercept
-        and bool(terms)
-        and all(len(term) == 1 and term[0][1] == 1 for term in terms)
-    )
-
-
 def _reference_fields(value: Mapping[str, Any], offer: Offer) -> Iterator[Field]:
     for name, levels in offer.levels.items():
         options = tuple(Option(json.dumps(plain(level)), str(level)) for level in levels)
@@ -354,9 +341,8 @@ def given_in(name: str, form: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         if parameter in _NOT_ASKED:
             continue
         if parameter == "formula":
-            formula = texts[0] if texts else _formula_in(form)
-            if formula:
-                found[parameter] = str(parse(formula))
+            if texts:
+                found[parameter] = str(parse(texts[0]))
         elif isinstance(constraint, ReferenceLevels):
             levels = {
                 key.removeprefix(_REFERENCE): value_of(chosen[0])
@@ -375,6 +361,8 @@ def given_in(name: str, form: Mapping[str, Sequence[str]]) -> dict[str, Any]:
 def _value_in(
     texts: list[str], parameter: str, constraint: Constraint, question: type[es.Question]
 ) -> Any:
+    if parameter == "variables":
+        return texts
     if isinstance(constraint, ListOf):
         if parameter in question.of_variables:
             return texts
@@ -387,19 +375,6 @@ def _value_in(
         return next((one for one in constraint.values if str(one) == texts[0]), texts[0])
     is_text = str(inspect.signature(question).parameters[parameter].annotation) == "str"
     return texts[0] if is_text else value_of(texts[0])
-
-
-def _formula_in(form: Mapping[str, Sequence[str]]) -> str:
-    """Return the formula that the two fields say; nothing where both are empty."""
-    left = next((text for text in form.get(LEFT, ()) if text), "")
-    right = [text for text in form.get(RIGHT, ()) if text]
-    if not left and not right:
-        return ""
-    if not left or not right:
-        raise es.ArgumentError(
-            "choose what is to be explained, and at least one predictor", code="formula-incomplete"
-        )
-    return f"`{left}` ~ {' + '.join(f'`{one}`' for one in right if one != left)}"
 
 
 def question_of(name: str, parameters: Mapping[str, Any], schema: es.Schema) -> es.Question:
@@ -420,6 +395,10 @@ def _made(name: str, parameters: Mapping[str, Any]) -> es.Question:
             one.default is one.empty or (one.default == "class" and one.name in found.of_variables)
         )
     ]
+    if "formula" in inspect.signature(found).parameters and not (
+        parameters.get("formula") or parameters.get("target")
+    ):
+        missing = ["Outcome"]
     if missing:
         raise es.ArgumentError(f"choose {' and '.join(missing)} first", code="missing-variable")
     return found(**parameters)
@@ -491,21 +470,21 @@ def _roles(question: es.Question, schema: es.Schema) -> Iterator[list[str]]:
     """Yield the variables that each parameter, or side of the formula, names."""
     names = [one for one in schema.names if one != schema.target]
     parameters = question.parameters()
-    if "formula" in parameters:
+    if parameters.get("formula"):
         formula = parse(parameters["formula"])
         yield list(formula.targets)
-        inside = [one for term in formula.terms or () for one, _ in term]
-        yield list(dict.fromkeys(inside)) if formula.terms is not None else names
-        extra = [parameters.get("exposure"), parameters.get("weights")]
-        yield [one for one in extra if one in names]
+        others = [one for one in names if one not in formula.targets]
+        yield others if formula.has_dot else list(formula.right.names)
+    if parameters.get("weights") in names:
+        yield [parameters["weights"]]
     for parameter in question.of_variables:
         value = parameters.get(parameter)
         if isinstance(value, str):
             yield [value]
         elif value:
             yield list(map(str, value))
-        elif parameter in ("variables", "snps"):
-            yield names
+        elif parameter in ("variables", "snps") and not parameters.get("formula"):
+            yield [one for one in names if one != parameters.get("target")]
 
 
 def _mixed(drafts: Mapping[str, es.Schema], target: str, needs: Mapping[str, str]) -> es.Schema:

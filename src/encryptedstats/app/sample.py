@@ -28,8 +28,7 @@ def begin_sample(desk: Desk) -> Project:
     choose_dropped(desk, project, "made-up-patients.csv", io.BytesIO(content))
     ask(desk, project, "TTest", {"variable": "bmi", "by": "sex"})
     ask(desk, project, "OddsRatio", {"exposure": "smoker", "outcome": "readmitted"})
-    formula = {"formula": "readmitted ~ smoker + sex", "family": "binomial"}
-    ask(desk, project, "GLM", formula)
+    ask(desk, project, "GLM", {"target": "readmitted", "variables": ["smoker", "sex"]})
     return project
 
 
