@@ -165,7 +165,7 @@ class PairClassifier(BinCountClassifier):
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class."""
-        return self.scores(self._rows(X))
+        return self._by_row(X, self.scores)
 
     def scores(self, table: Table) -> Floats:
         """Return class probabilities of the rows of a table."""
