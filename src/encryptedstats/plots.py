@@ -373,7 +373,8 @@ def style(*, dark: bool = False) -> Iterator[None]:
     ink, paper = (_DARK_INK, _DARK_PAPER) if dark else (_INK, "#ffffff")
     inks = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
     papers = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
-    with mpl.rc_context({**dict.fromkeys(inks, ink), **dict.fromkeys(papers, paper)}):
+    chosen: dict[Any, Any] = {**dict.fromkeys(inks, ink), **dict.fromkeys(papers, paper)}
+    with mpl.rc_context(chosen):
         yield
 
 

@@ -134,7 +134,7 @@ def report_page(files: Sequence[str], keys: PublicKeys, ledger: Ledger | None, t
                 computed.append(found)
     entries = ledger.entries() if ledger is not None else ()
     hidden = hides_rows(entries)
-    return _template().render(
+    page: str = _template().render(
         title=title,
         fingerprint=fingerprint_of(keys.key_id),
         made=datetime.now(timezone.utc).strftime("%d %B %Y, %H:%M UTC"),
@@ -148,6 +148,7 @@ def report_page(files: Sequence[str], keys: PublicKeys, ledger: Ledger | None, t
         not_covered=[] if ledger is None else _not_covered(entries, computed, ledger),
         software=_software(entries, computed),
     )
+    return page
 
 
 def _template() -> Any:
