@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-import json
 import os
 import random
 import socket
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from encryptedstats.errors import ArgumentError, Cure, EncryptedStatsError, Failure, WorkerError
+from encryptedstats.service import messages
 from encryptedstats.storage.files import read_regular
 
 if TYPE_CHECKING:
@@ -268,22 +268,20 @@ class Connection:
 
     def _refusal(self, response: httpx2.Response) -> tuple[EncryptedStatsError, float]:
         try:
-            body: dict[str, Any] = dict(json.loads(response.read()))
-        except (ValueError, TypeError, self._httpx.TransportError):
-            body = {}
+            said = messages.Error.model_validate_json(response.read())
+        except (ValueError, self._httpx.TransportError):
+            said = messages.Error(what="", why="", cure="")
         finally:
             response.close()
-        what, why, cure, error, code = (
-            str(body.get(name) or "") for name in ("what", "why", "cure", "error", "code")
-        )
-        said = f"refuses {what}: {why}. {cure}" if what else f"answered {response.status_code}"
+        text = f"refuses {said.what}: {said.why}. {said.cure}"
+        text = text if said.what else f"answered {response.status_code}"
         whose = "" if response.url.host == urlsplit(self.url).hostname else "the storage of "
         after = response.headers.get("retry-after", "")
         refusal: EncryptedStatsError = WorkerError(
-            f"{whose}{self.url} {said}", status=response.status_code, code="refused-by-worker"
+            f"{whose}{self.url} {text}", status=response.status_code, code="refused-by-worker"
         )
-        if code:  # an error of the library: the same is raised here
-            refusal = Failure(said, error, code).to_error(f"{self.url} ")
+        if said.code:  # an error of the library: the same is raised here
+            refusal = Failure(text, said.error, said.code).to_error(f"{self.url} ")
         return refusal, float(after) if after.isdigit() else 0.0
 
     def _unreachable(self, error: Exception) -> WorkerError:
