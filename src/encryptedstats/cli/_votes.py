@@ -40,7 +40,7 @@ from encryptedstats.storage.objects import load_file
 from encryptedstats.tables.questions.question import OPEN_MODEL_KIND
 from encryptedstats.tables.rows.csv_format import CsvOptions
 from encryptedstats.tables.rows.row_files import read_frame
-from encryptedstats.tables.rows.table_from_frame import rows_to_predict
+from encryptedstats.tables.rows.table_from_frame import complete_rows_to_predict
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def _clear_rows(what: Unopened) -> tuple[es.Table, es.PublicKeys]:
         )
     public, schema = load_public_keys(what.keys), load_schema(what.schema)
     try:
-        return rows_to_predict(
+        return complete_rows_to_predict(
             schema, read_frame(what.rows, schema, what.csv, say_format(what.rows))
         ), public
     except es.SchemaError as error:

@@ -55,10 +55,11 @@ from encryptedstats.models.clear_rows import (
 )
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
-from encryptedstats.tables.encryption import RowCount, file_tables
+from encryptedstats.tables.encryption import FileRows
 from encryptedstats.tables.questions.folds import Folds
 from encryptedstats.tables.questions.question import FOLDS_KIND, MODEL_KIND, OPEN_MODEL_KIND
 from encryptedstats.tables.rows.csv_format import CsvOptions
+from encryptedstats.tables.rows.table_from_frame import RowOptions
 
 if TYPE_CHECKING:
     from encryptedstats.metrics import Evaluation
@@ -216,11 +217,12 @@ def _folds(file: Path, data: Path, schema: es.Schema, owner: es.Owner, **options
     asked, models = folds.question, owner.open(folds, schema=schema)
     check_classifies(models[0], file)
     assert isinstance(asked, Folds)  # as the kind of the file says
-    count = RowCount()
-    options |= {"folds": asked.n_folds, "told": say_format(data), "count": count}
+    csv = options.pop("csv", None)
+    rows_as = RowOptions(**{**options, "folds": asked.n_folds})
+    rows = FileRows(schema, data, rows_as, csv, say_format(data))
     with progress(f"reading {printable(str(data))}"):
-        tables = list(file_tables(schema, data, owner.parameters.slots, **options))
-    count.warn(stacklevel=2)
+        tables = list(rows.tables(owner.parameters.slots))
+    rows.count.warn(stacklevel=2)
     if not tables:
         raise no_rows_error(data, schema)
     table = _with_classes(es.Table.concat(tables), data)
@@ -228,7 +230,7 @@ def _folds(file: Path, data: Path, schema: es.Schema, owner: es.Owner, **options
     codes = np.asarray(table.fold_codes)
     parts = [np.flatnonzero(codes == fold) for fold in range(asked.n_folds)]
     labels = [str(fold) for fold in range(asked.n_folds)]
-    return _Work(models, table, parts, labels, count.left_out, 0)
+    return _Work(models, table, parts, labels, rows.count.left_out, 0)
 
 
 def _opened(file: Path, data: Path, weights: str | None, csv: CsvOptions) -> _Work:

@@ -115,8 +115,8 @@ def predict(
 
     An opened model and rows in the clear give one line for every row of the file, counted from 1, with probabilities;
     those of a forest are shares of its votes, in order but not calibrated (see calibrate). A regression gives the number
-    that it expects. Rows with gaps that the schema
-    leaves out keep an empty line. Where the file has the column of the target, it is not looked at but to say how many
+    that it expects. Rows with a value that the schema does not allow (a gap, a number out of bounds, an unknown level)
+    keep an empty line. Where the file has the column of the target, it is not looked at but to say how many
     predictions are right. If the model or the rows are encrypted, so is the prediction: it takes public keys only, opens
     nothing, and only the owner can read it, with decrypt. Its keys are planned for that with plan --encrypted-prediction.
 
@@ -218,15 +218,15 @@ def _show_predictions(facts: dict[str, Any], out: Path) -> None:
                 f"{facts['right']:,} of {facts['judged']:,}, {share}, by the target in the file",
             )
         )
-    if facts["rows_left_out"]:
-        left_out = (
-            f"{facts['rows_left_out']:,} of {plural(facts['rows'], 'row')} have gaps: their lines "
+    if facts["rows_without_prediction"]:
+        empty = (
+            f"{facts['rows_without_prediction']:,} of {plural(facts['rows'], 'row')}: their lines "
             "are empty"
         )
-        rows.append(("no prediction", Text(left_out, style="yellow")))
+        rows.append(("no prediction", Text(empty, style="yellow")))
     if facts["caveat"]:
         rows.append(("P(...)", Text(f"{facts['caveat']} (see calibrate)", style="dim")))
     console = Console()
-    done = facts["rows"] - facts["rows_left_out"]
+    done = facts["rows"] - facts["rows_without_prediction"]
     console.print(Text.assemble(("Predicted", "bold"), f" {plural(done, 'row')}"))
     console.print(fact_table(rows))

@@ -166,7 +166,7 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Score of each class; with two classes, that of the second less that of the first."""
-        scores = self.scores(self._rows(X))
+        scores = self._by_row(X, self.scores)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
 

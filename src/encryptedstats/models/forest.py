@@ -317,14 +317,14 @@ class CompletelyRandomForest(TotalsClassifier):
 
     def apply(self, X: Any) -> NDArray[np.int64]:
         """The leaf of each row in each tree, shape (rows, trees)."""
-        return self._leaves(self._rows(X))
+        return self._by_row(X, self._leaves)
 
     def _leaves(self, table: Table) -> NDArray[np.int64]:
         return _leaves_of(self.trees_, table)
 
     def decision_votes(self, X: Any) -> NDArray[np.float64]:
         """Votes of each class: the counts of the row's leaf in every tree, weighed, added up."""
-        return self._votes(self._rows(X))
+        return self._by_row(X, self._votes)
 
     def _votes(self, table: Table) -> NDArray[np.float64]:
         if self.fraction == 0:
@@ -344,7 +344,7 @@ class CompletelyRandomForest(TotalsClassifier):
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Share of the votes of each class."""
-        return self.scores(self._rows(X))
+        return self._by_row(X, self.scores)
 
     def votes(self, X: Any) -> pd.DataFrame:
         """Votes of each class as a DataFrame."""

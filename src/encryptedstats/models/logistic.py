@@ -200,7 +200,7 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Estimated log-odds of the second class."""
-        return self._log_odds(self._rows(X))
+        return self._by_row(X, self._log_odds)
 
     def _log_odds(self, table: Table) -> NDArray[np.float64]:
         if self._count_features(table.public_schema) == 1:
@@ -215,4 +215,4 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each class."""
-        return self.scores(self._rows(X))
+        return self._by_row(X, self.scores)

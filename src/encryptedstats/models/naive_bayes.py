@@ -231,16 +231,18 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
         """The integers (e, d) of every row and predictor: the log-odds of predictor j are e_j /
         d_j.
         """
-        lines = predict_clear(self.as_predictor(), self._rows(X), "")["lines"]
-        return lines[:, :, 0].astype(object), lines[0, :, 1].tolist()
+        table = self._rows(X)
+        lines = predict_clear(self.as_predictor(), table, "")["lines"]
+        return table.leave_blank(lines[:, :, 0].astype(object)), lines[0, :, 1].tolist()
 
     def predict_log_odds(self, X: Any) -> NDArray[np.float64]:
         """Log-odds of the second class for every row."""
-        return _log_odds(predict_clear(self.as_predictor(), self._rows(X), ""))
+        predictor = self.as_predictor()
+        return self._by_row(X, lambda table: _log_odds(predict_clear(predictor, table, "")))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each class."""
-        return self.scores(self._rows(X))
+        return self._by_row(X, self.scores)
 
 
 def _log_odds(answers: Totals) -> NDArray[np.float64]:
@@ -466,7 +468,7 @@ class MultinomialNB(BinCountClassifier):
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each class."""
-        return self.scores(self._rows(X))
+        return self._by_row(X, self.scores)
 
 
 def _normalised(scores: NDArray[np.float64], prior: NDArray[np.float64]) -> NDArray[np.float64]:

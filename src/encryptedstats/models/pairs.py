@@ -165,7 +165,7 @@ class PairClassifier(BinCountClassifier):
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class."""
-        return self.scores(self._rows(X))
+        return self._by_row(X, self.scores)
 
     def scores(self, table: Table) -> Floats:
         """Return class probabilities of the rows of a table."""
@@ -266,6 +266,7 @@ class AODE(PairClassifier):
     True
     """
 
+    title: ClassVar[str] = "Averaged one-dependence estimators"
     short_name: ClassVar[str] = "aode"
     constraints: ClassVar[Constraints] = {"alpha": ALPHA, "min_rows": Integer(low=1)}
 
@@ -416,6 +417,7 @@ class TAN(PairClassifier):
     Friedman, Geiger and Goldszmidt (1997), "Bayesian network classifiers".
     """
 
+    title: ClassVar[str] = "Tree-augmented naive Bayes"
     short_name: ClassVar[str] = "tan"
     why_opened: ClassVar[str] = "its tree is found from the decrypted counts"
     constraints: ClassVar[Constraints] = {"alpha": ALPHA}

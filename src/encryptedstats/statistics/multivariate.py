@@ -557,7 +557,7 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
             found.append(
                 np.where(table.values(Column("present", j)), values, np.nan) if gappy else values
             )
-        return np.column_stack(found)
+        return table.leave_blank(np.column_stack(found))
 
     def transform(self, X: Any) -> NDArray[np.float64]:
         """The scores of clear rows; NaN where a variable is missing."""
@@ -679,11 +679,11 @@ class _NormalClasses(FisherDiscriminant):
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each class."""
-        return self.scores(self._rows(X))
+        return self._by_row(X, self.scores)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Log-odds of each class, up to a constant; with two classes, those of the second."""
-        logs = self._logs(self._rows(X))
+        logs = self._by_row(X, self._logs)
         return logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs
 
     def _in_units(self, table: Table) -> NDArray[np.float64]:

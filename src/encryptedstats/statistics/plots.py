@@ -389,6 +389,51 @@ def plot_incidence(result: CumulativeIncidenceResult, ax: Axes | None = None) ->
     return ax
 
 
+def plot_tree(tree: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Draw a tree of variables from left to right, each edge as wide as its ``estimate``.
+
+    ``tree`` has a line for each variable but the root, with its ``parent``; parents come first.
+    """
+    children: dict[Any, list[Any]] = {}
+    for name, parent in tree["parent"].items():
+        children.setdefault(parent, []).append(name)
+    root = next(iter(children))
+    depth, height = {root: 0}, dict[Any, float]()
+    for name, parent in tree["parent"].items():
+        depth[name] = depth[parent] + 1
+    n_leaves = 0
+    for name in reversed([root, *tree.index]):  # children before their parents
+        below = [height[child] for child in children.get(name, ())]
+        if below:
+            height[name] = sum(below) / len(below)
+        else:
+            height[name], n_leaves = float(n_leaves), n_leaves + 1
+    ax = new_axes(ax, (2.0 + 1.8 * max(depth.values()), 1.0 + 0.45 * n_leaves))
+    widest = float(tree["estimate"].max()) or 1.0
+    for name, line in tree.iterrows():
+        ends = [line["parent"], name]
+        ax.plot(
+            [depth[one] for one in ends],
+            [height[one] for one in ends],
+            color=colour(0),
+            linewidth=0.8 + 4 * float(line["estimate"]) / widest,
+            alpha=0.6,
+            solid_capstyle="round",
+            zorder=1,
+        )
+    for name, level in depth.items():
+        ax.annotate(
+            str(name),
+            (level, height[name]),
+            ha="center",
+            va="center",
+            bbox={"boxstyle": "round", "facecolor": ax.get_facecolor(), "edgecolor": colour(0)},
+        )
+    ax.set(xlim=(-0.5, max(depth.values()) + 0.5), ylim=(-0.7, n_leaves - 0.3))
+    ax.set_axis_off()
+    return ax
+
+
 # -- regression and many variables
 # ------------------------------------------------------------------------------------------
 

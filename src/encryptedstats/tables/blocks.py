@@ -229,18 +229,26 @@ def block_statement(
 # ------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class BlockRows:
+    """Whose rows a block holds, and how many: its id, their number, and the id of their key."""
+
+    id: str
+    count: int
+    key_id: str
+
+
 def block_bytes(
     residues: Residues,
     shape: BlockShape,
+    rows: BlockRows,
     *,
-    block_id: str,
-    rows: int,
-    key_id: str,
     seeds: bytes = b"",
     seal: Callable[[BlockFacts], str] = lambda block: _NO_SEAL,
 ) -> bytes:
-    """The object for residues of shape (columns, 1 or 2, primes, N): where there are ``seeds``, of
-    the first polynomials.
+    """Return the object for residues of shape (columns, 1 or 2, primes, N).
+
+    Where there are ``seeds``, the residues are those of the first polynomials.
 
     ``seal`` is a keyed hash of what the owner signs, by which who made the object knows it again;
     it tells nobody else anything.
@@ -254,15 +262,15 @@ def block_bytes(
         )
     packed = pack_residues(residues, shape)
     digests = _digests(packed, shape)
-    facts = BlockFacts(block_id, rows, shape.seeded, _sha256(seeds + digests))
-    fields = {"id": block_id, "rows": rows, "columns": shape.n_columns, "seal": seal(facts)}
+    facts = BlockFacts(rows.id, rows.count, shape.seeded, _sha256(seeds + digests))
+    fields = {"id": rows.id, "rows": rows.count, "columns": shape.n_columns, "seal": seal(facts)}
     sections = {
         **({"seeds": seeds} if shape.seeded else {}),
         "digests": digests,
         "residues": packed,
     }
     return container.to_bytes(
-        Container(BLOCK_KIND, shape.parameters.fingerprint, key_id, fields, sections)
+        Container(BLOCK_KIND, shape.parameters.fingerprint, rows.key_id, fields, sections)
     )
 
 

@@ -25,6 +25,7 @@ from encryptedstats.circuits.cost import Times
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.lowering import Setting
 from encryptedstats.circuits.passes.digits import Stored
 from encryptedstats.circuits.passes.pairs import join_pairs, prove_pairs
 from encryptedstats.circuits.plan import plan_stages
@@ -61,6 +62,7 @@ from encryptedstats.tables.answers.answer import Answer
 from encryptedstats.tables.blocks import (
     BlockEntry,
     BlockFacts,
+    BlockRows,
     BlockShape,
     Residues,
     block_bytes,
@@ -899,8 +901,8 @@ def _computed(
     if base is not None and form == PACKED and len(single) == len(outputs):
         paired = tuple(in_stored(join_pairs(outputs, base), facts.schema, facts.columns)[0])
         ranges = column_ranges(facts.schema, facts.columns, facts.weight_bound)
-        own = facts.with_secret_key
-        stored = prove_pairs(single, paired, facts.parameters, ranges, layout, with_secret_key=own)
+        setting = Setting(facts.parameters, layout, facts.with_secret_key)
+        stored = prove_pairs(single, paired, setting, ranges)
         if stored is not None:
             return paired, tuple(stored)
     return tuple(single), tuple(map(Stored, shifts))
@@ -985,9 +987,7 @@ def _store_blocks(store: Store, table: EncryptedTable, first: int = 0) -> tuple[
         seeds, residues = table.blocks.seeds(index), table.blocks.block(index)
         shape = replace(table.facts.shape, seeded=bool(seeds))
         stored = residues[:, : shape.components]
-        data = block_bytes(
-            stored, shape, seeds=seeds, block_id=block_id, rows=rows, key_id=table.key_id
-        )
+        data = block_bytes(stored, shape, BlockRows(block_id, rows, table.key_id), seeds=seeds)
         entry = store_block(store, data, block_name(first + index, block_id), shape, rows)
         sign = table.blocks.signer(index)
         entries.append(

@@ -9,8 +9,8 @@ greatest value), and no rows.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -151,6 +151,26 @@ def _shown_digits(numbers: NDArray[Any]) -> int:
             ):
                 return digits
     return MOST_SHOWN_DIGITS + 1
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a caller says of the schema that is inferred; see `Schema.infer`.
+
+    `weights` count a row several times, for its quantiles. `compare` is whether columns are
+    compared with each other, for warnings.
+    """
+
+    bins: int = 5
+    kinds: Mapping[str, str] | None = None
+    missing: str = "error"
+    classes: Iterable[object] | None = None
+    kept: Kept = field(default_factory=lambda: Kept())
+    rare: float | None = None
+    unknown: str = "error"
+    id: str | None = None
+    weights: NDArray[np.int64] | None = None
+    compare: bool = True
 
 
 @dataclass(frozen=True)

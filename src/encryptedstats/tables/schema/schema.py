@@ -17,12 +17,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from encryptedstats.errors import Cure, SchemaError, SchemaWarning
 from encryptedstats.tables.rows.csv_format import CsvFormat
 from encryptedstats.tables.rows.frames import as_frame, missing_masks, refuse_missing, unboxed
-from encryptedstats.tables.rows.table_from_frame import as_target, encode_table
+from encryptedstats.tables.rows.table_from_frame import RowOptions, as_target, encode_table
 from encryptedstats.tables.schema.bins import check_bins
 from encryptedstats.tables.schema.documents import (
     LEVEL,
@@ -36,6 +36,7 @@ from encryptedstats.tables.schema.documents import (
 from encryptedstats.tables.schema.inference import (
     Kept,
     Summary,
+    Wishes,
     check_rare,
     column_levels,
     doubtful_columns,
@@ -282,53 +283,25 @@ class Schema(Document):
             a few words among them.
         """
         kept = Kept(numbers, digits, bounds)
-        schema, doubts = cls._infer(
-            data,
-            target,
-            bins,
-            kinds,
-            missing,
-            classes,
-            y,
-            kept=kept,
-            rare=rare,
-            unknown=unknown,
-            id=id,
-        )
+        wishes = Wishes(bins, kinds, missing, classes, kept, rare, unknown, id)
+        schema, doubts = cls._infer(data, wishes, target, y)
         for doubt in doubts:
             warnings.warn(doubt, stacklevel=2)
         return schema
 
     @classmethod
     def _infer(
-        cls,
-        data: object,
-        target: str | int | None = None,
-        bins: int = 5,
-        kinds: Mapping[str, str] | None = None,
-        missing: str = "error",
-        classes: Iterable[object] | None = None,
-        y: object = None,
-        *,
-        kept: Kept | None = None,
-        rare: float | None = None,
-        unknown: str = "error",
-        id: str | None = None,
-        weights: NDArray[np.int64] | None = None,
-        compare: bool = True,
+        cls, data: object, wishes: Wishes, target: str | int | None = None, y: object = None
     ) -> tuple[Schema, list[SchemaWarning]]:
-        """`infer` without its warnings, which are given back: those of single columns, and where
-        they are compared of all.
-
-        `weights` count a row several times, for its quantiles.
-        """
+        """Infer without warning; return the warnings instead."""
+        bins, missing, classes, id = wishes.bins, wishes.missing, wishes.classes, wishes.id
         frame = as_frame(data)
         if not len(frame):
             raise SchemaError("the data has no rows to infer a schema from", code="no-rows")
         check_bins(bins)
         _check_missing(missing)
-        check_rare(rare)
-        check_unknown(unknown)
+        check_rare(wishes.rare)
+        check_unknown(wishes.unknown)
         if id is not None and id not in frame.columns:
             raise SchemaError(
                 f"the data has no column {id!r} for the id of the rows"
@@ -342,10 +315,11 @@ class Schema(Document):
             label for label in frame.columns if (label != name or target is None) and label != id
         ]
         labels = _labels(frame, name, y, given=target is not None)
-        wanted = _wanted_kinds(kinds, names)
-        kept = kept or Kept()
+        wanted = _wanted_kinds(wishes.kinds, names)
+        kept = wishes.kept
         summaries = {
-            label: summarise(unboxed(frame[label]), bins, rare, weights) for label in names
+            label: summarise(unboxed(frame[label]), bins, wishes.rare, wishes.weights)
+            for label in names
         }
         if labels is not None and classes is None and kept.keeps:
             summaries[str(name)] = summarise(labels, bins)
@@ -363,7 +337,7 @@ class Schema(Document):
         )
         schema = cls(
             variables=tuple(
-                v.with_unknown(unknown) if v.kind == "categorical" else v for v in variables
+                v.with_unknown(wishes.unknown) if v.kind == "categorical" else v for v in variables
             ),
             target=name,
             classes=() if number is not None else _classes(labels, classes),
@@ -376,7 +350,7 @@ class Schema(Document):
         doubts.append(kept.rounded(schema.numbers, summaries))
         if labels is not None and classes is None and number is None:
             doubts.append(doubtful_target(labels, schema.n_classes))
-        doubts += doubtful_columns(frame, names, labels) if compare else []
+        doubts += doubtful_columns(frame, names, labels) if wishes.compare else []
         return schema, [doubt for doubt in doubts if doubt is not None]
 
     @classmethod
@@ -782,7 +756,8 @@ class Schema(Document):
             Where rows went to the level for others, or to the bin for missing values, because the
             schema says so: which, how many.
         """
-        table = encode_table(self, data, y, weights, weight_bound, folds, fold_seed, slots)
+        options = RowOptions(weights, weight_bound, folds, fold_seed)
+        table = encode_table(self, data, y, options, slots)
         warn_of_moved(table.moved, stacklevel=2)
         return table
 
