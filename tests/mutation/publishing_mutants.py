@@ -238,13 +238,13 @@ OF_LEDGERS = [
     ),
     (
         "ledgers beside the key are not read",
-        "        *_listed_beside_key(owner),\n",
+        "        *_list_by_key(owner),\n",
         "",
         _in("ledger", "a_second_ledger_elsewhere_is_noticed_beside_the_key"),
     ),
     (
         "a deleted ledger begins again",
-        "if _place(ledger.url) in _listed_beside_key(owner):",
+        "if _place(ledger.url) in _list_by_key(owner):",
         WITHOUT,
         _in("ledger", "a_ledger_that_was_thrown_away_is_still_noticed"),
     ),
@@ -383,7 +383,7 @@ OF_RELEASES = [
     ),
     (
         "no noise",
-        "noised(np.array(exact, dtype=object), moved.ranges, chosen)",
+        "add_noise(np.array(exact, dtype=object), moved.ranges, chosen)",
         "np.array(exact, dtype=object)",
         _in("release", "what_is_released_is_not_what_is_true"),
     ),
