@@ -347,19 +347,19 @@ OF_RELEASES = [
     ),
     (
         "less weight than the bound",
-        "if given is not None and bound is not None and given < bound:",
+        "if max_weight is not None and bound is not None and max_weight < bound:",
         WITHOUT,
         BOUNDED,
     ),
     (
         "no weight travels",
-        "given if given is not None else bound or 1)",
-        "given if given is not None else 1)",
+        "max_weight if max_weight is not None else bound or 1)",
+        "max_weight if max_weight is not None else 1)",
         BOUNDED,
     ),
     (
         "answers of older versions have no weights",
-        "if given is None and bound is None:",
+        "if max_weight is None and bound is None:",
         WITHOUT,
         _in("release", "an_answer_that_names_no_weight_bound_needs_one"),
     ),

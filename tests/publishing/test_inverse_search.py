@@ -16,6 +16,7 @@ import pytest
 
 import encryptedstats as es
 from encryptedstats.publishing import suppression
+from encryptedstats.publishing.opening import AnswerSource
 from encryptedstats.publishing.publish import _describe_hidden, checked
 from encryptedstats.publishing.rules import PROFILES, Rules
 from encryptedstats.publishing.suppression import Suppressed, suppress, with_margins
