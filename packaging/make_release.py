@@ -25,9 +25,10 @@ def main() -> None:
     """Build twice, compare, and write the packages with their hashes."""
     if run("git", "status", "--porcelain"):
         sys.exit("commit first: a release is built from a commit")
-    moment = int(run("git", "log", "-1", "--format=%ct"))
+    commit, moment = run("git", "log", "-1", "--format=%H %ct").split()
     with tempfile.TemporaryDirectory() as place:
-        builds = [build(Path(place) / "source", Path(place) / name, moment) for name in ("a", "b")]
+        source = Path(place) / "source"
+        builds = [build(source, Path(place) / name, commit, int(moment)) for name in ("a", "b")]
         hashes = [{path.name: sha256(path) for path in files} for files in builds]
         if hashes[0] != hashes[1]:
             differing = sorted(name for name in hashes[0] if hashes[0][name] != hashes[1].get(name))
@@ -44,11 +45,13 @@ def main() -> None:
     print("\n".join(sums))
 
 
-def build(source: Path, out: Path, moment: int) -> list[Path]:
+def build(source: Path, out: Path, commit: str, moment: int) -> list[Path]:
     """Build both packages from a clone, always at the same path, which compilers write down."""
     run("rm", "-rf", str(source))
     run("git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(source))
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(moment)}
+    run("git", "-C", str(source), "checkout", "--quiet", "--detach", commit)
+    # Debugging symbols name the folder that is built in, which is another one each time.
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(moment), "CFLAGS": "-g0"}
     run(sys.executable, "-m", "build", "--outdir", str(out), str(source), environment=environment)
     for path in out.glob("*.tar.gz"):
         path.write_bytes(normalised(path.read_bytes(), moment))
