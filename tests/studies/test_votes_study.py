@@ -31,7 +31,8 @@ import encryptedstats as es
 from encryptedstats.storage import container
 from encryptedstats.storage.chains import Chain
 from encryptedstats.studies.transcript import _KINDS, MESSAGES, Message, Refused
-from encryptedstats.tables.encrypted_table import EncryptedTable, MemoryBlocks
+from encryptedstats.tables.encrypted_table import EncryptedTable
+from encryptedstats.tables.facts import MemoryBlocks
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")

@@ -36,8 +36,8 @@ from encryptedstats.publishing.ledger import NoLedgerError
 from encryptedstats.publishing.opening import record_opening
 from encryptedstats.storage import container
 from encryptedstats.storage.files import PRIVATE, temporary_path, write_atomic, write_together
-from encryptedstats.tables.encrypted_table import MANIFEST
 from encryptedstats.tables.encryption import DRAFT
+from encryptedstats.tables.manifest import MANIFEST
 from encryptedstats.words import plural
 
 LEAST_PASSPHRASE: Final = 10

@@ -55,15 +55,14 @@ from encryptedstats.tables import EncryptedTable, Question
 from encryptedstats.tables.answers.answer import Answer
 from encryptedstats.tables.blocks import BlockEntry
 from encryptedstats.tables.encodings import Column
-from encryptedstats.tables.encrypted_table import (
+from encryptedstats.tables.facts import StoredBlocks, TableFacts
+from encryptedstats.tables.manifest import (
     MANIFEST,
     MAX_MANIFEST_BYTES,
     TABLE_KIND,
-    StoredBlocks,
-    TableFacts,
-    _listed_blocks,
     facts_from_container,
     keys_name,
+    read_blocks,
 )
 from encryptedstats.tables.questions.folds import Folds, folds_of
 from encryptedstats.tables.questions.question import question_class
@@ -498,7 +497,7 @@ def listed_table(manifest: bytes, where: str) -> tuple[TableFacts, tuple[BlockEn
     """What is known of a stored table, and its blocks."""
     file = container.from_bytes(manifest, kind=TABLE_KIND, name=where)
     facts = facts_from_container(file)
-    return facts, _listed_blocks(file, facts.shape)
+    return facts, read_blocks(file, facts.shape)
 
 
 def place_of_keys(file: Container) -> str | None:
@@ -692,9 +691,9 @@ def _add_up_proof(
     fits below t.
     """
     try:
-        ranges = tuple(table.ranges().items())
+        ranges = tuple(table.facts.ranges().items())
         find_facts(
-            outputs, Conditions(table.parameters, table.layout, ranges, table.with_secret_key)
+            outputs, Conditions(table.parameters, table.layout, ranges, table.facts.with_secret_key)
         )
         report = prove_cut(outputs, table.facts, table.blocks.rows, shards)
     except (NoiseError, TooLargeError) as error:

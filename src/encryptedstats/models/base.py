@@ -42,9 +42,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
-from encryptedstats.crypto.digests import join_digests
 from encryptedstats.crypto.dispatch import decrypt_value, openable
-from encryptedstats.crypto.encryption import Decryptor
+from encryptedstats.crypto.encryption import Decryptor, join_digests
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.errors import (
     ArgumentError,

@@ -18,7 +18,7 @@ from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import Expression, column, sum_of
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.results import EncryptedNumbers
-from encryptedstats.crypto.digests import join_digests
+from encryptedstats.crypto.encryption import join_digests
 from encryptedstats.errors import (
     ArgumentError,
     ArgumentTypeError,

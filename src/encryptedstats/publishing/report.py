@@ -46,7 +46,7 @@ from encryptedstats.storage.chains import Entry
 from encryptedstats.storage.files import PRIVATE, write_atomic
 from encryptedstats.storage.objects import open_store, read_object
 from encryptedstats.tables import EncryptedTable
-from encryptedstats.tables.encrypted_table import MANIFEST
+from encryptedstats.tables.manifest import MANIFEST
 from encryptedstats.tables.questions.question import question_class
 from encryptedstats.words import plural, size_text
 

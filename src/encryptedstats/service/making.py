@@ -22,7 +22,8 @@ from encryptedstats.storage.objects import read_object
 from encryptedstats.tables import Question
 from encryptedstats.tables.answers.files import IMPOSSIBLE
 from encryptedstats.tables.blocks import BlockEntry
-from encryptedstats.tables.encrypted_table import MAX_MANIFEST_BYTES, TableFacts
+from encryptedstats.tables.facts import TableFacts
+from encryptedstats.tables.manifest import MAX_MANIFEST_BYTES
 from encryptedstats.tables.questions.question import question_class
 
 #: What may be raised where somebody else wrote the parameters.

@@ -71,8 +71,8 @@ from encryptedstats.tables import EncryptedTable, Question, Schema, Table
 from encryptedstats.tables.answers.answer import PREDICTION_KIND, Answer
 from encryptedstats.tables.answers.files import read_answer
 from encryptedstats.tables.columns import table_columns
-from encryptedstats.tables.encrypted_table import MANIFEST
 from encryptedstats.tables.encryption import FileRows
+from encryptedstats.tables.manifest import MANIFEST
 from encryptedstats.tables.questions.question import asked_of
 from encryptedstats.tables.questions.row_answers import stages_of
 

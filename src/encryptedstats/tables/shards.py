@@ -25,12 +25,8 @@ from encryptedstats.circuits.results import Cut, EncryptedNumbers, pieces_of, su
 from encryptedstats.circuits.shards import prove_shards
 from encryptedstats.errors import ArgumentTypeError, VerificationError
 from encryptedstats.tables.answers.answer import Answer
-from encryptedstats.tables.encrypted_table import (
-    EncryptedTable,
-    MemoryBlocks,
-    StoredBlocks,
-    TableFacts,
-)
+from encryptedstats.tables.encrypted_table import EncryptedTable
+from encryptedstats.tables.facts import MemoryBlocks, StoredBlocks, TableFacts
 from encryptedstats.tables.questions.question import Question
 
 

@@ -68,7 +68,7 @@ class LocalWorker(Worker):
             sealed = EncryptedTable(table.facts, table.blocks, public, table.private_schema)
         known = WorkerTable(
             self,
-            sealed.content_id,
+            sealed.source().content_id,
             "",
             sealed.facts,
             tuple(sealed.blocks.rows),

@@ -40,7 +40,8 @@ from encryptedstats.tables.answers.files import (
     read_answer,
     read_presented,
 )
-from encryptedstats.tables.encrypted_table import EncryptedTable, TableFacts
+from encryptedstats.tables.encrypted_table import EncryptedTable
+from encryptedstats.tables.facts import TableFacts
 from encryptedstats.tables.questions.folds import folds_of
 from encryptedstats.tables.questions.question import (
     RESULT_KIND,
