@@ -39,8 +39,14 @@ from encryptedstats.circuits.expressions import (
     in_order,
     padding_value,
 )
-from encryptedstats.circuits.lowering import Strategy, Way, lower, move_steps, replication_steps
-from encryptedstats.circuits.noise import NoiseRules
+from encryptedstats.circuits.lowering import (
+    Setting,
+    Strategy,
+    Way,
+    lower,
+    move_steps,
+    replication_steps,
+)
 from encryptedstats.circuits.program import SLOTS as SLOTS_FORM
 from encryptedstats.circuits.program import Output, Program, Step
 from encryptedstats.circuits.sources import Source
@@ -355,8 +361,8 @@ def lowered(
     outputs: Sequence[Expression], source: Source, strategy: Strategy, form: str = SLOTS_FORM
 ) -> Program:
     """The program of a circuit on a source, with a strategy that is not asked for a proof."""
-    rules = NoiseRules(source.parameters, with_secret_key=source.with_secret_key)
-    return lower(outputs, rules, source.parameters, source.layout, form, Way(strategy))
+    setting = Setting(source.parameters, source.layout, source.with_secret_key, form)
+    return lower(outputs, setting, Way(strategy))
 
 
 def computed(program: Program, source: MemorySource) -> tuple[list[Any], Watch]:

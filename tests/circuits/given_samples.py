@@ -15,6 +15,7 @@ from encryptedstats.circuits.devices.batches import Packing
 from encryptedstats.circuits.devices.native.steps import KernelPacking
 from encryptedstats.circuits.devices.seal import SealPacking
 from encryptedstats.circuits.evaluate import evaluate
+from encryptedstats.circuits.lowering import Setting
 from encryptedstats.circuits.proof import read_noise
 from encryptedstats.circuits.results import EncryptedNumbers
 
@@ -53,7 +54,7 @@ def packed(
     outputs: Sequence[Expression], source: MemorySource, width: int | None = None
 ) -> EncryptedNumbers:
     """Totals in packs, ``width`` in each if it is said."""
-    report = read_noise(outputs, source.parameters, source.layout)
+    report = read_noise(outputs, Setting(source.parameters, source.layout))
     if width is not None:
         report = report.with_width(width)
     return evaluate(outputs, source, report=report, workers=1, progress=False)

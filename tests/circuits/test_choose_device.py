@@ -34,7 +34,7 @@ class Card(Device):
 @pytest.fixture
 def card() -> Iterator[Card]:
     card = Card()
-    register(card)
+    register(card, preferred=True)
     yield card
     unregister("card")
 
@@ -47,7 +47,7 @@ class Counted:
 
     def __call__(self, *, beside: int | None = None) -> Any:
         self.asked.append(beside)
-        return Compiled(self.program, (), (), None)
+        return Compiled(self.program, (), (), ())
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from noise_samples import centred as around_zero
 
 import encryptedstats as es
 from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.lowering import Setting
 from encryptedstats.circuits.passes.correction_factors import find_given_factor
 from encryptedstats.circuits.proof import flooding_level, prove_rows, read_noise
 from encryptedstats.circuits.results import Part
@@ -246,27 +247,24 @@ def limit(members: int, n_rows: int) -> es.Parameters:
                 layout = Layout(n_rows, RING)
                 packs = read_noise(
                     fit.circuits(RING),
-                    parameters,
-                    layout,
-                    with_secret_key=False,
+                    Setting(parameters, layout, with_secret_key=False, flooded=False),
                     quick=True,
-                    flooded=False,
                 ).pack
                 assert packs is not None
-                given = {
-                    fit.gives: packs.at(len(parameters.data_moduli) - packing_primes(parameters))
-                }
+                noise = packs.at(len(parameters.data_moduli) - packing_primes(parameters))
                 shapes, factor = Shapes(answers.circuits(RING)), find_given_factor(parameters)
                 circuits = shapes.circuits(
                     dict.fromkeys(shapes.given, factor), parameters.plain_modulus
                 )
                 prove_rows(
                     circuits,
-                    parameters,
-                    Layout(RING, RING),
-                    given,
-                    with_secret_key=False,
-                    flooded=True,
+                    Setting(
+                        parameters,
+                        Layout(RING, RING),
+                        with_secret_key=False,
+                        given=((fit.gives, noise),),
+                        flooded=True,
+                    ),
                 )
             except (es.NoiseError, es.ParameterError):
                 continue

@@ -34,6 +34,7 @@ from noise_samples import centred as around_zero
 
 import encryptedstats as es
 from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.lowering import Setting
 from encryptedstats.circuits.proof import read_noise
 from encryptedstats.circuits.results import Part
 from encryptedstats.crypto.flooding import FLOODING_BITS, flooding_width
@@ -193,7 +194,7 @@ def limit(members: int, question: Any, n_rows: int) -> es.Parameters:
         for kept in range(2, 6):
             try:
                 parameters = joint_parameters(members, (size,) * 6, kept)
-                read_noise(circuit, parameters, layout, with_secret_key=False, quick=True)
+                read_noise(circuit, Setting(parameters, layout, with_secret_key=False), quick=True)
             except (es.NoiseError, es.ParameterError):
                 continue
             return parameters

@@ -182,6 +182,7 @@ OF_LEVELS = [
     es.CochranArmitage("t", "e", event="b"),
     es.OddsRatio("g", "e", event="b"),
     es.Kappa("e", "g"),
+    es.RankCorrelation("t", "e", "kendall"),
     es.MantelHaenszel("e", "y", "g"),
     es.ROC("t", "y"),
     es.KaplanMeier("t", "e", event_level="b", by="g"),
@@ -209,8 +210,8 @@ OF_NUMBERS = [
 #: Those that are refused, with what can be released instead.
 REFUSED = {
     "AODE", "CoxScore", "Describe", "ElasticNet", "FisherDiscriminant", "Folds", "GenomeScan", "IncidenceRate",
-    "LinearDiscriminant", "LinearMeans",
-    "OneStepLogisticRegression", "Pairs", "QuadraticDiscriminant", "TAN",
+    "KruskalWallis", "LinearDiscriminant", "LinearMeans", "MannWhitney",
+    "OneStepLogisticRegression", "Pairs", "QuadraticDiscriminant", "Quantiles", "SignedRank", "TAN",
 }  # fmt: skip
 
 

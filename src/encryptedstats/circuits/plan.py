@@ -26,7 +26,7 @@ from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.lowering import rotations_needed
 from encryptedstats.circuits.program import PACKED, ROWS, Program
 from encryptedstats.circuits.proof import NoiseReport
-from encryptedstats.circuits.search import Found, Search, Stage, Wish
+from encryptedstats.circuits.search import Found, Search, Stage, Wish, search_for
 from encryptedstats.circuits.shards import (
     ClusterCost,
     ShardedWork,
@@ -40,7 +40,7 @@ from encryptedstats.crypto.keyfiles import count_public_bytes
 from encryptedstats.crypto.noise import FAILURE_BITS
 from encryptedstats.crypto.packing import packing_parameters, packing_primes
 from encryptedstats.crypto.parameters import Parameters
-from encryptedstats.crypto.security import LEVELS, TABLE_NAME
+from encryptedstats.crypto.security import TABLE_NAME
 from encryptedstats.errors import ParameterError
 from encryptedstats.machine import cores
 from encryptedstats.words import size_text, time_text
@@ -290,21 +290,7 @@ def plan_stages(
     ParameterError
         If no parameters carry it; names the binding limit and the nearest wish that can be granted.
     """
-    if wish.security not in LEVELS:
-        raise ParameterError(
-            f"security={wish.security!r}: it can be {', '.join(map(str, LEVELS))} bits",
-            code="unknown-security-level",
-        )
-    given = wish.parameters
-    if given is not None:
-        wish = replace(wish, security=given.security, scheme=given.scheme, members=given.members)
-    search = Search(list(stages), dict(ranges), wish)
-    found = search.found() if given is None else search.found_with(given)
-    if found is None and wish.scheme is None and wish.members == 1:
-        # BGV wants primes that are 1 modulo t; for a very large t there are none, and BFV has to
-        # do.
-        search = replace(search, wish=replace(wish, scheme="bfv"))
-        found = search.found()
+    search, found = search_for(stages, ranges, wish)
     if found is None:
         raise ParameterError(*search.refusal(), code="no-parameters-found")
     if accepts is not None and not accepts(found.parameters):

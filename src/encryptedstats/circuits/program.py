@@ -300,6 +300,10 @@ class Program:
         or for the sum of another chunk, is taken again.
         """
         every = max(1, self.layout.n_chunks)
+        if not any(self.stages.values()) and not any(
+            step.op == MOVE or step.chunks is not None for step in self.steps
+        ):
+            return {step: 1 if step.is_total else every for step in self.steps}
         return {
             step: 1
             if step.is_total

@@ -22,6 +22,7 @@ from encryptedstats.circuits.expressions import (
     with_packs_renamed,
 )
 from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.lowering import Setting
 from encryptedstats.circuits.passes.correction_factors import find_given_factor
 from encryptedstats.circuits.passes.duplicates import deduplicate
 from encryptedstats.circuits.passes.padding import clear_padding
@@ -44,7 +45,7 @@ from encryptedstats.crypto.parameters import (
     plain_modulus_for,
     smallest_chain,
 )
-from encryptedstats.crypto.security import RINGS
+from encryptedstats.crypto.security import LEVELS, RINGS
 from encryptedstats.errors import Cure, NoiseError, ParameterError
 
 #: How a model is planned that predicts only when it is open.
@@ -345,25 +346,18 @@ class Search:
         count: int,
         given: Mapping[str, Noise],
     ) -> NoiseReport:
-        layout, own = stage.layout(parameters.slots, parameters.copies), self.with_secret_key
+        layout = stage.layout(parameters.slots, parameters.copies)
+        setting = Setting(parameters, layout, self.with_secret_key, stage.form)
         if stage.form == ROWS:
-            used = {name: given[name] for name, _ in totals_of(circuits).values()}
-            jointly = self.wish.members > 1
-            return prove_rows(
-                circuits, parameters, layout, used, with_secret_key=own, quick=True, flooded=jointly
+            used = tuple(
+                (name, given[name])
+                for name in dict.fromkeys(name for name, _ in totals_of(circuits).values())
             )
+            setting = replace(setting, given=used, flooded=self.wish.members > 1)
+            return prove_rows(circuits, setting, quick=True)
         # Members flood what they open, when they open it: not what is computed on with.
         flooded = False if self.wish.members > 1 and stage.gives else None
-        return read_noise(
-            circuits,
-            parameters,
-            layout,
-            with_secret_key=own,
-            form=stage.form,
-            n_outputs=count,
-            quick=True,
-            flooded=flooded,
-        )
+        return read_noise(circuits, replace(setting, flooded=flooded), n_outputs=count, quick=True)
 
     def _room(self, stage: Stage, slots: int) -> float:
         n_chunks = stage.layout(slots).n_chunks
@@ -471,20 +465,44 @@ class StageShapes:
             return self.of(number, parameters)
         kind = parameters.scheme, with_secret_key
         if kind not in shapes.noisiest:
-            layout = stage.layout(*self._layout)
-            shapes.noisiest[kind] = noisiest_outputs(
-                self.of(number, parameters), parameters, layout, with_secret_key=with_secret_key
-            )
+            setting = Setting(parameters, stage.layout(*self._layout), with_secret_key)
+            shapes.noisiest[kind] = noisiest_outputs(shapes.collapsed, setting)
         return shapes.noisiest[kind]
 
     def count(self, number: int) -> int:
         """How many outputs a stage has."""
-        return self._of(number).n_outputs
+        return len(self._of(number).outputs)
 
     def of(self, number: int, parameters: Parameters) -> list[Expression]:
         """What is to be proven of a stage: by the factor that given totals have."""
+        shapes = self._of(number)
+        if not shapes.given:
+            return shapes.outputs
         factor, t = find_given_factor(parameters), parameters.plain_modulus
         if (number, factor) not in self._known:
-            shapes = self._of(number)
             self._known[number, factor] = shapes.circuits(dict.fromkeys(shapes.given, factor), t)
         return self._known[number, factor]
+
+
+def search_for(
+    stages: Sequence[Stage], ranges: Mapping[str, ColumnRange], wish: Wish
+) -> tuple[Search, Found | None]:
+    """Search for the parameters of some computations; None where there are none."""
+    if wish.security not in LEVELS:
+        raise ParameterError(
+            f"security={wish.security!r}: it can be {', '.join(map(str, LEVELS))} bits",
+            code="unknown-security-level",
+        )
+    given = wish.parameters
+    if given is not None:
+        wish = replace(wish, security=given.security, scheme=given.scheme, members=given.members)
+        search = Search(list(stages), dict(ranges), wish)
+        return search, search.found_with(given)
+    search = Search(list(stages), dict(ranges), wish)
+    found = search.found()
+    if found is None and wish.scheme is None and wish.members == 1:
+        # BGV wants primes that are 1 modulo t; for a very large t there are none, and BFV has to
+        # do.
+        search = replace(search, wish=replace(wish, scheme="bfv"))
+        found = search.found()
+    return search, found

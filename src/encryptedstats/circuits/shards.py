@@ -17,6 +17,7 @@ from encryptedstats.circuits.compiled import Compiled, Conditions, compile_outpu
 from encryptedstats.circuits.cost import Cost, Times
 from encryptedstats.circuits.expressions import Expression
 from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.lowering import Setting
 from encryptedstats.circuits.program import PACKED, add_digests
 from encryptedstats.circuits.proof import NoiseReport, read_noise
 from encryptedstats.words import size_text, time_text
@@ -55,9 +56,7 @@ def prove_shards(outputs: Sequence[Expression], conditions: Conditions) -> Noise
     Shards are not interleaved, so that any device computes them alike.
     """
     own = conditions.with_secret_key
-    return read_noise(
-        outputs, conditions.parameters, conditions.layout, with_secret_key=own, beside=1
-    )
+    return read_noise(outputs, Setting(conditions.parameters, conditions.layout, own, beside=1))
 
 
 def compile_shards(

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from encryptedstats.checks import as_count
+from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.expressions import (
     COLUMN,
     LINEAR,
@@ -24,7 +25,7 @@ from encryptedstats.circuits.passes.digits import digit_bounds
 from encryptedstats.circuits.passes.pairs import join_pairs
 from encryptedstats.circuits.plan import Plan, plan_stages
 from encryptedstats.circuits.program import ROWS
-from encryptedstats.circuits.search import OPENED_FIRST, Stage, Wish, is_fast
+from encryptedstats.circuits.search import OPENED_FIRST, Stage, Wish, is_fast, search_for
 from encryptedstats.crypto import Parameters
 from encryptedstats.crypto.keys import HasParameters
 from encryptedstats.crypto.noise import Scheme
@@ -54,6 +55,7 @@ _NEEDS_TOTALS: Final = "plan needs a model, expressions that end in .total(), or
 # pairs have room for so many times the planned rows: results are added up later, and rows forgotten
 _ROOM: Final = 2
 _MANY_TOTALS: Final = 64
+_FEW_PAIRS: Final = 16
 _LESS_WORK, _MORE_BYTES = 0.8, 1.5
 
 
@@ -264,18 +266,7 @@ class _Wanted:
         """The plan for numbers in such digits, or whole; or with two totals as one."""
         rows, columns = self.rows, self.columns(digit_bits)
         digits = digits_among(columns)
-        parts = list(stages)
-        if pair_base is not None:
-            paired = [
-                replace(stage, outputs=join_pairs(_fixed(stage), pair_base)) for stage in stages
-            ]
-            # What depends on where rows lie, or has bounds of its own, is computed as it is.
-            parts = [
-                s if callable(s.outputs) or s.bounds is not None else p
-                for s, p in zip(stages, paired, strict=True)
-            ]
-        parts = [_over_stored(stage, rows.schema, columns) for stage in parts]
-        ranges = column_ranges(rows.schema, columns, rows.weight_bound)
+        parts, ranges = self._stored(stages, columns, pair_base)
         made = plan_stages(
             parts,
             ranges,
@@ -300,6 +291,24 @@ class _Wanted:
             made, bytes_up=_stored_bytes(made.parameters, made.layout, len(columns), seeded=seeded)
         )
 
+    def _stored(
+        self, stages: Sequence[Stage], columns: Sequence[Column], pair_base: int | None
+    ) -> tuple[list[Stage], dict[str, ColumnRange]]:
+        """Return the stages over the stored columns, in pairs if a base is given, and the ranges
+        of these columns.
+        """
+        rows, parts = self.rows, list(stages)
+        if pair_base is not None:
+            # What depends on where rows lie, or has bounds of its own, is computed as it is.
+            parts = [
+                stage
+                if callable(stage.outputs) or stage.bounds is not None
+                else replace(stage, outputs=join_pairs(_fixed(stage), pair_base))
+                for stage in stages
+            ]
+        parts = [_over_stored(stage, rows.schema, columns) for stage in parts]
+        return parts, column_ranges(rows.schema, columns, rows.weight_bound)
+
     def _in_pairs(self, stages: Sequence[Stage], whole: Plan) -> Plan | None:
         """The plan with two totals as one, where that is much cheaper: for many totals of a small
         table.
@@ -312,12 +321,19 @@ class _Wanted:
             return None
         most = _MORE_BYTES * whole.bytes_up
 
-        def accepts(parameters: Parameters) -> bool:
+        def is_small(parameters: Parameters) -> bool:
             layout = Layout(self.rows.n_rows, parameters.slots, copies=parameters.copies)
             seeded = self.wish.with_secret_key
-            size = _stored_bytes(parameters, layout, whole.n_columns, seeded=seeded)
-            return size < most and is_fast(parameters)
+            return _stored_bytes(parameters, layout, whole.n_columns, seeded=seeded) < most
 
+        def accepts(parameters: Parameters) -> bool:
+            return is_fast(parameters) and is_small(parameters)
+
+        # What carries all pairs carries a few of them, and these are quickly tried.
+        few, ranges = self._stored(list(map(_few_pairs, stages)), self.columns(), base)
+        _, found = search_for(few, ranges, replace(self.wish, room=_ROOM))
+        if found is None or not is_small(found.parameters):
+            return None
         try:
             made = self.made(stages, pair_base=base, room=_ROOM, accepts=accepts)
         except ParameterError:
@@ -362,6 +378,16 @@ def _fixed(stage: Stage) -> list[Expression]:
         if callable(stage.outputs)
         else [one for one in stage.outputs if isinstance(one, Expression)]
     )
+
+
+def _few_pairs(stage: Stage) -> Stage:
+    """Return the stage with a few of its totals, two neighbours at a time."""
+    outputs = _fixed(stage)
+    if callable(stage.outputs) or stage.bounds is not None or stage.form == ROWS:
+        return stage
+    step = 2 * max(1, len(outputs) // (2 * _FEW_PAIRS))
+    few = [one for start in range(0, len(outputs), step) for one in outputs[start : start + 2]]
+    return replace(stage, outputs=few)
 
 
 def _over_stored(stage: Stage, schema: PublicSchema, columns: Sequence[Column]) -> Stage:
