@@ -48,7 +48,10 @@ def _members(thing: type) -> set[str]:
     fields = {field.name for field in dataclasses.fields(thing)} if _is_data(thing) else set()
     inherited = {name for base in public & {*thing.__mro__} - {thing} for name in dir(base)}
     named = {name for base in own for name in vars(base)} | (fields - inherited)
-    return {name for name in named if not name.startswith("_")}
+    made_by_sklearn = {
+        name for name in named if name.startswith("set_") and name.endswith("_request")
+    }
+    return {name for name in named - made_by_sklearn if not name.startswith("_")}
 
 
 def _is_data(thing: type) -> bool:

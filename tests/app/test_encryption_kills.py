@@ -14,12 +14,7 @@ import pytest
 from desk_helpers import PASSPHRASE, Page, answered, waited
 
 import encryptedstats as es
-<<<<<<< HEAD
-from encryptedstats.app.desk import UnfinishedError
-=======
 from encryptedstats.app.steps.send import UnfinishedError, take_result
-from encryptedstats.tables.encrypted_table import MANIFEST
->>>>>>> main
 from encryptedstats.tables.encryption import DRAFT
 from encryptedstats.tables.manifest import MANIFEST
 

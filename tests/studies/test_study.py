@@ -26,14 +26,9 @@ from study_samples import (
 import encryptedstats as es
 from encryptedstats.crypto.residues import ciphertext_of, residues_of
 from encryptedstats.storage import container
-<<<<<<< HEAD
-from encryptedstats.studies.pooling import pooled
+from encryptedstats.studies.pooling import pool
 from encryptedstats.tables.encrypted_table import EncryptedTable
 from encryptedstats.tables.facts import MemoryBlocks
-=======
-from encryptedstats.studies.pooling import pool
-from encryptedstats.tables.encrypted_table import EncryptedTable, MemoryBlocks
->>>>>>> main
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")

@@ -193,7 +193,7 @@ def test_a_worker_who_votes_otherwise_gets_no_shares(judged: World, tmp_path: Pa
 def test_the_model_in_place_of_its_votes_is_refused(judged: World, tmp_path: Path) -> None:
     made = copied(judged, tmp_path)
     centre = made.as_("centre")
-    model = centre.table().answer_to(centre.document.questions["forest"].question)
+    model = centre.table()._answer_to(centre.document.questions["forest"].question)
     digest = centre.transcript.store_object(container.to_bytes(model.to_container()))
     centre.post("answer", {"question": "forest", "object": digest})
     made.as_("registry").open(made.key)

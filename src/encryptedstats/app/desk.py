@@ -21,17 +21,6 @@ from encryptedstats.app.sending import Connect
 from encryptedstats.app.showing import Outgoing, Shown
 from encryptedstats.app.work import Work
 from encryptedstats.circuits.plan import Plan
-<<<<<<< HEAD
-from encryptedstats.errors import Cure
-from encryptedstats.publishing.ledger import NoLedgerError
-from encryptedstats.publishing.opening import record_opening
-from encryptedstats.storage import container
-from encryptedstats.storage.files import PRIVATE, temporary_path, write_atomic, write_together
-from encryptedstats.tables.encryption import DRAFT
-from encryptedstats.tables.manifest import MANIFEST
-from encryptedstats.words import plural
-=======
->>>>>>> main
 
 #: A key that nobody has used for so long is locked again: somebody may have gone home.
 IDLE_SECONDS: Final = 30 * 60.0

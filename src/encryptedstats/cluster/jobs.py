@@ -457,7 +457,7 @@ def _job_file(store: Store, job_id: str, where: str) -> Container:
 def _from_container(file: Container, queue: str, job_id: str) -> Job:
     facts, entries = listed_table(file.section("manifest"), "its table")
     try:
-        question = question_class(file.expect("question", str)).from_parameters(
+        question = question_class(file.expect("question", str))._from_parameters(
             file.expect("params", dict)
         )
         question.check(facts.schema)
@@ -603,7 +603,7 @@ def make_job(
     )
     question = question.in_ids(facts.schema)
     question.check(facts.schema)
-    question = question.settled()
+    question = question._settled()
     totals = distinct_totals(facts, question, whole.layout)
     outputs = totals.distinct
     for name in column_names(outputs):

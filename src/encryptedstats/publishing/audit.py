@@ -188,7 +188,7 @@ def _of_rows(
 def _shown(said: Said, schema: PublicSchema) -> Shown | None:
     """What an entry of the ledger has shown; None where it is not known here."""
     try:
-        question = question_class(said["question"]).from_parameters(said["params"])
+        question = question_class(said["question"])._from_parameters(said["params"])
         form, rows = shown_rows(question, schema)
     except (ValueError, TypeError, LookupError):
         return None

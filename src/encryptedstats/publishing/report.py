@@ -379,7 +379,7 @@ def _questions(computed: Sequence[_Computed], hidden: bool) -> str:
 def _asked(facts: Mapping[str, Any]) -> str:
     """A question in words, by ids; as it is stored where its code is not here."""
     try:
-        return question_class(facts["question"]).from_parameters(facts["params"]).describe()
+        return question_class(facts["question"])._from_parameters(facts["params"]).describe()
     except (ValueError, TypeError, LookupError):
         pass
     params = ", ".join(

@@ -218,7 +218,7 @@ def n_parameters(question: Question, form: Form | None, schema: PublicSchema) ->
         return 0
     if isinstance(form, MomentForm):
         return len(form.bounds)
-    return len(form.rows) if form is not None else question.n_totals(schema)
+    return len(form.rows) if form is not None else question._n_totals(schema)
 
 
 def are_counts(rows: list[Any], schema: PublicSchema) -> list[bool]:

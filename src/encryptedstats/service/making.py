@@ -71,8 +71,8 @@ def _failure(error: Exception, asked: Mapping[str, Any]) -> Failure:
 
 
 def _question(asked: Mapping[str, Any]) -> Question:
-    question = question_class(asked["question"]).from_parameters(asked["params"])
-    if question.settled() is not question:
+    question = question_class(asked["question"])._from_parameters(asked["params"])
+    if question._settled() is not question:
         raise ArgumentError(
             f"the {question.name} leaves something to chance: give it a seed, so that asking "
             "twice asks the same",
@@ -90,7 +90,7 @@ def _of_table(asked: Mapping[str, Any]) -> tuple[Question, TableFacts, tuple[Blo
     )
     question = _question(asked)
     question.check(facts.schema)
-    count, most = question.n_totals(facts.schema), asked["totals"]
+    count, most = question._n_totals(facts.schema), asked["totals"]
     if count > most:
         raise ArgumentError(
             f"the {question.name} has {count:,} totals, and this worker takes at most {most:,} in "

@@ -19,12 +19,6 @@ from encryptedstats.circuits.cost import Times
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.layout import Layout
-<<<<<<< HEAD
-=======
-from encryptedstats.circuits.lowering import Setting
-from encryptedstats.circuits.passes.digits import Stored
-from encryptedstats.circuits.passes.pairs import join_pairs, prove_pairs
->>>>>>> main
 from encryptedstats.circuits.plan import plan_stages
 from encryptedstats.circuits.program import PACKED
 from encryptedstats.circuits.results import EncryptedNumbers
@@ -377,14 +371,14 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
         Variables go by id, ``v0`` and so on; by name only where the table was encrypted in this
         process, by its owner.
         """
-        asked = asked_of(checked_question(question), self.private_schema or self.schema).settled()
-        return asked.present(self.answer_to(asked, **options))
+        asked = asked_of(checked_question(question), self.private_schema or self.schema)._settled()
+        return asked._present(self._answer_to(asked, **options))
 
-    def answer_to(self, asked: Question, **options: Any) -> Answer:
+    def _answer_to(self, asked: Question, **options: Any) -> Answer:
         """Return the encrypted answer to a question in ids, whatever its question makes of it."""
-        return self.with_totals(asked, self.totals(asked, **options))
+        return self._with_totals(asked, self.totals(asked, **options))
 
-    def with_totals(self, asked: Question, totals: EncryptedNumbers) -> Answer:
+    def _with_totals(self, asked: Question, totals: EncryptedNumbers) -> Answer:
         """Return the encrypted answer that totals over all rows are."""
         return Answer(
             asked,
@@ -565,25 +559,6 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
         )
 
 
-<<<<<<< HEAD
-=======
-@lru_cache(maxsize=8)  # as circuits are that were prepared
-def _computed(
-    outputs: tuple[Expression, ...], facts: TableFacts, layout: Layout, form: str
-) -> tuple[tuple[Expression, ...], tuple[Stored, ...]]:
-    single, shifts = in_stored(outputs, facts.schema, facts.columns)
-    base = facts.parameters.pair_base
-    if base is not None and form == PACKED and len(single) == len(outputs):
-        paired = tuple(in_stored(join_pairs(outputs, base), facts.schema, facts.columns)[0])
-        ranges = column_ranges(facts.schema, facts.columns, facts.weight_bound)
-        setting = Setting(facts.parameters, layout, facts.with_secret_key)
-        stored = prove_pairs(single, paired, setting, ranges)
-        if stored is not None:
-            return paired, tuple(stored)
-    return tuple(single), tuple(map(Stored, shifts))
-
-
->>>>>>> main
 class TableInfo:
     """What can be said of an encrypted table without a key; prints as a small table, ``to_dict``
     for programs.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.expressions import Expression
 from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.lowering import Setting
 from encryptedstats.circuits.passes.digits import Stored
 from encryptedstats.circuits.passes.pairs import join_pairs, prove_pairs
 from encryptedstats.circuits.program import PACKED
@@ -64,7 +65,7 @@ def _written(
     bound: int,
 ) -> tuple[Expression, ...]:
     """Write the totals of a question that its parameters tell; writing takes Python long."""
-    question = kind.from_parameters(json.loads(parameters))
+    question = kind._from_parameters(json.loads(parameters))
     return tuple(question.circuit(schema, asked_columns(schema, columns), weight_bound=bound))
 
 
@@ -116,7 +117,7 @@ class TableFacts:
 
     def written(self, question: Question) -> list[Expression]:
         """Write the totals of a question, as they are asked for; the last ones are cached."""
-        settled = question.settled()
+        settled = question._settled()
         told = told_by_parameters(settled)
         if told is not None:
             return list(_written(*question_key(told), self.schema, self.columns, self.weight_bound))
@@ -310,8 +311,8 @@ def _computed(
     if base is not None and form == PACKED and len(single) == len(outputs):
         paired = tuple(in_stored(join_pairs(outputs, base), facts.schema, facts.columns)[0])
         ranges = column_ranges(facts.schema, facts.columns, facts.weight_bound)
-        own = facts.with_secret_key
-        stored = prove_pairs(single, paired, facts.parameters, ranges, layout, with_secret_key=own)
+        setting = Setting(facts.parameters, layout, facts.with_secret_key)
+        stored = prove_pairs(single, paired, setting, ranges)
         if stored is not None:
             return paired, tuple(stored)
     return tuple(single), tuple(map(Stored, shifts))

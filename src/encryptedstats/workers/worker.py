@@ -530,7 +530,7 @@ class Worker(ABC):
             answer = replace(answer, schema=known.table.schema)
         if out is not None:
             answer.save(out, overwrite=overwrite)
-        return answer.question.present(answer)
+        return answer.question._present(answer)
 
     # -- what a kind of worker says ------------------------------------------------------------
 
@@ -750,7 +750,7 @@ def _name_of(answer: WorkerJob | Container) -> str:
 def _in_ids(question: Question, table: WorkerTable) -> Question:
     """Return a question as a worker is asked it: without names, with nothing left to chance."""
     asked = asked_of(checked_question(question), table.schema)
-    return asked.settled()
+    return asked._settled()
 
 
 def _refuse_existing(out: Url | None, overwrite: bool) -> None:

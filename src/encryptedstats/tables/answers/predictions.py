@@ -129,7 +129,7 @@ def _answers(
     public = rows.schema, rows.facts.columns, tuple(rows.facts.ranges().items()), rows.n_rows
     key = (
         question_key(by.question),
-        question_key(by.question.as_asked()),
+        question_key(by.question._as_asked()),
         *limits,
         *public,
         output,
@@ -211,7 +211,7 @@ def _predict_encrypted(by: Answer, rows: EncryptedTable, output: str, **options:
     # Rows encrypted with the public key have no digest: take that of the rows behind the totals.
     found.schema_digest = join_digests(by.schema_digest, rows.facts.schema_digest)
     cut = by.ciphertexts.cut if by.is_encrypted else None
-    question = by.question.as_asked()
+    question = by.question._as_asked()
     return Answer(
         question, found, schema, rows.n_rows, rows.blocks.ids, output=output, model_cut=cut
     )

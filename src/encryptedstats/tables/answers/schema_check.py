@@ -28,7 +28,7 @@ _CURE: Final = Cure(
 def _open_answer(answer: Answer, decryptor: Decryptor, *, schema: Any = None) -> Any:
     """Decrypt an answer, and return what the question makes of it."""
     opened = decrypt_answer(answer, decryptor, schema)
-    return opened.question.present(opened)
+    return opened.question._present(opened)
 
 
 def decrypt_answer(answer: Answer, decryptor: Decryptor, schema: Any = None) -> Answer:
