@@ -210,7 +210,7 @@ def slots() -> Drawing:
     d.text(452, 128, "row 1", 11, SOFT)
     d.text(792, 128, "padding: 0", 11, SOFT, "end")
     d.arrow(622, 134, 622, 158)
-    d.text(636, 152, "8192 values in 360 kB", 12.5, SOFT)
+    d.text(636, 152, "one ciphertext", 12.5, SOFT)
     d.cells(450, 162, ["8f", "c0", "77", "d4", "05", "f3", "…", "2b", "9a"], 38, sealed=True)
     d.lines(
         400, 218, ["A longer table is several chunks: a million rows are 123 of them.",
@@ -231,8 +231,8 @@ def slots() -> Drawing:
     d.box(590, 366, 192, 34, ONE, OWNER)
     d.text(686, 388, "2 over 59 and sick", 13, INK, "middle")
     d.lines(
-        24, 366, ["One product of two ciphertexts multiplies slot by slot: 8192 rows in",
-                  "about a millisecond. The sum over slots is a count, and 0 in the padding",
+        24, 366, ["One product of two ciphertexts multiplies slot by slot, 8192 rows",
+                  "at once. The sum over slots is a count, and 0 in the padding",
                   "never counts. All of it happens under encryption."], 12.5, 18, colour=SOFT,
     )  # fmt: skip
     return d

@@ -26,7 +26,7 @@ CLASSIFIERS = [
 REGRESSIONS = [
     es.LinearRegression(),
     es.Ridge(),
-    es.LinearRegression("~ dose + dose^2"),
+    es.LinearRegression("~ dose + I(dose^2)"),
     es.LinearRegression("~ dose - 1"),
 ]
 

@@ -93,7 +93,7 @@ _RULES = [
     _rule("calls for anything", "known.get(name) == found,", "True,"),
     _rule("calls for validity again", "not (name.startswith(CHECK) and state.valid),", "True,"),
     _rule("shares for calls of before", ' and said.text("call") == call.hash,', ","),
-    _rule("a second share", "said.by not in given,", "True,"),
+    _rule("a second share", "said.by not in sent,", "True,"),
     _rule("openings of something else", 'answer == said.digest("object"),', "True,"),
     _rule("totals of rounds before", 'said.count("round") == now.number,', "True,"),
     _rule("totals before a verdict", "state.judged or not state.document.pools,", "True,"),

@@ -237,7 +237,7 @@ def test_names_are_those_of_the_owner(toy: es.Owner) -> None:
     np.testing.assert_array_equal(opened.coef_, by_id.fit(known.table(frame)).coef_)
     assert opened.summary().formula == "visits ~ arm + sex + arm:sex"
     with pytest.raises(es.SchemaError, check=error("name-instead-of-id")):
-        named.in_ids(known.public())
+        es.GLM("visits ~ arm*sex", "poisson", "time").in_ids(known.public())
 
 
 def test_another_reference_level() -> None:

@@ -71,7 +71,7 @@ def changed(
 
 def test_good_rows_pass_whatever_the_coin(owner: es.Owner, table: EncryptedTable) -> None:
     assert all(is_valid(owner, table, coin) for coin in (b"", b"a", b"b"))
-    assert validity.unchecked(validity.study_groups(SCHEMA.public())) == ["v2.number"]
+    assert validity.unchecked_columns(validity.study_groups(SCHEMA.public())) == ["v2.number"]
 
 
 _BINS = SCHEMA.table(FRAME).bins("age")
@@ -200,7 +200,7 @@ def test_the_plan_of_a_study_carries_the_total() -> None:
     """With public keys of many sites, flooded."""
     schema = es.Schema.infer(FRAME.drop(columns="dose"), target="sick", bins=3)
     made = es.plan(
-        [es.MultinomialNB(), validity.planned(schema.public(), 20_000)],
+        [es.MultinomialNB(), validity.plan_validity(schema.public(), 20_000)],
         schema,
         20_000,
         by_others=True,

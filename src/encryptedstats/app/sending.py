@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 import encryptedstats as es
+from encryptedstats.app.asking import title_of
 from encryptedstats.app.projects import Asked, Project
 from encryptedstats.app.work import Work
 from encryptedstats.words import plural
@@ -61,7 +62,9 @@ def at_worker(
                 )
             else:
                 _note(project, asked, state=status.state)
-                work.tell(f"Computing: {asked.name}", status.rows_done, status.rows, "rows")
+                work.tell(
+                    f"Computing: {title_of(asked.name)}", status.rows_done, status.rows, "rows"
+                )
                 continue
             del jobs[asked.id]
         if jobs:

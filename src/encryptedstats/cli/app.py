@@ -20,7 +20,7 @@ _NEEDED: Final = {
     "fastapi",
     "uvicorn",
     "jinja2",
-    "httpx",
+    "httpx2",
     "starlette",
     "multipart",
     "python_multipart",
@@ -67,6 +67,7 @@ def app(
     try:
         from encryptedstats.app.desk import Desk
         from encryptedstats.app.server import guarded, listening, serve
+        from encryptedstats.app.steps.send import resume
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _NEEDED:
             raise
@@ -88,7 +89,7 @@ def app(
         page, url = guarded(
             desk, listener.getsockname()[1], (files or Path.home()).expanduser().absolute()
         )
-        desk.resume()
+        resume(desk)
         console = Console()
         console.print(Text.assemble(("Open ", "bold"), (url, "cyan")), soft_wrap=True)
         console.print(

@@ -266,6 +266,7 @@ class AODE(PairClassifier):
     True
     """
 
+    title: ClassVar[str] = "Averaged one-dependence estimators"
     short_name: ClassVar[str] = "aode"
     constraints: ClassVar[Constraints] = {"alpha": ALPHA, "min_rows": Integer(low=1)}
 
@@ -416,6 +417,7 @@ class TAN(PairClassifier):
     Friedman, Geiger and Goldszmidt (1997), "Bayesian network classifiers".
     """
 
+    title: ClassVar[str] = "Tree-augmented naive Bayes"
     short_name: ClassVar[str] = "tan"
     why_opened: ClassVar[str] = "its tree is found from the decrypted counts"
     constraints: ClassVar[Constraints] = {"alpha": ALPHA}

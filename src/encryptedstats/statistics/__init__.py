@@ -31,6 +31,13 @@ from encryptedstats.statistics.multivariate import (
     QuadraticDiscriminant,
 )
 from encryptedstats.statistics.pairs import Pairs
+from encryptedstats.statistics.ranks import (
+    KruskalWallis,
+    MannWhitney,
+    Quantiles,
+    RankCorrelation,
+    SignedRank,
+)
 from encryptedstats.statistics.survival import IncidenceRate, KaplanMeier, LifeTable, LogRank
 from encryptedstats.tables.answers.results import Result
 
@@ -54,16 +61,21 @@ __all__ = [
     "IncidenceRate",
     "KaplanMeier",
     "Kappa",
+    "KruskalWallis",
     "LifeTable",
     "LinearDiscriminant",
     "LinearRegression",
     "LogRank",
+    "MannWhitney",
     "MantelHaenszel",
     "OddsRatio",
     "Pairs",
     "PiecewiseExponential",
     "QuadraticDiscriminant",
+    "Quantiles",
+    "RankCorrelation",
     "Result",
     "Ridge",
+    "SignedRank",
     "TTest",
 ]

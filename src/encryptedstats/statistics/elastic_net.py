@@ -46,7 +46,7 @@ class ElasticNet(_LeastSquares):
         At least 0.
     l1_ratio : float
         Between 0 and 1.
-    formula, reference, weights, missing, fit_intercept
+    formula, reference, weights, missing, fit_intercept, target, variables
         As of :class:`LinearRegression`.
 
     Attributes
@@ -84,6 +84,8 @@ class ElasticNet(_LeastSquares):
         weights: str | None = None,
         missing: str = "complete",
         fit_intercept: bool = True,
+        target: str | None = None,
+        variables: Sequence[str] | None = None,
     ) -> None:
         self.alpha = alpha
         self.l1_ratio = l1_ratio
@@ -92,6 +94,8 @@ class ElasticNet(_LeastSquares):
         self.weights = weights
         self.missing = missing
         self.fit_intercept = fit_intercept
+        self.target = target
+        self.variables = variables
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
         """Set the coefficients."""
@@ -141,17 +145,9 @@ class ElasticNet(_LeastSquares):
         ``fit_folds`` gives, opened.
         """
         models = list(models)
-        if len(models) < 2:
-            raise ArgumentError(
-                "cross-validation needs the models of two folds at least: model.fit_folds(table), "
-                "opened",
-                code="too-few-folds",
-            )
-        for model in models:
-            model._check_open()
+        whole, folds = sum_of_folds(models)
         first = models[0]
         ratio = float(first.l1_ratio)
-        whole, folds = sum_of_folds([model._moments for model in models])
         if alphas is None:
             alphas = default_alphas(whole, ratio)
         errors = []

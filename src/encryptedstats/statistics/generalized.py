@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from encryptedstats.errors import DataError, ParameterError, SchemaError
 from encryptedstats.models.base import TotalsModel
 from encryptedstats.statistics._distributions import normal_quantile, normal_tails
+from encryptedstats.statistics.designs import Design, design
 from encryptedstats.statistics.factors import (
     cell_shape,
     cell_totals,
@@ -29,23 +30,18 @@ from encryptedstats.statistics.factors import (
 )
 from encryptedstats.statistics.formulas import (
     INTERCEPT,
-    Design,
-    design,
-    formula_in_names,
-    parse,
+    OfFormula,
+    regression_formula,
 )
 from encryptedstats.statistics.results import Coefficients
 from encryptedstats.tables.answers.results import dropped_rows
 from encryptedstats.tables.questions.constraints import (
     Choice,
     Constraints,
-    ReferenceLevels,
-    Text,
-    VariableName,
 )
 from encryptedstats.tables.questions.question import Arrays, Columns, Shapes, Totals, number_column
 from encryptedstats.tables.questions.summaries import scale, variable_name
-from encryptedstats.tables.schema.names import level_id, names_of, position, target_id, variable_id
+from encryptedstats.tables.schema.names import position, target_id
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
 
@@ -299,7 +295,7 @@ def check_size(model: str, names: Sequence[str], shape: Sequence[int]) -> None:
 # ------------------------------------------------------------------------------------------------
 
 
-class GLM(TotalsModel):
+class GLM(OfFormula, TotalsModel):
     r"""Logistic or Poisson regression on factors, by exact maximum likelihood from the full cross
     table.
 
@@ -321,6 +317,10 @@ class GLM(TotalsModel):
         without it.
     reference : dict, optional
         The level of a factor that all others are compared with; its first by default.
+    target : str, optional
+        The outcome, in place of a formula; the target of the schema by default.
+    variables : list of str, optional
+        The factors, in place of a formula; all other variables by default.
 
     Attributes
     ----------
@@ -341,11 +341,9 @@ class GLM(TotalsModel):
 
     title: ClassVar[str] = "Logistic or Poisson regression"
     constraints: ClassVar[Constraints] = {
-        "formula": Text(),
         "family": Choice(values=FAMILIES, code="unknown-family"),
-        "exposure": VariableName(optional=True),
-        "reference": ReferenceLevels(optional=True),
     }
+    of_variables: ClassVar[tuple[str, ...]] = ("exposure", "target", "variables")
 
     def __init__(
         self,
@@ -353,54 +351,34 @@ class GLM(TotalsModel):
         family: str = "binomial",
         exposure: str | None = None,
         reference: Mapping[str, Any] | None = None,
+        target: str | None = None,
+        variables: Sequence[str] | None = None,
     ) -> None:
         self.formula = formula
         self.family = family
         self.exposure = exposure
         self.reference = reference
+        self.target = target
+        self.variables = variables
 
     # -- what is asked
     # --------------------------------------------------------------------------------------------
 
-    def parameters(self) -> dict[str, Any]:
-        """As they are asked with: of a fitted model by the ids of its variables, which is all that
-        files may tell.
-        """
-        if hasattr(self, "schema_"):
-            return dict(self.in_ids(self.schema_).get_params())
-        return dict(getattr(self, "growth_", self.get_params()))
-
-    def in_ids(self, schema: Schema | PublicSchema) -> GLM:
-        """With the ids of variables and levels, in the formula as well."""
-        exposure = None if self.exposure is None else variable_id(schema, self.exposure)
-        named = self.reference
-        reference = named and {
-            variable_id(schema, one): level_id(schema, one, level) for one, level in named.items()
-        }
-        return GLM(str(parse(self.formula).in_ids(schema)), self.family, exposure, reference)
-
-    def in_names(self, schema: Schema) -> GLM:
-        """With the names of variables and levels, as the owner writes them."""
-        own = self.parameters()
-        return GLM(
-            **{
-                **own,
-                "exposure": names_of(own["exposure"], schema),
-                **formula_in_names(own, schema),
-            }
-        )
-
-    def _translate(self, schema: Schema | PublicSchema) -> None:
-        """Remember nothing: :meth:`parameters` reads the ids off the schema."""
-
     @property
     def _asked(self) -> dict[str, Any]:
         """What the totals are of: the parameters of the fit, by ids, once there is one."""
-        found: dict[str, Any] = getattr(self, "growth_", None) or self.get_params()
+        found: dict[str, Any] = getattr(self, "growth_", None) or self.parameters()
         return found
 
     def _design(self, schema: PublicSchema) -> Design:
-        found = design(self._asked["formula"], schema, self._asked["reference"], missing="complete")
+        asked = self._asked
+        found = design(regression_formula(asked), schema, asked["reference"], missing="complete")
+        if found.offset.parts:
+            raise ParameterError(
+                "a GLM of factors has no offset(): of a Poisson regression, exposure= names the "
+                "number that rates are out of",
+                code="offset-in-glm",
+            )
         if len(found.targets) != 1 or not found.intercept:
             raise ParameterError(
                 self.named_parameter("formula"),
@@ -568,13 +546,8 @@ class GLM(TotalsModel):
 
     def _shown(self, made: Design, schema: Schema | PublicSchema) -> str:
         """The formula, by the names that are known here."""
-        terms = [
-            [variable_name(schema, schema.public().index(one)) for one in term.split(":")]
-            for term, _ in made.terms
-        ]
-        return (
-            f"{variable_name(schema, made.targets[0])} ~ {' + '.join(map(':'.join, terms)) or '1'}"
-        )
+        terms = " + ".join(term.name(schema) for term in made.terms) or "1"
+        return f"{variable_name(schema, made.targets[0])} ~ {terms}"
 
     def summary(self) -> GLMResult:
         """The fitted model as R shows it."""

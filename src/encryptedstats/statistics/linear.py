@@ -26,19 +26,20 @@ from encryptedstats.circuits.expressions import Expression
 from encryptedstats.errors import ArgumentError, Cure, ParameterError, SchemaError
 from encryptedstats.models.base import TotalsModel, unused_name
 from encryptedstats.statistics._fixed import named_columns, repeated, schema_of_numbers
-from encryptedstats.statistics._least_squares import Moments, Solution, as_floats, solve
+from encryptedstats.statistics._least_squares import Exact, Moments, Solution, as_floats, solve
 from encryptedstats.statistics.comparisons import ANOVA_COLUMNS
 from encryptedstats.statistics.contingency import exact_ratio
-from encryptedstats.statistics.factors import confidence_level
-from encryptedstats.statistics.formulas import (
-    INTERCEPT,
+from encryptedstats.statistics.designs import (
     MISSING,
     Design,
     DesignColumn,
-    OfFormula,
+    Factor,
+    combined,
     design,
-    parse,
+    orthogonal,
 )
+from encryptedstats.statistics.factors import confidence_level
+from encryptedstats.statistics.formulas import INTERCEPT, Node, OfFormula, regression_formula
 from encryptedstats.statistics.plots import plot_path
 from encryptedstats.statistics.results import Coefficients
 from encryptedstats.tables import PublicSchema, Schema, Table
@@ -155,6 +156,9 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
     weights: str | None
     missing: str
     fit_intercept: bool
+    target: str | None
+    variables: Sequence[str] | None
+    of_variables: ClassVar[tuple[str, ...]] = ("target", "variables")
     why_opened: ClassVar[str] = "the normal equations have to be solved, which the owner does: "
     constraints: ClassVar[Constraints] = {
         "weights": AnyOf(parts=(Choice(values=(ROWS,)), VariableName()), optional=True),
@@ -186,8 +190,9 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
     def _design(self, schema: PublicSchema, fit: Mapping[str, Any] | None = None) -> Design:
         """What its parameters say; or those of a ``fit``, whatever was changed since."""
         known = self.parameters() if fit is None else fit
-        formula = parse(known["formula"])
-        formula = formula if known["fit_intercept"] else replace(formula, intercept=False)
+        formula = regression_formula(known)
+        if not known["fit_intercept"]:
+            formula = replace(formula, right=Node("-", "", (formula.right, Node("number", "1"))))
         weighing = self._weighing(schema, fit)
         besides = () if weighing is None else (weighing,)  # what weighs the rows explains nothing
         found = design(
@@ -197,6 +202,12 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
             raise ParameterError(
                 f"formula={self.formula!r}: one variable is explained at a time",
                 code="several-outcomes",
+            )
+        if found.polynomials and weighing is not None:
+            raise ParameterError(
+                "poly() takes no weights into account, and neither does R's: write "
+                "poly(x, 2, raw = TRUE), which fits the same",
+                code="poly-with-weights",
             )
         return found
 
@@ -228,7 +239,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
                 )
         if self.weights == ROWS:
             row_column(schema)
-        if not made.columns:
+        if not made.model:
             raise ParameterError(
                 f"formula={self.formula!r}: there is nothing to explain anything by",
                 code="no-predictors",
@@ -260,6 +271,10 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
             factors.append(number_column(schema, weighing))
             found["weight"] = [total(made.product())]
         x = _varying(made)
+        found |= {
+            f"powers of v{j}": [total(made.product(one)) for one in _powers(j, degree)]
+            for j, degree in made.polynomials
+        }
         found["sums"] = [total(made.product(one)) for one in x]
         found["products"] = [total(made.product(x[a], x[b])) for a, b in _pairs(made)]
         return found
@@ -271,6 +286,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
             found[CLASS_COUNTS] = (1,)
         if self._weighing(schema) is not None:
             found["weight"] = (1,)
+        found |= {f"powers of v{j}": (2 * degree,) for j, degree in made.polynomials}
         return {**found, "sums": (len(_varying(made)),), "products": (len(_pairs(made)),)}
 
     def column_pairs(self, schema: PublicSchema) -> list[tuple[int, int]]:
@@ -281,7 +297,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         """The sums, and what the columns are called."""
         made = self._design(schema)
         x = _varying(made)
-        self.columns_ = [one.name(self.schema_) for one in x[:-1]]
+        self.columns_ = made.names(self.schema_)[made.intercept :]
         self.target_ = variable_name(self.schema_, made.targets[0])
         n = int(totals[CLASS_COUNTS].sum()) if CLASS_COUNTS in totals else self.n_rows_
         counted = (
@@ -304,7 +320,18 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         sums = np.array([int(value) for value in totals["sums"]], dtype=object)
         found = Moments(n, weight, sums, products, scales, unit, made.intercept)
         found.check()
-        return found
+        self._monomials, self._polynomials = found, dict[int, list[list[Fraction]]]()
+        if made.is_plain:
+            return found
+        for j, degree in made.polynomials:
+            base = scale(self.schema_, j)
+            powers = [int(value) for value in totals[f"powers of v{j}"]]
+            self._polynomials[j] = orthogonal(
+                [Fraction(value, base**k) for k, value in enumerate([n, *powers])],
+                degree,
+                variable_name(self.schema_, j),
+            )
+        return found.combined(_combinations(made, self._polynomials))
 
     def _left_out(self) -> tuple[str, ...]:
         """What is said of rows that are not among those that it is of: by the question, and by the
@@ -361,11 +388,19 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         """The columns of clear rows in their units, without the intercept, shape (rows,
         columns).
         """
+        return self._matrix_and_offset(X)[0]
+
+    def _matrix_and_offset(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         table, made = self._rows(X), self._fitted_design()
-        return table.leave_blank(made.matrix(table)[:, int(made.intercept) :])
+        monomials = table.leave_blank(made.monomials(table))
+        if made.is_plain:
+            return monomials[:, int(made.intercept) :], np.zeros(len(table))
+        model, offset = made.transform(self._polynomials)
+        found = combined(monomials, model) if len(model) else np.empty((len(table), 0))
+        return found[:, int(made.intercept) :], combined(monomials, offset)[:, 0]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The share of the variance that is explained; rows without a prediction are refused."""
+        """Return the share of the variance that is explained; rows without a prediction are refused."""
         rows = X if isinstance(X, Table) else self._rows(X, complete=True)
         return float(super().score(rows, y, sample_weight))
 
@@ -374,8 +409,26 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         used. NaN for rows where a value is missing or not allowed, and a warning names them.
         """
         self._check_open()
-        found: NDArray[np.float64] = self._matrix(X) @ np.nan_to_num(self.coef_) + self.intercept_
+        x, offset = self._matrix_and_offset(X)
+        found: NDArray[np.float64] = x @ np.nan_to_num(self.coef_) + self.intercept_ + offset
         return found
+
+
+def _powers(variable: int, degree: int) -> list[DesignColumn]:
+    """Return the powers of a number whose sums its orthogonal polynomials follow from."""
+    return [DesignColumn((Factor(variable, None, k),)) for k in range(1, 2 * degree + 1)]
+
+
+def _combinations(made: Design, polynomials: Mapping[int, Any]) -> Exact:
+    """Return the columns of the model and y less the offset, as combinations of the monomials, y
+    and a constant.
+    """
+    model, offset = made.transform(polynomials)
+    first = int(made.intercept)
+    lines = np.full((len(model) - first + 1, model.shape[1] + 1 - first), Fraction(0))
+    lines[:-1, :-2], lines[:-1, -1] = model[first:, first:-1], model[first:, -1]
+    lines[-1, :-2], lines[-1, -2:] = -offset[first:-1], [Fraction(1), -offset[-1]]
+    return lines
 
 
 def _varying(made: Design) -> list[DesignColumn]:
@@ -398,7 +451,8 @@ def _check_size(made: Design) -> None:
     """Refuse more products of columns than anybody waits for, before they are listed. Columns of
     one term exclude each other.
     """
-    n, owns = len(made.columns) + 1, [len(columns) for _, columns in made.terms]
+    n = len(made.columns) + 1
+    owns = [len(term.columns) for term in made.terms] if made.is_plain else []
     if n * (n + 1) // 2 - sum(m * (m - 1) // 2 for m in owns) > MOST_PRODUCTS:
         raise ParameterError(
             f"the formula has {n - 1:,} columns, and more than {MOST_PRODUCTS:,} products of two "
@@ -419,8 +473,8 @@ class LinearRegression(_LeastSquares):
     Parameters
     ----------
     formula : str
-        ``"y ~ a + b + a:b + a^2"``, with variables by name or id; ``- 1`` leaves out the intercept.
-        By default the target on all other variables.
+        As in R: ``"y ~ a*b + I(a^2) + poly(c, 2) + offset(d)"``, with variables by name or id;
+        ``- 1`` leaves out the intercept. By default the target on all other variables.
     reference : dict, optional
         The levels that others are compared with, by variable; the first of each by default.
     weights : str, optional
@@ -432,6 +486,10 @@ class LinearRegression(_LeastSquares):
         for missing values of a variable is a level as any other; rows without a number are left
         out all the same.
     fit_intercept : bool
+    target : str, optional
+        What is explained, in place of a formula; the target of the schema by default.
+    variables : list of str, optional
+        What explains it, in place of a formula; all others by default.
 
     Attributes
     ----------
@@ -466,12 +524,16 @@ class LinearRegression(_LeastSquares):
         weights: str | None = None,
         missing: str = "complete",
         fit_intercept: bool = True,
+        target: str | None = None,
+        variables: Sequence[str] | None = None,
     ) -> None:
         self.formula = formula
         self.reference = reference
         self.weights = weights
         self.missing = missing
         self.fit_intercept = fit_intercept
+        self.target = target
+        self.variables = variables
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
         """Coefficients, their covariances and the residual variance."""
@@ -551,7 +613,7 @@ class LinearRegression(_LeastSquares):
         )
 
     def _reference_notes(self) -> list[str]:
-        made, moments = self._fitted_design(), self._moments
+        made, moments = self._fitted_design(), self._monomials
         levels = dict[int, set[int]]()
         for j, reference in made.compared:
             places = [
@@ -605,11 +667,11 @@ class LinearRegression(_LeastSquares):
         if typ not in (1, 2):
             raise ArgumentError(f"typ={typ!r}: 1 and 2 are there", code="unknown-sum-type")
         made = self._fitted_design()
-        owns = [[j - made.intercept for j in columns] for _, columns in made.terms]
-        factors = [made.term_factors(columns) for _, columns in made.terms]
+        owns = [[j - made.intercept for j in term.columns] for term in made.terms]
+        factors = [frozenset(term.atoms) for term in made.terms]
         rows = {}
-        for place, (_, columns) in enumerate(made.terms):
-            name = term_name(made.columns[columns[0]], self.schema_)
+        for place, term in enumerate(made.terms):
+            name = term.name(self.schema_)
             if typ == 1:
                 rows[name] = self._solution.explained_by(owns[place])
             else:
@@ -683,8 +745,8 @@ class LinearRegression(_LeastSquares):
                 code="unknown-interval",
             )
         confidence = confidence_level(confidence)
-        x = self._matrix(X)
-        fit = x @ np.nan_to_num(self.coef_) + self.intercept_
+        x, offset = self._matrix_and_offset(X)
+        fit = x @ np.nan_to_num(self.coef_) + self.intercept_ + offset
         around = as_floats(self._moments.means[:-1])
         x = (
             x - around
@@ -709,7 +771,7 @@ class Ridge(_LeastSquares):
     ----------
     alpha : float
         At least 0.
-    formula, reference, weights, missing, fit_intercept
+    formula, reference, weights, missing, fit_intercept, target, variables
         As of :class:`LinearRegression`.
 
     Attributes
@@ -740,6 +802,8 @@ class Ridge(_LeastSquares):
         weights: str | None = None,
         missing: str = "complete",
         fit_intercept: bool = True,
+        target: str | None = None,
+        variables: Sequence[str] | None = None,
     ) -> None:
         self.alpha = alpha
         self.formula = formula
@@ -747,6 +811,8 @@ class Ridge(_LeastSquares):
         self.weights = weights
         self.missing = missing
         self.fit_intercept = fit_intercept
+        self.target = target
+        self.variables = variables
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse a penalty below 0."""
@@ -808,15 +874,7 @@ class Ridge(_LeastSquares):
         fold, and these its squared errors.
         """
         models = list(models)
-        if len(models) < 2:
-            raise ArgumentError(
-                "cross-validation needs the models of two folds at least: model.fit_folds(table), "
-                "opened",
-                code="too-few-folds",
-            )
-        for model in models:
-            model._check_open()
-        whole, folds = sum_of_folds([model._moments for model in models])
+        whole, folds = sum_of_folds(models)
         errors = []
         for alpha in alphas:
             penalty = models[0]._checked_alpha(alpha)
@@ -841,11 +899,28 @@ class Ridge(_LeastSquares):
         return models[0]._path(whole, alphas, table, best)
 
 
-def sum_of_folds(all_but: Sequence[Moments]) -> tuple[Moments, list[tuple[Moments, Moments]]]:
+def sum_of_folds(
+    models: Sequence[_LeastSquares],
+) -> tuple[Moments, list[tuple[Moments, Moments]]]:
     """Return the moments of all rows, and of each fold: those of the others, and its own.
 
-    ``all_but`` are the moments of all rows but those of one fold.
+    Each of the models is of all rows but those of one fold.
     """
+    if len(models) < 2:
+        raise ArgumentError(
+            "cross-validation needs the models of two folds at least: model.fit_folds(table), "
+            "opened",
+            code="too-few-folds",
+        )
+    for model in models:
+        model._check_open()
+        if model._polynomials:
+            raise ArgumentError(
+                "poly() has other columns in every fold: write poly(x, 2, raw = TRUE) to "
+                "cross-validate",
+                code="poly-in-folds",
+            )
+    all_but = [model._moments for model in models]
     whole = _sum_of(all_but, len(all_but) - 1)
     return whole, [(rest, _difference(whole, rest)) for rest in all_but]
 
@@ -893,9 +968,3 @@ def _squared_error(found: Solution, rows: Moments) -> Fraction:
     line = np.array([-found.intercept, *(-found.slopes), Fraction(1)], dtype=object)
     error: Fraction = line @ whole @ line
     return error
-
-
-def term_name(column: DesignColumn, schema: Schema | PublicSchema) -> str:
-    """What a term is called, of which this is a column: without levels."""
-    powers = ((variable_name(schema, f.variable), f.power) for f in column.factors)
-    return ":".join(name if power == 1 else f"{name}^{power}" for name, power in powers)
