@@ -20,7 +20,7 @@ from effort import examples
 from encryptedstats.circuits.expressions import column
 from encryptedstats.publishing import sensitivity as module
 from encryptedstats.publishing.forms import form_of
-from encryptedstats.publishing.mechanisms import GAUSSIAN, calibrated
+from encryptedstats.publishing.mechanisms import GAUSSIAN, calibrate
 from encryptedstats.publishing.sensitivity import ADD, REPLACE, sensitivity
 from encryptedstats.tables.questions.question import asked_of
 from encryptedstats.tables.questions.summaries import Counts, CrossTable, Moments
@@ -253,8 +253,8 @@ def test_a_person_with_several_rows_moves_totals_by_no_more_than_so_many_times_a
         single = np.unique(vectors(asked, schema), axis=0)
         both = np.unique((single[:, None] + single[None]).reshape(-1, single.shape[1]), axis=0)
         _, l1, l2 = brute(both, REPLACE, found.ranges)
-        gaussian = calibrated(found, 1.0, 1e-6, max_rows=2, mechanism=GAUSSIAN)
-        laplace = calibrated(found, 1.0, 0.0, max_rows=2)
+        gaussian = calibrate(found, 1.0, 1e-6, max_rows=2, mechanism=GAUSSIAN)
+        laplace = calibrate(found, 1.0, 0.0, max_rows=2)
         assert laplace.scale == pytest.approx(l1 / 1.0)  # no less than it has to be, and no more
         assert gaussian.scale == pytest.approx(l2 / np.sqrt(2 * gaussian.spent.rho))
 

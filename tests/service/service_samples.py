@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 
 import encryptedstats as es
 from encryptedstats.service import tokens
@@ -100,9 +100,9 @@ class Server:
         end = time.monotonic() + 30
         while True:
             try:
-                httpx.get(f"{self.url}/healthz", timeout=5, trust_env=False, verify=False)
+                httpx2.get(f"{self.url}/healthz", timeout=5, trust_env=False, verify=False)
                 return
-            except httpx.TransportError:
+            except httpx2.TransportError:
                 assert time.monotonic() < end, "the server does not start"
                 time.sleep(0.05)
 
@@ -125,8 +125,8 @@ class Server:
     def connect(self, name: str, **options: Any) -> es.Worker:
         return es.connect(self.url, self.token(name), **options)
 
-    def raw(self, token: str) -> httpx.Client:
-        return httpx.Client(
+    def raw(self, token: str) -> httpx2.Client:
+        return httpx2.Client(
             base_url=self.url,
             headers={"Authorization": f"Bearer {token}"},
             trust_env=False,

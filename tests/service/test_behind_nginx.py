@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 import service_samples as service
 from cluster_samples import BLOCKS, FOREST, ROWS, Hospital
@@ -51,11 +51,11 @@ class Site:
     def connect(self, name: str) -> es.Worker:
         return es.connect(self.url, self.token(name), pin=self.pin)
 
-    def raw(self, token: str, address: str = "127.0.0.1") -> httpx.Client:
+    def raw(self, token: str, address: str = "127.0.0.1") -> httpx2.Client:
         """Somebody at an address of this machine."""
-        transport = httpx.HTTPTransport(local_address=address, verify=False)
+        transport = httpx2.HTTPTransport(local_address=address, verify=False)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        return httpx.Client(
+        return httpx2.Client(
             base_url=self.url, headers=headers, transport=transport, trust_env=False, timeout=60
         )
 
@@ -138,7 +138,7 @@ def _until_it_answers(site: Site) -> None:
             try:
                 if client.get("/healthz").status_code == 200:
                     return
-            except httpx.TransportError:
+            except httpx2.TransportError:
                 pass
             assert time.monotonic() < end, (site.folder / "error.log").read_text()
             time.sleep(0.1)

@@ -281,7 +281,7 @@ def test_the_audit_log_has_all_and_no_token(north: es.Worker, server: service.Se
 
 
 def test_connect_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "httpx", None)
+    monkeypatch.setitem(sys.modules, "httpx2", None)
     with pytest.raises(ImportError, match=r"pip install 'encryptedstats\[service\]'"):
         es.connect("https://worker.example", "est_x")
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from encryptedstats.checks import as_count
 from encryptedstats.circuits.devices import present
 from encryptedstats.crypto.keys import PublicKeys, reading_keys
 from encryptedstats.errors import (
@@ -599,7 +600,10 @@ class Worker(ABC):
                     f"{', '.join(sorted(self.takes))}",
                     code="option-not-here",
                 )
-        return {name: one for name, one in options.items() if one not in (None, False)}
+        found = {name: one for name, one in options.items() if one not in (None, False)}
+        for name in set(found) & {"rows_per_shard", "trees_per_task"}:
+            found[name] = as_count(found[name], name, name.partition("_")[0])
+        return found
 
     def _answer(self, job: WorkerJob, progress: Progress) -> Answer:
         found = self._fetch(job, progress)
