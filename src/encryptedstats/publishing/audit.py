@@ -77,7 +77,7 @@ class ShownNumbers:
             return [True] * len(self.numbers)
         return are_counts(list(self.rows), schema)
 
-    def said(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """Return the facts for the ledger."""
         kept = {"shown": list(self.numbers)} if len(self.numbers) <= MOST_KEPT else {}
         return {**kept, "predicted": True} if self.predicted else kept
@@ -113,7 +113,7 @@ def audit_result(
             comparable = said["schema"] == schema_hash and not (
                 new.predicted or said.get("predicted")
             )
-            old = _shown_before(said, schema) if comparable else None
+            old = _numbers_before(said, schema) if comparable else None
             if old is None:
                 unknown.append(entry.number)
             else:
@@ -195,7 +195,7 @@ def _of_rows(
             yield Finding(DIFFERENCING, text)
 
 
-def _shown_before(said: Said, schema: PublicSchema) -> ShownNumbers | None:
+def _numbers_before(said: Said, schema: PublicSchema) -> ShownNumbers | None:
     """Return the numbers that an entry of the ledger has shown, or None if they are unknown."""
     try:
         question = question_class(said["question"]).from_parameters(said["params"])
