@@ -29,7 +29,7 @@ from encryptedstats.publishing.forms import CellForm
 from encryptedstats.publishing.rules import DIFFERENCING, Finding, are_counts, rows_shown
 from encryptedstats.publishing.sensitivity import possible_states
 from encryptedstats.publishing.suppression import find_extremes, find_least_hidden
-from encryptedstats.storage.chains import Entry
+from encryptedstats.storage.chains import ChainEntry
 from encryptedstats.tables.blocks import rows_id
 from encryptedstats.tables.questions.question import Question, question_class
 from encryptedstats.tables.schema.variables import PublicSchema
@@ -93,7 +93,7 @@ class Audit:
 
 def audit_result(
     new: ShownNumbers,
-    before: Sequence[Entry],
+    before: Sequence[ChainEntry],
     schema: PublicSchema,
     schema_hash: str,
     min_count: int,
@@ -129,7 +129,7 @@ def audit_result(
     return Audit(tuple(findings), tuple(dict.fromkeys(unknown)))
 
 
-def _compare(before: Sequence[Entry], new: ShownNumbers) -> list[int]:
+def _compare(before: Sequence[ChainEntry], new: ShownNumbers) -> list[int]:
     """Return the entries of the same rows."""
     listed = [entry for entry in before if entry.content.get("what") == "published"]
     rows = _rows_of(new.block_ids)

@@ -36,7 +36,7 @@ from encryptedstats.publishing.rules import (
     rows_shown,
 )
 from encryptedstats.publishing.suppression import Suppressed, suppress, with_margins
-from encryptedstats.storage.chains import Entry
+from encryptedstats.storage.chains import ChainEntry
 from encryptedstats.tables.questions.question import in_shapes
 from encryptedstats.tables.questions.summaries import labels, variable_name
 from encryptedstats.tables.schema.names import CLASS
@@ -321,7 +321,7 @@ def _record(
     said, public = source.facts(), source.answer.schema.public()
     audit = Audit((), ())
 
-    def content(before: Sequence[Entry]) -> dict[str, Any]:
+    def content(before: Sequence[ChainEntry]) -> dict[str, Any]:
         nonlocal audit
         audit = audit_result(shown, before, public, said["schema"], made.rules.min_count)
         more = audit.findings

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from encryptedstats.crypto.signatures import verifies
 from encryptedstats.errors import EncryptedStatsError, FileFormatError, StudyError
-from encryptedstats.storage.chains import Chain, Entry
+from encryptedstats.storage.chains import Chain, ChainEntry
 from encryptedstats.storage.objects import Store
 from encryptedstats.studies.documents import (
     JOINT,
@@ -380,7 +380,7 @@ class Transcript:
         says why not.
         """
 
-        def make_entry(entries: Sequence[Entry]) -> dict[str, Any]:
+        def make_entry(entries: Sequence[ChainEntry]) -> dict[str, Any]:
             state = self._replay(entries)
             said = {"kind": kind, **(content(state) if callable(content) else content)}
             number = len(entries)
@@ -402,13 +402,13 @@ class Transcript:
                 f"{said.kind!r} by {said.by} would be refused: {why}", code="refused-message"
             ) from None
 
-    def _replay(self, entries: Sequence[Entry]) -> StudyState:
+    def _replay(self, entries: Sequence[ChainEntry]) -> StudyState:
         state = StudyState(self.document)
         for entry in entries:
             self._take(state, self._message(state, entry), entry)
         return state
 
-    def _message(self, state: StudyState, entry: Entry) -> Message:
+    def _message(self, state: StudyState, entry: ChainEntry) -> Message:
         kind = entry.content.get("kind")
         by = next(
             (name for name, party in state.parties.items() if party.signing.hex() == entry.by), ""
@@ -418,7 +418,7 @@ class Transcript:
             by = str(party.get("name", "")) if isinstance(party, dict) else ""
         return Message(entry.number, by or "a stranger", str(kind), entry.content, entry.hash)
 
-    def _take(self, state: StudyState, said: Message, entry: Entry) -> None:
+    def _take(self, state: StudyState, said: Message, entry: ChainEntry) -> None:
         try:
             _apply(state, said, bytes.fromhex(entry.by))
         except InvalidMessage as why:
