@@ -286,6 +286,7 @@ class Kernels:
         count: int,
         level: int,
         lowest: int = 0,
+        *,
         threads: int | None = None,
         out: Residues | None = None,
         start: int = 0,

@@ -604,15 +604,22 @@ def smallest_chain(
     plain_modulus: int,
     security: int,
     carries: Callable[[tuple[int, ...]], bool],
-    largest_prime: int = MAX_PRIME_BITS,
     *,
+    largest_prime: int = MAX_PRIME_BITS,
     with_factors: bool = False,
 ) -> tuple[int, ...] | None:
     """Return the sizes of the fewest, then smallest, primes for which ``carries(primes)`` holds, or
     None.
 
-    ``carries`` must hold for larger primes where it holds for smaller ones. With ``with_factors``
-    BGV may use primes that are not 1 modulo t where there are no others: for programs.
+    Parameters
+    ----------
+    scheme, ring_degree, plain_modulus, security
+    carries : callable
+        Must hold for larger primes where it holds for smaller ones.
+    largest_prime : int
+        In bits.
+    with_factors : bool
+        Whether BGV may use primes that are not 1 modulo t where there are no others: for programs.
     """
 
     def is_good(total: int) -> bool:
