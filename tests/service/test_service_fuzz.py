@@ -24,7 +24,7 @@ import encryptedstats as es
 from encryptedstats.service import tokens
 from encryptedstats.service.server import Settings, make_app
 from encryptedstats.storage.container import DIGEST_BYTES
-from encryptedstats.tables.encrypted_table import MANIFEST
+from encryptedstats.tables.manifest import MANIFEST
 from encryptedstats.tables.questions.folds import folds_of
 from encryptedstats.tables.questions.question import known_questions
 from encryptedstats.tables.questions.summaries import Counts, CrossTable, Moments

@@ -382,7 +382,7 @@ def question_of(name: str, parameters: Mapping[str, Any], schema: es.Schema) -> 
     """Return the question in the ids that a worker knows, with nothing left to chance; refused
     where these columns cannot be asked it.
     """
-    return asked_of(_made(name, parameters), schema).settled()
+    return asked_of(_made(name, parameters), schema)._settled()
 
 
 def _made(name: str, parameters: Mapping[str, Any]) -> es.Question:
@@ -428,7 +428,7 @@ def needs_of(
         needs = {one: need for role, need in zip(roles, chosen[1:], strict=True) for one in role}
         try:
             schema = _mixed(drafts, chosen[0], needs)
-            asked = asked_of(question, schema).settled()
+            asked = asked_of(question, schema)._settled()
             if NUMBER in needs.values():
                 _check_reads_all(asked, schema, needs)
         except (es.EncryptedStatsError, ValueError) as error:
