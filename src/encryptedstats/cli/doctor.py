@@ -183,7 +183,7 @@ def _show(machine: dict[str, Any], packages: dict[str, str | None], tests: list[
                     (size_text(total) if total else "unknown")
                     + (f", {size_text(available)} available" if available else ""),
                 ),
-                ("graphics card", printable(machine["graphics_card"])),
+                ("GPU", printable(machine["graphics_card"])),
                 *((name, _package(name, version)) for name, version in packages.items()),
             ]
         )
