@@ -113,7 +113,7 @@ def test_of_many_at_once_no_more_are_let_in_than_fit(
 def signer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Door, Presigner]:
     """Of a bucket that signs."""
     monkeypatch.setattr(Presigner, "is_possible", True)
-    monkeypatch.setattr(FsspecStore, "signed", lambda self, name, seconds, size: name)
+    monkeypatch.setattr(FsspecStore, "presign", lambda self, name, seconds, size: name)
     door = Door(open_store(f"memory://signed-{time.time_ns()}"), service.LIMITS, tmp_path)
     return door, Presigner(door)
 

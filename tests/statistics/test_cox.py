@@ -21,6 +21,7 @@ import pandas as pd
 import pytest
 
 import encryptedstats as es
+from effort import one_scheme
 from encryptedstats.statistics.cox import Stratum, partial_likelihood
 from error_codes import error
 
@@ -115,6 +116,7 @@ def test_strata_have_a_baseline_each() -> None:
     np.testing.assert_allclose(last, [0.6200742120369, 0.9442342766632, 1.9136240985835])
 
 
+@one_scheme
 def test_stratified_log_rank_of_r(toy: es.Owner) -> None:
     """``survdiff(Surv(month, died) ~ arm + strata(site))``."""
     frame = made_up()
@@ -131,6 +133,7 @@ def test_stratified_log_rank_of_r(toy: es.Owner) -> None:
     assert plain.statistic != found.statistic
 
 
+@one_scheme
 def test_encrypted_is_clear(toy: es.Owner) -> None:
     frame = made_up()
     known = schema_of(frame)

@@ -132,12 +132,13 @@ class EvaluateTask(_ModelTask):
         return {**found.to_dict(), "seen": was_fitted_to(model, table)}
 
     def _draw(self, model: Any, predictions: Any, positive: Any) -> None:
-        from encryptedstats.plots import draw_predictions
+        from encryptedstats.plots import draw_predictions, style, with_dark_colours
 
         content = io.BytesIO()
-        figure = draw_predictions({model.name: predictions}, positive)
-        figure.savefig(content, format="svg")
-        write_atomic(self.curves, [content.getvalue()], mode=PRIVATE)
+        with style():
+            figure = draw_predictions({model.name: predictions}, positive)
+            figure.savefig(content, format="svg", transparent=True)
+        write_atomic(self.curves, [with_dark_colours(content.getvalue())], mode=PRIVATE)
 
 
 Task = EncryptTask | AskTask | PredictTask | EvaluateTask

@@ -532,29 +532,24 @@ def partition(file: Container, name: str, total: int, step: int) -> tuple[tuple[
     return pieces
 
 
-def job_bytes(
-    manifest: bytes,
-    facts: TableFacts,
-    question: Question,
-    places: dict[str, str | bool],
-    shards: Sequence[tuple[int, int]],
-    ranges: Sequence[tuple[int, int]],
-    report: NoiseReport,
-    circuit_digest: str,
-) -> bytes:
-    """The object of a job."""
+def job_bytes(job: Job, manifest: bytes) -> bytes:
+    """Return the object of a job."""
+    facts, report = job.facts, job.report
     fields = {
-        **places,
-        "question": question.name,
-        "params": question.parameters(),
+        "table": job.table,
+        "out": job.out,
+        "by_others": job.by_others,
+        **({} if job.keys_url is None else {"keys": job.keys_url}),
+        "question": job.question.name,
+        "params": job.question.parameters(),
         "width": report.width,
         "relinearise": report.strategy.relinearise,
-        "circuit": circuit_digest,
+        "circuit": job.circuit_digest,
     }
     sections = {
         "manifest": manifest,
-        "shards": json.dumps([stop for _, stop in shards]).encode(),
-        "ranges": json.dumps([stop for _, stop in ranges]).encode(),
+        "shards": json.dumps([stop for _, stop in job.shards]).encode(),
+        "ranges": json.dumps([stop for _, stop in job.ranges]).encode(),
     }
     return container.to_bytes(
         Container(JOB_KIND, facts.parameters.fingerprint, facts.key_id, fields, sections)
@@ -584,20 +579,25 @@ def read_stored_table(table: str) -> tuple[bytes, TableFacts, tuple[BlockEntry, 
         raise FileFormatError(str(error) if where in str(error) else f"{where}: {error}") from error
 
 
-def make_job(
-    question: Question,
-    table: str,
-    out: str,
-    queue: str,
-    keys_url: str | None,
-    rows_per_shard: int | None,
-    trees_per_task: int | None,
-    by_others: bool,
-    folds: bool = False,
-) -> tuple[Job, bytes]:
+@dataclass(frozen=True)
+class Fit:
+    """What is asked of a cluster beside the question; see :func:`encryptedstats.cluster.fit`."""
+
+    table: str
+    out: str
+    queue: str
+    keys_url: str | None = None
+    rows_per_shard: int | None = None
+    trees_per_task: int | None = None
+    by_others: bool = False
+    folds: bool = False
+
+
+def make_job(question: Question, asked: Fit) -> tuple[Job, bytes]:
     """Cut a fit into items, and refuse before any work what could not be finished."""
+    table = asked.table
     manifest, facts, entries = read_stored_table(table)
-    if folds:
+    if asked.folds:
         question = folds_of(question, facts.n_folds)
     whole = EncryptedTable(
         facts, StoredBlocks(open_store(table), entries, facts.shape, facts.key_id), None
@@ -609,31 +609,28 @@ def make_job(
     outputs = totals.distinct
     for name in column_names(outputs):
         whole._check_stored(Column.parse(name))
-    shards = cut_rows([entry.rows for entry in entries], rows_per_shard)
+    shards = cut_rows([entry.rows for entry in entries], asked.rows_per_shard)
     report = _add_up_proof(outputs, whole, shards)
-    width, ranges = cut_totals(question, facts, len(outputs), report.width, trees_per_task)
+    width, ranges = cut_totals(question, facts, len(outputs), report.width, asked.trees_per_task)
     report = report.with_width(width)
     digest = circuit_digest(totals.asked)
-    places: dict[str, str | bool] = {"table": table, "out": out, "by_others": by_others}
-    if keys_url is not None:
-        places["keys"] = keys_url
-    data = job_bytes(manifest, facts, question, places, shards, ranges, report, digest)
-    job_id = hashlib.sha256(data).hexdigest()
     job = Job(
-        queue,
-        job_id,
+        asked.queue,
+        "",
         table,
-        out,
-        keys_url,
+        asked.out,
+        asked.keys_url,
         facts,
         entries,
         shards,
-        by_others,
+        asked.by_others,
         question,
         ranges,
         report,
         digest,
     )
+    data = job_bytes(job, manifest)
+    job = replace(job, id=hashlib.sha256(data).hexdigest())
     if not job.sub_table(
         (0, len(entries))
     ).keys.packs:  # which also refuses rows by others that nobody asked for

@@ -34,7 +34,7 @@ from encryptedstats.cluster.jobs import (
     read_stored_table,
 )
 from encryptedstats.cluster.queues import refuse_unfinished
-from encryptedstats.cluster.scheduling import PATIENCE, run_on_dask
+from encryptedstats.cluster.scheduling import PATIENCE, DaskRun, run_on_dask
 from encryptedstats.errors import ArgumentTypeError, ClusterError, FileFormatError
 from encryptedstats.machine import cores, default_limit
 from encryptedstats.storage import container
@@ -277,7 +277,12 @@ def submit_prediction(
     """Cut a prediction into items of work and put them into a queue; ``encryptedstats worker
     --queue`` or :func:`work` does them.
 
-    Parameters are those of :func:`predict`. Submitting the same again changes nothing.
+    Submitting the same again changes nothing.
+
+    Parameters
+    ----------
+    model, rows, out, output, queue, keys, rows_per_shard, overwrite
+        As of :func:`predict`.
     """
     from encryptedstats.models import TotalsClassifier
 
@@ -368,6 +373,6 @@ def predict(
         rows_per_shard=rows_per_shard,
         overwrite=overwrite,
     )
-    run_on_dask(job, scheduler, workers, progress, patience, told or (lambda _: None), device)
+    run_on_dask(job, DaskRun(scheduler, workers, progress, patience, told, device))
     refuse_unfinished(job, open_store(job.queue))
     return load_answer(job.out, job.keys)

@@ -52,7 +52,7 @@ def class_counts_of(noisy: Numbers, total: int | None, deviation: float) -> Numb
     """Counts of classes: the mean of what each can be, from 0 to all rows, given what noise of this
     deviation made of it.
 
-    That is the estimate of least mean squared error for whoever knows nothing else, and none is 0
+    That is the estimate of least mean squared error without other knowledge, and none is 0
     where there are as many rows as classes: a class that noise took away would predict nothing. Far
     from the ends it is the noisy count itself, and without noise always.
 

@@ -166,7 +166,7 @@ class Pairs(Question):
     y       0  2
     """
 
-    variables: Any = None
+    variables: list[str] | None = None
 
     title: ClassVar[str] = "Pairs of variables"
     of_variables: ClassVar[tuple[str, ...]] = ("variables",)

@@ -255,8 +255,9 @@ class Study:
         name: str = "study",
         parameters: Parameters | None = None,
     ) -> Study:
-        """Write the document of a new study. :attr:`invitations` of what is returned has a code for
-        each party.
+        """Write the document of a new study.
+
+        :attr:`invitations` of the result has a code for each party.
 
         Parameters
         ----------
@@ -323,7 +324,7 @@ class Study:
         interrupted, with the same file.
         """
         study, invited = cls(url), Invitation(invitation)
-        name = study.document.invited(invited)
+        name = study.document.find_invited(invited)
         if object_exists(identity):
             me = Identity.load(identity, passphrase)
         else:
@@ -469,13 +470,13 @@ class Study:
         """
         self._as(SITE, "bring rows")
         state = self.state()
-        if new is not None and not self.document.asked(VOTES):
+        if new is not None and not self.document.questions_in(VOTES):
             raise StudyError(
                 "new= is for studies that ask for votes, and no question of this one does",
                 code="no-votes-asked",
             )
         if isinstance(data, EncryptedTable):
-            if self.document.asked(TOTALS, MASKED):
+            if self.document.questions_in(TOTALS, MASKED):
                 raise StudyError(
                     "totals are computed from plain rows, and these are encrypted: give the rows",
                     code="already-encrypted",
@@ -483,7 +484,7 @@ class Study:
             table: Table | None = None
         elif not isinstance(data, (str, os.PathLike)):
             table = self._check_table(data, y)
-        elif self.document.asked(
+        elif self.document.questions_in(
             TOTALS, MASKED
         ):  # these take the rows as a whole; encrypted rows are read a piece at a time
             table = Table.concat(
@@ -498,7 +499,7 @@ class Study:
             if not self.state().undecided:
                 self._add_rows("rows", data if table is None else table, state, options)
         if table is not None and (self.state().judged or not self.document.pools):
-            for question in self.document.asked(TOTALS, MASKED):
+            for question in self.document.questions_in(TOTALS, MASKED):
                 self._add_totals(question, table)
         self._store_totals()
 
@@ -750,7 +751,7 @@ class Study:
         ready = list(state.answerable)
         ready += [
             question
-            for question in self.document.asked(TOTALS)
+            for question in self.document.questions_in(TOTALS)
             if self._has_totals(state, question)
         ]
         return [question for question in ready if question not in state.answers]
@@ -958,7 +959,7 @@ class Study:
 
     def _open_masked(self, state: StudyState) -> dict[str, Any]:
         found = {}
-        for question, asked in self.document.asked(MASKED).items():
+        for question, asked in self.document.questions_in(MASKED).items():
             now = state.round(question)
             if self._has_totals(state, question):
                 read = home.unmask(self, question, now, asked.question, self.schema)

@@ -93,9 +93,9 @@ def join_ranges(parts: Sequence[EncryptedNumbers], circuit: str) -> EncryptedNum
         facts,
         packs,
         first.width,
-        first.schema_digest,
-        first.flooded,
-        circuit,
+        schema_digest=first.schema_digest,
+        flooded=first.flooded,
+        circuit=circuit,
         places=places,
     )
     joined.program_digest = sum_of_digests(parts)

@@ -23,7 +23,7 @@ from encryptedstats.cluster.places import allowed_places, is_within
 from encryptedstats.cluster.planning import plan_question
 from encryptedstats.cluster.predicting import PredictionJob
 from encryptedstats.cluster.queues import Sheet, forget_job, jobs_of, status_of
-from encryptedstats.cluster.scheduling import PATIENCE, run_on_dask
+from encryptedstats.cluster.scheduling import DaskRun, run_on_dask
 from encryptedstats.cluster.whole import WholeJob
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.errors import ArgumentError, Failure, WorkerError
@@ -316,12 +316,13 @@ class DaskWorker(_StoredWorker):
         told = order.progress if callable(order.progress) else None
         run_on_dask(
             job,
-            self.scheduler,
-            order.options.get("workers"),
-            False if callable(order.progress) else order.progress,
-            PATIENCE,
-            lambda _: None if told is None else told(self._status(job)),
-            order.options.get("device", AUTO),
+            DaskRun(
+                self.scheduler,
+                order.options.get("workers"),
+                False if callable(order.progress) else order.progress,
+                told=lambda _: None if told is None else told(self._status(job)),
+                device=order.options.get("device", AUTO),
+            ),
         )
 
     def _status(self, job: StoredJob) -> JobStatus:

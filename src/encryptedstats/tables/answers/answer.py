@@ -234,7 +234,7 @@ class Answer:
             )
         return predict_rows(self, rows, self.question.chosen_output(output), **options)
 
-    def verified(
+    def verify(
         self,
         question: Question,
         table: EncryptedTable | None,

@@ -149,7 +149,7 @@ def check_prediction(by: Answer, rows: EncryptedTable, output: str) -> Predictio
     """
     refuse_rows_of_others(rows)
     asked = prediction_of(by, rows, output)
-    compile_for(asked.values, rows, form=ROWS, given=asked.packs, bounds=asked.bounds)
+    compile_for(asked.values, rows, form=ROWS, given=asked.packs, bounds=tuple(asked.bounds))
     return asked
 
 
