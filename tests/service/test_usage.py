@@ -18,7 +18,7 @@ from encryptedstats.service.door import Door, Place
 from encryptedstats.service.presigned import Presigner
 from encryptedstats.service.refusals import Refusal
 from encryptedstats.storage.objects import FsspecStore, open_store
-from encryptedstats.tables.encrypted_table import MANIFEST
+from encryptedstats.tables.manifest import MANIFEST
 
 QUOTA = 64 << 20
 

@@ -36,7 +36,7 @@ from encryptedstats.cli._options import (
 from encryptedstats.crypto.keyfiles import PUBLIC_KIND
 from encryptedstats.storage.objects import open_store
 from encryptedstats.tables.answers.files import ANSWER_KINDS
-from encryptedstats.tables.encrypted_table import MANIFEST, TABLE_KIND
+from encryptedstats.tables.manifest import MANIFEST, TABLE_KIND
 
 
 def move(

@@ -47,8 +47,8 @@ from encryptedstats.models.clear_rows import (
     check_predicts,
 )
 from encryptedstats.storage.objects import is_url, load_file, local_or_url
-from encryptedstats.tables.encrypted_table import TABLE_KIND
 from encryptedstats.tables.encryption import DRAFT_KIND
+from encryptedstats.tables.manifest import TABLE_KIND
 from encryptedstats.tables.questions.question import MODEL_KIND, OPEN_MODEL_KIND
 from encryptedstats.tables.rows.csv_format import CsvOptions
 

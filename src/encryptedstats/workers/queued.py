@@ -30,7 +30,8 @@ from encryptedstats.errors import ArgumentError, Failure, WorkerError
 from encryptedstats.storage.container import DIGEST_BYTES, Container
 from encryptedstats.storage.objects import load_file, open_store
 from encryptedstats.tables import EncryptedTable, Question
-from encryptedstats.tables.encrypted_table import MANIFEST, StoredBlocks, keys_name
+from encryptedstats.tables.facts import StoredBlocks
+from encryptedstats.tables.manifest import MANIFEST, keys_name
 from encryptedstats.tables.questions.question import RESULT_KIND
 from encryptedstats.workers.sending import known_table, objects_of, stored
 from encryptedstats.workers.worker import (

@@ -41,7 +41,8 @@ from encryptedstats.tables.answers.files import (
     read_answer,
     read_presented,
 )
-from encryptedstats.tables.encrypted_table import EncryptedTable, TableFacts
+from encryptedstats.tables.encrypted_table import EncryptedTable
+from encryptedstats.tables.facts import TableFacts
 from encryptedstats.tables.questions.folds import folds_of
 from encryptedstats.tables.questions.question import (
     RESULT_KIND,
@@ -530,7 +531,7 @@ class Worker(ABC):
             answer = replace(answer, schema=known.table.schema)
         if out is not None:
             answer.save(out, overwrite=overwrite)
-        return answer.question.present(answer)
+        return answer.question._present(answer)
 
     # -- what a kind of worker says ------------------------------------------------------------
 
@@ -753,7 +754,7 @@ def _name_of(answer: WorkerJob | Container) -> str:
 def _in_ids(question: Question, table: WorkerTable) -> Question:
     """Return a question as a worker is asked it: without names, with nothing left to chance."""
     asked = asked_of(checked_question(question), table.schema)
-    return asked.settled()
+    return asked._settled()
 
 
 def _refuse_existing(out: Url | None, overwrite: bool) -> None:
