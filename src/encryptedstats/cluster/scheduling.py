@@ -24,7 +24,7 @@ from encryptedstats.circuits.devices import AUTO, checked_name
 from encryptedstats.cluster.board import Board, shown
 from encryptedstats.cluster.items import Done, is_done, run_item
 from encryptedstats.cluster.jobs import Item, StoredJob
-from encryptedstats.cluster.queues import finished_items
+from encryptedstats.cluster.queues import CANCELLED, finished_items
 from encryptedstats.crypto import Owner
 from encryptedstats.errors import ArgumentError, ArgumentTypeError, ClusterError, FileFormatError
 from encryptedstats.machine import check_workers, cores
@@ -226,6 +226,11 @@ class _Run:
         with shown(board, self.how.progress) as tell:
             try:
                 while left:
+                    if self.store.exists(CANCELLED + self.job.id):
+                        raise ClusterError(
+                            f"job {self.job.id[:12]} was cancelled: to run it again goes on",
+                            code="cancelled-job",
+                        )
                     self._give_out(left, done)
                     for one, worker in self._finished():
                         if one.name in left:
