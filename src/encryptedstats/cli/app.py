@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 import encryptedstats as es
-from encryptedstats.cli._console import printable
+from encryptedstats.cli._console import show
 from encryptedstats.cli._options import file_option
 from encryptedstats.storage.files import PRIVATE, release_lock, take_lock, write_atomic
+from encryptedstats.views import View
 
 _NEEDED: Final = {
     "fastapi",
@@ -27,7 +26,7 @@ _NEEDED: Final = {
 }
 
 
-def app(
+def app_(
     folder: Annotated[
         Path | None,
         file_option(
@@ -89,15 +88,8 @@ def app(
             desk, listener.getsockname()[1], (files or Path.home()).expanduser().absolute()
         )
         desk.resume()
-        console = Console()
-        console.print(Text.assemble(("Open ", "bold"), (url, "cyan")), soft_wrap=True)
-        console.print(
-            Text(
-                f"It opens one browser, once. Projects are in {printable(str(home))}. Ctrl-C ends "
-                "it.",
-                style="dim",
-            )
-        )
+        about = f"It opens one browser, once. Projects are in {home}. Ctrl-C ends it."
+        show(View(f"Open {url}", notes=(about,)))
         if browser:
             _open(url, desk.projects.home)
         serve(page, listener)
