@@ -1,7 +1,7 @@
 """The one registry of what files of this library can hold: what it is in words, what reads it, and
 what it consists of.
 
-``es.load``, ``info``, ``decrypt`` and the other commands all read it; a new kind of file is one
+``es.load``, ``data info``, ``open`` and the other commands all read it; a new kind of file is one
 more entry.
 """
 
@@ -236,7 +236,7 @@ def _ciphertexts(facts: Facts) -> str:
 # ------------------------------------------------------------------------------------------------
 
 _TOTALS: Final = frozenset({"numbers", "chunks", "places", "noise", "residues", CUT})
-_DECRYPT: Final = "its owner opens it with decrypt"
+_DECRYPT: Final = "its owner opens it with open"
 
 #: By the kind that a file says it is.
 KINDS: Final[dict[str, FileKind]] = {
@@ -290,7 +290,7 @@ KINDS: Final[dict[str, FileKind]] = {
     },
     TABLE_KIND: FileKind(
         "an encrypted table",
-        "counts, crosstab, moments, ask and fit compute on it",
+        "ask computes on it",
         frozenset({"schema", "columns", "blocks"}),
         facts=_draft_facts,
         told=lambda facts, question: (
@@ -345,7 +345,7 @@ KINDS: Final[dict[str, FileKind]] = {
     ),
     MODEL_KIND: FileKind(
         "a model that is still encrypted",
-        "its owner opens it with decrypt -o",
+        "its owner opens it with open -o",
         _TOTALS | {"blocks", "drawn"},
         read_presented,
         True,

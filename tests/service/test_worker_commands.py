@@ -47,10 +47,10 @@ def test_commands_need_no_other_change(
         ("counts", hospital.table, "v0", "--by", "class"),
         ("crosstab", hospital.table, "v0", "v1"),
         ("ask", hospital.table, "ChiSquare", "first=v0", "second=v1"),
-        ("fit", hospital.table, "--model", "mnb"),
+        ("fit", hospital.table, "mnb"),
     ):
         run(*arguments, "-o", here, "--force")
-        said = json.loads(run(*arguments, "-o", there, "--force", "--worker", server.url, "--json"))
+        said = json.loads(run(*arguments, "-o", there, "--force", "--on", server.url, "--json"))
         made_here, made_there = (str(hospital.owner.open(one, SCHEMA)) for one in (here, there))
         assert said["rows"] == 120
         assert said["file"] == str(there)
@@ -62,9 +62,9 @@ def test_folds_by_a_worker(
 ) -> None:
     place, here, there = tmp_path / "dealt", tmp_path / "here.enc", tmp_path / "there.enc"
     samples.store_table(hospital.owner, place, folds=3)
-    fit = ("fit", place, "--model", "forest", "--trees", 3, "--depth", 2, "--seed", 5, "--folds")
+    fit = ("ask", place, "forest", "trees=3", "depth=2", "seed=5", "--folds")
     run(*fit, "-o", here)
-    said = json.loads(run(*fit, "-o", there, "--worker", server.url, "--json"))
+    said = json.loads(run(*fit, "-o", there, "--on", server.url, "--json"))
     assert (said["folds"], said["rows"], said["model"]) == (3, 120, "CompletelyRandomForest")
     local, remote = (hospital.owner.open(one, SCHEMA) for one in (here, there))
     clear = es.CompletelyRandomForest(n_trees=3, depth=2, random_state=5).fit_folds(
@@ -74,15 +74,13 @@ def test_folds_by_a_worker(
     assert [list(one.totals_) for one in clear] == [list(one.totals_) for one in remote]
     assert [one.block_ids_ for one in local] == [one.block_ids_ for one in remote]
     undealt = (
-        "fit",
+        "ask",
         hospital.table,
         "-o",
         tmp_path / "x.enc",
-        "--model",
         "mnb",
         "--folds",
-        "--worker",
-        server.url,
+        "--on", server.url,
     )
     assert "this table declares no folds: encrypt --folds K does" in " ".join(
         run(*undealt, code=1).split()
@@ -95,8 +93,8 @@ def test_a_plan_by_a_worker(
     token = server.token("planner")
     monkeypatch.setenv("ENCRYPTEDSTATS_TOKEN", token)
     SCHEMA.save(tmp_path / "schema.json")
-    elsewhere = ("plan", "--table", hospital.table, "--worker", server.url, "--model", "mnb")
-    shown = " ".join(run(*elsewhere, "--counts", "v0,class").split())
+    elsewhere = ("plan", "--table", hospital.table, "--on", server.url, "mnb")
+    shown = " ".join(run(*elsewhere, "counts(v0,class)").split())
     for words in (
         "counts of v0 by class",
         "fit of mnb",
@@ -106,7 +104,7 @@ def test_a_plan_by_a_worker(
         "fit",
     ):
         assert words in shown
-    named = ("--counts", "age,ill", "--schema", tmp_path / "schema.json", "--json")
+    named = ("counts(age,ill)", "--schema", tmp_path / "schema.json", "--json")
     said = json.loads(run(*elsewhere, *named))
     assert said["questions"] == ["counts of age by ill", "fit of mnb --alpha 1.0"]
     assert said["worker"] == server.url
@@ -136,7 +134,7 @@ def test_a_plan_by_a_worker(
 )
 def test_plans_that_are_half_of_a_worker(more: tuple[str, ...], complaint: str) -> None:
     assert complaint in " ".join(
-        run("plan", "--model", "mnb", *more, code=2).replace("│", " ").split()
+        run("plan", "mnb", *more, code=2).replace("│", " ").split()
     )
 
 
@@ -148,18 +146,16 @@ def test_combine_and_predict_by_a_worker(
     for name, blocks in (("north", range(1)), ("south", range(1, 2)), ("both", range(2))):
         samples.store_table(owner, tmp_path / name, blocks)
         run(
-            "fit",
+            "ask",
             tmp_path / name,
             "-o",
             tmp_path / f"{name}.enc",
-            "--model",
             "mnb",
-            "--worker",
-            server.url,
+            "--on", server.url,
         )
     files = [tmp_path / f"{name}.enc" for name in ("north", "south")]
     run(
-        "combine", tmp_path / "all.enc", *files, "--keys", tmp_path / "both", "--worker", server.url
+        "model", "combine", tmp_path / "all.enc", *files, "--keys", tmp_path / "both", "--on", server.url
     )
     one, other = (
         owner.open(es.load(tmp_path / f"{name}.enc", owner.public_keys()))
@@ -172,8 +168,7 @@ def test_combine_and_predict_by_a_worker(
         tmp_path / "both",
         "-o",
         tmp_path / "votes.enc",
-        "--worker",
-        server.url,
+        "--on", server.url,
     )
     opened = owner.open(tmp_path / "votes.enc", SCHEMA)
     clear = es.Table.concat([samples.rows(block) for block in range(2)])
@@ -185,8 +180,7 @@ def test_combine_and_predict_by_a_worker(
         tmp_path / "both",
         "-o",
         tmp_path / "x",
-        "--worker",
-        server.url,
+        "--on", server.url,
         code=1,
     )
 
@@ -195,20 +189,18 @@ def test_options_that_a_worker_has_no_use_for(
     server: service.Server, token: str, hospital: Hospital, tmp_path: Path
 ) -> None:
     fit = (
-        "fit",
+        "ask",
         hospital.table,
         "-o",
         tmp_path / "x.enc",
-        "--model",
         "mnb",
-        "--worker",
-        server.url,
+        "--on", server.url,
     )
     for more in (
         ("--checkpoint", tmp_path / "c"),
         ("--queue", tmp_path / "q"),
         ("--workers", "2"),
-        ("--device", "seal"),
+        ("--on", "device=seal"),
     ):
         assert "and --worker does it elsewhere" in " ".join(
             run(*fit, *more, code=2).replace("│", " ").split()
@@ -221,14 +213,12 @@ def test_a_refused_token_is_one_line(
     server: service.Server, hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fit = (
-        "fit",
+        "ask",
         hospital.table,
         "-o",
         tmp_path / "x.enc",
-        "--model",
         "mnb",
-        "--worker",
-        server.url,
+        "--on", server.url,
     )
     monkeypatch.setenv("ENCRYPTEDSTATS_TOKEN", "est_wrong")
     said = run(*fit, code=1)

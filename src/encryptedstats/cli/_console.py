@@ -24,6 +24,8 @@ from encryptedstats.words import size_text as size_text
 from encryptedstats.words import time_text as time_text
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     import encryptedstats as es
 
 Facts = Mapping[str, Any]
@@ -60,17 +62,41 @@ def show(view: View, *, err: bool = False) -> None:
 
 
 def view_text(view: View, width: int | None = None) -> str:
-    """Return a view as text without anything that a terminal would obey; values of several lines
-    stand below each other.
+    """Return a view as text without anything that a terminal would obey, or that would begin a line
+    of its own. A tuple of texts stands below each other.
     """
-    facts = {name: value for name, value in view.facts.items() if value not in (None, "", [])}
-    indent = "\n" + " " * (max(map(len, facts), default=0) + _GAP)
-    lines = {
-        name: value.replace("\n", indent) if isinstance(value, str) else value
-        for name, value in facts.items()
+    facts = {
+        printable(name): value
+        for name, value in view.facts.items()
+        if value is not None and value not in ("", (), [])
     }
-    text = render_text(replace(view, facts=lines), width)
-    return "\n".join(map(printable, text.splitlines()))
+    indent = "\n" + " " * (max(map(len, facts), default=0) + _GAP)
+    safe = View(
+        printable(view.title),
+        {name: _fact_text(value, indent) for name, value in facts.items()},
+        tuple(replace(table, frame=_printable_frame(table.frame)) for table in view.tables),
+        notes=tuple(map(printable, view.notes)),
+    )
+    return render_text(safe, width)
+
+
+def _fact_text(value: Any, indent: str) -> Any:
+    if isinstance(value, tuple) and all(isinstance(one, str) for one in value):
+        return indent.join(map(printable, value))
+    return printable(value) if isinstance(value, str) else value
+
+
+def _printable_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same with names, levels and texts that are safe to print."""
+
+    def safe(value: Any) -> Any:
+        return printable(value) if isinstance(value, str) else value
+
+    found = frame.rename(index=safe, columns=safe)
+    for place, kind in enumerate(found.dtypes):
+        if not getattr(kind, "kind", "O") in "biufc":
+            found.isetitem(place, found.iloc[:, place].map(safe))
+    return found
 
 
 def printable(text: str) -> str:
@@ -104,11 +130,10 @@ def file_facts(path: Path) -> dict[str, Any]:
     return {"file": str(path), "bytes": path.stat().st_size}
 
 
-def shorten(lines: Iterable[str], most: int = 6) -> str:
+def shorten(lines: Iterable[str], most: int = 6) -> tuple[str, ...]:
     """Return the first few of many lines."""
-    found = list(lines)
-    kept = found if len(found) <= most + 1 else [*found[:most], f"and {len(found) - most} more"]
-    return "\n".join(kept)
+    found = tuple(lines)
+    return found if len(found) <= most + 1 else (*found[:most], f"and {len(found) - most} more")
 
 
 def parameter_facts(parameters: es.Parameters) -> dict[str, Any]:

@@ -116,13 +116,14 @@ class Place:
 
     def _ask_here(self, asked: Sequence[es.Question], work: Request) -> Iterator[Any]:
         from encryptedstats.cli._files import save
-        from encryptedstats.tables.questions.folds import folds_of
 
         table, options = work.load(), self.local_options()
         for question, out in zip(asked, work.outs, strict=True):
-            own = folds_of(question, table.n_folds) if work.folds else question
+            fit = getattr(question, "fit_folds" if work.folds else "fit", None)
+            if work.folds and fit is None:
+                raise typer.BadParameter(f"--folds: {question.name} is not fitted to folds")
             with keeping(options.get("checkpoint")):
-                answer = table.ask(own, **options)
+                answer = table.ask(question, **options) if fit is None else fit(table, **options)
             save(answer, Path(out), force=work.force)
             yield answer
 

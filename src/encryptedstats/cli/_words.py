@@ -88,6 +88,8 @@ def parse_pairs(
             if not equals or name not in known:
                 near = did_you_mean(name, known) or f": it takes {', '.join(known)}"
                 raise typer.BadParameter(f"{where} {one}: NAME=VALUE is needed{near}")
+            if name in found:
+                raise typer.BadParameter(f"{where} {one}: {name} is given twice")
             found[name] = value
     return found
 
@@ -349,8 +351,8 @@ def describe_question(
 
     >>> describe_question("counts", {"variables": [0, -1]})
     'counts of v0 by class'
-    >>> describe_question("Ridge", {"target": 2, "alpha": 1.0})
-    'Ridge target=2 alpha=1.0'
+    >>> describe_question("Ridge", {"target": 2, "alpha": 3.0})
+    'Ridge alpha=3.0 target=2'
     >>> describe_question("CompletelyRandomForest", {"n_trees": 10, "depth": 3, "random_state": 7})
     'forest trees=10 depth=3 seed=7'
     """
@@ -382,8 +384,8 @@ def describe_question(
         for one in dict.fromkeys([*order, *parameters])
         if one not in _HIDDEN and not _is_usual(parameters[one], usual.get(one))
     ]
-    short = {own: short for short, own in _MODELS.items()}
-    return " ".join([short.get(name, name), *words])
+    short = getattr(found, "short_name", name)
+    return " ".join([short if _MODELS.get(short, name) == name else name, *words])
 
 
 def describe(question: es.Question, schema: es.Schema | es.PublicSchema | None = None) -> str:
@@ -413,7 +415,7 @@ def describe_all() -> Iterator[tuple[str, str, str]]:
         yield ", ".join([*others, name]), text, question.about()
 
 
-def describe_parameters(question: type[es.Question]) -> dict[str, str]:
+def describe_parameters(question: type[es.Question]) -> dict[str, tuple[str, ...]]:
     """Return what every parameter of a question does, and what is allowed, by name and default."""
     from encryptedstats.tables.questions.constraints import constraints_of
     from encryptedstats.tables.questions.parameters import described_parameters
@@ -423,7 +425,7 @@ def describe_parameters(question: type[es.Question]) -> dict[str, str]:
     for short, one in parameters_of(question).items():
         name = short if one.default is one.empty else f"{short}={spell(one.default)}"
         lines = [said.get(one.name, ""), allowed[one.name].words]
-        found[name] = "\n".join(textwrap.fill(line, 72) for line in lines if line)
+        found[name] = tuple(part for line in lines for part in textwrap.wrap(line, 72))
     return found
 
 

@@ -51,7 +51,11 @@ def _show_questions(wanted: bool) -> None:
     """List all questions, and nothing else."""
     if wanted:
         lines = {f"{name} {taken}": about for name, taken, about in describe_all()}
-        show(View("Questions", {name: textwrap.fill(text, 72) for name, text in lines.items()}))
+        show(
+            View(
+                "Questions", {name: tuple(textwrap.wrap(text, 72)) for name, text in lines.items()}
+            )
+        )
         raise typer.Exit
 
 
@@ -245,10 +249,10 @@ def _text(facts: dict[str, Any]) -> str:
 
 
 def sealed_text(facts: dict[str, Any]) -> str:
-    """Return the size of an encrypted answer in words."""
+    """Return an encrypted answer and its size in words."""
     drawn = f", {plural(facts['drawn'], 'fraction')} drawn" if facts["drawn"] else ""
     return (
-        f"{size_text(facts['bytes'])}, {plural(facts['totals'], 'total')} in "
+        f"{facts['file']}  {size_text(facts['bytes'])}, {plural(facts['totals'], 'total')} in "
         f"{plural(facts['ciphertexts'], 'ciphertext')}{drawn}, for the owner"
     )
 
@@ -259,7 +263,7 @@ def _view(document: dict[str, Any]) -> View:
     what = _text(first) if len(answers) == 1 else plural(len(answers), "answer")
     if "job" in first:
         return _queued_view(document)
-    facts: dict[str, Any] = {one["file"]: sealed_text(one) for one in answers}
+    facts: dict[str, Any] = {"answer": tuple(sealed_text(one) for one in answers)}
     facts["key"] = f"{first['key_id']}, whose owner alone can open it"
     verb = "evaluate" if first["question"] == "folds" else "open"
     more = ("patients.csv",) if verb == "evaluate" else ()
@@ -269,12 +273,15 @@ def _view(document: dict[str, Any]) -> View:
 
 def _queued_view(document: dict[str, Any]) -> View:
     answers = document["answers"]
-    facts: dict[str, Any] = {
-        one["file"]: f"job {one['job'][:12]}, {plural(one['shards'], 'shard')} of "
-        f"{plural(one['rows'], 'row')}, {'done' if one['finished'] else 'when all are done'}"
-        for one in answers
-    }
+    facts: dict[str, Any] = {"answer": tuple(map(queued_text, answers))}
     finished = all(one["finished"] for one in answers)
     if not finished:
         facts["next"] = command_line("worker", "run", answers[0]["queue"])
     return View("Done already" if finished else "Queued", facts)
+
+
+def queued_text(facts: dict[str, Any]) -> str:
+    """Return a job of a queue in words."""
+    done = "is there" if facts["finished"] else "when all are done"
+    shards = f"{plural(facts['shards'], 'shard')} of {plural(facts['rows'], 'row')}"
+    return f"{facts['file']}  {done}: job {facts['job'][:12]}, {shards}"

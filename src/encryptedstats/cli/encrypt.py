@@ -104,7 +104,8 @@ def encrypt_(
     Rows are read and encrypted a piece at a time, so the file may be larger than memory. When it is interrupted, running
     it again goes on where it stopped.
 
-    JSON: table, rows, seconds, rows_per_second, blocks_kept, rows_left_out, key_id, bytes
+    JSON: table, rows, rows_left_out, seconds, rows_per_second, blocks, blocks_kept, bytes, bytes_per_value, stored, slots, columns,
+      variables, classes, folds, key_id, encrypted_with, by_others, security, parameters, secret_key_inside
 
     Examples:
       encryptedstats encrypt patients.csv patients.enc --schema schema.json --key secret.key

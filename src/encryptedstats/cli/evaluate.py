@@ -395,8 +395,8 @@ def _about(work: _Work, found: Evaluation, facts: Mapping[str, Any]) -> dict[str
         if found.positive is None
         else label_text(found.positive),
         "called": called,
-        "left out": "\n".join(found.left_out()),
-        "note": "\n".join([*found.notes, *([seen] if facts["seen"] else [])]),
+        "left out": tuple(found.left_out()),
+        "note": (*found.notes, *([seen] if facts["seen"] else [])),
         "predicted by": "the model that has not seen the row's fold"
         if len(work.models) > 1
         else "",

@@ -22,6 +22,7 @@ from encryptedstats.cli._console import (
     parameter_rows,
     plural,
     print_json,
+    printable,
     size_text,
     tell,
 )
@@ -101,10 +102,13 @@ def _info_of_file(file: Path, as_json: bool) -> None:
                 content
             )  # public parts can be checked one by one, so they are
     facts = describe(file, content, parameters)
-    notes = ()
-    if content.kind == OPEN_RESULT_KIND and not as_json:
+    if as_json:
+        print_json(facts)
+        return
+    notes: tuple[str, ...] = ()
+    if content.kind == OPEN_RESULT_KIND:
         notes = tuple(str(read_presented(content)).splitlines())
-    _tell(facts, parameters, _rows(facts), as_json, notes)
+    _tell(facts, parameters, _rows(facts), notes=notes)
 
 
 def describe(file: Path, content: Container, parameters: es.Parameters | None) -> dict[str, Any]:
@@ -140,7 +144,7 @@ def _holds_secret_key(content: Container) -> bool | None:
     return False if known else None
 
 
-def _rows(facts: dict[str, Any]) -> dict[str, str]:
+def _rows(facts: dict[str, Any]) -> dict[str, Any]:
     retired = facts.get("retired")
     instead = ""
     if retired and retired["successor"]:
@@ -165,12 +169,12 @@ def _fingerprint_text(facts: Mapping[str, Any]) -> str:
     return f"{facts['fingerprint']}  compare it by telephone"
 
 
-def _kind_text(facts: dict[str, Any]) -> str:
+def _kind_text(facts: dict[str, Any]) -> str | tuple[str, ...]:
     """What a file is, for people."""
     if facts["kind"] not in KINDS:
         return str(facts["kind"])
     asked = describe_question(facts["question"], facts["params"]) if "question" in facts else ""
-    return KINDS[facts["kind"]].told(facts, asked)
+    return tuple(KINDS[facts["kind"]].told(facts, printable(asked)).split("\n"))
 
 
 # -- schemas and plans
@@ -189,7 +193,7 @@ def _info_of_plan(file: Path, as_json: bool) -> None:
     parameters = parameter_rows(planned.parameters)
     del parameters["depth"]
     facts = {
-        "for": "\n".join(planned.questions),
+        "for": tuple(planned.questions),
         "rows": f"up to {planned.rows:,}",
         **parameters,
         "next": command_line("key", "make", "secret.key", "public.keys", "--plan", file),
@@ -220,7 +224,7 @@ def _info_of_folder(url: str, check: bool, as_json: bool) -> None:
         if check:
             _check_blocks(table)
     facts = _table_facts(url, store, table) | {"checked": check}
-    _tell(facts, table.parameters, _table_rows(facts, table), as_json)
+    _tell(facts, table.parameters, _table_rows(facts, table), as_json=as_json)
 
 
 def _check_blocks(table: es.EncryptedTable) -> None:
@@ -281,7 +285,7 @@ def _nature(head: bytes) -> str:
     return "no part of a table"
 
 
-def _table_rows(facts: dict[str, Any], table: es.EncryptedTable) -> dict[str, str]:
+def _table_rows(facts: dict[str, Any], table: es.EncryptedTable) -> dict[str, Any]:
     blocks = f"{plural(facts['blocks'], 'block')}, {facts['bytes_per_value']:,} bytes a value"
     classes = f"{facts['classes']} classes" if facts["classes"] else "none: rows to predict"
     codings = ", ".join(f"{n:,} {coding}" for coding, n in facts["codings"].items())
@@ -292,7 +296,7 @@ def _table_rows(facts: dict[str, Any], table: es.EncryptedTable) -> dict[str, st
     return {
         "table": f"{facts['file']}  {size_text(facts['bytes'])} in {blocks}",
         "holds": f"encrypted table of {plural(facts['rows'], 'row')}",
-        "variables": "\n".join(_variables(table.schema)),
+        "variables": tuple(_variables(table.schema)),
         "target": "a number" if table.has_target and not table.has_classes else classes,
         "folds": str(facts["folds"] or ""),
         "columns": f"{facts['columns']:,}: {codings}",
@@ -303,7 +307,7 @@ def _table_rows(facts: dict[str, Any], table: es.EncryptedTable) -> dict[str, st
         else "not inside: give them with --keys",
         "by others": BY_OTHERS_FACT if facts["by_others"] else "",
         "secret": _secret_text(facts["holds_secret_key"]),
-        "beside it": "\n".join(strays),
+        "beside it": tuple(strays),
         "checked": "every block is there and as the owner wrote it" if facts["checked"] else "",
     }
 
@@ -353,8 +357,9 @@ def _info_of_draft(store: Store, as_json: bool) -> None:
 def _tell(
     facts: dict[str, Any],
     parameters: es.Parameters | None,
-    rows: Mapping[str, str],
-    as_json: bool,
+    rows: Mapping[str, Any],
+    *,
+    as_json: bool = False,
     notes: tuple[str, ...] = (),
 ) -> None:
     """Warnings come first: a secret in a file is what there is to know of it."""
@@ -365,8 +370,9 @@ def _tell(
     if facts["insecure"]:
         warned.append("INSECURE parameters: less than 128 bits of security. Never for real data.")
     about = {} if parameters is None else parameter_rows(parameters)
-    title = "\n".join([*(f"! {line}" for line in warned), str(facts["file"])])
-    tell(View(title, {**rows, **about}, notes=notes), facts, as_json)
+    for line in warned:
+        typer.echo(printable(f"! {line}"))
+    tell(View(str(facts["file"]), {**rows, **about}, notes=notes), facts, as_json)
 
 
 def _secret_warning(facts: dict[str, Any]) -> list[str]:

@@ -45,6 +45,9 @@ from encryptedstats.views import View
 
 _LOSS: Final = "without its secret key, what was encrypted under it is lost"
 _GIVEN: Final = "Whoever has it can encrypt and compute for you, and can open nothing."
+_TELEPHONE: Final = (
+    "Read it by telephone to whoever gets the public keys, before they encrypt with them."
+)
 _WISHES: Final = {"security": int, "max_value": int, "depth": int, "scheme": str, "terms": int}
 _USUAL: Final = {"security": 128, "max_value": 65_536, "depth": 4, "scheme": "bgv", "terms": 64}
 
@@ -91,6 +94,10 @@ def key_make(
       # keys for integers and arrays: results up to a million, two multiplications in a row
       encryptedstats key make secret.key public.keys max_value=1000000 depth=2 --passphrase
     """
+    if public.name.partition("=")[0] in _WISHES:
+        raise typer.BadParameter(
+            f"{public} is no file: give two files before it, SECRET and PUBLIC"
+        )
     planned = None if plan is None else read_plan(plan)
     if plan is not None and wishes:
         raise typer.BadParameter(f"--plan has chosen the parameters: leave out {wishes[0]}")
@@ -150,11 +157,11 @@ def save_pair(
 def _view(
     owner: es.Owner, secret: Path, public: Path, document: dict[str, Any], planned: SavedPlan | None
 ) -> View:
-    rows = parameter_rows(owner.parameters)
+    rows: dict[str, Any] = {**parameter_rows(owner.parameters)}
     if planned is not None:  # how deep any computation may be says little where one is known to fit
         del rows["depth"]
-        questions = shorten(planned.questions)
-        rows = {"made for": f"{questions}\non up to {plural(planned.rows, 'row')}", **rows}
+        questions = (*shorten(planned.questions), f"on up to {plural(planned.rows, 'row')}")
+        rows = {"made for": questions, **rows}
     lock = (
         "locked by your passphrase: without it nobody can open it, you neither"
         if document["secret"]["locked"]
@@ -163,11 +170,12 @@ def _view(
     mode = f"mode {stat.S_IMODE(secret.stat().st_mode):04o}"
     facts = {
         **rows,
-        "keep": f"{file_text(secret, mode, lock)}.\nIt alone opens results. Keep a copy, and never "
-        "give it to anybody.",
-        "give away": f"{file_text(public)}.\n{_GIVEN}",
-        "fingerprint": f"{owner.fingerprint}\nRead it by telephone to whoever gets the public keys, "
-        "before they encrypt with them.",
+        "keep": (
+            f"{file_text(secret, mode, lock)}.",
+            "It alone opens results. Keep a copy, and never give it to anybody.",
+        ),
+        "give away": (f"{file_text(public)}.", _GIVEN),
+        "fingerprint": (owner.fingerprint, _TELEPHONE),
     }
     return View(f"Keys made in {time_text(document['seconds'])}: {owner.key_id}", facts)
 
@@ -195,7 +203,7 @@ def key_public(
     owner = load_owner(key, passphrase_file)
     save(owner.public_keys(), public, force=force)
     ids = {"key_id": owner.key_id, "fingerprint": owner.fingerprint}
-    shown = {"give away": f"{file_text(public)}.\n{_GIVEN}", "fingerprint": owner.fingerprint}
+    shown = {"give away": (f"{file_text(public)}.", _GIVEN), "fingerprint": owner.fingerprint}
     tell(
         View(f"Public keys of {owner.key_id}", shown),
         {**ids, "public": file_facts(public)},

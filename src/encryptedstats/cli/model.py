@@ -152,7 +152,7 @@ def _report(verb: str, model: Any, out: Path, seconds: float, as_json: bool) -> 
     if facts["encrypted"]:
         owner = command_line("open", out, "--key", "secret.key", "--schema", "schema.json")
         shown = {
-            str(out): sealed_text(facts),
+            "model": sealed_text(facts),
             "key": f"{facts['key_id']}, whose owner alone can open it",
             "owner": f"{owner} -o {out.stem}.model",
         }
@@ -280,12 +280,12 @@ def _calibration_view(facts: Mapping[str, Any]) -> View:
     shown: dict[str, Any] = {"classes": facts["class_counts"]}
     without = facts["rows_without_class"]
     gaps = facts["rows_left_out"] - without
-    left_out = [
+    left_out = tuple(
         f"{plural(count, 'row')} {why}"
         for count, why in ((gaps, "with missing values"), (without, "without a class"))
         if count
-    ]
-    shown["left out"] = "\n".join(left_out)
+    )
+    shown["left out"] = left_out
     curves = facts["curves"]
     if facts["method"] == Method.sigmoid:
         lines = [f"{one['slope']:.4g} x score {one['intercept']:+.4g}" for one in curves]
@@ -293,5 +293,6 @@ def _calibration_view(facts: Mapping[str, Any]) -> View:
     else:
         shown["curve"] = ", ".join(plural(len(one["x"]), "corner") for one in curves)
     shown["model"] = file_text(facts["file"], "mode 0600: it is not encrypted")
+    shown["next"] = command_line("evaluate", facts["file"], "test.csv")
     model = describe_question(facts["model"], facts["params"])
-    return View(f"Calibrated {model} on {plural(facts['rows'], 'row')}", shown)
+    return View(f"Calibrated {model} by {facts['method']} on {plural(facts['rows'], 'row')}", shown)

@@ -178,7 +178,7 @@ def open_(
     if kind in _OPENED:
         if rules is not None or ledger is not None:
             raise typer.BadParameter("--rules and --ledger are for what is still encrypted")
-        opened = describe_opened(es.load(file), kind, None, names=True)
+        opened = describe_opened(es.load(file), kind)
     else:
         owner = load_owner(key, passphrase_file, opens=file)
         opened = _open(file, kind, owner, private, rules, ledger)
@@ -271,8 +271,8 @@ def _csv(opened: Opened) -> str:
         facts = pd.Series(dict(opened.view.facts), name="value", dtype=object)
         return facts.to_frame().to_csv(lineterminator="\n")
     frame = opened.view.tables[0].frame
-    plain = opened.kind == ARRAY_KIND
-    headed = not plain or frame.columns[-1] == "value"
+    plain = opened.kind in (ARRAY_KIND, NUMBERS_KIND)
+    headed = not plain or frame.columns[-1] in ("value", "total")
     text: str = frame.to_csv(
         lineterminator="\n", index=not plain, header=headed, na_rep="hidden" * _is_hidden(opened)
     )
@@ -326,6 +326,8 @@ def _open(
 ) -> Opened:
     if rules is not None:
         return _published(owner.publish(file, schema, rules=rules, ledger=ledger))
+    import pandas as pd
+
     from encryptedstats.publishing.opening import record_opening
 
     sealed = es.load(file, owner.public_keys())
@@ -333,21 +335,28 @@ def _open(
     if ledger is not None:
         record_opening(file, owner, ledger)
     if isinstance(sealed, EncryptedNumbers):
-        return Opened(_array_view(value, plural(len(value), "total")), NUMBERS_KIND, value=value)
+        frame = pd.DataFrame({"total": value}, dtype=object)
+        view = View(plural(len(value), "total"), tables=(TableView("values", frame),))
+        return Opened(view, NUMBERS_KIND, value=value)
     if isinstance(sealed, (es.EncryptedArray, es.EncryptedInteger)):
         return Opened(_array_view(value), ARRAY_KIND, value=value)
-    return describe_opened(value, kind, sealed, names=schema is not None)
+    return describe_opened(value, kind, sealed, schema)
 
 
-def describe_opened(value: Any, kind: str, sealed: Any, *, names: bool) -> Opened:
+def describe_opened(
+    value: Any, kind: str, sealed: Any = None, schema: es.Schema | None = None
+) -> Opened:
     """Return what was opened with its view: a result, a model, votes, or what a question makes."""
     answer: Any = sealed if isinstance(sealed, Answer) else getattr(value, "source", None)
     answer = getattr(value, "answer_", answer)
     question = getattr(answer, "question", value)
     params, rows = question.parameters(), answer.n_rows if answer is not None else None
-    notes = () if names else (_NAMES,)
-    text = describe(question, getattr(answer, "schema", None) if names else None)
-    title = text[0].upper() + text[1:] + ("" if rows is None else f", {plural(rows, 'row')}")
+    own = getattr(answer, "schema", None)
+    schema = own if schema is None and isinstance(own, es.Schema) else schema
+    notes = () if schema is not None else (_NAMES,)
+    text = describe(question, schema)
+    text += "" if rows is None else f", {plural(rows, 'row')}"
+    title = text[0].upper() + text[1:]
     about: dict[str, Any] = {
         "question": question.name,
         "params": params,
@@ -355,12 +364,12 @@ def describe_opened(value: Any, kind: str, sealed: Any, *, names: bool) -> Opene
         "value": value,
     }
     if kind == PREDICTION_KIND:
-        return Opened(_votes_view(value, question, title, notes), kind, **about)
+        return Opened(_votes_view(value, question, text, notes), kind, **about)
     found = value.summary() if hasattr(value, "predict") and hasattr(value, "summary") else value
     if _is_result(found):
         shown = found.view()
         if found is not value:  # a model
-            shown = replace(shown, title=f"Opened {title}")
+            shown = replace(shown, title=f"Opened {text}")
         return Opened(replace(shown, notes=(*shown.notes, *notes)), kind, **about)
     frame = _as_frame(value)
     if frame is None:
@@ -395,7 +404,7 @@ def with_margins(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _votes_view(votes: Any, question: Any, title: str, notes: Sequence[str]) -> View:
     frame = votes.frame()
-    if frame.index.name is None:
+    if type(frame.index).__name__ == "RangeIndex":
         frame.index = frame.index + 1  # rows are counted from 1, as those of a file
     counts = {str(label): int((votes.predict() == label).sum()) for label in votes.scores.columns}
     facts = {"predicted": counts}
@@ -439,7 +448,7 @@ def _as_frame(value: Any) -> pd.DataFrame | None:
     return None
 
 
-def _array_view(values: Any, title: str = "") -> View:
+def _array_view(values: Any) -> View:
     """Rows of a matrix, one value a line of a vector; more dimensions as a list of indices with the
     value.
     """
@@ -448,7 +457,7 @@ def _array_view(values: Any, title: str = "") -> View:
 
     array = np.asarray(values, dtype=object)
     shape = " x ".join(map(str, array.shape))
-    title = title or (f"Array of {shape} integers" if shape else "An integer")
+    title = f"Array of {shape} integers" if shape else "An integer"
     if array.ndim > 2:
         rows = [(*index, value) for index, value in np.ndenumerate(array)]
         frame = pd.DataFrame(rows, columns=[*(f"i{k}" for k in range(array.ndim)), "value"])

@@ -43,6 +43,7 @@ from encryptedstats.cli._words import describe, make_questions
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
 from encryptedstats.storage.objects import is_url
 from encryptedstats.tables.encrypted_table import TABLE_KIND
+from encryptedstats.tables.questions.question import question_key
 from encryptedstats.views import View
 
 _HASH: Final = "sha256"
@@ -121,8 +122,9 @@ def plan_(
     go by name or by id (v0, v1, ...), and class or target is the target. With --on "local workers=16 price=0.05" it is planned
     for so many workers of one core each: shards, time and money, and keys with room to add them up.
 
-    JSON: questions, sha256, parameters, security, rows, rotations, depth, largest, columns, totals, products, key_switches, bytes_up,
-      bytes_down, bytes_keys, memory, seconds, encrypt_seconds, device, cluster, prediction
+    JSON: questions, rows, totals, products, bytes_up, bytes_down, parameters?, security?, sha256?, chunks?, slots?, depth?,
+      largest_value?, failure_bound?, columns?, ciphertexts_up?, bytes_keys?, key_switches?, memory?, encrypt_seconds?, seconds?,
+      rotations?, device?, flooded?, cluster?, prediction?, table?, on?, cores?, core_seconds?, plans?
 
     Examples:
       encryptedstats plan schema.json "counts(age, class)" --rows 683 -o plan.json
@@ -146,7 +148,7 @@ def plan_(
     if rows is None:
         raise typer.BadParameter("say how many rows the table will have: --rows N")
     private = load_schema(Path(source))
-    asked = make_questions(questions, private)
+    asked = list({question_key(one): one for one in make_questions(questions, private)}.values())
     unopened = _unopened_rows(encrypted_prediction, asked)
     place.refuse("checkpoint", "device", why="is no matter of a plan")
     if "price" in place.options and "workers" not in place.options:

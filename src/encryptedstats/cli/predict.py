@@ -44,6 +44,7 @@ from encryptedstats.cli._options import (
     output,
 )
 from encryptedstats.cli._words import describe_question
+from encryptedstats.cli.ask import queued_text
 from encryptedstats.kinds import read_file
 from encryptedstats.storage.objects import is_url, load_file, local_or_url, read_object
 from encryptedstats.tables.encrypted_table import TABLE_KIND
@@ -106,7 +107,7 @@ def predict_(
     takes public keys only, opens nothing, and only the owner can read it, with open. Its keys are planned for that with
     plan --encrypted-prediction.
 
-    JSON: file, bytes, encrypted, model, params, rows, seconds, predicted?, rows_left_out?, judged?, right?, caveat?, output?,
+    JSON: file, bytes, encrypted, rows, seconds, model?, params?, predicted?, rows_left_out?, without_a_bin?, judged?, right?, caveat?, output?,
       ciphertexts?, key_id?, job?, queue?, shards?, finished?
 
     Examples:
@@ -232,20 +233,19 @@ def _facts(votes: Any, out: str) -> dict[str, Any]:
     }
 
 
-def _view(facts: Mapping[str, Any]) -> View:
+def _view(facts: dict[str, Any]) -> View:
     file, rows = facts["file"], plural(facts["rows"], "row")
     if "job" in facts:
         done = facts["finished"]
-        shards = f"job {facts['job'][:12]}, {plural(facts['shards'], 'shard')} of {rows}"
         next_ = {} if done else {"next": command_line("worker", "run", facts["queue"])}
-        return View("Done already" if done else "Queued", {file: shards, **next_})
+        return View("Done already" if done else "Queued", {"votes": queued_text(facts), **next_})
     model = describe_question(facts["model"], facts["params"])
     size = f"{size_text(facts['bytes'])}, {plural(facts['ciphertexts'], 'ciphertext')}"
     owner = command_line("open", file, "--key", "secret.key", "--schema", "schema.json")
     return View(
         f"Predicted {rows} by {model}, opening nothing, in {time_text(facts['seconds'])}",
         {
-            file: f"{size}, for the owner",
+            "votes": f"{file}  {size}, for the owner",
             "key": f"{facts['key_id']}, whose owner alone can open it",
             "owner": f"{owner} -o votes.csv",
         },

@@ -97,15 +97,15 @@ def publish_release(
 ) -> None:
     """Open an answer with noise on it, so that it tells little of any single person.
 
-    This is differential privacy: nobody sees the exact numbers, not even you. How much noise it takes is computed from the question;
-    what it costs is spent from the budget of the ledger before anything is shown. The same command again is another release, and
+    This is differential privacy: nobody sees the exact numbers, not even you. How much noise it takes is computed from the
+    question; what it costs is spent from the budget of the ledger before anything is shown. The same command again is another release, and
     costs again.
 
-    JSON: file, epsilon, delta, rho, mechanism, relation, unit, max_rows, rows, totals
+    JSON: file, epsilon, delta, rho, unit, relation, mechanism, scale, l1, l2, spent, budget, not_covered, rows, totals
 
     Examples:
       encryptedstats publish begin study.ledger epsilon=3 --rules pcornet --key secret.key
-      encryptedstats publish release forest.enc epsilon=1 --key secret.key --schema schema.json --ledger study.ledger -o forest.model
+      encryptedstats publish release forest.enc epsilon=1 --key secret.key --schema schema.json --ledger study.ledger -o x.model
       encryptedstats publish release age.enc epsilon=0.5 delta=0 --key secret.key --schema schema.json -o age.csv
     """
     check_opens(file)

@@ -199,7 +199,7 @@ def _wishes(given: Sequence[str] | None) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for text in given or ():
         name, *words = shlex.split(text) or [""]
-        if not words or "=" in name:
+        if not words:
             raise typer.BadParameter(
                 f"--column {text}: a column and its words are needed, as in --column 'grade "
                 "kind=ordinal'"

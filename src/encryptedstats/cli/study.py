@@ -312,7 +312,7 @@ def study_open(
             continue
         kind = PREDICTION_KIND if hasattr(result, "scores") else ""
         is_known = hasattr(result, "source") or hasattr(result, "answer_")
-        view = describe_opened(result, kind, None, names=True).view if is_known else None
+        view = describe_opened(result, kind).view if is_known else None
         typer.echo(f"{name}:")
         if view is not None and not kind:
             show(view)
@@ -363,7 +363,8 @@ def study_status(url: StudyUrl, as_json: AsJson = False) -> None:
 
     Anybody who may read the folder can look.
 
-    JSON: id, name, fingerprint
+    JSON: study, name, fingerprint, key, key_id, retired, joined, rows, new_rows, planned_rows, excluded, valid, answered, opened,
+      refused, next, open_risks
 
     Examples:
       encryptedstats study status shared

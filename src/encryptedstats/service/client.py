@@ -72,7 +72,7 @@ def connect(
     token_file: Url | None = None,
     patience: float = PATIENCE,
 ) -> Worker:
-    """A worker that ``encryptedstats serve`` runs somewhere: it computes on encrypted tables that
+    """A worker that ``encryptedstats worker serve`` runs somewhere: it computes on encrypted tables that
     are sent to it.
 
     Parameters
