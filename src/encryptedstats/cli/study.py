@@ -310,7 +310,7 @@ def study_open(
         if out is not None:
             typer.echo(printable(_written(out, name, result, force)))
             continue
-        kind = PREDICTION_KIND if hasattr(result, "scores") else ""
+        kind = PREDICTION_KIND if isinstance(result, es.Votes) else ""
         is_known = hasattr(result, "source") or hasattr(result, "answer_")
         view = describe_opened(result, kind).view if is_known else None
         typer.echo(f"{name}:")
