@@ -1,4 +1,4 @@
-# Two commands matter: `make demo` and `make test`. Both set up all they need in .venv, from Python 3.10 to 3.13, git, make, gcc.
+# Two commands matter: `make demo` and `make test`. Both set up all they need in .venv, from Python 3.10 to 3.14, git, make, gcc.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -10,7 +10,7 @@ export ENCRYPTEDSTATS_DATA ?= $(wildcard $(CURDIR)/../shared/data)
 # Tests start hundreds of programs: each would compile the whole package again where bytecode must not be kept.
 test test-full test-faults test-browser: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo reproduce casestudy test test-full test-faults test-browser test-mutants test-sanitize test-arm test-r lint types bench docs clean setup wheel matrix lowest pins materials
+.PHONY: demo reproduce casestudy test test-full test-faults test-browser test-mutants test-sanitize test-arm test-r lint types bench docs clean setup wheel matrix lowest pins materials release
 
 # Installs what the demo runs, and none of the development tools.
 demo: $(DEMO)
@@ -65,7 +65,7 @@ test-faults: $(STAMP)
 	$(BIN)/python -m pytest tests/faults
 
 # Both pages in a real browser, Debian's Chromium, which is installed if it is missing and can be.
-# ENCRYPTEDSTATS_SCREENSHOTS=docs/img draws the pictures of docs/app.md again.
+# ENCRYPTEDSTATS_SCREENSHOTS=docs/img draws the pictures of docs/guides/app.md again.
 test-browser: $(STAMP)
 	@$(call debian,command -v chromium || command -v chromium-browser,chromium) || \
 	  echo "chromium is missing, and could not be installed (apt-get, as root): these tests are skipped"
@@ -115,12 +115,18 @@ materials: $(BUILDERS)/.installed
 	$(BUILDERS)/bin/pip-licenses --python build/materials/bin/python --format markdown --order license --output-file dist/licences.md \
 	  --fail-on "UNKNOWN;GNU Affero General Public License v3;GNU General Public License v3 (GPLv3)"
 
+# What is published: packages that are built twice with the same bytes, the bill of materials, and the hashes of all of it.
+release: $(BUILDERS)/.installed
+	rm -rf dist
+	$(MAKE) materials
+	$(BUILDERS)/bin/python packaging/make_release.py
+
 setup: $(STAMP)
 
 $(DEMO): pyproject.toml $(wildcard setup.py src/encryptedstats/_native/*.c)
 	@[ ! $(STAMP) -nt pyproject.toml ] || { touch $@; exit 0; }; set -e; \
 	echo "Installing into $(VENV) ..."; $(PYTHON) -m venv $(VENV); \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cli,plots]'; touch $@
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[plots]'; touch $@
 
 $(STAMP): pyproject.toml $(wildcard setup.py src/encryptedstats/_native/*.c)
 	$(PYTHON) -m venv $(VENV)

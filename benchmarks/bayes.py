@@ -13,7 +13,7 @@ from rich.table import Table
 
 import encryptedstats as es
 from benchmarks._common import Report, Settings, measure, part
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 
 PAPER = {"source": "Aslett, Esperança, Holmes (2015), 36 cores", "fit_s": 18.0, "predict_s": 7.8}
 N_VARIABLES, QUICK_VARIABLES = 20, 2

@@ -21,7 +21,7 @@ from sklearn.ensemble import RandomForestClassifier
 import encryptedstats as es
 from benchmarks._common import Report, Settings, part
 from benchmarks.tables import SAMPLE_ROWS, _sample
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 
 N_TREES, DEPTH = 100, 3
 ROWS = (8192, 131_072, 1_000_000)

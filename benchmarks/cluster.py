@@ -28,7 +28,7 @@ from rich.table import Table
 import encryptedstats as es
 from benchmarks._common import Report, Settings, part
 from encryptedstats.circuits.devices import AUTO
-from encryptedstats.circuits.plan import FAN_IN, chunks_per_shard
+from encryptedstats.circuits.shards import FAN_IN, chunks_per_shard
 from encryptedstats.cluster import items
 from encryptedstats.storage.objects import open_store
 from reproduction import casestudy_cluster

@@ -1,9 +1,9 @@
 """Write the figures of the documents from the result files: ``python -m benchmarks.figures``.
 
 A page holds blocks between ``<!-- figures NAME -->`` and ``<!-- end of figures -->``. Each block is
-generated from one or several files in ``benchmarks/results`` and names their machine and version.
-``--check`` changes nothing and fails where a page differs from its files; ``--current`` also fails
-where a file was measured with an older version of the library than this one.
+generated from files in ``benchmarks/results`` and names their machine and version. It fails where a
+file was measured with an older version of the library, and where a page has a time outside of a
+block. ``--check`` changes nothing and also fails where a page differs from its files.
 """
 
 from __future__ import annotations
@@ -22,30 +22,42 @@ from encryptedstats.words import size_text
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 BLOCK = re.compile(r"(<!-- figures (\w+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
-#: Result files have named their version since 0.3.
-UNNAMED = "0.2"
+CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+#: A time, or a comparison of times, in running text.
+MEASURED = re.compile(
+    r"\b\d[\d.,]*(?: to \d[\d.,]*)? (?:s|ms|µs)\b|\b\d[\d.,]* times (?:as fast|faster)"
+)
 Row = Sequence[str]
+File = dict[str, Any]
 
 
-def read_results(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
-    return found
+def read_results(name: str) -> File | None:
+    """Return a result file, or None if there is none."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
 
 
-def version_of(file: dict[str, Any]) -> str:
-    return ".".join(file.get("version", UNNAMED).split(".")[:2])
+def short(version: str) -> str:
+    return ".".join(version.split(".")[:2])
 
 
 def format_seconds(value: float) -> str:
     return f"{value * 1e3:.0f} ms" if value < 0.0995 else f"{value:.{2 if value < 1 else 1}f} s"
 
 
-def format_table(heads: Row, rows: Sequence[Row], files: Sequence[dict[str, Any]]) -> str:
+def busy(file: File) -> str:
+    """Say so where other programs used the cores before the measurement."""
+    machine = file["machine"]
+    return " with other work to do" if machine["load_average"] > machine["usable_cores"] / 2 else ""
+
+
+def format_table(heads: Row, rows: Sequence[Row], files: Sequence[File]) -> str:
     """Return a Markdown table and a line that says where its figures come from."""
     lines = [heads, ["---"] + ["---:"] * (len(heads) - 1), *rows]
     origins = dict.fromkeys(
         f"{file['machine']['cpu']}, {file['machine']['usable_cores']} of "
-        f"{file['machine']['cores']} cores ({file['date'][:10]}, version {version_of(file)})"
+        f"{file['machine']['cores']} cores{busy(file)} "
+        f"({file['date'][:10]}, version {short(file['version'])})"
         for file in files
     )
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -56,8 +68,23 @@ def format_table(heads: Row, rows: Sequence[Row], files: Sequence[dict[str, Any]
 # ------------------------------------------------------------------------------------------------
 
 
-def make_plain() -> str:
-    files = [read_results(name) for name in ("plain_2_xeon", "plain_16")]
+def make_start(files: list[File]) -> str:
+    (table,) = (one for one in files[0]["results"]["tables"] if one["what"] == "bcw_o")
+    ours, theirs = table["fit"][0], table["scikit_learn"][0]
+    trees = files[0]["results"]["trees"]
+    figures = [
+        (size_text(table["upload_bytes"]), f"sent for {table['rows']} patients, 9 variables"),
+        (
+            format_seconds(ours),
+            f"to fit {trees} trees; scikit-learn's, on plain rows, {format_seconds(theirs)}",
+        ),
+        (size_text(table["download_bytes"]), "come back: every count of the forest"),
+    ]
+    heads, rows = zip(*figures, strict=True)
+    return format_table(heads, [rows], files).replace("---:", "---")
+
+
+def make_plain(files: list[File]) -> str:
     rows = []
     for file in files:
         for table in file["results"]["tables"]:
@@ -79,8 +106,8 @@ def make_plain() -> str:
     return format_table(heads, rows, files)
 
 
-def make_predict() -> str:
-    file = read_results("predict_2_xeon")
+def make_predict(files: list[File]) -> str:
+    (file,) = files
     rows = [
         [
             f"{case['case']}, {case['new_rows']:,} new rows"
@@ -93,8 +120,8 @@ def make_predict() -> str:
     return format_table(["model", "fit", "predict", "open", "peak memory"], rows, [file])
 
 
-def make_products() -> str:
-    file = read_results("products")
+def make_products(files: list[File]) -> str:
+    (file,) = files
     rows = [
         [
             f"{case['rows']:,} x {case['columns']}",
@@ -108,16 +135,33 @@ def make_products() -> str:
     )
 
 
-def make_scan() -> str:
-    file = read_results("scan")
+def make_scan(files: list[File]) -> str:
+    (file,) = files
     results = file["results"]
     rows = [[what, format_seconds(value)] for what, value in results["seconds"].items()]
     heads = [f"{results['people']:,} people, {results['snps']:,} variants", "time"]
     return format_table(heads, rows, [file])
 
 
-def make_gpu() -> str:
-    file = read_results("gpu")
+def make_noise(files: list[File]) -> str:
+    (file,) = files
+    rows = []
+    for case in file["results"]["cases"]:
+        depth, level = case["promised_depth"], case["after_products"]
+        if level not in {0, depth // 2, depth}:
+            continue
+        name = f"{case['scheme'].upper()}, {case['ring_degree']}, {depth}" if level == 0 else ""
+        bits = [case[what] for what in ("least_measured_bits", "proven_bits", "slack_bits")]
+        rows.append([name, str(level), f"{bits[0]:.0f}", f"{bits[1]:.1f}", f"{bits[2]:.1f}"])
+    heads = [
+        "scheme, N, promised depth", "after products", "measured, bits left",
+        "proven, bits left", "slack",
+    ]  # fmt: skip
+    return format_table(heads, rows, [file])
+
+
+def make_gpu(files: list[File]) -> str:
+    (file,) = files
     results = file["results"]
 
     def median(value: dict[str, float]) -> str:
@@ -141,36 +185,51 @@ def make_gpu() -> str:
     return format_table(heads, rows, [file])
 
 
-BLOCKS: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
-    "plain": (make_plain, ("plain_2_xeon", "plain_16")),
-    "predict": (make_predict, ("predict_2_xeon",)),
+BLOCKS: dict[str, tuple[Callable[[list[File]], str], tuple[str, ...]]] = {
+    "start": (make_start, ("plain_2",)),
+    "plain": (make_plain, ("plain_2", "plain_16")),
+    "predict": (make_predict, ("predict_2",)),
     "products": (make_products, ("products",)),
     "scan": (make_scan, ("scan",)),
+    "noise": (make_noise, ("noise",)),
     "gpu": (make_gpu, ("gpu",)),
 }
 
 
+def make_block(name: str) -> str:
+    """Return a block, or a line that says that this version was not measured."""
+    make, names = BLOCKS[name]
+    files = [file for file in map(read_results, names) if file is not None]
+    if not files:
+        return f"*Not measured with version {short(__version__)} yet: `make bench` does it.*\n"
+    return make(files)
+
+
 def write_blocks(text: str) -> str:
     """Return a page with all of its blocks generated again."""
-    return BLOCK.sub(lambda found: f"{found[1]}\n{BLOCKS[found[2]][0]()}\n{found[3]}", text)
+    return BLOCK.sub(lambda found: f"{found[1]}\n{make_block(found[2])}\n{found[3]}", text)
 
 
-def old_files() -> list[str]:
-    """Return the result files that the documents cite and an older version measured."""
-    current = ".".join(__version__.split(".")[:2])
-    names = dict.fromkeys(name for _, files in BLOCKS.values() for name in files)
-    return [name for name in names if version_of(read_results(name)) != current]
+def find_old_files() -> list[str]:
+    """Return the result files that an older version of the library measured."""
+    return [
+        path.name
+        for path in sorted(RESULTS.glob("*.json"))
+        if short(json.loads(path.read_text()).get("version", "0.2")) != short(__version__)
+    ]
 
 
-def main() -> int:
+def find_times(text: str) -> list[str]:
+    """Return the times that stand in a page by hand: outside of its blocks and code."""
+    return MEASURED.findall(CODE.sub("", BLOCK.sub("", text)))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.figures", description=__doc__)
     parser.add_argument("--check", action="store_true", help="change nothing, fail if a page would")
-    parser.add_argument(
-        "--current", action="store_true", help="fail if a file is of an old version"
-    )
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     failed = False
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         text = page.read_text()
         written = write_blocks(text)
         if written != text:
@@ -178,7 +237,10 @@ def main() -> int:
             failed |= options.check
             if not options.check:
                 page.write_text(written)
-    if options.current and (old := old_files()):
+        if times := find_times(text):
+            print(f"{page.name}: measured by hand: {', '.join(times)}")
+            failed = True
+    if old := find_old_files():
         print(f"measured with an older version than {__version__}: {', '.join(old)}")
         failed = True
     return int(failed)

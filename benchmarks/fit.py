@@ -35,13 +35,10 @@ from encryptedstats.circuits.devices.native.sums import (
 )
 from encryptedstats.circuits.devices.seal import SealExecution
 from encryptedstats.circuits.devices.steps import StepByStep
-from encryptedstats.circuits.lowering import FLAT, Way, lower
-from encryptedstats.circuits.noise import NoiseRules
+from encryptedstats.circuits.lowering import FLAT, Setting, Way, lower
 from encryptedstats.circuits.program import SLOTS, Program
 from encryptedstats.circuits.sources import Source
-from encryptedstats.memory import default_limit
-from encryptedstats.parallel import cores
-from encryptedstats.processor import CPU_VARIABLE
+from encryptedstats.machine import CPU_VARIABLE, cores, default_limit
 from reproduction import datasets
 
 PARAMETERS = ("bgv", 8192, 4000, (42, 43, 43, 43, 43))
@@ -147,8 +144,8 @@ def sums_program(outputs: Sequence[Expression], source: Source) -> Program:
     """The sums over rows of some totals, without relinearising; nothing is proven of what comes
     after.
     """
-    rules = NoiseRules(source.parameters, with_secret_key=source.with_secret_key)
-    return lower(outputs, rules, source.parameters, source.layout, SLOTS, Way(FLAT))
+    setting = Setting(source.parameters, source.layout, source.with_secret_key, SLOTS)
+    return lower(outputs, setting, Way(FLAT))
 
 
 def add_up(program: Program, source: Source, threads: int) -> None:

@@ -34,7 +34,7 @@ from encryptedstats.circuits.devices.cuda.ring import RingOnCard, _polys, _with_
 from encryptedstats.circuits.devices.cuda.totals import load_tape
 from encryptedstats.circuits.evaluate import compile_for
 from encryptedstats.circuits.sources import Source
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 from reproduction import datasets
 
 TREES, DEPTH, MILLION = 100, 3, 122

@@ -16,7 +16,7 @@ from rich.table import Table
 import encryptedstats as es
 from benchmarks._common import Report, Settings, part
 from benchmarks.fit import add_up, sums_program
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 
 
 @dataclass(frozen=True)

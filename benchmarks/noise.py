@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import seal
 
+from benchmarks._common import Report, Settings, part
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.parameters import Parameters
 
@@ -73,6 +74,6 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
     return rows
 
 
-if __name__ == "__main__":
-    for row in run():
-        print(row)
+@part("noise")
+def noise(settings: Settings) -> Report:
+    return Report(results={"cases": run(quick=settings.quick)})

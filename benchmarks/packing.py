@@ -25,8 +25,7 @@ from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.kernels import Kernels
 from encryptedstats.crypto.packing import packing_levels, packing_parameters, packing_primes
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
-from encryptedstats.parallel import cores
-from encryptedstats.processor import CPU_LEVELS
+from encryptedstats.machine import CPU_LEVELS, cores
 
 RING = 8192
 CHAINS: dict[str, tuple[int, ...]] = {
@@ -136,7 +135,7 @@ def _compared(name: str, case: Case, settings: Settings) -> dict[str, Any]:
         "parameters": p.to_dict(),
         "packing_primes": packing_primes(p),
         "relinearised_at": levels,
-        "ways": {cpu: kernels.way for cpu, kernels in ways.items()},
+        "ways": {cpu: kernels.arithmetic for cpu, kernels in ways.items()},
         "cores": cores(),
         "lower": _rounds(lowering, len(residues), rounds),
         "pack": _rounds(merging, PACKED, rounds),

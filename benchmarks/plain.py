@@ -23,7 +23,7 @@ from benchmarks._common import Report, Settings, part
 from benchmarks.fit import study_schema
 from benchmarks.streaming import DEPTH, N_TREES, adult_rows
 from benchmarks.tables import SAMPLE_ROWS, _sample
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 from reproduction import datasets
 
 MANY_ROWS = 1_000_000

@@ -18,7 +18,7 @@ from sklearn.base import clone
 import encryptedstats as es
 from benchmarks._common import Report, Settings, part
 from benchmarks.fit import study_schema
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 from reproduction import datasets
 
 N_TREES, DEPTH, TRAINING_ROWS = 100, 3, 547

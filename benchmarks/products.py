@@ -15,7 +15,7 @@ from rich.table import Table
 
 import encryptedstats as es
 from benchmarks._common import Report, Settings, part
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 from encryptedstats.tables.questions.summaries import Moments
 
 #: Rows, columns, and bits of the numbers: a regression, a covariance matrix, and numbers that have

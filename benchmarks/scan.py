@@ -16,7 +16,7 @@ from rich.table import Table
 
 import encryptedstats as es
 from benchmarks._common import Report, Settings, part
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 
 T = TypeVar("T")
 PEOPLE, SNPS = 5_000, 10_000

@@ -24,6 +24,7 @@ from encryptedstats.crypto.encryption import encode_slots
 from encryptedstats.storage import pieces
 from encryptedstats.storage.objects import open_store
 from encryptedstats.tables.blocks import (
+    BlockRows,
     BlockShape,
     block_bytes,
     block_name,
@@ -101,17 +102,17 @@ def _steps(owner: es.Owner, settings: Settings) -> dict[str, float]:
         b"".join(seed for seed, _ in seeded),
         np.stack([polynomial for _, polynomial in seeded])[:, None],
     )
-    facts = {"block_id": ID, "rows": 8192, "key_id": ID}
-    data = block_bytes(first, half, seeds=seeds, **facts)
+    rows = BlockRows(ID, 8192, ID)
+    data = block_bytes(first, half, rows, seeds=seeds)
     entry = store_block(store, data, block_name(0, ID), half, 8192)
     both = read_block(store, entry, whole, ID)
-    other = store_block(store, block_bytes(both, whole, **facts), block_name(1, ID), whole, 8192)
+    other = store_block(store, block_bytes(both, whole, rows), block_name(1, ID), whole, 8192)
     return {
         "SEAL: encode": 1e3 * _cpu(lambda: encode_slots(values, encryptor), settings),
         "SEAL: encrypt": 1e3 * _cpu(lambda: encryptor.encrypt(plain), settings),
         "encrypt and re-base": 1e3 * _cpu(lambda: encryptor.seeded.encrypt(plain), settings),
         "pack, hash, make an object": 1e3
-        * _cpu(lambda: block_bytes(first, half, seeds=seeds, **facts), settings)
+        * _cpu(lambda: block_bytes(first, half, rows, seeds=seeds), settings)
         / COLUMNS,
         "read, with seeds": 1e3
         * _cpu(lambda: read_block(store, entry, whole, ID), settings)

@@ -25,7 +25,7 @@ from rich.table import Table
 import encryptedstats as es
 from benchmarks._common import Report, Settings, part
 from benchmarks.tables import SAMPLE_ROWS, _sample
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 from encryptedstats.tables.encrypted_table import TABLE_VERSION
 from reproduction import datasets
 

@@ -19,7 +19,7 @@ from rich.table import Table
 
 import encryptedstats as es
 from benchmarks._common import Report, Settings, measure, part
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 from reproduction import datasets
 
 PAPER = {"source": "Aslett, Esperança, Holmes (2015): 547 rows of bcw_o", "bytes": 13.8e9}

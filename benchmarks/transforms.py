@@ -18,7 +18,7 @@ from benchmarks._common import Report, Settings, part
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.kernels import Kernels
 from encryptedstats.crypto.residues import Residues, ciphertext_of
-from encryptedstats.processor import CPU_LEVELS
+from encryptedstats.machine import CPU_LEVELS
 
 RING = 8192
 BITS = (
@@ -67,7 +67,7 @@ def _compared(bits: int, rounds: int) -> dict[str, Any]:
             raise RuntimeError(f"{cpu} gives other residues: there is nothing to measure")
     return {
         "bits": bits,
-        "ways": {cpu: each.way for cpu, each in kernels.items()},
+        "ways": {cpu: each.arithmetic for cpu, each in kernels.items()},
         "forward": _rounds(forward, rounds),
         "inverse": _rounds(inverse, rounds),
     }

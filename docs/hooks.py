@@ -3,20 +3,31 @@ repository and on the site alike.
 
 In the repository, pages link to ``../SECURITY.md`` or ``../notebooks/x.ipynb``. On the site these
 are pages too, made here from the very files, so that nothing is written twice. ``<!-- include: FILE
--->`` brings in a file of the repository without its title.
+-->`` brings in a file of the repository without its title, ``<!-- generate: NAME -->`` what
+``generate.py`` makes from the source.
 """
 
 from __future__ import annotations
 
 import json
+import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+from generate import expand
 
 ROOT = Path(__file__).parents[1]
 #: Files of the repository that are pages of the site as well.
 PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
-_ELSEWHERE = {**PAGES, "SECURITY.md": "security.md", "README.md": "index.md", "LICENSE": "index.md"}
+_ELSEWHERE = {
+    **PAGES,
+    "SECURITY.md": "explanation/security.md",
+    "README.md": "index.md",
+    "LICENSE": "index.md",
+}
 _INCLUDE = re.compile(r"^<!-- include: (\S+) -->$", re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 
@@ -42,31 +53,30 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Bring in included files, and turn links into those of the site."""
     if page.file.generated_by is not None:
         return markdown
-    return included(linked(markdown, "docs"))
+    folder = posixpath.dirname(page.file.src_uri)
+    return included(linked(expand(markdown), f"docs/{folder}", folder), folder)
 
 
-def included(markdown: str) -> str:
-    """The page with the files it includes."""
+def included(markdown: str, page: str) -> str:
+    """Return a page in a folder of the site with the files it includes."""
 
     def content(match: re.Match[str]) -> str:
-        text = linked((ROOT / match[1]).read_text(encoding="utf-8"), "")
+        text = linked((ROOT / match[1]).read_text(encoding="utf-8"), "", page)
         return re.sub(r"\A# .*\n", "", text).strip()
 
     return _INCLUDE.sub(content, markdown)
 
 
-def linked(markdown: str, folder: str, up: str = "") -> str:
-    """Links of a file in a folder of the repository, as links between pages of the site; ``up``
-    leads from the page to its root.
-    """
+def linked(markdown: str, folder: str, page: str = "") -> str:
+    """Return a file in a folder of the repository with links for a page in a folder of the site."""
 
     def link(match: re.Match[str]) -> str:
         target = (ROOT / folder / match[1]).resolve()
         if not target.is_relative_to(ROOT) or not target.exists():
             return match[0]
         path = target.relative_to(ROOT).as_posix()
-        page = _ELSEWHERE.get(path, path.removeprefix("docs/").replace(".ipynb", ".md"))
-        return f"]({up}{page}{match[2] or ''})"
+        place = _ELSEWHERE.get(path, path.removeprefix("docs/").replace(".ipynb", ".md"))
+        return f"]({posixpath.relpath(place, page or '.')}{match[2] or ''})"
 
     return _LINK.sub(link, markdown)
 
@@ -78,4 +88,4 @@ def notebook_page(path: Path) -> str:
         source = "".join(cell["source"])
         parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
     title, *rest = parts[1:]
-    return linked("\n\n".join([title, parts[0], *rest]) + "\n", "notebooks", "../")
+    return linked("\n\n".join([title, parts[0], *rest]) + "\n", "notebooks", "notebooks")

@@ -1,45 +1,17 @@
-"""Writes docs/commandline.md from the help of the program: ``python docs/make_commandline.py``. A
-test holds the page to it.
-"""
+"""Write the help of all commands as Markdown, for the page of the command line."""
 
 from __future__ import annotations
 
 from enum import Enum
-from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from encryptedstats.cli import _app, _help, _models
 from encryptedstats.cli._parameters import hints_of
 
-PAGE = Path(__file__).parent / "commandline.md"
-INTRODUCTION = """\
-# The command line
-
-The program `encryptedstats` does from a terminal what the library does in Python: `pip install 'encryptedstats[cli]'`. This page is
-made from its help, by `docs/make_commandline.py`; `encryptedstats COMMAND --help` shows the same.
-
+HEAD = """\
 ```text
 {story}
 ```
-
-## What holds for all commands
-
-- **Nothing is replaced unasked.** A command looks at its outputs before it does anything else. What exists is replaced with
-  `--force` only, whatever kind of file it is. What the same command reads is never written to, not even with `--force`, also
-  under another name of the same file. Files are written under a temporary name, and appear whole or not at all; without
-  `--force` a file that appeared meanwhile is not replaced either. A secret key is replaced by nothing but `keygen --force`.
-- **What lies open is yours only.** Opened models, decrypted results and predictions, scores, schemas and plans have mode
-  0600. What is encrypted, and meant to be handed on, has the usual mode.
-- **Rows are counted from 1**, the first below the names of the columns: in errors, and in the column `row` of predictions
-  (or their id, where the schema names one).
-- **Rows that are left out are counted aloud.** A schema made with `--missing drop` leaves out rows with gaps: `encrypt` and
-  `evaluate` say how many, and so does their `--json`. `predict` keeps a line for every row of the file; where there is no
-  prediction it is empty.
-- **Shares of a forest are not calibrated.** `P(...)` of a forest are shares of its votes. They put rows in an order; they are
-  no frequencies to expect, until `calibrate` has made some of them.
-- **Errors are one line** on the standard error stream, and say what to do. `encryptedstats --debug COMMAND` shows the
-  traceback.
-- `--json` prints facts for programs, and nothing else on the standard output.
 
 Exit codes:
 
@@ -49,12 +21,12 @@ Exit codes:
 """
 
 
-def page() -> str:
-    """The whole page."""
-    parts = [INTRODUCTION.format(story=_app._STORY, codes=_help.EXIT_CODES)]
-    for role, commands in _app.ROLES.items():
+def commands() -> str:
+    """Return the commands of the program by role, each with its help, parameters and examples."""
+    parts = [HEAD.format(story=_app._STORY, codes=_help.EXIT_CODES)]
+    for role, names in _app.ROLES.items():
         parts.append(f"## {role}\n")
-        for name in commands:
+        for name in names:
             command = _help.loaded(name)
             if hasattr(command, "commands"):
                 parts.append(
@@ -130,7 +102,3 @@ def _default(parameter: Any) -> str:
         return ""
     values = value if isinstance(value, (list, tuple)) else [value]
     return f" By default {', '.join(str(getattr(one, 'value', one)) for one in values)}."
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

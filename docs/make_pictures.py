@@ -1,9 +1,8 @@
 """Draws the pictures of the documentation, as SVG: ``python docs/make_pictures.py`` writes
 docs/img.
 
-Every picture brings its own light paper, so that it is read alike on light and dark pages. Drawn
-from plain strings: the same input gives the same bytes, and a test holds the files to what is drawn
-here.
+Every picture brings its own paper, which is dark where the reader prefers dark pages. Drawn from
+plain strings: the same input gives the same bytes, and a test compares the files with what is drawn.
 """
 
 from __future__ import annotations
@@ -16,6 +15,12 @@ INK, SOFT, PAPER, LINE = "#1f2933", "#5b6875", "#fbfcfd", "#c5ced6"
 OWNER, OWNER_FILL = "#00695c", "#e0f2ef"
 WORKER, WORKER_FILL = "#8a4b08", "#fdf0dd"
 ONE, ZERO, SEALED = "#b7e0d8", "#ffffff", "#d5dae0"
+# What each colour becomes where the reader prefers dark pages.
+DARK = {
+    INK: "#e6edf3", SOFT: "#9aa7b4", PAPER: "#10161d", LINE: "#3a4651",
+    OWNER: "#57d3c0", OWNER_FILL: "#0e2e2a", WORKER: "#f2b56b", WORKER_FILL: "#33250f",
+    ONE: "#1d5b51", ZERO: "#1b242e", SEALED: "#2d3843", "#93a1ad": "#55626e", "#aab4bd": "#4a5661",
+}  # fmt: skip
 SANS = "system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 MONO = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 
@@ -97,12 +102,24 @@ class Drawing:
             self.box(x + i * w, y, w, h, fill, "#93a1ad", 0)
             self.text(x + i * w + w / 2, y + h * 0.7, value, 13, INK, "middle", mono=True)
 
+    def key(self, x: float, y: float, colour: str = OWNER) -> None:
+        """Draw a small key whose bow is centred at a point."""
+        self.shapes.append(
+            f'<g fill="none" stroke="{colour}" stroke-width="2.2" stroke-linecap="round">'
+            f'<circle cx="{x:g}" cy="{y:g}" r="5.5"/><path d="M{x + 5.5:g} {y:g}h15m-4 0v5m-5 -5v4"/></g>'
+        )
+
     def svg(self) -> str:
         """The picture as a file."""
+        dark = "".join(
+            f'[fill="{light}"]{{fill:{other}}}[stroke="{light}"]{{stroke:{other}}}'
+            for light, other in DARK.items()
+        )
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" '
             f'width="{self.width}" height="{self.height}" '
             f'role="img">\n<title>{escape(self.title)}</title>\n'
+            f"<style>@media (prefers-color-scheme: dark){{{dark}}}</style>\n"
             '<defs><marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" '
             'markerHeight="8" '
             'orient="auto-start-reverse"><path d="M0 0L10 5L0 10z" '
@@ -113,38 +130,53 @@ class Drawing:
         return head + "\n".join(paper.shapes + self.shapes) + "\n</svg>\n"
 
 
+def _grid(
+    d: Drawing, x: float, y: float, rows: list[list[str]], w: float, sealed: bool = False
+) -> None:
+    """Draw a table; the first row are the names of its columns."""
+    head, frame = (WORKER_FILL, WORKER) if sealed else (OWNER_FILL, OWNER)
+    for i, row in enumerate(rows):
+        for j, value in enumerate(row):
+            fill = head if i == 0 else SEALED if sealed else ZERO
+            d.box(x + w * j, y + 26 * i, w, 26, fill, frame if i == 0 else LINE, 0)
+            d.text(
+                x + w * (j + 0.5), y + 26 * i + 18, value, 13, SOFT if sealed and i else INK, "middle",
+                mono=sealed, bold=i == 0 and not sealed,
+            )  # fmt: skip
+
+
 def roles() -> Drawing:
     """Who holds what, and what travels."""
-    d = Drawing(860, 330, "The owner encrypts, the worker computes, the owner opens")
-    d.box(20, 20, 300, 290, OWNER_FILL, OWNER, 10)
-    d.box(540, 20, 300, 290, WORKER_FILL, WORKER, 10)
-    d.text(40, 50, "The owner", 17, OWNER, bold=True)
-    d.text(40, 70, "a hospital; holds the secret key", 13, SOFT)
-    d.text(560, 50, "The worker", 17, WORKER, bold=True)
-    d.text(560, 70, "a computing centre; cannot decrypt", 13, SOFT)
-    d.box(40, 90, 260, 46)
-    d.lines(54, 109, ["schema: names, bins, classes", "keys: es.Owner(plan)"], 13, 18)
-    d.box(40, 152, 260, 34)
-    d.text(52, 174, "owner.encrypt(schema.table(df))", 12.5, mono=True)
-    d.box(40, 254, 260, 34)
-    d.text(54, 276, "owner.open(model, schema=…)", 12.5, mono=True)
-    d.box(560, 152, 260, 34)
-    d.text(574, 174, 'table = es.load("patients.enc")', 12.5, mono=True)
-    d.box(560, 203, 260, 34)
-    d.text(574, 225, "model.fit(table)", 12.5, mono=True)
-    d.box(560, 254, 260, 34)
-    d.text(574, 276, 'model.save("model.enc")', 12.5, mono=True)
-    d.arrow(300, 169, 558, 169)
-    d.text(430, 144, "ciphertexts and public keys", 13, INK, "middle")
-    d.text(430, 160, "once", 12, SOFT, "middle")
-    d.arrow(558, 271, 302, 271)
-    d.text(430, 246, "an encrypted model", 13, INK, "middle")
-    d.text(430, 262, "some hundred kilobytes", 12, SOFT, "middle")
-    d.arrow(690, 186, 690, 202)
-    d.arrow(690, 237, 690, 253)
-    d.arrow(170, 136, 170, 151)
-    d.text(54, 222, "nothing is asked of the owner", 12.5, SOFT)
-    d.text(54, 239, "while the worker computes", 12.5, SOFT)
+    d = Drawing(860, 360, "The owner encrypts, the worker computes, the owner opens")
+    d.box(20, 20, 270, 320, OWNER_FILL, OWNER, 14)
+    d.box(570, 20, 270, 320, WORKER_FILL, WORKER, 14)
+    d.text(40, 52, "Owner", 19, OWNER, bold=True)
+    d.text(40, 73, "holds the secret key", 13, SOFT)
+    d.key(236, 48)
+    d.text(590, 52, "Worker", 19, WORKER, bold=True)
+    d.text(590, 73, "computes and cannot decrypt", 13, SOFT)
+    values = [["age", "bmi", "sick"], ["59", "32.1", "yes"], ["48", "21.6", "no"], ["72", "30.5", "yes"]]  # fmt: skip
+    noise = [["v0", "v1", "class"], ["8f3a…", "c01e…", "77b2…"], ["d4e9…", "05ab…", "f31c…"],
+             ["2b60…", "9ad7…", "e845…"]]  # fmt: skip
+    _grid(d, 40, 90, values, 76)
+    _grid(d, 590, 90, noise, 76, sealed=True)
+    d.arrow(704, 196, 704, 216)
+    d.box(590, 218, 228, 34, ZERO, WORKER)
+    d.text(704, 240, "sums and products", 13.5, INK, "middle")
+    d.arrow(704, 253, 704, 273)
+    d.box(590, 275, 228, 44, SEALED, "#aab4bd")
+    d.text(704, 302, "3e7f… c96a… 104d…", 13, SOFT, "middle", mono=True)
+    d.box(40, 238, 228, 81, ZERO, OWNER)
+    d.text(54, 261, "exactly the plain result", 13, OWNER, bold=True)
+    d.text(54, 285, "age   0.09", 13, INK, mono=True)
+    d.text(54, 305, "bmi   8.50  ***", 13, INK, mono=True)
+    d.arrow(292, 142, 568, 142)
+    d.text(430, 114, "encrypted table", 14, INK, "middle", bold=True)
+    d.text(430, 132, "and public keys", 13, SOFT, "middle")
+    d.arrow(568, 297, 292, 297)
+    d.text(430, 287, "encrypted result", 14, INK, "middle", bold=True)
+    d.text(430, 204, "secret key, names and values", 13, SOFT, "middle")
+    d.text(430, 222, "never leave the owner", 13, SOFT, "middle")
     return d
 
 
@@ -178,7 +210,7 @@ def slots() -> Drawing:
     d.text(452, 128, "row 1", 11, SOFT)
     d.text(792, 128, "padding: 0", 11, SOFT, "end")
     d.arrow(622, 134, 622, 158)
-    d.text(636, 152, "8192 values in 360 kB", 12.5, SOFT)
+    d.text(636, 152, "one ciphertext", 12.5, SOFT)
     d.cells(450, 162, ["8f", "c0", "77", "d4", "05", "f3", "…", "2b", "9a"], 38, sealed=True)
     d.lines(
         400, 218, ["A longer table is several chunks: a million rows are 123 of them.",
@@ -199,8 +231,8 @@ def slots() -> Drawing:
     d.box(590, 366, 192, 34, ONE, OWNER)
     d.text(686, 388, "2 over 59 and sick", 13, INK, "middle")
     d.lines(
-        24, 366, ["One product of two ciphertexts multiplies slot by slot: 8192 rows in",
-                  "about a millisecond. The sum over slots is a count, and 0 in the padding",
+        24, 366, ["One product of two ciphertexts multiplies slot by slot, 8192 rows",
+                  "at once. The sum over slots is a count, and 0 in the padding",
                   "never counts. All of it happens under encryption."], 12.5, 18, colour=SOFT,
     )  # fmt: skip
     return d

@@ -1,6 +1,6 @@
 """Run the Python blocks of a page in order, and compare or rewrite what they print.
 
-``python docs/run_examples.py README.md docs/tables.md`` writes what the blocks print now into the
+``python docs/run_examples.py README.md docs/guides/tables.md`` writes what the blocks print now into the
 output blocks that follow them: look at the difference before you commit it.
 """
 

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 import encryptedstats as es
-from encryptedstats import crypto, parallel
+from encryptedstats import crypto, machine
 from encryptedstats.crypto import kernels
 from encryptedstats.storage import pieces
 
@@ -39,9 +39,9 @@ def main() -> None:
     assert opened.totals_ == clear.totals_, "encrypted and clear differ"
     assert crypto.PublicKeys is es.PublicKeys
     found = {
-        "residues": kernels.kernels_are_built(),
+        "residues": kernels.has_extension(),
         "storage": pieces.level() or "none",
-        "processes": parallel.start_method(),
+        "processes": machine.start_method(),
     }
     print(
         f"encryptedstats {es.__version__}, Python {platform.python_version()}, {sys.platform} "

@@ -28,7 +28,7 @@ from rich.text import Text
 import encryptedstats as es
 from encryptedstats.cli._console import plural, print_json, progress, size_text, time_text
 from encryptedstats.cli._options import AsJson
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 from reproduction import datasets
 
 ROWS: Final = 547

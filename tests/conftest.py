@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import effort  # noqa: F401  # sets how many examples Hypothesis tries
 import encryptedstats as es
-from encryptedstats import parallel
+from encryptedstats import machine
 from encryptedstats.circuits import calibration
 from encryptedstats.circuits.cost import Times
 from encryptedstats.circuits.devices import base
@@ -21,19 +23,38 @@ from insecure import insecure_parameters
 
 SCHEMES = ("bfv", "bgv")
 _LIBC = ctypes.CDLL(None)
+_TESTS = Path(__file__).parent
+_CACHED_FOLDERS = tuple(
+    str(folder)
+    for folder in (
+        _TESTS,
+        *(Path(es.__file__).parent / name for name in ("crypto", "circuits", "tables", "cluster")),
+    )
+)
+
+
+def _clear_caches() -> None:
+    """Empty the caches of keys, tables and contexts in the tests and in the library."""
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if file is None or not file.startswith(_CACHED_FOLDERS):
+            continue
+        for value in list(vars(module).values()):
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def caches_end_with_their_module(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Those of the kernels take 1.5 GB, and every process that is forked later is the slower for
-    it.
+def free_memory_after_module() -> Iterator[None]:
+    """Drop what a module cached.
+
+    SEAL's memory pool never shrinks: keys that stay alive make it grow with every module, and
+    every process that is forked later is slower.
     """
     yield
-    own = [value for value in vars(request.module).values() if hasattr(value, "cache_clear")]
-    for value in own:
-        if value.__module__ == request.module.__name__:
-            value.cache_clear()
-    if own and hasattr(_LIBC, "malloc_trim"):  # glibc keeps what was freed, unless it is asked
+    _clear_caches()
+    gc.collect()
+    if hasattr(_LIBC, "malloc_trim"):  # glibc keeps freed memory until it is asked
         _LIBC.malloc_trim(0)
 
 
@@ -79,7 +100,7 @@ def one_process() -> Iterator[None]:
     of processes say how many.
     """
     with pytest.MonkeyPatch.context() as patch:
-        for module in (parallel, base):
+        for module in (machine, base):
             patch.setattr(module, "cores", lambda: 1)
         yield
 

@@ -1,4 +1,4 @@
-"""Compare the picture of the folders in docs/architecture.md with the imports of the source."""
+"""Compare the picture of the folders in docs/explanation/architecture.md with the imports of the source."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from test_layers import imported_modules, layer_of, modules
 
-PAGE = Path(__file__).parent.parent / "docs" / "architecture.md"
+PAGE = Path(__file__).parent.parent / "docs/explanation/architecture.md"
 
 
 def drawn_imports() -> dict[str, set[str]]:

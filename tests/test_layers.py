@@ -17,12 +17,13 @@ ROOT = Path(encryptedstats.__file__).parent
 NATIVE = ROOT / "_native"
 # Top to bottom: each may import itself and what comes after it. The package itself imports them
 # all, so it stands on top of everything but the command line, which is its user. `loading` opens
-# all that can be stored; `parallel`, `progress`, `memory`, `processor`, `recent`, `checks`,
-# `views` and `words` are tools that know nothing of this library.
+# all that can be stored; `machine`, `progress`, `recent`, `checks`, `views`
+# and `words` are tools that know nothing of this library.
 ORDER = (
-    "cli", "app", "", "studies", "questions", "devices", "moving", "loading", "service", "pages", "cluster", "publishing", "kinds",
-    "statistics", "plots", "models", "metrics", "tables", "circuits", "arrays", "joint", "crypto", "storage", "parallel",
-    "progress", "memory", "processor", "recent", "checks", "views", "words", "errors",
+    "cli", "app", "", "studies", "questions", "devices", "moving", "loading", "workers", "service",
+    "pages", "cluster", "publishing", "kinds",
+    "statistics", "plots", "models", "metrics", "tables", "circuits", "arrays", "joint", "crypto", "storage", "machine",
+    "progress", "recent", "checks", "views", "words", "errors",
 )  # fmt: skip
 #: What lies beside the library, uses it, and is in no wheel.
 BESIDE = {"reproduction", "examples", "benchmarks"}
@@ -62,7 +63,7 @@ FOREIGN = {
 }
 #: What passes through unread: a digest by which owners know a schema again, and the name under
 #: which it is stored.
-OPAQUE = {"schema_digest", "joined_digest"}
+OPAQUE = {"schema_digest", "join_digests"}
 
 
 def code_words(tree: ast.AST) -> Iterator[tuple[int, str]]:

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 import encryptedstats as es
-from encryptedstats import memory
-from encryptedstats.circuits.devices.native import sums, tapes
-from encryptedstats.memory import available_memory, default_limit, total_memory
+from encryptedstats import machine as this_machine
+from encryptedstats.circuits.devices.native import device, sums
+from encryptedstats.machine import available_memory, default_limit, total_memory
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -46,7 +46,7 @@ MEMINFO = (
 def test_a_quarter_within_limits(
     monkeypatch: pytest.MonkeyPatch, available: int | None, processes: int, limit: int
 ) -> None:
-    monkeypatch.setattr(memory, "available_memory", lambda: available)
+    monkeypatch.setattr(this_machine, "available_memory", lambda: available)
     assert default_limit(processes) == limit
 
 
@@ -106,8 +106,8 @@ def test_a_fit_and_a_prediction_take_what_there_is(monkeypatch: pytest.MonkeyPat
             super().__init__(loads, threads, memory_limit)
 
     monkeypatch.setattr(sums, "Evaluator", Watched)
-    monkeypatch.setattr(tapes, "Evaluator", Watched)
-    monkeypatch.setattr(memory, "available_memory", lambda: 12 * GIB)
+    monkeypatch.setattr(device, "Evaluator", Watched)
+    monkeypatch.setattr(this_machine, "available_memory", lambda: 12 * GIB)
     rng = np.random.default_rng(1)
     frame = pd.DataFrame({"x": rng.normal(size=60), "y": rng.integers(0, 2, 60)})
     table = es.Schema.infer(frame, target="y", bins=2).table(frame)

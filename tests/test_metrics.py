@@ -63,8 +63,10 @@ def test_wilson_of_nothing_and_of_what_cannot_be() -> None:
     assert np.isnan(metrics.wilson_interval(0, 0)).all()
     with pytest.raises(ValueError, check=error("successes-out-of-range", "3", "2", "0")):
         metrics.wilson_interval(3, 2)
-    with pytest.raises(ValueError, check=error("level-out-of-range", "level=95", "0", "1", "0.95")):
-        metrics.wilson_interval(1, 2, level=95)
+    with pytest.raises(
+        ValueError, check=error("confidence-out-of-range", "confidence=95", "0", "1", "0.95")
+    ):
+        metrics.wilson_interval(1, 2, confidence=95)
 
 
 def brute_force(truth: Any, scores: Any) -> tuple[float, float]:
@@ -227,19 +229,19 @@ def test_scores_are_those_of_scikit_learn() -> None:
         "ppv": precision_score(y, said, pos_label="yes"),
         "npv": precision_score(y, said, pos_label="no"),
     }
-    assert {name: found.scores[name].value for name in expected} == pytest.approx(expected)
+    assert {name: found.scores[name].estimate for name in expected} == pytest.approx(expected)
     assert found.positive == "yes"
     assert found.class_counts == {"no": int((y == "no").sum()), "yes": int((y == "yes").sum())}
     table = found.calibration
     assert table is not None
     error = np.average((table["predicted"] - table["observed"]).abs(), weights=table["rows"])
-    assert found.scores["calibration_error"].value == pytest.approx(error)
+    assert found.scores["calibration_error"].estimate == pytest.approx(error)
     shares = found.table.loc[["accuracy", "sensitivity", "specificity", "ppv", "npv"]]
     assert shares["interval"].unique().tolist() == ["Wilson"]
     assert shares["n"].tolist()[:3] == [200, (y == "yes").sum(), (y == "no").sum()]
     assert found.table.loc["auc", "interval"] == "DeLong"
     for name, one in found.scores.items():
-        assert name == "calibration_error" or one.low <= one.value <= one.high, name
+        assert name == "calibration_error" or one.low <= one.estimate <= one.high, name
     shown = str(found)
     assert "200 rows, " in shown
     assert "of the positive class yes" in shown
@@ -252,9 +254,11 @@ def test_the_other_class_swaps_everything() -> None:
     for a, b in (("sensitivity", "specificity"), ("ppv", "npv")):
         assert (yes[a], yes[b]) == (no[b], no[a])
     for name in ("accuracy", "auc", "log_loss", "brier", "calibration_slope"):
-        assert yes[name].value == pytest.approx(no[name].value)
+        assert yes[name].estimate == pytest.approx(no[name].estimate)
         assert (yes[name].low, yes[name].high) == pytest.approx((no[name].low, no[name].high))
-    assert yes["calibration_intercept"].value == pytest.approx(-no["calibration_intercept"].value)
+    assert yes["calibration_intercept"].estimate == pytest.approx(
+        -no["calibration_intercept"].estimate
+    )
     with pytest.raises(
         ValueError, check=error("unknown-class", "'maybe'", "'no'", "'yes'", "pos_label='maybe'")
     ):
@@ -267,13 +271,13 @@ def test_a_threshold_moves_sensitivity_and_specificity() -> None:
     p = model.predict_proba(X)[:, 1]
     found = metrics.evaluate(model, X, y, threshold=0.2)
     called = np.where(p >= 0.2, "yes", "no")
-    assert found.scores["sensitivity"].value == pytest.approx(
+    assert found.scores["sensitivity"].estimate == pytest.approx(
         recall_score(y, called, pos_label="yes")
     )
-    assert found.scores["specificity"].value == pytest.approx(
+    assert found.scores["specificity"].estimate == pytest.approx(
         recall_score(y, called, pos_label="no")
     )
-    assert found.scores["accuracy"].value == pytest.approx(accuracy_score(y, called))
+    assert found.scores["accuracy"].estimate == pytest.approx(accuracy_score(y, called))
     assert found.scores["auc"] == metrics.evaluate(model, X, y).scores["auc"]
 
 
@@ -290,16 +294,16 @@ def test_several_classes() -> None:
     model = LogisticRegression().fit(X, y)
     found, p = metrics.evaluate(model, X, y), model.predict_proba(X)
     assert found.positive is None
-    assert found.scores["auc"].value == pytest.approx(
+    assert found.scores["auc"].estimate == pytest.approx(
         roc_auc_score(y, p, multi_class="ovr", average="macro")
     )
     assert found.scores["auc"].method == "mean over classes"
-    assert found.scores["sensitivity"].value == pytest.approx(
+    assert found.scores["sensitivity"].estimate == pytest.approx(
         recall_score(y, model.predict(X), average="macro")
     )
-    assert found.scores["log_loss"].value == pytest.approx(log_loss(y, p))
+    assert found.scores["log_loss"].estimate == pytest.approx(log_loss(y, p))
     truth = pd.get_dummies(y).to_numpy()
-    assert found.scores["brier"].value == pytest.approx(((p - truth) ** 2).sum(axis=1).mean())
+    assert found.scores["brier"].estimate == pytest.approx(((p - truth) ** 2).sum(axis=1).mean())
     assert list(found.by_class) == ["a", "b", "c"]
     assert "each class against all others" in str(found)
     one = metrics.evaluate(model, X, y, pos_label="b")
@@ -315,8 +319,8 @@ def test_scores_without_probabilities() -> None:
     for label, sign in (("yes", 1), ("no", -1)):
         found = metrics.evaluate(model, X, y, pos_label=label)
         expected = roc_auc_score(y == label, sign * model.decision_function(X))
-        assert found.scores["auc"].value == pytest.approx(expected)
-        assert np.isnan(found.scores["brier"].value)
+        assert found.scores["auc"].estimate == pytest.approx(expected)
+        assert np.isnan(found.scores["brier"].estimate)
         assert found.calibration is None
         assert found.notes == (
             "the model has scores and no probabilities: no log loss, Brier score or calibration",
@@ -328,9 +332,9 @@ def test_one_class_and_tiny_inputs() -> None:
     model = LogisticRegression().fit(X, y)
     only = metrics.evaluate(model, X[y == "no"], y[y == "no"])
     assert np.isnan(
-        [only.scores[name].value for name in ("auc", "sensitivity", "calibration_slope")]
+        [only.scores[name].estimate for name in ("auc", "sensitivity", "calibration_slope")]
     ).all()
-    assert 0 < only.scores["specificity"].value <= 1
+    assert 0 < only.scores["specificity"].estimate <= 1
     assert only.notes[0].startswith(
         f"none of the {(y == 'no').sum()} rows is of the positive class yes: AUC"
     )
@@ -370,13 +374,15 @@ def test_weights_of_a_table() -> None:
     model = es.MultinomialNB().fit(schema.table(X.assign(ill=y)))
     found = metrics.evaluate(model, schema.table(X, y, weights=weights)).scores
     p, said = model.predict_proba(X), model.predict(X)
-    assert found["accuracy"].value == pytest.approx(accuracy_score(y, said, sample_weight=weights))
-    assert found["log_loss"].value == pytest.approx(log_loss(y, p, sample_weight=weights))
-    assert found["auc"].value == pytest.approx(
+    assert found["accuracy"].estimate == pytest.approx(
+        accuracy_score(y, said, sample_weight=weights)
+    )
+    assert found["log_loss"].estimate == pytest.approx(log_loss(y, p, sample_weight=weights))
+    assert found["auc"].estimate == pytest.approx(
         roc_auc_score(y == "yes", p[:, 1], sample_weight=weights)
     )
     expected = recall_score(y, said, pos_label="yes", sample_weight=weights)
-    assert found["sensitivity"].value == pytest.approx(expected)
+    assert found["sensitivity"].estimate == pytest.approx(expected)
     assert found["accuracy"].n == np.count_nonzero(weights)
 
 
@@ -388,7 +394,7 @@ def test_weights_are_no_copies_of_rows_in_intervals_of_calibration() -> None:
     plain = metrics.Binary("yes", *arrays, row, True).estimates()
     heavy = metrics.Binary("yes", *arrays, 7 * row, True, True).estimates()
     for name in ("calibration_slope", "calibration_intercept", "auc", "accuracy", "brier"):
-        for end in ("value", "low", "high"):
+        for end in ("estimate", "low", "high"):
             assert getattr(heavy[name], end) == pytest.approx(getattr(plain[name], end)), name
 
 

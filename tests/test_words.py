@@ -10,7 +10,7 @@ from encryptedstats import words
 
 
 def test_the_examples() -> None:
-    assert doctest.testmod(words) == (0, 3)
+    assert doctest.testmod(words) == (0, 4)
 
 
 @pytest.mark.parametrize(

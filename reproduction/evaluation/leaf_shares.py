@@ -1,7 +1,7 @@
 """Adding votes or averaging leaf shares: what an opened forest had better do, on all data sets.
 
-``python -m reproduction.evaluation.leaf_shares`` prints the table of ``docs/models.md``. The counts
-of the leaves are the same for both, so one fit of every split serves all of them.
+``python -m reproduction.evaluation.leaf_shares`` prints a table. The counts of the leaves are the
+same for both, so one fit of every split serves all of them.
 """
 
 from __future__ import annotations

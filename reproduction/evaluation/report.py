@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 from encryptedstats.storage.files import write_atomic
 from encryptedstats.words import size_text, time_text
 from reproduction.evaluation.catalogue import COUNTS

@@ -17,9 +17,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from encryptedstats.machine import ordered_map
 from encryptedstats.metrics import auc
 from encryptedstats.models import CompletelyRandomForest
-from encryptedstats.parallel import ordered_map
 from encryptedstats.progress import progress_bar
 from reproduction.evaluation.convergence import VARIANTS, compare_convergence
 from reproduction.evaluation.counting import FastForest, drawn_fraction, shallower, share_of_votes

@@ -23,8 +23,8 @@ import numpy as np
 import pandas as pd
 
 from encryptedstats.crypto import Owner
+from encryptedstats.machine import cores
 from encryptedstats.models import CompletelyRandomForest, SemiparametricNB
-from encryptedstats.parallel import cores
 from encryptedstats.progress import progress_bar
 from encryptedstats.tables import EncryptedTable, Schema, plan
 from reproduction.evaluation.results import ResultFolder

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from encryptedstats.joint import JointKey, Member
     from encryptedstats.loading import load
     from encryptedstats.models import (
+        AODE,
+        TAN,
         CalibratedModel,
         CompletelyRandomForest,
         FisherDiscriminant,
@@ -61,7 +63,6 @@ if TYPE_CHECKING:
         score_folds,
     )
     from encryptedstats.publishing import Ledger, Published, Release, Rules, write_report
-    from encryptedstats.service.client import Worker, connect
     from encryptedstats.statistics import (
         GLM,
         PCA,
@@ -71,24 +72,33 @@ if TYPE_CHECKING:
         CochranArmitage,
         Correlation,
         Covariance,
+        CoxRegression,
         CoxScore,
+        CumulativeIncidence,
         Describe,
+        ElasticNet,
         FisherExact,
         GenomeScan,
         Histogram,
         IncidenceRate,
         KaplanMeier,
         Kappa,
+        KruskalWallis,
         LifeTable,
         LinearDiscriminant,
         LinearRegression,
         LogRank,
+        MannWhitney,
         MantelHaenszel,
         OddsRatio,
+        Pairs,
         PiecewiseExponential,
         QuadraticDiscriminant,
+        Quantiles,
+        RankCorrelation,
         Result,
         Ridge,
+        SignedRank,
         TTest,
     )
     from encryptedstats.studies import Study
@@ -107,6 +117,7 @@ if TYPE_CHECKING:
         QuantileOneHot,
         QuantileOrdinal,
     )
+    from encryptedstats.workers import Worker, connect
 
 __version__ = "0.3.0"
 
@@ -138,6 +149,8 @@ _LATE = {
     ),
     **dict.fromkeys(
         (
+            "AODE",
+            "TAN",
             "CalibratedModel",
             "CompletelyRandomForest",
             "FisherDiscriminant",
@@ -165,19 +178,28 @@ _LATE = {
             "Anova",
             "ChiSquare",
             "CochranArmitage",
+            "CoxRegression",
             "CoxScore",
+            "CumulativeIncidence",
             "Describe",
+            "ElasticNet",
             "FisherExact",
             "GLM",
             "GenomeScan",
             "Histogram",
             "IncidenceRate",
             "Kappa",
+            "KruskalWallis",
+            "MannWhitney",
+            "Quantiles",
+            "RankCorrelation",
+            "SignedRank",
             "KaplanMeier",
             "LifeTable",
             "LogRank",
             "MantelHaenszel",
             "OddsRatio",
+            "Pairs",
             "PiecewiseExponential",
             "ROC",
             "TTest",
@@ -189,7 +211,7 @@ _LATE = {
         ("FixedPoint", "QuantileOneHot", "QuantileOrdinal"),
         "encryptedstats.tables.schema.bin_transformers",
     ),
-    **dict.fromkeys(("Worker", "connect"), "encryptedstats.service.client"),
+    **dict.fromkeys(("Worker", "connect"), "encryptedstats.workers"),
 }
 
 
@@ -213,9 +235,11 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "AODE",
     "GLM",
     "PCA",
     "ROC",
+    "TAN",
     "Anova",
     "ArgumentError",
     "ArgumentTypeError",
@@ -228,12 +252,15 @@ __all__ = [
     "CompletelyRandomForest",
     "Correlation",
     "Covariance",
+    "CoxRegression",
     "CoxScore",
+    "CumulativeIncidence",
     "DataError",
     "Describe",
     "DeviceError",
     "DisclosureError",
     "DisclosureWarning",
+    "ElasticNet",
     "EncryptedAnswer",
     "EncryptedArray",
     "EncryptedInteger",
@@ -254,12 +281,14 @@ __all__ = [
     "KaplanMeier",
     "Kappa",
     "KeyMismatchError",
+    "KruskalWallis",
     "Ledger",
     "LifeTable",
     "LinearDiscriminant",
     "LinearMeans",
     "LinearRegression",
     "LogRank",
+    "MannWhitney",
     "MantelHaenszel",
     "Member",
     "MemberError",
@@ -268,6 +297,7 @@ __all__ = [
     "OddsRatio",
     "OneStepLogisticRegression",
     "Owner",
+    "Pairs",
     "ParameterError",
     "Parameters",
     "PassphraseError",
@@ -279,7 +309,9 @@ __all__ = [
     "QuadraticDiscriminant",
     "QuantileOneHot",
     "QuantileOrdinal",
+    "Quantiles",
     "Question",
+    "RankCorrelation",
     "Release",
     "Result",
     "Ridge",
@@ -289,6 +321,7 @@ __all__ = [
     "SchemaError",
     "SchemaWarning",
     "SemiparametricNB",
+    "SignedRank",
     "StorageError",
     "Study",
     "StudyError",

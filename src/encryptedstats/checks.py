@@ -1,5 +1,6 @@
-"""Integers that callers give: Python's and NumPy's alike, and never a truth value. Knows nothing of
-this library.
+"""Checks of integer arguments: Python's and NumPy's are accepted, truth values are not.
+
+Knows nothing of this library.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ from encryptedstats.errors import ArgumentError
 
 
 def as_integer(value: Any) -> int | None:
-    """The Python integer that a value is; None for what is none: fractions, text, and True and
-    False.
+    """Return a value as a Python integer, or None for fractions, text, True and False.
 
     >>> import numpy as np
     >>> as_integer(np.int64(569)), as_integer(True), as_integer(2.0)
@@ -27,7 +27,7 @@ def as_integer(value: Any) -> int | None:
 
 
 def as_count(value: Any, name: str, what: str, least: int = 1) -> int:
-    """The same for the argument ``name``, refused where it is none or less than ``least``."""
+    """Return the argument ``name`` as an integer of at least ``least``, or raise an error."""
     number = as_integer(value)
     if number is None or number < least:
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""What devices of your own are written with: ``docs/devices.md`` shows one."""
+"""What devices of your own are written with: ``docs/guides/devices.md`` shows one."""
 
 from __future__ import annotations
 

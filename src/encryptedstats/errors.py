@@ -1,11 +1,9 @@
-"""The errors and warnings of the library, so that callers can catch them by name.
+"""The errors and warnings of the library.
 
-Lowest module of all: imports nothing of this library. Each error also is the built-in exception a
-Python user would expect (``ValueError``, ``ArithmeticError``), so that generic handlers keep
-working.
-
-Where the way out is spelled in Python's words, these are a :class:`Cure`: the command line has
-words of its own for it.
+The lowest module: it imports nothing of this library. Each error is also the built-in exception
+that a Python user expects (``ValueError``, ``ArithmeticError``), so generic handlers keep working.
+Advice that is written in Python's words is a :class:`Cure`, which the command line puts in its own
+words.
 """
 
 from __future__ import annotations
@@ -206,6 +204,41 @@ class WorkerError(EncryptedStatsError, RuntimeError):
         super().__init__(*parts, code=code)
         self.status = status
         self.untrusted = untrusted
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An error as plain text, as it travels between machines.
+
+    Attributes
+    ----------
+    message : str
+    error : str
+        Name of the class of the error, where it is one of this library.
+    code : str
+        Code of the error.
+    """
+
+    message: str
+    error: str = ""
+    code: str = ""
+
+    def __str__(self) -> str:
+        return self.message
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        """Describe an error."""
+        if not isinstance(error, EncryptedStatsError):
+            return cls(str(error) or type(error).__name__)
+        return cls(str(error), type(error).__name__, error.code)
+
+    def to_error(self, where: str = "") -> EncryptedStatsError:
+        """Return the error that was described; ``where`` is put before its message."""
+        kind = globals().get(self.error)
+        if not (isinstance(kind, type) and issubclass(kind, EncryptedStatsError)):
+            kind = WorkerError
+        return kind(f"{where}{self.message}", code=self.code or "failed-job")
 
 
 class InsecureParametersWarning(UserWarning):

@@ -95,7 +95,7 @@ def _of_members(file: Container, keys: PublicKeys | None) -> Any:
 
 
 def _totals_facts(file: Container) -> Facts:
-    totals, noises = (file.listed(name) for name in ("numbers", "noise"))
+    totals, noises = (file.read_list(name) for name in ("numbers", "noise"))
     return {"totals": len(totals), "ciphertexts": len(noises), "form": file.expect("form", str)}
 
 
@@ -120,7 +120,7 @@ def _answer_facts(file: Container) -> Facts:
 
 def _prediction_facts(file: Container) -> Facts:
     known = _head_facts(file, PublicSchema.from_json(file.expect("schema", str)))
-    noises, numbers = (file.listed(name) for name in ("noise", "numbers"))
+    noises, numbers = (file.read_list(name) for name in ("noise", "numbers"))
     return {
         **known,
         "encrypted": True,

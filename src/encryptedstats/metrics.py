@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 from scipy.stats import norm
+from sklearn.metrics import roc_auc_score, roc_curve
 
 from encryptedstats.errors import ArgumentError
 from encryptedstats.tables import Table
@@ -61,26 +62,26 @@ class Estimate:
 
     Attributes
     ----------
-    value, low, high : float
+    estimate, low, high : float
     n : int
         Rows it is about: for sensitivity those of the positive class.
     method : str
         Whose interval it is.
     """
 
-    value: float
+    estimate: float
     low: float = np.nan
     high: float = np.nan
     n: int = 0
     method: str = ""
 
     def __str__(self) -> str:
-        if np.isnan(self.value):
+        if np.isnan(self.estimate):
             return "n/a"
         return (
-            f"{self.value:.3f}"
+            f"{self.estimate:.3f}"
             if np.isnan(self.low)
-            else f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
+            else f"{self.estimate:.3f} ({self.low:.3f} to {self.high:.3f})"
         )
 
 
@@ -88,14 +89,14 @@ class Estimate:
 # ------------------------------------------------------------------------------------------------
 
 
-def wilson_interval(successes: float, n: float, level: float = 0.95) -> tuple[float, float]:
+def wilson_interval(successes: float, n: float, confidence: float = 0.95) -> tuple[float, float]:
     """Wilson's score interval of a share.
 
     Parameters
     ----------
     successes, n : float
         So many of so many; of none there is no share, and the interval is nan.
-    level : float
+    confidence : float
 
     References
     ----------
@@ -114,7 +115,7 @@ def wilson_interval(successes: float, n: float, level: float = 0.95) -> tuple[fl
         )
     if not n:
         return np.nan, np.nan
-    z, p = _normal_quantile(level), successes / n
+    z, p = _normal_quantile(confidence), successes / n
     centre = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     low = (
@@ -135,13 +136,11 @@ def auc(truth: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None) -
     positive, values, weight = _arrays(truth, scores, weights)
     if positive.all() or not positive.any():
         return np.nan
-    above = _share_below(values[positive], values[~positive], weight[~positive])
-    total = weight[positive].sum() * weight[~positive].sum()
-    return float((above * weight[positive]).sum() / total)
+    return float(roc_auc_score(positive, values, sample_weight=weight))
 
 
 def auc_interval(
-    truth: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None, level: float = 0.95
+    truth: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None, confidence: float = 0.95
 ) -> tuple[float, float]:
     """DeLong's interval of the AUC, on the scale of log-odds so that it stays between 0 and 1.
 
@@ -154,7 +153,7 @@ def auc_interval(
     receiver operating characteristic curves. Newcombe (2006), Confidence intervals for an effect
     size measure based on the Mann-Whitney statistic, part 2.
     """
-    found = _auc_estimate(*_arrays(truth, scores, weights), level)
+    found = _auc_estimate(*_arrays(truth, scores, weights), confidence)
     return found.low, found.high
 
 
@@ -167,12 +166,12 @@ def delong_variance(positive: NDArray[np.bool_], scores: Floats, weights: Floats
 
 
 def _auc_estimate(
-    positive: NDArray[np.bool_], scores: Floats, weights: Floats, level: float
+    positive: NDArray[np.bool_], scores: Floats, weights: Floats, confidence: float
 ) -> Estimate:
     value, n = auc(positive, scores, weights), len(positive)
     if np.isnan(value):
         return Estimate(value, n=n)
-    z, variance = _normal_quantile(level), delong_variance(positive, scores, weights)
+    z, variance = _normal_quantile(confidence), delong_variance(positive, scores, weights)
     if 0 < value < 1 and np.isfinite(variance):
         half = z * np.sqrt(variance) / (value * (1 - value))
         low, high = expit(logit(value) - half), expit(logit(value) + half)
@@ -225,28 +224,29 @@ def _effective(weights: Floats) -> float:
     return float(total**2 / (weights**2).sum()) if total else 0.0
 
 
-def _normal_quantile(level: float) -> float:
-    if not 0 < level < 1:
+def _normal_quantile(confidence: float) -> float:
+    if not 0 < confidence < 1:
         raise ArgumentError(
-            f"level={level}: give a share between 0 and 1, such as 0.95", code="level-out-of-range"
+            f"confidence={confidence}: give a share between 0 and 1, such as 0.95",
+            code="confidence-out-of-range",
         )
-    return float(norm.ppf((1 + level) / 2))
+    return float(norm.ppf((1 + confidence) / 2))
 
 
 def _share(
-    hits: NDArray[np.bool_], among: NDArray[np.bool_], weights: Floats, level: float
+    hits: NDArray[np.bool_], among: NDArray[np.bool_], weights: Floats, confidence: float
 ) -> Estimate:
     """The share of hits among some rows."""
     inside, n = weights[among], int(among.sum())
     if not inside.sum():
         return Estimate(np.nan, n=n)
     value, size = float(np.average(hits[among], weights=inside)), _effective(inside)
-    return Estimate(value, *wilson_interval(min(value * size, size), size, level), n, _WILSON)
+    return Estimate(value, *wilson_interval(min(value * size, size), size, confidence), n, _WILSON)
 
 
-def _mean(values: Floats, weights: Floats, level: float) -> Estimate:
+def _mean(values: Floats, weights: Floats, confidence: float) -> Estimate:
     value = float(np.average(values, weights=weights))
-    half = float(_normal_quantile(level) * np.sqrt(_variance_of_mean(values, weights)))
+    half = float(_normal_quantile(confidence) * np.sqrt(_variance_of_mean(values, weights)))
     if np.isnan(half):  # a single row
         return Estimate(value, n=len(values))
     return Estimate(value, max(0.0, value - half), value + half, len(values), _NORMAL)
@@ -265,15 +265,9 @@ def roc_points(
     """Shares of others and of positives that lie at or above each score, from the highest score on;
     both from 0 to 1.
     """
-    _, level = np.unique(-scores, return_inverse=True)
     weight = weights if resampled is None else weights * resampled
-    shares = []
-    for rows in (~positive, positive):
-        summed = np.cumsum(
-            np.bincount(level.ravel()[rows], weight[rows], minlength=int(level.max()) + 1)
-        )
-        shares.append(np.concatenate([[0.0], summed / summed[-1]]))
-    return shares[0], shares[1]
+    false, true, _ = roc_curve(positive, scores, sample_weight=weight, drop_intermediate=False)
+    return false, true
 
 
 def roc_band(
@@ -281,7 +275,7 @@ def roc_band(
     scores: Floats,
     weights: Floats,
     grid: Floats,
-    level: float = 0.95,
+    confidence: float = 0.95,
     n_resamples: int = 200,
 ) -> tuple[Floats, Floats]:
     """Between which sensitivities the curve lies at each share of false positives, by drawing the
@@ -294,7 +288,7 @@ def roc_band(
         for rows in (np.flatnonzero(positive), np.flatnonzero(~positive)):
             drawn[rows] = np.bincount(rng.integers(0, len(rows), len(rows)), minlength=len(rows))
         curve[:] = np.interp(grid, *roc_points(positive, scores, weights, drawn))
-    low, high = np.quantile(curves, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    low, high = np.quantile(curves, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
     return low, high
 
 
@@ -304,7 +298,7 @@ def calibration_table(
     weights: ArrayLike | None = None,
     *,
     n_bins: int = _N_BINS,
-    level: float = 0.95,
+    confidence: float = 0.95,
 ) -> pd.DataFrame:
     """What was predicted and what occurred, in groups of about equally many rows with ever higher
     predictions.
@@ -328,8 +322,8 @@ def calibration_table(
     lines = []
     for number in np.unique(group):
         inside = group == number
-        found = _share(positive, inside, weight, level)
-        if np.isnan(found.value):  # rows without weight
+        found = _share(positive, inside, weight, confidence)
+        if np.isnan(found.estimate):  # rows without weight
             continue
         lines.append(
             {
@@ -337,7 +331,7 @@ def calibration_table(
                 "positives": int(positive[inside].sum()),
                 "weight": float(weight[inside].sum()),
                 "predicted": float(np.average(p[inside], weights=weight[inside])),
-                "observed": found.value,
+                "observed": found.estimate,
                 "low": found.low,
                 "high": found.high,
             }
@@ -543,30 +537,30 @@ class Binary:
     are_probabilities: bool
     is_weighted: bool = False
 
-    def estimates(self, level: float = 0.95, n_bins: int = _N_BINS) -> dict[str, Estimate]:
+    def estimates(self, confidence: float = 0.95, n_bins: int = _N_BINS) -> dict[str, Estimate]:
         """All scores, by name."""
         positive, called, weight = self.positive, self.called, self.weight
         everybody = np.ones(len(positive), dtype=bool)
         nothing = Estimate(np.nan, n=len(positive))
         return {
             **dict.fromkeys(SCORES, nothing),
-            "accuracy": _share(positive == called, everybody, weight, level),
-            "auc": _auc_estimate(positive, self.scores, weight, level),
-            "sensitivity": _share(called, positive, weight, level),
-            "specificity": _share(~called, ~positive, weight, level),
-            "ppv": _share(positive, called, weight, level),
-            "npv": _share(~positive, ~called, weight, level),
-            **(self._of_probabilities(level, n_bins) if self.are_probabilities else {}),
+            "accuracy": _share(positive == called, everybody, weight, confidence),
+            "auc": _auc_estimate(positive, self.scores, weight, confidence),
+            "sensitivity": _share(called, positive, weight, confidence),
+            "specificity": _share(~called, ~positive, weight, confidence),
+            "ppv": _share(positive, called, weight, confidence),
+            "npv": _share(~positive, ~called, weight, confidence),
+            **(self._of_probabilities(confidence, n_bins) if self.are_probabilities else {}),
         }
 
-    def _of_probabilities(self, level: float, n_bins: int) -> dict[str, Estimate]:
+    def _of_probabilities(self, confidence: float, n_bins: int) -> dict[str, Estimate]:
         positive, p, weight = self.positive, self.scores, self.weight
         table = self.calibration(n_bins=n_bins)
         share = table["weight"] if self.is_weighted else table["rows"]
         error = float(np.average((table["predicted"] - table["observed"]).abs(), weights=share))
         found = {
-            "log_loss": _mean(_loss(np.where(positive, p, 1 - p)), weight, level),
-            "brier": _mean((p - positive) ** 2, weight, level),
+            "log_loss": _mean(_loss(np.where(positive, p, 1 - p)), weight, confidence),
+            "brier": _mean((p - positive) ** 2, weight, confidence),
             "calibration_error": Estimate(error, n=len(p)),
         }
         if positive.all() or not positive.any():
@@ -577,7 +571,7 @@ class Binary:
             logistic_line(odds, truth, weight, slope=1.0),
         )
         scale = _effective(weight) / weight.sum()  # weights are no copies of rows
-        z, n = _normal_quantile(level), len(p)
+        z, n = _normal_quantile(confidence), len(p)
         for name, value, variance in (
             ("calibration_slope", steep.slope, steep.covariance[1, 1]),
             ("calibration_intercept", level_line.intercept, level_line.covariance[0, 0]),
@@ -586,10 +580,12 @@ class Binary:
             found[name] = Estimate(value, float(value - half), float(value + half), n, _NORMAL)
         return found
 
-    def calibration(self, *, n_bins: int = _N_BINS, level: float = 0.95) -> pd.DataFrame:
+    def calibration(self, *, n_bins: int = _N_BINS, confidence: float = 0.95) -> pd.DataFrame:
         """As :func:`calibration_table`."""
         weights = self.weight if self.is_weighted else None
-        return calibration_table(self.positive, self.scores, weights, n_bins=n_bins, level=level)
+        return calibration_table(
+            self.positive, self.scores, weights, n_bins=n_bins, confidence=confidence
+        )
 
 
 def _loss(p: Floats) -> Floats:
@@ -648,7 +644,7 @@ class Evaluation:
         class is.
     threshold : float or None
         From which score on a row is called positive; None for what the model itself predicts.
-    level : float
+    confidence : float
         Of the intervals.
     notes : tuple of str
         What is not there, and why.
@@ -660,7 +656,7 @@ class Evaluation:
     n_dropped: int
     n_unlabelled: int
     threshold: float | None
-    level: float
+    confidence: float
     calibration: pd.DataFrame | None = None
     by_class: dict[Any, dict[str, Estimate]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -686,7 +682,7 @@ class Evaluation:
             "class_counts": {str(label): count for label, count in self.class_counts.items()},
             "rows_left_out": self.n_dropped + self.n_unlabelled,
             "rows_without_class": self.n_unlabelled,
-            "level": self.level,
+            "confidence": self.confidence,
             "scores": _documents(self.scores),
             "by_class": {str(label): _documents(scores) for label, scores in self.by_class.items()},
             "calibration": None
@@ -726,7 +722,7 @@ def evaluate(
     *,
     pos_label: Any = None,
     threshold: float | None = None,
-    level: float = 0.95,
+    confidence: float = 0.95,
     n_bins: int = _N_BINS,
 ) -> Evaluation:
     """Score a classifier on rows of known class, which it should not have been fitted to.
@@ -745,7 +741,7 @@ def evaluate(
     threshold : float, optional
         Call a row positive from this probability (or score) on. By default what the model predicts
         is taken: of two classes the one with a probability above 0.5.
-    level : float
+    confidence : float
         Of the intervals.
     n_bins : int
         Groups of rows in the calibration table.
@@ -763,7 +759,7 @@ def evaluate(
         Predictions.of(model, X, y),
         pos_label=pos_label,
         threshold=threshold,
-        level=level,
+        confidence=confidence,
         n_bins=n_bins,
     )
 
@@ -773,7 +769,7 @@ def evaluate_predictions(
     *,
     pos_label: Any = None,
     threshold: float | None = None,
-    level: float = 0.95,
+    confidence: float = 0.95,
     n_bins: int = _N_BINS,
 ) -> Evaluation:
     """As :func:`evaluate`, of predictions that are there."""
@@ -789,13 +785,17 @@ def evaluate_predictions(
     counts = dict(zip(labels, np.bincount(made.codes, minlength=len(labels)).tolist(), strict=True))
     single, calibration = {}, None
     if position is None:
-        single = {label: made.against(k).estimates(level, n_bins) for k, label in enumerate(labels)}
-        scores = _macro(made, single, level)
+        single = {
+            label: made.against(k).estimates(confidence, n_bins) for k, label in enumerate(labels)
+        }
+        scores = _macro(made, single, confidence)
     else:
         binary = made.against(position, threshold)
-        scores = binary.estimates(level, n_bins)
+        scores = binary.estimates(confidence, n_bins)
         calibration = (
-            binary.calibration(n_bins=n_bins, level=level) if made.are_probabilities else None
+            binary.calibration(n_bins=n_bins, confidence=confidence)
+            if made.are_probabilities
+            else None
         )
     return Evaluation(
         scores=scores,
@@ -804,7 +804,7 @@ def evaluate_predictions(
         n_dropped=made.n_dropped,
         n_unlabelled=made.n_unlabelled,
         threshold=threshold,
-        level=level,
+        confidence=confidence,
         calibration=calibration,
         by_class=single,
         notes=tuple(_notes(made, counts, position)),
@@ -825,24 +825,24 @@ def positive_position(classes: NDArray[Any], pos_label: Any = None) -> int | Non
 
 
 def _macro(
-    made: Predictions, single: Mapping[Any, dict[str, Estimate]], level: float
+    made: Predictions, single: Mapping[Any, dict[str, Estimate]], confidence: float
 ) -> dict[str, Estimate]:
     """Of more than two classes: accuracy and losses of all together, and means over classes of
     everything else.
     """
     found, rows = {}, len(made)
     for name in SCORES:
-        values = [scores[name].value for scores in single.values()]
+        values = [scores[name].estimate for scores in single.values()]
         found[name] = Estimate(
             float(np.mean(values)), n=rows, method=_MACRO
         )  # nan if one of them is
     everybody = np.ones(rows, dtype=bool)
-    found["accuracy"] = _share(made.predicted == made.codes, everybody, made.weight, level)
+    found["accuracy"] = _share(made.predicted == made.codes, everybody, made.weight, confidence)
     if made.are_probabilities:
         given = made.scores[np.arange(rows), made.codes]
         truth = np.eye(len(made.classes))[made.codes]
-        found["log_loss"] = _mean(_loss(given), made.weight, level)
-        found["brier"] = _mean(((made.scores - truth) ** 2).sum(axis=1), made.weight, level)
+        found["log_loss"] = _mean(_loss(given), made.weight, confidence)
+        found["brier"] = _mean(((made.scores - truth) ** 2).sum(axis=1), made.weight, confidence)
     return found
 
 
@@ -874,16 +874,16 @@ def _notes(made: Predictions, counts: Mapping[Any, int], position: int | None) -
 
 
 def _score_table(scores: Mapping[str, Estimate]) -> pd.DataFrame:
-    lines = [(one.value, one.low, one.high, one.n, one.method) for one in scores.values()]
+    lines = [(one.estimate, one.low, one.high, one.n, one.method) for one in scores.values()]
     return pd.DataFrame(
-        lines, pd.Index(list(scores), name="score"), ["value", "low", "high", "n", "interval"]
+        lines, pd.Index(list(scores), name="score"), ["estimate", "low", "high", "n", "interval"]
     )
 
 
 def _documents(scores: Mapping[str, Estimate]) -> dict[str, Any]:
     return {
         name: {
-            "value": one.value,
+            "estimate": one.estimate,
             "low": one.low,
             "high": one.high,
             "n": one.n,

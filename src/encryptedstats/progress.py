@@ -1,6 +1,4 @@
-"""A progress bar on anything that lasts: drawn by Rich where it is installed and somebody watches,
-silent otherwise.
-"""
+"""Progress bars: drawn by Rich on terminals where it is installed, silent otherwise."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ def progress_bar(
 
 
 def rate_text(speed: float | None, unit: str) -> str:
-    """How fast it goes: nothing before that is known, and no digits that mean nothing.
+    """Return a speed in words, or nothing before it is known.
 
     >>> rate_text(48210.7, "rows"), rate_text(0.25, "models"), rate_text(None, "rows"), rate_text(9.4e6, "bytes")
     ('48,211 rows/s', '0.25 models/s', '', '9.4 MB/s')
@@ -46,7 +44,7 @@ def rate_text(speed: float | None, unit: str) -> str:
 
 
 def amount_text(done: float, total: float | None, unit: str) -> str:
-    """How much is done of what there is.
+    """Return how much is done.
 
     >>> amount_text(1200, 4000, "rows"), amount_text(61_200_000, 395_000_000, "bytes"), amount_text(7, None, "shards")
     ('1,200 of 4,000 rows', '61.2 of 395.0 MB', '7 shards')

@@ -1,5 +1,5 @@
-"""The last few things that were made, for who asks for the same again: circuits, which take Python
-long to write.
+"""A small cache of the most recently used results, such as circuits, which take Python long to
+write.
 """
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ Made = TypeVar("Made")
 
 
 class Recent(Generic[Made]):
-    """Things by what they are made from, the last ``most`` of them. Unlike ``lru_cache`` it does
-    not keep what they are made by.
-    """
+    """The last ``most`` results by key. Unlike ``lru_cache`` it does not keep the arguments alive."""
 
     def __init__(self, most: int) -> None:
         self._most, self._made, self._lock = most, dict[Hashable, Made](), Lock()
 
     def get(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        """What was made from this, or is made now."""
+        """Return the result for this key, and make it first if it is not there."""
         with self._lock:
             if key in self._made:
                 self._made[key] = self._made.pop(key)

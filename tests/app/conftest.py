@@ -35,8 +35,8 @@ def at_step(tmp_path_factory: pytest.TempPathFactory, rows: Path) -> Callable[[s
     made = Page(folder / "home", rows.parent)
     made.begin()
     made.choose(rows)
+    made.ask()
     made.decide()
-    made.post("questions", question="Histogram", variable="age", by="ill")
 
     def planned() -> None:
         made.get("plan")

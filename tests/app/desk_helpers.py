@@ -76,9 +76,14 @@ class Page:
     def choose(self, file: Path) -> None:
         self.post("data", path=str(file))
 
+    def ask(self) -> None:
+        """Ask a question of a column and the target, so that models can be asked as well."""
+        with self.desk.projects.get(self.project).changing() as state:
+            state.choices.target = "ill"
+        self.post("questions", question="Histogram", variable="age", by="ill")
+
     def decide(self, **more: str) -> None:
-        uses = {"use-0": "id", "use-4": "target", "use-3": "number"}
-        self.post("columns", **uses, **more, go="on")
+        self.post("columns", **more, go="on")
 
 
 def answered(folder: Path, asked: dict[str, Any]) -> bytes:

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 import encryptedstats as es
-from encryptedstats.app.desk import IDLE_SECONDS, Desk, Refused, UnfinishedError, Unlocked
-from encryptedstats.app.projects import Asked, Key, Project
+from encryptedstats.app.desk import IDLE_SECONDS, Desk, Refused, Unlocked
+from encryptedstats.app.projects import Asked, Key, Project, Sent
+from encryptedstats.app.steps import key, questions, send
+from encryptedstats.app.steps.send import UnfinishedError
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.tables.questions.question import RESULT_KIND
@@ -29,8 +31,8 @@ def desk(tmp_path: Path) -> Desk:
 def project(desk: Desk) -> Project:
     made = desk.projects.new("Readmissions")
     with made.changing() as state:
-        state.asked.append(Asked("a1", "Histogram", {"variable": "v0"}))
-        state.key = Key("k", "f", "2026-01-01")
+        state.asked.append(Asked(id="a1", name="Histogram", parameters={"variable": "v0"}))
+        state.key = Key(key_id="k", fingerprint="f", made="2026-01-01")
     return made
 
 
@@ -44,15 +46,18 @@ def test_passphrases_are_typed_twice_and_long_enough(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_one = desk.projects.new("No key yet")
-    monkeypatch.setattr(desk, "plan", no_worker)  # what comes next
+    monkeypatch.setattr(key, "plan", no_worker)  # what comes next
     for passphrase, again in (
         ("correct horse battery", "correct horse batteries"),
         ("x" * 9, "x" * 9),
+        ("x" * 30, "x" * 30),
+        ("password2026", "password2026"),
+        ("hospital123!", "hospital123!"),
     ):
         with pytest.raises(Refused):
-            desk.make_key(open_one, passphrase, again)
+            key.make_key(desk, open_one, passphrase, again)
     with pytest.raises(AssertionError):
-        desk.make_key(open_one, "x" * 10, "x" * 10)
+        key.make_key(desk, open_one, "correct horse battery", "correct horse battery")
 
 
 def test_a_key_that_nobody_uses_is_locked(
@@ -72,7 +77,7 @@ def test_a_key_that_nobody_uses_is_locked(
 
 def test_questions_do_not_change_after_the_key(desk: Desk, project: Project) -> None:
     with pytest.raises(Refused):
-        desk.unask(project, "a1")
+        questions.unask(desk, project, "a1")
     assert len(project.state.asked) == 1
 
 
@@ -82,16 +87,16 @@ def test_only_a_whole_result_of_the_key_is_taken(
     (asked,), path = project.state.asked, tmp_path / "result.enc"
     content = result(path, "other")
     with pytest.raises(es.KeyMismatchError):
-        desk.take_result(project, asked, path)
+        send.take_result(project, asked, path)
     content = result(path)
     for damaged in (b"", content[:-1], content[:-40] + b"y" + content[-39:], content + b"x"):
         path.write_bytes(damaged)
         with pytest.raises(UnfinishedError):
-            desk.take_result(project, asked, path)
+            send.take_result(project, asked, path)
         assert not project.result_file(asked).exists()
         assert asked.state != "here"
     path.write_bytes(content)
-    desk.take_result(project, asked, path)
+    send.take_result(project, asked, path)
     assert asked.state == "here"
     assert project.result_file(asked).read_bytes() == content
 
@@ -112,12 +117,10 @@ def test_results_are_waited_for_while_they_are_copied(
             if len(looks) == 2:
                 result(path)
 
-    from encryptedstats.app.projects import Sent
-
     path.parent.mkdir()
     path.write_bytes(result(path)[:50])
     with project.changing() as state:
-        state.sent = Sent("folder", str(path.parent), done=True)
-    desk._at_folder(project, Work())  # type: ignore[arg-type]  # a stand-in
+        state.sent = Sent(to="folder", place=str(path.parent), done=True)
+    send._at_folder(desk, project, Work())  # type: ignore[arg-type]  # a stand-in
     assert len(looks) == 3
     assert project.state.asked[0].state == "here"

@@ -14,7 +14,7 @@ import pytest
 from desk_helpers import PASSPHRASE, Page, answered, waited
 
 import encryptedstats as es
-from encryptedstats.app.desk import UnfinishedError
+from encryptedstats.app.steps.send import UnfinishedError, take_result
 from encryptedstats.tables.encrypted_table import MANIFEST
 from encryptedstats.tables.encryption import DRAFT
 
@@ -166,7 +166,7 @@ def test_half_a_result_is_refused_and_taken_when_it_is_whole(sealed: Page, tmp_p
     file = tmp_path / "copied.enc"
     file.write_bytes(content[:-1])
     with pytest.raises(UnfinishedError) as refused:
-        sealed.desk.take_result(project, asked, file)
+        take_result(project, asked, file)
     assert [cure.action for cure in refused.value.cures] == ["take again"]
     sealed.post(f"results/{asked.id}/file", 422, path=str(file))
     assert not project.result_file(asked).exists()
@@ -187,5 +187,5 @@ def test_a_result_of_another_key_is_not_taken(sealed: Page, rows: Path, tmp_path
     )
     project = sealed.desk.projects.get(sealed.project)
     with pytest.raises(es.KeyMismatchError):
-        sealed.desk.take_result(project, sealed.state.asked[0], file)
+        take_result(project, sealed.state.asked[0], file)
     assert not project.result_file(sealed.state.asked[0]).exists()

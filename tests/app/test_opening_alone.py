@@ -17,6 +17,8 @@ from fake_worker import TOKEN, FakeWorker
 
 import encryptedstats as es
 from certificates import new_certificate, pin_of
+from encryptedstats.app.steps.results import open_result
+from encryptedstats.app.steps.send import resume
 from encryptedstats.storage import container
 
 
@@ -83,7 +85,7 @@ def test_a_worker_never_learns_how_an_opening_went(sealed: Page, serve: Serve) -
         again = Page(
             sealed.desk.projects.home, sealed.folder, es.connect
         )  # the program, started anew
-        again.desk.resume()
+        resume(again.desk)
         time.sleep(0.3)
         assert len(worker.requests) == fetched, (
             "something was asked of the worker after the result had come"
@@ -201,9 +203,8 @@ def test_a_folder_gets_the_table_and_nothing_else(sealed: Page, tmp_path: Path) 
     text = sealed.get("results")
     truth = patients()
     assert "Histogram: age by ill" in text
-    found = sealed.desk.open_result(sealed.desk.projects.get(sealed.project), asked)
-    assert found.result is not None
-    assert int(found.result.to_frame().to_numpy().sum()) == len(truth)
+    found = open_result(sealed.desk, sealed.desk.projects.get(sealed.project), asked)
+    assert int(found.view.tables[0].frame.to_numpy().sum()) == len(truth)
     assert (
         "attachment"
         in sealed.client.get(f"/p/{sealed.project}/results/{asked.id}.csv").headers[

@@ -15,6 +15,7 @@ from desk_helpers import PASSPHRASE, Page, patients, waited
 import encryptedstats as es
 from encryptedstats.app import asking, columns
 from encryptedstats.app.projects import Projects
+from encryptedstats.app.steps.plan import plan
 from encryptedstats.app.words import WORDS
 from encryptedstats.cli import _errors
 from encryptedstats.tables.questions.question import known_questions
@@ -39,7 +40,7 @@ def test_files_are_listed_and_one_is_chosen(page: Page, rows: Path) -> None:
 def test_a_dropped_file_is_copied_for_its_user_only(page: Page, rows: Path) -> None:
     files = {"dropped": ("../../my rows.csv", rows.read_bytes(), "text/csv")}
     answer = page.client.post(f"/p/{page.project}/data", files=files)
-    assert answer.url.path.endswith("/columns")
+    assert answer.url.path.endswith("/questions")
     copy = Path(page.state.data.path)
     assert copy == page.folder / "data" / "my_rows.csv"
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
@@ -64,11 +65,13 @@ def test_what_is_no_table_is_said_to_be_none(
     assert page.state.data is None
 
 
-def test_columns_are_what_the_owner_says(page: Page, rows: Path) -> None:
+def test_columns_are_what_questions_need_and_the_owner_says(page: Page, rows: Path) -> None:
     page.choose(rows)
-    page.decide(**{"cuts-1": "40, 60", "use-2": "out"})
+    page.ask()
+    page.post("questions", question="TTest", variable="bmi", by="ill")
+    page.decide(**{"cuts-1": "40, 60"})
     schema = es.Schema.load(page.folder / "schema.json")
-    assert schema.names == ("age", "bmi")
+    assert schema.names == ("age", "bmi")  # no question needs the other one
     assert schema["age"].edges == (40.0, 60.0)
     assert (schema.target, schema.classes, schema.id, schema["bmi"].kind) == (
         "ill",
@@ -80,7 +83,9 @@ def test_columns_are_what_the_owner_says(page: Page, rows: Path) -> None:
 
 def test_the_schema_is_that_of_the_command_line(page: Page, rows: Path) -> None:
     page.choose(rows)
-    page.post("columns", **{"use-4": "target", "use-0": "out"}, go="on")
+    named = {"outcome-column": "ill", "variables": ["age", "smoker", "bmi"]}
+    page.post("questions", question="MultinomialNB", **named)
+    page.post("columns", go="on")
     found = es.Schema.load(page.folder / "schema.json")
     frame = pd.read_csv(rows).drop(columns="patient")
     assert found.variables == es.Schema.infer(frame, target="ill").variables
@@ -89,21 +94,22 @@ def test_the_schema_is_that_of_the_command_line(page: Page, rows: Path) -> None:
 @pytest.mark.parametrize(
     ("form", "said"),
     [
-        ({"use-1": "target", "use-4": "target"}, "Two columns are the target"),
-        ({"use-4": "target", "cuts-1": "40, old"}, "not all numbers"),
-        ({"use-4": "target", "bins": "many"}, "is no whole number"),
-        (
-            {"use-0": "out", "use-1": "out", "use-2": "out", "use-3": "out", "use-4": "target"},
-            "at least one variable",
-        ),
+        ({"cuts-1": "40, old"}, "not all numbers"),
+        ({"cuts-1": "60, 40"}, "cut"),
+        ({"bins": "many"}, "is no whole number"),
+        ({"use-1": "number"}, "bins"),
+        ({"missing": "guess"}, "is none of error"),
     ],
 )
 def test_impossible_columns_are_refused_on_the_page(
     page: Page, rows: Path, form: dict[str, str], said: str
 ) -> None:
     page.choose(rows)
+    page.ask()
     text = page.post("columns", 422, **form, go="on")
     assert said in text
+    assert 'id="cuts-1"' in text or "use-1" in form  # the fields are there, to correct them
+    assert all(value in text for name, value in form.items() if name == "cuts-1")
     assert not page.state.columns_done
 
 
@@ -111,7 +117,8 @@ def test_names_in_a_file_cannot_become_part_of_the_page(page: Page, tmp_path: Pa
     file = tmp_path / "evil.csv"
     file.write_text('"<script>alert(1)</script>",b\n"<img src=x>",1\n<b>,2\n')
     page.choose(file)
-    for step in ("data", "columns"):
+    page.post("questions", question="Histogram", variable="<script>alert(1)</script>", by="b")
+    for step in ("data", "questions", "columns"):
         text = page.get(step)
         assert "&lt;script&gt;" in text
         assert "<script>alert" not in text
@@ -122,8 +129,8 @@ def test_a_file_that_changes_is_noticed(page: Page, tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
     patients().to_csv(file, index=False)
     page.choose(file)
+    page.ask()
     page.decide()
-    page.post("questions", question="Histogram", variable="age", by="ill")
     page.get("plan")
     page.post("key", passphrase=PASSPHRASE, again=PASSPHRASE)
     file.write_text(file.read_text().replace("P0001", "P9999"))
@@ -164,6 +171,7 @@ def test_what_a_form_says_is_the_question(planned: Page) -> None:
         alternative="less",
     )
     asked = planned.state.asked[-1]
+    planned.decide()
     found = planned.desk.questions(planned.desk.projects.get(planned.project))[-1]
     assert isinstance(found, es.TTest)
     assert (found.variable, found.by, found.confidence, found.alternative) == (
@@ -174,7 +182,7 @@ def test_what_a_form_says_is_the_question(planned: Page) -> None:
     )
     assert (
         asking.described(asked.name, asked.parameters)
-        == "variable: bmi; by: smoker; alternative: less; confidence: 0.9"
+        == "measurement: bmi; groups: smoker; alternative: less; confidence level: 0.9"
     )
     assert asking.asking_words(found) == [
         "TTest",
@@ -189,10 +197,10 @@ def test_what_a_form_says_is_the_question(planned: Page) -> None:
     ("form", "said"),
     [
         (
-            {"question": "TTest", "variable": "age", "by": "smoker"},
-            "let the column be a number, in the step Columns",
+            {"question": "TTest", "variable": "smoker", "by": "ill"},
+            "choose a column of numbers",
         ),
-        ({"question": "TTest"}, "needs variable"),
+        ({"question": "TTest"}, "choose Measurement first"),
         ({"question": "Nonsense"}, "nobody here knows the question"),
         ({"question": "CompletelyRandomForest", "depth": "70"}, "depth"),
     ],
@@ -222,6 +230,7 @@ def test_another_question_makes_another_plan(planned: Page) -> None:
     before = planned.state.plan["totals"]
     planned.post("questions", question="Histogram", variable="smoker")
     assert planned.state.plan is None
+    planned.decide()
     planned.get("plan")
     assert planned.state.plan["totals"] > before
 
@@ -301,7 +310,7 @@ def test_another_key_in_its_place_is_refused(keyed: Page) -> None:
     keyed.post("key/lock")
     project = keyed.desk.projects.get(keyed.project)
     project.key_file.unlink()
-    es.Owner(keyed.desk.plan(project)).save(project.key_file, PASSPHRASE)
+    es.Owner(plan(keyed.desk, project)).save(project.key_file, PASSPHRASE)
     assert "put the file of that key back" in keyed.post("key/unlock", 422, passphrase=PASSPHRASE)
 
 
@@ -343,7 +352,11 @@ def test_a_project_uses_the_key_of_another(keyed: Page) -> None:
 
 def test_a_key_that_was_made_for_less_is_refused(keyed: Page) -> None:
     before = copied(keyed)
-    keyed.post("questions", question="CompletelyRandomForest", depth="3", n_trees="10")
+    keyed.post(
+        "questions", question="CompletelyRandomForest", depth="3", n_trees="10",
+        **{"outcome-column": "ill"},
+    )  # fmt: skip
+    keyed.decide()
     keyed.get("plan")
     plan = keyed.state.plan
     said = keyed.post("key/use", 422, project=before, passphrase=PASSPHRASE)
@@ -438,3 +451,14 @@ def test_every_step_says_what_leaves_this_machine(keyed: Page, step: str) -> Non
     text = keyed.get(step)
     assert "What leaves this machine" in text
     assert "Nothing, in this step." in text
+
+
+def test_a_column_can_be_needed_as_a_number_and_in_bins(page: Page, rows: Path) -> None:
+    page.choose(rows)
+    page.post("questions", question="TTest", variable="age", by="smoker")
+    page.post("questions", question="Histogram", variable="age")
+    assert [one.needs["age"] for one in page.state.asked] == ["number", "bins"]
+    page.decide(**{"cuts-1": "40, 60"})
+    age = es.Schema.load(page.folder / "schema.json")["age"]
+    assert (age.kind, age.edges) == ("number", (40.0, 60.0))
+    assert len(page.desk.questions(page.desk.projects.get(page.project))) == 2

@@ -29,17 +29,17 @@ def table(*, keep: bool) -> es.Table:
 @pytest.mark.parametrize(
     ("question", "keep", "wanted"),
     [
-        (es.TTest("bmi", "smoker"), True, "pvalue"),
+        (es.TTest("bmi", "smoker"), True, "p-value"),
         (es.Describe(), True, "mean"),
         (es.Correlation(("bmi", "age")), True, "bmi"),
-        (es.ChiSquare("smoker", "class"), False, "pvalue"),
+        (es.ChiSquare("smoker", "class"), False, "p-value"),
         (es.OddsRatio("smoker"), False, "odds"),
         (es.KaplanMeier("months"), False, "survival"),
         (es.ROC("age"), False, "auc"),
-        (es.MultinomialNB(), False, "rows of class no"),
+        (es.MultinomialNB(), False, "classes"),
         (es.CompletelyRandomForest(n_trees=5), False, "importance"),
         (es.LinearRegression("bmi ~ age + smoker"), True, "smoker"),
-        (es.GLM("class ~ smoker"), False, "smoker"),
+        (es.GLM("class ~ smoker"), False, "odds ratio"),
         (es.PCA(variables=["bmi", "age"]), True, "standard deviation"),
     ],
     ids=lambda value: getattr(value, "name", ""),
@@ -49,24 +49,28 @@ def test_every_kind_of_result_has_a_table_a_text_and_a_csv(
 ) -> None:
     rows = table(keep=keep)
     value = question.fit(rows) if hasattr(question, "fit") else rows.ask(question)
-    shown = shown_result(value, "title")
-    said = str([shown.table.rows, shown.table.head, shown.facts]).lower()
-    assert wanted in said
-    assert shown.table.rows
+    shown = shown_result(value)
+    said = str([(one.rows, one.head) for one in shown.tables]) + str(shown.facts)
+    assert wanted in said.lower()
     assert shown.text
     assert "\n" in shown.csv
-    assert all(len(cells) == len(shown.table.head) for _, cells in shown.table.rows)
-    if shown.svg is not None:
-        assert b"<svg" in shown.svg
+    for one in shown.tables:
+        assert all(len(cells) == len(one.head) for _, cells in one.rows)
+        assert "(-inf" not in str(one.rows)  # bins are written as people write them
+    for dark in (False, True):
+        if shown.is_drawn:
+            assert b"<svg" in (shown.svg(dark=dark) or b"")
 
 
 def test_probabilities_are_written_as_in_r() -> None:
-    found = table_of(pd.DataFrame({"value": [1e-20, 0.5, 1234567]}, index=["pvalue", "df", "n"]))
-    assert found.rows[0] == ("pvalue", ["< 2.2e-16"])
+    found = table_of(pd.DataFrame({"pvalue": [1e-20, 0.5]}, index=["age", "sex"]))
+    assert found.rows[0] == ("age", ["< 2.2e-16"])
 
 
 def test_scores_have_their_intervals() -> None:
-    found = scores_of({"auc": {"value": 0.75, "low": 0.7, "high": 0.8}, "ppv": {"value": None}})
+    found = scores_of(
+        {"auc": {"estimate": 0.75, "low": 0.7, "high": 0.8}, "ppv": {"estimate": None}}
+    )
     assert found.rows == [("AUC", ["0.7500", "0.7000 to 0.8000"]), ("PPV", ["NA", ""])]
 
 

@@ -52,7 +52,7 @@ def test_a_file_is_predicted_for_its_user_only(facts: dict[str, Any], tmp_path: 
 
 def test_a_model_is_scored_and_drawn(facts: dict[str, Any], tmp_path: Path) -> None:
     found = EvaluateTask(**facts, curves=tmp_path / "curves.svg").run(nothing)
-    assert 0 <= found["scores"]["auc"]["value"] <= 1
+    assert 0 <= found["scores"]["auc"]["estimate"] <= 1
     assert not found["seen"]
     assert b"<svg" in (tmp_path / "curves.svg").read_bytes()
 

@@ -24,19 +24,37 @@ def test_pages_show_what_the_files_say() -> None:
 
 
 def test_a_page_that_differs_is_written_anew() -> None:
-    page = "before\n<!-- figures scan -->\n| old | 1 |\n<!-- end of figures -->\nafter"
+    page = "before\n<!-- figures plain -->\n| old | 1 |\n<!-- end of figures -->\nafter"
     written = figures.write_blocks(page)
     assert "| old | 1 |" not in written
-    assert figures.make_scan() in written
+    assert figures.make_block("plain") in written
     assert figures.write_blocks(written) == written
 
 
-def test_files_of_older_versions_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in {name for _, files in figures.BLOCKS.values() for name in files}:
-        (tmp_path / f"{name}.json").write_text(json.dumps({"version": figures.__version__}))
+def test_what_was_not_measured_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "RESULTS", tmp_path)
-    assert figures.old_files() == []
-    (tmp_path / "scan.json").write_text(json.dumps({"version": "0.1.9"}))
-    assert figures.old_files() == ["scan"]
-    (tmp_path / "gpu.json").write_text(json.dumps({}))  # before files named their version
-    assert set(figures.old_files()) == {"scan", "gpu"}
+    assert all("Not measured" in figures.make_block(name) for name in figures.BLOCKS)
+
+
+def test_files_of_older_versions_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "RESULTS", tmp_path)
+    (tmp_path / "other.json").write_text(json.dumps({"version": figures.__version__}))
+    assert figures.find_old_files() == []
+    (tmp_path / "other.json").write_text(json.dumps({"version": "0.1.9"}))
+    (tmp_path / "more.json").write_text(json.dumps({}))
+    assert figures.find_old_files() == ["more.json", "other.json"]
+    assert figures.main(["--check"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A fit takes 1.2 s.", ["1.2 s"]),
+        ("It is 3 times as fast, at 5 ms a row.", ["3 times as fast", "5 ms"]),
+        ("```text\n1.2 s\n```\n", []),
+        ("<!-- figures plain -->\n1.2 s\n<!-- end of figures -->\n", []),
+        ("8 rows and 64 MB, for 30 seconds", []),
+    ],
+)
+def test_times_by_hand_are_found(text: str, expected: list[str]) -> None:
+    assert figures.find_times(text) == expected

@@ -64,7 +64,7 @@ def test_an_operator_by_keyboard(
     keys = es.Owner(es.plan(es.MultinomialNB(), schema, n_rows=60, workers=1))
     with es.connect(service.url, token, patience=60) as worker:
         table = worker.upload(keys.encrypt(schema.table(frame)))
-        job = worker.fit(es.MultinomialNB(), table)
+        job = worker.fit(es.MultinomialNB(), table, wait=False)
         page.get_by_text(job.id[:10]).wait_for()  # without a reload
         page.locator("tr", has_text=job.id[:10]).get_by_text("done").wait_for()
         assert keys.open(worker.result(job, place / "model.enc"), schema).n_rows_ == 60

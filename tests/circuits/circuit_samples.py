@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 from unittest import mock
 
@@ -39,8 +39,14 @@ from encryptedstats.circuits.expressions import (
     in_order,
     padding_value,
 )
-from encryptedstats.circuits.lowering import Strategy, Way, lower, move_steps, replication_steps
-from encryptedstats.circuits.noise import NoiseRules
+from encryptedstats.circuits.lowering import (
+    Setting,
+    Strategy,
+    Way,
+    lower,
+    move_steps,
+    replication_steps,
+)
 from encryptedstats.circuits.program import SLOTS as SLOTS_FORM
 from encryptedstats.circuits.program import Output, Program, Step
 from encryptedstats.circuits.sources import Source
@@ -251,7 +257,7 @@ class MemorySource(Source):
         return self.lab.owner.open(evaluate(outputs, self, **options))
 
 
-@cache
+@lru_cache(maxsize=2)
 def lab_of(
     scheme: str,
     key: int = 0,
@@ -284,7 +290,7 @@ def rotation_steps(copies: int = 1) -> tuple[int, ...]:
     return tuple(sorted({*replication_steps(layout), *moved}))
 
 
-@cache
+@lru_cache(maxsize=2)
 def source_of(
     scheme: str, key: int, counts: tuple[int, ...], with_secret_key: bool = True
 ) -> MemorySource:
@@ -355,8 +361,8 @@ def lowered(
     outputs: Sequence[Expression], source: Source, strategy: Strategy, form: str = SLOTS_FORM
 ) -> Program:
     """The program of a circuit on a source, with a strategy that is not asked for a proof."""
-    rules = NoiseRules(source.parameters, with_secret_key=source.with_secret_key)
-    return lower(outputs, rules, source.parameters, source.layout, form, Way(strategy))
+    setting = Setting(source.parameters, source.layout, source.with_secret_key, form)
+    return lower(outputs, setting, Way(strategy))
 
 
 def computed(program: Program, source: MemorySource) -> tuple[list[Any], Watch]:

@@ -5,21 +5,22 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 
 from circuit_samples import Lab, MemorySource, insecure, rotation_steps
 
 import encryptedstats as es
 from encryptedstats.circuits import Expression
-from encryptedstats.circuits.devices.native.packing import KernelPacking
-from encryptedstats.circuits.devices.packing import Packing
+from encryptedstats.circuits.devices.batches import Packing
+from encryptedstats.circuits.devices.native.steps import KernelPacking
 from encryptedstats.circuits.devices.seal import SealPacking
 from encryptedstats.circuits.evaluate import evaluate
+from encryptedstats.circuits.lowering import Setting
 from encryptedstats.circuits.proof import read_noise
 from encryptedstats.circuits.results import EncryptedNumbers
 
 
-@cache
+@lru_cache(maxsize=2)
 def kept_lab(
     scheme: str, key: int = 0, n_bits: int = 49, primes: int = 10, kept: int = 6, copies: int = 1
 ) -> Lab:
@@ -53,7 +54,7 @@ def packed(
     outputs: Sequence[Expression], source: MemorySource, width: int | None = None
 ) -> EncryptedNumbers:
     """Totals in packs, ``width`` in each if it is said."""
-    report = read_noise(outputs, source.parameters, source.layout)
+    report = read_noise(outputs, Setting(source.parameters, source.layout))
     if width is not None:
         report = report.with_width(width)
     return evaluate(outputs, source, report=report, workers=1, progress=False)

@@ -29,11 +29,11 @@ from encryptedstats.circuits.calibration import calibrate, measured_times, scale
 from encryptedstats.circuits.cost import ALONE, Cost, Times, read_cost
 from encryptedstats.circuits.devices.steps import BATCH, batches_of
 from encryptedstats.circuits.evaluate import compile_for, evaluate
-from encryptedstats.circuits.lowering import FLAT, LEVELLED
-from encryptedstats.circuits.proof import program_of, read_noise
+from encryptedstats.circuits.lowering import FLAT, LEVELLED, Setting, lower
+from encryptedstats.circuits.proof import read_noise
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.packing import packing_parameters
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 
 A, B, C, Y, W, N = (column(name) for name in ("a0", "b1", "a1", "y0", "w", "n"))
 NAMES = {
@@ -207,10 +207,8 @@ def test_several_packs(bgv):
     """As many packs as the width asks for, the last not full."""
     outputs = [(A * (k + 1) + N).total() for k in range(11)]
     source = bgv.source((30,))
-    report = read_noise(outputs, bgv.parameters, source.layout).with_width(4)
-    program = program_of(
-        outputs, bgv.parameters, source.layout, "packed", report, with_secret_key=True
-    )
+    report = read_noise(outputs, Setting(bgv.parameters, source.layout)).with_width(4)
+    program = lower(outputs, Setting(bgv.parameters, source.layout), report.way)
     assert [len(pack.args) for pack in program.packs] == [4, 4, 3]
     # 2 + 2 + 2 steps at the first level, two automorphisms at the second, and 8 more levels to
     # clear.

@@ -19,7 +19,7 @@ from encryptedstats.circuits.devices import register, registered, unregister
 from encryptedstats.circuits.devices.cuda import sums
 from encryptedstats.circuits.devices.cuda.branchings import branchings_of
 from encryptedstats.circuits.devices.cuda.totals import compute_totals as cuda_totals
-from encryptedstats.circuits.devices.native.tapes import compute_totals as native_totals
+from encryptedstats.circuits.devices.native.device import compute_totals as native_totals
 from encryptedstats.circuits.evaluate import compile_for
 from encryptedstats.circuits.expressions import Expression
 

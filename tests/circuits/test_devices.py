@@ -1,7 +1,7 @@
 """The conformance suite: every registered device over the same programs, demanding SEAL's residues,
 bit for bit.
 
-Devices of other files join it by being registered; the one of docs/devices.md is run here too.
+Devices of other files join it by being registered; the one of docs/guides/devices.md is run here too.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from encryptedstats.circuits.devices import (
     run_steps,
     unregister,
 )
+from encryptedstats.circuits.devices.batches import Packing, expand_totals
 from encryptedstats.circuits.devices.cuda import card as cards
-from encryptedstats.circuits.devices.packing import Packing, expand_totals
 from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Marks, Weights
 from encryptedstats.circuits.expressions import given as given_total
@@ -49,7 +49,7 @@ from encryptedstats.crypto.evaluator import Evaluator
 from encryptedstats.errors import DeviceError
 from error_codes import error
 
-PAGE = Path(__file__).parents[2] / "docs" / "devices.md"
+PAGE = Path(__file__).parents[2] / "docs/guides/devices.md"
 few = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 a, b, c, y, w, n = (column(name) for name in ("a0", "b1", "a2", "y0", "w", "n"))
 QUIET: dict[str, Any] = {"progress": False, "workers": 1}

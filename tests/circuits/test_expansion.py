@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from effort import examples
 from encryptedstats.circuits import column
 from encryptedstats.circuits.compiled import GivenPacks
-from encryptedstats.circuits.devices import packing as device_packing
-from encryptedstats.circuits.devices.packing import expand_totals
+from encryptedstats.circuits.devices import batches as device_packing
+from encryptedstats.circuits.devices.batches import expand_totals
 from encryptedstats.circuits.noise import NoiseRules
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto import packing

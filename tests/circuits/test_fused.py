@@ -49,7 +49,7 @@ from encryptedstats.circuits.devices.steps import StepByStep
 from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import COLUMN, PRODUCT, TOTAL, Marks, fold, here, in_order
 from encryptedstats.circuits.expressions import given as given_total
-from encryptedstats.circuits.lowering import FLAT, LEVELLED, Lowering, Strategy, Way
+from encryptedstats.circuits.lowering import FLAT, LEVELLED, Lowering, Setting, Strategy, Way
 from encryptedstats.circuits.noise import NoiseRules
 from encryptedstats.circuits.program import SWITCH, Step
 from encryptedstats.circuits.sources import Source
@@ -92,7 +92,7 @@ Sums = dict[Expression, np.ndarray]
 def sum_steps(totals: Sequence[Expression], source: Source) -> dict[Expression, Step]:
     """Sums over rows, not brought into any form."""
     rules = NoiseRules(source.parameters, with_secret_key=source.with_secret_key)
-    outputs = Lowering(rules, source.layout, Way(FLAT), {}).outputs(totals)
+    outputs = Lowering(rules, Setting(source.parameters, source.layout), Way(FLAT)).outputs(totals)
     return {total: output.step for total, output in zip(totals, outputs, strict=True)}
 
 

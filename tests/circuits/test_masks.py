@@ -19,7 +19,14 @@ from encryptedstats.circuits.bounds import ColumnRange, read_bounds
 from encryptedstats.circuits.clear import read_clear
 from encryptedstats.circuits.cost import read_cost
 from encryptedstats.circuits.expressions import Marks, linear, padding_value
-from encryptedstats.circuits.lowering import FLAT, LEVELLED, Strategy, move_steps, rotations_needed
+from encryptedstats.circuits.lowering import (
+    FLAT,
+    LEVELLED,
+    Setting,
+    Strategy,
+    move_steps,
+    rotations_needed,
+)
 from encryptedstats.circuits.program import MASK
 from encryptedstats.circuits.proof import read_noise
 from encryptedstats.circuits.shapes import Shapes
@@ -140,7 +147,7 @@ def test_noise_is_never_more_than_proven(mover: Lab) -> None:
         .masked(Marks(0, [9]))
         .total()
     ]
-    strategy = read_noise(outputs, mover.parameters, source.layout, form="slots").strategy
+    strategy = read_noise(outputs, Setting(mover.parameters, source.layout, form="slots")).strategy
     program = lowered(outputs, source, strategy)
     (ciphertext,), device = computed(program, source)
     check_slots(mover, ciphertext, program.outputs[0], source.clear(outputs)[0])
@@ -259,13 +266,17 @@ def test_what_stands_for_others_has_marks_in_as_many_chunks(mover: Lab) -> None:
     near = (n.masked(FIRST) + w.masked(Marks(0, [9]))).total()
     far = (n.masked(FIRST) + w.masked(SECOND)).total()
     alone = [
-        read_noise([output], mover.parameters, layout, form="slots").budget
+        read_noise([output], Setting(mover.parameters, layout, form="slots")).budget
         for output in (near, far)
     ]
     assert alone[1] < alone[0]
     for outputs in ([near, far], [far, near]):
-        assert read_noise(outputs, mover.parameters, layout, form="slots").budget == alone[1]
         assert (
-            read_noise(Shapes(outputs).circuits(), mover.parameters, layout, form="slots").budget
+            read_noise(outputs, Setting(mover.parameters, layout, form="slots")).budget == alone[1]
+        )
+        assert (
+            read_noise(
+                Shapes(outputs).circuits(), Setting(mover.parameters, layout, form="slots")
+            ).budget
             == alone[1]
         )

@@ -34,7 +34,7 @@ from effort import examples, one_scheme
 from encryptedstats.circuits import Layout, column, linear, lowering
 from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import depth_of
-from encryptedstats.circuits.lowering import FLAT, LEVELLED
+from encryptedstats.circuits.lowering import FLAT, LEVELLED, Setting
 from encryptedstats.circuits.noise import MAX_SIZE
 from encryptedstats.circuits.program import MULTIPLY, RELINEARISE
 from encryptedstats.circuits.proof import read_noise, strategies
@@ -114,7 +114,7 @@ def test_every_ciphertext_on_the_way_is_within_its_bound(scheme, strategy, slack
         source = source_of(scheme, key, counts)
         with forced(strategy):
             report = unless_refused(
-                lambda: read_noise(outputs, source.parameters, source.layout, form="slots")
+                lambda: read_noise(outputs, Setting(source.parameters, source.layout, form="slots"))
             )
         if report is None:
             return
@@ -162,13 +162,15 @@ def test_repeated_squaring_at_the_limit(scheme, key, slacks):
     for depth in range(1, 9):
         deeper = [(N ** (1 << depth)).total()]
         try:
-            read_noise(deeper, lab.parameters, source.layout, form="slots")
+            read_noise(deeper, Setting(lab.parameters, source.layout, form="slots"))
         except es.NoiseError:
             break
         outputs = deeper
     assert 2 <= depth_of(outputs) < 8
     program = lowered(
-        outputs, source, read_noise(outputs, lab.parameters, source.layout, form="slots").strategy
+        outputs,
+        source,
+        read_noise(outputs, Setting(lab.parameters, source.layout, form="slots")).strategy,
     )
     (ciphertext,), device = computed(program, source)
     check_slots(lab, ciphertext, program.outputs[0], source.clear(outputs)[0])
@@ -190,7 +192,9 @@ def test_real_parameters(real, slacks):
 def test_encryption_with_the_public_key_is_noisier_and_known_to_be(bgv):
     outputs = [(A * B * Y).total()]
     budgets = [
-        read_noise(outputs, bgv.parameters, LAYOUT, with_secret_key=secret, form="slots").budget
+        read_noise(
+            outputs, Setting(bgv.parameters, LAYOUT, with_secret_key=secret, form="slots")
+        ).budget
         for secret in (True, False)
     ]
     assert budgets[0] > budgets[1] + 10
@@ -202,7 +206,7 @@ def test_more_chunks_and_larger_factors_cost_budget(lab):
     p, outputs = lab.parameters, [(A * B).total()]
 
     def budget(outputs, rows=1000, form="slots"):
-        return read_noise(outputs, p, Layout(rows, 1024), form=form).budget
+        return read_noise(outputs, Setting(p, Layout(rows, 1024), form=form)).budget
 
     assert budget(outputs) == pytest.approx(budget(outputs, 1024))
     assert budget(outputs) - budget(outputs, 1024 * 64) == pytest.approx(6, abs=0.1)
@@ -248,7 +252,7 @@ def test_no_output_is_noisier_than_what_stands_for_it(outputs, data, form):
     outputs = data.draw(st.permutations(outputs))
 
     def budget(some):
-        return unless_refused(lambda: read_noise(some, p, LAYOUT, form=form))
+        return unless_refused(lambda: read_noise(some, Setting(p, LAYOUT, form=form)))
 
     with forced(FLAT):
         together, alone = budget(outputs), [budget([output]) for output in outputs]
@@ -312,14 +316,14 @@ def _untouchable(name: str, chunk: int) -> Any:
 def test_the_binding_node_is_the_first_that_cannot_be_proven():
     p = insecure("bgv", 4000, (40,) * 3)
     fine, too_deep = A * B, (A * B) * (A * Y)
-    assert read_noise([fine.total()], p, LAYOUT, form="slots").budget >= 1
+    assert read_noise([fine.total()], Setting(p, LAYOUT, form="slots")).budget >= 1
     for outputs in (
         [too_deep.total()],
         [fine.total(), (too_deep * W).total()],
         [(too_deep + 3 * N).total(), N.total()],
     ):
         with pytest.raises(es.NoiseError) as refusal:
-            read_noise(outputs, p, LAYOUT, form="slots")
+            read_noise(outputs, Setting(p, LAYOUT, form="slots"))
         assert f"the binding step is {too_deep!r}. es.plan" in str(refusal.value)
 
 
@@ -330,9 +334,9 @@ def test_sums_can_bind_as_well():
     p = insecure("bgv", 4000, (30, 30))
     heavy = linear([(1 << 40, A)])
     with pytest.raises(es.NoiseError, check=error("not-proven", "0", "1099511627776")):
-        read_noise([heavy.total()], p, LAYOUT, form="slots")
+        read_noise([heavy.total()], Setting(p, LAYOUT, form="slots"))
     with pytest.raises(es.NoiseError, check=error("not-proven", "10,000,000,000")):
-        read_noise([A.total()], p, _many_rows(10**10), form="slots")
+        read_noise([A.total()], Setting(p, _many_rows(10**10), form="slots"))
 
 
 def _many_rows(n_rows: int) -> Layout:
@@ -342,9 +346,9 @@ def _many_rows(n_rows: int) -> Layout:
 def test_results_that_decrypt_but_cannot_be_packed_say_so(bgv, monkeypatch):
     p, outputs = bgv.parameters, [(N**4).total()]
     monkeypatch.setattr(lowering, "plan_descent", lambda parameters, noise: None)
-    assert read_noise(outputs, p, LAYOUT, form="slots").budget >= 1
+    assert read_noise(outputs, Setting(p, LAYOUT, form="slots")).budget >= 1
     with pytest.raises(es.NoiseError, check=error("not-proven", "'slots'", "form='slots'")):
-        read_noise(outputs, p, LAYOUT, form="packed")
+        read_noise(outputs, Setting(p, LAYOUT, form="packed"))
 
 
 @one_scheme
@@ -361,7 +365,7 @@ def test_absurd_depths_are_refused_at_once(scheme):
     start = time.process_time()
     for deep in (squared, chained):
         with pytest.raises(es.NoiseError, check=error("not-proven")):
-            read_noise([deep.total()], p, LAYOUT)
+            read_noise([deep.total()], Setting(p, LAYOUT))
     assert time.process_time() - start < 20
 
 
@@ -371,8 +375,8 @@ def test_ciphertexts_never_grow_beyond_what_seal_has():
     """
     p = insecure("bgv", 4000, (60,) * 12)
     fits, beyond = [(A ** (MAX_SIZE - 1)).total()], [(A**MAX_SIZE).total()]
-    assert read_noise(fits, p, LAYOUT, form="slots").strategy is FLAT
-    assert read_noise(beyond, p, LAYOUT, form="slots").strategy is LEVELLED
+    assert read_noise(fits, Setting(p, LAYOUT, form="slots")).strategy is FLAT
+    assert read_noise(beyond, Setting(p, LAYOUT, form="slots")).strategy is LEVELLED
     source = Lab(es.Owner(p)).source((40,))
     for outputs in (fits, beyond):
         assert source.encrypted(outputs, form="slots") == source.clear(outputs)
@@ -383,7 +387,7 @@ def test_chains_of_thousands_of_totals(bgv):
     total = A.total()
     for i in range(3000):
         total = total + (column(f"b{i % 2}").total() if i % 3 else 1)
-    assert read_noise([total], bgv.parameters, LAYOUT).budget >= 1
+    assert read_noise([total], Setting(bgv.parameters, LAYOUT)).budget >= 1
     source = bgv.source((20,))
     assert source.encrypted([total], form="slots") == source.clear([total])
 
@@ -407,7 +411,10 @@ def test_evaluate_takes_the_strategy_that_was_proven(bgv):
     source = bgv.source((10,))
     flat, levelled = [(A * B).total()], [(A**16).total()]
     for outputs, strategy, form in ((flat, FLAT, "packed"), (levelled, LEVELLED, "slots")):
-        assert read_noise(outputs, bgv.parameters, source.layout, form=form).strategy is strategy
+        assert (
+            read_noise(outputs, Setting(bgv.parameters, source.layout, form=form)).strategy
+            is strategy
+        )
         program = compile_for(outputs, source, form=form).program
         relinearised = [
             step for step in program.steps if step.op == RELINEARISE and not step.is_total

@@ -337,7 +337,7 @@ def test_levels():
 
 def test_packing_adds_noise_and_does_not_multiply_it_and_is_above_what_is_measured(lab):
     model = packing_model(lab.parameters, packing_primes(lab.parameters))
-    start = model.rounded(2)
+    start = model.rounding(2)
     added = packed_noise(model, start.times(2.0**30)).flat - model.coefficient_bound(
         start.times(2.0**30)
     )

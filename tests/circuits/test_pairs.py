@@ -22,6 +22,7 @@ from encryptedstats.circuits.clear import read_clear
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.expressions import PRODUCT, Expression, in_order, linear
 from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.lowering import Setting
 from encryptedstats.circuits.passes.digits import Stored, join_parts
 from encryptedstats.circuits.passes.pairs import join_pairs, prove_pairs
 from encryptedstats.errors import FileFormatError, ParameterError
@@ -56,7 +57,7 @@ def as_stored(
     outputs: list[Expression], known: es.Parameters, layout: Layout
 ) -> tuple[list[Expression], list[Stored]]:
     paired = join_pairs(outputs, BASE)
-    stored = prove_pairs(outputs, paired, known, RANGES, layout)
+    stored = prove_pairs(outputs, paired, Setting(known, layout), RANGES)
     return (outputs, [Stored()] * len(outputs)) if stored is None else (paired, stored)
 
 

@@ -12,6 +12,7 @@ from encryptedstats.circuits import column
 from encryptedstats.circuits.bounds import ColumnRange, Interval
 from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Expression, given
+from encryptedstats.circuits.lowering import Setting
 from encryptedstats.circuits.proof import read_noise
 from encryptedstats.errors import TooLargeError
 
@@ -46,7 +47,7 @@ def test_asked_otherwise_it_is_prepared_again(bgv: Lab, options: dict[str, Any])
 
 def test_a_proof_of_others_is_not_mistaken_for_the_own(bgv: Lab) -> None:
     source = bgv.source((9,), seed=3)
-    report = read_noise(written(), source.parameters, source.layout)
+    report = read_noise(written(), Setting(source.parameters, source.layout))
     assert compile_for(written(), source, report=report.with_width(1)).program.width == 1
     assert compile_for(written(), source).program.width == 4
 

@@ -30,7 +30,7 @@ from effort import examples
 from encryptedstats.circuits import Expression, Layout, column, linear
 from encryptedstats.circuits.expressions import Marks, here
 from encryptedstats.circuits.expressions import given as given_total
-from encryptedstats.circuits.lowering import FLAT, LEVELLED, Lowering, Strategy, Way, lower
+from encryptedstats.circuits.lowering import FLAT, LEVELLED, Lowering, Setting, Strategy, Way, lower
 from encryptedstats.circuits.noise import NoiseRules
 from encryptedstats.circuits.program import (
     ADD_UP,
@@ -75,7 +75,8 @@ def program_of(
     given_noise = {
         "model": rules.model.switch(rules.model.fresh(with_secret_key=True), level).times(1024)
     }
-    return lower(outputs, rules, p, LAYOUT, form, Way(strategy, level, 4), given_noise)
+    setting = Setting(p, LAYOUT, secret, form, tuple(given_noise.items()))
+    return lower(outputs, setting, Way(strategy, level, 4))
 
 
 # ----------------------------------------------------------------------------------------------
@@ -171,8 +172,8 @@ def test_so_do_those_of_marked_moved_and_given_rows(strategy):
 def lowered_rows(outputs, held):
     p = lab_of("bgv").parameters
     rules = NoiseRules(p, with_secret_key=True)
-    packs = {"model": rules.column.at(1)}
-    return lower(outputs, rules, p, LAYOUT, "rows", Way(FLAT, 1), packs, held)
+    setting = Setting(p, LAYOUT, form="rows", given=(("model", rules.column.at(1)),))
+    return lower(outputs, setting, Way(FLAT, 1), held=held)
 
 
 def test_expanding_is_an_instruction_of_its_own():
@@ -392,7 +393,7 @@ def test_outputs_are_in_their_form(form):
 
 def test_what_cannot_be_brought_down_is_said():
     rules = NoiseRules(lab_of("bgv").parameters, with_secret_key=True)
-    lowering = Lowering(rules, LAYOUT, Way(FLAT), {})
+    lowering = Lowering(rules, Setting(rules.parameters, LAYOUT), Way(FLAT))
     found = lowering.outputs([(linear([(1 << 400, A)])).total()])
     with pytest.raises(es.NoiseError, check=error("not-packable")):
-        lowering.finished(lab_of("bgv").parameters, "packed", found)
+        lowering.finished("packed", found)

@@ -21,10 +21,10 @@ from encryptedstats.circuits import column, linear
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.clear import read_clear
 from encryptedstats.circuits.compiled import GivenPacks
-from encryptedstats.circuits.devices.packing import Packing
+from encryptedstats.circuits.devices.batches import Packing
 from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Expression, Key, given, totals_of
-from encryptedstats.circuits.lowering import row_descent
+from encryptedstats.circuits.lowering import Setting, row_descent
 from encryptedstats.circuits.proof import prove_rows, read_noise, resting_level
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.noise import Noise
@@ -223,11 +223,11 @@ def test_results_end_as_low_as_is_proven() -> None:
 def test_columns_alone_are_computed_at_the_lowest_level() -> None:
     lab = kept_lab("bgv")
     source = lab.source((9,))
-    proof = prove_rows([w * n], lab.parameters, source.layout, {})
-    lower = prove_rows([w], lab.parameters, source.layout, {})
+    proof = prove_rows([w * n], Setting(lab.parameters, source.layout))
+    lower = prove_rows([w], Setting(lab.parameters, source.layout))
     assert lower.way.level > proof.way.level > 0
     assert (
-        prove_rows([w * n], lab.parameters, source.layout, {}, quick=True).way.level
+        prove_rows([w * n], Setting(lab.parameters, source.layout), quick=True).way.level
         <= proof.way.level
     )
 
@@ -264,7 +264,7 @@ def tight_lab() -> Lab:
     for bits in range(34, 40):
         lab = Lab(es.Owner(insecure("bgv", 1 << 16, (bits, 49, 49, 49))))
         model = lab.parameters.noise
-        if 1 <= model.budget(model.rounded(2, model.levels - 1)) < 3:
+        if 1 <= model.budget(model.rounding(2, model.levels - 1)) < 3:
             return lab
     raise AssertionError("no such prime")
 
@@ -346,7 +346,7 @@ def test_totals_without_room_are_merged_as_they_come(
 
     monkeypatch.setattr(packing, "merge", counted)
     outputs = [k * (a * y).total() + w.total() for k in range(2, 82)] + [n.total()]
-    report = read_noise(outputs, source.parameters, source.layout).with_width(64)
+    report = read_noise(outputs, Setting(source.parameters, source.layout)).with_width(64)
     small, large = (
         evaluate(
             outputs, source, report=report, device=device, memory_limit=m, workers=1, progress=False

@@ -109,9 +109,9 @@ def reads(name: str) -> Any:
             Expression("cube", (X.total(),), None, True)
         ),
         "lowered rows": lambda: lowering.ROW_RULES["cube"],
-        "noise": lambda: lowering.Lowering(rules, layout, lowering.Way(lowering.FLAT), {})._step(
-            "cube", ()
-        ),
+        "noise": lambda: lowering.Lowering(
+            rules, lowering.Setting(rules.parameters, layout), lowering.Way(lowering.FLAT)
+        )._step("cube", ()),
         "cost": lambda: cost.COST["cube"],
     }[name]
 

@@ -31,7 +31,7 @@ from encryptedstats.circuits import Expression, column
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.cost import read_cost
 from encryptedstats.circuits.devices import register, registered, unregister
-from encryptedstats.circuits.devices.native.tapes import compute_totals
+from encryptedstats.circuits.devices.native.device import compute_totals
 from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Marks
 from encryptedstats.circuits.expressions import given as given_total
@@ -129,6 +129,13 @@ def test_random_circuits(outputs: list[Expression], copies: int, counts: tuple[i
         found = unless_refused(lambda form=form: evaluate(outputs, source, form=form, **QUIET))
         if found is not None:
             assert source.lab.owner.open(found) == by_hand(outputs, source.columns, source.layout)
+
+
+def test_sums_of_stored_columns_alone() -> None:
+    source, a0 = lab(2).source((13,), seed=1), column("a0")
+    outputs = [(a0 + (2 * a0 + 1)).total()]
+    found = evaluate(outputs, source, **QUIET)
+    assert source.lab.owner.open(found) == by_hand(outputs, source.columns, source.layout)
 
 
 def test_devices_give_the_same_residues_at_every_level_of_arithmetic(
@@ -476,16 +483,18 @@ def test_a_table_that_is_larger_than_planned_has_more_chunks(frame: pd.DataFrame
     np.testing.assert_array_equal(opened.class_counts_, clear.class_counts_)
 
 
-@pytest.mark.parametrize("fraction", [0, 2])
-def test_a_forest_that_is_never_opened(frame: pd.DataFrame, fraction: int) -> None:
+@pytest.mark.parametrize(("fraction", "trees", "depth"), [(0, 4, 2), (2, 2, 1)])
+def test_a_forest_that_is_never_opened(
+    frame: pd.DataFrame, fraction: int, trees: int, depth: int
+) -> None:
     schema = es.Schema.infer(frame, target="sick")
-    forest = es.CompletelyRandomForest(4, 2, fraction=fraction, random_state=1)
+    forest = es.CompletelyRandomForest(trees, depth, fraction=fraction, random_state=1)
     table, new = schema.table(frame.iloc[:250]), schema.table(frame.iloc[250:])
     owner = es.Owner(es.plan(forest, table, encrypted_prediction=True))
     assert owner.parameters.copies == 16
     sealed, rows = owner.encrypt(table), owner.encrypt(new)
     votes = owner.open(forest.fit(sealed).predict_votes(rows))
-    clear = es.CompletelyRandomForest(4, 2, fraction=fraction, random_state=1).fit(
+    clear = es.CompletelyRandomForest(trees, depth, fraction=fraction, random_state=1).fit(
         table.with_layout(sealed.layout)
     )
     expected = clear.predict_votes(new.with_layout(rows.layout))

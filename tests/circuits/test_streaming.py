@@ -34,7 +34,7 @@ from encryptedstats.circuits.lowering import FLAT
 from encryptedstats.circuits.slices import CHECKPOINT, Slice, slices_of
 from encryptedstats.circuits.sources import Source
 from encryptedstats.errors import DeviceError
-from encryptedstats.memory import default_limit
+from encryptedstats.machine import default_limit
 from encryptedstats.storage import container
 from encryptedstats.storage.objects import FolderStore
 from encryptedstats.tables import EncryptedTable

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from cli_helpers import _RUNNER, Run, done, patients, the_error
+from cli_helpers import Run, done, patients, the_error
 
 import encryptedstats as es
-from encryptedstats.cli._app import app
 
 
 @pytest.fixture(scope="module")

@@ -74,7 +74,7 @@ def test_folds_are_scored_on_rows_they_have_not_seen(
     np.testing.assert_allclose(found.loc["mean", "auc"], found.loc[["0", "1"], "auc"].mean())
     facts = json.loads(done("evaluate", folds, half(ward), *owner(ward), "--json").stdout)
     assert [entry["auc"] for entry in facts["folds"]] == found["auc"].tolist()[:2]
-    assert facts["scores"]["auc"]["value"] == found.loc["all", "auc"]
+    assert facts["scores"]["auc"]["estimate"] == found.loc["all", "auc"]
     assert facts["mean"]["rows"] == facts["rows"] == 30
 
 
@@ -124,7 +124,7 @@ def test_an_opened_model_needs_no_key(ward: Ward, name: str) -> None:
     facts = json.loads(
         done("evaluate", ward.opened(ward.combined(name)), ward.csv, "--json").stdout
     )
-    scores = {name: score["value"] for name, score in facts["scores"].items()}
+    scores = {name: score["estimate"] for name, score in facts["scores"].items()}
     model = MODELS[name][1]().fit(es.Schema.load(ward.schema).table(ward.frame))
     yes = ward.frame["ill"] == "yes"
     if hasattr(model, "predict_proba"):
@@ -158,12 +158,12 @@ def test_the_positive_class_and_the_threshold_are_named(
     facts = json.loads(done("evaluate", opened, ward.csv, *options, "--json").stdout)
     assert (facts["positive"], facts["threshold"]) == ("no", 0.7)
     called = shares[:, 0] >= 0.7
-    assert facts["scores"]["sensitivity"]["value"] == pytest.approx(called[~yes].mean())
-    assert facts["scores"]["specificity"]["value"] == pytest.approx((~called)[yes].mean())
+    assert facts["scores"]["sensitivity"]["estimate"] == pytest.approx(called[~yes].mean())
+    assert facts["scores"]["specificity"]["estimate"] == pytest.approx((~called)[yes].mean())
     low, high = wilson_interval(int(called[~yes].sum()), int((~yes).sum()))
     assert facts["scores"]["sensitivity"]["low"] == pytest.approx(low)
     assert facts["scores"]["sensitivity"] == {
-        "value": facts["scores"]["sensitivity"]["value"], "low": pytest.approx(low), "high": pytest.approx(high),
+        "estimate": facts["scores"]["sensitivity"]["estimate"], "low": pytest.approx(low), "high": pytest.approx(high),
         "n": int((~yes).sum()), "interval": "Wilson",
     }  # fmt: skip
     assert sum(group["rows"] for group in facts["calibration"]) == len(yes)
@@ -238,7 +238,7 @@ def test_three_classes_and_weights(tmp_path: Path) -> None:
         done("evaluate", tmp_path / "m", tmp_path / "d.csv", "--weights", "w", "--json").stdout
     )
     shares, weights = model.predict_proba(frame), frame["w"].to_numpy()
-    scores = {name: score["value"] for name, score in facts["scores"].items()}
+    scores = {name: score["estimate"] for name, score in facts["scores"].items()}
     single = [roc_auc_score(frame["y"] == k, shares[:, k], sample_weight=weights) for k in range(3)]
     assert scores["auc"] == pytest.approx(np.mean(single))
     assert list(facts["by_class"]) == ["0", "1", "2"]
@@ -270,7 +270,7 @@ def test_rows_of_one_class_have_no_auc(ward: Ward, tmp_path: Path) -> None:
     opened = ward.opened(ward.combined("forest"))
     assert (
         json.loads(done("evaluate", opened, tmp_path / "d.csv", "--json").stdout)["scores"]["auc"][
-            "value"
+            "estimate"
         ]
         is None
     )

@@ -98,13 +98,14 @@ def test_a_prediction_has_a_line_for_every_row(place: Path, tmp_path: Path) -> N
     )
     shown = done(*predict).stdout
     assert "Predicted 37 rows" in shown
-    assert "3 of 40 rows have gaps: their lines are empty" in shown
+    assert "3 of 40 rows: their lines are empty" in shown
     lines = pd.read_csv(tmp_path / "p.csv", dtype={"predicted": str}).set_index("row")
     assert lines.index.tolist() == list(range(1, ROWS + 1))
     assert lines.index[lines.isna().all(axis=1)].tolist() == list(GAPS)
     assert set(lines["predicted"].dropna()) <= {"0", "1"}
     facts = json.loads(done(*predict, "--force", "--json").stdout)
-    assert (facts["rows"], facts["rows_left_out"]) == (40, 3)
+    assert (facts["rows"], facts["rows_without_prediction"]) == (40, 3)
+    assert facts["reasons"] == [f"column 'age', rows {', '.join(map(str, GAPS))}: it is missing"]
     kept = pd.read_csv(place / "one-unknown.csv").drop(index=[row - 1 for row in GAPS])
     model = es.load(place / "model.opened")
     right = int((model.predict(kept[["age"]]) == kept["ill"]).sum())

@@ -103,7 +103,7 @@ def test_cpuinfo_of_several_machines() -> None:
 
 
 def test_a_machine_that_says_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine.memory, "read_system", lambda _: "")
+    monkeypatch.setattr(machine.this_machine, "read_system", lambda _: "")
     monkeypatch.delattr("os.sysconf")
     monkeypatch.delattr("os.sched_getaffinity")
     facts = machine.describe_machine()

@@ -460,7 +460,7 @@ def test_rows_with_missing_values_keep_an_empty_line_where_the_schema_drops_them
     rows.loc[2, "age"] = np.nan
     rows.to_csv(tmp_path / "new.csv", index=False)
     shown = done("predict", tmp_path / "m", tmp_path / "new.csv", "-o", tmp_path / "p.csv").stdout
-    assert "1 of 5 rows have gaps: their lines are empty" in shown
+    assert "1 of 5 rows: their lines are empty" in shown
     lines = pd.read_csv(tmp_path / "p.csv")
     assert lines["row"].tolist() == [1, 2, 3, 4, 5]
     assert lines["predicted"].isna().tolist() == [False, False, True, False, False]

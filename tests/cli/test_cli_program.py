@@ -71,7 +71,9 @@ def test_without_the_extra_it_says_what_to_install(missing: str) -> None:
 
 
 def test_a_reader_that_goes_away_is_no_error(files: Path) -> None:
-    command = f"{sys.executable} -m encryptedstats.cli data info {files / 'public.keys'} --json | true"
+    command = (
+        f"{sys.executable} -m encryptedstats.cli data info {files / 'public.keys'} --json | true"
+    )
     done = subprocess.run(
         ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False
     )

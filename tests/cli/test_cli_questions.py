@@ -1,4 +1,4 @@
-"""The examples of docs/extending.md on the command line: planned, asked, looked at, opened, from
+"""The examples of docs/guides/questions.md on the command line: planned, asked, looked at, opened, from
 the file they are written in.
 """
 
@@ -20,7 +20,7 @@ from encryptedstats.cli._words import make_questions
 from encryptedstats.storage import container
 from encryptedstats.tables.questions.question import load_questions
 
-PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/guides/questions.md").read_text(encoding="utf-8")
 MOST_LINES = 30
 
 

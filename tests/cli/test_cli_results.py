@@ -72,7 +72,7 @@ def test_a_summary_csv_and_json(home: Path) -> None:
     shown = done("open", home / "t.enc", *opening(home)).stdout
     assert shown == view_text(wanted.view()) + "\n"
     done("open", home / "t.enc", *opening(home), "-o", home / "t.csv")
-    assert (home / "t.csv").read_text() == wanted.to_frame().to_csv(lineterminator="\n")
+    assert (home / "t.csv").read_text() == wanted.to_csv()
     done("open", home / "t.enc", *opening(home), "-o", home / "t.json")
     assert json.loads((home / "t.json").read_text())["result"] == json.loads(
         json.dumps(wanted.to_dict())

@@ -175,7 +175,13 @@ def test_a_schema(run: Run, hospital: Hospital, tmp_path: Path) -> None:
 def test_a_plan(run: Run, hospital: Hospital, tmp_path: Path) -> None:
     plan = hospital.home / "plan.json"
     shown = done("data", "info", plan).stdout
-    for words in ("plan", "counts of age by ill", "up to 60", "192 bits", "encryptedstats key make"):
+    for words in (
+        "plan",
+        "counts of age by ill",
+        "up to 60",
+        "192 bits",
+        "encryptedstats key make",
+    ):
         assert words in shown
     assert json.loads(done("data", "info", plan, "--json").stdout)["rows"] == 60
     (tmp_path / "other.json").write_text("{}")

@@ -391,7 +391,9 @@ def test_votes_on_the_screen_and_as_json(clinic: Clinic, votes: Path) -> None:
     assert "--schema" not in shown
     facts = json.loads(done("open", votes, *clinic.owner, "--json").stdout)
     counts = wanted.predict().value_counts()
-    assert facts["facts"]["predicted"] == {label: int(counts.get(label, 0)) for label in ("no", "yes")}
+    assert facts["facts"]["predicted"] == {
+        label: int(counts.get(label, 0)) for label in ("no", "yes")
+    }
     assert (facts["rows"], facts["question"]) == (20, "CompletelyRandomForest")
     opaque = done("open", votes, "--key", clinic.key).stdout
     assert "Give --schema" in opaque

@@ -76,9 +76,12 @@ class Hospital:
     def plain(self, blocks: range = range(BLOCKS)) -> es.Table:
         return es.Table.concat([rows(block) for block in blocks])
 
-    def is_exact(self, model: Any, out: Path | str, blocks: range = range(BLOCKS)) -> bool:
-        """Whether the stored model opens to what the clear rows give."""
-        opened = self.owner.open(es.load(out, keys=self.owner.public_keys()))
+    def is_exact(self, model: Any, out: Any, blocks: range = range(BLOCKS)) -> bool:
+        """Whether a model, or its file, opens to what the clear rows give."""
+        sealed = out
+        if isinstance(out, (str, Path)):
+            sealed = es.load(out, keys=self.owner.public_keys())
+        opened = self.owner.open(sealed)
         return list(opened.totals_) == list(model.fit(self.plain(blocks)).totals_)
 
 

@@ -9,7 +9,7 @@ import cluster_samples as samples
 import pytest
 
 import encryptedstats as es
-from encryptedstats.circuits.plan import chunks_per_shard
+from encryptedstats.circuits.shards import chunks_per_shard
 
 FOREST = es.CompletelyRandomForest(n_trees=10, depth=2, random_state=1)
 

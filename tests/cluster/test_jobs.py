@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import encryptedstats as es
-from encryptedstats import cluster, memory
+from encryptedstats import cluster, machine
 from encryptedstats.circuits.expressions import Expression, circuit_digest, column
-from encryptedstats.circuits.plan import FAN_IN, MAX_SHARD_CHUNKS
+from encryptedstats.circuits.shards import FAN_IN, MAX_SHARD_CHUNKS
 from encryptedstats.cluster import jobs
 from encryptedstats.cluster.jobs import JOBS, Job, cut_rows
 from encryptedstats.storage import container
@@ -80,7 +80,7 @@ def test_workers_share_the_memory_of_their_machine(
         return evaluate(table, outputs, **options)
 
     monkeypatch.setattr(es.EncryptedTable, "evaluate", watched)
-    monkeypatch.setattr(memory, "available_memory", lambda: 64 << 30)
+    monkeypatch.setattr(machine, "available_memory", lambda: 64 << 30)
     monkeypatch.setattr(jobs, "cores", lambda: 8)
     job = cluster.submit(FOREST, hospital.table, tmp_path / "m", rows_per_shard=ROWS)
     job.evaluate(next(item for item in job.items.values() if item.is_shard))

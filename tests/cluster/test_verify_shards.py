@@ -119,7 +119,9 @@ def test_predictions_are_verified(tmp_path: Path, model_in_shards: bool) -> None
     assert (MODEL_CUT in sections) == model_in_shards
     changes = [lambda file: flipped(file, 0), lambda file: with_section(file, CUT, [[3], [2], 1])]
     if model_in_shards:
-        changes += [lambda file: with_section(file, MODEL_CUT, [[2], *file.listed(MODEL_CUT)[1:]])]
+        changes += [
+            lambda file: with_section(file, MODEL_CUT, [[2], *file.read_list(MODEL_CUT)[1:]])
+        ]
     else:
         model_cut = [[1, 2], [FOREST.n_totals(es.load(table).schema)], whole.ciphertexts.width]
         changes += [lambda file: with_section(file, MODEL_CUT, model_cut)]
@@ -175,8 +177,8 @@ def flipped(file: Container, byte: int) -> Container:
 
 def cut_blocks(stops: list[int]) -> Callable[[Container], Container]:
     def change(file: Container) -> Container:
-        _, totals, width = file.listed(CUT)
-        assert file.listed(CUT)[0] != stops
+        _, totals, width = file.read_list(CUT)
+        assert file.read_list(CUT)[0] != stops
         return with_section(file, CUT, [stops, totals, width])
 
     return change
@@ -194,15 +196,15 @@ CHANGES: dict[str, Callable[[Container], Container]] = {
     "no stops": cut_blocks([]),
     "no shards": without_cut,
     "no list of shards": lambda file: with_section(file, CUT, [6]),
-    "half a block": lambda file: with_section(file, CUT, [[2, 4.5, 6], *file.listed(CUT)[1:]]),
+    "half a block": lambda file: with_section(file, CUT, [[2, 4.5, 6], *file.read_list(CUT)[1:]]),
     "one range of totals": lambda file: with_section(
-        file, CUT, [file.listed(CUT)[0], file.listed(CUT)[1][-1:], file.listed(CUT)[2]]
+        file, CUT, [file.read_list(CUT)[0], file.read_list(CUT)[1][-1:], file.read_list(CUT)[2]]
     ),
     "a range less": lambda file: with_section(
-        file, CUT, [file.listed(CUT)[0], file.listed(CUT)[1][:-1], file.listed(CUT)[2]]
+        file, CUT, [file.read_list(CUT)[0], file.read_list(CUT)[1][:-1], file.read_list(CUT)[2]]
     ),
     "another width": lambda file: with_section(
-        file, CUT, [*file.listed(CUT)[:2], file.listed(CUT)[2] // 2]
+        file, CUT, [*file.read_list(CUT)[:2], file.read_list(CUT)[2] // 2]
     ),
     "the number of rows that were left out": lambda file: with_field(file, "n_dropped", 3),
     "the bound of the weights": lambda file: with_field(file, "weight_bound", 7),

@@ -254,7 +254,7 @@ class NoiseLab:
         return centred(total, modulus)
 
     def noise(self, ciphertext: Any, engine: Engine | None = None) -> Exact:
-        """The noise polynomial as docs/noise.md defines it."""
+        """The noise polynomial as docs/explanation/noise.md defines it."""
         return self.noise_of(self.phase(ciphertext, engine), ciphertext.coeff_modulus_size())
 
     def noise_of(self, phase: Polynomial, primes: int) -> Exact:

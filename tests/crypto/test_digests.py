@@ -10,7 +10,7 @@ import hmac
 import pytest
 
 import encryptedstats as es
-from encryptedstats.crypto.digests import joined_digest, keyed_digest, read_digest
+from encryptedstats.crypto.digests import join_digests, keyed_digest, read_digest
 from encryptedstats.storage.container import Container
 from error_codes import error
 
@@ -66,7 +66,7 @@ def test_what_is_no_digest_is_refused(digest: object) -> None:
 
 
 def test_joining() -> None:
-    assert joined_digest(None, None) is None
-    assert joined_digest(ONE, None) == joined_digest(None, ONE) == joined_digest(ONE, ONE) == ONE
+    assert join_digests(None, None) is None
+    assert join_digests(ONE, None) == join_digests(None, ONE) == join_digests(ONE, ONE) == ONE
     with pytest.raises(es.SchemaError, check=error("different-schemas")):
-        joined_digest(ONE, OTHER)
+        join_digests(ONE, OTHER)

@@ -90,6 +90,6 @@ def test_every_member_takes_of_the_room():
     for members in (1, 2, 4, 8):
         parameters = joint_parameters(members)
         model = packing_model(parameters, packing_primes(parameters))
-        least = packed_noise(model, model.rounded(2))
+        least = packed_noise(model, model.rounding(2))
         budgets.append(model.budget(flooded_noise(model, least, encrypted_zero_noise(parameters))))
     assert all(before - after >= 1 for before, after in pairwise(budgets)), budgets

@@ -19,10 +19,11 @@ from noise_samples import centred as around_zero
 
 import encryptedstats as es
 from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.lowering import Setting
 from encryptedstats.circuits.passes.correction_factors import find_given_factor
-from encryptedstats.circuits.plan import Stage
 from encryptedstats.circuits.proof import flooding_level, prove_rows, read_noise
 from encryptedstats.circuits.results import Part
+from encryptedstats.circuits.search import Stage
 from encryptedstats.circuits.shapes import Shapes
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.flooding import FLOODING_BITS, flooding_width
@@ -90,10 +91,10 @@ def test_votes_of_new_rows_are_those_of_the_plain_model(study, table, new, recei
     question, to = forest(1 if device == "native" else 2), receiver.public_keys()
     votes = question.fit(table, device=device).predict_votes(new, device=device)
     shares = study.shares(votes, question, table, rows=new, receiver=to)
-    opened = receiver.open(study.joint.combined(votes, shares, to), SCHEMA)
+    opened = receiver.open(study.joint.combine(votes, shares, to), SCHEMA)
     assert opened.equals(plainly(forest(question.random_state), TRAINED, NEW))
     with pytest.raises(es.MemberError, check=error("wrong-messages")):
-        study.joint.combined(votes, {name: shares[name] for name in ("north", "south")}, to)
+        study.joint.combine(votes, {name: shares[name] for name in ("north", "south")}, to)
 
 
 def test_without_a_receiver_and_for_another_model(study, table, new):
@@ -124,7 +125,7 @@ def test_ciphertexts_that_are_the_same_have_one_share(study, table, receiver):
         assert len(set(seconds)) < len(seconds)  # within one answer
         for second, share in zip(seconds, given, strict=True):
             assert seen.setdefault(second, share.tobytes()) == share.tobytes()
-        opened = receiver.open(study.joint.combined(one, shares, to), SCHEMA)
+        opened = receiver.open(study.joint.combine(one, shares, to), SCHEMA)
         assert opened.equals(plainly(es.MultinomialNB(alpha=0.5), TRAINED, batch))
     again = study.members["north"]
     third = question.fit(table).predict_votes(
@@ -246,27 +247,24 @@ def limit(members: int, n_rows: int) -> es.Parameters:
                 layout = Layout(n_rows, RING)
                 packs = read_noise(
                     fit.circuits(RING),
-                    parameters,
-                    layout,
-                    with_secret_key=False,
+                    Setting(parameters, layout, with_secret_key=False, flooded=False),
                     quick=True,
-                    flooded=False,
                 ).pack
                 assert packs is not None
-                given = {
-                    fit.gives: packs.at(len(parameters.data_moduli) - packing_primes(parameters))
-                }
+                noise = packs.at(len(parameters.data_moduli) - packing_primes(parameters))
                 shapes, factor = Shapes(answers.circuits(RING)), find_given_factor(parameters)
                 circuits = shapes.circuits(
                     dict.fromkeys(shapes.given, factor), parameters.plain_modulus
                 )
                 prove_rows(
                     circuits,
-                    parameters,
-                    Layout(RING, RING),
-                    given,
-                    with_secret_key=False,
-                    flooded=True,
+                    Setting(
+                        parameters,
+                        Layout(RING, RING),
+                        with_secret_key=False,
+                        given=((fit.gives, noise),),
+                        flooded=True,
+                    ),
                 )
             except (es.NoiseError, es.ParameterError):
                 continue
@@ -299,7 +297,7 @@ def test_exact_with_planned_parameters(tmp_path: Path) -> None:
     votes = question.fit(trained).predict_votes(asked)
     shares = study.shares(votes, question, trained, rows=asked, receiver=to)
     clear = plainly(es.CompletelyRandomForest(n_trees=5, depth=3, random_state=1), TRAINED, NEW)
-    assert owner.open(study.joint.combined(votes, shares, to), SCHEMA).equals(clear)
+    assert owner.open(study.joint.combine(votes, shares, to), SCHEMA).equals(clear)
 
 
 def test_plans_reserve_the_room() -> None:

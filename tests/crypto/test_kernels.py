@@ -10,7 +10,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,14 @@ import seal
 import encryptedstats as es
 from encryptedstats.circuits import Layout, column
 from encryptedstats.circuits.bounds import ColumnRange
-from encryptedstats.circuits.devices.native.packing import KernelPacking
+from encryptedstats.circuits.devices.native.steps import KernelPacking
 from encryptedstats.circuits.devices.seal import SealPacking, relinearise_any
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto import kernels, packing
 from encryptedstats.crypto.encryption import encrypt_slots
 from encryptedstats.crypto.engine import Engine, engine_for
-from encryptedstats.crypto.kernels import Kernels, make_kernels, minimal_root, switching_keys
+from encryptedstats.crypto.kernels import Kernels, make_kernels, minimal_root, read_switching_keys
 from encryptedstats.crypto.packing import (
     packing_elements,
     packing_levels,
@@ -38,7 +38,7 @@ from encryptedstats.crypto.packing import (
 )
 from encryptedstats.crypto.primes import primes_of_bits
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
-from encryptedstats.processor import CPU_LEVELS, cpu_level
+from encryptedstats.machine import CPU_LEVELS, cpu_level
 from error_codes import error
 from native_samples import REFUSALS, one_of, random_runs, strange
 
@@ -147,7 +147,7 @@ class Lab:
         """Step by step as it is defined, one level after the other; X^-h is -X^(N-h)."""
         evaluator, ring, nodes = self.small.evaluator, self.parameters.ring_degree, [ciphertext]
         if 1 << level == ring:
-            nodes = [packing._divided(self.small, ciphertext, self.small.parameters.ring_degree)]
+            nodes = [packing._divide(self.small, ciphertext, self.small.parameters.ring_degree)]
         for now in range(level, lowest, -1):
             monomial = seal.Plaintext(f"1x^{ring - (ring >> now)}")
             moved = [self.seal_moved(node, now) for node in nodes]
@@ -173,7 +173,7 @@ FILLS: dict[str, Callable[[np.random.Generator, int, tuple[int, ...]], Any]] = {
 }
 
 
-@cache
+@lru_cache(maxsize=4)
 def lab_of(name: str) -> Lab:
     ring, bits, max_value = {**RINGS, **LARGE}[name]
     with warnings.catch_warnings():
@@ -182,7 +182,7 @@ def lab_of(name: str) -> Lab:
         return Lab(es.Owner(replace(parameters, kept_primes=KEPT.get(name))))
 
 
-@cache
+@lru_cache(maxsize=4)
 def _kernels(lab: Lab, cpu: str) -> Kernels:
     return Kernels(
         lab.parameters,
@@ -285,8 +285,8 @@ def test_the_way_follows_from_primes_and_processor():
     expected["avx512"] = "avx512" if "avx512dq" in flags else expected["avx2"]
     expected["ifma"] = "ifma" if "avx512ifma" in flags else expected["avx512"]
     for cpu in CPU_LEVELS:
-        assert lab_of("forest").kernels(cpu).way == expected[cpu]
-        assert lab_of("60 bits").kernels(cpu).way == "integers"
+        assert lab_of("forest").kernels(cpu).arithmetic == expected[cpu]
+        assert lab_of("60 bits").kernels(cpu).arithmetic == "integers"
 
 
 # -------------------------------------------------------------------------------------------
@@ -521,7 +521,7 @@ def test_views_are_as_good_as_arrays(cpu):
 COUNTS = (1, 2, 3, 5, 16, 37)
 
 
-@cache
+@lru_cache(maxsize=4)
 def expansion_of(name: str, primes: int, count: int) -> tuple[Residues, Residues]:
     """Any node, and its totals: by SEAL."""
     lab = lab_of(name)
@@ -717,17 +717,21 @@ def test_keys_are_read_out_of_seals_bytes():
     lab = lab_of("forest")
     ring, p = lab.parameters.ring_degree, lab.parameters
     relinearisation = dict(
-        switching_keys(lab.keys.evaluator.keys.relinearisation.to_string(), ring)
+        read_switching_keys(lab.keys.evaluator.keys.relinearisation.to_string(), ring)
     )
     assert {i: key.shape for i, key in relinearisation.items()} == {
         0: (lab.primes, 2, lab.primes + 1, ring)
     }
     assert all((relinearisation[0][:, :, i] < q).all() for i, q in enumerate(p.coefficient_moduli))
-    packing = dict(switching_keys(lab.keys.evaluator.keys.packing.to_string(), ring))
+    packing = dict(read_switching_keys(lab.keys.evaluator.keys.packing.to_string(), ring))
     elements = {g for group in packing_elements(ring).values() for g in group}
     assert set(packing) == {(g - 1) // 2 for g in elements}
     with pytest.raises(ValueError, check=error("unknown-key-form")):
-        list(switching_keys(lab.keys.evaluator.keys.relinearisation.to_string() + b"\0" * 8, ring))
+        list(
+            read_switching_keys(
+                lab.keys.evaluator.keys.relinearisation.to_string() + b"\0" * 8, ring
+            )
+        )
 
 
 @pytest.mark.parametrize("wrong", [0, 1, 1 << 62, (1 << 64) - 1])
@@ -871,7 +875,7 @@ def test_a_key_keeps_its_ring():
     before = sys.getrefcount(ring)
     key = kernels._residues.key(
         ring,
-        dict(switching_keys(lab.keys.evaluator.keys.relinearisation.to_string(), 1024))[0],
+        dict(read_switching_keys(lab.keys.evaluator.keys.relinearisation.to_string(), 1024))[0],
         2,
         0,
     )
@@ -889,7 +893,7 @@ def test_arrays_that_begin_within_a_word_are_refused(cpu):
         )
 
 
-@cache
+@lru_cache(maxsize=4)
 def good_calls() -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
     """Calls of the extension with arguments that are right, for several rings: arguments of one are
     strange to the others.
@@ -902,7 +906,7 @@ def good_calls() -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
         roots = [minimal_root(q, 2 * n) for q in lab.parameters.coefficient_moduli]
         node, whole = lab.residues(2, primes), lab.residues(4, lab.primes)
         relinearisation = dict(
-            switching_keys(lab.keys.evaluator.keys.relinearisation.to_string(), n)
+            read_switching_keys(lab.keys.evaluator.keys.relinearisation.to_string(), n)
         )[0]
         memory = memory_for(ours, lab.primes)
 
@@ -968,7 +972,7 @@ def test_the_environment_caps_the_processor(monkeypatch):
             lab.parameters, lab.keys.evaluator.keys.relinearisation, lab.keys.evaluator.keys.packing
         )
         assert made is not None
-        assert made.way == lab.kernels(level).way
+        assert made.arithmetic == lab.kernels(level).arithmetic
     monkeypatch.setenv("ENCRYPTEDSTATS_CPU", "")
     assert cpu_level() == "ifma"
     monkeypatch.setenv("ENCRYPTEDSTATS_CPU", "pentium")

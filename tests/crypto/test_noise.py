@@ -280,9 +280,11 @@ def test_peaks_are_what_a_floored_mean_has() -> None:
     model = NoiseModel("bgv", ring, 65537, [2.0**43], 2.0**44)
     roots = np.exp(1j * np.pi * (2 * np.arange(ring // 2) + 1) / ring)
     mean = np.abs(2 / (1 - roots)) / 2
-    bound = model._floored(1.0)
+    bound = model._floor_polynomial(1.0)
     without_random = (
-        bound.flat - model._centred(1.0).flat + bound.peak / (2 * np.arange(ring // 2) + 1)
+        bound.flat
+        - model._centred_polynomial(1.0).flat
+        + bound.peak / (2 * np.arange(ring // 2) + 1)
     )
     assert np.all(mean <= without_random)
     weights = 1 / (2 * np.arange(ring // 2) + 1)

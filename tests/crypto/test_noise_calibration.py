@@ -30,7 +30,7 @@ from noise_samples import (
     real_parts,
 )
 
-from encryptedstats.circuits.devices.packing import expand_totals
+from encryptedstats.circuits.devices.batches import expand_totals
 from encryptedstats.circuits.devices.seal import SealPacking, relinearise_any
 from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts, Part
 from encryptedstats.crypto.noise import ERROR_DEVIATION, SECRET_VARIANCE, Noise, NoiseModel
@@ -173,7 +173,7 @@ def test_errors_of_public_key_encryption_before_they_are_divided() -> None:
     e, e0, e1 = (drawn(ERROR_DEVIATION**2) for _ in range(3))
     u, s = (drawn(SECRET_VARIANCE) for _ in range(2))
     measured = np.sqrt(np.mean(np.abs(-e * u + e0 + e1 * s) ** 2))
-    predicted = model.fresh(with_secret_key=False, constant=True).flat - model.rounded(2).flat - 1
+    predicted = model.fresh(with_secret_key=False, constant=True).flat - model.rounding(2).flat - 1
     assert 0.6 < measured / predicted < MOST
 
 

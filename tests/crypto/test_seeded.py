@@ -20,7 +20,7 @@ from encryptedstats.crypto.encryption import encode_slots
 from encryptedstats.crypto.engine import engine_for
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of, secret_residues
 from encryptedstats.crypto.seeded import SEED_BYTES, SeededEncryption, expand_seeds
-from encryptedstats.parallel import ordered_map
+from encryptedstats.machine import ordered_map
 from encryptedstats.storage import pieces
 from error_codes import error
 
@@ -94,7 +94,7 @@ def test_the_same_message_and_the_same_error(scheme, bits, native, monkeypatch):
     assert (after == before).sum() <= 1  # all of it is new
     encryption, moduli = owner._encryptor.seeded, owner.parameters.data_moduli
     if scheme == "bfv":
-        after, before = encryption._transformed(after)[1], encryption._transformed(before)[1]
+        after, before = encryption._transform(after)[1], encryption._transform(before)[1]
     assert phases(after, encryption._secret._residues, moduli) == phases(
         before, encryption._secret._residues, moduli
     )
@@ -143,7 +143,7 @@ def test_two_versions_would_give_the_key_and_nothing_that_leaves_is_one(scheme, 
     if (
         scheme == "bfv"
     ):  # who attacks transforms what is published, as it is multiplied by the secret then
-        transformed = owner._encryptor.seeded._transformed
+        transformed = owner._encryptor.seeded._transform
         published = [transformed(one)[1] for one in published]
         watched.made = [transformed(one)[1] for one in watched.made]
     # The attack is real: with SEAL's ciphertext beside ours, all of the key is there.

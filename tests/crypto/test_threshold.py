@@ -34,6 +34,7 @@ from noise_samples import centred as around_zero
 
 import encryptedstats as es
 from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.lowering import Setting
 from encryptedstats.circuits.proof import read_noise
 from encryptedstats.circuits.results import Part
 from encryptedstats.crypto.flooding import FLOODING_BITS, flooding_width
@@ -121,7 +122,7 @@ def test_a_model_over_the_rows_of_all_is_that_of_the_plain_rows(study, table, re
     question = forest(next(SEEDS))
     model = question.fit(table, device=device)
     shares = study.shares(model, question, table, receiver=receiver.public_keys())
-    opened = receiver.open(study.joint.combined(model, shares, receiver.public_keys()), SCHEMA)
+    opened = receiver.open(study.joint.combine(model, shares, receiver.public_keys()), SCHEMA)
     assert list(opened.totals_) == plainly(forest(question.random_state), FRAME)
     assert opened.n_rows_ == len(FRAME)
 
@@ -193,7 +194,7 @@ def limit(members: int, question: Any, n_rows: int) -> es.Parameters:
         for kept in range(2, 6):
             try:
                 parameters = joint_parameters(members, (size,) * 6, kept)
-                read_noise(circuit, parameters, layout, with_secret_key=False, quick=True)
+                read_noise(circuit, Setting(parameters, layout, with_secret_key=False), quick=True)
             except (es.NoiseError, es.ParameterError):
                 continue
             return parameters
@@ -229,7 +230,7 @@ def test_exact_with_planned_parameters(members, tmp_path):
         whole = pooled(study, frame)
         answer, owner = question.fit(whole), es.Owner(plan)
         shares = study.shares(answer, question, whole, receiver=owner.public_keys())
-        opened = owner.open(study.joint.combined(answer, shares, owner.public_keys()), SCHEMA)
+        opened = owner.open(study.joint.combine(answer, shares, owner.public_keys()), SCHEMA)
         assert list(opened.totals_) == plainly(
             es.CompletelyRandomForest(n_trees=5, depth=3, random_state=members), frame
         )
@@ -266,7 +267,7 @@ def test_a_regression_whose_totals_are_large(tmp_path):
     whole = study.keys.encrypt(schema.table(frame)).accept_others()
     answer = whole.ask(question)
     shares = study.shares(answer, question, whole, receiver=owner.public_keys())
-    opened = owner.open(study.joint.combined(answer, shares, owner.public_keys()), schema)
+    opened = owner.open(study.joint.combine(answer, shares, owner.public_keys()), schema)
     assert plan.parameters.has_factors
     assert list(opened.totals_) == list(es.LinearRegression().fit(schema.table(frame)).totals_)
 

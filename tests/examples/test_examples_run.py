@@ -13,7 +13,6 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-import encryptedstats as es
 from encryptedstats.crypto.keyfiles import OWNER_KIND
 from encryptedstats.storage import container
 
@@ -58,20 +57,20 @@ def test_the_forest_is_told_and_exact(forest: tuple[Path, str]) -> None:
     place, told = forest
     for words in (
         "455 patients: 170 malignant, 285 benign",
-        f"encryptedstats fit patients.enc -o forest.enc --model forest --trees {TREES} --depth 3",
-        "exact: all 44 counts are those of the fit in the clear",
-        f"encryptedstats fit train.enc -o closed.enc --model forest --trees {TREES} --depth 2",
-        "encryptedstats predict closed.enc new.enc -o votes.enc",
-        "exact: all 228 vote counts are those of the same forest in the clear",
-        "1,152 cores in 36 machines",
-        "relatives and not the same",
-        "What the worker saw",
-        "v0 to v29: continuous, 5 bins",
-        "Every result is exact",
+        "sees v0 to v29, 5 bins each; 2 classes",
+        "all 48 counts are exactly those of the fit in the clear",
+        f"Picture: {place / 'forest.png'}",
+        "docs/tutorials/first_model.md",
     ):
         assert words in told
     assert "DIFFERS" not in told
     assert (place / "forest.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_story_fits_on_a_screen(forest: tuple[Path, str]) -> None:
+    lines = forest[1].replace(str(forest[0]), "").splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 100
 
 
 def test_the_worker_of_the_forest_never_held_anything_open(forest: tuple[Path, str]) -> None:
@@ -104,23 +103,18 @@ def test_a_folder_is_played_in_once(
 
 
 def test_a_worker_that_fails_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match=r"the worker failed: .*no encrypted table"):
-        load("forest").worker(tmp_path, "fit no.enc -o forest.enc --model forest")
+    with pytest.raises(SystemExit, match=r"the worker failed: .*patients\.enc"):
+        load("forest").worker(tmp_path, TREES)
 
 
 def test_a_result_that_differs_is_said(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     example = load("forest")
-    example.say("forest", example.verdict(False, "all"))
-    assert "DIFFERS" in capsys.readouterr().out
-    told, model = {"seconds": 1.0}, es.CompletelyRandomForest(1, 1)
-    model.trees_ = (None,)
-    monkeypatch.setattr(example, "opened_forest", lambda *_: (told, model, True))
-    monkeypatch.setattr(example, "closed_forest", lambda *_: False)
-    monkeypatch.setattr(example, "what_the_worker_saw", lambda _: None)
+    assert "NOT" in example.verdict(False, 1_000)
+    monkeypatch.setattr(example, "play", lambda *_: False)
     assert example.main([]) == 1
-    assert "Every result is exact" not in capsys.readouterr().out
+    assert "Every count is exact" not in capsys.readouterr().out
 
 
 def test_integers(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from test_s3 import answers, free_port
 
 import encryptedstats as es
 from encryptedstats import cluster
-from encryptedstats.storage.leases import writing
+from encryptedstats.storage.leases import write_alone
 from encryptedstats.storage.objects import LEASE, open_store
 from encryptedstats.tables.encrypted_table import MANIFEST
 
@@ -112,7 +112,7 @@ def test_tables_through_a_broken_network(proxy: Proxy, hospital: Hospital, round
         if found == expected(samples.rows(0)):
             es.load(place).append(more)
         assert counts(owner, place) == expected(samples.rows(0), samples.rows(1))
-        with writing(store):
+        with write_alone(store):
             pass
         assert not store.exists(LEASE)
 

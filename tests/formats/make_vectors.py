@@ -20,7 +20,7 @@ PRIME = 70299236106241
 
 
 def make_vectors() -> dict[str, Any]:
-    """Return inputs and what docs/formats.md says of them, small enough to be read."""
+    """Return inputs and what docs/reference/formats.md says of them, small enough to be read."""
     bits, numbers = 5, [(n * n) % 32 for n in range(1024)]
     streams = [sum(numbers[16 * i + j] << (bits * i) for i in range(64)) for j in range(16)]
     packed = b"".join(

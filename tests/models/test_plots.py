@@ -123,7 +123,9 @@ def test_roc_names_the_positive_class_and_shows_intervals() -> None:
     assert ax.get_ylabel() == "sensitivity (class yes)"
     assert len(ax.collections) == 3  # a band for each
     drawn, found = ax.lines[1].get_xydata()[0], evaluate(models["forest"], X, y).scores
-    assert drawn == pytest.approx([1 - found["specificity"].value, found["sensitivity"].value])
+    assert drawn == pytest.approx(
+        [1 - found["specificity"].estimate, found["sensitivity"].estimate]
+    )
     assert not plots.plot_roc(models, X, y, band=False).collections
     other = plots.plot_roc(forest(), schema().table(data), pos_label="no")
     assert other.get_ylabel() == "sensitivity (class no)"

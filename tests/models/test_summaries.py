@@ -44,7 +44,7 @@ class Shares(es.TotalsClassifier):
         (es.CompletelyRandomForest(n_trees=3, depth=2), "importance", {"age", "sex"}),
         (es.MultinomialNB(), "yes", {"sex: f", "sex: m"}),
         (es.SemiparametricNB(), "slope", {"age", "sex = f", "sex = m"}),
-        (es.OneStepLogisticRegression(), "coefficient", {"Intercept", "age"}),
+        (es.OneStepLogisticRegression(), "estimate", {"(Intercept)", "age"}),
         (es.LinearMeans(), "mean yes", {"age", "sex = m"}),
         (es.FisherDiscriminant(), "direction no", {"age", "sex = m"}),
         (es.QuadraticDiscriminant(), "mean no", {"age"}),
@@ -61,7 +61,7 @@ def test_every_classifier_has_a_summary(model: Any, column: str, lines: set[str]
     assert column in table.columns
     assert lines <= set(table.index)
     assert dict(summary.class_counts) == {"no": 12, "yes": 12}
-    assert "classes: no 12, yes 12" in str(summary)
+    assert "classes  no 12, yes 12" in str(summary)
     assert summary.n_rows == 24
 
 
@@ -74,10 +74,10 @@ def test_what_the_numbers_are() -> None:
     assert table["importance"].to_dict() == by_name
     assert table["splits"].sum() == 5 * 3
     model = es.OneStepLogisticRegression().fit(SCHEMA.table(FRAME))
-    found = model.summary().to_frame()["coefficient"]
+    found = model.summary().to_frame()["estimate"]
     np.testing.assert_array_equal(found, [*model.intercept_, *model.coef_[0]])
     without = es.OneStepLogisticRegression(fit_intercept=False).fit(SCHEMA.table(FRAME))
-    assert "Intercept" not in without.summary().to_frame().index
+    assert "(Intercept)" not in without.summary().to_frame().index
 
 
 def test_a_summary_takes_an_opened_model() -> None:

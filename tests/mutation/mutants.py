@@ -82,12 +82,12 @@ NOISE_MUTANTS = [
     ),
     Mutant(
         "encryption without the message",
-        "return error + self._encoding(constant=constant, level=0)",
+        "return error + self._encoding_error(constant=constant, level=0)",
         "return error",
     ),
     Mutant(
         "public-key encryption without its division",
-        "Noise(raw * self.unit(0)) + self._divided(level=0)",
+        "Noise(raw * self.unit(0)) + self._division_error(level=0)",
         "Noise(raw * self.unit(0))",
     ),
     Mutant(
@@ -97,7 +97,7 @@ NOISE_MUTANTS = [
     ),
     Mutant(
         "a plain message that adds nothing",
-        "return a + self._encoding(constant=constant, level=a.level)",
+        "return a + self._encoding_error(constant=constant, level=a.level)",
         "return a",
     ),
     # sums and products
@@ -130,21 +130,23 @@ NOISE_MUTANTS = [
         "self._powers_of_secret(2))",
     ),
     # key switching
-    Mutant("key switch without division term", "switched + self._divided(level)", "switched"),
+    Mutant(
+        "key switch without division term", "switched + self._division_error(level)", "switched"
+    ),
     Mutant(
         "key switch without digits x error",
-        "switched + self._divided(level)",
-        "self._divided(level)",
+        "switched + self._division_error(level)",
+        "self._division_error(level)",
     ),
     Mutant(
         "key switch with one digit",
-        "self._floored(sum(self.data_moduli[",
-        "self._floored(max(self.data_moduli[",
+        "self._floor_polynomial(sum(self.data_moduli[",
+        "self._floor_polynomial(max(self.data_moduli[",
     ),
     Mutant(
         "key switch that forgets what there was",
-        'return a + self._switched_by("galois", a.level)',
-        'return self._switched_by("galois", a.level)',
+        'return a + self._switching_error("galois", a.level)',
+        'return self._switching_error("galois", a.level)',
     ),
     Mutant("relinearising without s^(k-2)", ".times(self._secret ** (k - 2))", ""),
     Mutant(
@@ -182,17 +184,17 @@ NOISE_MUTANTS = [
     # modulus switching
     Mutant(
         "switching that ignores the size",
-        "self._divided(a.level + 1, a.size)",
-        "self._divided(a.level + 1)",
+        "self._division_error(a.level + 1, a.size)",
+        "self._division_error(a.level + 1)",
     ),
     Mutant(
         "switching that rounds under the old modulus",
-        "self._divided(a.level + 1, a.size)",
-        "self._divided(a.level, a.size)",
+        "self._division_error(a.level + 1, a.size)",
+        "self._division_error(a.level, a.size)",
     ),
     Mutant(
         "switching without rounding",
-        "a = shrunk.at(a.level + 1) + self._divided(a.level + 1, a.size)",
+        "a = shrunk.at(a.level + 1) + self._division_error(a.level + 1, a.size)",
         "a = shrunk.at(a.level + 1)",
     ),
     Mutant(

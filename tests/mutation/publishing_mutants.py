@@ -100,7 +100,12 @@ OF_SENSITIVITY = [
         "max(l2_squared, found.l2**2)",
         BRUTE_FORCE,
     ),
-    ("no value is missing", "([RowState()] if known.missing_bin else [])", "[]", OF_MEANS),
+    (
+        "no value is missing",
+        "gap = [RowState(bin=max(n_bins - 1, 0), n_bins=n_bins)] if known.missing_bin else []",
+        "gap: list[RowState] = []",
+        OF_MEANS,
+    ),
     (
         "squares are nowhere 0",
         "reaches = args[0].low <= 0 <= args[0].high",

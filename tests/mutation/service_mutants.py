@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from mutation.mutants import Mutant
 
-CLIENT, DOOR, RUNNING = "service/client.py", "service/door.py", "service/running.py"
+ANSWERS, CLIENT = "workers/worker.py", "workers/service.py"
+DOOR, RUNNING = "service/door.py", "service/running.py"
 SERVER, CONTENTS, DESK = "service/server.py", "service/contents.py", "app/desk.py"
 SHARDING, DIALECTS = "tables/shards.py", "tables/rows/csv_format.py"
 RULES = ("tests/service/test_service_rules.py",)
@@ -28,25 +29,27 @@ def service(name: str, old: str, new: str, file: str, tests: tuple[str, ...] = R
 
 MUTANTS = [
     # what the client accepts and sends
-    service("an answer of another key", "if file.key_id != job.table.key_id:", "if False:", CLIENT),
+    service(
+        "an answer of another key", "if file.key_id != job.table.key_id:", "if False:", ANSWERS
+    ),
     service(
         "an answer of other rows",
-        "set(listed_blocks(file)) != {\n        entry.id for entry in job.table.entries\n    }",
-        "len(listed_blocks(file)) > len(job.table.entries)",
-        CLIENT,
+        "set(listed_blocks(file)) != set(job.table.block_ids)",
+        "len(listed_blocks(file)) > len(job.table.block_ids)",
+        ANSWERS,
     ),
-    service("an answer of fewer rows", 'if job.kind != "combine" and', "if False and", CLIENT),
+    service("an answer of fewer rows", "if job.kind != COMBINE and", "if False and", ANSWERS),
     service(
         "an answer to another question",
         "if job.question is not None and (",
         "if False and (",
-        CLIENT,
+        ANSWERS,
     ),
     service(
         "totals as a prediction",
-        '(file.kind == PREDICTION_KIND) != (job.kind == "predict")',
+        "(file.kind == PREDICTION_KIND) != (job.kind == PREDICT)",
         "False",
-        CLIENT,
+        ANSWERS,
     ),
     service(
         "the client sends anything",

@@ -155,7 +155,7 @@ def dominated_group(owner: es.Owner, publish: Publish) -> float | None:
     found = publish(schema.table(frame).ask(es.TTest("pay", by="sex"))).result
     if found is None:
         return None
-    n, mean, deviation = found.groups.loc["f", ["n", "mean", "sd"]]
+    n, mean, deviation = found.table.loc["f", ["n", "mean", "sd"]]
     return float(round(math.sqrt(deviation**2 * (n - 1) + n * mean**2)))
 
 

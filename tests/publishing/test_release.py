@@ -130,7 +130,7 @@ def test_what_was_opened_already_can_be_released_too(owner: es.Owner) -> None:
     bayes = es.MultinomialNB().fit(rows)
     assert owner.release(bayes, epsilon=5.0).result.class_counts_.sum() == 300
     test = rows.ask(es.ChiSquare("sex", "sick"))
-    assert owner.release(test, epsilon=5.0).result.observed.to_numpy().sum() == 300
+    assert owner.release(test, epsilon=5.0).result.table.to_numpy().sum() == 300
     with pytest.raises(es.ParameterError, check=error("schema-already-known")):
         owner.release(bayes, SCHEMA, epsilon=1.0)
 
@@ -179,7 +179,9 @@ def test_tests_of_means_are_read_from_noisy_sums(owner: es.Owner) -> None:
     for question in (es.TTest("x", by="g"), es.Anova("x", ["g"])):
         exact = schema.table(frame).ask(question)
         found = owner.release(exact, epsilon=1.0)
-        means, wanted = (one.groups["mean"].to_numpy() for one in (found.result, exact))
+        means, wanted = (
+            one.tables.get("groups", one.table)["mean"].to_numpy() for one in (found.result, exact)
+        )
         assert means == pytest.approx(
             wanted, abs=1.0
         )  # the noise of a mean has a deviation of a twentieth
@@ -502,7 +504,7 @@ def test_a_released_table_has_no_standard_errors_intervals_or_tests(owner: es.Ow
     assert list(curve.to_frame()) == ["at_risk", "events", "censored", "survival"]
     pairs = pd.DataFrame({"a": list("xyxy") * 30, "b": list("xyxx") * 30})
     kappa = owner.release(es.Schema.infer(pairs).table(pairs).ask(es.Kappa("a", "b")), epsilon=5.0)
-    assert list(kappa.to_frame().index) == ["kappa", "agreement"]
+    assert list(kappa.to_frame().index) == ["x", "y"]
 
 
 def test_levels_that_are_called_as_interval_ends_are_written(owner: es.Owner) -> None:

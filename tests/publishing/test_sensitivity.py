@@ -182,12 +182,16 @@ OF_LEVELS = [
     es.CochranArmitage("t", "e", event="b"),
     es.OddsRatio("g", "e", event="b"),
     es.Kappa("e", "g"),
+    es.RankCorrelation("t", "e", "kendall"),
     es.MantelHaenszel("e", "y", "g"),
     es.ROC("t", "y"),
     es.KaplanMeier("t", "e", event_level="b", by="g"),
     es.LifeTable("t", "e", event_level="b"),
     es.LogRank("t", "e", event_level="b", by="g"),
+    es.LogRank("t", "e", event_level="b", by="g", strata="y"),
     es.PiecewiseExponential("t", "e", ["g"], event_level="b"),
+    es.CoxRegression("t", "e", ["g"], event_level="b"),
+    es.CumulativeIncidence("t", "e", "g"),
     es.GLM("y ~ e + g"),
     es.MultinomialNB(),
     es.SemiparametricNB(),
@@ -205,8 +209,9 @@ OF_NUMBERS = [
 ]
 #: Those that are refused, with what can be released instead.
 REFUSED = {
-    "CoxScore", "Describe", "FisherDiscriminant", "Folds", "GenomeScan", "IncidenceRate", "LinearDiscriminant", "LinearMeans",
-    "OneStepLogisticRegression", "QuadraticDiscriminant",
+    "AODE", "CoxScore", "Describe", "ElasticNet", "FisherDiscriminant", "Folds", "GenomeScan", "IncidenceRate",
+    "KruskalWallis", "LinearDiscriminant", "LinearMeans", "MannWhitney",
+    "OneStepLogisticRegression", "Pairs", "QuadraticDiscriminant", "Quantiles", "SignedRank", "TAN",
 }  # fmt: skip
 
 

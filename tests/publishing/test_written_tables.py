@@ -12,7 +12,7 @@ from encryptedstats.publishing.tables import WRITTEN, check_written, written_tab
 QUESTIONS = [*OF_LEVELS, *OF_NUMBERS]
 #: Parts of the names of columns, or of rows of a table of single values, that know nothing of the
 #: noise.
-FORBIDDEN = ("error", "std_", "low", "high", "upp", "value", "pr(", "%", "/e", "/v")
+FORBIDDEN = ("statistic", "error", "std_", "low", "high", "upp", "value", "pr(", "%", "/e", "/v")
 
 
 def read_exactly(question: es.Question) -> tuple[object, pd.DataFrame]:

@@ -1,4 +1,4 @@
-"""The proxy of docs/service.md, with its very words, in front of the program itself: nginx speaks
+"""The proxy of docs/guides/service.md, with its very words, in front of the program itself: nginx speaks
 TLS, and all else goes on.
 """
 
@@ -28,7 +28,7 @@ from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import open_store
 
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-PAGE = Path(__file__).parents[2] / "docs/service.md"
+PAGE = Path(__file__).parents[2] / "docs/guides/service.md"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(NGINX is None, reason="nginx is not installed: apt-get install nginx-light"),
@@ -148,7 +148,7 @@ def test_the_whole_story(site: Site, hospital: Hospital, tmp_path: Path) -> None
     with site.connect("north") as worker:
         table = worker.upload(hospital.table)
         assert worker.plan(FOREST, table)["rows"] == BLOCKS * ROWS
-        job = worker.fit(FOREST, table, rows_per_shard=ROWS)
+        job = worker.fit(FOREST, table, rows_per_shard=ROWS, wait=False)
         status = job.wait(progress=False)
         assert status.rows_done == BLOCKS * ROWS
         assert hospital.is_exact(FOREST, worker.result(job, tmp_path / "forest.enc"))
@@ -167,6 +167,7 @@ def test_events_come_as_they_happen(site: Site, hospital: Hospital, tmp_path: Pa
             es.CompletelyRandomForest(n_trees=64, depth=3, random_state=8),
             table,
             rows_per_shard=ROWS,
+            wait=False,
         )
         with site.raw(token) as client, client.stream("GET", f"/v1/jobs/{job.id}/events") as stream:
             assert stream.headers["content-type"].startswith("text/event-stream")
@@ -250,5 +251,5 @@ def test_a_server_that_is_restarted(site: Site, hospital: Hospital, tmp_path: Pa
         with site.raw("") as client:
             assert client.get("/healthz").status_code == 502
         site.start()
-        job = worker.fit(es.MultinomialNB(), table)
+        job = worker.fit(es.MultinomialNB(), table, wait=False)
         assert hospital.is_exact(es.MultinomialNB(), worker.result(job, tmp_path / "model.enc"))

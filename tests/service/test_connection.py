@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import pytest
 
 import encryptedstats as es
-from encryptedstats.service.connection import Body, Connection, pinned_context
+from encryptedstats.workers.connection import Body, Connection, pinned_context
 from error_codes import error
 
 WHOLE = b'HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n{"taken": 17}'

@@ -142,7 +142,7 @@ def test_another_owners_things_look_like_missing_ones(
     server: service.Server, north: es.Worker, mallory: httpx.Client, hospital: Hospital
 ) -> None:
     table = north.upload(hospital.table)
-    job = north.fit(FOREST, table)
+    job = north.fit(FOREST, table, wait=False)
     job.wait()
     nothing = "0" * 64
     for mine, hers in (
@@ -161,7 +161,7 @@ def test_another_owners_things_look_like_missing_ones(
     assert mallory.post(f"/v1/jobs/{job.id}/cancel").status_code == 404
     assert mallory.delete(f"/v1/jobs/{job.id}").status_code == 404
     assert mallory.get("/v1/jobs").json() == {"jobs": []}
-    names = [table.name, *(entry.sha256 for entry in table.entries)]
+    names = [table.name, *(entry.sha256 for entry in es.load(hospital.table).blocks.entries)]
     assert mallory.post("/v1/objects/missing", json={"sha256": names}).json()["sha256"] == names
     refused(
         mallory.put(f"/v1/tables/{table.name}", json={"keys": nothing}),
@@ -176,12 +176,13 @@ def test_another_owners_things_look_like_missing_ones(
 def test_a_job_cannot_name_what_is_anothers(
     server: service.Server, north: es.Worker, hospital: Hospital
 ) -> None:
-    job = north.fit(FOREST, north.upload(hospital.table))
+    job = north.fit(FOREST, north.upload(hospital.table), wait=False)
     with server.connect("mallory") as worker:
         table = worker.upload(hospital.table)
         for named_so in (f"job:{job.id}", f"object:{'0' * 64}"):
+            asked = {"kind": "predict", "table": table.name, "answers": [named_so]}
             with pytest.raises(es.WorkerError, check=error("refused-by-worker")):
-                worker._post(table, {"kind": "predict", "table": table.name, "answers": [named_so]})
+                worker._connection.json("POST", "/v1/jobs", json=asked)
 
 
 @pytest.mark.parametrize(

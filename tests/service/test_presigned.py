@@ -82,7 +82,7 @@ def test_the_story_with_a_bucket(bucket: str, tmp_path: Path, hospital: Hospital
         with es.connect(f"http://127.0.0.1:{port}", token, patience=60) as worker:
             assert worker.offers()["presigned"] is True
             table = worker.upload(hospital.table)
-            job = worker.fit(FOREST, table)
+            job = worker.fit(FOREST, table, wait=False)
             es.cluster.work(f"{place}/queue")
             assert hospital.is_exact(FOREST, worker.result(job, tmp_path / "forest.enc"))
             store = open_store(place)

@@ -68,9 +68,9 @@ def test_a_restart_in_the_middle_of_every_kind_of_request_loses_nothing(
         worker.offers()
         table = worker.upload(hospital.table)
         worker.plan(FOREST, table)
-        job = worker.fit(FOREST, table)
+        job = worker.fit(FOREST, table, wait=False)
         job.cancel()
-        job = worker.fit(FOREST, table)
+        job = worker.fit(FOREST, table, wait=False)
         assert [status.state for status in job.events()][-1] == "done"
         assert hospital.is_exact(FOREST, worker.result(job, tmp_path / "forest.enc"))
         assert [one.id for one in worker.jobs()] == [job.id]
@@ -98,8 +98,8 @@ def test_two_servers_of_one_storage_are_one(tmp_path: Path, hospital: Hospital) 
         token = first.token("north")
         with es.connect(first.url, token) as here, es.connect(second.url, token) as there:
             table = here.upload(hospital.table)
-            job = there.fit(FOREST, table)
-            assert here.fit(FOREST, table).id == job.id
+            job = there.fit(FOREST, table.name, wait=False)
+            assert here.fit(FOREST, table, wait=False).id == job.id
             es.cluster.work(tmp_path / "storage/queue")
             assert hospital.is_exact(FOREST, here.result(job, tmp_path / "forest.enc"))
         assert audit.check(tmp_path / "audit.jsonl") > 0
@@ -125,9 +125,7 @@ def many_owners(folder: Path, count: int, hospital: Hospital) -> tuple[int, int]
             with es.connect(server.url, tokens[number], patience=300) as worker:
                 table = worker.upload(hospital.table, progress=False)
                 model = replace_seed(number)
-                out = worker.result(
-                    worker.fit(model, table), folder / f"{number}.enc", progress=False
-                )
+                out = worker.fit(model, table, folder / f"{number}.enc", progress=False)
                 return hospital.is_exact(model, out)
 
         with ThreadPoolExecutor(count) as pool:
@@ -188,7 +186,7 @@ def test_a_worker_that_is_killed_costs_time_and_nothing_else(
     tmp_path: Path, hospital: Hospital
 ) -> None:
     with service.Server(tmp_path) as server, server.connect("north") as worker:
-        job = worker.fit(FOREST, worker.upload(hospital.table))
+        job = worker.fit(FOREST, worker.upload(hospital.table), wait=False)
         slow = samples.start_worker(tmp_path / "storage/queue", slow=30.0, lease=0.3)
         _until(lambda: job.status().state == "running")
         slow.kill()

@@ -18,7 +18,6 @@ from service_samples import LIMITS
 import encryptedstats as es
 from encryptedstats.crypto.keyfiles import OWNER_KIND, PUBLIC_KIND
 from encryptedstats.service import tokens
-from encryptedstats.service.client import WorkerJob, _check_answer, _check_welcome
 from encryptedstats.service.contents import is_seal_object
 from encryptedstats.service.door import Door, Incoming, Place, Usage, refused_kind
 from encryptedstats.service.jobs import Jobs
@@ -36,6 +35,8 @@ from encryptedstats.tables.answers.answer import BLOCKS, PREDICTION_KIND
 from encryptedstats.tables.blocks import BLOCK_KIND
 from encryptedstats.tables.questions.question import RESULT_KIND
 from encryptedstats.tables.questions.summaries import Counts
+from encryptedstats.workers.service import _check_welcome
+from encryptedstats.workers.worker import WorkerJob, check_answer
 
 
 @contextmanager
@@ -53,10 +54,8 @@ QUESTION = Counts((0, 2))
 
 
 def job(kind: str = "ask") -> Any:
-    table = SimpleNamespace(
-        key_id="k", n_rows=30, entries=[SimpleNamespace(id="a"), SimpleNamespace(id="b")]
-    )
-    return WorkerJob(SimpleNamespace(url="http://x"), "1" * 32, kind, table, QUESTION)  # type: ignore[arg-type]
+    table = SimpleNamespace(key_id="k", n_rows=30, block_ids=("a", "b"))
+    return WorkerJob(SimpleNamespace(place="http://x"), "1" * 32, kind, table, QUESTION)  # type: ignore[arg-type]
 
 
 def answer(**changes: Any) -> Container:
@@ -71,9 +70,9 @@ def answer(**changes: Any) -> Container:
 
 
 def test_an_honest_answer_is_accepted() -> None:
-    _check_answer(answer(), job())
-    _check_answer(answer(kind=PREDICTION_KIND), replace(job("predict"), question=None))
-    _check_answer(answer(n_rows=99, blocks=[]), replace(job("combine"), question=None))
+    check_answer(answer(), job())
+    check_answer(answer(kind=PREDICTION_KIND), replace(job("predict"), question=None))
+    check_answer(answer(n_rows=99, blocks=[]), replace(job("combine"), question=None))
 
 
 @pytest.mark.parametrize(
@@ -91,12 +90,12 @@ def test_an_honest_answer_is_accepted() -> None:
 )
 def test_an_answer_to_something_else_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(es.FileFormatError):
-        _check_answer(answer(**changes), job())
+        check_answer(answer(**changes), job())
 
 
 def test_a_totals_file_is_no_prediction() -> None:
     with pytest.raises(es.FileFormatError):
-        _check_answer(answer(), replace(job("predict"), question=None))
+        check_answer(answer(), replace(job("predict"), question=None))
 
 
 def test_a_client_sends_no_secret_key() -> None:
@@ -122,7 +121,7 @@ def seal_object(length: int, compression: int = 0) -> bytes:
 
 def whole(file: Container) -> tuple[Container, dict[str, int], bytes]:
     data = container.to_bytes(file)
-    found = container.peeked(data, len(data), "it")
+    found = container.peek(data, len(data), "it")
     assert found is not None
     return *found, data
 

@@ -1,4 +1,4 @@
-"""The units of docs/service.md, as systemd reads them."""
+"""The units of docs/guides/service.md, as systemd reads them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from encryptedstats.cli._app import app
 from encryptedstats.cli._help import loaded
 
-PAGE = Path(__file__).parents[2] / "docs/service.md"
+PAGE = Path(__file__).parents[2] / "docs/guides/service.md"
 PROGRAM = "/opt/encryptedstats/bin/encryptedstats"
 UNITS = re.findall(r"```ini\n(# /etc/systemd/system/([^,\s]+).*?)```", PAGE.read_text(), re.DOTALL)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from encryptedstats.service import audit
-from encryptedstats.service.connection import find_token
+from encryptedstats.workers.connection import find_token
 
 
 def test_the_log_is_written_without_posix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -303,7 +303,7 @@ def test_the_program_itself_serves_with_workers_beside_it(
     running = subprocess.Popen([*command, "--workers", "1"], stderr=subprocess.PIPE, text=True)
     try:
         with es.connect(f"http://127.0.0.1:{port}", token, patience=60) as worker:
-            job = worker.fit(samples.FOREST, worker.upload(hospital.table))
+            job = worker.fit(samples.FOREST, worker.upload(hospital.table), wait=False)
             assert hospital.is_exact(samples.FOREST, worker.result(job, tmp_path / "forest.enc"))
     finally:
         running.terminate()
@@ -357,7 +357,7 @@ def test_a_question_of_too_many_totals_is_refused_before_its_circuit_is_written(
         server.connect("north") as worker,
     ):
         for ask in (worker.plan, worker.fit):
-            with pytest.raises(es.WorkerError, check=error("refused-by-worker", "3")):
+            with pytest.raises(es.ArgumentError, check=error("too-many-totals", "3")):
                 ask(FOREST, worker.upload(hospital.table))
 
 

@@ -109,7 +109,7 @@ def test_what_the_page_shows(
     page: httpx.Client, operator: str, north: es.Worker, server: service.Server, hospital: Hospital
 ) -> None:
     table = north.upload(hospital.table)
-    job = north.fit(FOREST, table)
+    job = north.fit(FOREST, table, wait=False)
     job.wait()
     logged_in(page, operator)
     jobs = page.get("/").text
@@ -127,7 +127,7 @@ def test_what_the_page_shows(
     stored = page.get("/storage").text
     assert "north" in stored
     seen = page.get(re.findall(r"/seen/[0-9a-f]{32}/" + table.name, stored)[0]).text
-    for entry in table.entries:
+    for entry in es.load(hospital.table).blocks.entries:
         assert entry.name.rpartition("/")[2] in seen
     assert "v0: continuous, 3 bins" in seen
     for secret in ("age", "sex", "ill", "yes"):

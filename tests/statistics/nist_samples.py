@@ -27,7 +27,7 @@ class Certified:
 
 
 def _powers(degree: int) -> str:
-    return "y ~ x" + "".join(f" + x^{k}" for k in range(2, degree + 1))
+    return "y ~ x" + "".join(f" + I(x^{k})" for k in range(2, degree + 1))
 
 
 def _numbers(text: str) -> list[float]:

@@ -67,11 +67,15 @@ def test_chi_square_is_scipys(affairs: es.Table, names: tuple[str, str], correct
     counts = crosstab(affairs, *names)
     wanted = st.chi2_contingency(counts, correction=correction)
     assert found.statistic == pytest.approx(wanted.statistic, rel=1e-12)
-    assert (found.dof, found.pvalue) == (wanted.dof, pytest.approx(wanted.pvalue, rel=1e-10))
-    np.testing.assert_allclose(found.expected_freq, wanted.expected_freq, rtol=1e-12)
+    assert (found.df, found.pvalue) == (wanted.dof, pytest.approx(wanted.pvalue, rel=1e-10))
+    np.testing.assert_allclose(found.tables["expected"], wanted.expected_freq, rtol=1e-12)
     residuals = sm.stats.Table(counts, shift_zeros=False)
-    np.testing.assert_allclose(found.residuals, residuals.resid_pearson, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(found.stdres, residuals.standardized_resids, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        found.tables["residuals"], residuals.resid_pearson, rtol=1e-9, atol=1e-9
+    )
+    np.testing.assert_allclose(
+        found.tables["standardised residuals"], residuals.standardized_resids, rtol=1e-9, atol=1e-9
+    )
 
 
 def test_chi_square_of_one_variable_compares_with_shares(affairs: es.Table) -> None:
@@ -99,8 +103,8 @@ def test_fishers_test_is_scipys(affairs: es.Table) -> None:
             pytest.approx(wanted.pvalue),
         )
         exact = st.contingency.odds_ratio(counts)
-        assert found.odds_ratio == pytest.approx(exact.statistic)
-        assert found.confidence_interval == pytest.approx(
+        assert found.estimate == pytest.approx(exact.statistic)
+        assert (found.low, found.high) == pytest.approx(
             tuple(exact.confidence_interval(0.95, side))
         )
 
@@ -233,11 +237,11 @@ def test_odds_without_events_are_printed_as_not_available() -> None:
     frame = pd.DataFrame({"a": ["x", "y"] * 5, "b": ["no"] * 10})
     schema = es.Schema.infer(pd.DataFrame({"a": ["x", "y"], "b": ["no", "yes"]}))
     found = opened(schema.table(frame), es.OddsRatio("a", "b"))
-    assert np.isnan(found.oddsratio)
-    assert found.risk_difference == 0
+    assert np.isnan(found.estimate)
+    assert found.tidy().loc["risk difference [y]", "estimate"] == 0
     assert "Empty" not in found.summary()
-    last = found.summary().split("risk ratio")[1].splitlines()
-    assert last[1].split() == ["y", "NA"]
+    [line] = [one for one in found.summary().splitlines() if one.startswith("risk ratio [y]")]
+    assert line.split()[3:] == ["NA"] * 3
 
 
 def test_strata_are_those_of_statsmodels(affairs: es.Table) -> None:
@@ -248,10 +252,12 @@ def test_strata_are_those_of_statsmodels(affairs: es.Table) -> None:
         for _, part in frame.groupby("religious", observed=True)
     ]
     wanted = StratifiedTable(tables)
-    assert found.oddsratio_pooled == pytest.approx(wanted.oddsratio_pooled, rel=1e-12)
-    assert found.riskratio_pooled == pytest.approx(wanted.riskratio_pooled, rel=1e-12)
-    assert found.logodds_pooled_se == pytest.approx(wanted.logodds_pooled_se, rel=1e-12)
-    assert found.confidence_interval == pytest.approx(wanted.oddsratio_pooled_confint(), rel=1e-10)
+    assert found.estimate == pytest.approx(wanted.oddsratio_pooled, rel=1e-12)
+    assert found.tidy().loc["common risk ratio", "estimate"] == pytest.approx(
+        wanted.riskratio_pooled, rel=1e-12
+    )
+    assert found.details["log_odds_std_error"] == pytest.approx(wanted.logodds_pooled_se, rel=1e-12)
+    assert (found.low, found.high) == pytest.approx(wanted.oddsratio_pooled_confint(), rel=1e-10)
     assert found.statistic == pytest.approx(
         wanted.test_null_odds(correction=True).statistic, rel=1e-10
     )
@@ -261,7 +267,8 @@ def test_strata_are_those_of_statsmodels(affairs: es.Table) -> None:
     )
     assert plain.statistic == pytest.approx(wanted.test_null_odds().statistic, rel=1e-10)
     same = wanted.test_equal_odds(adjust=True)
-    assert (found.breslow_day, found.breslow_day_pvalue) == (
+    day = found.tidy().loc["Breslow-Day"]
+    assert (day["statistic"], day["pvalue"]) == (
         pytest.approx(same.statistic),
         pytest.approx(same.pvalue),
     )
@@ -295,14 +302,14 @@ def test_the_trend_test_is_the_linear_association_of_statsmodels(affairs: es.Tab
     n = len(affairs)
     # The variance of statsmodels is that of permutations, R's that of the binomial: they differ by
     # n / (n - 1).
-    assert found.zscore == pytest.approx(wanted.zscore * np.sqrt(n / (n - 1)), rel=1e-9)
+    assert found.details["z"] == pytest.approx(wanted.zscore * np.sqrt(n / (n - 1)), rel=1e-9)
     codes, events = affairs.data[0].astype(float), (affairs.class_codes == 1).astype(float)
     assert found.statistic == pytest.approx(n * np.corrcoef(codes, events)[0, 1] ** 2, rel=1e-10)
     other = opened(
         affairs,
         es.CochranArmitage(*ids(affairs, "rate", "affair"), scores=[1, 2, 3, 4, 5], event="class0"),
     )
-    assert other.zscore == pytest.approx(-found.zscore)
+    assert other.details["z"] == pytest.approx(-found.details["z"])
 
 
 def test_the_trend_test_of_r() -> None:
@@ -318,24 +325,27 @@ def test_the_trend_test_of_r() -> None:
     )
     found = table_of(frame, "y", kinds={"k": "ordinal"}).ask(es.CochranArmitage("v0"))
     assert found.statistic == pytest.approx(8.2249, abs=5e-5)
-    assert found.groups["events"].tolist() == events
+    assert found.table["events"].tolist() == events
 
 
 def test_odds_and_risks_are_those_of_statsmodels(affairs: es.Table) -> None:
     found = opened(affairs, es.OddsRatio(*ids(affairs, "children", "affair")))
     counts = crosstab(affairs, "children", "affair")
     wanted = Table2x2(counts[::-1, ::-1])
-    assert found.oddsratio == pytest.approx(wanted.oddsratio, rel=1e-12)
-    assert found.oddsratio_interval == pytest.approx(wanted.oddsratio_confint(), rel=1e-10)
-    assert found.oddsratio_pvalue == pytest.approx(wanted.oddsratio_pvalue(), rel=1e-8)
-    assert found.riskratio == pytest.approx(wanted.riskratio, rel=1e-12)
-    assert found.riskratio_interval == pytest.approx(wanted.riskratio_confint(), rel=1e-10)
+    terms = found.tidy()
+    assert found.estimate == pytest.approx(wanted.oddsratio, rel=1e-12)
+    assert (found.low, found.high) == pytest.approx(wanted.oddsratio_confint(), rel=1e-10)
+    assert found.pvalue == pytest.approx(wanted.oddsratio_pvalue(), rel=1e-8)
+    assert terms["estimate"].iloc[1] == pytest.approx(wanted.riskratio, rel=1e-12)
+    interval = terms[["low", "high"]].iloc[1].tolist()
+    assert interval == pytest.approx(wanted.riskratio_confint(), rel=1e-10)
     (b0, a0), (b1, a1) = counts
     newcombe = confint_proportions_2indep(
         a1, a1 + b1, a0, a0 + b0, method="newcomb", compare="diff"
     )
-    assert found.risk_difference_interval == pytest.approx(newcombe, rel=1e-9)
-    assert found.risk_difference == pytest.approx(a1 / (a1 + b1) - a0 / (a0 + b0))
+    difference = terms.iloc[2]
+    assert difference[["low", "high"]].tolist() == pytest.approx(newcombe, rel=1e-9)
+    assert difference["estimate"] == pytest.approx(a1 / (a1 + b1) - a0 / (a0 + b0))
 
 
 def test_every_group_is_compared_with_the_reference(affairs: es.Table) -> None:
@@ -343,8 +353,8 @@ def test_every_group_is_compared_with_the_reference(affairs: es.Table) -> None:
     counts = crosstab(affairs, "religious", "affair")
     for k in (0, 1, 3):
         wanted = Table2x2(counts[[k, 2]])
-        assert found.groups["odds ratio"].iloc[k] == pytest.approx(wanted.oddsratio)
-    assert np.isnan(found.groups["odds ratio"].iloc[2])
+        assert found.table["odds_ratio"].iloc[k] == pytest.approx(wanted.oddsratio)
+    assert np.isnan(found.table["odds_ratio"].iloc[2])
     assert "compared with religious = 3" in found.summary()
 
 
@@ -357,10 +367,13 @@ def test_kappa_is_that_of_statsmodels_and_sklearn(weights: str | None) -> None:
         pd.DataFrame({"a": one, "b": other}), kinds={"a": "categorical", "b": "categorical"}
     )
     found = opened(table, es.Kappa("v0", "v1", weights=weights))
-    assert found.kappa == pytest.approx(cohen_kappa_score(one, other, weights=weights), rel=1e-12)
+    assert found.estimate == pytest.approx(
+        cohen_kappa_score(one, other, weights=weights), rel=1e-12
+    )
     wanted = cohens_kappa(crosstab(table, "a", "b"), wt=weights)
-    for name in ("kappa", "std_kappa", "std_kappa0", "kappa_low", "kappa_upp", "pvalue_two_sided"):
-        assert getattr(found, name) == pytest.approx(wanted[name], rel=1e-8), name
+    ours = [found.std_error, found.details["std_error_null"], found.low, found.high, found.pvalue]
+    names = ("std_kappa", "std_kappa0", "kappa_low", "kappa_upp", "pvalue_two_sided")
+    assert ours == pytest.approx([wanted[name] for name in names], rel=1e-8)
 
 
 def test_the_roc_curve_of_a_binned_score_is_sklearns() -> None:
@@ -368,10 +381,10 @@ def test_the_roc_curve_of_a_binned_score_is_sklearns() -> None:
     table = table_of(frame, "target", bins=8)
     found = opened(table, es.ROC("v1", event="class0"))
     codes, sick = table.data[1], table.class_codes == 0
-    assert found.auc == pytest.approx(roc_auc_score(sick, codes), rel=1e-12)
-    assert found.confidence_interval[0] < found.auc < found.confidence_interval[1]
-    assert np.trapezoid(found.curve["tpr"], found.curve["fpr"]) == pytest.approx(found.auc)
-    assert found.curve.index[1] == table.schema.variables[1].labels[-1]
+    assert found.estimate == pytest.approx(roc_auc_score(sick, codes), rel=1e-12)
+    assert found.low < found.estimate < found.high
+    assert np.trapezoid(found.table["tpr"], found.table["fpr"]) == pytest.approx(found.estimate)
+    assert found.table.index[1] == table.schema.variables[1].labels[-1]
 
 
 # -- rows that nothing can be computed from
@@ -387,7 +400,7 @@ def test_groups_without_rows_are_dropped_and_said() -> None:
     whole = es.Schema.infer(frame)
     part = whole.table(frame[frame["a"] != "z"])
     found = opened(part, es.ChiSquare("v0", "v1"))
-    assert found.dof == 1
+    assert found.df == 1
     assert "groups of a without rows were dropped: z" in found.summary()
     with pytest.raises(es.DataError, check=error("too-few-groups", "'a'", "1", "3", "2")):
         opened(whole.table(frame[frame["a"] == "z"]), es.ChiSquare("v0", "v1"))
@@ -397,7 +410,7 @@ def test_missing_values_are_left_out_and_said() -> None:
     frame = pd.DataFrame({"a": ["x", "y", None, "x"] * 5, "b": ["p", "q", "q", None] * 5})
     table = table_of(frame, missing="bin")
     found = opened(table, es.FisherExact("v0", "v1"))
-    assert found.observed.to_numpy().sum() == 10
+    assert found.table.to_numpy().sum() == 10
     assert "10 rows were left out because a or b is missing" in found.notes
     for question in (es.ChiSquare("v0", "v1"), es.OddsRatio("v0", "v1"), es.ChiSquare("v0")):
         asked = table.ask(question)
@@ -409,8 +422,8 @@ def test_zero_cells_give_what_r_gives() -> None:
     table = small(a=["x"] * 6 + ["y"] * 6, b=["p"] * 6 + ["q"] * 6)
     assert opened(table, es.FisherExact("v0", "v1")).statistic == np.inf
     odds = opened(table, es.OddsRatio("v0", "v1"))
-    assert odds.oddsratio == np.inf
-    assert np.isnan(odds.oddsratio_interval[0])
+    assert odds.estimate == np.inf
+    assert np.isnan(odds.low)
     assert any(
         note.startswith("no rows with or without the event in a = x, y: ratios with it")
         for note in odds.notes

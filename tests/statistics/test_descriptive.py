@@ -47,7 +47,7 @@ def test_groups_have_means_and_variances_of_their_own(wine: es.Table) -> None:
     for name in ("alcohol", "malic_acid"):
         wanted = frame.groupby("target")[name].agg(["count", "mean", "std"])
         np.testing.assert_allclose(found.table.loc[name][["n", "mean", "sd"]], wanted, rtol=1e-12)
-    pd.testing.assert_frame_equal(found.frequencies["magnesium"], wine.counts("v2", by="class"))
+    pd.testing.assert_frame_equal(found.tables["magnesium"], wine.counts("v2", by="class"))
     assert "skewness" not in found.table
 
 

@@ -230,31 +230,31 @@ def test_type_two_compares_residuals_with_and_without_a_term(
     found = es.LinearRegression(formula).fit(mixed).anova(2).table
     for term, without in terms.items():
         squares, rest = residual(mixed, without)
-        assert found.loc[term, "Df"] == rest - df
-        assert found.loc[term, "Sum Sq"] == pytest.approx(float(squares - whole), rel=1e-15)
+        assert found.loc[term, "df"] == rest - df
+        assert found.loc[term, "sum_sq"] == pytest.approx(float(squares - whole), rel=1e-15)
 
 
 def test_terms_within_others_are_tested_without_these(mixed: es.Table) -> None:
     found = es.LinearRegression("y ~ x*g + z").fit(mixed).anova(2).table
     (without, _), (with_it, _) = residual(mixed, "y ~ g + z"), residual(mixed, "y ~ x + g + z")
-    assert found.loc["x", "Sum Sq"] == pytest.approx(float(without - with_it), rel=1e-15)
+    assert found.loc["x", "sum_sq"] == pytest.approx(float(without - with_it), rel=1e-15)
     (without, _), (with_it, _) = residual(mixed, "y ~ x + g + z"), residual(mixed, "y ~ x*g + z")
-    assert found.loc["x:g", "Sum Sq"] == pytest.approx(float(without - with_it), rel=1e-15)
+    assert found.loc["x:g", "sum_sq"] == pytest.approx(float(without - with_it), rel=1e-15)
 
 
 @pytest.mark.filterwarnings("ignore:aliased")
 def test_type_one_adds_up_to_what_is_explained(mixed: es.Table) -> None:
     model = es.LinearRegression("y ~ x + copy + g + z").fit(mixed)
     table = model.anova(1).table
-    assert table["Df"].tolist() == [1, 0, 2, 1, 55]
-    assert table.loc["copy", "Sum Sq"] == 0.0
+    assert table["df"].tolist() == [1, 0, 2, 1, 55]
+    assert table.loc["copy", "sum_sq"] == 0.0
     before = [
         residual(mixed, "y ~ 1")[0],
         residual(mixed, "y ~ x")[0],
         residual(mixed, "y ~ x + g")[0],
     ]
-    assert table.loc["x", "Sum Sq"] == pytest.approx(float(before[0] - before[1]), rel=1e-15)
-    assert table.loc["g", "Sum Sq"] == pytest.approx(float(before[1] - before[2]), rel=1e-15)
+    assert table.loc["x", "sum_sq"] == pytest.approx(float(before[0] - before[1]), rel=1e-15)
+    assert table.loc["g", "sum_sq"] == pytest.approx(float(before[1] - before[2]), rel=1e-15)
 
 
 # -- two factors

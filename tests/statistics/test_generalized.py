@@ -70,9 +70,9 @@ def test_logistic_regression_is_that_of_statsmodels(ours: str, theirs: str) -> N
     assert (found.df_resid, found.df_null) == (wanted.df_resid, len(frame) - 1)
     if ":" not in ours:  # statsmodels codes an interaction without its main effects in another way
         table = found.coefficients
-        np.testing.assert_allclose(table["Estimate"], wanted.params, rtol=1e-9, atol=1e-11)
-        np.testing.assert_allclose(table["Std. Error"], wanted.bse, rtol=1e-9)
-        np.testing.assert_allclose(table["Pr(>|z|)"], wanted.pvalues, rtol=1e-8)
+        np.testing.assert_allclose(table["estimate"], wanted.params, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(table["std_error"], wanted.bse, rtol=1e-9)
+        np.testing.assert_allclose(table["pvalue"], wanted.pvalues, rtol=1e-8)
         np.testing.assert_allclose(table[["low", "high"]], wanted.conf_int(), rtol=1e-8, atol=1e-10)
 
 
@@ -87,8 +87,8 @@ def test_encrypted_fits_are_those_of_statsmodels(toy: es.Owner) -> None:
     rates = toy.open(es.GLM("v2 ~ v0 + v1", "poisson", "v3").fit(sealed, workers=1), schema=known)
     wanted = statsmodels_fit("visits ~ arm + sex", frame, "poisson", offset=np.log(frame["time"]))
     table = rates.summary().coefficients
-    np.testing.assert_allclose(table["Estimate"], wanted.params, rtol=1e-9)
-    np.testing.assert_allclose(table["Std. Error"], wanted.bse, rtol=1e-9)
+    np.testing.assert_allclose(table["estimate"], wanted.params, rtol=1e-9)
+    np.testing.assert_allclose(table["std_error"], wanted.bse, rtol=1e-9)
     assert list(table.index) == ["(Intercept)", "arm[b]", "arm[c]", "sex[m]"]
 
 
@@ -122,14 +122,13 @@ def test_it_prints_as_r_does() -> None:
     frame = made_up()
     text = es.GLM("class ~ v0 + v1").fit(schema_of(frame).table(frame)).summary().summary()
     for part in (
-        "Coefficients:",
-        "Estimate",
-        "z value",
-        "Pr(>|z|)",
-        "Null deviance:",
-        "on 149 degrees",
-        "AIC:",
-        "Scoring iterations",
+        "estimate",
+        "statistic",
+        "pvalue",
+        "null deviance",
+        "df null",
+        "aic",
+        "iterations",
     ):
         assert part in text
     assert "event: ill is 1" in text
@@ -151,7 +150,7 @@ def test_separation_is_said_and_names_the_level() -> None:
     rest = frame[frame["arm"] != "c"]
     wanted = statsmodels_fit("ill ~ arm + sex", rest, "binomial")
     np.testing.assert_allclose(
-        found.coefficients.loc["sex[m]", "Estimate"], wanted.params["sex[T.m]"], rtol=1e-6
+        found.coefficients.loc["sex[m]", "estimate"], wanted.params["sex[T.m]"], rtol=1e-6
     )
     frame.loc[frame["arm"] == "c", "visits"] = 0
     rates = es.GLM("v2 ~ v0", "poisson").fit(schema_of(frame).table(frame)).summary()
@@ -164,12 +163,12 @@ def test_empty_and_collinear_levels_are_aliased() -> None:
     frame = made_up()
     known = schema_of(frame)
     found = es.GLM("class ~ v0 + v1").fit(known.table(frame[frame["arm"] != "b"])).summary()
-    assert np.isnan(found.coefficients.loc["arm[b]", "Estimate"])
+    assert np.isnan(found.coefficients.loc["arm[b]", "estimate"])
     assert any(
         "not defined because of singularities (aliased): arm[b]" in note for note in found.notes
     )
     wanted = statsmodels_fit("ill ~ arm + sex", frame[frame["arm"] != "b"], "binomial")
-    np.testing.assert_allclose(found.coefficients["Estimate"].dropna(), wanted.params, rtol=1e-9)
+    np.testing.assert_allclose(found.coefficients["estimate"].dropna(), wanted.params, rtol=1e-9)
     twice = frame.assign(sex=np.where(frame["arm"] == "b", "m", "f"))
     assert any(
         "aliased): sex[m]" in note
@@ -238,7 +237,7 @@ def test_names_are_those_of_the_owner(toy: es.Owner) -> None:
     np.testing.assert_array_equal(opened.coef_, by_id.fit(known.table(frame)).coef_)
     assert opened.summary().formula == "visits ~ arm + sex + arm:sex"
     with pytest.raises(es.SchemaError, check=error("name-instead-of-id")):
-        named.in_ids(known.public())
+        es.GLM("visits ~ arm*sex", "poisson", "time").in_ids(known.public())
 
 
 def test_another_reference_level() -> None:
@@ -251,7 +250,7 @@ def test_another_reference_level() -> None:
     )
     wanted = statsmodels_fit("ill ~ C(arm, Treatment('b'))", frame, "binomial")
     assert list(found.index) == ["(Intercept)", "arm[a]", "arm[c]"]
-    np.testing.assert_allclose(found["Estimate"], wanted.params, rtol=1e-9)
+    np.testing.assert_allclose(found["estimate"], wanted.params, rtol=1e-9)
 
 
 def test_all_other_variables_by_default() -> None:

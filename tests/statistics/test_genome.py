@@ -51,13 +51,13 @@ def alone(genotypes: pd.Series, sick: pd.Series) -> dict[str, float]:
     return {
         "n": len(g),
         "chi2_allelic": allelic.statistic,
-        "p_allelic": allelic.pvalue,
+        "pvalue_allelic": allelic.pvalue,
         "chi2_trend": len(g) * np.corrcoef(g, y)[0, 1] ** 2,
         "odds_ratio": table.oddsratio,
-        "odds_ratio_low": table.oddsratio_confint()[0],
-        "odds_ratio_high": table.oddsratio_confint()[1],
+        "low": table.oddsratio_confint()[0],
+        "high": table.oddsratio_confint()[1],
         "freq_cases": g[y == 1].mean() / 2,
-        "p_hwe": hwe.pvalue,
+        "pvalue_hwe": hwe.pvalue,
     }
 
 
@@ -119,7 +119,9 @@ def test_another_variable_and_another_class_can_be_the_outcome(people: pd.DataFr
 def test_a_snp_of_one_genotype_is_not_tested(people: pd.DataFrame) -> None:
     found = opened(as_numbers(people.assign(rs0=0, rs1=2)), es.GenomeScan())
     assert (
-        found.table.loc[["rs0", "rs1"], ["chi2_trend", "p_trend", "chi2_allelic", "p_hwe"]]
+        found.table.loc[
+            ["rs0", "rs1"], ["chi2_trend", "pvalue_trend", "chi2_allelic", "pvalue_hwe"]
+        ]
         .isna()
         .all(axis=None)
     )

@@ -56,12 +56,12 @@ def test_encrypted_scores_are_those_of_statsmodels(toy: es.Owner, ties: str) -> 
         toy.encrypt(known.table(frame), workers=1).ask(question, workers=1), schema=known
     )
     score, information = score_by_statsmodels(frame, ["arm_b", "arm_c", "age"], ties)
-    assert list(found.covariates.index) == ["arm[b]", "arm[c]", "age"]
-    np.testing.assert_allclose(found.covariates["score"], score, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(found.information, information, rtol=1e-9, atol=1e-9)
+    assert list(found.table.index) == ["arm[b]", "arm[c]", "age"]
+    np.testing.assert_allclose(found.table["score"], score, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.tables["information"], information, rtol=1e-9, atol=1e-9)
     assert found.statistic == pytest.approx(score @ np.linalg.solve(information, score), rel=1e-9)
     np.testing.assert_allclose(
-        found.covariates["one-step coef"], np.linalg.solve(information, score), rtol=1e-8
+        found.table["one_step"], np.linalg.solve(information, score), rtol=1e-8
     )
     assert found.df == 3
     assert found == known.table(frame).ask(question)
@@ -139,8 +139,8 @@ def test_a_piecewise_exponential_regression_is_that_of_statsmodels_on_the_long_t
         "arm[b]",
         "arm[c]",
     ]
-    np.testing.assert_allclose(found.coefficients["Estimate"], wanted.params, rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(found.coefficients["Std. Error"], wanted.bse, rtol=1e-8)
+    np.testing.assert_allclose(found.coefficients["estimate"], wanted.params, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(found.coefficients["std_error"], wanted.bse, rtol=1e-8)
     assert found.formula == "hazard(week) ~ interval + arm"
 
 
@@ -148,8 +148,8 @@ def test_without_cuts_and_covariates_it_is_the_incidence_rate() -> None:
     frame = made_up()
     table = schema_of(frame).table(frame)
     found = table.ask(es.PiecewiseExponential("v0"))
-    rate = table.ask(es.IncidenceRate("v0")).rates["rate"].iloc[0]
-    assert np.exp(found.coefficients.loc["(Intercept)", "Estimate"]) == pytest.approx(
+    rate = table.ask(es.IncidenceRate("v0")).table["rate"].iloc[0]
+    assert np.exp(found.coefficients.loc["(Intercept)", "estimate"]) == pytest.approx(
         rate, rel=1e-12
     )
 

@@ -90,8 +90,8 @@ def test_certified_digits_of_nist(name: str) -> None:
     table = numbers(certified.frame, certified.digits).table(certified.frame)
     result = es.LinearRegression(certified.formula).fit(table).summary()
     # NIST prints 15 significant digits.
-    assert digits_right(result.coefficients["Estimate"], certified.estimates) > 14
-    assert digits_right(result.coefficients["Std. Error"], certified.errors) > 14
+    assert digits_right(result.coefficients["estimate"], certified.estimates) > 14
+    assert digits_right(result.coefficients["std_error"], certified.errors) > 14
     if certified.residual_sd is not None:
         assert digits_right(np.sqrt(result.scale), certified.residual_sd) > 14
         assert digits_right(result.rsquared, certified.rsquared) > 14
@@ -119,8 +119,8 @@ def test_certified_digits_come_out_of_encrypted_rows(name: str) -> None:
     rows, regression = schema.table(certified.frame), es.LinearRegression(certified.formula)
     owner = es.Owner(es.plan(regression, rows))
     result = owner.open(regression.fit(owner.encrypt(rows)), schema=schema).summary()
-    assert digits_right(result.coefficients["Estimate"], certified.estimates) > 14
-    assert digits_right(result.coefficients["Std. Error"], certified.errors) > 14
+    assert digits_right(result.coefficients["estimate"], certified.estimates) > 14
+    assert digits_right(result.coefficients["std_error"], certified.errors) > 14
 
 
 # -- statsmodels
@@ -129,7 +129,7 @@ def test_certified_digits_come_out_of_encrypted_rows(name: str) -> None:
 FORMULAS = {
     "y ~ age + bmi": "y ~ age + bmi",
     "y ~ bmi + sex + region": "y ~ bmi + C(sex) + C(region)",
-    "y ~ bmi * sex + age^2": "y ~ bmi + C(sex) + I(age**2) + bmi:C(sex)",
+    "y ~ bmi * sex + I(age^2)": "y ~ bmi + C(sex) + I(age**2) + bmi:C(sex)",
     "y ~ bmi + age - 1": "y ~ bmi + age - 1",
     "y ~ .": "y ~ age + C(sex) + bmi + bp + C(region)",
     "y ~ 1": "y ~ 1",
@@ -145,29 +145,33 @@ def test_summaries_are_those_of_statsmodels(
         smf.ols(FORMULAS[formula], plain).fit(),
     )
     found = result.coefficients
-    order = np.argsort(found["Estimate"].to_numpy())
+    order = np.argsort(found["estimate"].to_numpy())
     other = np.argsort(wanted.params.to_numpy())
     assert len(found) == len(wanted.params)
-    np.testing.assert_allclose(found["Estimate"].iloc[order], wanted.params.iloc[other], rtol=CLOSE)
-    np.testing.assert_allclose(found["Std. Error"].iloc[order], wanted.bse.iloc[other], rtol=CLOSE)
-    np.testing.assert_allclose(found["t value"].iloc[order], wanted.tvalues.iloc[other], rtol=CLOSE)
+    np.testing.assert_allclose(found["estimate"].iloc[order], wanted.params.iloc[other], rtol=CLOSE)
+    np.testing.assert_allclose(found["std_error"].iloc[order], wanted.bse.iloc[other], rtol=CLOSE)
     np.testing.assert_allclose(
-        found["Pr(>|t|)"].iloc[order], wanted.pvalues.iloc[other], rtol=1e-6, atol=1e-300
+        found["statistic"].iloc[order], wanted.tvalues.iloc[other], rtol=CLOSE
     )
     np.testing.assert_allclose(
-        found[["5 %", "95 %"]].iloc[order], wanted.conf_int(0.1).iloc[other], rtol=CLOSE
+        found["pvalue"].iloc[order], wanted.pvalues.iloc[other], rtol=1e-6, atol=1e-300
     )
-    for name in ("rsquared", "rsquared_adj", "fvalue", "f_pvalue", "llf", "aic", "bic", "scale"):
-        if name in ("fvalue", "f_pvalue") and formula == "y ~ 1":
-            continue
+    np.testing.assert_allclose(
+        found[["low", "high"]].iloc[order], wanted.conf_int(0.1).iloc[other], rtol=CLOSE
+    )
+    names = ("rsquared", "rsquared_adj", "llf", "aic", "bic", "scale")
+    theirs = {name: name for name in names}
+    if formula != "y ~ 1":
+        theirs |= {"statistic": "fvalue", "pvalue": "f_pvalue"}
+    for name, other_name in theirs.items():
         np.testing.assert_allclose(
             getattr(result, name),
-            getattr(wanted, name),
+            getattr(wanted, other_name),
             rtol=1e-6 if "pvalue" in name else CLOSE,
             atol=1e-12,
             err_msg=name,
         )
-    assert (result.df_model, result.df_resid, result.n_rows) == (
+    assert (result.df, result.df_resid, result.n_rows) == (
         wanted.df_model,
         wanted.df_resid,
         442,
@@ -175,10 +179,16 @@ def test_summaries_are_those_of_statsmodels(
 
 
 def test_columns_are_called_as_the_owner_calls_them(table: es.Table) -> None:
-    model = es.LinearRegression("y ~ age^2 + bmi:sex + region").fit(table)
-    assert model.columns_ == ["age^2", "region[south]", "region[west]", "bmi:sex[f]", "bmi:sex[m]"]
+    model = es.LinearRegression("y ~ I(age^2) + bmi:sex + region").fit(table)
+    assert model.columns_ == [
+        "I(age^2)",
+        "region[south]",
+        "region[west]",
+        "bmi:sex[f]",
+        "bmi:sex[m]",
+    ]
     text = str(model.summary())
-    assert "Linear regression of y on age^2" in text
+    assert "Linear regression of y on I(age^2)" in text
     assert "Signif. codes" in text
     assert "442 rows" in text
 
@@ -199,7 +209,7 @@ def test_predictions_and_their_intervals_are_those_of_statsmodels(
     }.items():
         found = model.predict(new, interval=interval, confidence=0.8)
         np.testing.assert_allclose(
-            found[["fit", "lower", "upper"]], expected[["mean", *names]], rtol=CLOSE
+            found[["estimate", "low", "high"]], expected[["mean", *names]], rtol=CLOSE
         )
     np.testing.assert_allclose(model.predict(table)[:7], expected["mean"], rtol=CLOSE)
     with pytest.raises(
@@ -234,11 +244,11 @@ def test_analysis_of_variance_is_that_of_statsmodels(
     found = es.LinearRegression(formula).fit(table).anova(kind).table
     wanted = anova_lm(smf.ols(theirs, plain).fit(), typ=kind)
     wanted = wanted.loc[[*(part.strip() for part in theirs.split("~")[1].split("+")), "Residual"]]
-    assert list(found.index) == [*terms, "Residuals"]
-    np.testing.assert_allclose(found["Sum Sq"], wanted["sum_sq"], rtol=1e-8)
-    np.testing.assert_allclose(found["Df"], wanted["df"])
-    np.testing.assert_allclose(found["F value"], wanted["F"], rtol=1e-8)
-    np.testing.assert_allclose(found["Pr(>F)"], wanted["PR(>F)"], rtol=1e-6)
+    assert list(found.index) == [*terms, "Residual"]
+    np.testing.assert_allclose(found["sum_sq"], wanted["sum_sq"], rtol=1e-8)
+    np.testing.assert_allclose(found["df"], wanted["df"])
+    np.testing.assert_allclose(found["statistic"], wanted["F"], rtol=1e-8)
+    np.testing.assert_allclose(found["pvalue"], wanted["PR(>F)"], rtol=1e-6)
 
 
 def test_variance_inflation_is_that_of_statsmodels(table: es.Table, plain: pd.DataFrame) -> None:
@@ -252,10 +262,10 @@ def test_variance_inflation_is_that_of_statsmodels(table: es.Table, plain: pd.Da
 def test_a_variable_weighs_the_rows_as_in_wls(table: es.Table, plain: pd.DataFrame) -> None:
     result = es.LinearRegression("y ~ bmi + bp", weights="age").fit(table).summary()
     wanted = sm.WLS(plain["y"], sm.add_constant(plain[["bmi", "bp"]]), weights=plain["age"]).fit()
-    np.testing.assert_allclose(result.coefficients["Estimate"], wanted.params, rtol=CLOSE)
-    np.testing.assert_allclose(result.coefficients["Std. Error"], wanted.bse, rtol=CLOSE)
+    np.testing.assert_allclose(result.coefficients["estimate"], wanted.params, rtol=CLOSE)
+    np.testing.assert_allclose(result.coefficients["std_error"], wanted.bse, rtol=CLOSE)
     np.testing.assert_allclose(
-        [result.rsquared, result.fvalue, result.scale],
+        [result.rsquared, result.statistic, result.scale],
         [wanted.rsquared, wanted.fvalue, wanted.scale],
         rtol=CLOSE,
     )
@@ -373,11 +383,11 @@ def test_alpha_is_chosen_by_folds_of_encrypted_rows_in_one_pass(keys: es.Owner) 
         for fold in range(4):
             model = PlainRidge(alpha, solver="svd").fit(X[folds != fold], y[folds != fold])
             errors.append(np.mean((model.predict(X[folds == fold]) - y[folds == fold]) ** 2))
-        np.testing.assert_allclose(found.errors.loc[alpha, "error"], np.mean(errors), rtol=CLOSE)
+        np.testing.assert_allclose(found.errors.loc[alpha, "estimate"], np.mean(errors), rtol=CLOSE)
         np.testing.assert_allclose(
-            found.errors.loc[alpha, "std. error"], np.std(errors, ddof=1) / 2, rtol=1e-8
+            found.errors.loc[alpha, "std_error"], np.std(errors, ddof=1) / 2, rtol=1e-8
         )
-    assert found.best_alpha == found.errors["error"].idxmin()
+    assert found.best_alpha == found.errors["estimate"].idxmin()
     whole = es.Ridge(10.0, "y ~ age + bmi").fit(rows)
     np.testing.assert_array_equal(found.coefficients.loc[10.0], [whole.intercept_, *whole.coef_])
     with pytest.raises(ValueError, check=error("too-few-folds")):
@@ -418,8 +428,8 @@ def test_one_row_has_a_mean_and_nothing_else() -> None:
         .fit(numbers(frame, dict.fromkeys(frame, 0)).table(frame))
         .summary()
     )
-    assert result.coefficients.loc["Intercept", "Estimate"] == 5
-    assert result.coefficients["Std. Error"].isna().all()
+    assert result.coefficients.loc["(Intercept)", "estimate"] == 5
+    assert result.coefficients["std_error"].isna().all()
     assert "no degrees of freedom are left" in str(result)
 
 
@@ -432,8 +442,8 @@ def test_a_perfect_fit_leaves_nothing() -> None:
     )
     assert result.scale == 0.0
     assert result.rsquared == 1.0
-    assert result.fvalue == np.inf
-    assert result.f_pvalue == 0.0
+    assert result.statistic == np.inf
+    assert result.pvalue == 0.0
 
 
 @pytest.mark.parametrize(
@@ -444,10 +454,10 @@ def test_a_perfect_fit_leaves_nothing() -> None:
         (es.LinearRegression("y + age ~ bmi"), "one variable is explained at a time"),
         (es.LinearRegression("y ~ age + nothing"), "no variable 'nothing'"),
         (es.LinearRegression("y ~ age + y"), "is on both sides"),
-        (es.LinearRegression("y ~ age bmi"), "is needed between terms"),
+        (es.LinearRegression("y ~ age bmi"), "is needed before"),
         (es.LinearRegression("y ~ age + bmi:"), "formula: "),
-        (es.LinearRegression("y ~ age^0"), "a power is a whole number"),
-        (es.LinearRegression("y ~ sex^2"), "powers are of numbers"),
+        (es.LinearRegression("y ~ I(age^0)"), "a power is a whole number"),
+        (es.LinearRegression("y ~ I(sex^2)"), "formulas compute with numbers"),
         (es.LinearRegression("y ~ 0"), "nothing to explain anything by"),
         (es.LinearRegression("sex ~ age"), "is categorical and not kept as numbers"),
         (es.LinearRegression("y ~ age", weights="sex"), "is categorical and not kept as numbers"),
@@ -474,7 +484,7 @@ def test_a_reference_without_rows_is_noted() -> None:
         assert said in found.notes
         v, w = (frame.loc[frame["b"] == level, "y"] for level in "vw")
         if weights is None:
-            assert found.coefficients.loc["b[v]", "Estimate"] == pytest.approx(v.mean() - w.mean())
+            assert found.coefficients.loc["b[v]", "estimate"] == pytest.approx(v.mean() - w.mean())
     glm = es.GLM("ill ~ b")
     assert said not in glm.fit(schema.table(frame)).summary().notes
     assert said in glm.fit(schema.table(frame[frame["b"] != "u"])).summary().notes
@@ -489,7 +499,7 @@ def test_rows_of_weight_0_count_in_the_degrees_of_freedom_as_in_statsmodels() ->
     )
     wanted = sm.WLS(frame["y"], sm.add_constant(frame[["a"]]), weights=frame["w"]).fit()
     assert result.df_resid == wanted.df_resid == 3
-    np.testing.assert_allclose(result.coefficients["Std. Error"], wanted.bse, rtol=1e-12)
+    np.testing.assert_allclose(result.coefficients["std_error"], wanted.bse, rtol=1e-12)
 
 
 def test_new_rows_are_read_by_the_schema() -> None:
@@ -498,8 +508,8 @@ def test_new_rows_are_read_by_the_schema() -> None:
     np.testing.assert_array_equal(
         model.predict(pd.DataFrame({"a": [2.4, 2.6]})), model.predict(frame[["a"]])[1:3]
     )
-    with pytest.raises(es.SchemaError, check=error("unusable-value", "100")):
-        model.predict(pd.DataFrame({"a": [100]}))
+    with pytest.warns(es.SchemaWarning, match="column 'a', row 0: 100 is out of bounds"):
+        assert np.isnan(model.predict(pd.DataFrame({"a": [100]}))).all()
 
 
 def test_a_constant_target_has_no_f_statistic() -> None:
@@ -507,10 +517,10 @@ def test_a_constant_target_has_no_f_statistic() -> None:
     result = (
         es.LinearRegression("y ~ a").fit(numbers(frame, {"a": 0, "y": 0}).table(frame)).summary()
     )
-    assert np.isnan([result.fvalue, result.f_pvalue, result.rsquared]).all()
+    assert np.isnan([result.statistic, result.pvalue, result.rsquared]).all()
     line = frame.assign(y=2 * frame["a"])
     result = es.LinearRegression("y ~ a").fit(numbers(line, {"a": 0, "y": 0}).table(line)).summary()
-    assert (result.fvalue, result.f_pvalue) == (np.inf, 0)
+    assert (result.statistic, result.pvalue) == (np.inf, 0)
 
 
 def test_a_fitted_model_is_that_of_its_fit_whatever_is_set_later(table: es.Table) -> None:
@@ -586,9 +596,9 @@ def test_the_target_of_a_schema_is_explained_by_all_other_variables(keys: es.Own
     wanted = smf.ols("y ~ age + C(sex) + bmi", frame).fit()
     assert opened.columns_ == ["age", "sex[m]", "bmi"]
     assert opened.target_ == "y"
-    found = opened.summary().coefficients["Estimate"]
+    found = opened.summary().coefficients["estimate"]
     np.testing.assert_allclose(
-        found[["Intercept", "sex[m]", "age", "bmi"]], wanted.params, rtol=CLOSE
+        found[["(Intercept)", "sex[m]", "age", "bmi"]], wanted.params, rtol=CLOSE
     )
     np.testing.assert_allclose(
         opened.predict(frame.drop(columns="y")), wanted.predict(frame), rtol=CLOSE
@@ -699,7 +709,7 @@ def test_products_are_counted_without_making_them(monkeypatch: pytest.MonkeyPatc
     public = es.Schema.infer(frame, target="y", numbers="keep", digits=0).public()
     asked = es.LinearRegression("target ~ v0*v1 + v2")
     made = len(asked.totals(public)["products"])
-    monkeypatch.setattr("encryptedstats.statistics.formulas.Design.product", None)
+    monkeypatch.setattr("encryptedstats.statistics.designs.Design.product", None)
     assert asked.shapes(public)["products"] == (made,)
     many = pd.DataFrame({f"x{j}": [0, 1, 2] for j in range(1500)} | {"y": [0, 1, 2]})
     wide = es.Schema.infer(many, target="y", numbers="keep", digits=0).public()

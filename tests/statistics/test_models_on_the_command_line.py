@@ -25,7 +25,7 @@ FRAME = (
 @pytest.mark.parametrize(
     ("model", "shown"),
     [
-        (es.LinearRegression("pw ~ sl + sw"), "Residual standard error"),
+        (es.LinearRegression("pw ~ sl + sw"), "rsquared adj"),
         (es.Ridge(1.0, "pw ~ sl + sw"), "Ridge regression of pw by alpha"),
         (es.PCA(2), "Proportion of variance"),
         (es.LinearDiscriminant(), "mean c"),

@@ -60,7 +60,7 @@ def test_a_covariance_matrix_is_that_of_pandas_from_encrypted_rows(keys: es.Owne
     pd.testing.assert_frame_equal(result.covariance, plain.cov(), rtol=1e-14)
     np.testing.assert_allclose(result.means, plain.mean(), rtol=1e-15)
     assert result == table.ask(es.Covariance())
-    low, high = result.variances.loc["sl", ["lower", "upper"]]
+    low, high = result.variances.loc["sl", ["low", "high"]]
     wanted = 149 * plain["sl"].var() / stats.chi2.ppf([0.975, 0.025], 149)
     np.testing.assert_allclose([low, high], wanted, rtol=1e-12)
 
@@ -92,10 +92,12 @@ def test_correlations_are_those_of_scipy_from_encrypted_rows(keys: es.Owner) -> 
         wanted = stats.pearsonr(plain[a], plain[b])
         interval = wanted.confidence_interval(0.9)
         np.testing.assert_allclose(
-            pair[["r", "lower", "upper"]].astype(float), [wanted.statistic, *interval], rtol=CLOSE
+            pair[["estimate", "low", "high"]].astype(float),
+            [wanted.statistic, *interval],
+            rtol=CLOSE,
         )
         np.testing.assert_allclose(pair["pvalue"], wanted.pvalue, rtol=1e-8)
-        assert result.correlation.loc[a, b] == pair["r"]
+        assert result.correlation.loc[a, b] == pair["estimate"]
         assert result.pvalues.loc[b, a] == pair["pvalue"]
     assert "Fisher's z" in str(result)
     assert "sl, sw" in str(result)
@@ -242,7 +244,7 @@ def test_components_are_printed_and_drawn() -> None:
     _schema, table = iris()
     result = es.PCA().fit(table).summary()
     assert "Proportion of variance" in str(result)
-    assert "Loadings:" in str(result)
+    assert "loadings:" in str(result)
     assert len(result.plot().lines[0].get_xdata()) == 4
     assert result.biplot().get_xlabel() == "pca0 (92% of the variance)"
     assert table.ask(es.Correlation()).plot().images[0].get_array().shape == (4, 4)

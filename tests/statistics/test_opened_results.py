@@ -77,6 +77,9 @@ def test_it_prints_as_people_expect(shares: Shares) -> None:
     text = [
         "Shares of age",
         "",
+        "largest  0.3333",
+        "pvalue   < 2.2e-16",
+        "",
         "age   share",
         "30   0.3333",
         "40   0.3333",
@@ -111,10 +114,9 @@ def test_numbers_without_a_table_of_their_own() -> None:
     assert found.summary().splitlines() == [
         "A test",
         "",
-        "            value",
         "statistic  -2.123",
-        "df             38",
-        "pvalue      1e-20",
+        "df         38",
+        "pvalue     < 2.2e-16",
         "",
         "1 row",
     ]

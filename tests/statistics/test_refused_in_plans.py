@@ -149,7 +149,7 @@ def test_what_can_be_answered_is_planned(table: es.Table) -> None:
         es.Anova("y", ["first", "pair"]),
     ):
         assert es.plan(question, table) is not None
-    assert table.ask(es.Kappa("first", "third")).agreement == 0.5
+    assert table.ask(es.Kappa("first", "third")).details["agreement"] == 0.5
 
 
 def test_a_worker_cannot_tell_and_the_owner_is_told_when_it_is_opened(table: es.Table) -> None:
@@ -157,7 +157,7 @@ def test_a_worker_cannot_tell_and_the_owner_is_told_when_it_is_opened(table: es.
     question.check(table.public_schema)
     totals = question.named(table.totals(question), table.public_schema)
     assert (
-        question.read(totals, table.public_schema, len(table)).agreement == 1.0
+        question.read(totals, table.public_schema, len(table)).details["agreement"] == 1.0
     )  # by numbers of bins
     with pytest.raises(es.SchemaError):
         question.read(totals, table.schema, len(table))

@@ -84,7 +84,7 @@ def test_means_residuals_ratios_and_curves_are_drawn_where_they_are_told_to(
 
 
 def test_a_result_without_a_picture_says_so(table: es.Table) -> None:
-    with pytest.raises(NotImplementedError, match="TTestResult has no plot"):
+    with pytest.raises(NotImplementedError, match="TestResult has no plot"):
         table.ask(es.TTest("w")).plot()
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from encryptedstats.errors import BusyError, StorageError
 from encryptedstats.storage import leases
-from encryptedstats.storage.leases import writing
+from encryptedstats.storage.leases import write_alone
 from encryptedstats.storage.objects import LEASE, open_store
 from error_codes import error
 
@@ -25,9 +25,9 @@ _numbers = itertools.count()
 
 HOLD = """
 import os, sys
-from encryptedstats.storage.leases import writing
+from encryptedstats.storage.leases import write_alone
 from encryptedstats.storage.objects import open_store
-with writing(open_store(sys.argv[1])):
+with write_alone(open_store(sys.argv[1])):
     if sys.argv[2] == "forks" and os.fork() == 0:
         sys.stdin.read()
     print("held", flush=True)
@@ -48,12 +48,12 @@ def store(request, tmp_path, monkeypatch):
 
 def test_the_second_is_refused_and_nothing_stays(store):
     with (
-        writing(store) as writer,
+        write_alone(store) as writer,
         pytest.raises(BusyError, check=error("already-being-written", os.getpid())),
-        writing(store),
+        write_alone(store),
     ):
         writer.check()
-    with writing(store):
+    with write_alone(store):
         assert store.names() == []
     assert not store.exists(LEASE)
 
@@ -64,10 +64,10 @@ def test_who_waits_is_next(store):
     order = []
 
     def second():
-        with writing(store, wait=20):
+        with write_alone(store, wait=20):
             order.append("second")
 
-    with writing(store):
+    with write_alone(store):
         thread = threading.Thread(target=second)
         thread.start()
         time.sleep(0.3)
@@ -86,13 +86,13 @@ def test_the_lease_of_a_killed_process_is_free_at_once(tmp_path: Path, kind: str
         assert one.stdout.readline()
         with (
             pytest.raises(BusyError, check=error("already-being-written", one.pid)),
-            writing(open_store(url)),
+            write_alone(open_store(url)),
         ):
             pass
         os.kill(one.pid, signal.SIGKILL)
         one.wait()
         started = time.monotonic()
-        with writing(open_store(url)):
+        with write_alone(open_store(url)):
             assert time.monotonic() - started < leases.LEASE_SECONDS / 2
 
 
@@ -102,7 +102,7 @@ def test_an_overtaken_writer_gives_up(monkeypatch):
     monkeypatch.setattr(leases._Lease, "_keep", lambda self: None)
     monkeypatch.setattr(leases, "is_dead", lambda tag: None)
     store = open_store(f"memory://lease{next(_numbers)}")
-    with writing(store) as first, writing(store) as second:
+    with write_alone(store) as first, write_alone(store) as second:
         second.check()
         time.sleep(0.6)
         with pytest.raises(BusyError, check=error("lease-lost")):
@@ -115,11 +115,11 @@ def test_a_lease_is_renewed(monkeypatch):
     monkeypatch.setattr(leases, "LEASE_SECONDS", 0.4)
     monkeypatch.setattr(leases, "is_dead", lambda tag: None)
     store = open_store(f"memory://lease{next(_numbers)}")
-    with writing(store):
+    with write_alone(store):
         before = store.read(LEASE)
         time.sleep(0.5)
         assert store.read(LEASE) != before
-        with pytest.raises(BusyError), writing(store):
+        with pytest.raises(BusyError), write_alone(store):
             pass
 
 
@@ -132,11 +132,11 @@ def test_a_lease_that_could_not_be_given_back_is_known_again(monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(type(store), "delete", away)
-        with writing(store):
+        with write_alone(store):
             pass
     assert store.exists(LEASE)
     started = time.monotonic()
-    with writing(store):
+    with write_alone(store):
         assert time.monotonic() - started < leases.LEASE_SECONDS / 2
     assert not store.exists(LEASE)
 
@@ -145,5 +145,5 @@ def test_a_lease_that_could_not_be_given_back_is_known_again(monkeypatch):
 def test_what_is_no_lease_holds_nobody_up(content):
     store = open_store(f"memory://lease{next(_numbers)}")
     store.write(LEASE, [content])
-    with writing(store) as writer:
+    with write_alone(store) as writer:
         writer.check()

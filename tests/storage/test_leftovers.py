@@ -149,7 +149,7 @@ def test_killed_between_two_files_all_are_new_or_all_are_old(
         tmp_path / name: partial(Path.write_bytes, data=f"new {name}".encode()) for name in "sp"
     }
     killed_at(moment, lambda: write_together(writers, overwrite=True))
-    files.mend(tmp_path)
+    files.repair_folder(tmp_path)
     found = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     old = {name: f"old {name}".encode() for name in existing}
     assert found in (old, {"s": b"new s", "p": b"new p"})
@@ -160,7 +160,7 @@ def test_killed_between_two_new_files_there_are_both_or_none(moment: int, tmp_pa
     """Also between giving a file its name and taking the old one off."""
     writers = {tmp_path / name: lambda path: path.write_bytes(b"new") and None for name in "sp"}
     killed_at(moment, lambda: write_together(writers, overwrite=False))
-    files.mend(tmp_path)
+    files.repair_folder(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) in ([], ["p", "s"])
 
 
@@ -173,14 +173,14 @@ def test_a_file_that_was_set_aside_is_as_old_as_that(tmp_path: Path) -> None:
     os.utime(key, (time.time() - 300 * 86400,) * 2)
     aside = tmp_path / ".secret.key.00000000-1-1-00000000.old"
     os.replace(key, aside)
-    files.mend(tmp_path)
+    files.repair_folder(tmp_path)
     assert aside.read_bytes() == b"old"
 
 
 def test_an_old_file_without_a_new_one_comes_back(tmp_path: Path) -> None:
     aside = tmp_path / f".secret.key.{process_tag_of_a_dead_process()}.old"
     aside.write_bytes(b"old")
-    files.mend(tmp_path)
+    files.repair_folder(tmp_path)
     assert (tmp_path / "secret.key").read_bytes() == b"old"
     assert not aside.exists()
 
@@ -197,7 +197,7 @@ def process_tag_of_a_dead_process() -> str:
 def test_mending_leaves_the_files_of_a_living_process(tmp_path: Path) -> None:
     def look(path: Path) -> None:
         path.write_bytes(b"new")
-        files.mend(tmp_path)
+        files.repair_folder(tmp_path)
         assert path.exists()
 
     write_together({tmp_path / "s": look, tmp_path / "p": look}, overwrite=False)

@@ -18,7 +18,7 @@ warnings.simplefilter("ignore")
 import pandas as pd
 import encryptedstats as es
 from encryptedstats.storage import files
-from encryptedstats.parallel import start_method
+from encryptedstats.machine import start_method
 
 owner = es.Owner(es.Parameters.from_bits("bgv", 1024, 4000, (40,) * 4, allow_insecure=True))
 rows = pd.DataFrame({"x": [1, 2, 3, 4] * 20, "y": [0, 1] * 40})

@@ -48,7 +48,7 @@ def moduli() -> Iterator[int]:
 
 
 def expanded_by_definition(seed: bytes, modulus: int, run: int, length: int) -> list[int]:
-    """As docs/formats.md says it, number by number."""
+    """As docs/reference/formats.md says it, number by number."""
     bits, width = modulus.bit_length(), length // 64
     message = b"encryptedstats a" + seed + modulus.to_bytes(8, "little") + run.to_bytes(8, "little")
     words = np.frombuffer(

@@ -98,9 +98,9 @@ def test_first_bytes_tell_the_kind_and_the_sections() -> None:
     )
     head = data.index(b'"two"')
     for length in (0, 5, 13, 14, head):
-        assert container.peeked(data[:length], len(data), "it") is None
+        assert container.peek(data[:length], len(data), "it") is None
     for length in (len(data) - 37, len(data)):
-        found = container.peeked(data[:length], len(data), "it")
+        found = container.peek(data[:length], len(data), "it")
         assert found is not None
         assert (found[0].kind, found[0].key_id, found[1]) == (
             "public keys",
@@ -125,4 +125,4 @@ def test_first_bytes_tell_the_kind_and_the_sections() -> None:
 )
 def test_first_bytes_of_something_else(head: bytes, size: int, complaint: str) -> None:
     with pytest.raises(FileFormatError, check=error(complaint)):
-        container.peeked(head, size, "it")
+        container.peek(head, size, "it")

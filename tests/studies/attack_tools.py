@@ -142,10 +142,8 @@ def unseal_key(made: World, sites: tuple[str, ...]) -> es.Owner:
         study = made.as_(site)
         sealed = study.transcript.read_object(parts[holding.SHARE + site])
         shares.append(study.me.reader.open(sealed, holding._bound_to(study, "deal", site)))
-    secret = holding._joined(shares)
-    return holding._unsealed(
-        es.Study(made.url).transcript.read_object(parts[holding.SEALED]), secret
-    )
+    secret = holding._combine_shares(shares)
+    return holding._unseal(es.Study(made.url).transcript.read_object(parts[holding.SEALED]), secret)
 
 
 def open_folder(made: World, party: str, site: str) -> EncryptedTable:

@@ -1,4 +1,4 @@
-"""Attack studies in every role and pair of roles, as docs/studies.md and docs/threats.md list them.
+"""Attack studies in every role and pair of roles, as docs/guides/studies.md and docs/explanation/threats.md list them.
 
 An attack that a rule stops is tried twice: with the rule it fails, and with the rule taken out it
 succeeds. An attack that no rule stops succeeds, and its test says "limit": the documents name it.
@@ -34,9 +34,9 @@ from study_samples import FRAMES, SCHEMA, SITES, World, copied, parameters, worl
 import encryptedstats as es
 from encryptedstats.crypto import keyfiles, material
 from encryptedstats.studies import documents, study, totals, transcript, validity
-from encryptedstats.studies.documents import Document, KeyRule
+from encryptedstats.studies.documents import KeyRule, StudyDocument
 from encryptedstats.studies.parties import Identity
-from encryptedstats.studies.transcript import State, Transcript
+from encryptedstats.studies.transcript import StudyState, Transcript
 from encryptedstats.tables.questions.summaries import Counts
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -115,7 +115,7 @@ def test_receiver_who_is_given_the_keys_of_folders_reads_rows(
 ) -> None:
     """A site that seals rows for the receiver too shows them to her."""
     monkeypatch.setattr(
-        Document, "row_readers", property(lambda self: (self.worker, self.receiver))
+        StudyDocument, "row_readers", property(lambda self: (self.worker, self.receiver))
     )
     made = encrypted_world(tmp_path / "w")
     assert read_rows(holder(made), open_folder(made, "registry", "north")) == clear_rows("north")
@@ -140,7 +140,9 @@ def test_receiver_and_a_site_read_no_rows_of_another_site(
 def test_receiver_and_a_site_for_whom_rows_are_sealed_read_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Document, "row_readers", property(lambda self: (self.worker, *self.sites)))
+    monkeypatch.setattr(
+        StudyDocument, "row_readers", property(lambda self: (self.worker, *self.sites))
+    )
     made = encrypted_world(tmp_path / "w")
     assert read_rows(holder(made), open_folder(made, "north", "south")) == clear_rows("south")
 
@@ -170,7 +172,7 @@ def test_worker_and_a_site_read_all_rows_where_one_site_unseals_the_key(
     """One opener of an escrow is refused; where it is not, that site is one holder."""
     with pytest.raises(es.ParameterError):
         world(tmp_path / "refused", key="escrow", openers=1)
-    monkeypatch.setattr(Document, "check", lambda self: None)
+    monkeypatch.setattr(StudyDocument, "check", lambda self: None)
     made = encrypted_world(tmp_path / "w", key="escrow", openers=1)
     owner = unseal_key(made, ("north",))
     assert read_rows(owner, open_folder(made, "centre", "south")) == clear_rows("south")
@@ -194,10 +196,10 @@ def test_receiver_under_escrow_who_keeps_the_key_reads_no_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the worker she opens the agreed answers and nothing else."""
-    kept, seal = [], study.kind_of("escrow").keygen.__globals__["_sealed"]
+    kept, seal = [], study.kind_of("escrow").keygen.__globals__["_seal"]
     monkeypatch.setitem(
         study.kind_of("escrow").keygen.__globals__,
-        "_sealed",
+        "_seal",
         lambda owner, secret: (kept.append(owner), seal(owner, secret))[1],
     )
     made = encrypted_world(tmp_path / "w", key="escrow", openers=2)
@@ -228,10 +230,12 @@ def test_receiver_opens_the_sum_of_encrypted_totals_and_no_site_s(tmp_path: Path
 def test_receiver_opens_totals_of_a_site_that_are_not_sealed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def sealed_answer(study: Any, state: State, question: str, answer: es.EncryptedAnswer) -> bytes:
+    def seal_answer(
+        study: Any, state: StudyState, question: str, answer: es.EncryptedAnswer
+    ) -> bytes:
         return totals.container.to_bytes(answer.to_container())
 
-    monkeypatch.setattr(totals, "sealed_answer", sealed_answer)
+    monkeypatch.setattr(totals, "seal_answer", seal_answer)
     made = world(tmp_path / "w", questions=HOME).join_all()
     made.as_("registry").keygen(made.key)
     made.run(until=lambda: made.steps() == [("centre", "fit")])
@@ -244,7 +248,7 @@ def test_limit_receiver_and_worker_open_the_totals_of_a_site(tmp_path: Path) -> 
     made = run_totals(tmp_path / "w")
     centre = made.as_("centre")
     now, keys = centre.state().round("bayes"), centre.public_keys()
-    answer = totals._encrypted_by(centre, "bayes", "north", now, keys)
+    answer = totals._read_totals_of(centre, "bayes", "north", now, keys)
     found = holder(made).open(answer, schema=SCHEMA)
     assert [int(one) for one in found.totals_] == bayes_totals(FRAMES["north"])
 
@@ -367,7 +371,7 @@ def test_receiver_with_a_second_sum_reads_the_totals_of_one_site(
 ) -> None:
     made = copied(masked, tmp_path)
     first = first_sum(made)
-    monkeypatch.setattr(State, "has_complete_question", property(lambda self: False))
+    monkeypatch.setattr(StudyState, "has_complete_question", property(lambda self: False))
     assert difference(made, first) == bayes_totals(FRAMES["west"])
 
 
@@ -532,7 +536,7 @@ def test_documents_refuse_copies_and_less_than_128_bits(
         patch.setattr(documents, "MIN_SECURITY", 128)
         with pytest.raises(es.ParameterError):
             world(tmp_path / "insecure")
-    monkeypatch.setattr(Document, "_check_parameters", lambda self: None)
+    monkeypatch.setattr(StudyDocument, "_check_parameters", lambda self: None)
     assert world(tmp_path / "both", parameters=several).created.document.parameters.copies == 2
 
 
@@ -540,7 +544,7 @@ def test_rows_that_count_several_times_pass_where_parameters_have_copies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two copies share a weight, so x and y with x^2 - x + y^2 - y = 0 count (x + y) / 2 times."""
-    monkeypatch.setattr(Document, "_check_parameters", lambda self: None)
+    monkeypatch.setattr(StudyDocument, "_check_parameters", lambda self: None)
     made = world(tmp_path / "w", questions=ROWS, parameters=replace(parameters(), copies=2))
     made.with_rows({site: FRAMES[site] for site in SITES[:2]})
     times = bring_unlike_copies(made, "west", FRAMES["west"])
@@ -556,7 +560,7 @@ def test_a_document_that_somebody_else_wrote_is_checked_when_it_is_read(
 ) -> None:
     """The maker of a study runs other software: everybody else's refuses the document."""
     with monkeypatch.context() as patch:
-        patch.setattr(Document, "check", lambda self: None)
+        patch.setattr(StudyDocument, "check", lambda self: None)
         made = [
             world(tmp_path / "copies", parameters=replace(parameters(), copies=2)),
             world(tmp_path / "both", worker="registry"),

@@ -26,7 +26,7 @@ from encryptedstats.crypto.residues import Residues, residues_from_bytes, secret
 from encryptedstats.joint.opening import common_moduli
 from encryptedstats.storage import container
 from encryptedstats.studies import joint, totals
-from encryptedstats.studies.documents import Document
+from encryptedstats.studies.documents import StudyDocument
 from encryptedstats.tables.answers.files import read_answer
 from encryptedstats.tables.encrypted_table import EncryptedTable, MemoryBlocks
 
@@ -171,7 +171,7 @@ def receiver_secret(made: World) -> Residues:
 def receive(made: World, name: str) -> list[int]:
     """Return the coefficients, noise and all, of what the shares of all sites give the receiver."""
     key, packs = joint.joint_key(es.Study(made.url).document), packs_of(made, name)
-    ((residues, _),) = key.switched(
+    ((residues, _),) = key.switch_packs(
         packs, shares_of(made, name), es.Owner.load(made.key or "").key_id
     )
     moduli = common_moduli(key.parameters, packs)
@@ -212,13 +212,13 @@ def test_a_site_who_receives_reads_the_joint_key_from_encrypted_totals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the rule, west adds t k to c_1 of its totals, and all of k s comes out of the sum."""
-    monkeypatch.setattr(Document, "_check_joint", lambda self: None)
-    monkeypatch.setattr(joint.Joint, "_computed", believe_worker)
+    monkeypatch.setattr(StudyDocument, "_check_joint", lambda self: None)
+    monkeypatch.setattr(joint.Joint, "_recompute", believe_worker)
     made = joint_world(tmp_path / "w", questions=HOME)
     made.as_("registry").keygen(made.key)
     made.as_("north").add(FRAMES["north"])
     made.as_("south").add(FRAMES["south"])
-    honest, k = totals.encrypted_answer, K * K
+    honest, k = totals.encrypt_answer, K * K
 
     def chosen(question: Any, table: Any, keys: es.PublicKeys) -> es.EncryptedAnswer:
         answer = honest(question, table, keys)
@@ -235,7 +235,7 @@ def test_a_site_who_receives_reads_the_joint_key_from_encrypted_totals(
         return answer
 
     with monkeypatch.context() as patch:
-        patch.setattr(totals, "encrypted_answer", chosen)
+        patch.setattr(totals, "encrypt_answer", chosen)
         made.as_("west").add(FRAMES["west"])
     for site in SITES:
         made.as_(site).share()
@@ -253,7 +253,7 @@ def test_a_site_who_receives_reads_the_joint_key_from_encrypted_totals(
 
 def believe_worker(self: Any, study: es.Study, state: Any, name: str, keys: es.PublicKeys) -> Any:
     """Compute nothing anew: take what the worker claims."""
-    return self._claimed(study, state, name, state.calls[-1].items[name], keys)
+    return self._read_claim(study, state, name, state.calls[-1].items[name], keys)
 
 
 def call_for_chosen(made: World) -> None:
@@ -289,7 +289,7 @@ def test_worker_and_receiver_read_the_secret_of_a_site_that_believes_the_worker(
 ) -> None:
     made = copied(judged, tmp_path)
     call_for_chosen(made)
-    monkeypatch.setattr(joint.Joint, "_computed", believe_worker)
+    monkeypatch.setattr(joint.Joint, "_recompute", believe_worker)
     made.as_("north").share()
     moduli = joint_parameters().data_moduli
     body = container.from_bytes(shares_of(made, "bayes")["north"]).section("packs")

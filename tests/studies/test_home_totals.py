@@ -158,7 +158,7 @@ def test_nobody_sends_totals_in_the_name_of_a_site(tmp_path: Path) -> None:
     keys, forged = es.Study(made.url).public_keys(), SCHEMA.table(frame(77))
     for name, asked in made.created.document.questions.items():
         data = container.to_bytes(
-            totals.encrypted_answer(asked.question, forged, keys).to_container()
+            totals.encrypt_answer(asked.question, forged, keys).to_container()
         )
         for place in (
             f"once/totals/{name}/0/north",
@@ -220,7 +220,7 @@ def test_a_wrong_mask_is_noticed_by_the_number_of_rows(tmp_path: Path) -> None:
     stranger = Identity.new(west.document.id, "west")
     west._me, real = stranger, west._me  # other secrets, hence other masks
     state = west.state()
-    bad = totals.masked_totals(
+    bad = totals.mask_totals(
         west, state, "bayes", totals.site_values(BAYES.in_ids(SCHEMA), SCHEMA.table(FRAMES["west"]))
     )
     west._me = real
@@ -239,7 +239,7 @@ def test_encrypted_totals_are_fresh_and_add_up(tmp_path: Path) -> None:
     keys = made.as_("north").public_keys()
     asked = made.created.document.questions["bayes"].question
     one, two = (
-        totals.encrypted_answer(asked, SCHEMA.table(FRAMES[site]), keys) for site in SITES[:2]
+        totals.encrypt_answer(asked, SCHEMA.table(FRAMES[site]), keys) for site in SITES[:2]
     )
     owner = es.Owner.load(made.key or "")
     both = es.MultinomialNB().fit(SCHEMA.table(TOGETHER[:60]))
@@ -255,7 +255,7 @@ def test_a_site_does_not_say_how_much_noise_its_totals_have(
     is would weaken all of them.
     """
     made = without_rows(tmp_path / "w", "totals")
-    honest = totals.encrypted_answer
+    honest = totals.encrypt_answer
 
     def lying(*args: Any) -> es.EncryptedAnswer:
         answer = honest(*args)
@@ -266,7 +266,7 @@ def test_a_site_does_not_say_how_much_noise_its_totals_have(
     for site in SITES:
         with monkeypatch.context() as patch:
             if site == "south":
-                patch.setattr(totals, "encrypted_answer", lying)
+                patch.setattr(totals, "encrypt_answer", lying)
             made.as_(site).add(FRAMES[site])
     for site in SITES:
         made.as_(site).share()

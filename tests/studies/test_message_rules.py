@@ -11,9 +11,9 @@ from study_samples import FOREST, SCHEMA, SITES, parameters
 
 import encryptedstats as es
 from encryptedstats.crypto.envelopes import SEED_BYTES
-from encryptedstats.studies.documents import Document, KeyRule, written_document
+from encryptedstats.studies.documents import KeyRule, StudyDocument, write_document
 from encryptedstats.studies.parties import Identity
-from encryptedstats.studies.transcript import CHECK, Message, Refused, State, _apply
+from encryptedstats.studies.transcript import CHECK, InvalidMessage, Message, StudyState, _apply
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 ONE, TWO = "1" * 64, "2" * 64
@@ -26,7 +26,7 @@ class Talk:
     def __init__(
         self, questions: dict[str, Any], sites: tuple[str, ...] = SITES, n_rows: int = 100
     ) -> None:
-        self.document: Document = written_document(
+        self.document: StudyDocument = write_document(
             "study",
             SCHEMA,
             questions,
@@ -37,7 +37,7 @@ class Talk:
             "registry",
             KeyRule("one holder"),
         )[0]
-        self.state, self.number = State(self.document), 0
+        self.state, self.number = StudyState(self.document), 0
         self.people = {
             name: Identity(self.document.id, name, name[:1].encode() * SEED_BYTES)
             for name in self.names
@@ -55,7 +55,7 @@ class Talk:
         said = Message(self.number, by, kind, {"kind": kind, **content}, digest)
         try:
             _apply(self.state, said, self.people[by].signer.public_bytes)
-        except Refused:
+        except InvalidMessage:
             return False
         return True
 

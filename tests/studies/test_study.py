@@ -26,7 +26,7 @@ from study_samples import (
 import encryptedstats as es
 from encryptedstats.crypto.residues import ciphertext_of, residues_of
 from encryptedstats.storage import container
-from encryptedstats.studies.pooling import pooled
+from encryptedstats.studies.pooling import pool
 from encryptedstats.tables.encrypted_table import EncryptedTable, MemoryBlocks
 from error_codes import error
 
@@ -222,7 +222,7 @@ def test_an_answer_from_fewer_rows_is_not_opened(judged: World) -> None:
     """
     centre = judged.as_("centre")
     state, keys = centre.state(), centre.public_keys()
-    table = pooled([centre._site(site, state, keys) for site in SITES[:2]])
+    table = pool([centre._site(site, state, keys) for site in SITES[:2]])
     asked = centre.document.questions["forest"].question
     answer = es.EncryptedAnswer(
         asked, table.totals(asked), table.schema, table.n_rows, table.blocks.ids
@@ -270,7 +270,7 @@ def test_whoever_has_seen_more_notices_that_messages_were_cut_off(study: World) 
         ({"worker": "registry"}, "one who is both could open every row"),
         ({"worker": "a b"}, "names of parties and questions are words"),
         ({"questions": {}}, "a study asks questions"),
-        ({"questions": {"forest": (FOREST, "guessed")}}, "in one of the ways rows, votes, totals, masked"),
+        ({"questions": {"forest": (FOREST, "guessed")}}, "in one of the modes rows, votes, totals, masked"),
         ({"key": "escrow", "openers": 1}, "of 3 sites, 2 to 3 together can open"),
         ({"key": "nobody"}, "the key of a study can be 'one holder', 'escrow'"),
     ],

@@ -15,7 +15,7 @@ import pytest
 import encryptedstats as es
 from encryptedstats.circuits.expressions import Weights
 from encryptedstats.circuits.results import EncryptedNumbers
-from encryptedstats.crypto.packing import centred
+from encryptedstats.crypto.packing import centre
 from encryptedstats.crypto.residues import ciphertext_of, residues_of
 from encryptedstats.studies import validity
 from encryptedstats.tables.encrypted_table import EncryptedTable, MemoryBlocks
@@ -71,7 +71,7 @@ def changed(
 
 def test_good_rows_pass_whatever_the_coin(owner: es.Owner, table: EncryptedTable) -> None:
     assert all(is_valid(owner, table, coin) for coin in (b"", b"a", b"b"))
-    assert validity.unchecked(validity.study_groups(SCHEMA.public())) == ["v2.number"]
+    assert validity.unchecked_columns(validity.study_groups(SCHEMA.public())) == ["v2.number"]
 
 
 _BINS = SCHEMA.table(FRAME).bins("age")
@@ -145,7 +145,7 @@ def test_mistakes_that_cancel_without_weights_are_caught(
     )
     is_no = (FRAME["sick"] == "no").to_numpy()
     rows = {1: x, 2: y}
-    added = {row: centred(value - int(is_no[row]), t) for row, value in rows.items()}
+    added = {row: centre(value - int(is_no[row]), t) for row, value in rows.items()}
     wrong = changed(table, {"class0": added})
     assert not any(is_valid(owner, wrong, bytes([coin])) for coin in range(3))
 
@@ -200,7 +200,7 @@ def test_the_plan_of_a_study_carries_the_total() -> None:
     """With public keys of many sites, flooded."""
     schema = es.Schema.infer(FRAME.drop(columns="dose"), target="sick", bins=3)
     made = es.plan(
-        [es.MultinomialNB(), validity.planned(schema.public(), 20_000)],
+        [es.MultinomialNB(), validity.plan_validity(schema.public(), 20_000)],
         schema,
         20_000,
         by_others=True,

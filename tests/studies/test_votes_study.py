@@ -30,7 +30,7 @@ from study_samples import (
 import encryptedstats as es
 from encryptedstats.storage import container
 from encryptedstats.storage.chains import Chain
-from encryptedstats.studies.transcript import _KINDS, MESSAGES, Message, Refused
+from encryptedstats.studies.transcript import _KINDS, MESSAGES, InvalidMessage, Message
 from encryptedstats.tables.encrypted_table import EncryptedTable, MemoryBlocks
 from error_codes import error
 
@@ -147,7 +147,7 @@ def test_nobody_brings_rows_of_others_as_new_ones(begun: World, tmp_path: Path) 
     assert set(state.rows) == set(SITES)
     state.asked.discard("north")
     late = Message(99, "north", "new rows", {**content, "folder": "rows/north/x"}, "")
-    with pytest.raises(Refused, match="new rows come before all of them"):
+    with pytest.raises(InvalidMessage, match="new rows come before all of them"):
         _KINDS["new rows"][1](state, late)
 
 

@@ -22,6 +22,7 @@ from encryptedstats.storage.container import MAX_HEADER_BYTES
 from encryptedstats.tables import blocks
 from encryptedstats.tables.blocks import (
     BlockEntry,
+    BlockRows,
     BlockShape,
     block_bytes,
     block_entry,
@@ -86,7 +87,7 @@ class RecordingStore:
 
 SHAPE = BlockShape(parameters(), 3)
 RESIDUES = random_residues(SHAPE)
-DATA = block_bytes(RESIDUES, SHAPE, block_id=ID, rows=1500, key_id=KEY)
+DATA = block_bytes(RESIDUES, SHAPE, rows=BlockRows(ID, 1500, KEY))
 
 
 def read_pieces(store, entry, shape, *, prime, run, columns=None):
@@ -120,7 +121,7 @@ def test_packing_is_undone(ring, columns):
     shape = BlockShape(parameters(ring), columns)
     residues = random_residues(shape, ring + columns)
     assert len(pack_residues(residues, shape)) == shape.residue_bytes
-    data = block_bytes(residues, shape, block_id=ID, rows=7, key_id=KEY)
+    data = block_bytes(residues, shape, rows=BlockRows(ID, 7, KEY))
     entry = block_entry(data, NAME, shape, KEY, "made")
     np.testing.assert_array_equal(
         read_block(RecordingStore({NAME: data}), entry, shape, KEY), residues
@@ -146,7 +147,7 @@ def test_pieces_are_slices(store):
 
 WIDE = BlockShape(parameters(), 9)
 WIDE_RESIDUES = random_residues(WIDE, 5)
-WIDE_DATA = block_bytes(WIDE_RESIDUES, WIDE, block_id=ID, rows=1500, key_id=KEY)
+WIDE_DATA = block_bytes(WIDE_RESIDUES, WIDE, rows=BlockRows(ID, 1500, KEY))
 WIDE_ENTRY = block_entry(WIDE_DATA, NAME, WIDE, KEY, "made")
 
 
@@ -269,10 +270,10 @@ def test_a_block_cut_short_is_found(length):
 
 def test_other_blocks_are_refused():
     others = {
-        "its id": block_bytes(RESIDUES, SHAPE, block_id=ID[::-1], rows=1500, key_id=KEY),
-        "its rows": block_bytes(RESIDUES, SHAPE, block_id=ID, rows=1499, key_id=KEY),
+        "its id": block_bytes(RESIDUES, SHAPE, rows=BlockRows(ID[::-1], 1500, KEY)),
+        "its rows": block_bytes(RESIDUES, SHAPE, rows=BlockRows(ID, 1499, KEY)),
         "its residues": block_bytes(
-            random_residues(SHAPE, 5), SHAPE, block_id=ID, rows=1500, key_id=KEY
+            random_residues(SHAPE, 5), SHAPE, rows=BlockRows(ID, 1500, KEY)
         ),
     }
     for data in others.values():
@@ -309,7 +310,7 @@ def test_residues_that_are_no_residues_are_refused(prime):
     """
     residues = RESIDUES.copy()
     residues[1, 1, prime, 5] = SHAPE.parameters.data_moduli[prime]
-    data = block_bytes(residues, SHAPE, block_id=ID, rows=1500, key_id=KEY)
+    data = block_bytes(residues, SHAPE, rows=BlockRows(ID, 1500, KEY))
     entry, store = block_entry(data, NAME, SHAPE, KEY, "made"), RecordingStore({NAME: data})
     message = f"recording/{NAME} holds residues that are not below prime {prime}"
     for read in (
@@ -357,7 +358,7 @@ SEEDED = replace(SHAPE, seeded=True)
 SEEDS = bytes(range(96))
 BOTH = RESIDUES.copy()
 expand_seeds(SEEDS, SHAPE.parameters.data_moduli, BOTH)
-HALF = block_bytes(BOTH[:, :1], SEEDED, seeds=SEEDS, block_id=ID, rows=1500, key_id=KEY)
+HALF = block_bytes(BOTH[:, :1], SEEDED, seeds=SEEDS, rows=BlockRows(ID, 1500, KEY))
 HALF_ENTRY = block_entry(HALF, NAME, SHAPE, KEY, "made")
 
 
@@ -447,7 +448,7 @@ def test_all_facts_of_a_block_are_signed():
 @pytest.mark.parametrize("seeds", [b"", SEEDS[:-1], SEEDS + b"x", SEEDS[:64]])
 def test_seeds_of_another_length_are_refused(seeds):
     with pytest.raises(ValueError, check=error("wrong-block-shape", len(seeds))):
-        block_bytes(BOTH[:, :1], SEEDED, seeds=seeds, block_id=ID, rows=1500, key_id=KEY)
+        block_bytes(BOTH[:, :1], SEEDED, seeds=seeds, rows=BlockRows(ID, 1500, KEY))
     with pytest.raises(ValueError, check=error("wrong-seed-length", "3", "32")):
         expand_seeds(seeds, SHAPE.parameters.data_moduli, BOTH.copy())
     forged = rewritten_manifest(HALF, lambda c: replace(c, sections={**c.sections, "seeds": seeds}))
@@ -475,7 +476,7 @@ def test_a_seeded_block_does_not_pass_for_a_whole_one():
 def test_seeded_residues_that_are_no_residues_are_refused(prime):
     residues = BOTH[:, :1].copy()
     residues[2, 0, prime, 1030] = SHAPE.parameters.data_moduli[prime]
-    data = block_bytes(residues, SEEDED, seeds=SEEDS, block_id=ID, rows=1500, key_id=KEY)
+    data = block_bytes(residues, SEEDED, seeds=SEEDS, rows=BlockRows(ID, 1500, KEY))
     entry, store = block_entry(data, NAME, SHAPE, KEY, "made"), RecordingStore({NAME: data})
     for read in (
         lambda: read_block(store, entry, SHAPE, KEY),

@@ -199,7 +199,7 @@ def test_bounds_come_from_public_knowledge(schema):
         Column("number", 0),
         Column("ordinal", 2),
     ):
-        with pytest.raises(SchemaError, match=r"no column|ordered kind"):
+        with pytest.raises(SchemaError, match=r"no column|ordered bins"):
             column_bound(public, column)
 
 

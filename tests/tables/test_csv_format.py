@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 import encryptedstats as es
-from encryptedstats.tables.encryption import file_tables
+from encryptedstats.tables.encryption import FileRows
 from encryptedstats.tables.rows.csv_format import SAMPLE_BYTES, CsvFormat, CsvOptions
 from encryptedstats.tables.rows.row_files import read_frame, read_frames
 from error_codes import error
@@ -103,7 +103,7 @@ def test_pieces_are_read_like_the_whole_and_by_the_schema_of_another_file(
     )
     text, charset, _ = SAMPLES[kind]
     path = written(tmp_path, text, charset, "other.csv")
-    tables = list(file_tables(schema, path, 2))
+    tables = list(FileRows(schema, path).tables(2))
     assert [len(table) for table in tables] == [2, 1]
     expected = schema.table(plain)
     joined = es.Table.concat(tables)
@@ -192,7 +192,7 @@ def test_what_the_sample_does_not_show_is_refused_when_it_comes(tmp_path: Path) 
         es.SchemaError,
         match=r"column 'a', row 65537: '1\.234' is no number in a file that is semicolon",
     ):
-        list(file_tables(schema, path, 1 << 20))
+        list(FileRows(schema, path).tables(1 << 20))
     late = written(tmp_path, "\n".join(["a,b", *(["x,1"] * SAMPLE_BYTES)]) + "\nä,1\n", "latin-1")
     with pytest.raises(
         es.SchemaError, check=error("wrong-charset", "'cp1252'", "charset='cp1252'", "8")
@@ -207,14 +207,14 @@ def test_a_word_among_numbers_is_named_and_not_its_neighbours(tmp_path: Path) ->
     )
     path = written(tmp_path, "a;g\n" + "2,5;1\n" * 20 + "oops;2\n")
     with pytest.raises(es.SchemaError, match=r"column 'a', row 21: 'oops' is not a number"):
-        list(file_tables(schema, path, 128))
+        list(FileRows(schema, path).tables(128))
     other = schema.with_unknown("other", "g")
     with pytest.warns(
         es.SchemaWarning, match=r"column 'g': 1 row with a level .*'oops', row 21\) went to 'other'"
     ):
-        (table,) = file_tables(
-            other, written(tmp_path, "a,g\n" + "2.5,1\n" * 20 + "2.5,oops\n"), 128
-        )
+        (table,) = FileRows(
+            other, written(tmp_path, "a,g\n" + "2.5,1\n" * 20 + "2.5,oops\n")
+        ).tables(128)
     assert table.counts("g")["count"].tolist() == [20, 0, 0, 1]
 
 
@@ -246,7 +246,7 @@ def test_dates_become_days_and_later_files_are_read_alike(tmp_path: Path) -> Non
     assert read(new, schema)[0]["born"].tolist() == [60]
     with pytest.raises(es.SchemaError, match="'soon' is not a number"):
         list(
-            file_tables(
+            FileRows(
                 schema,
                 written(
                     tmp_path,
@@ -254,8 +254,7 @@ def test_dates_become_days_and_later_files_are_read_alike(tmp_path: Path) -> Non
                     + "02/03/1970,1970-02-01 00:00\n" * 20
                     + "soon,1970-02-01 00:00\n",
                 ),
-                64,
-            )
+            ).tables(64)
         )
     assert read(written(tmp_path, rows), dates="none")[0]["born"].iloc[0] == "01/03/1970"
 

@@ -114,7 +114,7 @@ def test_a_new_encoding_is_used_everywhere(owner: es.Owner, tmp_path: Path) -> N
     assert owner.open(sealed.values(odd)).tolist() == (bins % 2).tolist()
     # in validity checks and sensitivity
     assert [rule.padding for rule in validity.group_rules(group)] == [True, True]
-    assert validity.unchecked([group]) == []
+    assert validity.unchecked_columns([group]) == []
     assert validity.passes(validity.ask(sealed, b"coin", 1), owner.open, 1)
     states = possible_states(public, [name], tried=True)
     assert [state[name] for state in states["v0"]] == [0, 1, 0]
@@ -265,6 +265,7 @@ def test_every_encoding_is_registered_once() -> None:
         "number",
         "present",
         "digit",
+        "grid",
         "class",
         "rows",
     ]

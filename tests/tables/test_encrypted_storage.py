@@ -38,7 +38,7 @@ from encryptedstats.crypto.engine import engine_for
 from encryptedstats.storage import container
 from encryptedstats.storage.objects import open_store
 from encryptedstats.tables import EncryptedTable, Schema
-from encryptedstats.tables.blocks import block_bytes, block_entry
+from encryptedstats.tables.blocks import BlockRows, block_bytes, block_entry
 from encryptedstats.tables.encrypted_table import MANIFEST, keys_name
 from error_codes import error
 
@@ -484,7 +484,7 @@ def test_a_forged_block_of_another_key(keeper, stranger_keeper, sample):
     table = es.load(URL)
     entry, shape, residues = table.blocks.entries[0], table.facts.shape, table.blocks.block(0)
     for key, rows in ((stranger_keeper.key_id, entry.rows), (keeper.key_id, entry.rows - 1)):
-        data = block_bytes(residues, shape, block_id=entry.id, rows=rows, key_id=key)
+        data = block_bytes(residues, shape, rows=BlockRows(entry.id, rows, key))
         forged = replace(block_entry(data, entry.name, shape, key, ""), rows=entry.rows)
         entries = [forged.to_dict(), *(e.to_dict() for e in table.blocks.entries[1:])]
         manifest = rewritten_manifest(content[MANIFEST], with_section("blocks", entries))
@@ -501,7 +501,7 @@ def test_a_transparent_ciphertext_is_refused(keeper, sample):
     entry, shape = table.blocks.entries[1], table.facts.shape
     residues = table.blocks.block(1).copy()
     residues[0] = 0
-    data = block_bytes(residues, shape, block_id=entry.id, rows=entry.rows, key_id=keeper.key_id)
+    data = block_bytes(residues, shape, rows=BlockRows(entry.id, entry.rows, keeper.key_id))
     entries = [e.to_dict() for e in table.blocks.entries]
     entries[1] = block_entry(data, entry.name, shape, keeper.key_id, "").to_dict()
     put(

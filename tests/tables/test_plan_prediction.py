@@ -16,7 +16,7 @@ from sklearn.base import clone
 import encryptedstats as es
 from encryptedstats.circuits import column
 from encryptedstats.circuits.compiled import GivenPacks
-from encryptedstats.circuits.devices.packing import expand_totals
+from encryptedstats.circuits.devices.batches import expand_totals
 from encryptedstats.circuits.devices.seal import SealPacking
 from encryptedstats.circuits.noise import NoiseRules
 from encryptedstats.crypto.engine import engine_for

@@ -99,7 +99,7 @@ def test_new_gaps_go_to_other_where_missing_values_have_bins() -> None:
 def test_advice_for_rows_to_predict_is_not_to_do_what_was_done() -> None:
     model = es.MultinomialNB().fit(es.Schema.infer(ROWS, target="ill", missing="bin").table(ROWS))
     with pytest.raises(es.SchemaError, check=error("missing-without-bin", "'country'")):
-        model.predict(NEW.drop(index=1))
+        model.predict_votes(NEW.drop(index=1))
 
 
 def test_policies_are_kept_and_do_not_change_what_the_bins_mean(tmp_path) -> None:

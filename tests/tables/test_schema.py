@@ -191,7 +191,7 @@ def test_with_missing_bin(schema):
         (lambda s: s.with_bins("age", edges=["a"]), "are not all numbers"),
         (
             lambda s: Variable("n", "number", digits=0, low=0, high=1, levels=(1,)),
-            "a number has no bins",
+            "a number has no levels",
         ),
     ],
 )

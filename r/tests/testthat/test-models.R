@@ -21,5 +21,5 @@ test_that("a regression on encrypted rows is lm", {
   keys <- keygen(planned(question, s, nrow(rows)))
   opened <- dec(keys, ask(enc(keys, table_of(s, rows[c("age", "dose")])), question))
   found <- as.data.frame(opened)
-  expect_equal(found$Estimate, unname(coef(lm(age ~ dose, rows))), tolerance = 1e-9)
+  expect_equal(found$estimate, unname(coef(lm(age ~ dose, rows))), tolerance = 1e-9)
 })

@@ -11,34 +11,41 @@ import csv
 import hashlib
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
+from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 import encryptedstats as es
-from encryptedstats.app.projects import Choices, Data
-from encryptedstats.app.words import in_page_words
-from encryptedstats.storage.files import open_regular
+from encryptedstats.app.projects import Choices, Data, private_folder
+from encryptedstats.app.words import bins_in_words, in_page_words
+from encryptedstats.storage.files import PRIVATE, open_regular, write_atomic
 from encryptedstats.tables import Variable
 from encryptedstats.tables.rows.csv_format import CsvFormat, CsvOptions
 from encryptedstats.tables.rows.row_files import PARQUET_SUFFIXES, read_frame
+from encryptedstats.tables.schema.inference import looks_like_id
 from encryptedstats.tables.schema.schema import MISSING_POLICIES
+from encryptedstats.views import label_text
 from encryptedstats.words import plural
 
-KINDS: Final = ("continuous", "ordinal", "categorical", "number")
+KINDS: Final = ("continuous", "ordinal", "categorical", "number", "both")
 LEFT_OUT: Final = "out"
 AS_FOUND: Final = "auto"
 #: Names of files that are offered; what is in them is looked at when one is chosen.
-SUFFIXES: Final = (".csv", ".tsv", ".txt", ".csv.gz", ".csv.bz2", ".csv.xz", *PARQUET_SUFFIXES)
+EXCEL: Final = ".xlsx"
+SUFFIXES: Final = (
+    ".csv", ".tsv", ".txt", ".csv.gz", ".csv.bz2", ".csv.xz", EXCEL, *PARQUET_SUFFIXES
+)  # fmt: skip
 _READ_AT_ONCE: Final = 1 << 20
 _BARS: Final = 24
 _MOST_LEVELS: Final = 12
+_MOST_TEXTS: Final = 200  # different values of a column of text that questions may be asked of
 
 
 class ChangedError(es.EncryptedStatsError, ValueError):
@@ -47,17 +54,35 @@ class ChangedError(es.EncryptedStatsError, ValueError):
 
 def look_at(path: Path, *, copied: bool) -> Data:
     """A file of rows, as it is now."""
-    frame = frame_of(path)
-    found = path.stat()
+    frame, found = frame_of(path), path.stat()
     return Data(
-        str(path),
-        found.st_size,
-        found.st_mtime_ns,
-        _sha256(path),
-        len(frame),
-        list(map(str, frame.columns)),
-        copied,
+        path=str(path),
+        bytes=found.st_size,
+        modified=found.st_mtime_ns,
+        sha256=_sha256(path),
+        rows=len(frame),
+        columns=list(map(str, frame.columns)),
+        copied=copied,
     )
+
+
+def as_csv(path: Path, folder: Path) -> Path:
+    """Return a file of rows as the library reads it: the first sheet of an Excel file becomes a CSV
+    file in a folder, readable to its user only.
+    """
+    if path.suffix.lower() != EXCEL:
+        return path
+    try:
+        frame = pd.read_excel(path, dtype=object, engine="openpyxl")
+    except (ValueError, KeyError, BadZipFile) as error:
+        raise es.SchemaError(
+            f"{path.name} is not an Excel file that can be read: save it as CSV, and choose that",
+            code="malformed-excel",
+        ) from error
+    private_folder(folder)
+    made = folder / f"{safe_name(path.stem)}"
+    write_atomic(made, [frame.to_csv(index=False).encode()], mode=PRIVATE)
+    return made
 
 
 def check_unchanged(data: Data) -> None:
@@ -105,6 +130,9 @@ def _sha256(path: Path) -> str:
 # -- the schema
 # ------------------------------------------------------------------------------------------------
 
+#: What a question needs of a column.
+NUMBER, BINS = "number", "bins"
+
 
 @dataclass(frozen=True)
 class Made:
@@ -115,33 +143,106 @@ class Made:
     frame: pd.DataFrame
 
 
-def make_schema(data: Data, choices: Choices) -> Made:
-    """The schema that the rows and the owner's choices make."""
-    left_out = [
-        name for name, use in choices.uses.items() if use == LEFT_OUT and name in data.columns
-    ]
-    ignored = frozenset([*left_out, *([choices.id] if choices.id else [])])
-    frame, form = _read(Path(data.path), ignored)
+class MissingValuesError(es.EncryptedStatsError, ValueError):
+    """Nobody has said yet what becomes of missing values."""
+
+
+def draft(data: Data, choices: Choices, need: str) -> es.Schema:
+    """Return a schema of all columns, with measurements kept as numbers or cut into bins.
+
+    It tells which questions can be asked. Rows with gaps are left out of it, and the target may be
+    missing.
+    """
     kinds = {
         name: use
         for name, use in choices.uses.items()
-        if use in KINDS and name in frame.columns and name not in (choices.target, choices.id)
+        if use in KINDS and use not in (NUMBER, "both")
+    }
+    return _drafted(
+        data.path, data.bytes, data.modified, _ignored(data, choices), choices.target, need,
+        choices.bins, frozenset(kinds.items()),
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=8)
+def _drafted(
+    path: str,
+    size: int,
+    modified: int,
+    ignored: frozenset[str],
+    target: str,
+    need: str,
+    bins: int,
+    kinds: frozenset[tuple[str, str]],
+) -> es.Schema:
+    frame, _ = _kept(path, size, modified, ignored)
+    frame = frame.drop(
+        columns=[
+            name
+            for name in map(str, frame.columns)
+            if name in ignored
+            or not frame[name].notna().any()
+            or (not is_numeric_dtype(frame[name].dtype) and frame[name].nunique() > _MOST_TEXTS)
+        ]
+    )
+    known = {name: kind for name, kind in kinds if name in frame.columns and name != target}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", es.SchemaWarning)
+        return es.Schema.infer(
+            frame,
+            target=target or None,
+            bins=bins,
+            kinds=known,
+            missing="drop",
+            numbers="keep" if need == NUMBER else "bins",
+        )
+
+
+def _ignored(data: Data, choices: Choices) -> frozenset[str]:
+    left_out = (name for name, use in choices.uses.items() if use == LEFT_OUT)
+    return frozenset([*left_out, *([choices.id] if choices.id else [])]) & frozenset(data.columns)
+
+
+def make_schema(data: Data, choices: Choices, needs: Mapping[str, set[str]]) -> Made:
+    """Return the schema of the columns that the questions need, as they need them; kinds, cut
+    points and levels are as the owner wants them.
+    """
+    left_out = frozenset(
+        name
+        for name in data.columns
+        if name not in needs and name not in (choices.target, choices.id)
+    )
+    frame, form = _read(Path(data.path), left_out | _ignored(data, choices))
+    used = frame.drop(columns=sorted(left_out))
+    gaps = used.drop(columns=[choices.id] if choices.id else []).isna().any(axis=1)
+    if gaps.any() and not choices.missing:
+        raise MissingValuesError(
+            f"{plural(int(gaps.sum()), 'row')} of {len(used):,} have missing values: say below what "
+            "becomes of them",
+            code="missing-values-undecided",
+        )
+    target_number = NUMBER in needs.get(choices.target, ())
+    binned = draft(data, choices, BINS)
+    kinds = {
+        name: kind_of(name, uses, choices, binned)
+        for name, uses in needs.items()
+        if name != choices.target and name in used.columns
     }
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", es.SchemaWarning)
         made = es.Schema.infer(
-            frame.drop(columns=left_out),
+            used,
             target=choices.target or None,
             bins=choices.bins,
             kinds=kinds,
-            missing=choices.missing,
-            numbers=choices.numbers,
+            missing=choices.missing or "error",
+            numbers="keep" if target_number else "bins",
             rare=_rare(choices.rare),
             unknown=choices.unknown,
             id=choices.id or None,
         )
         for name, text in choices.cuts.items():
-            if text.strip() and name in made.names:
+            if text.strip() and name in made.names and made[name].n_bins:
                 made = made.with_bins(name, edges=_cut_points(text, name))
     doubts = dict.fromkeys(
         in_page_words(one.message) for one in told if isinstance(one.message, Warning)
@@ -149,37 +250,66 @@ def make_schema(data: Data, choices: Choices) -> Made:
     return Made(replace(made, csv=form), tuple(doubts), frame)
 
 
-def choices_in(form: Any, data: Data) -> Choices:
-    """What a form that was sent says; ValueError where it says what cannot be."""
-    uses = {name: form.get(f"use-{place}", AS_FOUND) for place, name in enumerate(data.columns)}
-    cuts = {name: form.get(f"cuts-{place}", "").strip() for place, name in enumerate(data.columns)}
-    target = next((name for name, use in uses.items() if use == "target"), "")
-    id = next((name for name, use in uses.items() if use == "id"), "")
-    for role, words in (("target", "target"), ("id", "row number")):
-        if list(uses.values()).count(role) > 1:
-            raise es.ArgumentError(
-                f"two columns are the {words}: choose one", code="role-given-twice"
-            )
-    missing = form.get("missing", "error")
-    if missing not in MISSING_POLICIES:
+def kind_of(name: str, uses: set[str], choices: Choices, binned: es.Schema) -> str:
+    """Return the kind that a column gets: what the owner says, or what the questions need."""
+    wanted = choices.uses.get(name, AS_FOUND)
+    if wanted in KINDS:
+        return wanted
+    if uses == {NUMBER, BINS}:
+        return "both"
+    return NUMBER if NUMBER in uses else binned[name].kind
+
+
+def choices_in(form: Any, before: Choices, data: Data) -> Choices:
+    """Return what a form that was sent says; ValueError where it says what cannot be. Columns that
+    the form does not have stay as they were.
+    """
+    uses, cuts = dict(before.uses), dict(before.cuts)
+    for place, name in enumerate(data.columns):
+        if f"use-{place}" in form:
+            uses[name] = form[f"use-{place}"]
+        if f"cuts-{place}" in form:
+            cuts[name] = form[f"cuts-{place}"].strip()
+    missing = form.get("missing", before.missing)
+    if missing not in ("", *MISSING_POLICIES):
         raise es.ArgumentError(
             f"missing values: {missing!r} is none of {', '.join(MISSING_POLICIES)}",
             code="unknown-choice",
         )
-    bins = form.get("bins", "5")
+    bins = form.get("bins", str(before.bins))
     if not bins.isdigit():
         raise es.ArgumentError(f"bins: {bins!r} is no whole number", code="not-an-integer")
     return Choices(
-        target=target,
-        id=id,
+        target=before.target,
+        id=before.id,
         bins=int(bins),
-        numbers="keep" if form.get("numbers") == "keep" else "bins",
         missing=missing,
-        unknown=form.get("unknown", "error"),
-        rare=form.get("rare", "").strip(),
+        unknown=form.get("unknown", before.unknown),
+        rare=form.get("rare", before.rare).strip(),
         uses={name: use for name, use in uses.items() if use in (*KINDS, LEFT_OUT)},
         cuts={name: text for name, text in cuts.items() if text},
     )
+
+
+def find_id(frame: pd.DataFrame) -> str:
+    """Return the column that tells rows apart, by its name and values, or nothing."""
+    for name in map(str, frame.columns):
+        column = frame[name]
+        is_text = not is_numeric_dtype(column.dtype) and len(frame) > _MOST_LEVELS
+        if column.nunique() == len(frame) > 1 and (looks_like_id(name) or is_text):
+            return name
+    return ""
+
+
+def levels_by_column(data: Data, choices: Choices) -> dict[str, tuple[Any, ...]]:
+    """Return the levels of the columns that have a few: what a form offers."""
+    schema = draft(data, choices, NUMBER)
+    found: dict[str, tuple[Any, ...]] = {
+        one.name: one.levels for one in schema.variables if one.levels
+    }
+    if schema.target is not None and schema.classes:
+        found[schema.target] = schema.classes
+    return {name: levels for name, levels in found.items() if len(levels) <= _MOST_LEVELS}
 
 
 def _rare(text: str) -> float | None:
@@ -206,11 +336,14 @@ def _cut_points(text: str, name: str) -> list[float]:
 def words_of(variable: Variable) -> str:
     """What is encrypted of a variable, in words."""
     if variable.kind != "number":
-        return variable.describe()
+        return bins_in_words(variable.describe())
     digits = variable.digits or 0
     low, high = ((bound or 0) / 10**digits for bound in (variable.low, variable.high))
     gaps = "; values may be missing" if variable.missing_bin else ""
-    return f"numbers from {low:g} to {high:g}, with {plural(digits, 'decimal')}{gaps}"
+    bins = (
+        f"; and in bins: {', '.join(map(label_text, variable.labels))}" if variable.n_bins else ""
+    )
+    return f"numbers from {low:g} to {high:g}, with {plural(digits, 'decimal')}{gaps}{bins}"
 
 
 # -- drawings
@@ -241,10 +374,15 @@ class Bars:
         return f"from {self.labels[0]} to {self.labels[1]}" if self.labels else "no values"
 
 
+def is_numeric(column: pd.Series[Any]) -> bool:
+    """Return whether the values of a column are numbers."""
+    return bool(is_numeric_dtype(column.dtype) and not is_bool_dtype(column.dtype))
+
+
 def bars_of(column: pd.Series[Any], variable: Variable | None) -> Bars:
     """The values of a column, with the cut points of its variable."""
     present = column.dropna()
-    numeric = is_numeric_dtype(column.dtype) and not is_bool_dtype(column.dtype)
+    numeric = is_numeric(column)
     levels = variable is not None and bool(variable.levels)
     if not numeric or (levels and present.nunique() <= _MOST_LEVELS):
         counted = present.astype(str).value_counts()

@@ -12,8 +12,8 @@ from encryptedstats.words import plural, size_text
 
 STEPS: Final = {
     "data": "Data",
-    "columns": "Columns",
     "questions": "Questions",
+    "columns": "Columns",
     "plan": "Plan",
     "key": "Key",
     "encrypt": "Encrypt",
@@ -28,7 +28,7 @@ def is_done(step: str, state: State) -> bool:
     return {
         "data": state.data is not None,
         "columns": state.columns_done,
-        "questions": state.columns_done and bool(state.asked),
+        "questions": bool(state.asked),
         "plan": state.plan is not None and "plan" in state.seen,
         "key": state.key is not None,
         "encrypt": state.sealed is not None,

@@ -8,26 +8,29 @@ passphrase, and so is the worker's token, readable to its user only.
 
 from __future__ import annotations
 
-import json
 import secrets
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from encryptedstats.errors import ArgumentError, FileFormatError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from encryptedstats.errors import FileFormatError
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, PRIVATE, read_regular, write_atomic
 
 _STATE: Final = "project.json"
-_VERSION: Final = 1
 _LONGEST_ID: Final = 64
 
 
-@dataclass
-class Data:
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", validate_assignment=True)
+
+
+class Data(_Document):
     """The file of rows, as it was when it was chosen."""
 
     path: str
@@ -39,46 +42,48 @@ class Data:
     copied: bool
 
 
-@dataclass
-class Choices:
-    """What the owner wants the columns to be; everything else is found out from the rows."""
+class Choices(_Document):
+    """What the owner wants the columns to be; everything else follows from the questions and the
+    rows. ``missing`` is empty until she has said what becomes of missing values.
+    """
 
     target: str = ""
     id: str = ""
     bins: int = 5
-    numbers: str = "bins"
-    missing: str = "error"
+    missing: Literal["", "error", "drop", "bin"] = ""
     unknown: str = "error"
     rare: str = ""
-    uses: dict[str, str] = field(default_factory=dict)
-    cuts: dict[str, str] = field(default_factory=dict)
+    uses: dict[str, str] = Field(default_factory=dict)
+    cuts: dict[str, str] = Field(default_factory=dict)
 
 
-@dataclass
-class Asked:
-    """A question, by the names that the owner knows, and how far it is."""
+class Asked(_Document):
+    """A question, by the names that the owner knows, what it needs of which columns ("number" or
+    "bins"), and how far it is.
+    """
 
     id: str
     name: str
     parameters: dict[str, Any]
+    needs: dict[str, str] = Field(default_factory=dict)
     job: str = ""
     state: str = ""
     failed: str = ""
 
 
-@dataclass
-class Key:
-    """What may be known of the key."""
+class Key(_Document):
+    """What may be known of the key; ``of`` says where it came from, if it was not made for this
+    project.
+    """
 
     key_id: str
     fingerprint: str
     made: str
     copied: bool = False
-    of: str = ""  # where it came from, if it was not made for this project
+    of: str = ""
 
 
-@dataclass
-class Sealed:
+class Sealed(_Document):
     """The encrypted table."""
 
     rows: int
@@ -87,33 +92,38 @@ class Sealed:
     files: int
 
 
-@dataclass
-class Sent:
-    """Where the table went: to a worker by its URL, or to a folder."""
+class Sent(_Document):
+    """Where the table went: to a worker by its URL, to a folder, or nowhere. ``pin`` is the SHA-256
+    of the one certificate that the worker may have.
+    """
 
     to: str
     place: str
     table: str = ""
     done: bool = False
     stopped: bool = False
-    pin: str = ""  # the SHA-256 of the one certificate that it may have
+    pin: str = ""
 
 
-@dataclass
-class State:
-    """All that is kept of a project."""
+class State(_Document):
+    """All that is kept of a project. ``revision`` counts its changes, so that a form that was shown
+    before one of them is noticed.
+    """
 
+    version: Literal[2] = 2
+    revision: int = 0
     title: str
     created: str
+    sample: bool = False
     data: Data | None = None
-    choices: Choices = field(default_factory=Choices)
+    choices: Choices = Field(default_factory=Choices)
     columns_done: bool = False
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[Asked] = Field(default_factory=list)
     plan: dict[str, Any] | None = None
     key: Key | None = None
     sealed: Sealed | None = None
     sent: Sent | None = None
-    seen: list[str] = field(default_factory=list)
+    seen: list[str] = Field(default_factory=list)
 
 
 class Project:
@@ -133,15 +143,20 @@ class Project:
     def changing(self) -> Iterator[State]:
         """The state, to change it: kept at the end, unless an error comes first."""
         with self._lock:
-            before = _written(self.state)
+            before = self.state.model_copy(deep=True)
             try:
                 yield self.state
-                now = _written(self.state)
-                if now != before:
-                    write_atomic(self.folder / _STATE, [now], mode=PRIVATE)
+                if self.state != before:
+                    self.state.revision += 1
+                    self.write()
             except BaseException:
-                self.state = _read(before, str(self.folder))
+                self.state = before
                 raise
+
+    def write(self) -> None:
+        """Write the state to its file."""
+        content = self.state.model_dump_json(indent=1).encode()
+        write_atomic(self.folder / _STATE, [content], mode=PRIVATE)
 
     @property
     def schema_file(self) -> Path:
@@ -234,20 +249,31 @@ class Projects:
         private_folder(self.home / id)
         private_folder(self.home / id / "results")
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        made = Project(self.home / id, State(title=title.strip() or "Untitled", created=now))
-        write_atomic(made.folder / _STATE, [_written(made.state)], mode=PRIVATE)
+        Project(self.home / id, State(title=title.strip() or "Untitled", created=now)).write()
         return self.get(id)
+
+    def delete(self, project: Project) -> None:
+        """Delete a project with its key, its table and its results."""
+        with self._lock:
+            self._known.pop(project.id, None)
+            (project.folder / _STATE).unlink(missing_ok=True)  # no other trace is a project
+            shutil.rmtree(project.folder)
 
     def copy(self, project: Project) -> Project:
         """The same choices again, for another key: the questions of a table that is encrypted
         cannot change.
         """
-        made = self.new(project.state.title)
+        made, old = self.new(project.state.title), project.state.model_copy(deep=True)
         with made.changing() as state:
-            old = _read(_written(project.state), str(project.folder))
             state.data, state.choices, state.columns_done = old.data, old.choices, old.columns_done
             state.asked = [
-                Asked(secrets.token_hex(4), one.name, one.parameters) for one in old.asked
+                Asked(
+                    id=secrets.token_hex(4),
+                    name=one.name,
+                    parameters=one.parameters,
+                    needs=one.needs,
+                )
+                for one in old.asked
             ]
             if old.columns_done:
                 write_atomic(made.schema_file, [project.schema_file.read_bytes()], mode=PRIVATE)
@@ -260,33 +286,13 @@ def private_folder(path: Path) -> None:
     path.chmod(0o700)
 
 
-_PARTS: Final[dict[str, Any]] = {
-    "data": Data,
-    "choices": Choices,
-    "key": Key,
-    "sealed": Sealed,
-    "sent": Sent,
-}
-
-
-def _written(state: State) -> bytes:
-    return json.dumps({"version": _VERSION, **asdict(state)}, indent=1).encode()
-
-
 def _read(content: bytes, where: str) -> State:
     try:
-        found = json.loads(content)
-        if found.pop("version") != _VERSION:
-            raise ArgumentError("another version", code="unsupported-version")
-        for name, kind in _PARTS.items():
-            if found[name] is not None:
-                found[name] = kind(**found[name])
-        found["asked"] = [Asked(**one) for one in found["asked"]]
-        if set(found) != {one.name for one in fields(State)}:
-            raise ArgumentError("other fields", code="unknown-fields")
-        return State(**found)
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        return State.model_validate_json(content)
+    except ValidationError as error:
+        wrong = "; ".join(sorted({".".join(map(str, one["loc"])) for one in error.errors()}))
         raise FileFormatError(
-            f"{where}/{_STATE} is no project of this version ({error}): it was not touched",
+            f"{where}/{_STATE} is no project of this version ({wrong or 'no JSON'}): it was not "
+            "touched",
             code="malformed-project",
-        ) from error
+        ) from None

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 import encryptedstats as es
+from encryptedstats.app.asking import title_of
 from encryptedstats.app.projects import Asked, Project
 from encryptedstats.app.work import Work
 from encryptedstats.words import plural
@@ -43,7 +44,7 @@ def at_worker(
     jobs: dict[str, Any] = {}
     for asked, question in zip(project.state.asked, questions, strict=True):
         if asked.state != "here":
-            jobs[asked.id] = _again(work, partial(client.ask, question, table))
+            jobs[asked.id] = _again(work, partial(client.ask, question, table, wait=False))
             _note(project, asked, job=jobs[asked.id].id, state="queued", failed="")
     while jobs:
         for asked in [one for one in project.state.asked if one.id in jobs]:
@@ -57,11 +58,13 @@ def at_worker(
                     project,
                     asked,
                     state="",
-                    failed="; ".join(status.failures) or f"it was {status.state} there",
+                    failed="; ".join(map(str, status.failures)) or f"it was {status.state} there",
                 )
             else:
                 _note(project, asked, state=status.state)
-                work.tell(f"Computing: {asked.name}", status.rows_done, status.rows, "rows")
+                work.tell(
+                    f"Computing: {title_of(asked.name)}", status.rows_done, status.rows, "rows"
+                )
                 continue
             del jobs[asked.id]
         if jobs:

@@ -17,8 +17,10 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 import encryptedstats as es
+from encryptedstats.storage import container
 from encryptedstats.storage.files import PRIVATE, write_atomic
 from encryptedstats.tables.blocks import block_id_of
+from encryptedstats.tables.questions.question import question_class
 
 #: Called with what is done so far.
 Report = Callable[[float], None]
@@ -60,6 +62,25 @@ class EncryptTask(_Task):
                 progress=False,
             )
         return {"rows": table.n_rows, "rows_left_out": table.n_dropped}
+
+
+class AskTask(BaseModel):
+    """Compute the encrypted answer to a question on this machine. It is given no key."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["ask"] = "ask"
+    table: Path
+    question: str
+    parameters: dict[str, Any]
+    out: Path
+
+    def run(self, _: Report) -> dict[str, Any]:
+        """Compute, and store the answer for its user only."""
+        question = question_class(self.question).from_parameters(self.parameters)
+        answer = es.load(self.table).ask(question)
+        write_atomic(self.out, [container.to_bytes(answer.to_container())], mode=PRIVATE)
+        return {}
 
 
 class _ModelTask(_Task):
@@ -119,7 +140,7 @@ class EvaluateTask(_ModelTask):
         write_atomic(self.curves, [content.getvalue()], mode=PRIVATE)
 
 
-Task = EncryptTask | PredictTask | EvaluateTask
+Task = EncryptTask | AskTask | PredictTask | EvaluateTask
 TASKS: Final[TypeAdapter[Task]] = TypeAdapter(Annotated[Task, Field(discriminator="kind")])
 
 

@@ -4,11 +4,16 @@ what to write in Python.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from encryptedstats.errors import Cure, EncryptedStatsError, reword
+from encryptedstats.views import label_text
 
-#: What a person can mend. Everything else is a mistake of the program, and says so.
+#: A bin inside of a label, such as ``age[(40.0, 50.0]]`` or ``age: (40.0, 50.0]``.
+_BIN: Final = re.compile(r"(\[?)(\((?:-inf|-?[\d.e+-]+), (?:inf\)|-?[\d.e+-]+\]))(\]?)")
+
+#: What a person can fix. Everything else is a mistake of the program, and says so.
 MENDABLE: Final = (
     EncryptedStatsError,
     OSError,
@@ -31,11 +36,11 @@ WORDS: Final[dict[str, str]] = {
     "cut at the median": "",
     "fewer levels": "leave the column out, give it another kind, or join rare levels",
     "rare levels": "join levels with fewer rows than {value}",
-    "keep numbers": "let the column be a number, in the step Columns",
+    "keep numbers": "choose a column of numbers, or let it be one in the step Columns",
     "keep all numbers": "let numbers be kept as numbers, in the step Columns",
-    "cut into bins": "let the column be continuous, in the step Columns",
-    "classes of the target": "choose a target with classes, in the step Columns",
-    "name the target": "choose a target in the step Columns",
+    "cut into bins": "choose a column with levels, or let it be in bins in the step Columns",
+    "classes of the target": "choose an outcome that has levels",
+    "name the target": "ask a model of the outcome first, which makes it the target",
     "say the digits": "the library can keep more",
     "show all classes": "the file has to show at least two",
     "read text": "correct it, or leave it empty if it is missing; if {name!r} is a category, say so in the "
@@ -65,3 +70,12 @@ def _here(cure: Cure) -> str:
         return WORDS[cure.action].format(**cure.values)
     except LookupError:
         return cure.words
+
+
+def bins_in_words(text: str) -> str:
+    """Return a label whose bins are written as people write them.
+
+    >>> bins_in_words("age[(40.0, 50.0]]"), bins_in_words("age: (50.5, inf)")
+    ('age 40 to 50', 'age: over 50.5')
+    """
+    return _BIN.sub(lambda found: f"{' ' if found[1] else ''}{label_text(found[2])}", text)

@@ -1,8 +1,7 @@
 """Encrypted integers, arrays and vectors: NumPy-like arithmetic, one operation at a time.
 
 Imports ``crypto``, whose noise model decides whether an operation may be computed, and ``storage``.
-Nothing of circuits is known here: an operation runs at once, and statistics and models do not use
-it.
+It does not use circuits: an operation runs at once. Statistics and models do not use this package.
 """
 
 from encryptedstats.arrays.array import EncryptedArray

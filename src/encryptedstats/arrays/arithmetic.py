@@ -32,11 +32,10 @@ class EncryptedOperand:
     Attributes
     ----------
     keys : PublicKeys
-        The keys it belongs to.
     bound : int
         No value inside exceeds this in absolute terms. Public.
     depth : int
-        How many multiplications in a row led here.
+        How many multiplications in a row led to it.
     """
 
     __slots__ = ("_ciphertexts", "_noise", "bound", "depth", "keys")
@@ -80,7 +79,7 @@ class EncryptedOperand:
         if isinstance(other, type(self)):
             return other._add_operand(self, "subtraction", sign=-1)
         plain = plain_integer(other, "subtraction")
-        self._checked_bound(self.bound + abs(plain), "subtraction")
+        self._check_bound(self.bound + abs(plain), "subtraction")
         return (-self)._add_plain(plain, "subtraction")
 
     def __neg__(self: S) -> S:
@@ -101,7 +100,7 @@ class EncryptedOperand:
             return self
         if self.bound == 0:
             return other if sign > 0 else -other
-        bound = self._checked_bound(self.bound + other.bound, operation)
+        bound = self._check_bound(self.bound + other.bound, operation)
         depth = max(self.depth, other.depth)
         level = max(self._noise.level, other._noise.level)
         model = self.keys.parameters.noise
@@ -127,7 +126,7 @@ class EncryptedOperand:
     def _add_plain(self: S, value: int, operation: str) -> S:
         if value == 0:
             return self
-        bound = self._checked_bound(self.bound + abs(value), operation)
+        bound = self._check_bound(self.bound + abs(value), operation)
         noise = self.keys.parameters.noise.add_plain(self._noise, constant=True)
         self._check_noise(noise, operation, self.depth)
         plain = self.keys.engine.encode_integer(value)
@@ -147,7 +146,7 @@ class EncryptedOperand:
         self._check_fits(other)
         if self.bound == 0 or other.bound == 0:
             return self._zero()
-        bound = self._checked_bound(self.bound * other.bound, "multiplication")
+        bound = self._check_bound(self.bound * other.bound, "multiplication")
         depth = max(self.depth, other.depth) + 1
         noise = self.keys.parameters.noise.product(self._noise, other._noise)
         self._check_noise(noise, "multiplication", depth)
@@ -165,7 +164,7 @@ class EncryptedOperand:
             return self._zero()
         if abs(value) == 1:
             return self if value > 0 else -self
-        bound = self._checked_bound(self.bound * abs(value), "multiplication")
+        bound = self._check_bound(self.bound * abs(value), "multiplication")
         noise = self.keys.parameters.noise.multiply_plain(self._noise, abs(value))
         self._check_noise(noise, "multiplication", self.depth)
         plain = self.keys.engine.encode_integer(abs(value))
@@ -232,7 +231,7 @@ class EncryptedOperand:
         ]
         return self._like([ciphertext for ciphertext, _ in zeros], zeros[0][1], 0, 0)
 
-    def _checked_bound(self, bound: int, operation: str) -> int:
+    def _check_bound(self, bound: int, operation: str) -> int:
         limit = self.keys.parameters.max_value
         if bound > limit:
             raise OverflowError(
@@ -348,7 +347,7 @@ def plain_integer(value: Any, operation: str) -> int:
     )
 
 
-def balanced(combine: Callable[[Any, Any], Any], items: Sequence[Any]) -> Any:
+def combine_pairwise(combine: Callable[[Any, Any], Any], items: Sequence[Any]) -> Any:
     """Combine pairwise, so that n items are only log2(n) operations deep."""
     if not items:
         raise ArgumentError("nothing to combine", code="nothing-to-combine")

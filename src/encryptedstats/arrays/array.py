@@ -1,9 +1,9 @@
 """Encrypted arrays: NumPy arrays of encrypted integers.
 
-NumPy's object arrays give broadcasting, indexing, ``@`` and stacking for free; this module adds
-what they miss: arrays never hold anything but encrypted integers of one key, products are taken in
-balanced order, what cannot be computed explains itself, and arrays can be saved. One ciphertext a
-value is heavy; columns of data belong in encrypted tables, thousands of values a ciphertext.
+NumPy's object arrays provide broadcasting, indexing, ``@`` and stacking. This module ensures that
+all values are encrypted integers of one key, orders products in a balanced way, explains what
+cannot be computed, and saves arrays. One ciphertext a value is heavy; columns of data belong in
+encrypted tables, with thousands of values a ciphertext.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from encryptedstats.arrays.arithmetic import balanced, plain_integer
+from encryptedstats.arrays.arithmetic import combine_pairwise, plain_integer
 from encryptedstats.arrays.integers import (
     EncryptedInteger,
     decrypt_integer,
@@ -107,12 +107,12 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if not isinstance(value, (EncryptedArray, EncryptedInteger)):
-            value = self._encrypted(value)
+            value = self._encrypt(value)
         if self.size and np.size(value):
             self.keys.check_same(value.keys)
-        super().__setitem__(key, _unboxed(value))
+        super().__setitem__(key, _unbox(value))
 
-    def _encrypted(self, value: Any) -> EncryptedArray | EncryptedInteger:
+    def _encrypt(self, value: Any) -> EncryptedArray | EncryptedInteger:
         """Encrypt an assigned value under the key of this array, unless it is encrypted already."""
         if np.ndim(value) == 0:
             value = value.item() if isinstance(value, np.ndarray) else value
@@ -150,7 +150,7 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
         if func is np.copyto and isinstance(args[0], EncryptedArray):
             shape = args[0].shape
             where = np.broadcast_to(kwargs.get("where", args[3] if len(args) > 3 else True), shape)
-            args[0][where] = np.broadcast_to(_boxed_plain(args[1]), shape)[where]
+            args[0][where] = np.broadcast_to(_box_plain(args[1]), shape)[where]
             return None
         if func is np.empty_like and args and args[0] is self and self.size:
             shape = kwargs.get("shape") or self.shape
@@ -158,11 +158,11 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
         return _as_encrypted(super().__array_function__(func, (np.ndarray,), args, kwargs), self)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """Element by element through :class:`EncryptedInteger`, which checks everything."""
+        """Apply a ufunc element by element with :class:`EncryptedInteger`, which checks everything."""
         plain = [
             np.asarray(i, dtype=object) if isinstance(i, EncryptedArray) else i for i in inputs
         ]
-        plain = [_boxed(i) if isinstance(i, EncryptedInteger) else i for i in plain]
+        plain = [_box(i) if isinstance(i, EncryptedInteger) else i for i in plain]
         if any(isinstance(i, np.ndarray) and i.dtype.kind in "fc" for i in plain):
             raise ArgumentTypeError(
                 f"{ufunc.__name__} with real numbers: only integers are exact here, scale to "
@@ -192,13 +192,13 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
         values = (
             np.moveaxis(np.asarray(self), axis, 0) if axis is not None else np.asarray(self).ravel()
         )
-        factors = [_as_encrypted(_boxed(v)) for v in values]
+        factors = [_as_encrypted(_box(v)) for v in values]
         if not factors:
             raise ArgumentError(
                 "the product of no values: there is nothing to multiply", code="empty-product"
             )
-        product = balanced(operator.mul, factors)
-        return _unboxed(product.copy() if product is factors[0] else product)
+        product = combine_pairwise(operator.mul, factors)
+        return _unbox(product.copy() if product is factors[0] else product)
 
     def diag(self, k: int = 0) -> Any:
         """Return the k-th diagonal of a matrix, or a matrix with this vector on its diagonal."""
@@ -213,14 +213,14 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
         return self.sum(axis=0)
 
     def mean(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Not possible: encrypted integers have no division."""
+        """Raise an error: encrypted integers have no division."""
         raise ArgumentTypeError(
             "encrypted integers cannot be divided, so they have no mean: "
             "take the sum, and divide after decryption: owner.open(a.sum()) / a.size",
             code="division-impossible",
         )
 
-    def _refused(name: str) -> Callable[..., NoReturn]:  # type: ignore[misc]  # a builder of methods, not a method
+    def _make_refusal(name: str) -> Callable[..., NoReturn]:  # type: ignore[misc]  # a builder of methods, not a method
         def method(self: EncryptedArray, *args: Any, **kwargs: Any) -> NoReturn:
             _refuse(name)
 
@@ -228,17 +228,25 @@ class EncryptedArray(np.ndarray[Any, np.dtype[np.object_]]):
         method.__doc__ = "Not possible on encrypted values."
         return method
 
-    var, std = _refused("var"), _refused("std")
-    min, max, ptp = _refused("min"), _refused("max"), _refused("ptp")
-    argmin, argmax = _refused("argmin"), _refused("argmax")
-    sort, argsort, searchsorted = _refused("sort"), _refused("argsort"), _refused("searchsorted")
-    round, clip, nonzero = _refused("round"), _refused("clip"), _refused("nonzero")
-    any, all, astype = _refused("any"), _refused("all"), _refused("astype")
-    put, resize, partition = _refused("put"), _refused("resize"), _refused("partition")
-    del _refused
+    var, std = _make_refusal("var"), _make_refusal("std")
+    min, max, ptp = _make_refusal("min"), _make_refusal("max"), _make_refusal("ptp")
+    argmin, argmax = _make_refusal("argmin"), _make_refusal("argmax")
+    sort, argsort, searchsorted = (
+        _make_refusal("sort"),
+        _make_refusal("argsort"),
+        _make_refusal("searchsorted"),
+    )
+    round, clip, nonzero = _make_refusal("round"), _make_refusal("clip"), _make_refusal("nonzero")
+    any, all, astype = _make_refusal("any"), _make_refusal("all"), _make_refusal("astype")
+    put, resize, partition = (
+        _make_refusal("put"),
+        _make_refusal("resize"),
+        _make_refusal("partition"),
+    )
+    del _make_refusal
 
     def tolist(self) -> Any:
-        """Nested lists of :class:`EncryptedInteger`."""
+        """Return nested lists of :class:`EncryptedInteger`."""
         return np.asarray(self).tolist()
 
     def __reduce__(self) -> NoReturn:
@@ -276,7 +284,7 @@ def _refuse(name: str) -> NoReturn:
     )
 
 
-def _boxed(value: Any) -> np.ndarray[Any, Any]:
+def _box(value: Any) -> np.ndarray[Any, Any]:
     """Wrap a single object into an array without dimensions; return arrays unchanged."""
     if isinstance(value, np.ndarray):
         return value
@@ -285,11 +293,11 @@ def _boxed(value: Any) -> np.ndarray[Any, Any]:
     return box
 
 
-def _boxed_plain(value: Any) -> Any:
-    return np.asarray(_boxed(value) if isinstance(value, EncryptedInteger) else value)
+def _box_plain(value: Any) -> Any:
+    return np.asarray(_box(value) if isinstance(value, EncryptedInteger) else value)
 
 
-def _unboxed(value: Any) -> Any:
+def _unbox(value: Any) -> Any:
     return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
 
 
@@ -409,7 +417,7 @@ def save_encrypted(
     overwrite: bool = False,
 ) -> None:
     """Write an encrypted array or integer, its parameters and the bounds of its values."""
-    array = np.asarray(_boxed(value))
+    array = np.asarray(_box(value))
     if not array.size:
         raise ArgumentError(
             "an empty encrypted array has no keys and cannot be saved", code="empty-array"
@@ -450,7 +458,7 @@ def read_array(file: Container, keys: PublicKeys, path: str = "the file") -> Any
         raise FileFormatError(
             f"{path} has more ciphertexts than values", code="ciphertext-count-mismatch"
         )
-    return _unboxed(array.view(EncryptedArray))
+    return _unbox(array.view(EncryptedArray))
 
 
 def _read_facts(data: bytes, shape: list[Any], keys: PublicKeys) -> list[tuple[Noise, int, int]]:

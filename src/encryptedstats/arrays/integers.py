@@ -1,4 +1,4 @@
-"""Encrypted integers: numbers that can be computed with and not looked at.
+"""Encrypted integers that can be computed with but not read.
 
 A single integer is the constant of a plaintext polynomial; the arithmetic is that of
 :mod:`encryptedstats.arrays.arithmetic`.
@@ -29,9 +29,8 @@ class EncryptedInteger(EncryptedOperand):
     bound : int
         The absolute value is proven to be at most this. Public.
     depth : int
-        How many multiplications in a row led here.
+        How many multiplications in a row led to it.
     keys : PublicKeys
-        The keys it belongs to.
     """
 
     __slots__ = ()

@@ -19,7 +19,7 @@ from encryptedstats.errors import ArgumentError
 class EncryptedVector(EncryptedOperand):
     """Encrypted numbers, thousands in a ciphertext, that are added and multiplied slot by slot.
 
-    What the columns of an encrypted table are made of. Plain integers apply to every row.
+    Columns of an encrypted table are vectors. Plain integers apply to every row.
 
     Attributes
     ----------

@@ -35,7 +35,7 @@ from encryptedstats.crypto.keys import Owner, PublicKeys
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
 from encryptedstats.errors import NoiseError
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 from encryptedstats.storage.bitpack import pack, unpack
 from encryptedstats.storage.files import write_atomic
 

@@ -10,14 +10,16 @@ models.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
+from operator import add
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval, bound_outputs
 from encryptedstats.circuits.expressions import MASK, Expression, circuit_digest, in_order
 from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.lowering import Setting, lower
 from encryptedstats.circuits.passes.batching import HELD
 from encryptedstats.circuits.passes.correction_factors import GivenFactors, apply_correction_factors
 from encryptedstats.circuits.passes.duplicates import deduplicate
@@ -27,7 +29,6 @@ from encryptedstats.circuits.program import PACKED, ROWS, Program
 from encryptedstats.circuits.proof import (
     NoiseReport,
     lowest_start,
-    program_of,
     prove_rows,
     read_noise,
 )
@@ -35,7 +36,7 @@ from encryptedstats.circuits.results import EncryptedNumbers, NumberFacts
 from encryptedstats.crypto.flooding import flooded_noise
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.packing import (
-    centred,
+    centre,
     encrypted_zero_noise,
     expansion_scale,
     packing_model,
@@ -43,7 +44,7 @@ from encryptedstats.crypto.packing import (
 )
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import Cure, NoiseError, TooLargeError
-from encryptedstats.memory import paused_collection
+from encryptedstats.machine import paused_collection
 
 
 @dataclass(frozen=True)
@@ -74,15 +75,18 @@ class GivenPacks:
         return cls._of(name, parameters, noises, totals.facts, totals.places)
 
     @classmethod
-    def of_compiled(cls, name: str, compiled: Compiled) -> GivenPacks:
-        """Describe the packs that a compiled program will give."""
-        parameters = compiled.program.parameters
-        noises = [pack.noise for pack in compiled.program.packs]
-        if compiled.floods:
+    def of_compiled(cls, name: str, shards: Sequence[Compiled], *, floods: bool) -> GivenPacks:
+        """Describe the packs that a compiled program will give, or the sum of several shards."""
+        parameters = shards[0].program.parameters
+        of_shards = zip(*([p.noise for p in one.program.packs] for one in shards), strict=True)
+        noises = [reduce(add, of_one) for of_one in of_shards]
+        if floods:
             model = packing_model(parameters, packing_primes(parameters))
             zero = encrypted_zero_noise(parameters)
             noises = [flooded_noise(model, noise, zero) for noise in noises]
-        return cls._of(name, parameters, noises, compiled.facts, compiled.places)
+        of_totals = zip(*(one.facts for one in shards), strict=True)
+        facts = [replace(one[0], offset=sum(f.offset for f in one)) for one in of_totals]
+        return cls._of(name, parameters, noises, facts, shards[0].places)
 
     @classmethod
     def _of(
@@ -169,8 +173,19 @@ class Conditions:
         )
 
     @property
-    def given_noise(self) -> dict[str, Noise]:
-        return {packs.name: packs.noise for packs in self.given}
+    def setting(self) -> Setting:
+        given = tuple((packs.name, packs.noise) for packs in self.given)
+        level = max((noise.level for _, noise in given), default=0)
+        return Setting(
+            self.parameters,
+            self.layout,
+            self.with_secret_key,
+            self.form,
+            given,
+            self.beside,
+            self.floods,
+            0 if self.form == ROWS else level,
+        )
 
 
 @dataclass(frozen=True)
@@ -185,8 +200,8 @@ class Compiled:
         One for each output that was asked for.
     places : tuple of int
         Where each output lies in the packs.
-    circuit : str or None
-        A digest of what is computed, whatever the keys; None for answers of rows.
+    wanted : tuple of Expression
+        The outputs that were asked for, before anything was rewritten.
     floods : bool
         Whether the worker floods the packs.
     """
@@ -194,13 +209,18 @@ class Compiled:
     program: Program
     facts: tuple[NumberFacts, ...]
     places: tuple[int, ...]
-    circuit: str | None
+    wanted: tuple[Expression, ...]
     floods: bool = False
 
     @property
     def digest(self) -> str:
         """A hash of the program: equal for the plan and for the evaluation that follows it."""
         return self.program.digest
+
+    @property
+    def circuit(self) -> str | None:
+        """Return a digest of what is computed, whatever the keys; None for answers of rows."""
+        return None if self.program.form == ROWS else circuit_digest(self.wanted)
 
 
 # Equal expressions are one object, so outputs that are written again find their program.
@@ -231,17 +251,9 @@ def compile_outputs(outputs: tuple[Expression | int, ...], conditions: Condition
         joined = join_masks(scaled)
         with suppress(NoiseError):  # rarely the joined circuit has more noise than was planned for
             proof, scaled = _prove(joined, conditions), joined
-    program = program_of(
-        scaled,
-        parameters,
-        conditions.layout,
-        form,
-        _prove(scaled, conditions) if proof is None else proof,
-        with_secret_key=conditions.with_secret_key,
-        given=conditions.given_noise,
-        held=conditions.held,
-        places={packs.name: packs.places for packs in conditions.given},
-    )
+    report = _prove(scaled, conditions) if proof is None else proof
+    places = {packs.name: packs.places for packs in conditions.given}
+    program = lower(scaled, conditions.setting, report.way, held=conditions.held, places=places)
     if conditions.reported_bounds is not None:
         pairs = zip(facts, conditions.reported_bounds, strict=True)
         facts = [replace(one, low=bound.low, high=bound.high) for one, bound in pairs]
@@ -252,7 +264,7 @@ def compile_outputs(outputs: tuple[Expression | int, ...], conditions: Condition
         found.append(
             replace(
                 one,
-                offset=centred(output.offset * output.step.factor, t),
+                offset=centre(output.offset * output.step.factor, t),
                 factor=factor * (slots if output.each else 1) * output.step.factor % t,
             )
         )
@@ -260,7 +272,7 @@ def compile_outputs(outputs: tuple[Expression | int, ...], conditions: Condition
         program,
         tuple(found),
         tuple(program.places[position] if program.places else position for position in positions),
-        None if form == ROWS else circuit_digest(wanted),
+        tuple(wanted),
         conditions.floods and not conditions.is_joint,
     )
 
@@ -298,60 +310,39 @@ def check_bounds(
 
 
 def _prove(outputs: Sequence[Expression], conditions: Conditions) -> NoiseReport:
-    parameters, layout = conditions.parameters, conditions.layout
-    own, given = conditions.with_secret_key, conditions.given_noise
     if conditions.form == ROWS:
         return _prove_rows(outputs, conditions)
-    prove = partial(
-        read_noise,
-        outputs,
-        parameters,
-        layout,
-        with_secret_key=own,
-        form=conditions.form,
-        given=given,
-        level=max((noise.level for noise in given.values()), default=0),
-    )
+    setting = conditions.setting
+    prove = partial(read_noise, outputs)
     try:
-        report = _prove_interleaved(partial(prove, flooded=conditions.floods), conditions)
+        report = _prove_interleaved(prove, setting)
     except NoiseError:
         if not conditions.is_joint:
             raise
         # Totals to be computed on with: the members refuse to open what they cannot flood.
-        report = prove(flooded=False)
-    return (
-        report if given else lowest_start(outputs, parameters, layout, report, with_secret_key=own)
-    )
+        report = prove(replace(setting, flooded=False))
+    return report if conditions.given else lowest_start(outputs, setting, report)
 
 
-def _prove_interleaved(prove: Callable[..., NoiseReport], conditions: Conditions) -> NoiseReport:
+def _prove_interleaved(prove: Callable[[Setting], NoiseReport], setting: Setting) -> NoiseReport:
     """Prove interleaved totals; circuits that were not planned for may be proven one by one."""
     try:
-        return prove(beside=conditions.beside)
+        return prove(setting)
     except NoiseError:
-        if conditions.parameters.copies == 1 or conditions.beside == 1:
+        if setting.parameters.copies == 1 or setting.beside == 1:
             raise
-        return prove(beside=1)
+        return prove(replace(setting, beside=1))
 
 
 def _prove_rows(outputs: Sequence[Expression], conditions: Conditions) -> NoiseReport:
-    parameters, given = conditions.parameters, conditions.given_noise
-    prove = partial(
-        prove_rows,
-        outputs,
-        parameters,
-        conditions.layout,
-        given,
-        with_secret_key=conditions.with_secret_key,
-        flooded=conditions.floods,
-    )
+    parameters, given = conditions.parameters, conditions.given
     try:
-        return _prove_interleaved(prove, conditions)
+        return _prove_interleaved(partial(prove_rows, outputs), conditions.setting)
     except NoiseError as error:
         if given and parameters.kept_primes is None:
             raise refuse_further_computation(parameters) from error
         raise NoiseError(
-            f"{error}. ", *_explain_unproven(outputs, conditions, given), code="not-proven"
+            f"{error}. ", *_explain_unproven(outputs, conditions), code="not-proven"
         ) from error
 
 
@@ -367,15 +358,13 @@ def refuse_further_computation(parameters: Parameters) -> NoiseError:
 
 
 def _explain_unproven(
-    outputs: Sequence[Expression], conditions: Conditions, given: Mapping[str, Noise]
+    outputs: Sequence[Expression], conditions: Conditions
 ) -> tuple[str | Cure, ...]:
     """Say why keys do not carry a prediction: often they were planned for rows of their owner."""
     others = Cure("plan for others", "es.plan(..., encrypted_prediction=True, by_others=True)")
     if not conditions.with_secret_key:
         with suppress(NoiseError):
-            prove_rows(
-                outputs, conditions.parameters, conditions.layout, given, with_secret_key=True
-            )
+            prove_rows(outputs, replace(conditions.setting, with_secret_key=True, flooded=False))
             return (
                 "The cause: these rows were encrypted with public keys, which makes more noise, "
                 "and "

@@ -33,7 +33,7 @@ from encryptedstats.circuits.program import (
 from encryptedstats.circuits.rules import RuleTable
 from encryptedstats.crypto.packing import merges_of, packing_elements, packing_primes
 from encryptedstats.crypto.parameters import Parameters
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 
 #: Seconds for every total that one core takes while the others wait, in Python: on 16 cores it is
 #: most of what a small table takes.
@@ -108,7 +108,7 @@ def read_cost(program: Program) -> Cost:
         runs = batch.runs()
         for step in batch.steps:
             over_rows = not step.is_total or step.op == SUM
-            for kind, count in COST[step.op](step, program).items():
+            for kind, count in COST[step.op](step, program):
                 if count:
                     (rows if over_rows else finish)[kind] += count * runs[step]
     for pack in program.packs:
@@ -123,16 +123,16 @@ def read_cost(program: Program) -> Cost:
 
 
 #: Counts the operations that one step takes, each time that it is taken.
-COST: Final = RuleTable[Callable[[Step, Program], Counter[Kind]]]("cost")
+COST: Final = RuleTable[Callable[[Step, Program], list[tuple[Kind, int]]]]("cost")
 
 
 def _count_primes(step: Step, program: Program) -> int:
     return len(program.parameters.data_moduli) - step.level
 
 
-def _cost_one(kind: str) -> Callable[[Step, Program], Counter[Kind]]:
-    def count(step: Step, program: Program) -> Counter[Kind]:
-        return Counter({(kind, step.size, _count_primes(step, program)): 1})
+def _cost_one(kind: str) -> Callable[[Step, Program], list[tuple[Kind, int]]]:
+    def count(step: Step, program: Program) -> list[tuple[Kind, int]]:
+        return [((kind, step.size, _count_primes(step, program)), 1)]
 
     return count
 
@@ -142,46 +142,46 @@ COST.rule(ROTATE)(_cost_one("key switch"))
 COST.rule(SHIFT)(_cost_one("scale"))
 COST.rule(MASK)(_cost_one("mask"))  # a product with a plaintext that has to be encoded first
 # Packs and expanded totals are counted together; a move only reads another chunk.
-COST.rule(GIVEN, EXPAND, PACK, MOVE)(lambda step, program: Counter())
+COST.rule(GIVEN, EXPAND, PACK, MOVE)(lambda step, program: [])
 
 
 @COST.rule(ADD_UP)
-def _cost_sum(step: Step, program: Program) -> Counter[Kind]:
+def _cost_sum(step: Step, program: Program) -> list[tuple[Kind, int]]:
     # An addition a term but the first (which is negated if all are negative), a scaling for
     # every coefficient beyond 1.
-    counts, primes = Counter[Kind](), _count_primes(step, program)
-    coefficients, constant = step.data
-    for coefficient, arg in zip(coefficients, step.args, strict=True):
-        counts["scale", arg.size, primes] += abs(coefficient) > 1
+    primes, (coefficients, constant) = _count_primes(step, program), step.data
     additions = len(step.args) - any(c > 0 for c in coefficients) + bool(constant)
-    counts["add", step.size, primes] += additions
-    return counts
+    scaled = [arg.size for c, arg in zip(coefficients, step.args, strict=True) if not -1 <= c <= 1]
+    return [
+        (("add", step.size, primes), additions),
+        *((("scale", size, primes), 1) for size in scaled),
+    ]
 
 
 @COST.rule(MULTIPLY)
-def _cost_product(step: Step, program: Program) -> Counter[Kind]:
+def _cost_product(step: Step, program: Program) -> list[tuple[Kind, int]]:
     a, b = step.args  # every pair of polynomials
-    return Counter({("multiply", a.size * b.size, _count_primes(step, program)): 1})
+    return [(("multiply", a.size * b.size, _count_primes(step, program)), 1)]
 
 
 @COST.rule(RELINEARISE)
-def _cost_relinearisation(step: Step, program: Program) -> Counter[Kind]:
+def _cost_relinearisation(step: Step, program: Program) -> list[tuple[Kind, int]]:
     switches = step.args[0].size - 2  # one for every polynomial too many
-    return Counter({("key switch", 2, _count_primes(step, program)): switches})
+    return [(("key switch", 2, _count_primes(step, program)), switches)]
 
 
 @COST.rule(SWITCH)
-def _cost_switch(step: Step, program: Program) -> Counter[Kind]:
+def _cost_switch(step: Step, program: Program) -> list[tuple[Kind, int]]:
     every, (arg,) = len(program.parameters.data_moduli), step.args
     levels = range(arg.level, step.level)  # one division a prime
-    return Counter({("switch", step.size, every - above): 1 for above in levels})
+    return [(("switch", step.size, every - above), 1) for above in levels]
 
 
 @COST.rule(SUM)
-def _cost_total(step: Step, program: Program) -> Counter[Kind]:
+def _cost_total(step: Step, program: Program) -> list[tuple[Kind, int]]:
     chunks = step.args[0].chunks
     n_chunks = max(1, program.layout.n_chunks) if chunks is None else len(chunks)
-    return Counter({("add", step.size, _count_primes(step, program)): n_chunks - 1})
+    return [(("add", step.size, _count_primes(step, program)), n_chunks - 1)]
 
 
 def _packing_counts(parameters: Parameters, n_totals: int, beside: int = 1) -> Counter[Kind]:

@@ -21,7 +21,7 @@ from encryptedstats.circuits.devices import (
     execute,
     registered,
 )
-from encryptedstats.circuits.devices.packing import check_packed
+from encryptedstats.circuits.devices.batches import check_packed
 from encryptedstats.circuits.expressions import REPLICATE, Expression, in_order
 from encryptedstats.circuits.passes.batching import HELD
 from encryptedstats.circuits.program import (
@@ -34,7 +34,7 @@ from encryptedstats.circuits.proof import NoiseReport, resting_noise
 from encryptedstats.circuits.results import EncryptedNumbers, Part
 from encryptedstats.circuits.sources import Source
 from encryptedstats.errors import ArgumentError, ArgumentTypeError, DeviceError, KeyMismatchError
-from encryptedstats.parallel import checked_workers
+from encryptedstats.machine import check_workers
 from encryptedstats.storage.objects import is_url
 
 Packs = Mapping[str, EncryptedNumbers]
@@ -100,7 +100,7 @@ def evaluate(
         Hide the rows from who opens the totals, by noise: see
         :mod:`encryptedstats.crypto.flooding`. By default where rows were encrypted by others.
     """
-    workers, given = checked_workers(workers), given or {}
+    workers, given = check_workers(workers), given or {}
     checked_name(device)
     compile_with = partial(
         compile_for,
@@ -133,15 +133,18 @@ def evaluate(
 
 
 def choose_device(compile_with: Callable[..., Compiled], name: str) -> tuple[Compiled, Device]:
-    """Return the program and its device. Interleaved totals lie in the same places either way."""
-    ready = compile_with()
-    if ready.program.beside > 1 and any(
-        one.is_here and not one.side_by_side for one in registered().values()
-    ):
+    """Return the program and its device: the one place where interleaving is decided.
+
+    A device that gains nothing from interleaving is asked first, where there is one: it is a GPU,
+    and takes whatever it can. Totals lie in the same places either way.
+    """
+    asked = registered().values() if name == AUTO else [registered()[name]]
+    if any(one.is_here and not one.side_by_side for one in asked):
         alone = compile_with(beside=1)
         chosen = device_for(name, alone.program)
         if not chosen.side_by_side:
             return alone, chosen
+    ready = compile_with()
     return ready, device_for(name, ready.program)
 
 

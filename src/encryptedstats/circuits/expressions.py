@@ -447,19 +447,25 @@ N = TypeVar("N", bound=Node)
 
 def in_order(outputs: Iterable[N]) -> Iterator[N]:
     """Every node that the outputs need, each once, after all that it is computed from."""
+    # The inner loop of compiling, hence written for speed: leaves never come on the stack.
     seen: set[N] = set()
     for output in outputs:
-        stack = [(output, False)]
+        if output in seen:
+            continue
+        stack = [(output, iter(output.args))]
         while stack:
-            node, ready = stack.pop()
-            if node in seen:
-                continue
-            if ready or not node.args:
+            node, rest = stack[-1]
+            for arg in rest:
+                if arg not in seen:
+                    if arg.args:
+                        stack.append((arg, iter(arg.args)))
+                        break
+                    seen.add(arg)
+                    yield arg
+            else:
+                stack.pop()
                 seen.add(node)
                 yield node
-            else:
-                stack.append((node, True))
-                stack.extend((arg, False) for arg in reversed(node.args))
 
 
 def column_names(outputs: Iterable[Expression]) -> list[str]:

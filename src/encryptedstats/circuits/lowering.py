@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
 from typing import Any, Final
@@ -57,7 +57,7 @@ from encryptedstats.circuits.program import (
 from encryptedstats.circuits.rules import RuleTable
 from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.packing import (
-    flooded_at_its_level,
+    flooded_unpacked_noise,
     packed_noise,
     packing_model,
     packing_primes,
@@ -104,28 +104,86 @@ class Way:
     beside: int = 1
 
 
+@dataclass(frozen=True)
+class Setting:
+    """What noise and lowering depend on beside the outputs.
+
+    Attributes
+    ----------
+    parameters : Parameters
+    layout : Layout
+    with_secret_key : bool
+        Whether the owner encrypted the rows.
+    form : "packed", "replicated", "slots" or "rows"
+    given : tuple of (str, Noise)
+        The noise of given packs by name, at the level of the primes that packs keep.
+    beside : int, optional
+        How many totals are interleaved; by default as many as the parameters have copies.
+    flooded : bool, optional
+        Whether results are flooded in the end; by default where others encrypted the rows.
+    level : int
+        Where columns begin.
+    end : int, optional
+        The level that rows have to end at, where it is not the lowest.
+    """
+
+    parameters: Parameters
+    layout: Layout
+    with_secret_key: bool = True
+    form: str = PACKED
+    given: tuple[tuple[str, Noise], ...] = ()
+    beside: int | None = None
+    flooded: bool | None = None
+    level: int = 0
+    end: int | None = None
+
+    @property
+    def rules(self) -> NoiseRules:
+        return NoiseRules(self.parameters, with_secret_key=self.with_secret_key)
+
+    @property
+    def floods(self) -> bool:
+        if self.flooded is None:
+            return not self.with_secret_key and self.form == PACKED
+        return self.flooded
+
+    @property
+    def interleaved(self) -> int:
+        """Return how many totals are interleaved.
+
+        Rows that others encrypted are not, nor totals whose modulus switching leaves factors: those
+        of different degree do not share them.
+        """
+        if self.beside is not None:
+            return self.beside
+        parameters = self.parameters
+        able = parameters.scheme == "bgv" and not parameters.has_factors
+        wanted = self.with_secret_key and (self.form == PACKED or bool(self.given))
+        return parameters.copies if able and wanted else 1
+
+    def way(self, strategy: Strategy) -> Way:
+        """Return how a circuit is lowered here by a strategy, one total in a pack."""
+        is_flooded = self.floods and self.form == ROWS
+        beside = self.interleaved
+        return Way(strategy, self.level, end=self.end, flooded=is_flooded, beside=beside)
+
+
 def lower(
     outputs: Sequence[Expression],
-    rules: NoiseRules,
-    parameters: Parameters,
-    layout: Layout,
-    form: str,
+    setting: Setting,
     way: Way,
-    given: Mapping[str, Noise] | None = None,
+    *,
     held: int = HELD,
     places: Mapping[str, Sequence[int]] | None = None,
 ) -> Program:
-    """The program of some outputs.
+    """Return the program of some outputs.
 
     Parameters
     ----------
     outputs : expressions
         Totals; in the form of rows, expressions over rows.
-    rules : NoiseRules
-    form : "packed", "replicated", "slots" or "rows"
+    setting : Setting
     way : Way
-    given : mapping, optional
-        The noise of given packs by name, at the level of the primes that packs keep.
     held : int
         Bytes of given totals that may be held at once.
     places : mapping, optional
@@ -138,9 +196,8 @@ def lower(
     ValueError
         Where a plain number is added to nothing.
     """
-    lowering = Lowering(rules, layout, way, given or {}, places)
-    totals = lowering.outputs(outputs)
-    program = lowering.finished(parameters, form, totals, way.width, held)
+    lowering = Lowering(setting.rules, setting, way, places)
+    program = lowering.finished(setting.form, lowering.outputs(outputs), way.width, held)
     _check_numbers(program)
     return program
 
@@ -179,18 +236,12 @@ class Lowering:
     def __init__(
         self,
         rules: NoiseRules,
-        layout: Layout,
+        setting: Setting,
         way: Way,
-        given: Mapping[str, Noise],
         places: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
-        self.rules, self.layout, self.way, self.given, self.places = (
-            rules,
-            layout,
-            way,
-            given,
-            places or {},
-        )
+        self.rules, self.layout, self.way = rules, setting.layout, way
+        self.given, self.places = dict(setting.given), places or {}
         # Equal totals share a place in their packs, and are expanded once: as the first of them.
         self._first_at = {
             name: {place: number for number, place in reversed(list(enumerate(some)))}
@@ -341,12 +392,15 @@ class Lowering:
         """What modulus switching has left; terms of a sum were all brought to that of
         one of them.
         """
-        factor, parameters = _common_factor(args) if args else 1, self.rules.parameters
+        if not args:
+            return 1
+        t = self.rules.parameters.plain_modulus
+        if op == MULTIPLY:
+            return args[0].factor * args[1].factor % t
         if op == SWITCH:
-            factor *= parameters.switch_factor(args[0].level, data)
-        elif op == MULTIPLY:
-            factor = args[0].factor * args[1].factor
-        return factor % parameters.plain_modulus
+            (arg,) = args
+            return arg.factor * self.rules.parameters.switch_factor(arg.level, data) % t
+        return _common_factor(args)
 
     def switch(self, step: Step, level: int) -> Step:
         """Down to a level."""
@@ -451,16 +505,12 @@ class Lowering:
     # --------------------------------------------------------------------------------------------
 
     def finished(
-        self,
-        parameters: Parameters,
-        form: str,
-        outputs: Sequence[Output],
-        width: int = 1,
-        held: int = HELD,
+        self, form: str, outputs: Sequence[Output], width: int = 1, held: int = HELD
     ) -> Program:
-        """The outputs in their form."""
+        """Return the outputs in their form."""
+        parameters = self.rules.parameters
         if form == PACKED:
-            return self._packed(parameters, outputs, width, held)
+            return self._packed(outputs, width, held)
         if form == ROWS:
             model, steps = parameters.noise, [output.step for output in outputs]
             batches, whole = batches_of_rows(steps, parameters, held, self._add_up)
@@ -486,10 +536,9 @@ class Lowering:
         batches = batches_of_totals([output.step for output in done], parameters, held)
         return Program(parameters, self.layout, form, tuple(done), batches=batches)
 
-    def _packed(
-        self, parameters: Parameters, outputs: Sequence[Output], width: int, held: int
-    ) -> Program:
+    def _packed(self, outputs: Sequence[Output], width: int, held: int) -> Program:
         """Put side by side, brought down to the primes of the packing context, and merged."""
+        parameters = self.rules.parameters
         steps, beside = [output.step for output in outputs], self.way.beside
         places = self._places(steps, parameters.copies)
         placed = [
@@ -499,9 +548,7 @@ class Lowering:
             self._side_by_side(placed[i : i + beside], parameters)
             for i in range(0, len(placed), beside)
         ]
-        descents = {
-            noise: plan_descent(parameters, noise) for noise in {step.noise for step in whole}
-        }
+        descents = plan_descents(parameters, {step.noise for step in whole})
         low = []
         for step in whole:
             descent = descents[step.noise]
@@ -558,7 +605,7 @@ class Lowering:
         """
         while step.args and step.op != MASK and not is_read(step):
             if step.op == ADD_UP:
-                below = next(arg for arg in step.args if not is_read(arg))
+                below = next((arg for arg in step.args if not is_read(arg)), step.args[0])
             else:
                 below = self._carrier(step) if step.op == MULTIPLY else step.args[0]
             if is_read(below):
@@ -610,7 +657,7 @@ class Lowering:
             step.noise,
             self.way.end,
             lambda noise: model.decrypts(
-                flooded_at_its_level(parameters, noise) if flooded else noise
+                flooded_unpacked_noise(parameters, noise) if flooded else noise
             ),
         )
         return self.switch(self.relinearise(self.switch(step, at)), level)
@@ -805,6 +852,11 @@ class Descent:
     level: int
     noise: Noise
 
+    @property
+    def switches(self) -> tuple[int, int]:
+        """Return the levels, whatever noise they leave."""
+        return self.relinearise_at, self.level
+
 
 @lru_cache(maxsize=4096)
 def plan_descent(parameters: Parameters, noise: Noise) -> Descent | None:
@@ -828,6 +880,32 @@ def plan_descent(parameters: Parameters, noise: Noise) -> Descent | None:
                 return ways[0]
     least = min((small.coefficient_bound(way.noise) for way in ways), default=0.0)
     return next((way for way in ways if small.coefficient_bound(way.noise) <= 2 * least), None)
+
+
+def plan_descents(
+    parameters: Parameters, noises: Iterable[Noise]
+) -> Mapping[Noise, Descent | None]:
+    """Return the descent of each noise.
+
+    More noise is never relinearised further down. So where the least and the most noise of a size
+    and level descend alike, all between them do, and are not tried one by one.
+    """
+    kinds: dict[tuple[int, int], list[Noise]] = {}
+    for noise in noises:
+        kinds.setdefault((noise.size, noise.level), []).append(noise)
+    found: dict[Noise, Descent | None] = {}
+    for alike in kinds.values():
+        least, most = (
+            replace(alike[0], flat=end(n.flat for n in alike), peak=end(n.peak for n in alike))
+            for end in (min, max)
+        )
+        first, last = plan_descent(parameters, least), plan_descent(parameters, most)
+        same = first is not None and last is not None and first.switches == last.switches
+        if same and parameters.kept_primes is None:
+            found |= dict.fromkeys(alike, last)
+        else:
+            found |= {noise: plan_descent(parameters, noise) for noise in alike}
+    return found
 
 
 def row_descent(
@@ -858,4 +936,7 @@ def _common_factor(terms: Sequence[Step]) -> int:
     """The factor that a sum has: of its noisiest term, beside whose noise the coefficients that the
     others take are small.
     """
+    first = terms[0].factor
+    if all(term.factor == first for term in terms):
+        return first
     return max(terms, key=lambda term: term.noise.flat).factor

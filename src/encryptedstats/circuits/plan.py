@@ -3,142 +3,47 @@ pays.
 
 A plan is of stages, each from stored things to stored things: a fit, the draw of its fraction, a
 prediction from both. Stages are read by the bounds, noise and cost readers, for one ring after the
-other, until one carries all of them. Totals that a later stage computes on with are packed under so
-many primes that, expanded, they can still be multiplied; that number, ``kept_primes``, is found
-together with the ring and the primes.
+other, until one carries all of them: see :mod:`encryptedstats.circuits.search`.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Final
+from typing import Any
 
-from encryptedstats.circuits.bounds import ColumnRange, Interval, bound_outputs
-from encryptedstats.circuits.calibration import FAST_PRIME_BITS, measured_times
+from encryptedstats.circuits.bounds import ColumnRange, Interval
+from encryptedstats.circuits.calibration import measured_times
 from encryptedstats.circuits.compiled import Compiled, Conditions, GivenPacks, compile_outputs
 from encryptedstats.circuits.cost import Cost, Kind, Times, number_of, read_cost, work_seconds
 from encryptedstats.circuits.devices import AUTO, prices
 from encryptedstats.circuits.devices.steps import BATCH
 from encryptedstats.circuits.evaluate import choose_device
-from encryptedstats.circuits.expressions import (
-    Expression,
-    depth_of,
-    totals_of,
-    with_packs_renamed,
-)
+from encryptedstats.circuits.expressions import Expression, depth_of, totals_of
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.lowering import rotations_needed
-from encryptedstats.circuits.passes.correction_factors import find_given_factor
-from encryptedstats.circuits.passes.duplicates import deduplicate
-from encryptedstats.circuits.passes.padding import clear_padding
 from encryptedstats.circuits.program import PACKED, ROWS, Program
-from encryptedstats.circuits.proof import (
-    NoiseReport,
-    noisiest_outputs,
-    prove_rows,
-    read_noise,
-    room_for,
+from encryptedstats.circuits.proof import NoiseReport
+from encryptedstats.circuits.search import Found, Search, Stage, Wish, search_for
+from encryptedstats.circuits.shards import (
+    ClusterCost,
+    ShardedWork,
+    Workforce,
+    compile_shards,
+    cut_chunks,
+    price_shards,
 )
-from encryptedstats.circuits.shapes import Shapes, find_shapes
 from encryptedstats.crypto.flooding import FLOODING_BITS
 from encryptedstats.crypto.keyfiles import count_public_bytes
-from encryptedstats.crypto.noise import FAILURE_BITS, Noise, Scheme
-from encryptedstats.crypto.packing import (
-    packed_noise,
-    packing_model,
-    packing_parameters,
-    packing_primes,
-)
-from encryptedstats.crypto.parameters import (
-    MAX_PRIME_BITS,
-    Parameters,
-    parameters_from_sizes,
-    plain_modulus_for,
-    smallest_chain,
-)
-from encryptedstats.crypto.security import LEVELS, RINGS, TABLE_NAME
-from encryptedstats.errors import Cure, NoiseError, ParameterError
-from encryptedstats.parallel import cores
+from encryptedstats.crypto.noise import FAILURE_BITS
+from encryptedstats.crypto.packing import packing_parameters, packing_primes
+from encryptedstats.crypto.parameters import Parameters
+from encryptedstats.crypto.security import TABLE_NAME
+from encryptedstats.errors import ParameterError
+from encryptedstats.machine import cores
 from encryptedstats.words import size_text, time_text
-
-#: How a model is planned that predicts only when it is open.
-OPENED_FIRST: Final = Cure("open before predicting", "with encrypted_prediction=False")
-
-
-def is_fast(parameters: Parameters) -> bool:
-    """Whether the kernels compute with these at their best."""
-    return (
-        parameters.scheme == "bgv"
-        and max(parameters.coefficient_moduli).bit_length() <= FAST_PRIME_BITS
-    )
-
-
-# A shard of a cluster's work: by default a table is cut into so many, none of more than so many
-# chunks. A shard's totals are brought down and packed once, which costs as much as several chunks;
-# and a lost shard should not be an hour's work.
-SHARDS: Final = 32
-#: Small tables are repeated in their ciphertexts: so many times at most, and no smaller than this
-#: many rows.
-MOST_COPIES: Final = 16
-LEAST_SLOTS: Final = 256
-MAX_SHARD_CHUNKS: Final = 64
-#: How many results are added up at once on the way to the sum of all shards.
-FAN_IN: Final = 16
-
-
-def chunks_per_shard(n_chunks: int, workers: int | None = None) -> int:
-    """How many chunks of rows make a shard; for so many workers, about two shards for each."""
-    wanted = -(-n_chunks // (SHARDS if workers is None else 2 * workers))
-    return max(1, min(MAX_SHARD_CHUNKS, wanted))
-
-
-@dataclass(frozen=True)
-class ClusterCost:
-    """What a computation takes on a cluster of single-core workers.
-
-    Attributes
-    ----------
-    workers, shards : int
-    rows_per_shard : int
-        For ``es.cluster.fit``.
-    seconds, core_hours : float
-        Time until the encrypted result is there, and what of it is computed; reading and writing
-        not counted.
-    bytes_read, bytes_written : int
-        Between storage and all workers.
-    price : float or None
-        Every worker for the whole time, at the price given.
-    """
-
-    workers: int
-    shards: int
-    rows_per_shard: int
-    seconds: float
-    core_hours: float
-    bytes_read: int
-    bytes_written: int
-    price: float | None
-
-    def rows(self) -> list[tuple[str, str]]:
-        """What is printed: name and value."""
-        busy = f"{self.core_hours:,.{1 if self.core_hours >= 1 else 4}f} core hours of work"
-        money = "" if self.price is None else f", {self.price:,.2f} for the workers' time"
-        return [
-            (
-                "cluster",
-                f"{self.workers:,} workers, {self.shards:,} shards of up to "
-                f"{self.rows_per_shard:,} rows",
-            ),
-            ("time there", f"{time_text(self.seconds)} to compute, {busy}{money}"),
-            (
-                "traffic there",
-                f"{size_text(self.bytes_read)} read, {size_text(self.bytes_written)} written",
-            ),
-        ]
 
 
 @dataclass(frozen=True)
@@ -261,7 +166,7 @@ class Plan:
     def failure_bound(self) -> str:
         """The proven bound on the probability that decryption fails, with its model."""
         return (
-            f"2^-{FAILURE_BITS} (canonical norm, docs/noise.md), {self.report.budget:.0f} bits to "
+            f"2^-{FAILURE_BITS} (canonical norm, docs/explanation/noise.md), {self.report.budget:.0f} bits to "
             "spare"
         )
 
@@ -290,7 +195,7 @@ class Plan:
             "rotations": list(self.rotations),
             "device": self.device,
             "flooded": self.flooded,
-            **({} if self.cluster is None else {"cluster": asdict(self.cluster)}),
+            **({} if self.cluster is None else {"cluster": self.cluster.to_dict()}),
             **({} if self.prediction is None else {"prediction": self.prediction.to_dict()}),
         }
 
@@ -367,126 +272,25 @@ class Plan:
         return f"<table>{cells}</table>"
 
 
-@dataclass(frozen=True)
-class Stage:
-    """One computation of a plan, before there are any rows.
-
-    Attributes
-    ----------
-    outputs : list of Expression, or a function of a layout that gives them
-        Totals; in the form of rows, numbers of every row, some of which may be plain.
-    n_rows : int, optional
-        Rows that it is over; as many as fill a ciphertext, where it is not said.
-    bounds : list of Interval, optional
-        Of the outputs, where they are known better than intervals tell.
-    form : "packed", "replicated", "slots" or "rows"
-    gives : str
-        What its packs are called where a later stage computes on with them.
-    is_reserved : bool
-        Whether keys must carry it and nobody asks for it yet, such as the folds of a model: it is
-        proven and not priced.
-    """
-
-    outputs: Sequence[Expression | int] | Callable[[Layout], Sequence[Expression]]
-    n_rows: int | None
-    bounds: Sequence[Interval] | Interval | None = None
-    form: str = PACKED
-    gives: str = ""
-    is_reserved: bool = False
-
-    def layout(self, slots: int, copies: int = 1) -> Layout:
-        """Where its rows lie."""
-        return Layout(slots if self.n_rows is None else self.n_rows, slots, copies=copies)
-
-    def written(self, slots: int, copies: int = 1) -> tuple[Expression | int, ...]:
-        """Return the outputs for a ring of so many slots."""
-        return tuple(
-            self.outputs(self.layout(slots, copies)) if callable(self.outputs) else self.outputs
-        )
-
-    def circuits(self, slots: int, copies: int = 1) -> list[Expression]:
-        """Return the distinct outputs for a ring of so many slots, 0 in padding."""
-        outputs = self.written(slots, copies)
-        if self.form == ROWS:
-            return clear_padding(outputs)
-        return deduplicate([output for output in outputs if isinstance(output, Expression)])[0]
-
-    def renamed(self, suffix: str) -> Stage:
-        """The same with other names for all packs, so that those of several models are
-        told apart.
-        """
-        gives = self.gives and f"{self.gives}{suffix}"
-        if callable(self.outputs):
-            return replace(self, gives=gives)
-        return replace(self, gives=gives, outputs=with_packs_renamed(self.outputs, suffix))
-
-    def largest(self, ranges: Mapping[Any, ColumnRange], slots: int, copies: int = 1) -> int:
-        """The largest absolute value of its outputs."""
-        if isinstance(self.bounds, Interval):
-            return self.bounds.largest
-        if self.bounds is not None:
-            return max(bound.largest for bound in self.bounds)
-        layout, outputs = self.layout(slots, copies), self.written(slots, copies)
-        if self.form == ROWS:
-            outputs = tuple(self.circuits(slots, copies))
-        found = bound_outputs(
-            outputs, tuple(ranges.items()), layout.n_rows, layout.n_chunks * slots
-        )
-        return max(bound.largest for bound in found)
-
-
 def plan_stages(
     stages: Sequence[Stage],
     ranges: Mapping[str, ColumnRange],
+    wish: Wish,
     *,
     n_columns: int | None = None,
-    security: int = 128,
-    scheme: Scheme | None = None,
-    with_secret_key: bool = True,
     times: Times | None = None,
-    members: int = 1,
-    workers: int | None = None,
-    price_per_core_hour: float | None = None,
-    room: int = 1,
-    parameters: Parameters | None = None,
     accepts: Callable[[Parameters], bool] | None = None,
 ) -> Plan:
-    """Plan some computations with the same keys; for ``workers``, with room to add up the results
-    of all shards.
+    """Plan some computations with the same keys.
 
     ``accepts`` may refuse the parameters that were found before anything is compiled for them.
-
-    With ``room``, results that large many times over are exact: what is added and taken away later
-    has bounds that add up. With ``parameters`` it is planned for keys that are there already.
 
     Raises
     ------
     ParameterError
         If no parameters carry it; names the binding limit and the nearest wish that can be granted.
     """
-    if security not in LEVELS:
-        raise ParameterError(
-            f"security={security!r}: it can be {', '.join(map(str, LEVELS))} bits",
-            code="unknown-security-level",
-        )
-    if parameters is not None:
-        security, scheme, members = parameters.security, parameters.scheme, parameters.members
-    search = _Search(
-        list(stages),
-        dict(ranges),
-        security,
-        scheme or "bgv",
-        with_secret_key,
-        workers,
-        members,
-        room,
-    )
-    found = search.found() if parameters is None else search.found_with(parameters)
-    if found is None and scheme is None and members == 1:
-        # BGV wants primes that are 1 modulo t; for a very large t there are none, and BFV has to
-        # do.
-        search = replace(search, scheme="bfv")
-        found = search.found()
+    search, found = search_for(stages, ranges, wish)
     if found is None:
         raise ParameterError(*search.refusal(), code="no-parameters-found")
     if accepts is not None and not accepts(found.parameters):
@@ -494,325 +298,7 @@ def plan_stages(
             "the parameters that were found are not accepted", code="parameters-not-accepted"
         )
     times = measured_times(found.parameters) if times is None else times
-    columns = len(ranges) if n_columns is None else n_columns
-    return _Figures(search, found, times).plan(columns, workers, price_per_core_hour)
-
-
-def plan_circuit(
-    outputs: Sequence[Expression], ranges: Mapping[str, ColumnRange], n_rows: int, **options: Any
-) -> Plan:
-    """Plan the evaluation of some totals over so many rows: see :func:`plan_stages`."""
-    form = options.pop("form", PACKED)
-    return plan_stages([Stage(list(outputs), n_rows, form=form)], ranges, **options)
-
-
-@dataclass(frozen=True)
-class _Found:
-    """Parameters, and a proof for every stage."""
-
-    parameters: Parameters
-    reports: list[NoiseReport]
-    given: dict[str, Noise]  # the noise of packs that later stages take
-
-
-@dataclass(frozen=True)
-class _Search:
-    """What is to be computed, under which conditions."""
-
-    stages: list[Stage]
-    ranges: dict[str, ColumnRange]
-    security: int
-    scheme: Scheme
-    with_secret_key: bool
-    workers: int | None = None
-    members: int = 1
-    room: int = 1
-
-    def largest(self, slots: int, copies: int = 1) -> int:
-        """The largest absolute value of a result, with the room that is left for it."""
-        return self.room * max(
-            1, *(stage.largest(self.ranges, slots, copies) for stage in self.stages)
-        )
-
-    def found(self) -> _Found | None:
-        """The smallest ring and modulus that carry everything, with as many copies of the rows as
-        have room.
-        """
-        for ring in RINGS:
-            for copies in dict.fromkeys((self._copies(ring), 1)):
-                found = self._in_ring(ring, copies)
-                if found is not None:
-                    return found
-        return None
-
-    def _copies(self, ring: int) -> int:
-        """How often a ciphertext can hold all rows, which are those of one owner and in
-        one piece.
-        """
-        alone = (
-            self.with_secret_key
-            and self.members == 1
-            and self.workers is None
-            and self.scheme == "bgv"
-        )
-        if not alone or not any(stage.form == PACKED for stage in self.stages):
-            return 1
-        rows = max((stage.n_rows or 1 for stage in self.stages), default=1)
-        return min(MOST_COPIES, 1 << max(0, (ring // max(LEAST_SLOTS, rows)).bit_length() - 1))
-
-    def found_with(self, parameters: Parameters) -> _Found:
-        """The proofs for parameters that are given; refused where they do not carry everything."""
-        slots, copies = parameters.slots, parameters.copies
-        largest = self.largest(slots, copies)
-        fits = largest <= parameters.max_value
-        found = self._proven(parameters, _Shapes(self.stages, slots, copies)) if fits else None
-        if found is None:
-            depth = max(depth_of(stage.circuits(slots, copies)) for stage in self.stages)
-            why = (
-                f"it is {depth} products deep over "
-                f"{self.stages[0].layout(parameters.slots).n_rows:,} rows, and that is not proven "
-                f"to decrypt with {parameters!r}"
-                if fits
-                else f"results can reach ±{largest:,}, and these keys are exact up to "
-                f"±{parameters.max_value:,}"
-            )
-            raise ParameterError(
-                f"these keys were made for something else: {why}. Make new ones",
-                code="keys-too-small",
-            )
-        return found
-
-    def _in_ring(self, ring: int, copies: int = 1) -> _Found | None:
-        slots = ring // copies
-        largest = self.largest(slots, copies)
-        if largest >= 1 << (MAX_PRIME_BITS - 2):
-            return None
-        t = plain_modulus_for(ring, largest)
-        shapes = _Shapes(self.stages, slots, copies)
-
-        def prove(primes: tuple[int, ...], *, critical: bool = False) -> _Found | None:
-            try:
-                for parameters in self._with_kept_primes(
-                    Parameters(self.scheme, ring, t, primes, members=self.members, copies=copies)
-                ):
-                    found = self._proven(parameters, shapes, critical=critical)
-                    if found is not None:
-                        return found
-            except ParameterError:
-                pass
-            return None
-
-        def carry(primes: tuple[int, ...], *, critical: bool) -> bool:
-            return prove(primes, critical=critical) is not None
-
-        for largest_prime in (FAST_PRIME_BITS, MAX_PRIME_BITS):
-            # The smallest primes for the noisiest outputs are those for all, if they carry all.
-            for critical in (True, False):
-                carries = partial(carry, critical=critical)
-                sizes = smallest_chain(
-                    self.scheme, ring, t, self.security, carries, largest_prime, with_factors=True
-                )
-                if sizes is None:
-                    break
-                primes = parameters_from_sizes(
-                    self.scheme, ring, t, sizes, with_factors=True
-                ).coefficient_moduli
-                found = prove(primes)
-                if found is not None:
-                    return found
-        return None
-
-    def _with_kept_primes(self, parameters: Parameters) -> Iterator[Parameters]:
-        """Packs that are computed on with or flooded have to keep more primes: as few as there can
-        be.
-        """
-        primes = len(parameters.data_moduli)
-        if any(stage.gives for stage in self.stages):
-            tried = range(1, primes)
-        elif not self.with_secret_key and any(stage.form == PACKED for stage in self.stages):
-            tried = range(packing_primes(parameters), primes + 1)
-        else:
-            yield parameters
-            return
-        for kept in tried:
-            yield replace(parameters, kept_primes=kept)
-
-    def _proven(
-        self, parameters: Parameters, shapes: _Shapes, *, critical: bool = False
-    ) -> _Found | None:
-        """Return proofs of all stages, or of their noisiest outputs alone."""
-        try:
-            if not self._hopeful(parameters, shapes):
-                return None
-            reports, given = list[NoiseReport](), dict[str, Noise]()
-            for number, stage in enumerate(self.stages):
-                count = shapes.count(number)
-                if critical:
-                    circuits = shapes.critical(
-                        number, parameters, with_secret_key=self.with_secret_key
-                    )
-                else:
-                    circuits = shapes.of(number, parameters)
-                report = self._report(parameters, stage, circuits, count, given)
-                room = self._room(stage, parameters.slots)
-                if stage.form == PACKED and report.budget < 1.0 + room:
-                    return None
-                reports.append(report)
-                if stage.gives and report.pack is not None:
-                    # Results of several tables, or shards, can be added up before they are computed
-                    # on with.
-                    given[stage.gives] = _kept(parameters, report.pack.times(2**room))
-        except (NoiseError, ParameterError):
-            return None
-        return _Found(parameters, reports, given)
-
-    def _report(
-        self,
-        parameters: Parameters,
-        stage: Stage,
-        circuits: Sequence[Expression],
-        count: int,
-        given: Mapping[str, Noise],
-    ) -> NoiseReport:
-        layout, own = stage.layout(parameters.slots, parameters.copies), self.with_secret_key
-        if stage.form == ROWS:
-            used = {name: given[name] for name, _ in totals_of(circuits).values()}
-            jointly = self.members > 1
-            return prove_rows(
-                circuits, parameters, layout, used, with_secret_key=own, quick=True, flooded=jointly
-            )
-        # Members flood what they open, when they open it: not what is computed on with.
-        flooded = False if self.members > 1 and stage.gives else None
-        return read_noise(
-            circuits,
-            parameters,
-            layout,
-            with_secret_key=own,
-            form=stage.form,
-            n_outputs=count,
-            quick=True,
-            flooded=flooded,
-        )
-
-    def _room(self, stage: Stage, slots: int) -> float:
-        n_chunks = stage.layout(slots).n_chunks
-        shards = -(-n_chunks // chunks_per_shard(n_chunks, self.workers)) if self.workers else 1
-        return room_for(shards, flooded=not self.with_secret_key)
-
-    def _hopeful(self, parameters: Parameters, shapes: _Shapes) -> bool:
-        """Whether rows would be proven if packs had no more noise than rounding leaves: quickly
-        said, and mostly no.
-        """
-        if not any(stage.gives for stage in self.stages):
-            return True
-        primes = packing_primes(parameters)
-        same = (parameters.data_moduli[:primes], parameters.coefficient_moduli[-1])
-        if same not in shapes.hopes:
-            shapes.hopes[same] = self._hope(parameters, shapes)
-        return shapes.hopes[same]
-
-    def _hope(self, parameters: Parameters, shapes: _Shapes) -> bool:
-        model = packing_model(parameters, packing_primes(parameters))
-        least = packed_noise(model, replace(model.rounded(2), size=2))
-        given = {stage.gives: _kept(parameters, least) for stage in self.stages if stage.gives}
-        try:
-            for number, stage in enumerate(self.stages):
-                if stage.form == ROWS:
-                    circuits = shapes.of(number, parameters)
-                    self._report(parameters, stage, circuits, len(circuits), given)
-        except NoiseError:
-            return False
-        return True
-
-    def refusal(self) -> tuple[object, ...]:
-        """Why there are no parameters: values, or depth; and the most rows that would do."""
-        slots, first = RINGS[-1], self.stages[0]
-        largest, n_rows = self.largest(slots), first.layout(slots).n_rows
-        if any(stage.form == ROWS for stage in self.stages):
-            depths = [depth_of(stage.circuits(slots)) for stage in self.stages]
-            return (
-                f"no parameters of {self.security}-bit security carry a fit over {n_rows:,} rows "
-                "and a prediction that opens "
-                f"nothing: together they are about {sum(depths)} products deep, with values up to "
-                f"{largest:,}, and the largest "
-                f"ring is {slots}. Nearest: a smaller depth or fraction, or a model that is "
-                "opened before it predicts (",
-                OPENED_FIRST,
-                ")",
-            )
-        text = (
-            f"no {self.scheme} parameters of {self.security}-bit security carry this circuit over "
-            f"{n_rows:,} rows: it is "
-            f"{depth_of(first.circuits(slots))} products deep with values up to {largest:,}, and "
-            f"the largest ring is {slots}"
-        )
-        low, high = 0, n_rows
-        while low < high:
-            middle = (low + high + 1) // 2
-            fewer = replace(self, stages=[replace(stage, n_rows=middle) for stage in self.stages])
-            low, high = (middle, high) if fewer._in_ring(slots) else (low, middle - 1)
-        if low:
-            return (
-                text,
-                f". Nearest: up to {low:,} rows at once (results of parts can be added by the "
-                "owner)",
-            )
-        return (text, ". Nearest: fewer products in a row (a smaller depth)")
-
-
-def _kept(parameters: Parameters, pack: Noise) -> Noise:
-    """A pack as a later stage knows it: at the level of the primes that packs keep."""
-    return pack.at(len(parameters.data_moduli) - packing_primes(parameters))
-
-
-class _Shapes:
-    """The circuits of all stages for one ring, with one node for all of a shape.
-
-    Each is written when it is asked for: most rings are too small already for the first.
-    """
-
-    def __init__(self, stages: Sequence[Stage], slots: int, copies: int) -> None:
-        self._stages, self._layout = stages, (slots, copies)
-        self._shapes: dict[int, Shapes] = {}
-        self._known: dict[tuple[int, int], list[Expression]] = {}
-        #: By the primes that are kept, and that of key switching.
-        self.hopes: dict[tuple[tuple[int, ...], int], bool] = {}
-
-    def _of(self, number: int) -> Shapes:
-        if number not in self._shapes:
-            self._shapes[number] = find_shapes(tuple(self._stages[number].circuits(*self._layout)))
-        return self._shapes[number]
-
-    def critical(
-        self, number: int, parameters: Parameters, *, with_secret_key: bool
-    ) -> list[Expression]:
-        """Return the noisiest outputs of a stage: whatever carries all of them carries these.
-
-        A search that tries dozens of moduli tries them on these first. Which output is noisiest
-        hardly depends on the moduli, so the first ones that are tried decide.
-        """
-        stage, shapes = self._stages[number], self._of(number)
-        if stage.form != PACKED or shapes.given:
-            return self.of(number, parameters)
-        kind = parameters.scheme, with_secret_key
-        if kind not in shapes.noisiest:
-            layout = stage.layout(*self._layout)
-            shapes.noisiest[kind] = noisiest_outputs(
-                self.of(number, parameters), parameters, layout, with_secret_key=with_secret_key
-            )
-        return shapes.noisiest[kind]
-
-    def count(self, number: int) -> int:
-        """How many outputs a stage has."""
-        return self._of(number).n_outputs
-
-    def of(self, number: int, parameters: Parameters) -> list[Expression]:
-        """What is to be proven of a stage: by the factor that given totals have."""
-        factor, t = find_given_factor(parameters), parameters.plain_modulus
-        if (number, factor) not in self._known:
-            shapes = self._of(number)
-            self._known[number, factor] = shapes.circuits(dict.fromkeys(shapes.given, factor), t)
-        return self._known[number, factor]
+    return _Figures(search, found, times).plan(len(ranges) if n_columns is None else n_columns)
 
 
 def _compile_with(
@@ -825,36 +311,54 @@ def _compile_with(
 class _Figures:
     """What a plan says of the parameters that were found."""
 
-    search: _Search
-    found: _Found
+    search: Search
+    found: Found
     times: Times
 
     @cached_property
     def compiled(self) -> list[Compiled]:
         """Compile each stage as its evaluation will, from the packs of the stages before it."""
-        parameters, search = self.parameters, self.search
-        packs, found = dict[str, GivenPacks](), list[Compiled]()
-        for stage in search.stages:
-            outputs = stage.written(parameters.slots, parameters.copies)
-            expressions = [output for output in outputs if isinstance(output, Expression)]
-            used = dict.fromkeys(name for name, _ in totals_of(expressions).values())
-            bounds = stage.bounds
-            if isinstance(bounds, Interval):
-                bounds = [bounds] * len(outputs)
-            conditions = Conditions(
-                parameters,
-                stage.layout(parameters.slots, parameters.copies),
-                tuple(search.ranges.items()),
-                search.with_secret_key,
-                stage.form,
-                tuple(packs[name] for name in used),
-                bounds=None if bounds is None else tuple(bounds),
-            )
-            compile_with = partial(_compile_with, outputs, conditions)
-            found.append(choose_device(compile_with, AUTO)[0])
+        return [one for (one,) in self._compile(None)]
+
+    def _compile(self, workers: int | None) -> list[list[Compiled]]:
+        """Compile each stage whole, or in the shards of so many workers.
+
+        What depends on where rows lie, such as the draw of a fraction, is not cut.
+        """
+        packs, found = dict[str, GivenPacks](), list[list[Compiled]]()
+        for stage in self.search.stages:
+            outputs, conditions = self._ask(stage, packs)
+            if workers is None or callable(stage.outputs) or stage.form not in (PACKED, ROWS):
+                compile_with = partial(_compile_with, outputs, conditions)
+                found.append([choose_device(compile_with, AUTO)[0]])
+            else:
+                stops = cut_chunks(conditions.layout.n_chunks, workers)
+                found.append(compile_shards(outputs, conditions, stops))
             if stage.gives:
-                packs[stage.gives] = GivenPacks.of_compiled(stage.gives, found[-1])
+                floods = conditions.floods and not conditions.is_joint
+                packs[stage.gives] = GivenPacks.of_compiled(stage.gives, found[-1], floods=floods)
         return found
+
+    def _ask(
+        self, stage: Stage, packs: Mapping[str, GivenPacks]
+    ) -> tuple[tuple[Expression | int, ...], Conditions]:
+        """Return the outputs of a stage, and the conditions that its evaluation has."""
+        parameters, search = self.parameters, self.search
+        outputs = stage.written(parameters.slots, parameters.copies)
+        expressions = [output for output in outputs if isinstance(output, Expression)]
+        used = dict.fromkeys(name for name, _ in totals_of(expressions).values())
+        bounds = stage.bounds
+        if isinstance(bounds, Interval):
+            bounds = [bounds] * len(outputs)
+        return outputs, Conditions(
+            parameters,
+            stage.layout(parameters.slots, parameters.copies),
+            tuple(search.ranges.items()),
+            search.with_secret_key,
+            stage.form,
+            tuple(packs[name] for name in used),
+            bounds=None if bounds is None else tuple(bounds),
+        )
 
     @cached_property
     def programs(self) -> list[Program]:
@@ -882,7 +386,7 @@ class _Figures:
         pairs = zip(self.search.stages, self.costs, strict=True)
         return [(stage, cost) for stage, cost in pairs if self._are(stage) == kind]
 
-    def plan(self, n_columns: int, workers: int | None, price: float | None) -> Plan:
+    def plan(self, n_columns: int) -> Plan:
         """All figures."""
         parameters, times = self.parameters, self.times
         slots, copies = parameters.slots, parameters.copies
@@ -926,12 +430,21 @@ class _Figures:
             digests=tuple(one.digest for one in self.compiled),
             bytes_keys=count_public_bytes(parameters, len(rotations)),
         )
-        if workers is None or not fits:
+        wish = self.search.wish
+        if wish.workers is None or not fits:
             return made
-        packs = sum(len(program.packs) for program in self._programs_of("fit"))
-        nbytes = packs * packing_parameters(parameters).packed_bytes()
-        costs = [cost for _, cost in fits]
-        return replace(made, cluster=_on_cluster(made, costs, packs, nbytes, times, workers, price))
+        work = ShardedWork(
+            layout,
+            made.bytes_up,
+            [cost for _, cost in fits],
+            sum(len(program.packs) for program in self._programs_of("fit")),
+            packing_parameters(parameters).packed_bytes(),
+        )
+        force = Workforce(wish.workers, wish.price_per_core_hour)
+        sharded = self._compile(wish.workers)
+        digests = tuple(tuple(one.digest for one in shards) for shards in sharded)
+        cost = replace(price_shards(work, force, times), shard_digests=digests)
+        return replace(made, cluster=cost)
 
     def _depth(self) -> int:
         """Products in a row, from the first to the last of a chain of stages."""
@@ -1008,42 +521,6 @@ def _technique(different: int, every: int, copies: int) -> str:
     if different < every:
         text += f" ({every:,} in the model; equal splits are shared)"
     return text
-
-
-def _on_cluster(
-    made: Plan,
-    costs: Sequence[Cost],
-    packs: int,
-    nbytes: int,
-    times: Times,
-    workers: int,
-    price: float | None,
-) -> ClusterCost:
-    """The same work cut into shards: each brings its totals down on its own, and then they are
-    added up in rounds.
-
-    ``packs`` of ``nbytes`` are what a shard brings.
-    """
-    layout = made.layout
-    size = chunks_per_shard(layout.n_chunks, workers)
-    shards = -(-layout.n_chunks // size)
-    finish = sum(cost.finish_seconds(times) for cost in costs)
-    over_rows = sum(cost.seconds(times, workers=1) for cost in costs) - finish
-    rounds = math.ceil(math.log(shards, FAN_IN)) if shards > 1 else 0
-    adding = FAN_IN * packs * (times.load + times.unpack + times.add)
-    of_a_shard = over_rows * size / layout.n_chunks + finish
-    seconds = -(-shards // workers) * of_a_shard + rounds * adding
-    partial_sums = shards / (FAN_IN - 1)
-    return ClusterCost(
-        workers,
-        shards,
-        min(layout.n_rows, size * layout.slots),
-        seconds,
-        (over_rows + shards * finish + partial_sums * adding) / 3600,
-        round(made.bytes_up + (shards + partial_sums) * nbytes),
-        round((shards + partial_sums) * nbytes),
-        None if price is None else workers * seconds / 3600 * price,
-    )
 
 
 def memory_of(parameters: Parameters, cost: Cost) -> int:

@@ -5,21 +5,27 @@ and where it would not.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 from encryptedstats.circuits.expressions import Expression, depth_of, in_order
-from encryptedstats.circuits.layout import Layout
-from encryptedstats.circuits.lowering import FLAT, LEVELLED, Lowering, Strategy, Way, lower
+from encryptedstats.circuits.lowering import (
+    FLAT,
+    LEVELLED,
+    Lowering,
+    Setting,
+    Strategy,
+    Way,
+)
 from encryptedstats.circuits.noise import NoiseRules
-from encryptedstats.circuits.passes.batching import HELD
-from encryptedstats.circuits.program import PACKED, ROWS, SUM, Output, Program, Step
-from encryptedstats.circuits.shapes import find_shapes
+from encryptedstats.circuits.program import PACKED, ROWS, SUM, Output, Step
+from encryptedstats.circuits.shapes import Shapes, find_shapes
 from encryptedstats.crypto.flooding import flooded_noise
 from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.packing import (
     encrypted_zero_noise,
-    flooded_at_its_level,
+    flooded_unpacked_noise,
     packing_levels,
     packing_model,
     packing_primes,
@@ -75,110 +81,78 @@ class NoiseReport:
 
 def read_noise(
     outputs: Sequence[Expression],
-    parameters: Parameters,
-    layout: Layout,
+    setting: Setting,
     *,
-    with_secret_key: bool = True,
-    form: str = PACKED,
-    given: Mapping[str, Noise] | None = None,
-    level: int = 0,
     n_outputs: int | None = None,
     quick: bool = False,
-    flooded: bool | None = None,
-    end: int | None = None,
-    beside: int | None = None,
 ) -> NoiseReport:
-    """The proof for the cheapest strategy that has one.
+    """Return the proof for the cheapest strategy that has one.
 
-    ``given`` is the noise of given packs, by their names; ``level`` where columns begin;
-    ``n_outputs`` how many are packed, if some stand for more.
-
-    ``flooded`` proves packs that are flooded in the end; by default those of rows that others
-    encrypted. ``end`` is the level that rows have to end at. ``beside`` is how many totals lie side
-    by side: by default as many as the parameters have copies.
-
-    With ``quick``, rows are proven for the cheapest strategy or not at all, and nobody finds out
-    why not.
+    ``n_outputs`` says how many are packed, if some stand for more. With ``quick``, rows are proven
+    for the cheapest strategy or not at all, and nobody finds out why not.
 
     Raises
     ------
     NoiseError
         Where there is none; it names the node that binds and what it would take.
     """
-    n_outputs = len(outputs) if n_outputs is None else n_outputs
-    outputs = find_shapes(tuple(outputs)).representatives
-    flooded = not with_secret_key and form == PACKED if flooded is None else flooded
-    if beside is None:
-        able = (
-            with_secret_key and (form == PACKED or bool(given)) and can_lie_side_by_side(parameters)
-        )
-        beside = parameters.copies if able else 1
-    rules = NoiseRules(parameters, with_secret_key=with_secret_key)
-    trial = _Trial(outputs, n_outputs, parameters, layout, form, flooded, rules, given or {})
-    reports = []
-    for strategy in strategies(parameters)[: 1 if quick and form == ROWS else None]:
-        way = Way(strategy, level, end=end, flooded=flooded and form == ROWS, beside=beside)
-        reports.append(trial.report(way))
-        if reports[-1].budget >= 1.0 and (form != PACKED or parameters.kept_primes is None):
-            return reports[-1]
+    shapes, n_outputs = find_shapes(tuple(outputs)), n_outputs or len(outputs)
+    settled = replace(setting, flooded=setting.floods, beside=setting.interleaved)
+    tried = strategies(setting.parameters)[: 1 if quick and setting.form == ROWS else None]
+    reports = _read_ways(shapes, n_outputs, settled, tried)
     proven = [report for report in reports if report.budget >= 1.0]
     if proven:
-        return _least_noisy(proven)
+        return proven[0] if len(proven) == 1 else _least_noisy(proven)
     if quick:
         raise NoiseError("not proven", code="not-proven")
-    raise NoiseError(
-        *trial.refusal(max(reports, key=lambda report: report.budget)), code="not-proven"
-    )
+    best = max(reports, key=lambda report: report.budget)
+    trial = _Trial(shapes.representatives, n_outputs, settled)
+    raise NoiseError(*trial.refusal(best), code="not-proven")
+
+
+# A plan proves what it found once more when it compiles it.
+@lru_cache(maxsize=16)
+def _read_ways(
+    shapes: Shapes, n_outputs: int, setting: Setting, tried: tuple[Strategy, ...]
+) -> tuple[NoiseReport, ...]:
+    """Report what each strategy would leave; where packs are not computed on with, up to the first
+    that is proven.
+    """
+    trial, reports = _Trial(shapes.collapsed, n_outputs, setting), list[NoiseReport]()
+    needs_all = setting.form == PACKED and setting.parameters.kept_primes is not None
+    for strategy in tried:
+        reports.append(trial.report(setting.way(strategy)))
+        if reports[-1].budget >= 1.0 and not needs_all:
+            break
+    return tuple(reports)
 
 
 def prove_rows(
-    outputs: Sequence[Expression],
-    parameters: Parameters,
-    layout: Layout,
-    given: Mapping[str, Noise],
-    *,
-    with_secret_key: bool = True,
-    quick: bool = False,
-    flooded: bool = False,
-    beside: int | None = None,
+    outputs: Sequence[Expression], setting: Setting, *, quick: bool = False
 ) -> NoiseReport:
-    """The proof for rows beside totals out of given packs of known noise; without totals, at the
-    lowest level that has one.
+    """Return the proof for rows beside totals out of given packs; without totals, at the lowest
+    level that has one.
 
     Without totals the numbers of a model are coefficients. Then there must be room to store the
-    results at the level where those of any such model are.
-
-    ``flooded`` leaves room for what the members of a joint key add when they open the answers:
-    these end where there is some.
+    results at the level where those of any such model are. Flooded rows leave room for what the
+    members of a joint key add when they open the answers: these end where there is some.
 
     Raises
     ------
     NoiseError
         Where there is none.
     """
+    parameters, given = setting.parameters, setting.given
     model = parameters.noise
     levels = (
-        [max(noise.level for noise in given.values())]
-        if given
-        else range(resting_level(model), -1, -1)
+        [max(noise.level for _, noise in given)] if given else range(resting_level(model), -1, -1)
     )
     failure: NoiseError | None = None
-    end = flooding_level(parameters) if flooded else None
+    end = flooding_level(parameters) if setting.flooded else None
     for level in levels:
         try:
-            report = read_noise(
-                outputs,
-                parameters,
-                layout,
-                with_secret_key=with_secret_key,
-                form=ROWS,
-                given=given,
-                level=level,
-                quick=quick,
-                flooded=flooded,
-                end=end,
-                beside=beside,
-            )
+            tried = replace(setting, form=ROWS, flooded=bool(setting.flooded), level=level, end=end)
+            report = read_noise(outputs, tried, quick=quick)
         except NoiseError as error:
             failure = error
         else:
@@ -197,7 +171,7 @@ def resting_level(model: NoiseModel) -> int:
     does to any ciphertext.
     """
     levels = range(model.levels - 1, 0, -1)
-    return next((level for level in levels if model.budget(model.rounded(2, level)) >= _FLOOR), 0)
+    return next((level for level in levels if model.budget(model.rounding(2, level)) >= _FLOOR), 0)
 
 
 def flooding_level(parameters: Parameters) -> int:
@@ -207,7 +181,8 @@ def flooding_level(parameters: Parameters) -> int:
     model = parameters.noise
     levels = range(model.levels - 1, 0, -1)
     least = (
-        model.budget(flooded_at_its_level(parameters, model.rounded(2, level))) for level in levels
+        model.budget(flooded_unpacked_noise(parameters, model.rounding(2, level)))
+        for level in levels
     )
     return next((level for level, budget in zip(levels, least, strict=True) if budget >= _FLOOR), 0)
 
@@ -221,19 +196,15 @@ def resting_noise(model: NoiseModel) -> Noise:
 
 
 def lowest_start(
-    outputs: Sequence[Expression],
-    parameters: Parameters,
-    layout: Layout,
-    report: NoiseReport,
-    *,
-    with_secret_key: bool,
+    outputs: Sequence[Expression], setting: Setting, report: NoiseReport
 ) -> NoiseReport:
-    """The proof with columns begun at the lowest level that leaves packs about as little noise:
-    deeper computations have left primes to spare.
+    """Return the proof with columns begun at the lowest level that leaves packs about as little
+    noise: deeper computations have left primes to spare.
 
     Not where switching leaves factors: totals of different degree would have different ones, and
     those who compute on with them would pay for it.
     """
+    parameters = setting.parameters
     if (
         parameters.kept_primes is None
         or report.pack is None
@@ -241,18 +212,16 @@ def lowest_start(
         or parameters.has_factors
     ):
         return report
+    settled = Setting(
+        parameters,
+        setting.layout,
+        setting.with_secret_key,
+        flooded=report.flooded,
+        beside=report.way.beside,
+    )
     for level in range(len(parameters.data_moduli) - packing_primes(parameters) - 1, 0, -1):
         try:
-            found = read_noise(
-                outputs,
-                parameters,
-                layout,
-                with_secret_key=with_secret_key,
-                level=level,
-                flooded=report.flooded,
-                quick=True,
-                beside=report.way.beside,
-            )
+            found = read_noise(outputs, replace(settled, level=level), quick=True)
         except NoiseError:
             continue
         if (
@@ -277,18 +246,13 @@ def _least_noisy(reports: Sequence[NoiseReport]) -> NoiseReport:
     )
 
 
-def noisiest_outputs(
-    outputs: Sequence[Expression],
-    parameters: Parameters,
-    layout: Layout,
-    *,
-    with_secret_key: bool,
-) -> list[Expression]:
+def noisiest_outputs(outputs: Sequence[Expression], setting: Setting) -> list[Expression]:
     """Return the output with the most noise for each size and level of a result, by the cheapest
     strategy.
     """
-    rules = NoiseRules(parameters, with_secret_key=with_secret_key)
-    found = Lowering(rules, layout, Way(strategies(parameters)[0]), {}).outputs(outputs)
+    alone = Setting(setting.parameters, setting.layout, setting.with_secret_key, beside=1)
+    cheapest = strategies(setting.parameters)[0]
+    found = Lowering(alone.rules, alone, alone.way(cheapest)).outputs(outputs)
     worst: dict[tuple[int, int], tuple[float, Expression]] = {}
     for output, result in zip(outputs, found, strict=True):
         noise = result.step.noise
@@ -311,29 +275,34 @@ class _Trial:
 
     outputs: list[Expression]
     n_outputs: int
-    parameters: Parameters
-    layout: Layout
-    form: str
-    flooded: bool
-    rules: NoiseRules
-    given: Mapping[str, Noise]
+    setting: Setting
+
+    @cached_property
+    def rules(self) -> NoiseRules:
+        return self.setting.rules
+
+    @property
+    def form(self) -> str:
+        return self.setting.form
+
+    @property
+    def flooded(self) -> bool:
+        return self.setting.floods
+
+    def _lowering(self, way: Way) -> Lowering:
+        return Lowering(self.rules, self.setting, way)
 
     def report(self, way: Way) -> NoiseReport:
         """What a way would leave, proven or not."""
-        parameters = self.parameters
-        alone = replace(way, beside=1) if self.form == PACKED else way
-        lowering = Lowering(self.rules, self.layout, alone, self.given)
+        parameters = self.setting.parameters
+        lowering = self._lowering(replace(way, beside=1) if self.form == PACKED else way)
         found = lowering.outputs(self.outputs)
         noises = {lowering.relinearise(output.step).noise for output in found}
         budget = min(map(parameters.noise.budget, noises))
         if self.form == ROWS and self.flooded:
             return NoiseReport(way, min(budget, self._flooded_rows(lowering, found)), flooded=True)
         if self.form != PACKED:
-            done = (
-                found
-                if self.form == ROWS
-                else lowering.finished(parameters, self.form, found).outputs
-            )
+            done = found if self.form == ROWS else lowering.finished(self.form, found).outputs
             noises |= {lowering.relinearise(output.step).noise for output in done}
             return NoiseReport(way, min(map(parameters.noise.budget, noises)))
         width = max(
@@ -344,7 +313,7 @@ class _Trial:
         if way.beside > 1:
             worst = [_all_side_by_side(self.rules, worst, way.beside)]
         try:
-            packs = {pack.noise for pack in lowering.finished(parameters, PACKED, worst).packs}
+            packs = {pack.noise for pack in lowering.finished(PACKED, worst).packs}
         except NoiseError:
             return NoiseReport(way, min(budget, 0.0))
         model = packing_model(parameters, packing_primes(parameters))
@@ -358,12 +327,13 @@ class _Trial:
         """The bits to spare of answers for rows once the members of a joint key have flooded them,
         at the level they end at.
         """
-        model = self.parameters.noise
+        parameters = self.setting.parameters
+        model = parameters.noise
         try:
             ends = {lowering.ended(model, output.step).noise for output in found}
         except NoiseError:
             return 0.0
-        return min(model.budget(flooded_at_its_level(self.parameters, end)) for end in ends)
+        return min(model.budget(flooded_unpacked_noise(parameters, end)) for end in ends)
 
     def refusal(self, best: NoiseReport) -> tuple[object, ...]:
         """Why there is no proof: the node that binds, and what it would take."""
@@ -388,15 +358,15 @@ class _Trial:
         elif self.form == PACKED:
             cure = (Cure("other form", ", form='slots' may do"), *cure)
         return (
-            f"this circuit, {depth_of(self.outputs)} products deep over {self.layout.n_rows:,} "
+            f"this circuit, {depth_of(self.outputs)} products deep over {self.setting.layout.n_rows:,} "
             "rows, could not be proven to "
-            f"decrypt with {self.parameters!r}: {what}",
+            f"decrypt with {self.setting.parameters!r}: {what}",
             *cure,
         )
 
     def _binding_node(self, way: Way) -> Expression | None:
         """The first node (in order of computation) that is not proven to decrypt."""
-        lowering, model = Lowering(self.rules, self.layout, way, self.given), self.parameters.noise
+        lowering, model = self._lowering(way), self.setting.parameters.noise
         lowering.outputs(self.outputs)
         for node in in_order(self.outputs):
             step = lowering.totals[node].step if node.is_total else lowering.rows[node]
@@ -427,28 +397,3 @@ def _all_side_by_side(rules: NoiseRules, worst: Sequence[Output], beside: int) -
         peak=beside * max(noise.peak for noise in noises),
     )
     return Output(Step(SUM, (), None, noise, is_total=True))
-
-
-def can_lie_side_by_side(parameters: Parameters) -> bool:
-    """Whether totals can, of rows that the owner encrypted in copies.
-
-    Not where switching leaves factors, that totals of different degree do not share.
-    """
-    return parameters.scheme == "bgv" and not parameters.has_factors
-
-
-def program_of(
-    outputs: Sequence[Expression],
-    parameters: Parameters,
-    layout: Layout,
-    form: str,
-    report: NoiseReport,
-    *,
-    with_secret_key: bool,
-    given: Mapping[str, Noise] | None = None,
-    held: int = HELD,
-    places: Mapping[str, Sequence[int]] | None = None,
-) -> Program:
-    """The program that a proof holds for, which holds so many bytes of given totals at once."""
-    rules = NoiseRules(parameters, with_secret_key=with_secret_key)
-    return lower(outputs, rules, parameters, layout, form, report.way, given, held, places)

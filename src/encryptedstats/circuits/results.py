@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -16,9 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encryptedstats.circuits.passes.digits import WHOLE, Stored, join_parts
-from encryptedstats.circuits.program import PACKED, REPLICATED, ROWS, SLOTS
+from encryptedstats.circuits.program import (
+    PACKED,
+    REPLICATED,
+    ROWS,
+    SLOTS,
+    add_digests,
+    subtract_digests,
+)
 from encryptedstats.circuits.slices import drop_checkpoint
-from encryptedstats.crypto.digests import DIGEST_FIELD, joined_digest, read_digest
+from encryptedstats.crypto.digests import DIGEST_FIELD, join_digests, read_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.encryption import Decryptor
 from encryptedstats.crypto.engine import Engine, engine_for
@@ -26,7 +34,7 @@ from encryptedstats.crypto.flooding import flood, flooded_noise, flooding_width
 from encryptedstats.crypto.keys import PublicKeys, check_belongs
 from encryptedstats.crypto.noise import Noise, NoiseModel
 from encryptedstats.crypto.packing import (
-    centred,
+    centre,
     encrypted_totals,
     encrypted_zero_noise,
     packing_model,
@@ -58,6 +66,7 @@ CUT: Final = "cut"  # the section of a file that says in which shards its number
 MAX_NUMBERS: Final = 1 << 24
 MAX_OUTPUTS: Final = 1 << 16  # of every row
 _DIGEST_LENGTH: Final = 64
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
 _MAX_SHIFT: Final = 1 << 12  # bits
 NO_ROOM_FOR_FLOODING: Final = (
     "rows that others encrypted are hidden from who opens a result by noise, and these keys leave "
@@ -118,7 +127,7 @@ def read_cut(file: Container, name: str = CUT) -> Cut | None:
     """Read how a result was computed in shards; None where the file has no such section."""
     if name not in file.sections:
         return None
-    found = file.listed(name)
+    found = file.read_list(name)
     if [type(one) for one in found] != [list, list, int] or not all(
         _are_stops(stops) for stops in found[:2]
     ):
@@ -198,7 +207,11 @@ class EncryptedNumbers:
         self.flooded = flooded
         self.circuit = circuit  # a digest of what was computed: only the same adds up
         self.cut: Cut | None = None
-        self.program_digest: str | None = None  # of the program that computed them, where it is one
+        #: Of the program that computed them; of a sum, see `program.add_digests`.
+        self.program_digest: str | None = None
+        #: Whether the file of numbers of rows names it. It must not where the program holds the
+        #: numbers of an opened model: a hash of them could be guessed.
+        self.names_program = False
         self.checkpoints: tuple[
             str | os.PathLike[str], ...
         ] = ()  # all that is stored of them, until they are saved
@@ -321,7 +334,7 @@ class EncryptedNumbers:
             raise ArgumentError(
                 "results of different circuits or forms cannot be added", code="different-forms"
             )
-        digest = joined_digest(self.schema_digest, other.schema_digest)
+        digest = join_digests(self.schema_digest, other.schema_digest)
         facts = [_added(a, b, sign) for a, b in zip(self.facts, other.facts, strict=True)]
         largest = max(max(abs(f.low), abs(f.high)) for f in facts)
         if largest > self.keys.parameters.max_value:
@@ -366,9 +379,11 @@ class EncryptedNumbers:
             self.circuit,
             places=self.places,
         )
-        combined.program_digest = (
-            self.program_digest if self.program_digest == other.program_digest else None
-        )
+        if self.program_digest is not None and other.program_digest is not None:
+            digests = self.program_digest, other.program_digest
+            combined.program_digest = (
+                add_digests(digests) if sign > 0 else subtract_digests(*digests)
+            )
         combined.checkpoints = self.checkpoints + other.checkpoints
         return combined
 
@@ -543,9 +558,8 @@ class EncryptedNumbers:
         if self.cut is not None:
             sections[CUT] = self.cut.to_bytes()
         own = {"parameters": parameters.to_dict(), "form": self.form, "width": self.width}
-        # A program over rows holds the numbers of an opened model, and a hash of them could be
-        # guessed.
-        program = None if self.form == ROWS else self.program_digest
+        is_named = self.form != ROWS or self.names_program
+        program = self.program_digest if is_named else None
         own |= {"flooded": self.flooded, "circuit": self.circuit, "program": program}
         own |= {DIGEST_FIELD: self.schema_digest, **(fields or {})}
         return Container(kind, parameters.fingerprint, self.keys.key_id, own, sections)
@@ -562,7 +576,7 @@ class EncryptedNumbers:
             raise FileFormatError(
                 f"results with {width} totals in a ciphertext cannot be", code="impossible-width"
             )
-        counts = file.listed("chunks")
+        counts = file.read_list("chunks")
         if not all(type(count) is int and 0 < count <= parameters.slots for count in counts):
             raise FileFormatError(
                 "the chunks of the results have impossible numbers of rows",
@@ -573,9 +587,9 @@ class EncryptedNumbers:
                 "the results have rows where there are totals, or none where there should be",
                 code="rows-form-mismatch",
             )
-        facts = [_read_facts(entry, parameters) for entry in file.listed("numbers")]
+        facts = [_read_facts(entry, parameters) for entry in file.read_list("numbers")]
         _check_stored([one.stored for one in facts], form)
-        places = file.listed("places")
+        places = file.read_list("places")
         distinct = {place for place in places if type(place) is int}
         are_numbers = all(type(place) is int for place in places)
         if not are_numbers or len(places) != len(facts) or distinct != set(range(len(distinct))):
@@ -585,7 +599,7 @@ class EncryptedNumbers:
         if form != PACKED and len(distinct) != len(facts):
             raise FileFormatError("results that are not packed share places", code="shared-places")
         empty = cls(keys, form, facts, (), width, counts=counts, places=places)
-        noises = [noise_from_json(entry, empty._model()) for entry in file.listed("noise")]
+        noises = [noise_from_json(entry, empty._model()) for entry in file.read_list("noise")]
         if (
             not 0 < len(facts) <= (MAX_OUTPUTS if form == ROWS else MAX_NUMBERS)
             or len(noises) != empty._n_parts()
@@ -643,7 +657,7 @@ class EncryptedNumbers:
 def _read_program_digest(file: Container) -> str | None:
     """Read which program computed the numbers; files of version 0.2 do not say."""
     digest = file.fields.get("program")
-    if digest is not None and (not isinstance(digest, str) or len(digest) != _DIGEST_LENGTH):
+    if digest is not None and not (isinstance(digest, str) and _DIGEST.fullmatch(digest)):
         raise FileFormatError("the results name a malformed program", code="malformed-digest")
     return digest
 
@@ -704,9 +718,17 @@ def numbers_of_all(parts: Sequence[EncryptedNumbers]) -> EncryptedNumbers:
         for part in parts
         for chunk in part.parts[number * len(part.counts) : (number + 1) * len(part.counts)]
     ]
-    return EncryptedNumbers(
+    joined = EncryptedNumbers(
         first.keys, ROWS, first.facts, chunks, schema_digest=first.schema_digest, counts=counts
     )
+    joined.program_digest = sum_of_digests(parts)
+    return joined
+
+
+def sum_of_digests(parts: Sequence[EncryptedNumbers]) -> str | None:
+    """Return the program digest of parts together; None where one is not known."""
+    known = [part.program_digest for part in parts if part.program_digest is not None]
+    return add_digests(known) if len(known) == len(parts) else None
 
 
 @decrypt_value.register(EncryptedNumbers)
@@ -723,7 +745,7 @@ def decrypt_numbers(numbers: EncryptedNumbers, decryptor: Decryptor, *, schema: 
     )
     values = []
     for index, (value, facts) in enumerate(zip(sums, numbers.facts, strict=True)):
-        number = centred((value + facts.offset) * pow(facts.factor, -1, t), t)
+        number = centre((value + facts.offset) * pow(facts.factor, -1, t), t)
         if not facts.low <= number <= facts.high:
             raise ArgumentError(
                 f"total {index} decrypts to {number}, outside the {facts.low} to {facts.high} it "

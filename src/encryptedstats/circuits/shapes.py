@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from encryptedstats.circuits.expressions import (
@@ -63,7 +63,7 @@ class Shapes:
     """The shapes of some circuits."""
 
     def __init__(self, outputs: Sequence[Expression]) -> None:
-        self.n_outputs = len(outputs)
+        self.outputs = list(outputs)
         numbers: dict[Any, int] = {}
 
         def rule(node: Expression, args: list[int]) -> int:
@@ -84,6 +84,14 @@ class Shapes:
         #: The noisiest outputs by scheme and kind of encryption, once they were looked for.
         self.noisiest: dict[tuple[str, bool], list[Expression]] = {}
         self.given = list(self._last)
+
+    @cached_property
+    def collapsed(self) -> list[Expression]:
+        """One circuit for every shape of an output, made of one node for every shape.
+
+        Where there are given totals, the first output of each shape: their factors may differ.
+        """
+        return self.representatives if self.given else self.circuits()
 
     def circuits(self, factors: Mapping[str, int] | None = None, t: int = 0) -> list[Expression]:
         """Write one circuit for every shape of an output.

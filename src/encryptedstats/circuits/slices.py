@@ -25,7 +25,7 @@ from encryptedstats.crypto.residues import Residues
 from encryptedstats.errors import FileFormatError
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.objects import FolderStore, Store, looked_at_again, open_store
+from encryptedstats.storage.objects import FolderStore, Store, open_store, retry_read
 
 CHECKPOINT: Final = "fit.checkpoint"
 CHECKPOINT_KIND: Final = "checkpoint of a fit"
@@ -331,7 +331,7 @@ class CheckpointSums:
 
     def get(self, number: int, first: int, count: int) -> Residues:
         """Read some polynomials, and check that they are what was written."""
-        return looked_at_again(self._store, lambda: self._checked(number, first, count))
+        return retry_read(self._store, lambda: self._checked(number, first, count))
 
     def _checked(self, number: int, first: int, count: int) -> Residues:
         _, primes, width = self._shape(number)

@@ -94,7 +94,7 @@ def _printable_frame(frame: pd.DataFrame) -> pd.DataFrame:
 
     found = frame.rename(index=safe, columns=safe)
     for place, kind in enumerate(found.dtypes):
-        if not getattr(kind, "kind", "O") in "biufc":
+        if getattr(kind, "kind", "O") not in "biufc":
             found.isetitem(place, found.iloc[:, place].map(safe))
     return found
 

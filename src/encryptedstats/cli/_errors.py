@@ -1,4 +1,4 @@
-"""An error as one line: what went wrong, and how to mend it, in the words of the command line."""
+"""An error as one line: what went wrong, and how to fix it, in the words of the command line."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ _CURES: Final[dict[type[OSError], str]] = {
 
 
 def one_line(error: BaseException) -> str:
-    """What went wrong and how to mend it, in one line without control characters."""
+    """What went wrong and how to fix it, in one line without control characters."""
     if isinstance(error, MemoryError):
         text = "not enough memory: free some, or choose smaller parameters"
     elif (

@@ -12,7 +12,7 @@ MISTAKE: Final = 3
 INTERRUPTED: Final = 130
 EXIT_CODES: Final = """\
 0    done
-1    not done: one line on stderr says what is wrong, and how to mend it
+1    not done: one line on stderr says what is wrong, and how to fix it
 2    the command was not understood: an option or an argument is wrong
 3    a mistake of the program: please report it
 130  interrupted by Ctrl-C; 143 if by the system

@@ -20,7 +20,7 @@ import typer
 from encryptedstats.cli._parameters import hints_of, marks_of
 from encryptedstats.crypto.keyfiles import OWNER_KIND, PUBLIC_KIND
 from encryptedstats.storage import container
-from encryptedstats.storage.files import PRIVATE, PUBLIC, naming, write_atomic
+from encryptedstats.storage.files import PRIVATE, PUBLIC, name_errors, write_atomic
 from encryptedstats.storage.objects import is_url, local_or_url, open_store
 from encryptedstats.tables.encrypted_table import MANIFEST
 from encryptedstats.tables.encryption import DRAFT
@@ -198,7 +198,7 @@ def save(made: Any, path: Path, *, force: bool) -> None:
     """Write what has a ``save`` of its own; what lies open, such as an opened model, is private by
     it.
     """
-    with naming(path):
+    with name_errors(path):
         made.save(path, overwrite=force)
 
 
@@ -209,5 +209,5 @@ def write_text(path: Path, text: str, *, force: bool, private: bool = True) -> N
 
 def write_parts(path: Path, parts: Iterable[bytes], *, force: bool, private: bool = True) -> None:
     """A file that is made a piece at a time, whole or not at all."""
-    with naming(path):
+    with name_errors(path):
         write_atomic(path, parts, mode=PRIVATE if private else PUBLIC, overwrite=force)

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache, wraps
 from importlib import import_module
 from typing import Any, Final
@@ -135,10 +136,10 @@ class Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Name what is near a command that there is not, also where it stands in another group."""
         if args and super().get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            from encryptedstats.cli._words import did_you_mean
-
-            near = did_you_mean(args[0], paths(), leaf=True)
-            ctx.fail(f"there is no command {args[0]!r}{near}")
+            known = {path.rpartition(" ")[2]: path for path in paths()}
+            near = [repr(known[one]) for one in get_close_matches(args[0], known)]
+            hint = f": did you mean {' or '.join(near)}?" if near else ""
+            ctx.fail(f"there is no command {args[0]!r}{hint}")
         return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

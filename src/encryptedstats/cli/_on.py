@@ -128,23 +128,10 @@ class Place:
             yield answer
 
     def _ask_service(self, asked: Sequence[es.Question], work: Request) -> Iterator[Any]:
-        import encryptedstats as es
-        from encryptedstats.kinds import read_file
-        from encryptedstats.storage import container
-
-        table = work.load()
-        with es.connect(self.address) as worker:
-            sent = worker.upload(work.table, keys=work.keys)
-            options = {"by_others": work.by_others or None, **self.options}
-            jobs = [
-                worker.fit(one, sent, folds=True, **options)
-                if work.folds
-                else worker.ask(one, sent, **options)
-                for one in asked
-            ]
-            for job, out in zip(jobs, work.outs, strict=True):
-                worker.result(job, out, overwrite=work.force)
-                yield read_file(container.read(Path(out)), table.keys, out)
+        options = {"by_others": work.by_others, "folds": work.folds, **self.options}
+        with self._service(work) as (worker, table):
+            outs = list(work.outs)
+            yield from worker.ask(list(asked), table, outs, overwrite=work.force, **options)
 
     def predict(self, model: str, output: str | None, work: Request) -> Any:
         """Return the encrypted votes of a model for the rows of a table, saved; of a queue, a
@@ -158,31 +145,30 @@ class Place:
             self.refuse("trees_per_task", why="a prediction is cut by rows")
             options = {"keys": work.keys, "overwrite": work.force, "output": output}
             return run(model, work.table, out, **options, **self._scheduling())
-        return self._at_service(
-            work, lambda worker, table: worker.predict(model, table, output=output, **self.options)
-        )
+        with self._service(work) as (worker, table):
+            return worker.predict(
+                model, table, out, output=output, overwrite=work.force, **self.options
+            )
 
     def draw(self, forest: Path, work: Request) -> Any:
         """Return a forest with its stochastic fraction, drawn by a service, saved."""
-        return self._at_service(work, lambda worker, table: worker.draw(forest, table))
+        with self._service(work) as (worker, table):
+            return worker.draw(forest, table, work.outs[0], overwrite=work.force)
 
     def combine(self, answers: Sequence[Path], forget: Sequence[Path], work: Request) -> Any:
         """Return the sum of encrypted answers, added up by a service, saved."""
-        return self._at_service(
-            work, lambda worker, table: worker.combine(answers, table, forget=forget)
-        )
+        with self._service(work) as (worker, table):
+            return worker.combine(answers, table, work.outs[0], forget=forget, overwrite=work.force)
 
-    def _at_service(self, work: Request, ask: Any) -> Any:
+    @contextmanager
+    def _service(self, work: Request) -> Iterator[tuple[es.Worker, Any]]:
+        """A service, and the table that it was sent."""
         import encryptedstats as es
-        from encryptedstats.kinds import read_file
-        from encryptedstats.storage import container
 
         self.only("service")
-        table = work.load()
+        work.load()  # rows by others that nobody asked for are refused before anything is sent
         with es.connect(self.address) as worker:
-            sent = worker.upload(work.table, keys=work.keys)
-            worker.result(ask(worker, sent), work.outs[0], overwrite=work.force)
-        return read_file(container.read(Path(work.outs[0])), table.keys, work.outs[0])
+            yield worker, worker.upload(work.table, keys=work.keys)
 
 
 @dataclass(frozen=True)

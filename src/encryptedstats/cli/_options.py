@@ -25,11 +25,12 @@ class SchemeName(str, Enum):
 
 
 class Encoding(str, Enum):
-    """What can be stored of a binned variable."""
+    """What can be stored of bins, and of numbers on a grid."""
 
     onehot = "onehot"
     ordinal = "ordinal"
     centred = "centred"
+    grid = "grid"
 
 
 # -- how a file is asked for

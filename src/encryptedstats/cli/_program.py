@@ -15,7 +15,7 @@ import encryptedstats as es
 from encryptedstats.cli._exits import FAILED, INTERRUPTED, MISTAKE
 from encryptedstats.cli._help import SHARED, Group, unwrap
 
-# What a person can mend, and what Typer ends well by itself. Everything else is a mistake of the
+# What a person can fix, and what Typer ends well by itself. Everything else is a mistake of the
 # program.
 _MENDABLE = (es.EncryptedStatsError, OSError, ValueError, OverflowError, MemoryError, ImportError)
 _QUIET: tuple[type[BaseException], ...] = (

@@ -13,11 +13,12 @@ import re
 import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
+
+from encryptedstats.words import did_you_mean
 
 if TYPE_CHECKING:
     import encryptedstats as es
@@ -60,17 +61,6 @@ _PAIR: Final = re.compile(r"\s*([A-Za-z_][\w.]*)\s*=(?!=)(.*)", re.DOTALL)
 _SURVIVAL: Final = re.compile(r"\s*Surv\((.*)\)\s*", re.DOTALL)
 _LIST: Final = re.compile(r"\s*c\((.*)\)\s*", re.DOTALL)
 _HIDDEN: Final = {"bins"}  # parameters for arrays; a table is in bins already
-
-
-def did_you_mean(word: str, names: Iterable[str], *, leaf: bool = False) -> str:
-    """Return the names near a word for the end of an error; nothing where none is near.
-
-    >>> did_you_mean("forrest", ["forest", "lm"]), did_you_mean("info", ["data info"], leaf=True)
-    (": did you mean 'forest'?", ": did you mean 'data info'?")
-    """
-    known = {(name.rpartition(" ")[2] if leaf else name).lower(): name for name in names}
-    near = [known[one] for one in get_close_matches(word.lower(), known, 3, 0.6)]
-    return f": did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 # -- names and values
@@ -258,7 +248,7 @@ def _make(name: str, words: Sequence[str]) -> es.Question:
     known = parameters_of(found)
     full = {one.name: short for short, one in known.items()}
     given: dict[str, Any] = {}
-    free = [short for short in known]
+    free = list(known)
     for word in words:
         pair = _PAIR.fullmatch(word)
         if "~" in word and (pair is None or "~" in pair[1]):

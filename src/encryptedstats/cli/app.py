@@ -55,9 +55,9 @@ def app_(
 ) -> None:
     """Do all of the owner's part on a page in your browser, without writing a command.
 
-    The page is served by this machine to this machine only. The address that is printed opens one browser, once. Choose a file,
-    ask, see the plan, make a key, encrypt, send, and open the results; projects are kept in a folder, and go on after a restart.
-    Ctrl-C ends it.
+    The page is served by this machine to this machine only. The address that is printed opens one
+    browser, once. Choose a file, ask, see the plan, make a key, encrypt, send, and open the
+    results; projects are kept in a folder, and go on after a restart. Ctrl-C ends it.
 
     Examples:
       encryptedstats app
@@ -66,6 +66,7 @@ def app_(
     try:
         from encryptedstats.app.desk import Desk
         from encryptedstats.app.server import guarded, listening, serve
+        from encryptedstats.app.steps.send import resume
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _NEEDED:
             raise
@@ -87,7 +88,7 @@ def app_(
         page, url = guarded(
             desk, listener.getsockname()[1], (files or Path.home()).expanduser().absolute()
         )
-        desk.resume()
+        resume(desk)
         about = f"It opens one browser, once. Projects are in {home}. Ctrl-C ends it."
         show(View(f"Open {url}", notes=(about,)))
         if browser:

@@ -128,9 +128,10 @@ def ask_(
 ) -> None:
     """Ask an encrypted table: tests, tables, regressions and models, one or many at once.
 
-    The owner plans the same questions before, and opens the answers with open. Whoever computes knows variables by id, v0, v1 and
-    so on; with --schema, names are translated here. A question of your own is Python, in a file or an installed package: its code
-    runs here, with your rights, and what it asks stays encrypted.
+    The owner plans the same questions before, and opens the answers with open. Whoever computes
+    knows variables by id, v0, v1 and so on; with --schema, names are translated here. A question
+    of your own is Python, in a file or an installed package: its code runs here, with your
+    rights, and what it asks stays encrypted.
 
     JSON: table, on, answers, seconds
 

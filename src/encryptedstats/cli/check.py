@@ -357,10 +357,11 @@ def check_answer(
 ) -> None:
     """Check a worker: compute its answer anew, and compare every ciphertext.
 
-    No secret key is needed, only the encrypted table. What is computed is what the answer says it is, which is shown: compare
-    it with what was asked. It takes as long as the worker took. Answers of a service or a cluster are computed in the same
-    shards again. Answers over rows that others encrypted for one owner hold noise that is drawn anew each time: these cannot
-    be checked, nor answers that were added up from others, nor predictions of an opened model.
+    No secret key is needed, only the encrypted table. What is computed is what the answer says it
+    is, which is shown: compare it with what was asked. It takes as long as the worker took.
+    Answers of a service or a cluster are computed in the same shards again. Answers over rows
+    that others encrypted for one owner hold noise that is drawn anew each time: these cannot be
+    checked, nor answers that were added up from others, nor predictions of an opened model.
 
     JSON: file, question, params, rows, blocks, ciphertexts, key_id, verified, seconds
 

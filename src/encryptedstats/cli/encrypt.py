@@ -39,7 +39,7 @@ from encryptedstats.cli._options import (
 from encryptedstats.crypto.keyfiles import PUBLIC_KIND
 from encryptedstats.crypto.keys import fingerprint_of
 from encryptedstats.crypto.packing import has_room_for_flooding
-from encryptedstats.storage.files import naming
+from encryptedstats.storage.files import name_errors
 from encryptedstats.storage.objects import Store, open_store
 from encryptedstats.tables.blocks import block_id_of
 from encryptedstats.tables.encryption import DRAFT
@@ -101,11 +101,12 @@ def encrypt_(
 ) -> None:
     """Encrypt the rows of a file into a table that can be handed to anybody.
 
-    Rows are read and encrypted a piece at a time, so the file may be larger than memory. When it is interrupted, running
-    it again goes on where it stopped.
+    Rows are read and encrypted a piece at a time, so the file may be larger than memory. When it
+    is interrupted, running it again goes on where it stopped.
 
-    JSON: table, rows, rows_left_out, seconds, rows_per_second, blocks, blocks_kept, bytes, bytes_per_value, stored, slots, columns,
-      variables, classes, folds, key_id, encrypted_with, by_others, security, parameters, secret_key_inside
+    JSON: table, rows, rows_left_out, seconds, rows_per_second, blocks, blocks_kept, bytes,
+      bytes_per_value, stored, slots, columns, variables, classes, folds, key_id, encrypted_with,
+      by_others, security, parameters, secret_key_inside
 
     Examples:
       encryptedstats encrypt patients.csv patients.enc --schema schema.json --key secret.key
@@ -137,7 +138,7 @@ def encrypt_(
     run = _encryption(key, public_keys, passphrase_file, fingerprint)
     before = set(store.names()) if store.exists(DRAFT) else set()
     started = time.perf_counter()
-    with _interruptible(store, resumable=key is not None), naming(out):
+    with _interruptible(store, resumable=key is not None), name_errors(out):
         table = run(
             data,
             private,

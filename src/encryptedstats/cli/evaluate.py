@@ -34,7 +34,7 @@ from encryptedstats.cli._options import (
     option,
     output,
 )
-from encryptedstats.cli._words import describe_question, did_you_mean
+from encryptedstats.cli._words import describe_question
 from encryptedstats.kinds import read_file
 from encryptedstats.models.clear_rows import (
     check_classifies,
@@ -45,11 +45,13 @@ from encryptedstats.models.clear_rows import (
 )
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
-from encryptedstats.tables.encryption import RowCount, file_tables
+from encryptedstats.tables.encryption import FileRows
 from encryptedstats.tables.questions.folds import Folds
 from encryptedstats.tables.questions.question import FOLDS_KIND, MODEL_KIND, OPEN_MODEL_KIND
 from encryptedstats.tables.rows.csv_format import CsvOptions
+from encryptedstats.tables.rows.table_from_frame import RowOptions
 from encryptedstats.views import TableView, View, label_text
+from encryptedstats.words import did_you_mean
 
 if TYPE_CHECKING:
     from encryptedstats.metrics import Evaluation
@@ -115,13 +117,15 @@ def evaluate_(
 ) -> None:
     """Score a model on rows with known classes, with 95 % intervals.
 
-    AUC, accuracy, log loss, Brier score, sensitivity, specificity, calibration; intervals are Wilson's for shares, DeLong's for the
-    AUC, else normal ones. Folds are opened with the secret key, and each is scored on the rows that its model has not seen: give
-    the file that was encrypted, with the same --fold-seed and --weights. An opened model needs no key: give rows that it was not
-    fitted to.
+    AUC, accuracy, log loss, Brier score, sensitivity, specificity, calibration; intervals are
+    Wilson's for shares, DeLong's for the AUC, else normal ones. Folds are opened with the secret
+    key, and each is scored on the rows that its model has not seen: give the file that was
+    encrypted, with the same --fold-seed and --weights. An opened model needs no key: give rows
+    that it was not fitted to.
 
-    JSON: file, data, model, caveat, params, calibrated, classes, seen, folds, mean, rows, class_counts, positive, threshold, level,
-      scores, by_class, calibration, rows_left_out, rows_without_class, notes
+    JSON: file, data, model, caveat, params, calibrated, classes, seen, folds, mean, rows,
+      class_counts, positive, threshold, level, scores, by_class, calibration, rows_left_out,
+      rows_without_class, notes
 
     Examples:
       # an opened model on rows that were kept back
@@ -210,11 +214,12 @@ def _folds(file: Path, data: Path, schema: es.Schema, owner: es.Owner, **options
     asked, models = folds.question, owner.open(folds, schema=schema)
     check_classifies(models[0], file)
     assert isinstance(asked, Folds)  # as the kind of the file says
-    count = RowCount()
-    options |= {"folds": asked.n_folds, "told": say_format(data), "count": count}
+    csv = options.pop("csv", None)
+    rows_as = RowOptions(**{**options, "folds": asked.n_folds})
+    rows = FileRows(schema, data, rows_as, csv, say_format(data))
     with progress(f"reading {data}"):
-        tables = list(file_tables(schema, data, owner.parameters.slots, **options))
-    count.warn(stacklevel=2)
+        tables = list(rows.tables(owner.parameters.slots))
+    rows.count.warn(stacklevel=2)
     if not tables:
         raise no_rows_error(data, schema)
     table = _with_classes(es.Table.concat(tables), data)
@@ -222,7 +227,7 @@ def _folds(file: Path, data: Path, schema: es.Schema, owner: es.Owner, **options
     codes = np.asarray(table.fold_codes)
     parts = [np.flatnonzero(codes == fold) for fold in range(asked.n_folds)]
     labels = [str(fold) for fold in range(asked.n_folds)]
-    return _Work(models, table, parts, labels, count.left_out, 0)
+    return _Work(models, table, parts, labels, rows.count.left_out, 0)
 
 
 def _opened(file: Path, data: Path, weights: str | None, csv: CsvOptions) -> _Work:
@@ -310,7 +315,7 @@ def _line(found: Evaluation) -> dict[str, Any]:
     counts = {} if found.positive is None else {"positives": found.class_counts[found.positive]}
     line: dict[str, Any] = {"rows": found.n_rows, **counts}
     for name, one in found.scores.items():
-        line |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
+        line |= {name: one.estimate, f"{name}_low": one.low, f"{name}_high": one.high}
     return line
 
 
@@ -416,8 +421,8 @@ def _score_frame(found: Evaluation) -> pd.DataFrame:
     )
     lines = [
         {
-            "value": _figure(score.value),
-            f"{100 * found.level:g} % interval": ""
+            "estimate": _figure(score.estimate),
+            f"{100 * found.confidence:g} % interval": ""
             if np.isnan(score.low)
             else f"{score.low:.4f} to {score.high:.4f}",
             "by": score.method,
@@ -438,7 +443,7 @@ def _calibration_frame(found: Evaluation) -> pd.DataFrame:
             f"of {one}": table["positives"],
             f"predicted P({one})": [f"{value:.3f}" for value in table["predicted"]],
             "observed": [f"{value:.3f}" for value in table["observed"]],
-            f"{100 * found.level:g} % interval": [
+            f"{100 * found.confidence:g} % interval": [
                 f"{low:.3f} to {high:.3f}"
                 for low, high in zip(table["low"], table["high"], strict=True)
             ],

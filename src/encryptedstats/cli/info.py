@@ -324,12 +324,13 @@ def _variables(schema: es.PublicSchema) -> list[str]:
 
 
 def _variable_text(variable: Any) -> str:
-    if variable.kind == "number":
-        return f"number, {variable.low:,} to {variable.high:,}"
-    return (
-        f"{variable.kind}, "
+    bins = (
         f"{plural(variable.n_bins, 'bin')}{', the last for missing values' * variable.missing_bin}"
     )
+    if variable.kind != "number":
+        return f"{variable.kind}, {bins}"
+    number = f"number, {variable.low:,} to {variable.high:,}"
+    return f"{number}, and {bins}" if variable.n_bins else number
 
 
 def _info_of_draft(store: Store, as_json: bool) -> None:

@@ -247,9 +247,10 @@ def key_move(
 ) -> None:
     """Take a table, a model or a result to a new key, on your machine.
 
-    It is opened with the old key and encrypted anew. What it holds stays the same; rows that others had encrypted are yours from
-    then on. The old ciphertexts stay where they are, and the old key opens them as before: delete them where you can, and say with
-    key retire that nobody is to use the old key.
+    It is opened with the old key and encrypted anew. What it holds stays the same; rows that
+    others had encrypted are yours from then on. The old ciphertexts stay where they are, and the
+    old key opens them as before: delete them where you can, and say with key retire that nobody
+    is to use the old key.
 
     JSON: file, kind, out, old_key_id, key_id, seconds
 
@@ -302,8 +303,9 @@ def key_retire(
 ) -> None:
     """Say in writing that nothing is to be encrypted for a key any more.
 
-    It is signed by the secret key. Give the file to whoever has the old public keys. With it, encrypt refuses and says which key to
-    take; computing and opening go on as before. Nothing can be taken back: whoever keeps an old file can still encrypt with that.
+    It is signed by the secret key. Give the file to whoever has the old public keys. With it,
+    encrypt refuses and says which key to take; computing and opening go on as before. Nothing can
+    be taken back: whoever keeps an old file can still encrypt with that.
 
     JSON: key_id, why, successor, public
 

@@ -10,9 +10,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-from encryptedstats import __version__, memory
+from encryptedstats import __version__
+from encryptedstats import machine as this_machine
 from encryptedstats.circuits.devices.cuda import card as cards
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 
 FEATURES: Final = ("avx2", "fma", "avx512f", "avx512ifma")  # those that speed up modular arithmetic
 REQUIRED: Final = ("cryptography", "numpy", "pandas", "scikit-learn", "seal-python")
@@ -26,7 +27,7 @@ OPTIONAL: Final = {
 
 def describe_machine() -> dict[str, Any]:
     """The machine in words and numbers, ready for JSON; what cannot be found out is None."""
-    model, features = read_cpuinfo(memory.read_system(Path("/proc/cpuinfo")))
+    model, features = read_cpuinfo(this_machine.read_system(Path("/proc/cpuinfo")))
     return {
         "platform": platform.platform(),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
@@ -34,8 +35,8 @@ def describe_machine() -> dict[str, Any]:
         "cpu_features": features,
         "cores": os.cpu_count(),
         "usable_cores": cores(),
-        "memory_bytes": memory.total_memory(),
-        "memory_available_bytes": memory.available_memory(),
+        "memory_bytes": this_machine.total_memory(),
+        "memory_available_bytes": this_machine.available_memory(),
         "graphics_card": graphics_card(),
     }
 

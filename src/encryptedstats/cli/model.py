@@ -83,7 +83,8 @@ def model_combine(
 ) -> None:
     """Add models of different rows up, or forget some rows, encrypted or opened.
 
-    JSON: file, bytes, question, params, rows, blocks, encrypted, totals, ciphertexts, drawn, key_id, seconds
+    JSON: file, bytes, question, params, rows, blocks, encrypted, totals, ciphertexts, drawn,
+      key_id, seconds
 
     Examples:
       encryptedstats model combine all.enc north.enc south.enc --keys north-rows.enc
@@ -170,10 +171,12 @@ def model_draw(
 ) -> None:
     """Draw the stochastic fraction of a forest that was put together from others.
 
-    A fit draws by itself where keys were planned with --encrypted-prediction. Fractions do not add up as counts do: a
-    forest of several machines, or of model combine, has none until they are drawn from a table with all of its rows.
+    A fit draws by itself where keys were planned with --encrypted-prediction. Fractions do not
+    add up as counts do: a forest of several machines, or of model combine, has none until they
+    are drawn from a table with all of its rows.
 
-    JSON: file, bytes, question, params, rows, blocks, encrypted, totals, ciphertexts, drawn, key_id, seconds
+    JSON: file, bytes, question, params, rows, blocks, encrypted, totals, ciphertexts, drawn,
+      key_id, seconds
 
     Examples:
       encryptedstats model draw all.enc patients.enc -o drawn.enc
@@ -237,11 +240,13 @@ def model_calibrate(
 ) -> None:
     """Fit the probabilities of an opened model to rows with known classes.
 
-    What a forest gives are shares of votes: they rank rows, and are no probabilities. Calibration finds how often a class
-    occurs at each share. It needs rows that the model was not fitted to, a hundred or more, and the scores of the result are
-    then taken on rows of a third kind, which neither has seen.
+    What a forest gives are shares of votes: they rank rows, and are no probabilities. Calibration
+    finds how often a class occurs at each share. It needs rows that the model was not fitted to,
+    a hundred or more, and the scores of the result are then taken on rows of a third kind, which
+    neither has seen.
 
-    JSON: file, bytes, model, params, method, rows, class_counts, rows_left_out, rows_without_class, curves
+    JSON: file, bytes, model, params, method, rows, class_counts, rows_left_out,
+      rows_without_class, curves
 
     Examples:
       encryptedstats model calibrate forest.model kept-back.csv -o calibrated.model

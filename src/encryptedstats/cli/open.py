@@ -39,7 +39,7 @@ from encryptedstats.cli._options import (
     option,
     output,
 )
-from encryptedstats.cli._words import describe, did_you_mean
+from encryptedstats.cli._words import describe
 from encryptedstats.kinds import KINDS
 from encryptedstats.tables.answers.answer import PREDICTION_KIND, Answer
 from encryptedstats.tables.questions.question import (
@@ -48,6 +48,7 @@ from encryptedstats.tables.questions.question import (
     load_questions,
 )
 from encryptedstats.views import TableView, View, render_html, view_document
+from encryptedstats.words import did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,9 +152,9 @@ def open_(
 ) -> None:
     """Open an answer with the secret key: show it, or write it as a table or a model.
 
-    What was opened is not encrypted any more: its file is readable to you only. A prediction is a line for every row that was
-    encrypted, in their order: the class, probabilities, and the votes they come from. What was opened before, also by a study,
-    needs no key.
+    What was opened is not encrypted any more: its file is readable to you only. A prediction is a
+    line for every row that was encrypted, in their order: the class, probabilities, and the votes
+    they come from. What was opened before, also by a study, needs no key.
 
     JSON: file, kind, question, params, rows, title, facts, tables, notes, result
 

@@ -118,13 +118,15 @@ def plan_(
 ) -> None:
     """Find parameters for questions, and what they cost, before anything is encrypted.
 
-    Keys made for a plan carry exactly its questions, on as many rows; make it for the largest that you will ask. Columns
-    go by name or by id (v0, v1, ...), and class or target is the target. With --on "local workers=16 price=0.05" it is planned
-    for so many workers of one core each: shards, time and money, and keys with room to add them up.
+    Keys made for a plan carry exactly its questions, on as many rows; make it for the largest
+    that you will ask. Columns go by name or by id (v0, v1, ...), and class or target is the
+    target. With --on "local workers=16 price=0.05" it is planned for so many workers of one core
+    each: shards, time and money, and keys with room to add them up.
 
-    JSON: questions, rows, totals, products, bytes_up, bytes_down, parameters?, security?, sha256?, chunks?, slots?, depth?,
-      largest_value?, failure_bound?, columns?, ciphertexts_up?, bytes_keys?, key_switches?, memory?, encrypt_seconds?, seconds?,
-      rotations?, device?, flooded?, cluster?, prediction?, table?, on?, cores?, core_seconds?, plans?
+    JSON: questions, rows, totals, products, bytes_up, bytes_down, parameters?, security?,
+      sha256?, chunks?, slots?, depth?, largest_value?, failure_bound?, columns?, ciphertexts_up?,
+      bytes_keys?, key_switches?, memory?, encrypt_seconds?, seconds?, rotations?, device?,
+      flooded?, cluster?, prediction?, table?, on?, cores?, core_seconds?, plans?
 
     Examples:
       encryptedstats plan schema.json "counts(age, class)" --rows 683 -o plan.json

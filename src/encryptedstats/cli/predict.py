@@ -52,7 +52,7 @@ from encryptedstats.tables.encryption import DRAFT_KIND
 from encryptedstats.tables.questions.question import MODEL_KIND, OPEN_MODEL_KIND
 from encryptedstats.tables.rows.csv_format import CsvOptions
 from encryptedstats.tables.rows.row_files import read_frame
-from encryptedstats.tables.rows.table_from_frame import rows_to_predict
+from encryptedstats.tables.rows.table_from_frame import complete_rows_to_predict
 from encryptedstats.views import View
 
 
@@ -100,15 +100,18 @@ def predict_(
 ) -> None:
     """Predict the class or the number of every row, as CSV or encrypted.
 
-    An opened model and rows in the clear give one line for every row of the file, counted from 1, with probabilities;
-    those of a forest are shares of its votes, in order but not calibrated (see model calibrate). A regression gives the number
-    that it expects. Rows with gaps that the schema leaves out keep an empty line. Where the file has the column of the target, it
-    is not looked at but to say how many predictions are right. If the model or the rows are encrypted, so is the prediction: it
-    takes public keys only, opens nothing, and only the owner can read it, with open. Its keys are planned for that with
-    plan --encrypted-prediction.
+    An opened model and rows in the clear give one line for every row of the file, counted from 1,
+    with probabilities; those of a forest are shares of its votes, in order but not calibrated
+    (see model calibrate). A regression gives the number that it expects. Rows with a value that
+    the schema does not allow (a gap, a number out of bounds, an unknown level) keep an empty
+    line. Where the file has the column of the target, it is not looked at but to say how many
+    predictions are right. If the model or the rows are encrypted, so is the prediction: it takes
+    public keys only, opens nothing, and only the owner can read it, with open. Its keys are
+    planned for that with plan --encrypted-prediction.
 
-    JSON: file, bytes, encrypted, rows, seconds, model?, params?, predicted?, rows_left_out?, without_a_bin?, judged?, right?, caveat?, output?,
-      ciphertexts?, key_id?, job?, queue?, shards?, finished?
+    JSON: file, bytes, encrypted, rows, seconds, model?, params?, predicted?, rows_left_out?,
+      without_a_bin?, judged?, right?, caveat?, output?, ciphertexts?, key_id?, job?, queue?,
+      shards?, finished?
 
     Examples:
       encryptedstats predict forest.model new.csv -o predicted.csv
@@ -205,7 +208,7 @@ def _clear_rows(
         )
     known = load_schema(schema)
     try:
-        return rows_to_predict(known, read_frame(rows, known, csv, say_format(rows)))
+        return complete_rows_to_predict(known, read_frame(rows, known, csv, say_format(rows)))
     except es.SchemaError as error:
         raise es.SchemaError(f"{rows}: {error}") from error
 
@@ -280,17 +283,15 @@ def _predict_opened(
 
 
 def _opened_view(facts: Mapping[str, Any]) -> View:
-    left_out, rows = facts["rows_left_out"], facts["rows"]
+    empty, rows = facts["rows_without_prediction"], facts["rows"]
     shown: dict[str, Any] = {"wrote": file_text(facts["file"]), "predicted": facts["predicted"]}
     if facts["judged"]:
         share = f"{100 * facts['right'] / facts['judged']:.1f} %"
         shown["right"] = (
             f"{facts['right']:,} of {facts['judged']:,}, {share}, by the target in the file"
         )
-    if left_out:
-        shown["no prediction"] = (
-            f"{left_out:,} of {plural(rows, 'row')} have gaps: their lines are empty"
-        )
+    if empty:
+        shown["no prediction"] = f"{empty:,} of {plural(rows, 'row')}: their lines are empty"
     if facts["caveat"]:
         shown["P(...)"] = f"{facts['caveat']} (see model calibrate)"
-    return View(f"Predicted {plural(rows - left_out, 'row')}", shown)
+    return View(f"Predicted {plural(rows - empty, 'row')}", shown)

@@ -25,13 +25,14 @@ from encryptedstats.cli._options import (
     option,
     output,
 )
-from encryptedstats.cli._words import did_you_mean, parse_numbers
+from encryptedstats.cli._words import parse_numbers
 from encryptedstats.cli.open import check_opens
 from encryptedstats.publishing.opening import source_of
 from encryptedstats.publishing.release import PUBLIC_SCHEMA
 from encryptedstats.publishing.report import write_report
 from encryptedstats.publishing.tables import check_written
 from encryptedstats.views import TableView, View
+from encryptedstats.words import did_you_mean
 
 _RELEASE: Final = {
     "epsilon": float,
@@ -97,11 +98,12 @@ def publish_release(
 ) -> None:
     """Open an answer with noise on it, so that it tells little of any single person.
 
-    This is differential privacy: nobody sees the exact numbers, not even you. How much noise it takes is computed from the
-    question; what it costs is spent from the budget of the ledger before anything is shown. The same command again is another release, and
-    costs again.
+    This is differential privacy: nobody sees the exact numbers, not even you. How much noise it
+    takes is computed from the question; what it costs is spent from the budget of the ledger
+    before anything is shown. The same command again is another release, and costs again.
 
-    JSON: file, epsilon, delta, rho, unit, relation, mechanism, scale, l1, l2, spent, budget, not_covered, rows, totals
+    JSON: file, epsilon, delta, rho, unit, relation, mechanism, scale, l1, l2, spent, budget,
+      not_covered, rows, totals
 
     Examples:
       encryptedstats publish begin study.ledger epsilon=3 --rules pcornet --key secret.key
@@ -172,7 +174,8 @@ def publish_begin(
 ) -> None:
     """Begin a ledger: the budget and the rules of all that will be published.
 
-    Whose privacy its epsilon is about is fixed now: releases of another unit or relation are refused.
+    Whose privacy its epsilon is about is fixed now: releases of another unit or relation are
+    refused.
 
     JSON: ledger, key_id, units, other_ledgers, budget, epsilon_spent, rho_spent, head, entries
 
@@ -221,8 +224,9 @@ def publish_ledger(
 ) -> None:
     """Show what was opened, published and released, and what is left of the budget.
 
-    Every entry is signed and names the one before it, so that what is altered is noticed. Whoever can write to the folder can still
-    roll it back to an earlier state: keep the hash of the last entry elsewhere.
+    Every entry is signed and names the one before it, so that what is altered is noticed. Whoever
+    can write to the folder can still roll it back to an earlier state: keep the hash of the last
+    entry elsewhere.
 
     JSON: ledger, key_id, units, other_ledgers, budget, epsilon_spent, rho_spent, head, entries
 
@@ -315,8 +319,8 @@ def publish_report(
 ) -> None:
     """Write a page for an ethics board: what was computed, and what left the house.
 
-    It is made from the files themselves, and says who could see what. One HTML page that needs nothing from elsewhere and prints
-    well. It has no names of variables, levels or classes.
+    It is made from the files themselves, and says who could see what. One HTML page that needs
+    nothing from elsewhere and prints well. It has no names of variables, levels or classes.
 
     JSON: file, bytes, files, ledger
 

@@ -23,12 +23,13 @@ from encryptedstats.cli._csv import csv_options, say_format
 from encryptedstats.cli._files import Writes, write_text
 from encryptedstats.cli._inputs import check_rows
 from encryptedstats.cli._options import AsJson, Csv, Force, argument, option, output
-from encryptedstats.cli._words import did_you_mean, parse_pairs
+from encryptedstats.cli._words import parse_pairs
 from encryptedstats.tables import Variable
 from encryptedstats.tables.rows.csv_format import CsvFormat
 from encryptedstats.tables.rows.row_files import read_frame
 from encryptedstats.tables.schema.documents import quoted
 from encryptedstats.views import TableView, View
+from encryptedstats.words import did_you_mean
 
 _MANY_BINS = 50  # each is a column of ciphertexts
 _MANY_LEVELS = 12  # more are not all shown
@@ -53,6 +54,7 @@ class MissingPolicy(str, Enum):
 
 
 #: What ``--column`` may say of a column.
+_NUMBERS: Final = ("number", "both")
 _OF_COLUMN: Final = ("kind", "digits", "range", "cut", "levels", "missing")
 
 
@@ -75,20 +77,21 @@ def data_schema(
         option(
             metavar="'COLUMN NAME=VALUE...'",
             help="What is wished for a column, given once for each: kind=continuous, ordinal, "
-            "categorical or number; digits=N, kept as a number with so many decimals; range=LOW:HIGH, "
-            "its bounds, which a worker learns: round ones tell less than the least and greatest "
-            "value; cut=X,Y,..., cut points (dates as 2000-12-31); levels=A,B,..., in this order, "
-            "those that the file does not show included; missing=bin, a bin for missing values, also "
-            "where this file misses none.",
+            "categorical, number, or both (a number that has bins as well); digits=N, kept as a "
+            "number with so many decimals; range=LOW:HIGH, its bounds, which a worker learns: "
+            "round ones tell less than the least and greatest value; cut=X,Y,..., cut points "
+            "(dates as 2000-12-31); levels=A,B,..., in this order, those that the file does not "
+            "show included; missing=bin, a bin for missing values, also where this file misses "
+            "none.",
             autocompletion=_complete.columns,
         ),
     ] = None,
     numbers: Annotated[
         str,
         typer.Option(
-            metavar="bins|keep[:N]",
-            help="Columns of numbers, and a target of such: cut them into bins, or keep them as "
-            "numbers, with N decimals.",
+            metavar="bins|keep[:N]|both[:N]",
+            help="Columns of numbers, and a target of such: cut them into bins, keep them as "
+            "numbers with N decimals, or both: regressions take the number and forests the bins.",
         ),
     ] = "bins",
     leave_out: Annotated[
@@ -140,8 +143,9 @@ def data_schema(
 ) -> None:
     """Decide from a file how every column becomes bins or integers, and write that down.
 
-    Names, cut points, levels and classes are in the schema: it stays with whoever encrypts. A worker only ever sees
-    v0, v1, ... with their kinds and numbers of bins. The file is JSON that you may edit: what reads it again says what is wrong.
+    Names, cut points, levels and classes are in the schema: it stays with whoever encrypts. A
+    worker only ever sees v0, v1, ... with their kinds and numbers of bins. The file is JSON that
+    you may edit: what reads it again says what is wrong.
 
     JSON: format, version, variables, target, classes, missing, onehot, id, csv, target_number
 
@@ -161,8 +165,12 @@ def data_schema(
     """
     check_rows(data)
     kept, _, digits = numbers.partition(":")
-    if kept not in ("bins", "keep") or (digits and (kept == "bins" or not digits.isdigit())):
-        raise typer.BadParameter(f"--numbers {numbers}: bins, keep or keep:N is needed")
+    if kept not in ("bins", "keep", "both") or (
+        digits and (kept == "bins" or not digits.isdigit())
+    ):
+        raise typer.BadParameter(
+            f"--numbers {numbers}: bins, keep, keep:N, both or both:N is needed"
+        )
     wishes = _wishes(column)
     ignored = frozenset([*(leave_out or ()), *([row_id] if row_id is not None else ())])
     found_format: list[CsvFormat] = []
@@ -207,7 +215,7 @@ def _wishes(given: Sequence[str] | None) -> dict[str, dict[str, str]]:
         said = parse_pairs([shlex.quote(word) for word in words], _OF_COLUMN, f"--column {name}")
         found.setdefault(name, {}).update(said)
     for name, said in found.items():
-        if {"digits", "range"} & set(said) and said.get("kind", "number") != "number":
+        if {"digits", "range"} & set(said) and said.get("kind", "number") not in _NUMBERS:
             raise typer.BadParameter(
                 f"--column {name}: one with digits= or range= is a number, not {said['kind']}"
             )
@@ -233,13 +241,19 @@ def _infer(
     classes: list[Any] | None,
     **options: Any,
 ) -> es.Schema:
-    target = options["target"]
     numbers = {name: said for name, said in wishes.items() if {"digits", "range"} & set(said)}
-    kinds = {name: said["kind"] for name, said in wishes.items() if "kind" in said}
-    kinds |= dict.fromkeys((name for name in numbers if name != target), "number")
+    wanted = "both" if options["numbers"] == "both" else "number"
+    asked = dict.fromkeys(numbers, wanted)
+    asked |= {name: said["kind"] for name, said in wishes.items() if "kind" in said}
+    kinds = {
+        name: kind
+        for name, kind in asked.items()
+        if name != options["target"] or kind not in _NUMBERS
+    }
     found = es.Schema.infer(frame, kinds=kinds, classes=classes, **options)
     for name, said in numbers.items():
-        found = found.with_kind(name, "number", **_number_options(name, said))
+        kind = "both" if name in found.names and found[name].n_bins else "number"
+        found = found.with_kind(name, kind, **_number_options(name, said))
     for name, said in wishes.items():
         if "cut" in said:
             edges = [_cut_point(one, name) for one in _items(said["cut"], name)]
@@ -350,17 +364,22 @@ def _content(variable: Variable) -> str:
     if variable.kind == "number":
         scale = 10 ** (variable.digits or 0)
         low, high = ((bound or 0) / scale for bound in (variable.low, variable.high))
-        return f"{low:g} to {high:g}, {plural(variable.digits or 0, 'decimal')}"
+        cut = f", cut at {_cut_text(variable)}" if variable.edges else ""
+        return f"{low:g} to {high:g}, {plural(variable.digits or 0, 'decimal')}{cut}"
     if variable.levels:
         shown = list(map(str, variable.levels))
         if len(shown) > _MANY_LEVELS:
             shown[8:-2] = ["..."]
         text = ", ".join(shown) + (f" ({variable.policy})" if variable.policy else "")
     elif variable.edges:
-        text = "cut at " + ", ".join(f"{edge:.6g}" for edge in variable.edges)
+        text = f"cut at {_cut_text(variable)}"
     else:
         text = "all in one"
     return text + (", missing" if variable.missing_bin else "")
+
+
+def _cut_text(variable: Variable) -> str:
+    return ", ".join(f"{edge:.6g}" for edge in variable.edges)
 
 
 def _note(variable: Variable, rows: int | None) -> str:

@@ -89,9 +89,10 @@ def study_create(
 ) -> None:
     """Write the document of a new study, and an invitation for each party.
 
-    The document says who takes part, what may be asked, and how rows are cut. Nothing else is ever opened. It cannot be changed:
-    another agreement is another study. All parties share a folder or bucket, and no party has to be there when another is: every
-    command does what is due for whoever runs it.
+    The document says who takes part, what may be asked, and how rows are cut. Nothing else is
+    ever opened. It cannot be changed: another agreement is another study. All parties share a
+    folder or bucket, and no party has to be there when another is: every command does what is due
+    for whoever runs it.
 
     Examples:
       encryptedstats study create shared --schema schema.json --rows 5000 --site north --site south --site west \\
@@ -190,9 +191,10 @@ def study_keygen(
 ) -> None:
     """Make the study's key, when all have joined.
 
-    With one holder, the receiver keeps it in a file. Under escrow it is sealed, and every site gets a share. A joint key is made by
-    all sites, each a few times, as status says: every site keeps its part beside its identity. The receiver comes last, with a file
-    for a key of its own, to which results are switched.
+    With one holder, the receiver keeps it in a file. Under escrow it is sealed, and every site
+    gets a share. A joint key is made by all sites, each a few times, as status says: every site
+    keeps its part beside its identity. The receiver comes last, with a file for a key of its own,
+    to which results are switched.
 
     Examples:
       encryptedstats study keygen shared --identity registry.id --key registry.key
@@ -225,8 +227,8 @@ def study_add(
 ) -> None:
     """Bring your rows: checked against the agreed schema, and encrypted for the study's key.
 
-    Of questions that are answered at home, the totals of the rows are computed, encrypted or masked, and announced. When all sites
-    have announced theirs, study share stores them.
+    Of questions that are answered at home, the totals of the rows are computed, encrypted or
+    masked, and announced. When all sites have announced theirs, study share stores them.
 
     Examples:
       encryptedstats study add shared patients.csv --identity north.id
@@ -261,7 +263,9 @@ def study_share(
 ) -> None:
     """Send what the study waits for from you.
 
-    Your number of the coin, totals that all have announced, or your share of an opening. With a joint key, what is to be opened is first computed anew from the rows of all sites: that takes as long as the worker took.
+    Your number of the coin, totals that all have announced, or your share of an opening. With a
+    joint key, what is to be opened is first computed anew from the rows of all sites: that takes
+    as long as the worker took.
 
     Examples:
       encryptedstats study share shared --identity north.id
@@ -296,11 +300,12 @@ def study_open(
 ) -> None:
     """Open results, as the receiver of the study.
 
-    Opens what may be opened now: first whether rows are valid, then the answers to the questions of the document; open shows their
-    files again, and writes them as tables.
+    Opens what may be opened now: first whether rows are valid, then the answers to the questions
+    of the document; open shows their files again, and writes them as tables.
 
-    Under escrow, and with a joint key, the first time calls for the shares of the sites, and the next time opens when enough are
-    there. Every opening is recorded in the study before it is shown.
+    Under escrow, and with a joint key, the first time calls for the shares of the sites, and the
+    next time opens when enough are there. Every opening is recorded in the study before it is
+    shown.
 
     Examples:
       encryptedstats study open shared --identity registry.id --key registry.key -o results
@@ -330,7 +335,8 @@ def study_exclude(
 ) -> None:
     """Go on without a site that does not come, in all questions, in writing.
 
-    Totals that are computed at home are sent again without it, under other masks. Refused once any question is complete.
+    Totals that are computed at home are sent again without it, under other masks. Refused once
+    any question is complete.
 
     Examples:
       encryptedstats study exclude shared west --why "has withdrawn" --identity registry.id
@@ -363,8 +369,8 @@ def study_status(url: StudyUrl, as_json: AsJson = False) -> None:
 
     Anybody who may read the folder can look.
 
-    JSON: study, name, fingerprint, key, key_id, retired, joined, rows, new_rows, planned_rows, excluded, valid, answered, opened,
-      refused, next, open_risks
+    JSON: study, name, fingerprint, key, key_id, retired, joined, rows, new_rows, planned_rows,
+      excluded, valid, answered, opened, refused, next, open_risks
 
     Examples:
       encryptedstats study status shared

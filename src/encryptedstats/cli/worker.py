@@ -179,9 +179,10 @@ def worker_serve(
 ) -> None:
     """Let owners send encrypted tables and ask for answers, over HTTP.
 
-    Whoever runs it has a page. The server computes nothing: worker run does, on this machine or on others, from the queue. It may
-    be stopped and started at any time, and several may serve one storage. Nobody comes in without a token, which is printed once
-    and kept as a hash. It never asks for a secret key, and refuses one that is sent.
+    Whoever runs it has a page. The server computes nothing: worker run does, on this machine or
+    on others, from the queue. It may be stopped and started at any time, and several may serve
+    one storage. Nobody comes in without a token, which is printed once and kept as a hash. It
+    never asks for a secret key, and refuses one that is sent.
 
     Examples:
       encryptedstats worker token /srv/encryptedstats add "Hospital North"

@@ -23,8 +23,8 @@ from encryptedstats.cluster.outputs import place, refuse_superseded
 from encryptedstats.errors import FileFormatError
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.files import naming
-from encryptedstats.storage.objects import Store, looked_at_again, open_store, sha256_of
+from encryptedstats.storage.files import name_errors
+from encryptedstats.storage.objects import Store, open_store, retry_read, sha256_of
 
 RESULT_KIND: Final = "cluster result"
 # behind the name of a record: the end result itself, where making it again gives other bytes
@@ -101,7 +101,7 @@ def _make(
         return
     result = _evaluate(job, item, device) if item.is_shard else _add_up(job, item, store)
     data = result_bytes(item, result)
-    with naming(store.where(item.name)):
+    with name_errors(store.where(item.name)):
         if replace_it:
             store.write(item.name, [data])
         else:
@@ -131,7 +131,7 @@ def read_result(job: StoredJob, item: Item, store: Store) -> Any:
     """A stored result, if it is the whole one of that name with exactly the shards that it must
     have.
     """
-    return looked_at_again(store, lambda: _read_result(job, item, store))
+    return retry_read(store, lambda: _read_result(job, item, store))
 
 
 def _read_result(job: StoredJob, item: Item, store: Store) -> Any:
@@ -144,7 +144,7 @@ def _read_result(job: StoredJob, item: Item, store: Store) -> Any:
             code="other-result",
         )
     try:
-        if file.listed("shards") != list(item.shards):
+        if file.read_list("shards") != list(item.shards):
             raise FileFormatError(
                 "it adds up other shards than it must: some would be left out or counted twice",
                 code="other-shards",
@@ -181,9 +181,9 @@ def _write_model(job: StoredJob, item: Item, store: Store) -> None:
     ):  # then what the first one made is it, for whoever else comes to the end
         data = _first_made(store, item.name + _MADE, data)
     again = store.exists(item.name)
-    with naming(store.where(item.name)):
+    with name_errors(store.where(item.name)):
         store.write(item.name, [record_bytes(job, item, data)])
-    with naming(job.out):
+    with name_errors(job.out):
         place(job, store, data, again=again)
 
 
@@ -225,7 +225,7 @@ def record_bytes(job: StoredJob, item: Item, made: bytes) -> bytes:
 def read_record(job: Recorded, store: Store) -> Container:
     """The record of a finished job."""
     where = store.where(job.record)
-    file = looked_at_again(
+    file = retry_read(
         store,
         lambda: container.from_bytes(
             store.read(job.record, limit=_MAX_RECORD_BYTES), kind=RECORD_KIND, name=where

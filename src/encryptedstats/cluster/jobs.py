@@ -25,10 +25,10 @@ from encryptedstats.circuits.compiled import Conditions, find_facts
 from encryptedstats.circuits.devices import AUTO
 from encryptedstats.circuits.expressions import Expression, circuit_digest, column_names
 from encryptedstats.circuits.layout import Layout
-from encryptedstats.circuits.plan import FAN_IN, chunks_per_shard
 from encryptedstats.circuits.program import PACKED
 from encryptedstats.circuits.proof import NoiseReport, room_for
 from encryptedstats.circuits.results import Cut, EncryptedNumbers
+from encryptedstats.circuits.shards import FAN_IN, chunks_per_shard
 from encryptedstats.crypto import PublicKeys
 from encryptedstats.crypto.keyfiles import PUBLIC_KIND
 from encryptedstats.errors import (
@@ -40,8 +40,7 @@ from encryptedstats.errors import (
     NoiseError,
     TooLargeError,
 )
-from encryptedstats.memory import default_limit
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores, default_limit
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import (
@@ -49,8 +48,8 @@ from encryptedstats.storage.objects import (
     is_url,
     load_file,
     local_or_url,
-    looked_at_again,
     open_store,
+    retry_read,
 )
 from encryptedstats.tables import EncryptedTable, Question
 from encryptedstats.tables.answers.answer import Answer
@@ -68,7 +67,7 @@ from encryptedstats.tables.encrypted_table import (
 )
 from encryptedstats.tables.questions.folds import Folds, folds_of
 from encryptedstats.tables.questions.question import question_class
-from encryptedstats.tables.shards import distinct_totals, join_ranges, prove_shards
+from encryptedstats.tables.shards import distinct_totals, join_ranges, prove_cut
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -435,7 +434,7 @@ def _with_keys(job: J, keys: str) -> J:
 def _loaded(queue: str, job_id: str) -> StoredJob:
     store = open_store(queue)
     where = store.where(JOBS + job_id)
-    file = looked_at_again(store, lambda: _job_file(store, job_id, where))
+    file = retry_read(store, lambda: _job_file(store, job_id, where))
     if file.kind not in READERS:
         raise FileFormatError(
             f"{where} holds {file.kind!r}, and a job is wanted here", code="wrong-kind"
@@ -516,7 +515,7 @@ def partition(file: Container, name: str, total: int, step: int) -> tuple[tuple[
     """Consecutive pieces that make up the whole, none of them twice; all but the last are multiples
     of ``step``.
     """
-    cuts = file.listed(name)
+    cuts = file.read_list(name)
     if not all(type(cut) is int for cut in cuts):
         raise FileFormatError(f"the job has a malformed list of {name}", code="malformed-list")
     pieces = tuple(zip([0, *cuts], cuts, strict=False))
@@ -576,7 +575,7 @@ def read_stored_table(table: str) -> tuple[bytes, TableFacts, tuple[BlockEntry, 
         return manifest, *listed_table(manifest, where)
 
     try:
-        return looked_at_again(store, read)
+        return retry_read(store, read)
     except FileNotFoundError:
         raise FileNotFoundError(
             f"{where} is not there: no encrypted table lies at {table}"
@@ -697,7 +696,7 @@ def _add_up_proof(
         find_facts(
             outputs, Conditions(table.parameters, table.layout, ranges, table.with_secret_key)
         )
-        report = prove_shards(outputs, table.facts, table.blocks.rows, shards)
+        report = prove_cut(outputs, table.facts, table.blocks.rows, shards)
     except (NoiseError, TooLargeError) as error:
         raise type(error)(error, ". ", table._cure(outputs)) from None
     if report.budget < 1.0 + room_for(len(shards), flooded=report.flooded):
@@ -727,7 +726,7 @@ def _proof(
     result that decrypts.
     """
     outputs = distinct_totals(facts, question, _layout(facts, entries)).distinct
-    report = prove_shards(outputs, facts, [entry.rows for entry in entries], shards)
+    report = prove_cut(outputs, facts, [entry.rows for entry in entries], shards)
     if width > report.width or relinearise != report.strategy.relinearise:
         raise FileFormatError(
             "the job asks for packs that are not proven to decrypt: it is of another version, or "

@@ -35,7 +35,7 @@ def check_places(job: StoredJob, allowed: Sequence[str]) -> None:
     for what, address in job.addresses.items():
         if is_url(local_or_url(address)):
             check_protocol(address)
-        if not any(_is_within(address, place) for place in allowed):
+        if not any(is_within(address, place) for place in allowed):
             raise ClusterError(
                 f"job {job.id[:12]} names {address} as its {what}, and this worker touches what "
                 f"lies within {', '.join(allowed)}: "
@@ -44,10 +44,10 @@ def check_places(job: StoredJob, allowed: Sequence[str]) -> None:
             )
 
 
-def _is_within(address: str, place: str) -> bool:
+def is_within(address: str, place: str) -> bool:
     """Whether an address lies at or below a place, links and ``..`` resolved.
 
-    >>> _is_within("s3://bucket/work/../x", "s3://bucket/work"), _is_within("s3://bucket2/x", "s3://bucket")
+    >>> is_within("s3://bucket/work/../x", "s3://bucket/work"), is_within("s3://bucket2/x", "s3://bucket")
     (False, False)
     """
     address, place = local_or_url(address), local_or_url(place)

@@ -36,8 +36,7 @@ from encryptedstats.cluster.jobs import (
 from encryptedstats.cluster.queues import refuse_unfinished
 from encryptedstats.cluster.scheduling import PATIENCE, run_on_dask
 from encryptedstats.errors import ArgumentTypeError, ClusterError, FileFormatError
-from encryptedstats.memory import default_limit
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores, default_limit
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import open_store, read_object
@@ -142,6 +141,8 @@ class PredictionJob(StoredJob):
         }
         votes = self.model.predict_votes(rows, output=self.output, **options)
         assert isinstance(votes, Answer)  # the rows are encrypted
+        # The end result names no program: its file is that of one machine, byte for byte.
+        votes.ciphertexts.names_program = self.model.answer_.is_encrypted
         return votes
 
     def result(self, item: Item, file: Container) -> Answer:

@@ -22,21 +22,25 @@ from typing import Any, Final
 from encryptedstats.circuits.devices import AUTO, checked_name
 from encryptedstats.cluster.items import Done, is_done, model_is_there, run_item
 from encryptedstats.cluster.jobs import JOBS, RECORDS, Item, StoredJob
-from encryptedstats.cluster.outputs import SupersededError, is_current
+from encryptedstats.cluster.outputs import SupersededError, claim_name, is_current
 from encryptedstats.cluster.places import allowed_places, check_places
 from encryptedstats.errors import (
     ArgumentError,
     ClusterError,
     EncryptedStatsError,
+    Failure,
     FileFormatError,
     StorageError,
 )
-from encryptedstats.storage.files import naming
+from encryptedstats.storage.files import name_errors
 from encryptedstats.storage.objects import Store, open_store
 
 LEASES: Final = "leases/"
 DAMAGED: Final = "damaged/"
 CANCELLED: Final = "cancelled/"
+QUEUED, RUNNING, DONE, FAILED, CANCELLED_STATE = STATES = (
+    "queued", "running", "done", "failed", "cancelled",
+)  # fmt: skip
 LEASE_SECONDS: Final = 300.0
 MAX_LEASE_SECONDS: Final = 7 * 24 * 3600.0  # who asks for more would keep an item for ever
 _MAX_LEASE_BYTES: Final = 1 << 16
@@ -63,6 +67,13 @@ class Lease:
     rows: int = 0
     took: float = 0.0
     message: str = ""
+    error: str = ""
+    code: str = ""
+
+    @property
+    def failure(self) -> Failure:
+        """Why it could not be done."""
+        return Failure(self.message, self.error, self.code)
 
     def to_bytes(self) -> bytes:
         """As JSON."""
@@ -73,14 +84,17 @@ class Lease:
         """The inverse; None for what is no lease, which then holds nobody up."""
         try:
             values = json.loads(data)
-            lease = cls(**{name: kind(values[name]) for name, kind in _LEASE_FIELDS.items()})
-        except (ValueError, TypeError, KeyError, RecursionError):
+            lease = cls(
+                **{name: kind(values.get(name, "")) for name, kind in _LEASE_FIELDS.items()}
+            )
+        except (ValueError, TypeError, AttributeError, RecursionError):
             return None
         return lease if 0 <= lease.seconds <= MAX_LEASE_SECONDS else None
 
 
 _LEASE_FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
-    "worker": str, "token": str, "seconds": float, "state": str, "rows": int, "took": float, "message": str,
+    "worker": str, "token": str, "seconds": float, "state": str, "rows": int, "took": float,
+    "message": str, "error": str, "code": str,
 }  # fmt: skip
 
 
@@ -285,12 +299,13 @@ class _Worker:
         paid for again.
         """
         self.failed[item.name] = error
-        self._write_lease(item, replace(self._own_lease(item), state="failed", message=str(error)))
+        failed = replace(self._own_lease(item), state="failed", **vars(Failure.of(error)))
+        self._write_lease(item, failed)
         return False
 
     def _write_lease(self, item: Item, lease: Lease) -> None:
         name = lease_name(item.name)
-        with naming(self.store.where(name)):
+        with name_errors(self.store.where(name)):
             self.store.write(name, [lease.to_bytes()])
 
     # -- claiming
@@ -303,7 +318,7 @@ class _Worker:
         name = lease_name(item.name)
         if self.store.exists(CANCELLED + job.id):
             return False
-        with naming(self.store.where(name)):
+        with name_errors(self.store.where(name)):
             return self.store.create(name, self._own_lease(item).to_bytes())
 
     def _taken_over(self, job: StoredJob, item: Item) -> bool:
@@ -406,6 +421,16 @@ def cancel(queue: str | os.PathLike[str], job_id: str) -> bool:
     return True
 
 
+def forget_job(store: Store, sheet: Sheet) -> None:
+    """Remove all that lies in a queue for a job."""
+    store.delete(JOBS + sheet.id)
+    for name, _, _ in sheet.items:
+        store.delete(name)
+        store.delete(lease_name(name))
+    for name in (CANCELLED + sheet.id, f"{sheet.record}.made", claim_name(sheet.out)):
+        store.delete(name)
+
+
 # -- looking at a queue
 # ------------------------------------------------------------------------------------------------
 
@@ -422,7 +447,7 @@ class JobStatus:
         Whether the model is where it should be.
     workers : dict
         For every worker the shards and rows it did, its rows per second, and what it is at.
-    failures : tuple of str
+    failures : tuple of Failure
         What could not be done, and why.
     superseded : bool
         Whether a later job writes the model instead.
@@ -439,9 +464,21 @@ class JobStatus:
     rows_done: int
     finished: bool
     workers: dict[str, dict[str, Any]]
-    failures: tuple[str, ...]
+    failures: tuple[Failure, ...]
     superseded: bool = False
     cancelled: bool = False
+
+    @property
+    def stage(self) -> str:
+        """Return "queued", "running", "done", "failed" or "cancelled"."""
+        working = any(one["working"] for one in self.workers.values())
+        if self.finished:
+            return DONE
+        if self.cancelled or self.superseded:
+            return CANCELLED_STATE
+        if self.failures and not working:
+            return FAILED
+        return RUNNING if working or self.shards_done else QUEUED
 
     @property
     def state(self) -> str:
@@ -480,7 +517,7 @@ def _set_aside(store: Store) -> list[JobStatus]:
         for job_id in found
     }
     return [
-        JobStatus(job_id, "", "", 0, 0, 0, 0, False, {}, (f"set aside: {why[job_id]}",))
+        JobStatus(job_id, "", "", 0, 0, 0, 0, False, {}, (Failure(f"set aside: {why[job_id]}"),))
         for job_id in found
     ]
 
@@ -532,7 +569,7 @@ def status_of(
             lease.worker, {"shards": 0, "rows": 0, "seconds": 0.0, "working": 0}
         )
         if lease.state == "failed" and not there:
-            failures.append(lease.message)
+            failures.append(lease.failure)
         elif lease.state == "done":
             one["shards"] += is_shard
             one["rows"] += lease.rows

@@ -27,7 +27,7 @@ from encryptedstats.cluster.jobs import Item, StoredJob
 from encryptedstats.cluster.queues import finished_items
 from encryptedstats.crypto import Owner
 from encryptedstats.errors import ArgumentError, ArgumentTypeError, ClusterError, FileFormatError
-from encryptedstats.parallel import checked_workers, cores
+from encryptedstats.machine import check_workers, cores
 from encryptedstats.storage.objects import Store, open_store
 
 PATIENCE: Final = 60.0  # seconds that a scheduler may be away
@@ -66,7 +66,7 @@ def run_on_dask(
     device: str = AUTO,
 ) -> None:
     """Do all items of a job that are not done."""
-    workers = checked_workers(workers)
+    workers = check_workers(workers)
     checked_name(device)
     store = open_store(job.queue)
     if is_done(job, job.items[job.record], store):

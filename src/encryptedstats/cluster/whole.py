@@ -231,7 +231,7 @@ def _from_container(file: Container, queue: str, job_id: str) -> WholeJob:
 
 
 def _listed(file: Container, name: str) -> tuple[tuple[str, str], ...]:
-    found = file.listed(name)
+    found = file.read_list(name)
     good = all(
         isinstance(one, list) and len(one) == 2 and all(isinstance(x, str) for x in one)
         for one in found

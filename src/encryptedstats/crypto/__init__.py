@@ -1,7 +1,6 @@
-"""Parameters, noise, keys, and evaluation on ciphertexts: with ``joint`` the only packages that
-import SEAL.
+"""Parameters, noise, keys, and evaluation on ciphertexts.
 
-Imports only ``storage`` and the errors.
+Only this package and ``joint`` import SEAL. It imports nothing but ``storage`` and the errors.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Keyed digests of what only the owner knows: anybody can carry one along, and only the owner can
-make or compare it.
+"""Keyed digests of facts that only the owner knows.
 
-Whoever has no secret key sees which results have the same digest, and nothing else. Absent (None)
-is what was encrypted with the public key: whoever did has no secret to make a digest with.
+Anybody can copy such a digest and see which results carry the same one. Only the holder of the
+secret key can make one or check it. Data that was encrypted with the public key has no digest
+(None), since a contributor has no secret to make one with.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 
 def keyed_digest(key: bytes, purpose: str, data: bytes) -> str:
-    """HMAC-SHA256 in hexadecimal; digests for different purposes cannot be taken for each other."""
+    """Compute an HMAC-SHA256 in hexadecimal. Digests for different purposes never collide."""
     return hmac.new(key, purpose.encode() + b"\0" + data, hashlib.sha256).hexdigest()
 
 
 def read_digest(file: Container) -> str | None:
-    """The digest in the fields of a file; None where there is none."""
+    """Return the digest in the fields of a file, or None."""
     digest = file.fields.get(DIGEST_FIELD)
     if digest is not None and not (isinstance(digest, str) and _DIGEST.fullmatch(digest)):
         raise FileFormatError(
@@ -34,9 +34,10 @@ def read_digest(file: Container) -> str | None:
     return digest
 
 
-def joined_digest(a: str | None, b: str | None) -> str | None:
-    """The digest of both; refused where they differ. What has none is taken as it is: nobody can
-    vouch for it.
+def join_digests(a: str | None, b: str | None) -> str | None:
+    """Return the digest of two parts, or raise an error where the digests differ.
+
+    A part without a digest is accepted: nobody can vouch for it.
     """
     if a is not None and b is not None and a != b:
         raise SchemaError(

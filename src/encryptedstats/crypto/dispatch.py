@@ -1,8 +1,7 @@
-"""Single dispatch for the words of an ``Owner`` (``encrypt``, ``open``, ``publish``, ``move``, ...)
+"""Single dispatch for the verbs of an ``Owner`` (``encrypt``, ``open``, ``publish``, ``move``, ...)
 by the type of their operand.
 
-The layers above register their types and document their options, so that nothing here has to import
-them.
+Upper layers register their types and document their options, so this module imports none of them.
 """
 
 from __future__ import annotations
@@ -57,8 +56,9 @@ def decrypt_value(value: object, decryptor: Decryptor, **options: Any) -> Any:
 
 @singledispatch
 def openable(value: object) -> Any:
-    """What the members of a joint key open of a value: an answer in totals. Register a type with
-    ``@openable.register``.
+    """Return the part of a value that the members of a joint key open: an answer in totals.
+
+    Register a type with ``@openable.register``.
     """
     if hasattr(value, "packs"):
         return value
@@ -73,9 +73,7 @@ def openable(value: object) -> Any:
 def recompute_value(
     value: object, question: Any, table: Any, rows: Any = None, **options: Any
 ) -> Any:
-    """Recompute a result from the rows behind it, and compare. Registered by the layer that knows
-    shards.
-    """
+    """Recompute a result from the rows behind it, and compare. Registered by ``tables``."""
     raise ArgumentTypeError(
         f"{_describe(value)} cannot be computed again: give an encrypted answer",
         code="not-recomputable",
@@ -109,13 +107,13 @@ def open_value(source: object, decryptor: Decryptor, schema: Any = None) -> Any:
 
 @singledispatch
 def publish_value(source: object, owner: Owner, **options: Any) -> Any:
-    """What rules let others see of ``source``. Registered by the layer that knows such rules."""
+    """Return what disclosure rules allow to show of ``source``. Registered by ``publishing``."""
     raise ArgumentTypeError(f"{_describe(source)} cannot be published", code="not-publishable")
 
 
 @singledispatch
 def release_value(source: object, owner: Owner, **options: Any) -> Any:
-    """What ``source`` is with noise on it. Registered by the layer that knows how much."""
+    """Return ``source`` with noise for differential privacy. Registered by ``publishing``."""
     raise ArgumentTypeError(f"{_describe(source)} cannot be released", code="not-releasable")
 
 

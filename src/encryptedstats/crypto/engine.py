@@ -1,7 +1,5 @@
-"""SEAL, wrapped thinly: contexts that are checked, bytes that are checked before SEAL sees them,
-plaintexts of one integer.
-
-The only other module that calls SEAL is ``keys``; nothing above this package imports it at all.
+"""A thin wrapper of SEAL: checked contexts, bytes that are checked before SEAL reads them, and
+plaintexts.
 """
 
 from __future__ import annotations
@@ -28,25 +26,25 @@ _ONE: Final = (1).to_bytes(8, "little")
 
 
 def power_of_x(power: int) -> Any:
-    """The plaintext X^power."""
+    """Return the plaintext X^power."""
     return seal.Plaintext(f"1x^{power}" if power else "1")
 
 
 def in_copies(values: NDArray[Any], copies: int) -> NDArray[Any]:
-    """The slots of a ciphertext, in SEAL's order, that holds every value so many times: see
-    :class:`Encoder`.
+    """Return the slots of a ciphertext, in SEAL's order, with every value in ``copies`` of them.
+
+    See :class:`Encoder`.
     """
     return values if copies == 1 else np.tile(np.repeat(values, copies // 2), 2)
 
 
 class Encoder:
-    """Values to plaintexts and back: one in each slot, or each in as many slots as there are
+    """Encode values as plaintexts and decode them, with each value in one slot or in several
     copies.
 
-    The slots of the copies of a value are so chosen that every one of them lies in another coset of
-    the automorphisms X -> X^g with g = 1 modulo 2k, k being the number of copies: sums over such a
-    coset are sums over all values. See
-    :mod:`encryptedstats.crypto.packing`.
+    The slots of the copies of a value lie in different cosets of the automorphisms X -> X^g with g
+    = 1 modulo 2k, where k is the number of copies, so a sum over one coset is the sum over all
+    values. See :mod:`encryptedstats.crypto.packing`.
     """
 
     def __init__(self, context: Any, parameters: Parameters) -> None:
@@ -55,11 +53,11 @@ class Encoder:
         self._powers: dict[int, NDArray[Any]] = {}
 
     def encode(self, values: NDArray[Any]) -> Any:
-        """The plaintext of one value a slot."""
+        """Return the plaintext with one value in each slot."""
         return self._encoder.encode(in_copies(values, self._copies))
 
     def encode_beside(self, parts: Sequence[tuple[NDArray[Any], int]]) -> Any:
-        """The plaintext of some values, one a slot, each times a power of X."""
+        """Return the sum of several encoded arrays, each multiplied by a power of X."""
         found = np.zeros(len(self._power(0)), dtype=object)
         for values, power in parts:
             spread = in_copies(values, self._copies)
@@ -68,14 +66,14 @@ class Encoder:
         return self._encoder.encode((found % self._t).astype(np.uint64))
 
     def _power(self, power: int) -> NDArray[Any]:
-        """The slots of a power of X."""
         if power not in self._powers:
             self._powers[power] = self._encoder.decode(power_of_x(power))
         return self._powers[power]
 
     def decode(self, plain: Any) -> NDArray[Any]:
-        """The values; what copies do not have in common adds up to nothing, as in what was computed
-        side by side.
+        """Return the values of a plaintext.
+
+        Parts that differ between copies cancel, such as those of interleaved totals.
         """
         slots: NDArray[Any] = self._encoder.decode(plain)
         if self._copies == 1:
@@ -87,7 +85,7 @@ class Encoder:
 
 
 class Engine:
-    """A SEAL context with what goes with it. One per set of parameters: see :func:`engine_for`."""
+    """A SEAL context with its encoder and evaluator. Use :func:`engine_for` to get one."""
 
     def __init__(self, parameters: Parameters) -> None:
         self.parameters = parameters
@@ -109,9 +107,7 @@ class Engine:
         self._headers: dict[tuple[int, int], bytes] = {}
 
     def _level_ids(self) -> list[Any]:
-        """SEAL's identifier of each level of the modulus chain, from all data primes
-        down to one.
-        """
+        """Return SEAL's identifier of each level of the modulus chain, from all data primes to one."""
         ids, data = [], self.context.first_context_data()
         for _ in self.parameters.data_moduli:
             ids.append(data.parms_id())
@@ -122,16 +118,16 @@ class Engine:
     # ------------------------------
 
     def encode_integer(self, value: int) -> Any:
-        """A plaintext with ``value`` in its constant coefficient."""
+        """Return a plaintext with ``value`` in its constant coefficient."""
         return seal.Plaintext(f"{value % self.parameters.plain_modulus:X}")
 
     def encode_power(self, power: int) -> Any:
-        """The plaintext X^power."""
         return power_of_x(power)
 
     def decode_integer(self, plain: Any) -> int | None:
-        """The integer of a constant plaintext; None if it is not constant, as after a failed
-        decryption.
+        """Return the integer of a constant plaintext.
+
+        Returns None if the plaintext is not constant, as after a failed decryption.
         """
         if plain.significant_coeff_count() > 1:
             return None
@@ -139,10 +135,11 @@ class Engine:
         return value - self.parameters.plain_modulus if value > self.parameters.max_value else value
 
     def switch(self, ciphertext: Any, level: int) -> Any:
-        """Modulus switching down to a level, without the correction factor that SEAL would keep
-        with the ciphertext.
+        """Switch a ciphertext down to a level, without the correction factor that SEAL would store
+        in it.
 
-        What decrypts is then the message times ``parameters.switch_factor``, which programs know.
+        It then decrypts to the message times ``parameters.switch_factor``, which programs keep
+        track of.
         """
         lowered = self.evaluator.mod_switch_to(ciphertext, self.level_ids[level])
         if not self.parameters.has_factors:
@@ -155,14 +152,12 @@ class Engine:
     # --------------------------------------------------------------------------------------------
 
     def ciphertext_to_bytes(self, ciphertext: Any) -> bytes:
-        """SEAL's serialisation, uncompressed: residues are random, so there is nothing
-        to compress.
-        """
+        """Serialise a ciphertext uncompressed: residues are random, so compression gains nothing."""
         data: bytes = ciphertext.to_string(seal.compr_mode_type.none)
         return data
 
     def ciphertext_from_bytes(self, data: bytes, *, size: int, level: int) -> Any:
-        """A ciphertext of exactly this size and level, or an error: nothing else is ever wanted."""
+        """Load a ciphertext of exactly this size and level, or raise an error."""
         expected = self.parameters.ciphertext_bytes(size, level) + HEADER_BYTES
         if len(data) != expected:
             raise FileFormatError(
@@ -195,9 +190,7 @@ class Engine:
         return ciphertext
 
     def ciphertext_header(self, size: int, level: int) -> bytes:
-        """SEAL's header for this size and level, taken from a ciphertext that SEAL made. Any key
-        will do.
-        """
+        """Return SEAL's header for this size and level, as SEAL writes it under any key."""
         if (size, level) not in self._headers:
             generator = seal.KeyGenerator(self.context)
             base = seal.Encryptor(self.context, generator.create_public_key()).encrypt_zero()
@@ -217,7 +210,7 @@ def _without_factor(header: bytes) -> bytes:
 
 @lru_cache(maxsize=16)
 def engine_for(parameters: Parameters) -> Engine:
-    """The engine of these parameters; building a context takes a while, so a few are kept."""
+    """Return the engine of these parameters. Contexts are expensive, so the last few are cached."""
     return Engine(parameters)
 
 

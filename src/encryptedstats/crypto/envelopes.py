@@ -1,8 +1,8 @@
-"""Bytes for one reader, and secrets that two share: X25519, HKDF-SHA256 and AES-256-GCM, by the
-``cryptography`` package.
+"""Encryption of bytes for one reader, and secrets shared by two: X25519, HKDF-SHA256 and
+AES-256-GCM, by the ``cryptography`` package.
 
-Everything is bound to a context (which study, which round, for whom): what was made for one place
-says nothing in another.
+Everything is bound to a context (study, round, reader), so that a message for one place cannot be
+used in another.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _NONCE_BYTES: Final = 12
 _TAG_BYTES: Final = 16
 
 
-def derived(secret: bytes, purpose: bytes, length: int = SEED_BYTES) -> bytes:
-    """A key for one purpose, made from a secret; those for other purposes say nothing about it."""
+def derive_key(secret: bytes, purpose: bytes, length: int = SEED_BYTES) -> bytes:
+    """Derive a key for one purpose from a secret. Keys for other purposes reveal nothing about it."""
     made: bytes = HKDF(SHA256(), length, salt=None, info=b"encryptedstats " + purpose).derive(
         secret
     )
     return made
 
 
-def locked(key: bytes, data: bytes, bind_to: bytes) -> bytes:
-    """Bytes for who has the key; ``bind_to`` must be given again to read them."""
+def lock(key: bytes, data: bytes, bind_to: bytes) -> bytes:
+    """Encrypt bytes under a key. :func:`unlock` needs the same ``bind_to``."""
     nonce = os.urandom(_NONCE_BYTES)
     return nonce + AESGCM(key).encrypt(nonce, data, bind_to)
 
 
-def unlocked(key: bytes, sealed: bytes, bind_to: bytes) -> bytes:
-    """The inverse of :func:`locked`."""
+def unlock(key: bytes, sealed: bytes, bind_to: bytes) -> bytes:
+    """Decrypt what :func:`lock` returned."""
     if len(sealed) < _NONCE_BYTES + _TAG_BYTES:
         raise FileFormatError("sealed bytes that are cut short", code="truncated-envelope")
     try:
@@ -53,31 +53,31 @@ def unlocked(key: bytes, sealed: bytes, bind_to: bytes) -> bytes:
 
 
 class Reader:
-    """Who can read what is sealed for them, by a secret seed of 32 bytes."""
+    """The holder of a secret seed of 32 bytes, who can read what is sealed for them."""
 
     def __init__(self, seed: bytes) -> None:
         self._key = X25519PrivateKey.from_private_bytes(seed)
 
     @property
     def public_bytes(self) -> bytes:
-        """What others seal for; anybody may have it."""
+        """The public key that others seal for."""
         return self._key.public_key().public_bytes_raw()
 
     def open(self, sealed: bytes, bind_to: bytes) -> bytes:
-        """Read what :func:`sealed_for` made for this reader and this place."""
-        return unlocked(
+        """Read what :func:`seal_for` made for this reader and this place."""
+        return unlock(
             self._key_with(sealed[:PUBLIC_BYTES], sealed[:PUBLIC_BYTES], self.public_bytes),
             sealed[PUBLIC_BYTES:],
             bind_to,
         )
 
-    def shared_with(self, public: bytes, purpose: bytes) -> bytes:
-        """A secret of 32 bytes that this reader and the other have in common, for one purpose."""
+    def agree_secret(self, public: bytes, purpose: bytes) -> bytes:
+        """Return the 32-byte secret that this reader shares with another, for one purpose."""
         low, high = sorted((self.public_bytes, public))
-        return derived(self._exchange(public), b"pair\0" + low + high + purpose)
+        return derive_key(self._exchange(public), b"pair\0" + low + high + purpose)
 
     def _key_with(self, public: bytes, sender: bytes, receiver: bytes) -> bytes:
-        return derived(self._exchange(public), b"envelope\0" + sender + receiver)
+        return derive_key(self._exchange(public), b"envelope\0" + sender + receiver)
 
     def _exchange(self, public: bytes) -> bytes:
         try:
@@ -88,10 +88,8 @@ class Reader:
             ) from None
 
 
-def sealed_for(public: bytes, data: bytes, bind_to: bytes) -> bytes:
-    """Bytes that only the holder of a public key reads: under a key of their own, agreed on with a
-    key that is thrown away.
-    """
+def seal_for(public: bytes, data: bytes, bind_to: bytes) -> bytes:
+    """Encrypt bytes for the holder of a public key, under a key agreed on with an ephemeral key."""
     ephemeral = Reader(os.urandom(SEED_BYTES))
     key = ephemeral._key_with(public, ephemeral.public_bytes, public)
-    return ephemeral.public_bytes + locked(key, data, bind_to)
+    return ephemeral.public_bytes + lock(key, data, bind_to)

@@ -1,7 +1,7 @@
-"""Evaluation with key-switching keys: relinearise, rotate, pack, and expand packs again.
+"""Evaluation with key-switching keys: relinearisation, rotation, packing and expanding packs.
 
-An :class:`Evaluator` owns the evaluation keys. Sums and products without key switching need none,
-they are the engine's.
+An :class:`Evaluator` owns the evaluation keys. Sums and products need no keys and belong to the
+engine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Evaluator:
     ----------
     engine : Engine
     keys : EvaluationKeys
-        Read by devices that keep them in a form of their own.
+        Devices read them to convert them to their own layout.
     """
 
     def __init__(self, engine: Engine, keys: EvaluationKeys) -> None:
@@ -33,19 +33,20 @@ class Evaluator:
 
     @property
     def parameters(self) -> Parameters:
-        """The parameters of the keys."""
         return self.engine.parameters
 
     @cached_property
     def kernels(self) -> Kernels | None:
-        """The kernels for these keys, which give SEAL's residues; None where there is only SEAL."""
+        """The native kernels for these keys, with SEAL's residues as results; None where only SEAL
+        can run.
+        """
         return make_kernels(
             self.parameters, self.keys.relinearisation, self.keys.packing, self.keys.rotation
         )
 
     @property
     def packing_keys(self) -> Any:
-        """SEAL's Galois keys for packing; an error where the keys were made without."""
+        """SEAL's Galois keys for packing. Raises an error where the keys were made without them."""
         if self.keys.packing is None:
             raise KeyMismatchError(packing.NO_PACKING_KEYS, code="no-packing-keys")
         return self.keys.packing

@@ -1,11 +1,11 @@
-"""Flooding: a ciphertext made to tell nothing but its message, even to who holds the secret key.
+"""Noise flooding: make a ciphertext reveal nothing but its message, even to the key holder.
 
-Clearing a pack cleans its message. Its noise and its second polynomial still come from the rows,
-and the key holder sees both. So a fresh encryption of zero is added, which makes the second
-polynomial a new one, and to the noise a polynomial with coefficients drawn uniformly from a range
-2^64 times as wide as what the noise is proven to keep: with other rows and the same totals, what is
-seen differs with probability at most N / 2^64 a pack (docs/noise.md). Numbers come from the
-operating system's generator alone.
+Clearing a pack cleans its message, but its noise and its second polynomial still depend on the
+rows, and the key holder sees both. So a fresh encryption of zero is added, which replaces the
+second polynomial, and a polynomial with coefficients drawn uniformly from a range 2^64 times as
+wide as the proven noise. For other rows with the same totals, the distribution of the result
+differs by at most N / 2^64 a pack (docs/noise.md). All random numbers come from the operating
+system's generator.
 """
 
 from __future__ import annotations
@@ -30,16 +30,15 @@ _DIGIT: Final = 32
 
 
 def flooding_width(model: NoiseModel, noise: Noise) -> int:
-    """Bits of the coefficients that hide a noise: 2^64 times what it is proven to keep, and a power
-    of two.
-    """
+    """Return the bits of the flooding coefficients: 2^64 times the proven noise, as a power of two."""
     unit = model.unit(noise.level)
     return math.ceil(FLOODING_BITS + math.log2(max(model.coefficient_bound(noise) / unit, 1.0)))
 
 
 def flooded_noise(model: NoiseModel, noise: Noise, zero: Noise) -> Noise:
-    """What a flooded ciphertext has: a bound on its coefficients. Of a joint key's, every member
-    floods it, each as if alone.
+    """Return a bound on the coefficients of the noise after flooding.
+
+    Under a joint key every member floods the ciphertext as if alone.
     """
     wide = model.unit(noise.level) * 2.0 ** flooding_width(model, noise)
     added = model.members * (model.coefficient_bound(zero) + wide)
@@ -47,8 +46,8 @@ def flooded_noise(model: NoiseModel, noise: Noise, zero: Noise) -> Noise:
 
 
 def flood(engine: Engine, residues: Residues, zero: Residues, width: int) -> Residues:
-    """A ciphertext of two polynomials plus a fresh encryption of zero plus noise of so
-    many bits.
+    """Add a fresh encryption of zero and noise of ``width`` bits to a ciphertext of two
+    polynomials.
     """
     moduli = moduli_column(engine.parameters.data_moduli[: residues.shape[1]])
     flooded = (residues + zero) % moduli
@@ -57,8 +56,8 @@ def flood(engine: Engine, residues: Residues, zero: Residues, width: int) -> Res
 
 
 def flooding_polynomial(engine: Engine, primes: int, width: int) -> Residues:
-    """What is added to a ciphertext's first polynomial, as it stands there: a polynomial, in BGV
-    times t, (primes, N).
+    """Draw the polynomial that is added to a ciphertext's first polynomial: (primes, N), times t in
+    BGV.
 
     Its coefficients are uniform from -2^width to 2^width - 1.
     """
@@ -68,11 +67,11 @@ def flooding_polynomial(engine: Engine, primes: int, width: int) -> Residues:
     if parameters.scheme == "bfv":
         return residues
     factors = [parameters.plain_modulus] * primes
-    return times_constant(_transformed(parameters, residues), factors, moduli)
+    return times_constant(_transform(parameters, residues), factors, moduli)
 
 
 def uniform_residues(moduli: tuple[int, ...], count: int, width: int) -> Residues:
-    """Numbers that are uniform from -2^width to 2^width - 1, modulo each prime: (primes, count)."""
+    """Draw numbers uniformly from -2^width to 2^width - 1, modulo each prime: (primes, count)."""
     # width + 1 random bits, from the most significant 32 down, less 2^width.
     digits = -(-(width + 1) // _DIGIT)
     words = (
@@ -90,9 +89,11 @@ def uniform_residues(moduli: tuple[int, ...], count: int, width: int) -> Residue
     return (residues + lowest) % moduli_column(moduli)
 
 
-def _transformed(parameters: Parameters, polynomial: Residues) -> Residues:
-    """A polynomial, prime by prime, as SEAL transforms it: its transform depends on the ring and
-    the prime alone, and for ciphertexts of BFV it can be asked for.
+def _transform(parameters: Parameters, polynomial: Residues) -> Residues:
+    """Transform a polynomial prime by prime as SEAL does.
+
+    The transform depends on the ring and the prime alone; SEAL's binding offers it for BFV
+    ciphertexts.
     """
     engine = engine_for(_same_primes_for_bfv(parameters))
     ciphertext = ciphertext_of(engine, np.stack([polynomial, np.ones_like(polynomial)]))

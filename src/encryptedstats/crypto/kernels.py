@@ -1,12 +1,11 @@
-"""Key switching on residues: modulus switching, relinearisation, rotations, packing and its
-inverse, as SEAL does them but many times faster.
+"""Key switching on arrays of residues: modulus switching, relinearisation, rotation, packing and
+expanding, as SEAL does them but many times faster.
 
-The work is done by a compiled extension, ``_native/residues.c``; here keys are read out of SEAL's
-bytes and the work is shared among threads. Only public data is touched. Every result equals SEAL's,
-residue for residue, so that a caller may take either:
-:func:`make_kernels` says whether there are kernels at all (BGV, and the extension was built).
-``ENCRYPTEDSTATS_CPU`` (baseline, avx2, avx512 or ifma; on ARM baseline or neon) keeps them from
-using all that the processor can.
+A compiled extension, ``_native/residues.c``, does the work; this module reads keys out of SEAL's
+bytes and shares the work among threads. It handles public data only. Every result equals SEAL's,
+residue for residue. :func:`make_kernels` returns None where there are no kernels (BFV, or the
+extension was not built). ``ENCRYPTEDSTATS_CPU`` (baseline, avx2, avx512 or ifma; on ARM baseline or
+neon) limits the instructions that the kernels use.
 """
 
 from __future__ import annotations
@@ -30,8 +29,7 @@ from encryptedstats.crypto.packing import (
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.errors import ArgumentError, KeyMismatchError
-from encryptedstats.parallel import cores
-from encryptedstats.processor import CPU_LEVELS, cpu_level
+from encryptedstats.machine import CPU_LEVELS, cores, cpu_level
 
 try:
     from encryptedstats import _residues
@@ -45,29 +43,25 @@ _DIGIT_HEADER_BYTES: Final = 113  # of a ciphertext, which a digit of a key is
 def make_kernels(
     parameters: Parameters, relinearisation: Any, packing: Any, rotation: Any = None
 ) -> Kernels | None:
-    """Kernels for these keys, or None where SEAL has to do it: for BFV, and where the extension was
-    not built.
-    """
+    """Return the kernels for these keys, or None for BFV and where the extension was not built."""
     if _residues is None or parameters.scheme != "bgv":
         return None
     return Kernels(parameters, relinearisation, packing, cpu_level(), rotation)
 
 
-def kernels_are_built() -> bool:
-    """Whether the extension is there."""
+def has_extension() -> bool:
     return _residues is not None
 
 
 class Kernels:
-    """What is done with totals, for one set of public keys.
+    """Key switching with one set of public keys.
 
     Parameters
     ----------
     parameters : Parameters
         BGV.
     relinearisation, packing : SEAL's keys
-        Read when they are needed for the first time, then kept in the order that the kernels want.
-        ``packing`` may be None.
+        Read on first use and kept in the layout of the kernels. ``packing`` may be None.
     cpu : "baseline", "avx2", "avx512" or "ifma"; on ARM "baseline" or "neon"
     rotation : SEAL's keys, optional
         For rotations of slots.
@@ -89,9 +83,9 @@ class Kernels:
         self._memory: list[Any] = []  # what nobody works in at the moment
 
     @property
-    def way(self) -> str:
-        """How it computes: "integers", or if all primes are below 2^50 with doubles by "avx2",
-        "avx512" or "neon", or by "ifma".
+    def arithmetic(self) -> str:
+        """The arithmetic in use: "integers" or "ifma", or "avx2", "avx512" or "neon" for doubles,
+        which need all primes below 2^50.
         """
         return _residues.way(self._ring)
 
@@ -101,13 +95,13 @@ class Kernels:
     @cached_property
     def _relinearisation(self) -> Any:
         keys = dict(
-            switching_keys(self._seal_relinearisation.to_string(), self.parameters.ring_degree)
+            read_switching_keys(self._seal_relinearisation.to_string(), self.parameters.ring_degree)
         )
         return _residues.key(self._ring, keys[0], len(keys[0]), 0)
 
     @cached_property
     def _packing(self) -> tuple[tuple[Any, ...], ...]:
-        """For every level of packing the keys of its automorphisms."""
+        """The keys of the automorphisms of every level of packing."""
         if self._seal_packing is None:
             raise KeyMismatchError(NO_PACKING_KEYS, code="no-packing-keys")
         keys, groups = (
@@ -118,12 +112,12 @@ class Kernels:
 
     @cached_property
     def _rotation(self) -> dict[int, Any]:
-        """The keys of rotations, by their automorphisms."""
+        """The rotation keys by automorphism."""
         return {} if self._seal_rotation is None else self._automorphism_keys(self._seal_rotation)
 
     def _automorphism_keys(self, keys: Any) -> dict[int, Any]:
         """Read one at a time: those of rotations are half a gigabyte and more together."""
-        found = switching_keys(keys.to_string(), self.parameters.ring_degree)
+        found = read_switching_keys(keys.to_string(), self.parameters.ring_degree)
         return {2 * i + 1: _residues.key(self._ring, one, len(one), 2 * i + 1) for i, one in found}
 
     def prepare(self, *, rotations: bool = False) -> None:
@@ -134,7 +128,7 @@ class Kernels:
     # --------------------------------------------------------------------------------------------
 
     def switch(self, residues: Residues, level: int) -> Residues:
-        """Modulus switching of a ciphertext of any size: SEAL's ``mod_switch_to``."""
+        """Switch a ciphertext of any size down to a level, as SEAL's ``mod_switch_to`` does."""
         to = self._primes(level)
         out = np.empty((len(residues), to, self.parameters.ring_degree), dtype=np.uint64)
         with self._scratch(residues.shape[1]) as scratch:
@@ -142,7 +136,7 @@ class Kernels:
         return out
 
     def relinearise(self, residues: Residues) -> Residues:
-        """A ciphertext of any size back to two polynomials, at its level."""
+        """Relinearise a ciphertext of any size to two polynomials, at its level."""
         primes = residues.shape[1]
         out = np.empty((2, primes, self.parameters.ring_degree), dtype=np.uint64)
         with self._scratch(primes) as scratch:
@@ -150,25 +144,23 @@ class Kernels:
         return out
 
     def apply_galois(self, residues: Residues, element: int) -> Residues:
-        """The automorphism X -> X^element of a ciphertext of the packing context."""
+        """Apply the automorphism X -> X^element to a ciphertext of the packing context."""
         groups = packing_elements(self.parameters.ring_degree)
         places = {g: (level, i) for level, group in groups.items() for i, g in enumerate(group)}
         level, i = places[element]
         return self._automorphism(self._packing[level - 1][i], residues)
 
     def rotate(self, residues: Residues, step: int) -> Residues:
-        """Slots of a ciphertext rotated to the left within both half rows, at its level; step 0
-        swaps the half rows.
-        """
+        """Rotate slots to the left within both half rows. Step 0 swaps the half rows."""
         return self._automorphism(
             self._rotation[galois_element(self.parameters.ring_degree, step)], residues
         )
 
-    def masked(
+    def multiply_and_sum(
         self, ciphertexts: Sequence[Residues], plaintexts: Sequence[NDArray[np.uint64]]
     ) -> Residues:
-        """The sum of products of ciphertexts, (2, primes, N), with plaintexts: N coefficients
-        modulo t each.
+        """Return the sum of products of ciphertexts, (2, primes, N), with plaintexts of N
+        coefficients modulo t.
         """
         out, primes = np.empty(ciphertexts[0].shape, dtype=np.uint64), ciphertexts[0].shape[1]
         if any(residues.shape != out.shape for residues in ciphertexts):
@@ -181,8 +173,8 @@ class Kernels:
         return out
 
     def transform(self, polynomials: Residues, prime: int, *, inverse: bool = False) -> Residues:
-        """The number-theoretic transforms of polynomials, (..., N), modulo one prime, in SEAL's
-        order.
+        """Apply the number-theoretic transform to polynomials, (..., N), modulo one prime, in
+        SEAL's order.
         """
         out = np.empty(polynomials.shape, dtype=np.uint64)
         with self._scratch(1) as scratch:
@@ -198,8 +190,10 @@ class Kernels:
         relinearise_at: int | Sequence[int],
         threads: int | None = None,
     ) -> Residues:
-        """Totals switched down, relinearised at a level and switched to the primes of the packing
-        context: (totals, 2, primes, N).
+        """Switch totals down, relinearise them, and switch them to the primes of the packing
+        context.
+
+        The result has shape (totals, 2, primes, N).
 
         Parameters
         ----------
@@ -238,11 +232,11 @@ class Kernels:
         *,
         start: int = 0,
     ) -> Residues:
-        """Lowered totals merged into one ciphertext of the packing context: see
-        :func:`encryptedstats.crypto.packing.pack`.
+        """Merge lowered totals into one ciphertext of the packing context.
 
-        ``levels`` merges only so far, for totals that are a part of more; with ``lowest`` they are
-        such parts, or 2^start totals side by side.
+        See :func:`encryptedstats.crypto.packing.pack`. ``levels`` stops early, for totals that are
+        a part of a larger pack. With ``lowest`` the inputs are such parts, or 2^start interleaved
+        totals.
         """
         top = self.parameters.ring_degree.bit_length() - 1
         levels = top if levels is None else levels
@@ -276,8 +270,9 @@ class Kernels:
     def split(
         self, node: Residues, level: int, *, odd: bool = True, start: int = 0
     ) -> Sequence[Residues]:
-        """The nodes of the first half of a node's totals and (``odd``) of the others: see
-        :meth:`expand`.
+        """Split a node into the node of its first totals and (``odd``) the node of the others.
+
+        See :meth:`expand`.
         """
         return list(
             self.expand(
@@ -295,31 +290,29 @@ class Kernels:
         out: Residues | None = None,
         start: int = 0,
     ) -> Residues:
-        """The inverse of :meth:`pack`: a node of 2^level places split into nodes of 2^lowest,
-        (nodes, 2, primes, N).
+        """Split a node of 2^level places into nodes of 2^lowest: the inverse of :meth:`pack`.
 
-        With ``lowest`` 0 there is one for each total, in order, as a constant polynomial, so that
-        all slots hold it: for a whole pack, of level log2 N, itself; for a part of one, 2^level
-        times. Otherwise ``out[i]`` is the node of the i-th 2^lowest totals, to be expanded from
-        ``lowest`` on. Each split, ``node + s(node)`` and ``(node - s(node)) / X^(N/2^level)``, is
-        one automorphism (two at level 2), and a node of a single total needs one for each of its
-        levels.
+        The result has shape (nodes, 2, primes, N). With ``lowest`` 0 there is one node for each
+        total, in order, as a constant polynomial, so that all slots hold it: the total itself for a
+        whole pack, of level log2 N, and 2^level times the total for a part of one. Otherwise
+        ``out[i]`` is the node of the i-th 2^lowest totals, to be expanded from ``lowest`` on. Each
+        split, ``node + s(node)`` and ``(node - s(node)) / X^(N/2^level)``, is one automorphism (two
+        at level 2), and a node of a single total needs one for each of its levels.
 
         Parameters
         ----------
         node : residues of shape (2, primes, N)
-            Under the first primes of the packing context, one or more. Between its places it holds
-            0, as packs do.
+            Under the first primes of the packing context, one or more. It holds 0 between its places, as
+            packs do.
         count : int
-            Totals in it, from 1 to 2^level. Places after them are not computed.
+            Totals in it, from 1 to 2^level. Later places are not computed.
         level, lowest : int
         threads : int, optional
             All cores by default.
         out : array of 64-bit words of that shape, optional
-            Written to and returned, for a caller that expands again and again.
+            Reused as the result, for a caller that expands repeatedly.
         start : int
-            The lowest level of all that a pack is split down to, in this call and those that
-            follow: 2^start totals stay side by side.
+            The lowest level that a pack is ever split to: 2^start totals stay interleaved.
         """
         self._check_node(node, count, level, lowest)
         threads = cores() if threads is None else threads
@@ -363,8 +356,9 @@ class Kernels:
         threads: int,
         start: int,
     ) -> None:
-        """All nodes of one level, or the one at the ``top``, split down to another, in places for
-        the nodes of a third.
+        """Split all nodes of one level, or the one at the ``top``, to a lower level.
+
+        The third level gives the size of the places in ``out``.
         """
         level, to, lowest = levels
         apart, step, keys, primes = (
@@ -463,8 +457,9 @@ class Kernels:
 
     @contextmanager
     def _scratch(self, primes: int, levels: int = 0) -> Iterator[Any]:
-        """Memory to work in, kept from call to call: touching fresh pages every time would take as
-        long as the work.
+        """Lend working memory that is kept between calls.
+
+        Touching fresh pages on every call would take as long as the work.
         """
         words = _residues.scratch(self._ring, primes, levels) + 8  # to begin with a cache line
         try:
@@ -497,7 +492,7 @@ def _share(work: Callable[[Iterator[int]], None], count: int, threads: int | Non
 
 
 def _words(array: Residues) -> Residues:
-    """In one piece and at whole words, which views of SEAL's bytes are not."""
+    """Return the array as contiguous, aligned words, which views of SEAL's bytes are not."""
     return np.require(array, np.uint64, ("C", "A"))
 
 
@@ -538,17 +533,16 @@ def minimal_root(prime: int, order: int) -> int:
 
 
 def galois_element(ring_degree: int, step: int) -> int:
-    """The automorphism X -> X^g that rotates by ``step``: powers of 3, as SEAL numbers them; 0
-    swaps the half rows.
+    """Return g of the automorphism X -> X^g that rotates by ``step``.
+
+    They are powers of 3, as SEAL numbers them; 0 swaps the half rows.
     """
     order = 2 * ring_degree
     return order - 1 if step == 0 else pow(3, step % (ring_degree // 2), order)
 
 
-def switching_keys(data: bytes, ring_degree: int) -> Iterator[tuple[int, Residues]]:
-    """The key-switching keys in SEAL's bytes with their indices, each of shape (digits, 2, primes,
-    N).
-    """
+def read_switching_keys(data: bytes, ring_degree: int) -> Iterator[tuple[int, Residues]]:
+    """Yield the key-switching keys in SEAL's bytes with their indices, as (digits, 2, primes, N)."""
     for index, places in _digit_places(data):
         words = [
             np.frombuffer(data, dtype="<u8", offset=start, count=(stop - start) // 8)
@@ -562,8 +556,8 @@ def switching_keys(data: bytes, ring_degree: int) -> Iterator[tuple[int, Residue
         )
 
 
-def with_switching_keys(data: bytes, keys: Mapping[int, Residues]) -> bytes:
-    """The same bytes with these keys, of the same shapes and indices, in the place of theirs."""
+def replace_switching_keys(data: bytes, keys: Mapping[int, Residues]) -> bytes:
+    """Return SEAL's bytes with these keys, of the same shapes and indices, in place of its own."""
     made = bytearray(data)
     for index, places in _digit_places(data):
         for (start, stop), digit in zip(places, keys[index], strict=True):
@@ -578,11 +572,10 @@ def with_switching_keys(data: bytes, keys: Mapping[int, Residues]) -> bytes:
 
 
 def _digit_places(data: bytes) -> Iterator[tuple[int, list[tuple[int, int]]]]:
-    """Where the residues of the key-switching keys lie in SEAL's bytes, with their indices, digit
-    by digit.
+    """Yield the offsets of the residues of each key-switching key in SEAL's bytes, digit by digit.
 
-    SEAL writes a header, the identifier of the parameters, how many keys there could be, and for
-    each of them how many digits it has (0 for one that was not made), each digit as a ciphertext
+    SEAL writes a header, the identifier of the parameters, the number of possible keys, and for
+    each of them its number of digits (0 for a key that was not made), each digit as a ciphertext
     with a header of its own.
     """
     (count,), at = struct.unpack_from("<Q", data, _KEY_PREFIX_BYTES), _KEY_PREFIX_BYTES + 8

@@ -1,8 +1,8 @@
 """Read and write key files: containers, sections, signatures, passphrases and file modes.
 
-A file of public keys and a file with the secret key share the sections that the key id is a hash
-of. Whatever is read is checked before SEAL sees it, and every error is a ``FileFormatError``,
-``KeyMismatchError`` or ``PassphraseError``. ``docs/formats.md`` has the format.
+A file of public keys and a file with the secret key share the sections that the key id hashes.
+Everything is checked before SEAL reads it, and every error is a ``FileFormatError``,
+``KeyMismatchError`` or ``PassphraseError``. ``docs/formats.md`` describes the format.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from encryptedstats.crypto.material import (
     Retirement,
     check_joint_parameters,
     digest_of_members,
-    identified_material,
+    identify_material,
     section_statement,
 )
 from encryptedstats.crypto.parameters import Parameters
@@ -81,14 +81,14 @@ def count_public_bytes(parameters: Parameters, n_rotations: int = 0) -> int:
     A key for key switching has two polynomials under all primes for each data prime.
     """
 
-    def switching(of: Parameters) -> int:
+    def key_bytes(of: Parameters) -> int:
         primes = len(of.coefficient_moduli)
         return (primes - 1) * 16 * primes * of.ring_degree
 
     public_key = 16 * len(parameters.coefficient_moduli) * parameters.ring_degree
     n_packing = len(packing.packing_steps(parameters.ring_degree))
-    small = switching(packing.packing_parameters(parameters))
-    return public_key + (1 + n_rotations) * switching(parameters) + n_packing * small
+    small = key_bytes(packing.packing_parameters(parameters))
+    return public_key + (1 + n_rotations) * key_bytes(parameters) + n_packing * small
 
 
 def read_public(file: Container) -> KeyMaterial:
@@ -125,7 +125,7 @@ def _read_identified(
         )
     public_key = _load_seal(engine.context.from_public_str, file.section("public_key"))
     relinearisation = _load_seal(engine.context.from_relin_str, file.section("relinearisation"))
-    material = identified_material(
+    material = identify_material(
         engine, public_key, EvaluationKeys(relinearisation), file.section("signing_key")
     )
     if material.key_id != file.key_id:
@@ -202,11 +202,11 @@ def _check_signatures(
 
 
 def _read_retirement(file: Container, material: KeyMaterial) -> Retirement | None:
-    given = file.fields.get("retired")
-    if given is None:
+    statement = file.fields.get("retired")
+    if statement is None:
         return None
     try:
-        found = Retirement(**given)
+        found = Retirement(**statement)
         good = all(isinstance(part, str) for part in (found.why, found.successor, found.signature))
         good = good and material.is_signed(found.statement(material.key_id), found.signature)
     except TypeError:

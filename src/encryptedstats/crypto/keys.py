@@ -1,8 +1,8 @@
-"""The owner's secret key, and the public keys that a worker gets, which cannot decrypt.
+"""The owner's secret key, and the public keys of a worker, which cannot decrypt.
 
-Key generation, encryption and decryption are SEAL's own. These are in ``encryption``; key switching
-is in ``evaluator``, key files are in ``keyfiles``. What a word such as ``encrypt`` or ``publish``
-does to a type is registered in ``dispatch``.
+Key generation, encryption and decryption are SEAL's own, in ``encryption``; key switching is in
+``evaluator``, key files are in ``keyfiles``. Types register what ``encrypt``, ``publish`` and the
+other verbs do to them in ``dispatch``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from encryptedstats.crypto.material import (
     EvaluationKeys,
     KeyMaterial,
     Retirement,
-    identified_material,
+    identify_material,
     joint_material,
     section_statement,
 )
@@ -57,20 +57,18 @@ _HEX_DIGITS: Final = frozenset("0123456789abcdef")
 
 
 class HasParameters(Protocol):
-    """Anything that parameters were chosen for: a plan."""
+    """Anything with chosen parameters, such as a plan."""
 
     @property
-    def parameters(self) -> Parameters:
-        """The chosen parameters."""
+    def parameters(self) -> Parameters: ...
 
 
 class PublicKeys:
     """Keys that encrypt and compute, and cannot decrypt: all that an untrusted computer ever gets.
 
-    Made by :meth:`Owner.public_keys` and :meth:`load`. Carries the public encryption key, the
-    relinearisation keys that products need, the packing keys that make results small, and the
-    rotation keys that were asked for; and a key by which anybody can check what the owner has
-    signed.
+    Made by :meth:`Owner.public_keys` and :meth:`load`. They are the public encryption key, the
+    relinearisation keys for products, the packing keys that make results small, the requested
+    rotation keys, and a key that checks the owner's signatures.
     """
 
     def __init__(self, material: KeyMaterial) -> None:
@@ -90,16 +88,15 @@ class PublicKeys:
 
     @property
     def parameters(self) -> Parameters:
-        """The parameters these keys belong to."""
-        return self.material.parameters
+        return self.material.engine.parameters
 
     @property
     def key_id(self) -> str:
-        """A name for the key pair, the same in every file that belongs to it; it reveals nothing.
+        """The name of the key pair, the same in every file that belongs to it. It reveals nothing.
 
         32 hexadecimal digits: a hash of the parameters, the public key, the relinearisation keys,
-        and the key that checks the owner's signatures. Packing and rotation keys carry such a
-        signature. So whoever knows the id knows all of them.
+        and the key that checks the owner's signatures. Packing and rotation keys are signed by the
+        owner, so the key id vouches for them too.
         """
         return self.material.key_id
 
@@ -110,7 +107,7 @@ class PublicKeys:
 
     @property
     def joint(self) -> bool:
-        """Whether these are the keys of several members, none of whom can decrypt alone."""
+        """True for the keys of several members, none of whom can decrypt alone."""
         return self.material.is_joint
 
     @property
@@ -120,12 +117,12 @@ class PublicKeys:
 
     @property
     def packs(self) -> bool:
-        """Whether totals can be packed with these keys, many into one ciphertext."""
+        """True if there are keys for packing many totals into one ciphertext."""
         return self.material.evaluation.packing is not None
 
     @property
     def retired(self) -> Retirement | None:
-        """The owner's statement that these keys are retired, if there is one."""
+        """The owner's statement that these keys are retired, or None."""
         return self.material.retirement
 
     @property
@@ -133,7 +130,7 @@ class PublicKeys:
         """The key that checks the owner's signatures."""
         return self.material.signing_key
 
-    def signed_by_owner(self, statement: bytes, signature: str) -> bool:
+    def is_signed_by_owner(self, statement: bytes, signature: str) -> bool:
         """Return whether the owner of these keys has signed a statement."""
         return self.material.is_signed(statement, signature)
 
@@ -262,14 +259,14 @@ class PublicKeys:
 
 
 class Owner:
-    """The one who may see the data: makes the keys, encrypts, and alone can decrypt.
+    """The holder of the secret key, who encrypts and is the only one to decrypt.
 
     Parameters
     ----------
     parameters : Parameters
-        Or anything with such an attribute ``parameters``, as a plan. Where it has ``rotations`` as
-        well, :meth:`public_keys` and encrypted tables have keys for them from then on: what was
-        planned can be computed.
+        Or an object with an attribute ``parameters``, such as a plan. If it also has ``rotations``,
+        :meth:`public_keys` and encrypted tables get keys for them, so that every planned computation can
+        run.
 
     Examples
     --------
@@ -323,7 +320,7 @@ class Owner:
         self._signer = Signer(
             hashlib.sha256(b"encryptedstats: signatures of the owner" + secret.to_string()).digest()
         )
-        bare = identified_material(engine, public_key, evaluation, self._signer.public_bytes)
+        bare = identify_material(engine, public_key, evaluation, self._signer.public_bytes)
         packing_keys = packing.make_packing_keys(engine.parameters, secret)
         self._bare_keys = self._sign(bare, replace(evaluation, packing=packing_keys))
         token_key = hashlib.sha256(
@@ -368,7 +365,6 @@ class Owner:
 
     @property
     def parameters(self) -> Parameters:
-        """The parameters of the keys."""
         return self._bare_keys.parameters
 
     @property
@@ -411,7 +407,7 @@ class Owner:
         return self._keys_with(steps, packs=packing)
 
     def sign(self, statement: bytes) -> str:
-        """Return an Ed25519 signature, checked by :meth:`PublicKeys.signed_by_owner`."""
+        """Return an Ed25519 signature, checked by :meth:`PublicKeys.is_signed_by_owner`."""
         return self._signer.sign(statement)
 
     # -- encrypting and opening --------------------------------------------------------------------
@@ -601,6 +597,14 @@ def check_belongs(file: Container, keys: PublicKeys, name: str = "the file") -> 
             ),
             f"; only the secret key {file.key_id} opens it",
         )
+
+
+def reading_keys(file: Container) -> PublicKeys:
+    """Return keys to read an encrypted file with, from the file alone: nothing is computed with
+    them.
+    """
+    engine = engine_for(read_parameters(file))
+    return PublicKeys(KeyMaterial(engine, None, EvaluationKeys(None), b"", file.key_id))
 
 
 def read_encryptor(data: bytes) -> Encryptor:

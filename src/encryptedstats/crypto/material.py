@@ -30,9 +30,9 @@ class EvaluationKeys:
     ----------
     relinearisation : SEAL's relinearisation keys
     packing : SEAL's Galois keys or None
-        Of all automorphisms that packing uses, in the packing context.
+        All automorphisms that packing uses, in the packing context.
     rotation : SEAL's Galois keys or None
-        Of ``rotations``.
+        For ``rotations``.
     rotations : tuple of int
         Steps to the left within both half rows; 0 swaps the half rows.
     """
@@ -50,7 +50,7 @@ class EvaluationKeys:
 
 @dataclass(frozen=True)
 class Retirement:
-    """The owner's signed statement that nothing is to be encrypted for the keys any more."""
+    """The owner's signed statement that nothing may be encrypted under the keys any more."""
 
     why: str
     successor: str  # the id of the keys to take instead; empty where there are none
@@ -65,7 +65,7 @@ class Retirement:
 
 @dataclass(frozen=True)
 class KeyMaterial:
-    """All that a file of public keys holds.
+    """The content of a file of public keys.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class KeyMaterial:
     public_key : SEAL's public key
     evaluation : EvaluationKeys
     signing_key : bytes
-        Checks the owner's signatures; of joint keys a digest of their Galois keys.
+        Checks the owner's signatures; a digest of the Galois keys if the keys are joint.
     signatures : mapping
         The owner's signatures of the Galois keys, by section.
     key_id : str
@@ -91,12 +91,11 @@ class KeyMaterial:
 
     @property
     def parameters(self) -> Parameters:
-        """The parameters of the keys."""
         return self.engine.parameters
 
     @property
     def is_joint(self) -> bool:
-        """Whether these are the keys of several members, none of whom can decrypt alone."""
+        """True for the keys of several members, none of whom can decrypt alone."""
         return UNSIGNED in self.signatures.values()
 
     def identity_sections(self) -> dict[str, bytes]:
@@ -112,7 +111,7 @@ class KeyMaterial:
         return verifies(self.signing_key, statement, signature)
 
 
-def identified_material(
+def identify_material(
     engine: Engine, public_key: Any, evaluation: EvaluationKeys, signing_key: bytes
 ) -> KeyMaterial:
     """Return key material with its id."""
@@ -130,7 +129,7 @@ def joint_material(engine: Engine, public_key: Any, evaluation: EvaluationKeys) 
     """
     check_joint_parameters(engine.parameters)
     sections = {name: keys.to_string() for name, keys in evaluation.galois().items()}
-    material = identified_material(
+    material = identify_material(
         engine, public_key, evaluation, digest_of_members(sections, evaluation.rotations)
     )
     return replace(material, signatures=dict.fromkeys(sections, UNSIGNED))

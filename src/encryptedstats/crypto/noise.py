@@ -3,7 +3,7 @@
 A ciphertext decrypts to the right message as long as a certain polynomial v (the *noise*) has
 coefficients below a limit. For BGV, v = c(s) mod q is message plus t times error and the limit is
 q/2; for BFV, v is the invariant noise and the limit is 1/2. What v is after an operation follows
-from what it was before; ``docs/noise.md`` derives every line here.
+from what it was before; ``docs/explanation/noise.md`` derives every line here.
 
 The bound is one on the canonical embedding: |v(z)| for each of the N complex roots z of X^N + 1, so
 that a product of polynomials is bounded by the product of the bounds. SEAL rounds *down* in several
@@ -47,8 +47,8 @@ _DIRECTIONS: Final = 64
 
 @dataclass(frozen=True)
 class Noise:
-    """A bound on the noise of a ciphertext, with the facts about it that decide what the next
-    operation costs.
+    """A bound on the noise of a ciphertext, with the facts that decide what the next operation
+    adds.
 
     Attributes
     ----------
@@ -78,15 +78,14 @@ class Noise:
         )
 
     def times(self, factor: float) -> Noise:
-        """The bound multiplied by a number."""
+        """Return the bound multiplied by a number."""
         return Noise(self.flat * factor, self.peak * factor, self.level, self.size)
 
-    def sized(self, size: int) -> Noise:
-        """The bound for another number of polynomials."""
+    def with_size(self, size: int) -> Noise:
         return Noise(self.flat, self.peak, self.level, size)
 
     def at(self, level: int) -> Noise:
-        """The bound at another level."""
+        """Return the same bound at another level."""
         return Noise(self.flat, self.peak, level, self.size)
 
 
@@ -136,8 +135,8 @@ class NoiseModel:
 
     @cached_property
     def tail(self) -> float:
-        """How many standard deviations no random polynomial passes at any root, but for the failure
-        probability.
+        """The number of standard deviations that no random polynomial exceeds at any root, but for
+        the failure probability.
         """
         events = FAILURE_BITS + POLYNOMIALS_BITS + math.log2(_DIRECTIONS * self.ring_degree / 2)
         return math.sqrt(math.log(2) * events) / math.cos(math.pi / _DIRECTIONS)
@@ -155,43 +154,46 @@ class NoiseModel:
 
     @cached_property
     def _key_error(self) -> float:
-        """Of a public or Galois key: the sum of the members' errors."""
+        """The error of a public or Galois key: the sum of the members' errors."""
         return self._random(math.sqrt(self.members) * ERROR_DEVIATION)
 
     @cached_property
     def _relinearisation_error(self) -> float:
-        """Of a relinearisation key. That of several members is made of s e0 + u e1 + e2, e2 being
-        three errors a member, with a second secret u: docs/threshold.md.
+        """The error of a relinearisation key.
+
+        For several members it is s e0 + u e1 + e2 with a second secret u, where e2 is three errors
+        a member: docs/threshold.md.
         """
         if self.members == 1:
             return self._error
         return (2 * self._secret + math.sqrt(3)) * self._key_error
 
-    def _centred(self, width: float) -> Noise:
-        """A polynomial with coefficients uniform on an interval of this width around 0."""
+    def _centred_polynomial(self, width: float) -> Noise:
+        """Bound a polynomial with coefficients uniform on an interval of this width around 0."""
         return Noise(width * self._random(UNIFORM_DEVIATION))
 
-    def _floored(self, width: float) -> Noise:
-        """A polynomial with coefficients uniform on [0, width): as above, around the mean width/2
-        (1 + X + ...).
+    def _floor_polynomial(self, width: float) -> Noise:
+        """Bound a polynomial with coefficients uniform on [0, width), around the mean width/2 (1 +
+        X + ...).
         """
         # At the k-th root the mean is width/2 / sin x with x = (2k+1) pi/2N, and 1/sin x <= 1/x +
         # 0.37 up to pi/2.
         mean = Noise(0.2 * width, peak=width * self.ring_degree / math.pi)
-        return self._centred(width) + mean
+        return self._centred_polynomial(width) + mean
 
     def _powers_of_secret(self, size: int) -> float:
         return sum(self._secret**k for k in range(size))
 
-    def _divided(self, level: int, size: int = 2) -> Noise:
-        """What dividing the polynomials of a ciphertext by a prime adds. BGV's remainders are
-        multiples of t in [0, t).
+    def _division_error(self, level: int, size: int = 2) -> Noise:
+        """Bound what dividing the polynomials of a ciphertext by a prime adds.
+
+        BGV's remainders are multiples of t in [0, t).
         """
         if (level, size) not in self._divisions:
             error = (
-                self._floored(self.plain_modulus)
+                self._floor_polynomial(self.plain_modulus)
                 if self.scheme == "bgv"
-                else self._centred(self.unit(level))
+                else self._centred_polynomial(self.unit(level))
             )
             self._divisions[level, size] = error.times(self._powers_of_secret(size))
         return self._divisions[level, size]
@@ -201,50 +203,52 @@ class NoiseModel:
 
     @property
     def levels(self) -> int:
-        """How many data primes there are."""
+        """The number of data primes."""
         return len(self.data_moduli)
 
     def modulus(self, level: int) -> float:
-        """q after ``level`` switches."""
+        """Return q after ``level`` switches."""
         return math.prod(self.data_moduli[: self.levels - level])
 
     def unit(self, level: int) -> float:
-        """What an error of size 1 in the ciphertext adds to the noise: t for BGV, t/q for BFV."""
+        """Return what an error of size 1 in the ciphertext adds to the noise: t for BGV, t/q for
+        BFV.
+        """
         return self.plain_modulus / (self.modulus(level) if self.scheme == "bfv" else 1.0)
 
     def coefficient_bound(self, noise: Noise) -> float:
-        """The largest coefficient: the average of the bound over the roots, since coefficients are
-        such averages.
-        """
+        """Bound the largest coefficient: coefficients are averages over the roots."""
         mean_weight = (math.log(self.ring_degree) + 3) / self.ring_degree
         return noise.flat + noise.peak * mean_weight
 
     def budget(self, noise: Noise) -> float:
-        """Bits left before decryption could fail; what is below 1 is not accepted as proven."""
+        """Return the noise budget in bits. Less than 1 is not accepted as proven."""
         limit = 0.5 * (self.modulus(noise.level) if self.scheme == "bgv" else 1.0)
         bound = self.coefficient_bound(noise)
         return math.log2(limit) - math.log2(bound) if math.isfinite(bound) else -math.inf
 
     def decrypts(self, noise: Noise) -> bool:
-        """Whether decryption is proven, with one bit to spare for SEAL's own arithmetic."""
+        """Return True if decryption is proven, with one bit to spare for SEAL's own arithmetic."""
         return self.budget(noise) >= 1.0
 
     # -- operations
     # --------------------------------------------------------------------------------------------
 
     def message(self, *, constant: bool = False) -> float:
-        """Largest value at a root of an encoded message: SEAL keeps coefficients in [0, t)."""
+        """Bound an encoded message at a root: SEAL keeps coefficients in [0, t)."""
         return self.plain_modulus * (1 if constant else self.ring_degree)
 
-    def _encoding(self, *, constant: bool, level: int) -> Noise:
-        """What a message adds by itself: itself in BGV; the rounding of q/t times it in BFV."""
+    def _encoding_error(self, *, constant: bool, level: int) -> Noise:
+        """Bound the noise that a message itself adds: itself in BGV, the rounding of q/t times it
+        in BFV.
+        """
         if self.scheme == "bgv":
             return Noise(self.message(constant=constant), level=level)
         return Noise(self.unit(level) * (1 if constant else self.ring_degree), level=level)
 
     def fresh(self, *, with_secret_key: bool, constant: bool = False) -> Noise:
-        """A new ciphertext, by the secret key (one error) or by the public key (divided down from
-        the key modulus).
+        """Bound a new ciphertext, under the secret key (one error) or the public key (divided by
+        the special prime).
         """
         if with_secret_key:
             error = Noise(self._key_error * self.unit(0))  # a public key is such a ciphertext too
@@ -252,8 +256,8 @@ class NoiseModel:
             # e0 + e1 s with the secret of all, and the public key's error of all with one secret of
             # who encrypts: as large.
             raw = self._error * (1 + 2 * self._secret) / self.special_modulus
-            error = Noise(raw * self.unit(0)) + self._divided(level=0)
-        return error + self._encoding(constant=constant, level=0)
+            error = Noise(raw * self.unit(0)) + self._division_error(level=0)
+        return error + self._encoding_error(constant=constant, level=0)
 
     def add(self, a: Noise, b: Noise) -> Noise:
         """Sum or difference. Both must be at one level."""
@@ -265,21 +269,22 @@ class NoiseModel:
         return a + b
 
     def sum(self, a: Noise, terms: int) -> Noise:
-        """A sum of ``terms`` ciphertexts that are all bounded by ``a``."""
+        """Bound a sum of ``terms`` ciphertexts that are all bounded by ``a``."""
         return a.times(terms)
 
     def add_plain(self, a: Noise, *, constant: bool = False) -> Noise:
-        """Adding a plain message."""
-        return a + self._encoding(constant=constant, level=a.level)
+        """Bound the sum with a plain message."""
+        return a + self._encoding_error(constant=constant, level=a.level)
 
     def multiply_plain(self, a: Noise, norm: float) -> Noise:
-        """Multiplying by a plain polynomial that is at most ``norm`` at every root (a constant k
-        from 0 on: k).
+        """Bound the product with a plain polynomial that is at most ``norm`` at every root.
+
+        For a constant k from 0 on, the norm is k.
         """
         return a.times(max(norm, 1.0))
 
     def multiply(self, a: Noise, b: Noise) -> Noise:
-        """A product, not relinearised. Both at one level."""
+        """Bound a product at one level, before relinearisation."""
         if a.level != b.level:
             raise ArgumentError(
                 f"operands at levels {a.level} and {b.level}: switch to a common one first",
@@ -287,14 +292,14 @@ class NoiseModel:
             )
         size = a.size + b.size - 1
         if self.scheme == "bgv":
-            return (a * b).sized(size)
-        return self._bfv_product(a, b).sized(size)
+            return (a * b).with_size(size)
+        return self._bfv_product(a, b).with_size(size)
 
     def _bfv_product(self, a: Noise, b: Noise) -> Noise:
         # (t/q) c(s) = M + v with M = m mod t, M below t/q times ciphertexts that are uniform modulo
         # q.
-        whole_a = self._centred(self.plain_modulus).times(self._powers_of_secret(a.size))
-        whole_b = self._centred(self.plain_modulus).times(self._powers_of_secret(b.size))
+        whole_a = self._centred_polynomial(self.plain_modulus).times(self._powers_of_secret(a.size))
+        whole_b = self._centred_polynomial(self.plain_modulus).times(self._powers_of_secret(b.size))
         # BEHZ base conversion is off by up to one unit a prime, in every coefficient of every
         # component.
         conversion = (
@@ -304,43 +309,46 @@ class NoiseModel:
         return cross + Noise(self.unit(a.level) * conversion)
 
     def key_switch(self, a: Noise) -> Noise:
-        """Rotating: digits times key errors, divided by the special prime."""
-        return a + self._switched_by("galois", a.level)
+        """Bound a rotation: digits times key errors, divided by the special prime."""
+        return a + self._switching_error("galois", a.level)
 
-    def _switched_by(self, key: Literal["galois", "relinearisation"], level: int) -> Noise:
+    def _switching_error(self, key: Literal["galois", "relinearisation"], level: int) -> Noise:
         if (level, key) not in self._key_switches:
-            digits = self._floored(sum(self.data_moduli[: self.levels - level]))
+            digits = self._floor_polynomial(sum(self.data_moduli[: self.levels - level]))
             error = self._key_error if key == "galois" else self._relinearisation_error
             switched = digits.times(error * self.unit(level) / self.special_modulus)
-            self._key_switches[level, key] = switched + self._divided(level)
+            self._key_switches[level, key] = switched + self._division_error(level)
         return self._key_switches[level, key]
 
     def relinearise(self, a: Noise) -> Noise:
-        """From any size down to 2. Each step's error meets one power of the secret less than the
-        component it removed.
+        """Bound a relinearisation from any size down to 2.
+
+        Each step's error is multiplied by one power of the secret less than the component it
+        removed.
         """
         for k in range(a.size - 1, 1, -1):
-            extra = self._switched_by("relinearisation", a.level).times(self._secret ** (k - 2))
-            a = (a + extra).sized(k)
+            extra = self._switching_error("relinearisation", a.level).times(self._secret ** (k - 2))
+            a = (a + extra).with_size(k)
         return a
 
-    def rounded(self, size: int, level: int = 0) -> Noise:
-        """What dividing a ciphertext of this size by a prime leaves, however little noise there
-        was: the floor of it all.
+    def rounding(self, size: int, level: int = 0) -> Noise:
+        """Bound what dividing a ciphertext of this size by a prime leaves, however little noise it
+        had.
         """
-        return self._divided(level, size).at(level).sized(size)
+        return self._division_error(level, size).at(level).with_size(size)
 
     def switch(self, a: Noise, level: int) -> Noise:
-        """Modulus switching down to ``level``, one prime after the other."""
+        """Bound modulus switching down to ``level``, one prime after the other."""
         while a.level < level:
             prime = self.data_moduli[self.levels - a.level - 1]
             shrunk = a.times(1 / prime) if self.scheme == "bgv" else a
-            a = shrunk.at(a.level + 1) + self._divided(a.level + 1, a.size)
+            a = shrunk.at(a.level + 1) + self._division_error(a.level + 1, a.size)
         return a
 
     def best_product_level(self, a: Noise, b: Noise) -> int:
-        """The level at which multiplying ``a`` by ``b`` leaves the largest budget. BFV gains
-        nothing by switching.
+        """Return the level at which multiplying ``a`` by ``b`` leaves the largest budget.
+
+        BFV gains nothing by switching.
         """
         lowest = max(a.level, b.level)
         if self.scheme == "bfv":
@@ -359,8 +367,8 @@ class NoiseModel:
         return best
 
     def product(self, a: Noise, b: Noise) -> Noise:
-        """A product as the library makes it: operands relinearised and at the best level, result
-        left at size 3.
+        """Bound a product as the library computes it: operands relinearised and at the best level,
+        the result left at size 3.
         """
         a, b = self.relinearise(a), self.relinearise(b)
         level = self.best_product_level(a, b)
@@ -370,7 +378,7 @@ class NoiseModel:
     # --------------------------------------------------------------------------------------------
 
     def promised(self, depth: int, terms: int) -> Noise:
-        """The noise of the promised circuit at this depth: what a sum of ``terms`` may have."""
+        """Bound a sum of ``terms`` products at this depth of the promised circuit."""
         noise = self.fresh(with_secret_key=False)
         if depth == 0:
             return self.sum(noise, terms)
@@ -379,11 +387,10 @@ class NoiseModel:
         return noise
 
     def proven_depth(self, terms: int, at_most: int = 64) -> int:
-        """The largest depth (up to ``at_most``) that is proven to decrypt, or -1 where not even
-        encryption is.
+        """Return the largest depth (up to ``at_most``) that is proven to decrypt.
 
-        The promised circuit: public-key encryption with all slots in use, then at each level a sum
-        of ``terms`` products.
+        Returns -1 where not even encryption is. The promised circuit is public-key encryption with
+        all slots in use, then at each level a sum of ``terms`` products.
         """
         noise = self.fresh(with_secret_key=False)
         if not self.decrypts(self.sum(noise, terms)):

@@ -1,30 +1,30 @@
-"""Many totals in one ciphertext: the sum over all slots is N times the constant coefficient of the
-plaintext, and constant coefficients can be merged.
+"""Packing: many totals in one ciphertext.
 
-Two ciphertexts a, b become one, ``c = (a + X^h b) + s(a - X^h b)`` with the automorphism s: X ->
-X^g, g = 2^l + 1, that keeps what a has at the multiples of X^(2h) and turns the sign of what X^h b
-has between them: so c holds twice the constant coefficients of both, at 0 and at h = N/2^l.
-Repeated, 2^l totals cost 2^l - 1 automorphisms and no rotation.
+The sum over all slots is N times the constant coefficient of the plaintext, and constant
+coefficients can be merged. Two ciphertexts a, b become one, ``c = (a + X^h b) + s(a - X^h b)`` with
+the automorphism s: X -> X^g, g = 2^l + 1, that keeps the coefficients of a at the multiples of
+X^(2h) and negates those of X^h b between them. So c holds twice the constant coefficients of both,
+at 0 and at h = N/2^l. Repeated, 2^l totals cost 2^l - 1 automorphisms and no rotation.
 
-What the other coefficients hold is linear in the rows, and nobody's business. So a pack is always
-merged up to level log2 N, by ``a + s(a)`` where there is no partner: that clears the coefficients
-which a partner's totals would have. A finished pack has its totals, and 0 everywhere else.
+All other coefficients are linear in the rows and must not be revealed. So a pack is always merged
+up to level log2 N, by ``a + s(a)`` where there is no partner, which clears the coefficients of the
+missing totals. A finished pack holds its totals, and 0 everywhere else.
 
-On this way everything is multiplied by N, noise included, so ciphertexts are divided by N first:
-modulo q, not as integers, which makes them meaningless until the way is gone to its end, and then
-they are what they were, noise included. What a key switch adds is all that grows. Taking a pack
-apart is the same way back, from level log2 N down to 0.
+Merging multiplies everything by N, noise included, so ciphertexts are divided by N first. This
+division is modulo q, not of integers: the values are meaningless until the last level, where
+message and noise are restored, and only the noise of the key switches is added. Expanding a pack
+reverses the steps, from level log2 N down to 0.
 
 A small table leaves most slots empty. With ``copies`` in the parameters, k of them, ciphertexts
 hold every row k times, once in each of the k cosets of the automorphisms that levels log2 k + 1 to
-log2 N use (g = 1 modulo 2k). A sum over any of these cosets is the sum over all rows, and what
-those automorphisms keep are the multiples of X^(N/k). So k totals can be put side by side as they
-are, each times another power of X (:func:`side_by_side`), where the first log2 k levels would have
-merged them. That costs no noise but that of a sum, no multiplication and no key switch; and one
-ciphertext is brought down where there were k.
+log2 N use (g = 1 modulo 2k). A sum over any of these cosets is the sum over all rows, and those
+automorphisms keep the multiples of X^(N/k). So k totals can be interleaved: each is multiplied by
+another power of X (:func:`side_by_side`), where the first log2 k levels would have merged them.
+That costs the noise of a sum, no multiplication and no key switch; and one ciphertext is switched
+and relinearised in place of k.
 
-All this is done under the first few primes only, in a SEAL context of its own with the same secret:
-key-switching keys are then a fraction of the size, and every step of the work too.
+All this happens under the first few primes, in a SEAL context of its own with the same secret:
+key-switching keys are then a fraction of the size, and so is the work.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ _SPARE_BITS = 6
 
 @lru_cache(maxsize=64)
 def packing_primes(parameters: Parameters) -> int:
-    """How many of the first data primes packing works under: the fewest with which a full pack is
-    proven to decrypt.
+    """Return how many of the first data primes packing uses.
 
-    More where totals are to be computed on with: then the parameters say so.
+    It is the fewest with which a full pack is proven to decrypt, or more if the parameters ask for
+    it because packed totals are computed on.
     """
     if parameters.kept_primes is not None:
         return parameters.kept_primes
     count = len(parameters.data_moduli)
     for primes in range(1, count):
         model = packing_model(parameters, primes)
-        start = model.rounded(2).times(2.0**_SPARE_BITS)
+        start = model.rounding(2).times(2.0**_SPARE_BITS)
         if model.decrypts(packed_noise(model, start)):
             return primes
     return count
@@ -77,7 +77,7 @@ def packing_primes(parameters: Parameters) -> int:
 
 @lru_cache(maxsize=64)
 def packing_model(parameters: Parameters, primes: int) -> NoiseModel:
-    """The noise rules under the first primes alone."""
+    """Return the noise rules under the first primes alone."""
     data, special = parameters.data_moduli[:primes], parameters.coefficient_moduli[-1]
     scheme, ring, t = parameters.scheme, parameters.ring_degree, parameters.plain_modulus
     return NoiseModel(scheme, ring, t, data, special, parameters.members)
@@ -85,13 +85,13 @@ def packing_model(parameters: Parameters, primes: int) -> NoiseModel:
 
 @lru_cache(maxsize=64)
 def packing_parameters(parameters: Parameters) -> Parameters:
-    """The same ring and plaintexts under the primes that packing works under."""
+    """Return the same ring and plaintexts under the primes that packing uses."""
     return first_primes(parameters, packing_primes(parameters))
 
 
 @lru_cache(maxsize=64)
 def first_primes(parameters: Parameters, primes: int) -> Parameters:
-    """The same ring and plaintexts under the first primes alone."""
+    """Return the same ring and plaintexts under the first primes alone."""
     moduli = (*parameters.data_moduli[:primes], parameters.coefficient_moduli[-1])
     with warnings.catch_warnings():
         warnings.simplefilter(
@@ -110,8 +110,9 @@ def first_primes(parameters: Parameters, primes: int) -> Parameters:
 
 
 def encrypted_zero_noise(parameters: Parameters, primes: int | None = None) -> Noise:
-    """The noise of an encryption of 0 by the public key that was switched down to the primes
-    packing works under, or to so many.
+    """Bound an encryption of 0 by the public key, switched down to the primes that packing uses.
+
+    ``primes`` names another number of them.
     """
     level = len(parameters.data_moduli) - (packing_primes(parameters) if primes is None else primes)
     return parameters.noise.switch(
@@ -119,25 +120,24 @@ def encrypted_zero_noise(parameters: Parameters, primes: int | None = None) -> N
     ).at(0)
 
 
-def flooded_at_its_level(parameters: Parameters, noise: Noise) -> Noise:
-    """What a ciphertext at any level, not packed, has once it is flooded there."""
+def flooded_unpacked_noise(parameters: Parameters, noise: Noise) -> Noise:
+    """Bound a flooded ciphertext that is not packed, at its own level."""
     model = parameters.noise
     return flooded_noise(model, noise, encrypted_zero_noise(parameters, model.levels - noise.level))
 
 
 def has_room_for_flooding(parameters: Parameters) -> bool:
-    """Whether packs could be flooded at all, however little noise they have: keys that were planned
-    for rows of others.
+    """Return True if packs can be flooded, however little noise they have.
+
+    That takes keys that were planned for rows of contributors.
     """
     model = packing_model(parameters, packing_primes(parameters))
-    least = packed_noise(model, model.rounded(2))
+    least = packed_noise(model, model.rounding(2))
     return model.decrypts(flooded_noise(model, least, encrypted_zero_noise(parameters)))
 
 
 def packing_secret(parameters: Parameters, secret: Any) -> Any:
-    """The same secret polynomial for the smaller context: SEAL keeps it prime by prime, so some of
-    its residues.
-    """
+    """Return the secret polynomial for the packing context: SEAL keeps it prime by prime."""
     small, ring = packing_parameters(parameters), parameters.ring_degree
     kept = [*range(len(small.data_moduli)), len(parameters.coefficient_moduli) - 1]
     body = secret_residues(parameters, secret.to_string()).astype("<u8")
@@ -148,7 +148,7 @@ def packing_secret(parameters: Parameters, secret: Any) -> Any:
 
 
 def make_packing_keys(parameters: Parameters, secret: Any) -> Any:
-    """The key-switching keys of all automorphisms that packing uses."""
+    """Make the key-switching keys of all automorphisms that packing uses."""
     engine = engine_for(packing_parameters(parameters))
     generator = seal.KeyGenerator(engine.context, packing_secret(parameters, secret))
     keys = seal.GaloisKeys()
@@ -158,11 +158,11 @@ def make_packing_keys(parameters: Parameters, secret: Any) -> Any:
 
 @lru_cache(maxsize=16)
 def packing_elements(ring_degree: int) -> dict[int, tuple[int, ...]]:
-    """For each level l the automorphisms, one after the other, that make up an X -> X^g with g = 1
-    + 2^l modulo 2^(l+1).
+    """Return for each level l the automorphisms that make up an X -> X^g with g = 1 + 2^l modulo
+    2^(l+1).
 
-    SEAL makes keys for powers of 3 and for -1. All 2^l + 1 are powers of 3 but for l = 2, where -3
-    does as well as 5.
+    SEAL makes keys for powers of 3 and for -1. All 2^l + 1 are powers of 3 except for l = 2, where
+    -3 serves as well as 5.
     """
     order = 2 * ring_degree
     levels = range(1, ring_degree.bit_length())
@@ -171,7 +171,7 @@ def packing_elements(ring_degree: int) -> dict[int, tuple[int, ...]]:
 
 @lru_cache(maxsize=16)
 def packing_steps(ring_degree: int) -> list[int]:
-    """The rotations that SEAL has to make keys for; 0 stands for the automorphism -1."""
+    """Return the rotations that SEAL must make keys for; 0 stands for the automorphism -1."""
     order, logarithms, power = 2 * ring_degree, {}, 1
     for step in range(ring_degree // 2):
         logarithms[power] = step
@@ -181,7 +181,7 @@ def packing_steps(ring_degree: int) -> list[int]:
 
 
 def has_packing_keys(keys: Any, ring_degree: int) -> bool:
-    """Whether these are keys for all the automorphisms."""
+    """Return True if these are keys for all the automorphisms."""
     return all(keys.has_key(g) for group in packing_elements(ring_degree).values() for g in group)
 
 
@@ -190,38 +190,37 @@ def has_packing_keys(keys: Any, ring_degree: int) -> bool:
 
 
 def packing_places(count: int, ring_degree: int) -> list[int]:
-    """The coefficients that ``count`` totals are packed into: the first half of them at the even
-    places, and so on within.
+    """Return the coefficients that ``count`` totals are packed into.
 
-    So that all parts but the last are full whatever the number, and every half of a pack that is
-    taken apart has neighbours.
+    The first half of the totals goes to the even places, and so on within each half. So all parts
+    but the last are full, and each half of an expanded pack holds neighbours.
 
     >>> packing_places(6, 1024)
     [0, 512, 256, 768, 128, 640]
     """
-    return [reversed_bits(i, ring_degree) for i in range(count)]
+    return [reverse_bits(i, ring_degree) for i in range(count)]
 
 
-def reversed_bits(number: int, count: int) -> int:
-    """A number below a power of two, with as many bits as those have, in the other order."""
+def reverse_bits(number: int, count: int) -> int:
+    """Return the number below ``count``, a power of two, with its bits in reverse order."""
     return int(f"{number:0{count.bit_length() - 1}b}"[::-1], 2)
 
 
 def side_by_side(place: int, copies: int, ring_degree: int) -> int:
-    """The power of X that the total of a place is multiplied by, to lie beside its ``copies``
-    neighbours in one ciphertext.
+    """Return the power of X for the total at a place, to interleave it with its ``copies``
+    neighbours.
     """
-    return reversed_bits(place % copies, copies) * (ring_degree // copies)
+    return reverse_bits(place % copies, copies) * (ring_degree // copies)
 
 
 def packing_levels(count: int) -> int:
-    """How many times pairs are merged for so many totals."""
+    """Return how many times pairs are merged for ``count`` totals."""
     return max(0, count - 1).bit_length()
 
 
 def merges_of(count: int, ring_degree: int) -> Iterator[tuple[int, int, int]]:
-    """How ``count`` totals are merged: for each level, the pairs, and the ones (0 or 1) that are
-    left without a partner.
+    """Yield for each level of a pack the level, the number of pairs, and of unpaired nodes (0 or
+    1).
     """
     for level in range(1, ring_degree.bit_length()):
         nodes, below = -(-count >> level), -(-count >> (level - 1))
@@ -229,12 +228,11 @@ def merges_of(count: int, ring_degree: int) -> Iterator[tuple[int, int, int]]:
 
 
 def packed_noise(model: NoiseModel, start: Noise) -> Noise:
-    """The noise of a pack of any number of ciphertexts that are all bounded by ``start``: a bound
-    on its coefficients.
+    """Bound the coefficients of a pack of ciphertexts that are all bounded by ``start``.
 
-    A coefficient of the pack is one of one total (divided and multiplied by N: itself), and what
-    was added on its own way: of the other totals it sees nothing. What is added at level l is
-    doubled at each level that follows.
+    A coefficient of the pack comes from one total (divided and multiplied by N) and from what was
+    added on its way up: it sees nothing of the other totals. An error added at level l is doubled
+    at each later level.
     """
     noise = Noise(model.coefficient_bound(start))
     for level in range(1, model.ring_degree.bit_length()):
@@ -251,7 +249,7 @@ def _automorphism_noise(model: NoiseModel, level: int) -> Noise:
 
 
 def to_packing_context(engine: Engine, ciphertext: Any) -> Any:
-    """A ciphertext that was switched down to the first primes, as one of the packing context."""
+    """Convert a ciphertext under the first primes to one of the packing context."""
     return ciphertext_of(
         engine_for(packing_parameters(engine.parameters)), residues_of(engine, ciphertext)
     )
@@ -265,11 +263,11 @@ def pack(
     lowest: int = 0,
     start: int = 0,
 ) -> Any:
-    """One ciphertext of the packing context with all the constant coefficients, and nothing else.
+    """Merge the constant coefficients of ciphertexts into one ciphertext of the packing context.
 
-    ``levels`` merges only so far, for totals that are a part of more; with ``lowest`` the
-    ciphertexts are such parts, each but the last of 2^lowest totals. Where ``lowest`` is ``start``
-    they are no parts yet, but 2^start totals side by side.
+    ``levels`` stops early, for totals that are a part of a larger pack. With ``lowest`` the
+    ciphertexts are such parts, each but the last of 2^lowest totals. Where ``lowest`` equals
+    ``start`` they are 2^start interleaved totals each.
     """
     engine = engine_for(packing_parameters(parameters))
     top = parameters.ring_degree.bit_length() - 1
@@ -281,47 +279,48 @@ def pack(
         )
     items = list(ciphertexts)
     if lowest == start:
-        items = [_divided(engine, each, parameters.ring_degree >> start) for each in items]
-    return _merged(engine, keys, items, levels, lowest)
+        items = [_divide(engine, each, parameters.ring_degree >> start) for each in items]
+    return _merge_all(engine, keys, items, levels, lowest)
 
 
-def _divided(engine: Engine, ciphertext: Any, by: int) -> Any:
+def _divide(engine: Engine, ciphertext: Any, by: int) -> Any:
     residues = residues_of(engine, ciphertext)
     moduli = engine.parameters.data_moduli[: residues.shape[1]]
     return ciphertext_of(engine, times_constant(residues, [pow(by, -1, p) for p in moduli], moduli))
 
 
-def _merged(engine: Engine, keys: Any, items: list[Any], level: int, lowest: int) -> Any:
+def _merge_all(engine: Engine, keys: Any, items: list[Any], level: int, lowest: int) -> Any:
     if level == lowest:
         return items[0]
     half = 1 << (level - 1 - lowest)
-    even = _merged(engine, keys, items[:half], level - 1, lowest)
-    odd = _merged(engine, keys, items[half:], level - 1, lowest) if len(items) > half else None
+    even = _merge_all(engine, keys, items[:half], level - 1, lowest)
+    odd = _merge_all(engine, keys, items[half:], level - 1, lowest) if len(items) > half else None
     return merge(engine, keys, even, odd, level)
 
 
 def merge(engine: Engine, keys: Any, even: Any, odd: Any | None, level: int) -> Any:
-    """One step of packing. Without a partner, what lies where the partner's totals would is
-    cleared.
+    """Merge two nodes into one. Without a partner, clear the coefficients that it would have
+    filled.
     """
     evaluator = engine.evaluator
     if odd is None:
-        return evaluator.add(even, _moved(engine, keys, even, level))
+        return evaluator.add(even, _apply_automorphisms(engine, keys, even, level))
     shifted = evaluator.multiply_plain(
         odd, engine.encode_power(engine.parameters.ring_degree >> level)
     )
     plus, minus = evaluator.add(even, shifted), evaluator.sub(even, shifted)
-    return evaluator.add(plus, _moved(engine, keys, minus, level))
+    return evaluator.add(plus, _apply_automorphisms(engine, keys, minus, level))
 
 
 def unpack(parameters: Parameters, plain: Any, count: int) -> list[int]:
-    """The sums over all slots that a decrypted pack of ``count`` totals holds, between -(t-1)/2 and
-    (t-1)/2.
+    """Return the sums over all slots that a decrypted pack of ``count`` totals holds.
+
+    They lie between -(t-1)/2 and (t-1)/2.
 
     Raises
     ------
     ValueError
-        If it holds anything else.
+        If the pack holds anything else.
     """
     ring, t = parameters.ring_degree, parameters.plain_modulus
     coefficients = plaintext_coefficients(plain, ring)
@@ -332,11 +331,11 @@ def unpack(parameters: Parameters, plain: Any, count: int) -> list[int]:
             "asked. It is refused",
             code="foreign-coefficients",
         )
-    return [centred(int(value) * parameters.slots, t) for value in found]
+    return [centre(int(value) * parameters.slots, t) for value in found]
 
 
 def encrypted_totals_noise(parameters: Parameters) -> Noise:
-    """What is proven of a new pack of plain totals, whoever has encrypted it."""
+    """Bound the noise of a new pack of plain totals, encrypted by anybody."""
     model = packing_model(parameters, packing_primes(parameters))
     return model.add_plain(encrypted_zero_noise(parameters), constant=False)
 
@@ -344,8 +343,9 @@ def encrypted_totals_noise(parameters: Parameters) -> Noise:
 def encrypted_totals(
     parameters: Parameters, zero: Residues, totals: Sequence[int]
 ) -> tuple[Residues, Noise]:
-    """A new pack of plain totals, as :func:`unpack` gives them back, and its noise; ``zero`` is
-    encrypted at the level of packs.
+    """Encrypt plain totals as a pack, as :func:`unpack` reads them, and bound its noise.
+
+    ``zero`` is an encryption of 0 at the level of packs.
     """
     engine, ring, t = (
         engine_for(packing_parameters(parameters)),
@@ -364,14 +364,14 @@ def encrypted_totals(
     ), noise
 
 
-def centred(value: int, modulus: int) -> int:
-    """The integer nearest to 0 that equals ``value`` modulo ``modulus``."""
+def centre(value: int, modulus: int) -> int:
+    """Return the integer nearest to 0 that equals ``value`` modulo ``modulus``."""
     value %= modulus
     return value - modulus if value > modulus // 2 else value
 
 
 def plaintext_coefficients(plain: Any, ring_degree: int) -> Any:
-    """The coefficients of a SEAL plaintext, padded with zeros to the degree of the ring."""
+    """Return the coefficients of a SEAL plaintext, padded with zeros to the degree of the ring."""
     count = plain.coeff_count()
     coefficients = np.zeros(ring_degree, dtype=np.uint64)
     if count:
@@ -385,10 +385,9 @@ def plaintext_coefficients(plain: Any, ring_degree: int) -> Any:
 
 
 def expanded_noise(model: NoiseModel, packed: Noise, start: int = 0) -> Noise:
-    """The noise of every total, or of every 2^start side by side, that is expanded out of a pack: a
-    coefficient of the pack's for each, and what was added on the way.
+    """Bound every total, or every 2^start interleaved totals, that is expanded out of a pack.
 
-    What is added at level l is doubled at each level that follows, down to ``start``.
+    An error added at level l is doubled at each later level, down to ``start``.
     """
     noise = Noise(model.coefficient_bound(packed) * (1 << start))
     for level in range(model.ring_degree.bit_length() - 1, start, -1):
@@ -397,8 +396,9 @@ def expanded_noise(model: NoiseModel, packed: Noise, start: int = 0) -> Noise:
 
 
 def expansion_scale(parameters: Parameters) -> int:
-    """What totals are multiplied by, modulo t, once they are packed and expanded: a sum over slots
-    is N times a coefficient.
+    """Return the factor, modulo t, of totals that were packed and expanded.
+
+    A sum over slots is N times a coefficient.
     """
     return pow(parameters.slots, -1, parameters.plain_modulus)
 
@@ -406,15 +406,14 @@ def expansion_scale(parameters: Parameters) -> int:
 def split(
     engine: Engine, keys: Any, ciphertext: Any, level: int, *, odd: bool = True, start: int = 0
 ) -> tuple[Any, ...]:
-    """What holds the first half of the totals, and (``odd``) what holds the others: the inverse of
-    :func:`merge`.
+    """Split a node into its first totals and (``odd``) the others: the inverse of :func:`merge`.
 
     A pack is split down to level ``start``.
     """
     evaluator, ring = engine.evaluator, engine.parameters.ring_degree
     if 1 << level == ring:
-        ciphertext = _divided(engine, ciphertext, ring >> start)
-    moved = _moved(engine, keys, ciphertext, level)
+        ciphertext = _divide(engine, ciphertext, ring >> start)
+    moved = _apply_automorphisms(engine, keys, ciphertext, level)
     even = evaluator.add(ciphertext, moved)
     if not odd:
         return (even,)
@@ -428,8 +427,9 @@ def split(
 def expand(
     engine: Engine, keys: Any, ciphertext: Any, count: int, level: int, start: int = 0
 ) -> list[Any]:
-    """The totals of a pack (or of a part of one, with ``level`` levels left), in order; or 2^start
-    side by side.
+    """Return the totals of a pack, or of a part of one with ``level`` levels left, in order.
+
+    With ``start`` each result holds 2^start interleaved totals.
     """
     if level == start:
         return [ciphertext]
@@ -443,7 +443,7 @@ def expand(
     )
 
 
-def _moved(engine: Engine, keys: Any, ciphertext: Any, level: int) -> Any:
+def _apply_automorphisms(engine: Engine, keys: Any, ciphertext: Any, level: int) -> Any:
     for element in packing_elements(engine.parameters.ring_degree)[level]:
         ciphertext = engine.evaluator.apply_galois(ciphertext, element, keys)
     return ciphertext

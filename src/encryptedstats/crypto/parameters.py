@@ -1,14 +1,13 @@
-"""Encryption parameters: chosen from a wish, or given and checked; never insecure or too weak
-without saying so.
+"""Encryption parameters: chosen from requirements, or explicit and checked.
 
 A ``Parameters`` is plain data (it imports no cryptography): scheme, ring, plaintext modulus and
-primes. What it is able to carry is read off the noise model, so that the depth it states is the
-depth that decrypts.
+primes. Its capacity is computed by the noise model, so the depth it states is the depth that
+decrypts.
 
 Modulus switching multiplies a BGV message by the inverse of the dropped prime modulo t, a
-"correction factor" that ciphertexts of different history do not share. With data primes that are 1
+correction factor that differs between ciphertexts of different history. With data primes that are 1
 modulo t it is always 1, and such primes are chosen. A prime that is 1 modulo t and 2N is larger
-than both together: for a very large t there are none, and then plans take primes without it, since
+than both together: for a very large t there are none, and plans then use other primes, since
 programs know the factor of every ciphertext (:meth:`Parameters.switch_factor`).
 """
 
@@ -141,8 +140,8 @@ class Parameters:
         *,
         terms: int = DEFAULT_TERMS,
     ) -> Parameters:
-        """The smallest ring, and in it the fewest and smallest primes, that gives what is wished
-        for.
+        """Return the smallest ring, with the fewest and smallest primes, that meets the
+        requirements.
 
         Parameters
         ----------
@@ -159,9 +158,9 @@ class Parameters:
         Raises
         ------
         ParameterError
-            If no parameters give this; the message says what is possible.
+            If no parameters meet them; the message says what is possible.
         """
-        max_value, depth, terms = _checked_wish(security, max_value, depth, scheme, terms)
+        max_value, depth, terms = _check_wish(security, max_value, depth, scheme, terms)
         for ring_degree in RINGS:
             plain_modulus = plain_modulus_for(ring_degree, max_value)
             bits = _smallest_chain(scheme, ring_degree, plain_modulus, security, depth, terms)
@@ -189,7 +188,7 @@ class Parameters:
         terms: int = DEFAULT_TERMS,
         allow_insecure: bool = False,
     ) -> Parameters:
-        """Explicit parameters from the sizes of the primes, the key-switching prime last.
+        """Return explicit parameters from the sizes of the primes, the key-switching prime last.
 
         Examples
         --------
@@ -321,12 +320,12 @@ class Parameters:
 
     @property
     def data_moduli(self) -> tuple[int, ...]:
-        """The primes that ciphertexts live under: all but the key-switching prime."""
+        """The primes of ciphertexts: all but the key-switching prime."""
         return self.coefficient_moduli[:-1]
 
     @property
     def modulus_bits(self) -> int:
-        """Bits of the whole modulus, key-switching prime included: what security is judged by."""
+        """The bits of the whole modulus, key-switching prime included, which decide security."""
         return math.prod(self.coefficient_moduli).bit_length()
 
     @property
@@ -336,12 +335,12 @@ class Parameters:
 
     @property
     def max_value(self) -> int:
-        """Largest absolute value that is represented exactly."""
+        """The largest absolute value that is represented exactly."""
         return (self.plain_modulus - 1) // 2
 
     def switch_factor(self, level: int, to: int) -> int:
-        """What modulus switching from one level down to another multiplies a message
-        by, modulo t.
+        """Return the factor, modulo t, by which switching from one level to another multiplies a
+        message.
         """
         if self.scheme == "bfv":
             return 1
@@ -350,8 +349,8 @@ class Parameters:
 
     @property
     def has_factors(self) -> bool:
-        """Whether switching multiplies messages by anything but 1: what is not a program does not
-        follow that.
+        """True if switching multiplies messages by a factor other than 1, which only programs keep
+        track of.
         """
         return any(
             self.switch_factor(level, level + 1) != 1 for level in range(len(self.data_moduli) - 1)
@@ -359,7 +358,7 @@ class Parameters:
 
     @property
     def slots(self) -> int:
-        """How many values a ciphertext holds: a slot for each, or as many as there are copies."""
+        """How many values a ciphertext holds: one for each slot, or for each group of copies."""
         return self.ring_degree // self.copies
 
     @cached_property
@@ -376,8 +375,8 @@ class Parameters:
 
     @cached_property
     def depth(self) -> int:
-        """Proven multiplicative depth: full slots, public-key encryption, sums of ``terms``
-        products at each level.
+        """The proven multiplicative depth with full slots, public-key encryption and sums of
+        ``terms`` products at each level.
         """
         return self.noise.proven_depth(self.terms)
 
@@ -387,14 +386,14 @@ class Parameters:
         return f"2^-{FAILURE_BITS}"
 
     def ciphertext_bytes(self, size: int = 2, level: int = 0) -> int:
-        """Bytes of residues in a ciphertext of ``size`` polynomials after ``level`` modulus
+        """Return the bytes of a ciphertext of ``size`` polynomials after ``level`` modulus
         switches.
         """
         return 8 * size * (len(self.data_moduli) - level) * self.ring_degree
 
     def packed_bytes(self, level: int = 0) -> int:
-        """Bytes of the residues of a ciphertext of two polynomials as they are stored, packed to
-        the bits of their primes.
+        """Return the stored bytes of a ciphertext of two polynomials, packed to the bits of its
+        primes.
         """
         kept = self.data_moduli[: len(self.data_moduli) - level]
         return sum(2 * self.ring_degree * q.bit_length() // 8 for q in kept)
@@ -443,11 +442,11 @@ class Parameters:
             f"  security      {security}\n"
             f"  depth         {self.depth} products in a row, each level a sum of up to "
             f"{self.terms}\n"
-            f"  failure bound {self.failure_bound} (canonical norm, docs/noise.md)"
+            f"  failure bound {self.failure_bound} (canonical norm, docs/explanation/noise.md)"
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The defining values, ready for JSON."""
+        """Return the defining values as a dictionary for JSON."""
         values = {
             "scheme": self.scheme,
             "ring_degree": self.ring_degree,
@@ -463,9 +462,7 @@ class Parameters:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Parameters:
-        """The inverse of :meth:`to_dict`; checks everything, since values may come from a file of
-        unknown origin.
-        """
+        """Return the parameters that :meth:`to_dict` wrote. All values are checked."""
         expected = {
             "scheme",
             "ring_degree",
@@ -491,7 +488,7 @@ class Parameters:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the defining values: files carry it, so that they are never read under other
+        """A hash of the defining values, stored in files so that they are never read under other
         parameters.
         """
         canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
@@ -502,10 +499,10 @@ class Parameters:
 # ------------------------------------------------------------------------------------------------
 
 
-def _checked_wish(
+def _check_wish(
     security: int, max_value: int, depth: int, scheme: str, terms: int
 ) -> tuple[int, int, int]:
-    """The largest value, depth and terms as Python integers, if such a wish makes sense."""
+    """Return the largest value, depth and terms as Python integers, or raise an error."""
     if scheme not in SCHEMES:
         raise ParameterError(f"scheme={scheme!r}: there are 'bgv' and 'bfv'", code="unknown-scheme")
     if security not in LEVELS:
@@ -530,8 +527,8 @@ def _at_least(name: str, value: int, least: int) -> int:
 
 
 def plain_modulus_for(ring_degree: int, max_value: int) -> int:
-    """The smallest t that is prime, 1 modulo 2N (so that N values share a ciphertext) and above 2
-    max_value.
+    """Return the smallest prime t above 2 max_value that is 1 modulo 2N, so that N values share a
+    ciphertext.
     """
     return next_prime(2 * max_value, 2 * ring_degree)
 
@@ -544,7 +541,7 @@ def parameters_from_sizes(
     *,
     with_factors: bool = False,
 ) -> Parameters:
-    """Parameters with primes of these sizes, the key-switching prime last."""
+    """Return parameters with primes of these sizes, the key-switching prime last."""
     primes = _primes(scheme, ring_degree, plain_modulus, sizes, with_factors=with_factors)
     return Parameters(scheme, ring_degree, plain_modulus, primes)
 
@@ -562,8 +559,9 @@ def _primes(
     *,
     with_factors: bool = False,
 ) -> tuple[int, ...]:
-    """Distinct primes of these sizes, the last one for key switching; ``with_factors``, any that
-    there are do for BGV.
+    """Return distinct primes of these sizes, the last one for key switching.
+
+    With ``with_factors`` BGV may use primes that are not 1 modulo t.
     """
     used = {plain_modulus}
     primes: list[int] = []
@@ -589,8 +587,8 @@ def _primes(
 def _smallest_chain(
     scheme: Scheme, ring_degree: int, plain_modulus: int, security: int, depth: int, terms: int
 ) -> tuple[int, ...] | None:
-    """Sizes of the fewest, then smallest, primes that carry the wish in this ring; None where there
-    are none.
+    """Return the sizes of the fewest, then smallest, primes that meet the requirements in this
+    ring, or None.
     """
 
     def carries(primes: tuple[int, ...]) -> bool:
@@ -610,11 +608,11 @@ def smallest_chain(
     *,
     with_factors: bool = False,
 ) -> tuple[int, ...] | None:
-    """Sizes of the fewest, then smallest, primes for which ``carries(primes)``; None where the ring
-    allows none.
+    """Return the sizes of the fewest, then smallest, primes for which ``carries(primes)`` holds, or
+    None.
 
-    ``carries`` must hold for larger primes where it holds for smaller ones. ``with_factors`` takes
-    primes of BGV that are not 1 modulo t where there are no others: for programs.
+    ``carries`` must hold for larger primes where it holds for smaller ones. With ``with_factors``
+    BGV may use primes that are not 1 modulo t where there are no others: for programs.
     """
 
     def good(total: int) -> bool:
@@ -641,39 +639,37 @@ def smallest_chain(
 
 
 def _even_split(total: int, count: int) -> tuple[int, ...]:
-    """Sizes that add up to ``total`` and differ by at most 1, the largest last (the key-switching
-    prime).
-    """
+    """Split a number into sizes that differ by at most 1, the largest last."""
     return tuple((total + i) // count for i in range(count))
 
 
 def _what_is_possible(
     security: int, max_value: int, depth: int, scheme: Scheme, terms: int
 ) -> list[str | Cure]:
-    """Why a wish is not granted, and the nearest that are."""
+    """Explain why a wish is refused, and name the nearest ones that are possible."""
     wish = Cure(
         "wish",
         f"security={security}, max_value={max_value}, depth={depth}, terms={terms}",
         {"security": security, "max_value": max_value, "depth": depth, "terms": terms},
     )
     deepest = _largest(lambda d: _feasible(security, max_value, d, scheme, terms), 0, depth)
-    ways = []
+    options = []
     if deepest is not None:
-        ways.append(
+        options.append(
             Cure("less depth", f"depth up to {deepest} with this max_value", {"depth": deepest})
         )
     bits = _largest(
         lambda b: _feasible(security, 1 << b, depth, scheme, terms), 1, max_value.bit_length()
     )
     if bits is not None:
-        ways.append(
+        options.append(
             Cure("smaller values", f"max_value up to 2**{bits} with this depth", {"value": 2**bits})
         )
     if scheme == "bgv" and _feasible(security, max_value, depth, "bfv", terms):
-        ways.append(Cure("other scheme", "scheme='bfv'"))
-    if not ways:
-        ways.append(Cure("both smaller", "a smaller depth together with a smaller max_value"))
-    between = [part for way in ways for part in ("; ", way)][1:]
+        options.append(Cure("other scheme", "scheme='bfv'"))
+    if not options:
+        options.append(Cure("both smaller", "a smaller depth together with a smaller max_value"))
+    between = [part for option in options for part in ("; ", option)][1:]
     return [f"no {scheme} parameters give ", wish, f". Possible at {security} bits: ", *between]
 
 
@@ -686,9 +682,7 @@ def _feasible(security: int, max_value: int, depth: int, scheme: Scheme, terms: 
 
 
 def _largest(feasible: Callable[[int], bool], low: int, high: int) -> int | None:
-    """The largest n from low to high for which ``feasible`` (true up to some point, false beyond)
-    holds.
-    """
+    """Return the largest n from low to high for which ``feasible`` holds, by bisection."""
     if not feasible(low):
         return None
     while low < high:

@@ -1,4 +1,4 @@
-"""Prime numbers for moduli: a deterministic Miller-Rabin test for 64-bit numbers and searches in
+"""Prime numbers for moduli: a deterministic Miller-Rabin test for 64-bit numbers, and searches in
 residue classes.
 """
 
@@ -15,7 +15,7 @@ _WITNESSES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
 
 @lru_cache(1 << 14)  # plans ask for the same few primes a thousand times
 def is_prime(n: int) -> bool:
-    """Whether ``n`` (below 2**64) is prime; exact, not probabilistic.
+    """Return True if ``n`` (below 2**64) is prime. The test is exact.
 
     >>> [n for n in range(20) if is_prime(n)]
     [2, 3, 5, 7, 11, 13, 17, 19]
@@ -43,7 +43,7 @@ def _passes(n: int, base: int, odd: int, twos: int) -> bool:
 
 
 def next_prime(above: int, step: int) -> int:
-    """The smallest prime greater than ``above`` that is 1 modulo ``step``.
+    """Return the smallest prime greater than ``above`` that is 1 modulo ``step``.
 
     >>> next_prime(2 * 65536, 16384)
     147457
@@ -57,16 +57,17 @@ def next_prime(above: int, step: int) -> int:
 def primes_of_bits(
     bits: int, step: int, count: int, avoid: frozenset[int] = frozenset()
 ) -> list[int]:
-    """The ``count`` largest primes of exactly ``bits`` bits that are 1 modulo ``step``; fewer where
-    there are not so many.
+    """Return the ``count`` largest primes of exactly ``bits`` bits that are 1 modulo ``step``.
+
+    There may be fewer.
 
     >>> primes_of_bits(20, 16384, 2)
     [1032193, 786433]
     """
-    return list(islice(_descending(bits, step, avoid), count))
+    return list(islice(_primes_below(bits, step, avoid), count))
 
 
-def _descending(bits: int, step: int, avoid: frozenset[int]) -> Iterator[int]:
+def _primes_below(bits: int, step: int, avoid: frozenset[int]) -> Iterator[int]:
     candidate = ((1 << bits) - 2) // step * step + 1
     while candidate > 1 << (bits - 1):
         if candidate not in avoid and is_prime(candidate):

@@ -1,9 +1,9 @@
-"""Ciphertexts as arrays of residues: what kernels compute on, what is stored, and the way back to
-SEAL, with every check.
+"""Ciphertexts as arrays of residues: the form that kernels compute on and files store, with checked
+conversions from and to SEAL.
 
-An uncompressed SEAL ciphertext is a header of 113 bytes and then ``size x primes x N`` residues, 64
-bits each. The header depends on the parameters, the size and the level alone (for BGV because our
-correction factors are always 1), so it need not be stored.
+An uncompressed SEAL ciphertext is a header of 113 bytes and then ``size x primes x N`` residues of
+64 bits. The header depends on the parameters, the size and the level alone (SEAL's own correction
+factor is always 1 here), so it is not stored.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PUBLIC_HEADER_BYTES = (
 
 
 def residues_of(engine: Engine, ciphertext: Any) -> Residues:
-    """The residues of a ciphertext, shape (size, primes, N)."""
+    """Return the residues of a ciphertext, shape (size, primes, N)."""
     data = engine.ciphertext_to_bytes(ciphertext)
     size, ring = ciphertext.size(), engine.parameters.ring_degree
     level = len(engine.parameters.data_moduli) - ciphertext.coeff_modulus_size()
@@ -57,7 +57,7 @@ def residues_of(engine: Engine, ciphertext: Any) -> Residues:
 
 
 def ciphertext_of(engine: Engine, residues: Residues) -> Any:
-    """The SEAL ciphertext of such residues; SEAL checks that each is below its prime."""
+    """Return the SEAL ciphertext of these residues. SEAL checks that each is below its prime."""
     size, primes, ring = residues.shape
     parameters = engine.parameters
     level = len(parameters.data_moduli) - primes
@@ -74,7 +74,7 @@ def ciphertext_of(engine: Engine, residues: Residues) -> Any:
 
 
 def residues_to_bytes(residues: Residues, moduli: Sequence[int]) -> bytes:
-    """Polynomials of shape (polynomials, primes, N), packed to the bits of their primes."""
+    """Pack polynomials of shape (polynomials, primes, N) to the bits of their primes."""
     return b"".join(
         pack_bits(np.ascontiguousarray(residues[:, i], dtype=np.uint64), modulus.bit_length())
         .astype("<u8", copy=False)
@@ -86,8 +86,9 @@ def residues_to_bytes(residues: Residues, moduli: Sequence[int]) -> bytes:
 def residues_from_bytes(
     data: bytes, moduli: Sequence[int], ring_degree: int, polynomials: int = 2
 ) -> Residues:
-    """The inverse, for so many polynomials; whether residues are below their primes is for who uses
-    them to check.
+    """Unpack what :func:`residues_to_bytes` packed.
+
+    The caller must check that residues are below their primes.
     """
     lengths = [polynomials * ring_degree * modulus.bit_length() // 8 for modulus in moduli]
     if len(data) != sum(lengths):
@@ -105,11 +106,10 @@ def residues_from_bytes(
 
 
 def secret_residues(parameters: Parameters, data: bytes) -> Residues:
-    """The residues of a secret key in SEAL's bytes, transformed, one row for each prime with the
-    key-switching prime last.
+    """Return the residues of a secret key in SEAL's bytes, transformed, one row for each prime.
 
-    Whatever is not of exactly this form is refused: with another SEAL, what is taken for the secret
-    might be something else.
+    The key-switching prime is last. Any other form is refused: another version of SEAL might store
+    something else there.
     """
     check_seal_bytes(data)
     primes, ring = parameters.coefficient_moduli, parameters.ring_degree
@@ -131,11 +131,10 @@ def secret_residues(parameters: Parameters, data: bytes) -> Residues:
 
 
 def public_residues(parameters: Parameters, data: bytes) -> Residues:
-    """A public key in SEAL's bytes, as the encryption of 0 that it is: shape (2, primes, N),
-    without the key-switching prime.
+    """Return a public key in SEAL's bytes as an encryption of 0, without the key-switching prime.
 
-    b + a s = -t e holds modulo all primes, hence modulo those of the data: what is left is as fresh
-    as by the secret key.
+    The shape is (2, primes, N). b + a s = -t e holds modulo all primes, hence modulo the data
+    primes: the result is as fresh as an encryption by the secret key.
     """
     check_seal_bytes(data)
     primes, ring = len(parameters.coefficient_moduli), parameters.ring_degree
@@ -166,8 +165,7 @@ def negate_modulo(a: Residues, moduli: Sequence[int]) -> Residues:
 
 
 def times_constant(residues: Residues, factors: Sequence[int], moduli: Sequence[int]) -> Residues:
-    """Residues of shape (..., primes, N), each multiplied by the number that goes with its prime
-    (below 2^63), exactly.
+    """Multiply residues of shape (..., primes, N) exactly by one number for each prime, below 2^63.
 
     Shoup's product: with w' = floor(w 2^64 / p), x w - floor(x w' / 2^64) p is x w modulo p, or p
     more.
@@ -182,7 +180,7 @@ def times_constant(residues: Residues, factors: Sequence[int], moduli: Sequence[
 def times_each(
     x: Residues, factors: Residues | np.uint64, quotients: Residues | np.uint64, p: int
 ) -> Residues:
-    """Residues times factors below p, one or as many, exactly, given floor(factor 2^64 / p) of
+    """Multiply residues exactly by factors below p, one or as many, with floor(factor 2^64 / p) of
     each.
     """
     rest = x * factors - _high_word(x, quotients) * np.uint64(p)  # wraps around, as it should
@@ -190,7 +188,7 @@ def times_each(
 
 
 def _high_word(x: Residues, y: Residues | np.uint64) -> Residues:
-    """The upper 64 bits of the products with numbers below 2^64, from products of halves."""
+    """Return the upper 64 bits of the products with numbers below 2^64, from products of halves."""
     half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
     x1, x0, y1, y0 = x >> half, x & low, y >> half, y & low
     middle = (x0 * y0 >> half) + (x1 * y0 & low) + (x0 * y1 & low)

@@ -1,11 +1,10 @@
-"""How large a modulus a ring may carry: the one place for the security table.
+"""The security table: how large a modulus a ring may have.
 
 The figures are those of the security guidelines of 2024 (Bossuat et al., eprint 2024/463), for
 uniform ternary secrets, errors of standard deviation 3.19 and classical attacks: the largest log2
 of the *whole* coefficient modulus, key-switching prime included. Where the published tables and the
-outputs of their scripts differ by a bit, the lower figure stands here. Rings for which they give no
-figure at a level are not offered at that level. SEAL enforces the standard of 2018, which allows a
-little more.
+outputs of their scripts differ by a bit, the lower figure is used. Rings without a figure at a
+level are not offered at that level. SEAL enforces the standard of 2018, which allows a little more.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ RINGS: Final = tuple(MAX_MODULUS_BITS[128])
 
 
 def security_of(ring_degree: int, modulus_bits: int) -> int:
-    """The security level in bits that the table grants (128, 192 or 256), or 0 where it grants
-    none.
+    """Return the security level in bits that the table grants (128, 192 or 256), or 0.
 
     >>> security_of(8192, 214), security_of(8192, 224)
     (128, 0)

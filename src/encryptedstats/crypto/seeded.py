@@ -1,26 +1,23 @@
-"""Ciphertexts of half the size: the second polynomial of an encryption with the secret key is
-uniform, so a seed can stand for it.
+"""Ciphertexts of half the size: a seed replaces the uniform second polynomial.
 
-SEAL makes a ciphertext (c0, a) with a polynomial ``a`` that no seed is known of. With a' expanded
+SEAL makes a ciphertext (c0, a) with a polynomial ``a`` for which no seed is known. With a' expanded
 from 32 fresh random bytes,
 
     (c0 + (a - a') s, a')
 
 is a ciphertext of the same message with the same error: c0 + (a - a') s + a' s = c0 + a s. It is
 *re-based* on a'. This is the only place of this library that computes with a secret key: in
-:class:`SecretFactor`, which members of a joint key use as well. What must never happen, and why it
-cannot:
+:class:`SecretFactor`, which members of a joint key use as well. Two things must never happen:
 
-- **Two versions of one SEAL ciphertext** differ by (a - a') s, hence give the key away to whoever
-  sees both. So SEAL is called in here and its ciphertext is re-based at once; it is neither given
-  in nor given out, nor kept, and nothing here has a memory. Nothing random is drawn once the
-  original exists: seed and a' are there before it, so that nothing that fails, forks or is done
-  again in between could move one original twice.
+- **Two versions of one SEAL ciphertext** differ by (a - a') s, which gives the key away to anybody
+  who sees both. So this module calls SEAL itself and re-bases its ciphertext at once; the original
+  is neither an argument nor a result, and is not kept. Seed and a' exist before the original, so no
+  failure, fork or retry can re-base one original twice.
 - **Two ciphertexts under one a'** show the difference of their messages. So each has a seed of its
-  own, drawn in here, after any fork, from the operating system; it is never given in, derived or
-  used again.
+  own, drawn in this module, after any fork, from the operating system. A seed is never an argument,
+  derived or used again.
 
-Nothing is sampled here but the seed. The polynomial a' and what is stored are public.
+Only the seed is sampled here. The polynomial a' and the stored polynomial are public.
 """
 
 from __future__ import annotations
@@ -47,8 +44,8 @@ SEED_BYTES = pieces.SEED_BYTES
 
 
 def expand_seeds(seeds: bytes, moduli: tuple[int, ...], out: Residues) -> None:
-    """The last polynomials of ciphertexts with these seeds into their residues, shape (ciphertexts,
-    components, primes, N).
+    """Expand seeds into the last polynomials of ciphertexts, shape (ciphertexts, components,
+    primes, N).
     """
     if len(seeds) != SEED_BYTES * len(out):
         raise ArgumentError(
@@ -60,17 +57,15 @@ def expand_seeds(seeds: bytes, moduli: tuple[int, ...], out: Residues) -> None:
 
 
 class SecretFactor:
-    """A secret polynomial, transformed, prime by prime, and the one thing that is ever computed
-    with it. Never stored or sent.
-    """
+    """A transformed secret polynomial, and the one computation with it. Never stored or sent."""
 
     def __init__(self, moduli: tuple[int, ...], residues: Residues) -> None:
         self._moduli = moduli
         # A copy: it would be a view of bytes that may hold the residues of more primes.
         self._residues = np.array(residues[: len(moduli)], dtype=np.uint64)
 
-    def rebased(self, pair: Residues, fresh: Residues) -> Residues:
-        """c0 + (a - a') s, for a pair (c0, a) of shape (2, primes, N) and a' of shape
+    def rebase(self, pair: Residues, fresh: Residues) -> Residues:
+        """Return c0 + (a - a') s, for a pair (c0, a) of shape (2, primes, N) and a' of shape
         (primes, N).
         """
         out = np.empty_like(fresh)
@@ -86,7 +81,7 @@ class SecretFactor:
 
     @cached_property
     def _quotients(self) -> list[Residues]:
-        """What products with the secret need without the extension: floor(s 2^64 / p)."""
+        """floor(s 2^64 / p), which products with the secret need without the extension."""
         return [
             np.array([(int(s) << 64) // p for s in secret], dtype=np.uint64)
             for secret, p in zip(self._residues, self._moduli, strict=True)
@@ -97,9 +92,7 @@ class SecretFactor:
 
 
 class SeededEncryption:
-    """Encryption with the secret key into a seed and one polynomial. Holds the secret key: an
-    owner's, never stored or sent.
-    """
+    """Encryption with the secret key into a seed and one polynomial. Never stored or sent."""
 
     def __init__(self, engine: Engine, secret_key: Any) -> None:
         self._engine = engine
@@ -110,10 +103,9 @@ class SeededEncryption:
         self._try(seal.Decryptor(engine.context, secret_key))
 
     def encrypt(self, plain: Any) -> tuple[bytes, Residues]:
-        """A new ciphertext of a SEAL plaintext: its seed, and its first polynomial, shape (primes,
-        N).
+        """Encrypt a SEAL plaintext into a seed and its first polynomial, shape (primes, N).
 
-        Nothing random is drawn once the original exists.
+        Nothing random is drawn after SEAL's original exists.
         """
         seed = os.urandom(SEED_BYTES)
         fresh = np.empty(
@@ -121,7 +113,7 @@ class SeededEncryption:
         )
         expand_seeds(seed, self._moduli, fresh)
         original = residues_of(self._engine, self._seal_encrypt(plain))
-        return seed, self._rebased(original, fresh[0, 0])
+        return seed, self._rebase_original(original, fresh[0, 0])
 
     def _try(self, decryptor: Any) -> None:
         """Refuse to go on where a 0 does not decrypt to 0: what was taken for the secret key is not
@@ -144,24 +136,22 @@ class SeededEncryption:
     # -- c0 + (a - a') s
     # --------------------------------------------------------------------------------------------
 
-    def _rebased(self, original: Residues, fresh: Residues) -> Residues:
+    def _rebase_original(self, original: Residues, fresh: Residues) -> Residues:
         if (
             self._engine.parameters.scheme == "bgv"
         ):  # ciphertexts of BGV are transformed, as the secret is
-            return self._secret.rebased(original, fresh)
+            return self._secret.rebase(original, fresh)
         moduli = np.array(self._moduli, dtype=np.uint64)[:, None]
         moved = np.stack([original[0], (original[1] + (moduli - fresh)) % moduli])
-        header, transformed = self._transformed(moved)
-        moved = np.stack([self._secret.rebased(transformed, np.zeros_like(fresh)), transformed[1]])
+        header, transformed = self._transform(moved)
+        moved = np.stack([self._secret.rebase(transformed, np.zeros_like(fresh)), transformed[1]])
         ciphertext = seal.Ciphertext()
         ciphertext.load_bytes(self._engine.context, header + moved.astype("<u8").tobytes())
         both = residues_of(self._engine, self._engine.evaluator.transform_from_ntt(ciphertext))
         return np.array(both[0])  # a copy: what it would be a view of holds a - a' as well
 
-    def _transformed(self, residues: Residues) -> tuple[bytes, Residues]:
-        """Two polynomials in the form that is multiplied coefficient by coefficient, and SEAL's
-        header of such.
-        """
+    def _transform(self, residues: Residues) -> tuple[bytes, Residues]:
+        """Return two polynomials in the transformed form, and SEAL's header of that form."""
         ciphertext = ciphertext_of(self._engine, residues)
         data = self._engine.ciphertext_to_bytes(self._engine.evaluator.transform_to_ntt(ciphertext))
         return data[:HEADER_BYTES], np.frombuffer(data, dtype="<u8", offset=HEADER_BYTES).reshape(

@@ -1,8 +1,8 @@
-"""The owner's signature (Ed25519, by the ``cryptography`` package): how a worker knows what the
-owner made from what others did.
+"""The owner's signature (Ed25519, by the ``cryptography`` package), by which a worker knows the
+owner's data from a contributor's.
 
-Ciphertexts do not say who made them. A signature does, and the key that checks it is part of what
-the key id is a hash of.
+Ciphertexts do not say who made them. A signature does, and the key id is a hash of the key that
+checks it.
 """
 
 from __future__ import annotations
@@ -16,27 +16,26 @@ SIGNING_KEY_BYTES: Final = 32
 
 
 class Signer:
-    """Who can sign: the owner, by a seed of 32 bytes that is made from the secret key."""
+    """The owner as a signer, with a seed of 32 bytes that is derived from the secret key."""
 
     def __init__(self, seed: bytes) -> None:
         self._key = Ed25519PrivateKey.from_private_bytes(seed)
 
     @property
     def public_bytes(self) -> bytes:
-        """The key that checks signatures; anybody may have it."""
+        """The key that checks signatures."""
         return self._key.public_key().public_bytes_raw()
 
     def sign(self, statement: bytes) -> str:
-        """A signature, 128 hexadecimal digits."""
+        """Return a signature of 128 hexadecimal digits."""
         return self._key.sign(statement).hex()
 
 
 def verifies(signing_key: bytes, statement: bytes, signature: str) -> bool:
-    """Whether the holder of the signing key has signed this; whatever is malformed was not.
+    """Return True if the holder of the signing key signed this. A malformed signature is invalid.
 
-    Nor is a signature that is written in another way than :meth:`Signer.sign` writes it (in
-    capitals, with spaces): nobody but the signer can make other bytes of one, and with them another
-    hash of what it is part of.
+    So is a signature in another spelling than :meth:`Signer.sign` writes (capitals, spaces):
+    otherwise anybody could change its bytes, and with them the hashes that cover it.
     """
     try:
         data = bytes.fromhex(signature)

@@ -1,6 +1,6 @@
-"""The common random string: uniform polynomials that all members expand alike and nobody chooses.
+"""The common random string: uniform polynomials that all members expand from public data.
 
-a = SHAKE-256(SHA-256(id of the joint key, name, digit))   modulo each prime, in transformed form
+a = SHAKE-256(SHA-256(id of the joint key, name, digit)) modulo each prime, in transformed form
 """
 
 from __future__ import annotations

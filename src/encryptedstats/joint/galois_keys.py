@@ -17,7 +17,7 @@ import seal
 
 from encryptedstats.crypto import packing
 from encryptedstats.crypto.engine import Engine, engine_for
-from encryptedstats.crypto.kernels import galois_element, with_switching_keys
+from encryptedstats.crypto.kernels import galois_element, replace_switching_keys
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.joint.common_string import CommonString
@@ -66,5 +66,5 @@ def combine_galois_shares(total: Residues, section: GaloisSection, common: Commo
     seal.KeyGenerator(section.engine.context).create_galois_keys(list(section.steps), template)
     stacked = {index: np.stack(digits) for index, digits in keys.items()}
     return section.engine.context.from_galois_str(
-        with_switching_keys(template.to_string(), stacked)
+        replace_switching_keys(template.to_string(), stacked)
     )

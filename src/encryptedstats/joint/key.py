@@ -105,13 +105,12 @@ class JointKey:
 
     @cached_property
     def id(self) -> str:
-        """A hash of all of it, which every message carries."""
+        """A hash of the agreement, which every message carries."""
         agreed = [self.label, list(self.members), self.parameters.fingerprint, list(self.rotations)]
         return hashlib.sha256(b"encryptedstats joint key" + json.dumps(agreed).encode()).hexdigest()
 
     @property
     def common(self) -> CommonString:
-        """The common string of this key."""
         return CommonString(self.id)
 
     def galois_sections(self) -> list[galois_keys.GaloisSection]:
@@ -122,7 +121,7 @@ class JointKey:
         self, commitments: Messages, contributions: Messages, relinearisations: Messages
     ) -> PublicKeys:
         """Combine the messages of all members into the public keys, the same for everybody."""
-        given = read_contributions(self, read_commitments(self, commitments), contributions)
+        checked = read_contributions(self, read_commitments(self, commitments), contributions)
         last = read_messages(self, RELINEARISATION_KIND, relinearisations)
         for member, message in last.items():
             if message.fields["transcript"] != transcript_of(self, contributions):
@@ -132,14 +131,14 @@ class JointKey:
                 )
         engine, moduli = engine_for(self.parameters), self.parameters.coefficient_moduli
         ring, digits = self.parameters.ring_degree, len(moduli) - 1
-        public = sum_section(given, public_key.SECTION, moduli, (1, ring))
+        public = sum_section(checked, public_key.SECTION, moduli, (1, ring))
         r_sum = sum_section(last, relinearisation_key.SECOND_ROUND, moduli, (digits, ring))
-        k_sum = sum_section(given, relinearisation_key.FIRST_ROUND[1], moduli, (digits, ring))
+        k_sum = sum_section(checked, relinearisation_key.FIRST_ROUND[1], moduli, (digits, ring))
         galois = {}
         for section in self.galois_sections():
             shape = (len(section.places()), ring)
             total = sum_section(
-                given, section.name, section.engine.parameters.coefficient_moduli, shape
+                checked, section.name, section.engine.parameters.coefficient_moduli, shape
             )
             galois[section.name] = galois_keys.combine_galois_shares(total, section, self.common)
         relinearisation = relinearisation_key.combine_relinearisation_shares(r_sum, k_sum, engine)
@@ -152,13 +151,13 @@ class JointKey:
 
     # -- opening -----------------------------------------------------------------------------------
 
-    def combined(self, answer: Openable, shares: Messages, receiver: PublicKeys) -> Any:
+    def combine(self, answer: Openable, shares: Messages, receiver: PublicKeys) -> Any:
         """Switch an answer to the receiver's key with the shares that all members made for her.
 
         ``owner.open`` of the receiver's then opens it like any other.
         """
         found: Openable = openable(answer)
-        return found.with_packs(receiver, self.switched(found.packs(), shares, receiver.key_id))
+        return found.with_packs(receiver, self.switch_packs(found.packs(), shares, receiver.key_id))
 
     def open(self, answer: Openable, shares: Messages, schema: Any = None) -> Any:
         """Open an answer with shares that were made without a receiver: anybody can."""
@@ -167,23 +166,23 @@ class JointKey:
         level = len(self.parameters.data_moduli) - len(moduli)
         packs = [
             (add_modulo(residues, keys.encryptor.encrypt_zero(level), moduli), noise)
-            for residues, noise in self.switched(found.packs(), shares, "")
+            for residues, noise in self.switch_packs(found.packs(), shares, "")
         ]
         return owner.open(found.with_packs(keys, packs), schema)
 
-    def switched(self, packs: Sequence[Pack], shares: Messages, receiver: str) -> list[Pack]:
+    def switch_packs(self, packs: Sequence[Pack], shares: Messages, receiver: str) -> list[Pack]:
         """Switch packs to the key with this id, or to none: see ``opening.switch_packs``."""
-        given = read_messages(self, SHARE_KIND, shares)
-        for member, message in given.items():
+        checked = read_messages(self, SHARE_KIND, shares)
+        for member, message in checked.items():
             if message.fields["packs"] != packs_digest(packs):
                 raise MemberError(
                     f"the share of {member} was made for another ciphertext than this answer's",
                     code="other-ciphertext",
                 )
             if message.fields["receiver"] != receiver:
-                whom = receiver or "whoever has all shares"
+                whom = receiver or "that holds all shares"
                 raise MemberError(
-                    f"the share of {member} was not made for the receiver that is given, {whom}",
+                    f"the share of {member} was not made for the receiver {whom}",
                     code="other-receiver",
                 )
         moduli, each, ring = (
@@ -191,7 +190,7 @@ class JointKey:
             2 if receiver else 1,
             self.parameters.ring_degree,
         )
-        totals = sum_section(given, "packs", moduli, (each * len(packs), ring))
+        totals = sum_section(checked, "packs", moduli, (each * len(packs), ring))
         return switch_packs(
             self.parameters, packs, totals.reshape(len(packs), each, len(moduli), ring)
         )

@@ -1,4 +1,4 @@
-"""A member of a joint key: makes her messages of every round, and her shares of every opening."""
+"""A member of a joint key: makes the messages of every round, and a share of every opening."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ _PUBLIC_KEYS = "public.keys"
 
 
 class Member:
-    """One member of a joint key: makes her shares of the keys and of every opening.
+    """One member of a joint key, with a share of the secret.
 
     Parameters
     ----------
     home : path of a folder
-        Where her secret and all that she has sent are kept, readable to her alone. Made when it is
-        not there; loaded when it is. Whoever copies or restores it must never use both: a share is
-        made once.
+        Keeps the member's secret and all sent messages, readable to this user alone. Created if it does
+        not exist, loaded otherwise. Never use a copy or a restored backup of it next to the original: a
+        share must be made only once.
     joint : JointKey
     name : str
-        Which of the members she is.
+        Which of the members this is.
     passphrase : str, optional
-        Locks her secret, from the first time on.
+        Encrypts the secret, from the first use on.
     """
 
     def __init__(
@@ -112,12 +112,14 @@ class Member:
 
     def relinearise(self, contributions: Messages) -> bytes:
         """Make the third message from the second ones of all members: relinearisation round 2."""
-        given = read_contributions(self.joint, self.state.seen_digests(), contributions)
+        checked = read_contributions(self.joint, self.state.seen_digests(), contributions)
         transcript = transcript_of(self.joint, contributions)
         with self.state.lock():
             stored = self.state.find("relinearisation", RELINEARISATION_KIND)
             if stored is None:
-                stored = self.state.store("relinearisation", self._second_round(given, transcript))
+                stored = self.state.store(
+                    "relinearisation", self._second_round(checked, transcript)
+                )
             self.state.delete_ephemeral()
         if stored.expect("transcript", str) != transcript:
             raise MemberError(
@@ -151,12 +153,12 @@ class Member:
 
     @property
     def finished(self) -> bool:
-        """Whether she has the public keys."""
+        """True once the joint public keys are complete."""
         return (self.home / _PUBLIC_KEYS).exists()
 
     @cached_property
     def keys(self) -> PublicKeys:
-        """The joint public keys that she has helped to make."""
+        """The joint public keys."""
         if not self.finished:
             raise MemberError(
                 f"{self.name} knows no public keys of this joint key yet: finish(...) makes them",
@@ -185,11 +187,11 @@ class Member:
             )
         return make_message(joint, CONTRIBUTION_KIND, self.name, {}, made)
 
-    def _second_round(self, given: Mapping[str, Container], transcript: str) -> Container:
+    def _second_round(self, checked: Mapping[str, Container], transcript: str) -> Container:
         joint, moduli = self.joint, self.joint.parameters.coefficient_moduli
         shape = (len(moduli) - 1, joint.parameters.ring_degree)
         h_sum, k_sum = (
-            sum_section(given, name, moduli, shape) for name in relinearisation_key.FIRST_ROUND
+            sum_section(checked, name, moduli, shape) for name in relinearisation_key.FIRST_ROUND
         )
         own, ephemeral = self.state.secret(SECRET), self.state.secret(EPHEMERAL)
         made = relinearisation_key.make_second_shares(own, ephemeral, h_sum, k_sum)

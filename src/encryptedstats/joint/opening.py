@@ -36,7 +36,7 @@ Pack = tuple[Residues, Noise]
 
 
 class Openable(Protocol):
-    """What members may open together: packed totals, and votes."""
+    """Results that members may open together: packed totals and votes."""
 
     @property
     def keys(self) -> PublicKeys:
@@ -53,7 +53,7 @@ class Openable(Protocol):
 
 
 class OpenableAnswer(Openable, Protocol):
-    """An answer to a question that members may open together."""
+    """The answer to a question, as members open it."""
 
     def verified(self, question: Any, table: Any, rows: Any = None) -> Self:
         """Return the answer computed anew from the table; votes are computed for the rows.
@@ -96,7 +96,7 @@ def make_opening_share(
     small = engine_for(packing.first_primes(parameters, len(moduli)))
     flooding = flooding_polynomial(small, len(moduli), flooding_width(model, noise))
     factor = SecretFactor(moduli, secret.residues)
-    own = factor.rebased(np.stack([flooding, residues[1]]), np.zeros_like(flooding))[None]
+    own = factor.rebase(np.stack([flooding, residues[1]]), np.zeros_like(flooding))[None]
     if receiver is None:
         return own
     zero = receiver.encryptor.encrypt_zero(len(parameters.data_moduli) - len(moduli))

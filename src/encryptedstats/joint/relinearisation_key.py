@@ -20,7 +20,7 @@ import numpy as np
 import seal
 
 from encryptedstats.crypto.engine import Engine
-from encryptedstats.crypto.kernels import with_switching_keys
+from encryptedstats.crypto.kernels import replace_switching_keys
 from encryptedstats.crypto.residues import Residues, add_modulo, negate_modulo
 from encryptedstats.joint.common_string import CommonString
 from encryptedstats.joint.secret import MemberSecret
@@ -43,7 +43,7 @@ def make_first_shares(
             moduli[-1] % moduli[digit]
         )  # w_i: a constant polynomial has one value everywhere
         h.append(
-            secret.factor.rebased(np.stack([ephemeral.sample(a), weight]), np.zeros_like(weight))
+            secret.factor.rebase(np.stack([ephemeral.sample(a), weight]), np.zeros_like(weight))
         )
         k.append(negate_modulo(secret.sample(a), moduli))
     return np.stack(h), np.stack(k)
@@ -71,5 +71,5 @@ def combine_relinearisation_shares(r_sum: Residues, k_sum: Residues, engine: Eng
     template = seal.KeyGenerator(
         engine.context
     ).create_relin_keys()  # for the form of SEAL's bytes alone
-    data = with_switching_keys(template.to_string(), {0: np.stack([r_sum, k_sum], axis=1)})
+    data = replace_switching_keys(template.to_string(), {0: np.stack([r_sum, k_sum], axis=1)})
     return engine.context.from_relin_str(data)

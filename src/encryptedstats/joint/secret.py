@@ -1,4 +1,4 @@
-"""One member's secret, and the identity by which SEAL's samples become those of the protocols.
+"""One member's secret, and the identity by which SEAL's samples become samples of the protocols.
 
 A fresh SEAL public key under a secret s is (-(a s + t e), a) with a polynomial a of SEAL's choice.
 For any other polynomial x,
@@ -19,7 +19,7 @@ import numpy as np
 import seal
 
 from encryptedstats.crypto.engine import HEADER_BYTES, Engine
-from encryptedstats.crypto.kernels import switching_keys
+from encryptedstats.crypto.kernels import read_switching_keys
 from encryptedstats.crypto.residues import Residues, secret_residues
 from encryptedstats.crypto.seeded import SecretFactor
 from encryptedstats.joint.common_string import CommonString
@@ -38,7 +38,7 @@ class MemberSecret:
         """Return -(x s + t e). The SEAL key that is re-based on x is made here and kept nowhere."""
         data = self._generator.create_public_key().to_string()
         pair = np.frombuffer(data, dtype="<u8", offset=HEADER_BYTES).reshape(2, *x.shape)
-        return self.factor.rebased(pair, x)
+        return self.factor.rebase(pair, x)
 
     def galois_samples(
         self, name: str, steps: Sequence[int], common: CommonString
@@ -46,8 +46,10 @@ class MemberSecret:
         """Yield the digits of SEAL's Galois keys, re-based on the common polynomials."""
         made = seal.GaloisKeys()
         self._generator.create_galois_keys(list(steps), made)
-        for index, digits in switching_keys(made.to_string(), self.engine.parameters.ring_degree):
+        for index, digits in read_switching_keys(
+            made.to_string(), self.engine.parameters.ring_degree
+        ):
             for digit, pair in enumerate(digits):
-                yield self.factor.rebased(
+                yield self.factor.rebase(
                     pair, common.polynomial(f"{name} {index}", digit, self.engine)
                 )

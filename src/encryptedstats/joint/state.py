@@ -1,8 +1,9 @@
-"""The folder of a member, readable to her alone: her secrets, and each message before it is sent.
+"""The folder of a member, readable to this user alone: the secrets, and each message before it is
+sent.
 
-**Once.** A message that is stored is sent again as it is, and never made a second time: so a crash
-at any moment, or a request that comes twice, shows no second sample of the same secret. A second
-share of a ciphertext (of a c_1), or for the same question over the same rows, is never computed.
+**Once.** A stored message is sent again unchanged, and never made a second time: so neither a crash
+nor a repeated request reveals a second sample under the same secret. A second share of a ciphertext
+(of a c_1), or for the same question over the same rows, is never computed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from encryptedstats.joint.secret import MemberSecret
 from encryptedstats.storage import container
 from encryptedstats.storage import passphrase as locks
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.files import PRIVATE, locked
+from encryptedstats.storage.files import PRIVATE, hold_lock
 
 if TYPE_CHECKING:
     from encryptedstats.joint.key import JointKey
@@ -52,7 +53,7 @@ class MemberState:
 
     def lock(self) -> AbstractContextManager[None]:
         """Lock the folder while it is read and written."""
-        return locked(self.home / "lock")
+        return hold_lock(self.home / "lock")
 
     # -- messages ----------------------------------------------------------------------------------
 
@@ -149,7 +150,7 @@ class MemberState:
             if bool(lock) != (self._passphrase is not None):
                 raise PassphraseError(
                     f"the secret in {self.home} is "
-                    f"{'locked: give its' if lock else 'not locked by a'} passphrase",
+                    f"{'hold_lock: give its' if lock else 'not hold_lock by a'} passphrase",
                     code="passphrase-mismatch",
                 )
             if lock:

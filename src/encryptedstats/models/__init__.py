@@ -14,9 +14,12 @@ from encryptedstats.models.folds import score_folds
 from encryptedstats.models.forest import CompletelyRandomForest
 from encryptedstats.models.logistic import OneStepLogisticRegression
 from encryptedstats.models.naive_bayes import MultinomialNB, SemiparametricNB
+from encryptedstats.models.pairs import AODE, TAN
 from encryptedstats.models.prediction import Votes
 
 __all__ = [
+    "AODE",
+    "TAN",
     "CalibratedModel",
     "CompletelyRandomForest",
     "FisherDiscriminant",

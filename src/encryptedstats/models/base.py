@@ -29,7 +29,7 @@ import inspect
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
@@ -42,7 +42,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
-from encryptedstats.crypto.digests import joined_digest
+from encryptedstats.crypto.digests import join_digests
 from encryptedstats.crypto.dispatch import decrypt_value, openable
 from encryptedstats.crypto.encryption import Decryptor
 from encryptedstats.crypto.keys import PublicKeys
@@ -57,7 +57,6 @@ from encryptedstats.errors import (
     SchemaWarning,
 )
 from encryptedstats.models._sklearn import record_features
-from encryptedstats.models.features import chosen_positions
 from encryptedstats.models.prediction import Votes
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import load_file
@@ -80,7 +79,13 @@ from encryptedstats.tables.questions.question import (
 )
 from encryptedstats.tables.questions.row_answers import numbers_of
 from encryptedstats.tables.rows.frames import as_frame, describe_missing, missing_masks
-from encryptedstats.tables.rows.table_from_frame import as_weights, rows_to_predict
+from encryptedstats.tables.rows.table_from_frame import (
+    as_weights,
+    complete_rows_to_predict,
+    rows_to_predict,
+)
+from encryptedstats.tables.schema.inference import Wishes
+from encryptedstats.tables.schema.names import chosen_positions
 from encryptedstats.tables.schema.variables import as_level
 
 if TYPE_CHECKING:
@@ -316,7 +321,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
                     f"{self.totals_.keys.key_id}",
                     code="other-key",
                 )
-            joined_digest(self.totals_.schema_digest, X.facts.schema_digest)
+            join_digests(self.totals_.schema_digest, X.facts.schema_digest)
         self._check_table(X)
         return self._hold(self.answer_ + X.answer_to(self.answer_.question, **options))
 
@@ -463,8 +468,11 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
             )
         return self.schema_
 
-    def _rows(self, X: Any) -> Table:
-        """Rows to predict as a table."""
+    def _rows(self, X: Any, *, complete: bool = False) -> Table:
+        """Return clear rows of the schema of the model, none of them left out.
+
+        If they have to be ``complete``, rows that cannot be predicted are refused.
+        """
         self._check_open()
         if isinstance(X, EncryptedTable):
             raise ArgumentTypeError(
@@ -472,15 +480,20 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
                 "or DataFrame",
                 code="still-encrypted",
             )
-        return self._rows_to_predict(X)
+        return self._rows_to_predict(X, complete=complete)
 
-    def _rows_to_predict(self, X: Any) -> Table:
-        """Clear rows, none of them left out, of the schema of the model."""
+    def _by_row(self, X: Any, compute: Callable[[Table], NDArray[Any]]) -> NDArray[Any]:
+        """Compute something for each row; nothing for rows that the schema does not allow."""
+        table = self._rows(X)
+        return table.leave_blank(compute(table))
+
+    def _rows_to_predict(self, X: Any, *, complete: bool = False) -> Table:
         if not isinstance(X, Table):
-            frame = self._checked_frame(X, reset=False)
-            if isinstance(frame, pd.DataFrame):
-                frame = self._with_unused(frame)
-            return rows_to_predict(self._known_private(), frame, stacklevel=4)
+            schema, frame = self._known_private(), self._frame_to_predict(X)
+            if complete:
+                return complete_rows_to_predict(schema, frame, stacklevel=4)
+            needed = [schema.names[j] for j in self._used_positions()]
+            return rows_to_predict(schema, frame, needed, stacklevel=5)
         known = self.schema_ if isinstance(self.schema_, Schema) else self.schema_.public()
         rows = X.schema if isinstance(self.schema_, Schema) else X.schema.public()
         if rows.strict_variables != known.strict_variables:
@@ -490,6 +503,10 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
                 code="other-schema",
             )
         return X
+
+    def _frame_to_predict(self, X: Any) -> Any:
+        frame = self._checked_frame(X, reset=False)
+        return self._with_unused(frame) if isinstance(frame, pd.DataFrame) else frame
 
     def _used_positions(self) -> Collection[int]:
         """Return the positions of the variables that a prediction needs."""
@@ -622,7 +639,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
 
 
 class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn has no types
-    """A classifier whose fit is a list of totals over rows. ``docs/extending.md`` has a complete
+    """A classifier whose fit is a list of totals over rows. ``docs/guides/questions.md`` has a complete
     one.
 
     A subclass writes what any :class:`TotalsModel` does, and
@@ -798,16 +815,8 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
                 code="missing-values",
             )
         kinds = {str(name): "continuous" for name in numbers}
-        schema, doubts = Schema._infer(
-            frame,
-            y=labels,
-            bins=self.bins,
-            kinds=kinds,
-            classes=classes,
-            missing="bin",
-            weights=weights,
-            compare=False,
-        )
+        wishes = Wishes(self.bins, kinds, "bin", classes, weights=weights, compare=False)
+        schema, doubts = Schema._infer(frame, wishes, y=labels)
         for doubt in doubts:
             warnings.warn(doubt, stacklevel=5)
         for name in numbers:
@@ -833,10 +842,16 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
     # --------------------------------------------------------------------------------------------
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable class of each row."""
-        scores = self.scores(self._rows(X))
-        predicted: NDArray[Any] = self.classes_[scores.argmax(axis=1)]
-        return predicted
+        """The most probable class of each row.
+
+        Rows with values that the schema does not allow have None, and a warning names them.
+        """
+        return self._by_row(X, lambda table: self.classes_[self.scores(table).argmax(axis=1)])
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of rows whose class is predicted; rows without a prediction are refused."""
+        rows = X if isinstance(X, Table) else self._rows(X, complete=True)
+        return float(super().score(rows, y, sample_weight))
 
     # -- predicting without opening
     # ----------------------------------------------------------------------------------
@@ -861,7 +876,8 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
         """
         check_is_fitted(self, "answer_")
         chosen = self.chosen_output(output)
-        rows = X if isinstance(X, EncryptedTable) else self._rows_to_predict(X)
+        is_encrypted = isinstance(X, EncryptedTable)
+        rows = X if is_encrypted else self._rows_to_predict(X, complete=True)
         votes: Votes | Answer = self.as_predictor().predict_votes(rows, output=chosen, **options)
         if isinstance(votes, Votes) and isinstance(X, pd.DataFrame):
             votes.index = votes._scores.index = (

@@ -190,11 +190,16 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         if len(self.classes_) == 2:
             return np.column_stack([1 - p[:, 0], p[:, 0]])
         total = p.sum(axis=1, keepdims=True)
-        return np.where(total > 0, p / np.where(total > 0, total, 1), 1 / p.shape[1])
+        return np.where(total == 0, 1 / p.shape[1], p / np.where(total == 0, 1, total))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class with the highest calibrated probability."""
-        predicted: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        p = self.predict_proba(X)
+        predicted: NDArray[Any] = self.classes_[p.argmax(axis=1)]
+        without = np.isnan(p).any(axis=1)  # rows that the model does not predict
+        if without.any():
+            predicted = predicted.astype(object)
+            predicted[without] = None
         return predicted
 
     # -- files

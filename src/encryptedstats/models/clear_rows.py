@@ -21,9 +21,16 @@ from encryptedstats.tables import Schema, Table
 from encryptedstats.tables.encryption import RowCount
 from encryptedstats.tables.rows.csv_format import CsvFormat, CsvOptions
 from encryptedstats.tables.rows.row_files import read_frame, read_frames
-from encryptedstats.tables.rows.table_from_frame import encode_table
-from encryptedstats.tables.table import Moved, all_moved, warn_of_moved
-from encryptedstats.words import plural
+from encryptedstats.tables.rows.table_from_frame import mark_rows_to_predict
+from encryptedstats.tables.table import (
+    Moved,
+    Unusable,
+    all_moved,
+    all_unusable,
+    warn_of_moved,
+    warn_of_unusable,
+)
+from encryptedstats.words import did_you_mean, plural
 
 _ROWS_AT_ONCE: Final = 1 << 16
 #: The statistics that summarise predicted numbers.
@@ -38,8 +45,8 @@ TellFormat = Callable[[CsvFormat], None]
 class FilePredictions:
     """The predictions of an opened model for a file, and their summary.
 
-    Every row of the file has a line. Rows with missing values that the schema leaves out have an
-    empty one.
+    Every row of the file has a line. Rows with values that the schema does not allow, such as a
+    number out of bounds, have an empty one.
     """
 
     def __init__(
@@ -48,7 +55,8 @@ class FilePredictions:
         self.model, self.schema = model, model._known_private()
         self.options, self.told = options, told
         self.moved: tuple[Moved, ...] = ()
-        self.count = RowCount()
+        self.unusable: tuple[Unusable, ...] = ()
+        self.n_rows = self.n_unpredicted = 0
         self.has_classes = hasattr(model, "classes_")  # else it predicts numbers
         self.predicted: Counter[Any] = Counter()
         self.numbers: list[NDArray[np.float64]] = []
@@ -57,26 +65,14 @@ class FilePredictions:
 
     def csv(self, data: str | os.PathLike[str]) -> Iterator[str]:
         """Yield the CSV of predictions in pieces."""
-        before: list[pd.Index[Any]] = []  # rows before the first that can be predicted
-        columns: list[str] = []
         for frame in read_frames(data, self.schema, _ROWS_AT_ONCE, self.options, self.told):
-            kept = self.count.complete(frame, self.schema)
-            index = self._index(frame)
-            if not len(kept) and not columns:
-                before.append(index)
-                continue
-            lines = self._predict(kept, data) if len(kept) else pd.DataFrame(columns=columns)
-            lines = lines.reindex(frame.index).set_axis(index)
-            is_first, columns = not columns, list(lines.columns)
-            for rows in before:
-                yield pd.DataFrame(index=rows, columns=columns).to_csv(
-                    header=is_first, lineterminator="\n"
-                )
-                is_first = False
-            before = []
-            yield lines.to_csv(header=is_first, lineterminator="\n")
-        if not columns:
+            if len(frame):
+                is_first = not self.n_rows
+                lines = self._predict(frame, data).set_axis(self._index(frame))
+                yield lines.to_csv(header=is_first, lineterminator="\n")
+        if not self.n_rows:
             raise no_rows_error(data, self.schema)
+        warn_of_unusable(self.unusable, self.n_unpredicted, self.n_rows, stacklevel=1)
         warn_of_moved(self.moved, stacklevel=1)
 
     def _index(self, frame: pd.DataFrame) -> pd.Index[Any]:
@@ -89,20 +85,24 @@ class FilePredictions:
 
     def _predict(self, frame: pd.DataFrame, data: str | os.PathLike[str]) -> pd.DataFrame:
         rows = frame.drop(columns=[name for name in (self.schema.target,) if name in frame.columns])
+        model = model_in(self.model)
+        needed = [self.schema.names[j] for j in model._used_positions()]
         try:
-            table = encode_table(
-                self.schema, rows if self.has_classes else self.model._with_unused(rows)
-            )
+            table = mark_rows_to_predict(self.schema, model._with_unused(rows), needed)
         except SchemaError as error:
             raise SchemaError(f"{data}: {error}") from error
         self.moved = all_moved((*self.moved, *table.moved))
+        self.unusable = all_unusable((*self.unusable, *table.unusable))
+        self.n_rows += len(table)
+        self.n_unpredicted += table.n_unpredicted
         if not self.has_classes:
             self.numbers.append(self.model.predict(table))
             return pd.DataFrame({"predicted": self.numbers[-1]}, frame.index)
         classes = self.model.predict(table)
-        self.predicted.update(classes.tolist())
+        is_predicted = pd.notna(classes)
+        self.predicted.update(classes[is_predicted].tolist())
         if self.schema.target in frame.columns and self.judged is not None:
-            known = frame[self.schema.target].notna().to_numpy()
+            known = frame[self.schema.target].notna().to_numpy() & is_predicted
             self.judged += int(known.sum())
             self.right += int((frame[self.schema.target].to_numpy() == classes)[known].sum())
         else:
@@ -134,8 +134,9 @@ class FilePredictions:
                 else {}
             )
         return {
-            "rows": self.count.given,
-            "rows_left_out": self.count.left_out,
+            "rows": self.n_rows,
+            "rows_without_prediction": self.n_unpredicted,
+            "reasons": list(map(str, self.unusable)),
             "without_a_bin": {part.column: part.n_rows for part in self.moved},
             "predicted": predicted,
             "right": None if self.judged is None else self.right,
@@ -200,7 +201,9 @@ def labelled_rows(
         )
     if weights is not None and weights not in known.columns:
         raise SchemaError(
-            f"{data}: there is no column {weights!r} for the weights", code="unknown-column"
+            f"{data}: there is no column {weights!r} for the weights"
+            f"{did_you_mean(weights, known.columns)}",
+            code="unknown-column",
         )
     # The columns of a one-hot table count by position, so weights must not stand among them.
     rows = known if weights is None or schema.onehot is None else known.drop(columns=weights)

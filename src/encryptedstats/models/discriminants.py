@@ -75,6 +75,7 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
            [-2.]])
     """
 
+    title: ClassVar[str] = "Nearest class mean"
     short_name: ClassVar[str] = "means"
 
     def __init__(
@@ -165,7 +166,7 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Score of each class; with two classes, that of the second less that of the first."""
-        scores = self.scores(self._rows(X))
+        scores = self._by_row(X, self.scores)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
 
@@ -195,6 +196,7 @@ class FisherDiscriminant(LinearMeans):
     True
     """
 
+    title: ClassVar[str] = "Fisher's linear discriminant"
     _RIDGE: ClassVar[float] = 1e-9
     short_name: ClassVar[str] = "fisher"
     why_opened: ClassVar[str] = "the scatter matrix has to be inverted, which the owner does: "

@@ -16,13 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encryptedstats.circuits.expressions import Expression, column, linear
-from encryptedstats.errors import ArgumentError, ArgumentTypeError, ParameterError
+from encryptedstats.errors import ArgumentError
 from encryptedstats.tables import PublicSchema, Table
 from encryptedstats.tables.columns import asked_columns, table_columns
 from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions.question import bin_columns, number_column
 from encryptedstats.tables.schema.bins import code_values
-from encryptedstats.tables.schema.names import position
 from encryptedstats.tables.schema.variables import PublicVariable
 
 
@@ -36,32 +35,6 @@ class Feature:
     level: int | None
     value: Expression
     square: Expression
-
-
-def chosen_positions(schema: PublicSchema, variables: Sequence[str] | None) -> list[int]:
-    """Return the positions of the variables with these ids; of all variables for None."""
-    if variables is None:
-        return list(range(len(schema.variables)))
-    if isinstance(variables, str) or not isinstance(variables, Sequence):
-        raise ArgumentTypeError(
-            f"variables={variables!r}: a list of variables is needed", code="not-a-list"
-        )
-    found = [position(schema, variable) for variable in variables]
-    if not found:
-        raise ParameterError(
-            "variables=[]: name at least one predictor, or leave variables out to use all",
-            code="no-predictors",
-        )
-    if -1 in found:
-        raise ParameterError(
-            "variables: the target cannot be among its own predictors",
-            code="target-among-predictors",
-        )
-    if len(set(found)) < len(found):
-        raise ParameterError(
-            f"variables={list(variables)!r}: a variable is named twice", code="duplicate-variables"
-        )
-    return found
 
 
 def features(

@@ -18,7 +18,7 @@ from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import Expression, column, sum_of
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.results import EncryptedNumbers
-from encryptedstats.crypto.digests import joined_digest
+from encryptedstats.crypto.digests import join_digests
 from encryptedstats.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -143,6 +143,7 @@ class CompletelyRandomForest(TotalsClassifier):
     True
     """
 
+    title: ClassVar[str] = "Completely random forest"
     short_name: ClassVar[str] = "forest"
     constraints: ClassVar[Constraints] = {
         "n_trees": Integer(low=1, high=1 << 20, code="integer-out-of-range"),
@@ -316,14 +317,14 @@ class CompletelyRandomForest(TotalsClassifier):
 
     def apply(self, X: Any) -> NDArray[np.int64]:
         """The leaf of each row in each tree, shape (rows, trees)."""
-        return self._leaves(self._rows(X))
+        return self._by_row(X, self._leaves)
 
     def _leaves(self, table: Table) -> NDArray[np.int64]:
         return _leaves_of(self.trees_, table)
 
     def decision_votes(self, X: Any) -> NDArray[np.float64]:
         """Votes of each class: the counts of the row's leaf in every tree, weighed, added up."""
-        return self._votes(self._rows(X))
+        return self._by_row(X, self._votes)
 
     def _votes(self, table: Table) -> NDArray[np.float64]:
         if self.fraction == 0:
@@ -343,7 +344,7 @@ class CompletelyRandomForest(TotalsClassifier):
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Share of the votes of each class."""
-        return self.scores(self._rows(X))
+        return self._by_row(X, self.scores)
 
     def votes(self, X: Any) -> pd.DataFrame:
         """Votes of each class as a DataFrame."""
@@ -461,7 +462,7 @@ class CompletelyRandomForest(TotalsClassifier):
                     code="rows-by-others",
                 )
             self.totals_.keys.check_same(table.keys)
-            joined_digest(
+            join_digests(
                 self.totals_.schema_digest, table.facts.schema_digest
             )  # refused before the work, not after it
 
@@ -552,7 +553,9 @@ def _leaves_of(trees: Sequence[Tree], table: Table) -> NDArray[np.int64]:
     """
     leaves = np.empty((len(table), len(trees)), dtype=np.int64)
     for t, tree in enumerate(trees):
-        goes_left = np.stack([np.isin(table.data[split.variable], split.left) for split in tree])
+        goes_left = np.stack(
+            [np.isin(table.codes_of(split.variable), split.left) for split in tree]
+        )
         node = np.zeros(len(table), dtype=np.int64)
         while node[0] < len(tree):  # all leaves are equally deep
             node = 2 * node + 2 - goes_left[node, np.arange(len(table))]

@@ -83,6 +83,7 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
     (array([[0.667]]), array([0.]))
     """
 
+    title: ClassVar[str] = "Logistic regression, one step"
     short_name: ClassVar[str] = "logistic"
     binary_only: ClassVar[bool] = True
 
@@ -146,9 +147,9 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
     def learned(self) -> pd.DataFrame:
         """The intercept, if there is one, and the coefficient of every predictor."""
         index = predictor_index(self._features(self.schema_.public()), self.schema_)
-        frame = pd.DataFrame({"coefficient": self.coef_[0]}, index)
+        frame = pd.DataFrame({"estimate": self.coef_[0]}, index)
         first = pd.DataFrame(
-            {"coefficient": self.intercept_}, pd.Index(["Intercept"], name=index.name)
+            {"estimate": self.intercept_}, pd.Index(["(Intercept)"], name=index.name)
         )
         return pd.concat([first, frame]) if self.fit_intercept else frame
 
@@ -199,7 +200,7 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Estimated log-odds of the second class."""
-        return self._log_odds(self._rows(X))
+        return self._by_row(X, self._log_odds)
 
     def _log_odds(self, table: Table) -> NDArray[np.float64]:
         if self._count_features(table.public_schema) == 1:
@@ -214,4 +215,4 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each class."""
-        return self.scores(self._rows(X))
+        return self._by_row(X, self.scores)

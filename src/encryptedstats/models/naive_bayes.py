@@ -100,6 +100,7 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
     ([110, 462], [-8, -120], [221, 105])
     """
 
+    title: ClassVar[str] = "Semiparametric naive Bayes"
     short_name: ClassVar[str] = "snb"
     binary_only: ClassVar[bool] = True
 
@@ -230,16 +231,18 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
         """The integers (e, d) of every row and predictor: the log-odds of predictor j are e_j /
         d_j.
         """
-        lines = predict_clear(self.as_predictor(), self._rows(X), "")["lines"]
-        return lines[:, :, 0].astype(object), lines[0, :, 1].tolist()
+        table = self._rows(X)
+        lines = predict_clear(self.as_predictor(), table, "")["lines"]
+        return table.leave_blank(lines[:, :, 0].astype(object)), lines[0, :, 1].tolist()
 
     def predict_log_odds(self, X: Any) -> NDArray[np.float64]:
         """Log-odds of the second class for every row."""
-        return _log_odds(predict_clear(self.as_predictor(), self._rows(X), ""))
+        predictor = self.as_predictor()
+        return self._by_row(X, lambda table: _log_odds(predict_clear(predictor, table, "")))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each class."""
-        return self.scores(self._rows(X))
+        return self._by_row(X, self.scores)
 
 
 def _log_odds(answers: Totals) -> NDArray[np.float64]:
@@ -258,7 +261,39 @@ def _log_odds(answers: Totals) -> NDArray[np.float64]:
     return log_odds
 
 
-class MultinomialNB(TotalsClassifier):
+class BinCountClassifier(TotalsClassifier):
+    """A classifier that counts the rows of every class in the bins of its predictors."""
+
+    def _bins(self, schema: PublicSchema) -> list[int]:
+        """Return the number of bins of each predictor."""
+        return [schema.variables[j].n_bins for j in self._positions(schema)]
+
+    def _by_variable(self, totals: NDArray[Any], schema: PublicSchema) -> list[NDArray[Any]]:
+        """Split what there is of all bins by variable."""
+        return np.split(totals, np.cumsum(self._bins(schema))[:-1])
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse numbers, which have no bins."""
+        super().check_schema(schema)
+        used = [schema.variables[j] for j in self._positions(schema)]
+        numbers = [variable.id for variable in used if not variable.n_bins]
+        if numbers:
+            raise SchemaError(
+                f"variable {numbers[0]!r} is a number, and {self.name} counts bins: ",
+                Cure("cut into bins", "schema.with_kind(name, 'continuous')"),
+                ", or choose the predictors with variables=",
+            )
+
+    def learn(self, totals: Totals, schema: PublicSchema) -> None:
+        """Set the counts of classes and bins, refusing those that no rows can have."""
+        self.class_counts_ = totals["class_counts"].astype(np.int64)
+        self.bin_counts_ = self._by_variable(totals["bins"].astype(np.int64), schema)
+        for j, bins in enumerate(self.bin_counts_):
+            good = bool((bins >= 0).all() and (bins.sum(axis=0) == self.class_counts_).all())
+            refuse_impossible(good, f"the bins of predictor {j} do not add up to the classes")
+
+
+class MultinomialNB(BinCountClassifier):
     r"""Naive Bayes on binned variables, from the counts of every bin in every class.
 
     .. math:: P(x_j = k \mid c) = (n_{jkc} + \alpha) / (n_c + \alpha m_j)
@@ -293,6 +328,7 @@ class MultinomialNB(TotalsClassifier):
            [2, 1]])
     """
 
+    title: ClassVar[str] = "Naive Bayes"
     short_name: ClassVar[str] = "mnb"
     constraints: ClassVar[Constraints] = {"alpha": ALPHA}
 
@@ -321,34 +357,6 @@ class MultinomialNB(TotalsClassifier):
         """One for every class, or for every bin and class."""
         n_bins = sum(self._bins(schema))
         return {"class_counts": (schema.n_classes,), "bins": (n_bins, schema.n_classes)}
-
-    def _bins(self, schema: PublicSchema) -> list[int]:
-        """Return the number of bins of each predictor."""
-        return [schema.variables[j].n_bins for j in self._positions(schema)]
-
-    def _by_variable(self, totals: NDArray[Any], schema: PublicSchema) -> list[NDArray[Any]]:
-        """Split what there is of all bins by variable."""
-        return np.split(totals, np.cumsum(self._bins(schema))[:-1])
-
-    def check_schema(self, schema: PublicSchema) -> None:
-        """Refuse numbers, which have no bins."""
-        super().check_schema(schema)
-        used = [schema.variables[j] for j in self._positions(schema)]
-        numbers = [variable.id for variable in used if variable.kind == "number"]
-        if numbers:
-            raise SchemaError(
-                f"variable {numbers[0]!r} is a number, and MultinomialNB counts bins: ",
-                Cure("cut into bins", "schema.with_kind(name, 'continuous')"),
-                ", or choose the predictors with variables=",
-            )
-
-    def learn(self, totals: Totals, schema: PublicSchema) -> None:
-        """The counts of every variable."""
-        self.class_counts_ = totals["class_counts"].astype(np.int64)
-        self.bin_counts_ = self._by_variable(totals["bins"].astype(np.int64), schema)
-        for j, bins in enumerate(self.bin_counts_):
-            good = bool((bins >= 0).all() and (bins.sum(axis=0) == self.class_counts_).all())
-            refuse_impossible(good, f"the bins of predictor {j} do not add up to the classes")
 
     def learned(self) -> pd.DataFrame:
         """The rows of every class in every bin."""
@@ -460,7 +468,7 @@ class MultinomialNB(TotalsClassifier):
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each class."""
-        return self.scores(self._rows(X))
+        return self._by_row(X, self.scores)
 
 
 def _normalised(scores: NDArray[np.float64], prior: NDArray[np.float64]) -> NDArray[np.float64]:

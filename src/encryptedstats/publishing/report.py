@@ -183,7 +183,8 @@ def _looked_at(where: str) -> _Table | _Computed:
 
 def _variable(one: Any) -> str:
     if one.kind == "number":
-        return f"a number, {one.low:,} to {one.high:,}"
+        bins = f", and {plural(one.n_bins, 'bin')}" if one.n_bins else ""
+        return f"a number, {one.low:,} to {one.high:,}{bins}"
     return f"{one.kind}, {plural(one.n_bins, 'bin')}"
 
 

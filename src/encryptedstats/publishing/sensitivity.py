@@ -230,15 +230,17 @@ def _row_states(schema: PublicSchema, columns: Sequence[Column], *, tried: bool)
             RowState(target=k, fold=fold) for k in range(schema.n_classes or 1) for fold in folds
         ]
     known = schema.at(columns[0].variable)
-    if known.kind != "number":
+    of_number = [encoding_of(column).encodes_number for column in columns]
+    if not any(of_number):
         return [RowState(bin=k, n_bins=known.n_bins) for k in range(known.n_bins)]
     low, high = known.low or 0, known.high or 0
     short = tried and high - low < _MOST_VALUES
     values: Sequence[int | Interval] = range(low, high + 1) if short else [Interval(low, high)]
-    return [
-        *(RowState(number=value) for value in values),
-        *([RowState()] if known.missing_bin else []),
-    ]
+    # The cut points are not public: a number may lie in any bin, but for the one of missing values.
+    n_bins = 0 if all(of_number) else known.n_bins
+    bins = range(max(n_bins - known.missing_bin, 1))
+    gap = [RowState(bin=max(n_bins - 1, 0), n_bins=n_bins)] if known.missing_bin else []
+    return [*(RowState(bin=k, n_bins=n_bins, number=x) for k in bins for x in values), *gap]
 
 
 # -- three ways

@@ -16,7 +16,7 @@ from encryptedstats.errors import Cure, ParameterError
 
 #: All columns: they are levels, classes or variables, and hold counts or sums.
 _ALL: Final = None
-_ESTIMATE: Final = ("Estimate",)
+_ESTIMATE: Final = ("estimate",)
 #: For each question: the columns (or, of a table with one column "value", the rows) that are
 #: written.
 WRITTEN: Final[dict[str, tuple[str, ...] | None]] = {
@@ -28,7 +28,7 @@ WRITTEN: Final[dict[str, tuple[str, ...] | None]] = {
     **dict.fromkeys(("GLM", "PiecewiseExponential", "LinearRegression"), _ESTIMATE),
     "Anova": ("df", "sum_sq", "mean_sq"),
     "CochranArmitage": ("score", "rows", "events", "share"),
-    "Kappa": ("kappa", "agreement"),
+    "Kappa": _ALL,
     "KaplanMeier": ("at_risk", "events", "censored", "survival"),
     "LifeTable": (
         "end",
@@ -46,9 +46,9 @@ WRITTEN: Final[dict[str, tuple[str, ...] | None]] = {
         "exposed, none",
         "unexposed, event",
         "unexposed, none",
-        "odds ratio",
+        "odds_ratio",
     ),
-    "OddsRatio": ("rows", "events", "risk", "odds ratio", "risk ratio", "risk difference"),
+    "OddsRatio": ("rows", "events", "risk", "odds_ratio", "risk_ratio", "risk_difference"),
     "ROC": ("fpr", "tpr"),
     "TTest": ("n", "mean", "sd"),
 }

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from encryptedstats.errors import FileFormatError
-from encryptedstats.storage.files import PRIVATE, locked, open_flags
+from encryptedstats.storage.files import PRIVATE, hold_lock, open_flags
 
 START: Final = "0" * 64
 _TAIL_BYTES: Final = 1 << 16
@@ -37,7 +37,7 @@ class Log:
         jobs, and bytes.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with locked(self.path.with_name(f"{self.path.name}.lock")):
+        with hold_lock(self.path.with_name(f"{self.path.name}.lock")):
             flags = open_flags("O_RDWR", "O_APPEND", "O_CREAT", "O_CLOEXEC", "O_NOFOLLOW")
             descriptor = os.open(self.path, flags, PRIVATE)
             try:

@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from encryptedstats.crypto.digests import DIGEST_FIELD
-from encryptedstats.crypto.engine import engine_for
-from encryptedstats.crypto.keyfiles import PUBLIC_KIND, read_parameters
-from encryptedstats.crypto.keys import PublicKeys
-from encryptedstats.crypto.material import EvaluationKeys, KeyMaterial
+from encryptedstats.crypto.keyfiles import PUBLIC_KIND
+from encryptedstats.crypto.keys import PublicKeys, reading_keys
 from encryptedstats.errors import FileFormatError
 from encryptedstats.service.refusals import Refusal
 from encryptedstats.storage import container
@@ -110,18 +108,8 @@ def read_whole(data: bytes) -> None:
     elif file.kind == TABLE_KIND:
         facts_from_container(file)
     elif file.kind in ANSWER_KINDS:
-        read_answer(file, _ReadingKeys(file))
+        read_answer(file, reading_keys(file))
     else:
         raise FileFormatError(
             f"a file that holds {file.kind!r} is not read whole", code="wrong-kind"
         )
-
-
-class _ReadingKeys(PublicKeys):
-    """Stands for the keys of an answer where only its file is there: enough to read it, not to
-    compute.
-    """
-
-    def __init__(self, file: Container) -> None:
-        engine = engine_for(read_parameters(file))
-        super().__init__(KeyMaterial(engine, None, EvaluationKeys(None), b"", file.key_id))

@@ -122,7 +122,7 @@ class Incoming:
     def _look(self, data: bytes) -> None:
         self._head += data
         try:
-            found = container.peeked(self._head, self.size, self._what)
+            found = container.peek(self._head, self.size, self._what)
         except FileFormatError as error:
             why = str(error).removeprefix(f"{self._what} ")
             raise Refusal(
@@ -497,7 +497,7 @@ class Door:
     def _check_keys(self, place: Place, sha256: str, facts: TableFacts) -> None:
         name = place.of("objects", sha256)
         size = self.size(place, "objects", sha256)
-        found = container.peeked(
+        found = container.peek(
             self.store.read(name, 0, container.MAX_HEADER_BYTES + DIGEST_BYTES), size, "the keys"
         )
         if found is None or found[0].kind != PUBLIC_KIND or found[0].key_id != facts.key_id:

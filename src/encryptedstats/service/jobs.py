@@ -12,7 +12,7 @@ import json
 import multiprocessing
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures.process import BrokenProcessPool
@@ -21,16 +21,24 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final
 
-from encryptedstats.cluster.jobs import JOBS
-from encryptedstats.cluster.outputs import claim_name
-from encryptedstats.cluster.queues import Sheet, cancel, lease_name, status_of
+from encryptedstats.cluster.queues import (
+    CANCELLED_STATE as CANCELLED,
+)
+from encryptedstats.cluster.queues import (
+    DONE,
+    FAILED,
+    Sheet,
+    cancel,
+    forget_job,
+    status_of,
+)
+from encryptedstats.errors import Failure
 from encryptedstats.service.door import Door, Place
 from encryptedstats.service.limits import Limits
 from encryptedstats.service.refusals import Refusal, missing
 from encryptedstats.storage.objects import FolderStore, open_store
 from encryptedstats.tables.encrypted_table import MANIFEST
 
-QUEUED, RUNNING, DONE, FAILED, CANCELLED = "queued", "running", "done", "failed", "cancelled"
 ENDED: Final = (DONE, FAILED, CANCELLED)
 _MAX_RECORD: Final = 64 << 20
 _NAMES_SECONDS: Final = 0.3  # for which one look at the queue serves all who ask
@@ -146,6 +154,11 @@ def _busy(why: str) -> Refusal:
     )
 
 
+def _refusal(place: Place, what: str, refused: Mapping[str, str]) -> Refusal:
+    why = Failure(**{**refused, "message": place.private(refused["message"])})
+    return Refusal(422, what, why.message, "change what is asked; nothing was begun", failure=why)
+
+
 @dataclass(frozen=True)
 class Record:
     """What is written down of a job."""
@@ -206,7 +219,7 @@ class Jobs:
             Path(place.url("results", "")).mkdir(parents=True, exist_ok=True)
         made = self.make(making.submitted, self._resolved(place, job_id, asked))
         if "refused" in made:
-            raise self._refused(place, f"the {asked['kind']}", made["refused"])
+            raise _refusal(place, f"the {asked['kind']}", made["refused"])
         sheet = Sheet(**{**made["sheet"], "items": tuple(map(tuple, made["sheet"]["items"]))})
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         record = Record(
@@ -223,12 +236,9 @@ class Jobs:
         found = {"manifest": self._manifest(place, asked["table"]), "totals": self.limits.totals}
         made = self.make(making.planned, {**asked, **found})
         if "refused" in made:
-            raise self._refused(place, "the plan", made["refused"])
+            raise _refusal(place, "the plan", made["refused"])
         plan: dict[str, Any] = made["plan"]
         return plan
-
-    def _refused(self, place: Place, what: str, why: str) -> Refusal:
-        return Refusal(422, what, place.private(why), "change what is asked; nothing was begun")
 
     def _resolved(self, place: Place, job_id: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         """The request with places where workers find what it names; refused where something is not
@@ -320,14 +330,7 @@ class Jobs:
         found = status_of(record.sheet, self._names_now(), self._queue_store)
         working = sum(one["working"] for one in found.workers.values())
         seconds = sum(one["seconds"] for one in found.workers.values())
-        if found.finished:
-            state = DONE
-        elif found.cancelled:
-            state = CANCELLED
-        elif found.failures and not working:
-            state = FAILED
-        else:
-            state = RUNNING if working or found.shards_done else QUEUED
+        state = found.stage
         figures = {
             "state": state,
             "shards": found.shards,
@@ -336,7 +339,10 @@ class Jobs:
             "rows_done": found.rows_done,
             "workers": working,
             "core_seconds": seconds,
-            "failures": [place.private(message) for message in found.failures[:_SHOWN_FAILURES]],
+            "failures": [
+                {**vars(one), "message": place.private(one.message)}
+                for one in found.failures[:_SHOWN_FAILURES]
+            ],
             "result_bytes": self.door.store.size(place.of("results", record.id))
             if state == DONE
             else None,
@@ -380,21 +386,12 @@ class Jobs:
         if self.status(place, record)["state"] not in ENDED:
             raise Refusal(409, f"job {record.id[:12]}", "it is not finished", "cancel it first")
         self._finished.pop(record.id, None)
-        store, queue = self.door.store, self._queue_store
-        queue.delete(JOBS + record.sheet.id)
-        for name in _left_in_queue(record.sheet):
-            queue.delete(name)
+        forget_job(self._queue_store, record.sheet)
         if place.has("results", record.id):
             self.door.delete(place, "results", record.id)
-        store.delete(place.of("jobs", record.id))
+        self.door.store.delete(place.of("jobs", record.id))
         self._forget_names()
 
     def close(self) -> None:
         """End the processes that make jobs."""
         self.make.close()
-
-
-def _left_in_queue(sheet: Sheet) -> Iterator[str]:
-    for name, _, _ in sheet.items:
-        yield from (name, lease_name(name))
-    yield from (f"cancelled/{sheet.id}", f"{sheet.record}.made", claim_name(sheet.out))

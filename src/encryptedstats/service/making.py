@@ -12,21 +12,16 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from encryptedstats import cluster
-from encryptedstats.circuits.calibration import measured_times
-from encryptedstats.circuits.compiled import Conditions, compile_outputs
-from encryptedstats.circuits.cost import read_cost
-from encryptedstats.circuits.layout import Layout
 from encryptedstats.cluster.jobs import StoredJob, listed_table
+from encryptedstats.cluster.planning import plan_question
 from encryptedstats.cluster.queues import Sheet
-from encryptedstats.crypto.packing import packing_parameters
-from encryptedstats.errors import ArgumentError, EncryptedStatsError
+from encryptedstats.errors import ArgumentError, EncryptedStatsError, Failure
 from encryptedstats.service.contents import read_whole
 from encryptedstats.storage.files import read_regular
 from encryptedstats.storage.objects import read_object
 from encryptedstats.tables import Question
 from encryptedstats.tables.answers.files import IMPOSSIBLE
 from encryptedstats.tables.blocks import BlockEntry
-from encryptedstats.tables.columns import column_ranges
 from encryptedstats.tables.encrypted_table import MAX_MANIFEST_BYTES, TableFacts
 from encryptedstats.tables.questions.question import question_class
 
@@ -42,7 +37,7 @@ def submitted(asked: Mapping[str, Any], plan: bool = True) -> dict[str, Any]:
         planned = _planned(asked) if plan and asked["kind"] in (FIT, ASK) else None
         return {"sheet": asdict(Sheet.of(job)), "plan": planned}
     except _REFUSED as error:
-        return {"refused": _words_of(error, asked)}
+        return {"refused": vars(_failure(error, asked))}
 
 
 def planned(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,7 +45,7 @@ def planned(asked: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return {"plan": _planned(asked)}
     except _REFUSED as error:
-        return {"refused": _words_of(error, asked)}
+        return {"refused": vars(_failure(error, asked))}
 
 
 def check_file(path: str) -> dict[str, Any]:
@@ -62,16 +57,14 @@ def check_file(path: str) -> dict[str, Any]:
         return {"refused": str(error)}
 
 
-def _words_of(error: Exception, asked: Mapping[str, Any]) -> str:
-    """Return the reason of a refusal. Errors that were not written for people name what
-    was asked.
-    """
+def _failure(error: Exception, asked: Mapping[str, Any]) -> Failure:
+    """Describe a refusal. Errors that were not written for people name what was asked."""
     if isinstance(error, (EncryptedStatsError, FileNotFoundError)) or type(error) in (
         ValueError,
         TypeError,
     ):
-        return str(error)
-    return (
+        return Failure.of(error)
+    return Failure(
         f"these parameters of {asked.get('question')!r} cannot be ({type(error).__name__}: {error})"
     )
 
@@ -131,25 +124,5 @@ def _submit(asked: Mapping[str, Any]) -> StoredJob:
 
 
 def _planned(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The work of a question on a table as its manifest says it is, by this machine's measured
-    times; seconds are of one core.
-    """
     question, facts, entries = _of_table(asked)
-    rows = tuple(entry.rows for entry in entries)
-    parameters, layout = (
-        facts.parameters,
-        Layout(sum(rows), facts.parameters.slots, rows, facts.parameters.copies),
-    )
-    outputs, _ = facts.circuit(question, layout)
-    ranges = tuple(column_ranges(facts.schema, facts.columns, facts.weight_bound).items())
-    compiled = compile_outputs(
-        tuple(outputs), Conditions(parameters, layout, ranges, facts.with_secret_key)
-    )
-    cost = read_cost(compiled.program)
-    return {
-        "core_seconds": cost.seconds(measured_times(parameters), workers=1),
-        "rows": sum(rows),
-        "totals": len(outputs),
-        "products": cost.number("multiply"),
-        "bytes_down": len(compiled.program.packs) * packing_parameters(parameters).packed_bytes(),
-    }
+    return plan_question(question, facts, [entry.rows for entry in entries])

@@ -43,7 +43,7 @@ class Presigner:
             )
         upload = secrets.token_hex(_NAME_BYTES)
         self._door.reserve(place, sha256, size, quota, key=upload, seconds=_SECONDS, arrives=sha256)
-        url = store.signed(place.of("incoming", upload), _SECONDS, size)
+        url = store.presign(place.of("incoming", upload), _SECONDS, size)
         return {"upload": upload, "url": url, "seconds": _SECONDS}
 
     def take(self, place: Place, sha256: str, upload: str, quota: int) -> int:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from encryptedstats.errors import Failure
+
 
 @dataclass
 class Refusal(Exception):
@@ -19,6 +21,8 @@ class Refusal(Exception):
         What was refused, the reason, and what the caller can do about it.
     headers : dict
         Such as ``Retry-After``.
+    failure : Failure
+        The error of the library, where there was one: a client raises the same.
     """
 
     status: int
@@ -26,13 +30,16 @@ class Refusal(Exception):
     why: str
     cure: str
     headers: dict[str, str] = field(default_factory=dict)
+    failure: Failure = field(default_factory=lambda: Failure(""))
 
     def __str__(self) -> str:
         return f"{self.what}: {self.why}. {self.cure}"
 
     def body(self) -> dict[str, str]:
         """What is sent."""
-        return {"what": self.what, "why": self.why, "cure": self.cure}
+        body = {"what": self.what, "why": self.why, "cure": self.cure}
+        known = {"error": self.failure.error, "code": self.failure.code}
+        return body | {name: value for name, value in known.items() if value}
 
 
 def missing(what: str) -> Refusal:

@@ -32,8 +32,8 @@ from starlette.requests import ClientDisconnect
 
 from encryptedstats.circuits.devices import present
 from encryptedstats.errors import StorageError
+from encryptedstats.machine import cores
 from encryptedstats.pages import SecurityHeaders
-from encryptedstats.parallel import cores
 from encryptedstats.service.audit import Log
 from encryptedstats.service.bodies import AsciiJSON, Bounded, Pace, answer_to
 from encryptedstats.service.door import PART_BYTES, Door, Incoming, Place
@@ -156,6 +156,12 @@ class Error(BaseModel):
     cure: str = Field(
         description="What to do about it.", examples=["send it again; nothing of it was kept"]
     )
+    error: str | None = Field(
+        None, description="The class of the library's error.", examples=["SchemaError"]
+    )
+    code: str | None = Field(
+        None, description="The code of the library's error.", examples=["unknown-variable"]
+    )
 
 
 class Offers(BaseModel):
@@ -273,6 +279,14 @@ class JobRequest(BaseModel):
         }
 
 
+class JobFailure(BaseModel):
+    """What could not be done, and why."""
+
+    message: str
+    error: str = Field("", description="The class of the library's error.")
+    code: str = Field("", description="The code of the library's error.")
+
+
 class JobStatus(BaseModel):
     """How far a job is."""
 
@@ -293,7 +307,7 @@ class JobStatus(BaseModel):
     plan: dict[str, Any] | None = Field(
         description="What it was expected to take, by what this machine has measured."
     )
-    failures: list[str]
+    failures: list[JobFailure]
     result_bytes: int | None
 
 

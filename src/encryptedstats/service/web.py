@@ -19,9 +19,9 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response, Streamin
 from markupsafe import Markup, escape
 from starlette.concurrency import run_in_threadpool
 
-from encryptedstats import memory, pages
+from encryptedstats import machine, pages
 from encryptedstats.circuits.devices import present
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 from encryptedstats.service.door import Place
 from encryptedstats.service.refusals import Refusal
 from encryptedstats.service.server import DESCRIPTION, Service, address_of
@@ -218,7 +218,7 @@ def _jobs_facts(service: Service) -> dict[str, Any]:
 
 
 def _machine_facts() -> dict[str, Any]:
-    return {"devices": present(), "cores": cores(), "memory": memory.total_memory()}
+    return {"devices": present(), "cores": cores(), "memory": machine.total_memory()}
 
 
 def _stored_facts(service: Service) -> list[dict[str, Any]]:

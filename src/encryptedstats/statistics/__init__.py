@@ -6,6 +6,7 @@ knows no ciphertexts.
 """
 
 from encryptedstats.statistics.comparisons import Anova, TTest
+from encryptedstats.statistics.competing import CumulativeIncidence
 from encryptedstats.statistics.contingency import (
     ROC,
     ChiSquare,
@@ -15,7 +16,9 @@ from encryptedstats.statistics.contingency import (
     MantelHaenszel,
     OddsRatio,
 )
+from encryptedstats.statistics.cox import CoxRegression
 from encryptedstats.statistics.descriptive import Describe, Histogram
+from encryptedstats.statistics.elastic_net import ElasticNet
 from encryptedstats.statistics.generalized import GLM
 from encryptedstats.statistics.genome import GenomeScan
 from encryptedstats.statistics.hazards import CoxScore, PiecewiseExponential
@@ -26,6 +29,14 @@ from encryptedstats.statistics.multivariate import (
     Covariance,
     LinearDiscriminant,
     QuadraticDiscriminant,
+)
+from encryptedstats.statistics.pairs import Pairs
+from encryptedstats.statistics.ranks import (
+    KruskalWallis,
+    MannWhitney,
+    Quantiles,
+    RankCorrelation,
+    SignedRank,
 )
 from encryptedstats.statistics.survival import IncidenceRate, KaplanMeier, LifeTable, LogRank
 from encryptedstats.tables.answers.results import Result
@@ -39,23 +50,32 @@ __all__ = [
     "CochranArmitage",
     "Correlation",
     "Covariance",
+    "CoxRegression",
     "CoxScore",
+    "CumulativeIncidence",
     "Describe",
+    "ElasticNet",
     "FisherExact",
     "GenomeScan",
     "Histogram",
     "IncidenceRate",
     "KaplanMeier",
     "Kappa",
+    "KruskalWallis",
     "LifeTable",
     "LinearDiscriminant",
     "LinearRegression",
     "LogRank",
+    "MannWhitney",
     "MantelHaenszel",
     "OddsRatio",
+    "Pairs",
     "PiecewiseExponential",
     "QuadraticDiscriminant",
+    "Quantiles",
+    "RankCorrelation",
     "Result",
     "Ridge",
+    "SignedRank",
     "TTest",
 ]

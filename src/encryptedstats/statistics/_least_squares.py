@@ -9,9 +9,10 @@ exactly 0. Nothing here knows tables.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from math import lcm
 from operator import mul
 from typing import Any, Final
 
@@ -108,6 +109,33 @@ class Moments:
             scales,
             self.weight_scale,
             self.centred,
+        )
+
+    def combined(self, lines: Exact) -> Moments:
+        """Return the moments of combinations of the columns, of y and of 1; the last is the new y.
+
+        Parameters
+        ----------
+        lines : array of Fraction of shape (n, p + 2)
+            In units of the columns.
+        """
+        size = len(self.sums)
+        whole = np.empty((size + 1, size + 1), dtype=object)
+        whole[:-1, :-1], whole[-1, :-1], whole[:-1, -1] = self.products, self.sums, self.sums
+        whole[-1, -1] = self.weight
+        units = [*(int(one) for one in self.scales), 1]
+        parts = [[value / unit for value, unit in zip(line, units, strict=True)] for line in lines]
+        scales = [lcm(*(value.denominator for value in line)) for line in parts]
+        matrix = np.array(
+            [[int(value * own) for value in line] for line, own in zip(parts, scales, strict=True)],
+            dtype=object,
+        )
+        half = matrix @ whole
+        return replace(
+            self,
+            sums=half[:, -1],
+            products=half @ matrix.T,
+            scales=np.array(scales, dtype=object),
         )
 
     def check(self) -> None:

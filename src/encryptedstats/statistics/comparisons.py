@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain
 from math import lcm
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pandas as pd
 
 from encryptedstats.errors import DataError, ParameterError, SchemaError
-from encryptedstats.statistics.contingency import exact_ratio, test_line
+from encryptedstats.statistics.contingency import exact_ratio
 from encryptedstats.statistics.factors import (
     Powers,
     check_groups,
@@ -32,7 +32,7 @@ from encryptedstats.statistics.factors import (
     read_powers,
     without_empty,
 )
-from encryptedstats.tables.answers.results import Result
+from encryptedstats.statistics.results import TestResult
 from encryptedstats.tables.questions.constraints import ALTERNATIVE, CONFIDENCE, Choice, Constraints
 from encryptedstats.tables.questions.question import (
     Arrays,
@@ -49,66 +49,13 @@ from encryptedstats.tables.questions.question import (
 from encryptedstats.tables.questions.summaries import scale, variable_name
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
-from encryptedstats.views import frame_text, number_text
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-_SIDES: Final = {"two-sided": "not equal to", "less": "less than", "greater": "greater than"}
+ANOVA_COLUMNS: Final = ["df", "sum_sq", "mean_sq", "statistic", "pvalue"]
 _CONSTANT: Final = "the data are constant: there is no spread to measure a difference by"
 
 
 # -- t-tests
 # ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class TTestResult(Result):
-    """A t-test.
-
-    Attributes
-    ----------
-    statistic, df, pvalue : float
-    estimate : float
-        The mean, the mean difference, or the difference of two means.
-    stderr : float
-        Of the estimate.
-    confidence_interval : (float, float)
-        Of the estimate; one-sided where the alternative is.
-    groups : DataFrame
-        Rows, mean and standard deviation of what was compared.
-    """
-
-    statistic: float
-    df: float
-    pvalue: float
-    estimate: float
-    stderr: float
-    confidence_interval: tuple[float, float]
-    confidence: float
-    alternative: str
-    mu: float
-    groups: pd.DataFrame
-
-    def to_frame(self) -> pd.DataFrame:
-        """What was compared."""
-        return self.groups
-
-    def body(self) -> str:
-        """As R prints it."""
-        low, high = map(number_text, self.confidence_interval)
-        what = "difference in means" if len(self.groups) > 1 else "mean"
-        return "\n".join(
-            [
-                test_line([("t", self.statistic), ("df", self.df)], self.pvalue),
-                f"alternative hypothesis: true {what} is {_SIDES[self.alternative]} "
-                f"{number_text(self.mu)}",
-                f"{self.confidence:.0%} confidence interval: {low} to {high}",
-                f"{what}: {number_text(self.estimate)}",
-                "",
-                frame_text(self.groups),
-            ]
-        )
 
 
 @dataclass(frozen=True)
@@ -142,6 +89,7 @@ class TTest(Question):
     (-1.9757, 5.2258, 0.1027)
     """
 
+    title: ClassVar[str] = "t-test"
     of_variables: ClassVar[tuple[str, ...]] = ("variable", "by", "paired")
     of_levels: ClassVar[Mapping[str, str]] = {"groups": "by"}
     constraints: ClassVar[Constraints] = {
@@ -230,7 +178,7 @@ class TTest(Question):
         )
         return {"pairs": (5 + gaps,)}
 
-    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TTestResult:
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         """The test."""
         if self.paired is not None:
             return self._of_pairs(totals, schema, n_rows)
@@ -269,7 +217,7 @@ class TTest(Question):
             title, n1 + n2, notes, estimate, squared, df, found.describe().iloc[list(chosen)]
         )
 
-    def _of_pairs(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TTestResult:
+    def _of_pairs(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         positions = [number_position(schema, str(name)) for name in (self.variable, self.paired)]
         a, b = (scale(schema, j) for j in positions)
         x, y, xx, xy, yy, *complete = (int(total) for total in totals["pairs"])
@@ -302,7 +250,7 @@ class TTest(Question):
         mean: Fraction,
         scatter: Fraction,
         frame: pd.DataFrame,
-    ) -> TTestResult:
+    ) -> TestResult:
         if n < 2:
             raise DataError(
                 f"not enough observations: there is {n} row, and two are needed",
@@ -319,7 +267,7 @@ class TTest(Question):
         squared: Fraction,
         df: float,
         frame: pd.DataFrame,
-    ) -> TTestResult:
+    ) -> TestResult:
         from scipy.stats import t as student
 
         if not squared:
@@ -336,7 +284,7 @@ class TTest(Question):
         )
         low = -np.inf if self.alternative == "less" else float(estimate) - half
         high = np.inf if self.alternative == "greater" else float(estimate) + half
-        return TTestResult(
+        return TestResult(
             title=title,
             n_rows=n_rows,
             notes=notes,
@@ -344,57 +292,18 @@ class TTest(Question):
             df=df,
             pvalue=pvalue,
             estimate=float(estimate),
-            stderr=stderr,
-            confidence_interval=(low, high),
+            std_error=stderr,
+            low=low,
+            high=high,
             confidence=self.confidence,
-            alternative=self.alternative,
-            mu=self.mu,
-            groups=frame,
+            term="difference in means" if len(frame) > 1 else "mean",
+            table=frame,
+            details={"alternative": self.alternative, "mu": self.mu},
         )
 
 
 # -- analysis of variance
 # ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnovaResult(Result):
-    """Analysis of variance.
-
-    Attributes
-    ----------
-    table : DataFrame
-        For each source ``df``, ``sum_sq``, ``mean_sq``, ``F`` and ``Pr(>F)``.
-    statistic, pvalue : float
-        F of the first source, and its probability: of one factor, the test.
-    df : (float, float)
-        Its degrees of freedom.
-    eta_squared : Series
-        The share of each source in the sum of squares of all.
-    groups : DataFrame
-        Rows, mean and standard deviation of every group.
-    """
-
-    table: pd.DataFrame
-    statistic: float
-    df: tuple[float, float]
-    pvalue: float
-    eta_squared: pd.Series[float]
-    groups: pd.DataFrame
-
-    def to_frame(self) -> pd.DataFrame:
-        """The table of sources."""
-        return self.table
-
-    def body(self) -> str:
-        """The table and the groups."""
-        return f"{frame_text(self.table)}\n\n{frame_text(self.groups)}"
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """The means of the groups with their 95 % intervals."""
-        from encryptedstats.statistics.plots import plot_means
-
-        return plot_means(self.groups, ax)
 
 
 @dataclass(frozen=True)
@@ -417,6 +326,7 @@ class Anova(Question):
         Of one factor: False gives Welch's test, R's ``oneway.test``.
     """
 
+    title: ClassVar[str] = "Analysis of variance"
     of_variables: ClassVar[tuple[str, ...]] = ("outcome", "by")
     constraints: ClassVar[Constraints] = {
         "typ": Choice(values=(1, 2, 3), code="unknown-sum-type"),
@@ -456,7 +366,7 @@ class Anova(Question):
         """Of every group."""
         return power_shapes(schema, self.outcome, self.by)
 
-    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> AnovaResult:
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         """The table."""
         found, notes = _with_rows(read_powers(totals, schema, self.outcome, self.by, n_rows))
         names = [one.name for one in found.cells.factors]
@@ -487,20 +397,21 @@ class Anova(Question):
             table, notes = _welch(found, filled, names[0], sources[0][1], residual), notes
         kind = "Analysis of variance" if self.equal_var else "Welch's analysis of variance"
         typed = f", type {'I' * self.typ} sums of squares" if len(self.by) == 2 else ""
-        first = {name: float(table[name].iloc[0]) for name in ("F", "df", "Pr(>F)")}
-        return AnovaResult(
+        return TestResult.of_terms(
+            table,
             title=f"{kind}{typed}: {found.name} by {' and '.join(names)}",
             n_rows=n,
             notes=notes,
+            df_resid=float(table["df"].iloc[-1]),
             table=table,
-            statistic=first["F"],
-            df=(first["df"], float(table["df"].iloc[-1])),
-            pvalue=first["Pr(>F)"],
-            eta_squared=pd.Series(
-                [exact_ratio(part, whole) for _, part, _ in sources],
-                [name for name, _, _ in sources],
-            ),
-            groups=found.describe(),
+            tables={
+                "groups": found.describe(),
+                "eta_squared": pd.DataFrame(
+                    {"eta_squared": [exact_ratio(part, whole) for _, part, _ in sources]},
+                    [name for name, _, _ in sources],
+                ),
+            },
+            picture="plot_means",
         )
 
 
@@ -544,9 +455,7 @@ def _anova_table(
     elif not residual:
         notes = (*notes, "the groups have no spread: an essentially perfect fit")
     index = [*(name for name, _, _ in sources), "Residual"]
-    return pd.DataFrame(
-        lines, index=index, columns=["df", "sum_sq", "mean_sq", "F", "Pr(>F)"]
-    ), notes
+    return pd.DataFrame(lines, index=index, columns=ANOVA_COLUMNS), notes
 
 
 def _welch(
@@ -587,9 +496,7 @@ def _welch(
         [k - 1, float(squares), float(squares / (k - 1)), value, p],
         [left, float(residual), np.nan, np.nan, np.nan],
     ]
-    return pd.DataFrame(
-        lines, index=[name, "Residual"], columns=["df", "sum_sq", "mean_sq", "F", "Pr(>F)"]
-    )
+    return pd.DataFrame(lines, index=[name, "Residual"], columns=ANOVA_COLUMNS)
 
 
 # -- two factors: sums of squares that models explain, in exact fractions

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pandas as pd
@@ -34,7 +34,7 @@ from encryptedstats.statistics.factors import (
     factor,
     without_empty,
 )
-from encryptedstats.tables.answers.results import Result
+from encryptedstats.statistics.results import TestResult
 from encryptedstats.tables.questions.constraints import (
     ALTERNATIVE,
     CONFIDENCE,
@@ -45,21 +45,12 @@ from encryptedstats.tables.questions.constraints import (
 from encryptedstats.tables.questions.question import Totals
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
-from encryptedstats.views import frame_text, number_text, pvalue_text
+from encryptedstats.views import number_text
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-Interval = tuple[float, float]
 Floats = NDArray[np.float64]
+MEASURES: Final = ("odds_ratio", "risk_ratio", "risk_difference")
 _FEW: Final = 5  # expected rows of a cell below which a chi-square is said to be rough, as R does
 _ROUGH: Final = "some cells are expected to have fewer than 5 rows: the approximation may be rough"
-
-
-def test_line(numbers: Sequence[tuple[str, float]], pvalue: float) -> str:
-    """As R prints a test: X-squared = 3.2, df = 1, p-value = 0.0736."""
-    shown, p = [f"{name} = {number_text(value)}" for name, value in numbers], pvalue_text(pvalue)
-    return ", ".join([*shown, f"p-value {p}" if p.startswith("<") else f"p-value = {p}"])
 
 
 def exact_ratio(above: Fraction | int, below: Fraction | int) -> float:
@@ -71,44 +62,6 @@ def exact_ratio(above: Fraction | int, below: Fraction | int) -> float:
 
 # -- chi-square
 # ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChiSquareResult(Result):
-    """Pearson's chi-square test.
-
-    Attributes
-    ----------
-    statistic, pvalue : float
-    dof : int
-    observed, expected_freq : DataFrame
-    residuals, stdres : DataFrame
-        Pearson's residuals (observed - expected) / sqrt(expected), and those divided by their
-        standard error.
-    """
-
-    statistic: float
-    dof: int
-    pvalue: float
-    observed: pd.DataFrame
-    expected_freq: pd.DataFrame
-    residuals: pd.DataFrame
-    stdres: pd.DataFrame
-
-    def to_frame(self) -> pd.DataFrame:
-        """The observed counts."""
-        return self.observed
-
-    def body(self) -> str:
-        """The test in a line, and the counts."""
-        line = test_line([("X-squared", self.statistic), ("df", self.dof)], self.pvalue)
-        return f"{line}\n\nObserved:\n{frame_text(self.observed)}\n\nExpected:\n{frame_text(self.expected_freq)}"
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Pearson's residuals: which cells have more rows than expected, and which fewer."""
-        from encryptedstats.statistics.plots import plot_residuals
-
-        return plot_residuals(self.residuals, ax)
 
 
 @dataclass(frozen=True)
@@ -129,10 +82,11 @@ class ChiSquare(Counted):
     >>> import pandas as pd, encryptedstats as es
     >>> frame = pd.DataFrame({"exposed": ["yes"] * 30 + ["no"] * 30, "sick": [1] * 18 + [0] * 12 + [1] * 9 + [0] * 21})
     >>> found = es.Schema.infer(frame, target="sick").table(frame).ask(es.ChiSquare("exposed", "sick"))
-    >>> round(found.statistic, 3), found.dof, round(found.pvalue, 3)
-    (4.31, 1, 0.038)
+    >>> round(found.statistic, 3), found.df, round(found.pvalue, 3)
+    (4.31, 1.0, 0.038)
     """
 
+    title: ClassVar[str] = "Chi-squared test"
     of_variables: ClassVar[tuple[str, ...]] = ("first", "second")
 
     first: str
@@ -162,7 +116,7 @@ class ChiSquare(Counted):
                 code="invalid-shares",
             )
 
-    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> ChiSquareResult:
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         """The test."""
         cells = self._cells(totals, schema, n_rows)
         if self.second is None:
@@ -178,12 +132,12 @@ class ChiSquare(Counted):
         variances = expected * np.outer(1 - rows / n, 1 - columns / n)
         yates = self.correction and observed.shape == (2, 2)
         title = "Pearson's chi-square test" + (" with Yates's correction" if yates else "")
-        dof = (len(rows) - 1) * (len(columns) - 1)
+        df = (len(rows) - 1) * (len(columns) - 1)
         return _chi_square(
-            title, (*cells.notes, *notes), kept, expected, variances, dof, yates=yates
+            title, (*cells.notes, *notes), kept, expected, variances, df, yates=yates
         )
 
-    def _of_one(self, cells: Cells) -> ChiSquareResult:
+    def _of_one(self, cells: Cells) -> TestResult:
         n, k = cells.n, len(cells.counts)
         shares = np.full(k, 1 / k) if self.p is None else np.array(self.p, dtype=float)
         if not n or k < 2:
@@ -204,10 +158,10 @@ def _chi_square(
     cells: Cells,
     expected: Floats,
     variances: Floats,
-    dof: int,
+    df: int,
     *,
     yates: bool,
-) -> ChiSquareResult:
+) -> TestResult:
     frame = cells.frame
     apart = frame.to_numpy(dtype=float) - expected
     # Yates's correction never goes beyond the expected count.
@@ -219,61 +173,26 @@ def _chi_square(
     def labelled(values: Floats) -> pd.DataFrame:
         return pd.DataFrame(values, index=frame.index, columns=frame.columns)
 
-    return ChiSquareResult(
+    return TestResult(
         title=f"{title}: {' by '.join(one.name for one in cells.factors)}",
         n_rows=cells.n,
         notes=(*notes, _ROUGH) if expected.min() < _FEW else notes,
         statistic=statistic,
-        dof=dof,
-        pvalue=chi2_tail(statistic, dof),
-        observed=frame,
-        expected_freq=labelled(expected),
-        residuals=labelled(residuals),
-        stdres=labelled(stdres),
+        df=float(df),
+        pvalue=chi2_tail(statistic, df),
+        term="chi-square",
+        table=frame,
+        tables={
+            "expected": labelled(expected),
+            "residuals": labelled(residuals),
+            "standardised residuals": labelled(stdres),
+        },
+        picture="plot_residuals",
     )
 
 
 # -- Fisher's exact test
 # ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class FisherExactResult(Result):
-    """Fisher's exact test.
-
-    Attributes
-    ----------
-    statistic : float
-        Of two groups by two: the odds ratio of the counts, as scipy gives it; NaN of more.
-    pvalue : float
-    odds_ratio : float
-        The conditional maximum likelihood estimate, as R gives it.
-    confidence_interval : (float, float)
-        Of that estimate, exact.
-    observed : DataFrame
-    """
-
-    statistic: float
-    pvalue: float
-    odds_ratio: float
-    confidence_interval: Interval
-    confidence: float
-    observed: pd.DataFrame
-
-    def to_frame(self) -> pd.DataFrame:
-        """The observed counts."""
-        return self.observed
-
-    def body(self) -> str:
-        """The test, the odds ratio and the counts."""
-        lines = [test_line([], self.pvalue)]
-        if self.observed.shape == (2, 2):
-            low, high = map(number_text, self.confidence_interval)
-            lines.append(
-                f"odds ratio {number_text(self.odds_ratio)}, {self.confidence:.0%} interval {low} "
-                f"to {high}"
-            )
-        return "\n".join([*lines, "", frame_text(self.observed)])
 
 
 @dataclass(frozen=True)
@@ -298,6 +217,7 @@ class FisherExact(Counted):
     contingency tables.
     """
 
+    title: ClassVar[str] = "Fisher's exact test"
     of_variables: ClassVar[tuple[str, ...]] = ("first", "second")
 
     first: str
@@ -332,7 +252,7 @@ class FisherExact(Counted):
                 code="not-two-by-two",
             )
 
-    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> FisherExactResult:
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         """Test the counts, with both margins fixed."""
         cells = self._cells(totals, schema, n_rows)
         kept, notes = without_empty(cells)
@@ -348,16 +268,19 @@ class FisherExact(Counted):
             pvalue, exact = larger_pvalue(counts)
             if not exact:
                 notes = (*notes, _simulated_note(pvalue))
-        return FisherExactResult(
+        return TestResult(
             title=f"Fisher's exact test: {' by '.join(one.name for one in kept.factors)}",
             n_rows=cells.n,
             notes=(*cells.notes, *notes),
             statistic=statistic,
             pvalue=pvalue,
-            odds_ratio=estimate,
-            confidence_interval=interval,
+            estimate=estimate,
+            low=interval[0],
+            high=interval[1],
             confidence=self.confidence,
-            observed=kept.frame,
+            term="odds ratio",
+            table=kept.frame,
+            details={"alternative": self.alternative},
         )
 
 
@@ -371,57 +294,6 @@ def _simulated_note(pvalue: float) -> str:
 
 # -- strata
 # ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class MantelHaenszelResult(Result):
-    """The association of two variables within strata.
-
-    Attributes
-    ----------
-    statistic, pvalue : float
-        The Cochran-Mantel-Haenszel test, of one degree of freedom.
-    oddsratio_pooled, riskratio_pooled : float
-        Mantel and Haenszel's.
-    confidence_interval : (float, float)
-        Of the odds ratio, by the variance of Robins, Breslow and Greenland.
-    breslow_day, breslow_day_pvalue : float
-        Whether the odds ratio is the same in all strata, with Tarone's correction.
-    strata : DataFrame
-        The counts and the odds ratio of each.
-    """
-
-    statistic: float
-    pvalue: float
-    oddsratio_pooled: float
-    logodds_pooled_se: float
-    confidence_interval: Interval
-    confidence: float
-    riskratio_pooled: float
-    breslow_day: float
-    breslow_day_dof: int
-    breslow_day_pvalue: float
-    strata: pd.DataFrame
-
-    def to_frame(self) -> pd.DataFrame:
-        """A line for each stratum."""
-        return self.strata
-
-    def body(self) -> str:
-        """The test, the common odds ratio and the strata."""
-        low, high = map(number_text, self.confidence_interval)
-        same = [("X-squared", self.breslow_day), ("df", float(self.breslow_day_dof))]
-        return "\n".join(
-            [
-                "Mantel-Haenszel "
-                f"{test_line([('X-squared', self.statistic), ('df', 1)], self.pvalue)}",
-                f"common odds ratio {number_text(self.oddsratio_pooled)}, {self.confidence:.0%} "
-                f"interval {low} to {high}",
-                f"Breslow-Day {test_line(same, self.breslow_day_pvalue)}",
-                "",
-                frame_text(self.strata),
-            ]
-        )
 
 
 @dataclass(frozen=True)
@@ -440,6 +312,7 @@ class MantelHaenszel(Counted):
     confidence : float
     """
 
+    title: ClassVar[str] = "Mantel-Haenszel odds ratio"
     of_variables: ClassVar[tuple[str, ...]] = ("exposure", "outcome", "strata")
 
     exposure: str
@@ -464,9 +337,7 @@ class MantelHaenszel(Counted):
                     code="not-two-groups",
                 )
 
-    def read(
-        self, totals: Totals, schema: Schema | PublicSchema, n_rows: int
-    ) -> MantelHaenszelResult:
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         """The estimates of the textbook, their sums in exact fractions."""
         cells = self._cells(totals, schema, n_rows)
         named = cells.factors[2]
@@ -486,16 +357,16 @@ class MantelHaenszel(Counted):
             if found["odds"] > 0
             else (np.nan, np.nan)
         )
-        day, dof = _breslow_day([tables[k] for k in used], found["odds"])
+        day, day_df = _breslow_day([tables[k] for k in used], found["odds"])
         event, exposed = cells.factors[1].labels[1], cells.factors[0].labels[1]
         lines = {
             "exposed, event": [int(t[0, 0]) for t in tables],
             "exposed, none": [int(t[0, 1]) for t in tables],
             "unexposed, event": [int(t[1, 0]) for t in tables],
             "unexposed, none": [int(t[1, 1]) for t in tables],
-            "odds ratio": [exact_ratio(t[0, 0] * t[1, 1], t[0, 1] * t[1, 0]) for t in tables],
+            "odds_ratio": [exact_ratio(t[0, 0] * t[1, 1], t[0, 1] * t[1, 0]) for t in tables],
         }
-        return MantelHaenszelResult(
+        return TestResult(
             title=f"Mantel-Haenszel test: {cells.factors[0].name} and {cells.factors[1].name} by "
             f"{named.name}",
             n_rows=sum(int(tables[k].sum()) for k in used),
@@ -505,16 +376,26 @@ class MantelHaenszel(Counted):
                 f"{cells.factors[0].name}",
             ),
             statistic=found["chi2"],
+            df=1.0,
             pvalue=chi2_tail(found["chi2"], 1),
-            oddsratio_pooled=found["odds"],
-            logodds_pooled_se=found["se"],
-            confidence_interval=(float(ends[0]), float(ends[1])),
+            estimate=found["odds"],
+            low=float(ends[0]),
+            high=float(ends[1]),
             confidence=self.confidence,
-            riskratio_pooled=found["risk"],
-            breslow_day=day,
-            breslow_day_dof=dof,
-            breslow_day_pvalue=chi2_tail(day, dof) if dof else np.nan,
-            strata=pd.DataFrame(lines, index=named.index),
+            term="common odds ratio",
+            table=pd.DataFrame(lines, index=named.index),
+            others=pd.DataFrame(
+                [
+                    {"estimate": found["risk"]},
+                    {
+                        "statistic": day,
+                        "df": day_df or np.nan,
+                        "pvalue": chi2_tail(day, day_df) if day_df else np.nan,
+                    },
+                ],
+                index=["common risk ratio", "Breslow-Day"],
+            ),
+            details={"log_odds_std_error": found["se"]},
         )
 
 
@@ -582,36 +463,6 @@ def _breslow_day(tables: Sequence[NDArray[Any]], odds: float) -> tuple[float, in
 # ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrendResult(Result):
-    """Cochran and Armitage's test for a trend of shares.
-
-    Attributes
-    ----------
-    statistic : float
-        Chi-square of one degree of freedom; ``zscore`` is its signed root.
-    groups : DataFrame
-        The score, the rows, the events and their share in each group.
-    """
-
-    statistic: float
-    dof: int
-    pvalue: float
-    zscore: float
-    groups: pd.DataFrame
-
-    def to_frame(self) -> pd.DataFrame:
-        """A line for each group."""
-        return self.groups
-
-    def body(self) -> str:
-        """The test, and the groups."""
-        line = test_line(
-            [("X-squared", self.statistic), ("df", 1), ("z", self.zscore)], self.pvalue
-        )
-        return f"{line}\n\n{frame_text(self.groups)}"
-
-
 @dataclass(frozen=True)
 class CochranArmitage(Counted):
     """Whether the share of events rises or falls over the ordered groups of an exposure.
@@ -627,6 +478,7 @@ class CochranArmitage(Counted):
     event : level, optional
     """
 
+    title: ClassVar[str] = "Cochran-Armitage trend test"
     of_variables: ClassVar[tuple[str, ...]] = ("exposure", "outcome")
     of_levels: ClassVar[Mapping[str, str]] = {"event": "outcome"}
 
@@ -658,7 +510,7 @@ class CochranArmitage(Counted):
         check_groups(schema, [self.exposure])
         two_groups(factor(schema, self.outcome), self.event)
 
-    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TrendResult:
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         """The test of the textbook; its sums are exact where the scores are."""
         cells = self._cells(totals, schema, n_rows)
         exposure, outcome = cells.factors
@@ -700,16 +552,17 @@ class CochranArmitage(Counted):
                 "given",
             )
         )
-        return TrendResult(
+        return TestResult(
             title=f"Cochran-Armitage test for trend: {outcome.name} = {outcome.labels[event]} over "
             f"{exposure.name}",
             n_rows=cells.n,
             notes=(*cells.notes, *notes),
             statistic=statistic,
-            dof=1,
+            df=1.0,
             pvalue=chi2_tail(statistic, 1),
-            zscore=float(np.copysign(np.sqrt(statistic), float(trend))),
-            groups=lines,
+            term="trend",
+            table=lines,
+            details={"z": float(np.copysign(np.sqrt(statistic), float(trend)))},
         )
 
 
@@ -735,54 +588,6 @@ def two_groups(outcome: Factor, event: Any) -> None:
 # ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class OddsRatioResult(Result):
-    """Odds ratios, risk ratios and risk differences against a reference group, each with an
-    interval.
-
-    Attributes
-    ----------
-    groups : DataFrame
-        A line for each group: rows, events, risk; of all but the reference the three measures, each
-        with ``low`` and ``high``, and the p-value of the odds ratio.
-    reference : level
-        The group that all others are compared with.
-    oddsratio, riskratio, risk_difference : float
-        Of the last group; with the intervals ``oddsratio_interval`` and so on. Of two groups, these
-        are all there is.
-    """
-
-    groups: pd.DataFrame
-    reference: Any
-    confidence: float
-    oddsratio: float
-    oddsratio_interval: Interval
-    oddsratio_pvalue: float
-    riskratio: float
-    riskratio_interval: Interval
-    risk_difference: float
-    risk_difference_interval: Interval
-
-    def to_frame(self) -> pd.DataFrame:
-        """A line for each group."""
-        return self.groups
-
-    def body(self) -> str:
-        """The groups, and below them one measure after the other."""
-        parts = [frame_text(self.groups[["rows", "events", "risk"]])]
-        compared = self.groups.drop(index=self.reference)
-        for name in ("odds ratio", "risk ratio", "risk difference"):
-            own = compared[[name, f"{name} low", f"{name} high"]]
-            parts.append(frame_text(own.set_axis([name, "low", "high"], axis=1)))
-        return "\n\n".join(parts)
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """The odds ratios with their intervals."""
-        from encryptedstats.statistics.plots import plot_ratios
-
-        return plot_ratios(self.groups, "odds ratio", ax)
-
-
 @dataclass(frozen=True)
 class OddsRatio(Counted):
     """How much more frequent an event is in the groups of an exposure: odds ratio, risk ratio and
@@ -801,6 +606,7 @@ class OddsRatio(Counted):
         differences.
     """
 
+    title: ClassVar[str] = "Odds ratio and risk ratio"
     of_variables: ClassVar[tuple[str, ...]] = ("exposure", "outcome")
     of_levels: ClassVar[Mapping[str, str]] = {"reference": "exposure", "event": "outcome"}
 
@@ -821,7 +627,7 @@ class OddsRatio(Counted):
         chosen_group(factor(schema, self.exposure), self.reference, "reference", 0)
         two_groups(factor(schema, self.outcome), self.event)
 
-    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> OddsRatioResult:
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         """The measures of every group against the reference."""
         cells = self._cells(totals, schema, n_rows)
         exposure, outcome = cells.factors
@@ -835,33 +641,43 @@ class OddsRatio(Counted):
                 f"the reference group {exposure.labels[first]!r} of {exposure.name!r} has no rows",
                 code="empty-reference",
             )
-        z, lines = normal_quantile(self.confidence), []
-        for k in range(len(exposure.labels)):
-            line: dict[str, Any] = {"rows": int(rows[k]), "events": int(events[k])}
-            line["risk"] = exact_ratio(int(events[k]), int(rows[k]))
-            if k != first:
-                line |= _measures(
-                    int(events[k]),
-                    int(rows[k]),
-                    int(events[first]),
-                    int(rows[first]),
-                    z,
-                    self.confidence,
-                )
-            lines.append(line)
-        frame = pd.DataFrame(lines, index=exposure.index)
-        last = frame.iloc[[k for k in range(len(lines)) if k != first][-1]]
-
-        def interval(name: str) -> Interval:
-            return float(last[f"{name} low"]), float(last[f"{name} high"])
-
+        z, others = normal_quantile(self.confidence), [k for k in range(len(rows)) if k != first]
+        order = [others[-1], *others[:-1]]
+        reference = int(events[first]), int(rows[first])
+        found = {
+            k: _measures((int(events[k]), int(rows[k])), reference, z, self.confidence)
+            for k in order
+        }
+        lines = pd.DataFrame(
+            [found[k][name] for name in MEASURES for k in order],
+            index=[
+                f"{name.replace('_', ' ')} [{exposure.labels[k]}]"
+                for name in MEASURES
+                for k in order
+            ],
+        )
+        frame = pd.DataFrame(
+            {
+                "rows": rows.astype(np.int64),
+                "events": events.astype(np.int64),
+                "risk": [exact_ratio(int(e), int(n)) for e, n in zip(events, rows, strict=True)],
+                **{
+                    name: [
+                        found[k][name]["estimate"] if k in found else np.nan
+                        for k in range(len(rows))
+                    ]
+                    for name in MEASURES
+                },
+            },
+            index=exposure.index,
+        )
         notes = [
             f"compared with {exposure.name} = {exposure.labels[first]}; the event is "
             f"{outcome.name} = {outcome.labels[event]}"
         ]
         empty = [
             str(exposure.labels[k])
-            for k in range(len(lines))
+            for k in range(len(rows))
             if 0 in (events[k], rows[k] - events[k])
         ]
         if empty:
@@ -870,7 +686,8 @@ class OddsRatio(Counted):
                 "ratios with it are 0, infinite or not "
                 "defined, and have no interval; Fisher's exact test takes such tables"
             )
-        return OddsRatioResult(
+        return TestResult.of_terms(
+            lines,
             title=f"Odds and risks: {outcome.name} by {exposure.name}",
             n_rows=cells.n,
             notes=(
@@ -879,73 +696,51 @@ class OddsRatio(Counted):
                 f"{self.confidence:.0%} intervals: Wald's of the logarithm for ratios, Newcombe's "
                 "for differences",
             ),
-            groups=frame,
-            reference=exposure.labels[first],
             confidence=self.confidence,
-            oddsratio=float(last["odds ratio"]),
-            oddsratio_interval=interval("odds ratio"),
-            oddsratio_pvalue=float(last["pvalue"]),
-            riskratio=float(last["risk ratio"]),
-            riskratio_interval=interval("risk ratio"),
-            risk_difference=float(last["risk difference"]),
-            risk_difference_interval=interval("risk difference"),
+            table=frame,
+            details={"reference": exposure.labels[first]},
+            picture="plot_ratios",
         )
 
 
-def _measures(a: int, n1: int, c: int, n0: int, z: float, level: float) -> dict[str, float]:
-    """Of ``a`` events among ``n1`` exposed and ``c`` among ``n0`` others."""
+def _measures(
+    one: tuple[int, int], other: tuple[int, int], z: float, confidence: float
+) -> dict[str, dict[str, float]]:
+    """Compare the events among rows of one group with those of another."""
+    (a, n1), (c, n0) = one, other
     b, d = n1 - a, n0 - c
     odds, risk = exact_ratio(a * d, b * c), exact_ratio(a * n0, c * n1)
     odds_se = np.sqrt(1 / a + 1 / b + 1 / c + 1 / d) if min(a, b, c, d) else np.nan
     risk_se = np.sqrt(max(0.0, 1 / a - 1 / n1 + 1 / c - 1 / n0)) if min(a, c) else np.nan
     p1, p0 = exact_ratio(a, n1), exact_ratio(c, n0)
-    (low1, high1), (low0, high0) = wilson_interval(a, n1, level), wilson_interval(c, n0, level)
-    found = {"odds ratio": odds, "risk ratio": risk}
-    measures: dict[str, float] = {}
-    for (name, value), se in zip(found.items(), (odds_se, risk_se), strict=True):
-        measures |= {
-            name: value,
-            f"{name} low": float(value * np.exp(-z * se)),
-            f"{name} high": float(value * np.exp(z * se)),
-        }
+    (low1, high1), (low0, high0) = (
+        wilson_interval(events, n, confidence) for events, n in (one, other)
+    )
+    difference = exact_ratio(a * n0 - c * n1, n1 * n0)
+    wald = float(np.log(odds) / odds_se) if np.isfinite(odds_se) else np.nan
     return {
-        **measures,
-        "risk difference": exact_ratio(a * n0 - c * n1, n1 * n0),
-        "risk difference low": p1 - p0 - float(np.hypot(p1 - low1, high0 - p0)),
-        "risk difference high": p1 - p0 + float(np.hypot(high1 - p1, p0 - low0)),
-        "pvalue": normal_tails(float(np.log(odds) / odds_se)) if np.isfinite(odds_se) else np.nan,
+        "odds_ratio": {
+            "estimate": odds,
+            "statistic": wald,
+            "pvalue": normal_tails(wald) if np.isfinite(wald) else np.nan,
+            "low": float(odds * np.exp(-z * odds_se)),
+            "high": float(odds * np.exp(z * odds_se)),
+        },
+        "risk_ratio": {
+            "estimate": risk,
+            "low": float(risk * np.exp(-z * risk_se)),
+            "high": float(risk * np.exp(z * risk_se)),
+        },
+        "risk_difference": {
+            "estimate": difference,
+            "low": p1 - p0 - float(np.hypot(p1 - low1, high0 - p0)),
+            "high": p1 - p0 + float(np.hypot(high1 - p1, p0 - low0)),
+        },
     }
 
 
 # -- agreement
 # ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class KappaResult(Result):
-    """How far two raters agree beyond chance.
-
-    Attributes
-    ----------
-    kappa : float
-    std_kappa, std_kappa0 : float
-        Its standard error, and the one if there were no agreement beyond chance.
-    z_value, pvalue_two_sided : float
-    kappa_low, kappa_upp : float
-        The interval.
-    agreement : float
-        The share of rows where both say the same.
-    """
-
-    kappa: float
-    std_kappa: float
-    std_kappa0: float
-    z_value: float
-    pvalue_two_sided: float
-    kappa_low: float
-    kappa_upp: float
-    agreement: float
-    observed: pd.DataFrame
 
 
 @dataclass(frozen=True)
@@ -965,6 +760,7 @@ class Kappa(Counted):
     Fleiss, Cohen and Everitt (1969), Large sample standard errors of kappa and weighted kappa.
     """
 
+    title: ClassVar[str] = "Cohen's kappa"
     of_variables: ClassVar[tuple[str, ...]] = ("first", "second")
 
     first: str
@@ -1005,7 +801,7 @@ class Kappa(Counted):
                 ),
             )
 
-    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> KappaResult:
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         """Kappa, and its large-sample errors."""
         cells = self._cells(totals, schema, n_rows)
         one, other = cells.factors
@@ -1033,7 +829,7 @@ class Kappa(Counted):
             se, se0 = (float(np.sqrt(max(0.0, x) / cells.n) / (1 - chance)) for x in (spread, null))
             z = kappa / se0 if se0 else np.nan
         half = normal_quantile(self.confidence) * se
-        return KappaResult(
+        return TestResult(
             title=f"Cohen's kappa{f', {self.weights} weights' if self.weights else ''}: {one.name} "
             f"and {other.name}",
             n_rows=cells.n,
@@ -1041,61 +837,21 @@ class Kappa(Counted):
                 *cells.notes,
                 *(() if chance < 1 else ("all rows are in one group: kappa is not defined",)),
             ),
-            kappa=kappa,
-            std_kappa=se,
-            std_kappa0=se0,
-            z_value=z,
-            pvalue_two_sided=normal_tails(z) if np.isfinite(z) else np.nan,
-            kappa_low=kappa - half,
-            kappa_upp=kappa + half,
-            agreement=float(np.trace(p)),
-            observed=cells.frame,
+            statistic=z,
+            pvalue=normal_tails(z) if np.isfinite(z) else np.nan,
+            estimate=kappa,
+            std_error=se,
+            low=kappa - half,
+            high=kappa + half,
+            confidence=self.confidence,
+            term="kappa",
+            table=cells.frame,
+            details={"std_error_null": se0, "agreement": float(np.trace(p))},
         )
 
 
 # -- ROC
 # ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class ROCResult(Result):
-    """The ROC curve of a score that is known by its bins.
-
-    Attributes
-    ----------
-    auc : float
-        Ties within a bin count half, so it is the area under the straight lines between the points.
-    auc_se : float
-        DeLong's standard error.
-    confidence_interval : (float, float)
-        DeLong's, on the scale of log-odds.
-    curve : DataFrame
-        For each threshold (the lowest bin that counts as positive) the false and true positive
-        rates.
-    """
-
-    auc: float
-    auc_se: float
-    confidence_interval: Interval
-    confidence: float
-    curve: pd.DataFrame
-
-    def to_frame(self) -> pd.DataFrame:
-        """The points of the curve."""
-        return self.curve
-
-    def body(self) -> str:
-        """The area and the points."""
-        low, high = map(number_text, self.confidence_interval)
-        area, se = number_text(self.auc), number_text(self.auc_se)
-        line = f"AUC {area} (standard error {se}), {self.confidence:.0%} interval {low} to {high}"
-        return f"{line}\n\n{frame_text(self.curve)}"
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """The curve."""
-        from encryptedstats.statistics.plots import plot_roc_points
-
-        return plot_roc_points(self, ax)
 
 
 @dataclass(frozen=True)
@@ -1113,6 +869,7 @@ class ROC(Counted):
     confidence : float
     """
 
+    title: ClassVar[str] = "ROC curve"
     of_variables: ClassVar[tuple[str, ...]] = ("score", "outcome")
     of_levels: ClassVar[Mapping[str, str]] = {"event": "outcome"}
 
@@ -1136,7 +893,7 @@ class ROC(Counted):
             )
         two_groups(factor(schema, self.outcome), self.event)
 
-    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> ROCResult:
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         """The curve, from the rows of each bin."""
         cells = self._cells(totals, schema, n_rows)
         score, outcome = cells.factors
@@ -1160,13 +917,17 @@ class ROC(Counted):
             {"fpr": false, "tpr": true},
             index=pd.Index(["none", *(score.labels[k] for k in seen)], name=f"{score.name} from"),
         )
-        return ROCResult(
+        low, high = auc_interval(positive, scores, confidence=self.confidence)
+        return TestResult(
             title=f"ROC curve: {outcome.name} = {outcome.labels[event]} by {score.name}",
             n_rows=cells.n,
             notes=(*cells.notes, "rows of one bin are ties, and count half"),
-            auc=auc(positive, scores),
-            auc_se=float(np.sqrt(delong_variance(positive, scores, ones))),
-            confidence_interval=auc_interval(positive, scores, level=self.confidence),
+            estimate=auc(positive, scores),
+            std_error=float(np.sqrt(delong_variance(positive, scores, ones))),
+            low=low,
+            high=high,
             confidence=self.confidence,
-            curve=curve,
+            term="AUC",
+            table=curve,
+            picture="plot_roc_points",
         )

@@ -28,14 +28,13 @@ from encryptedstats.statistics.factors import (
     read_cells,
     read_powers,
 )
-from encryptedstats.tables.answers.results import Result
+from encryptedstats.tables.answers.results import Result, TableResult
 from encryptedstats.tables.questions.constraints import Choice, Constraints, ListOf, RealNumber
 from encryptedstats.tables.questions.question import Arrays, Columns, Question, Shapes, Totals
 from encryptedstats.tables.questions.summaries import variable_name
 from encryptedstats.tables.schema.names import position, target_id
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
-from encryptedstats.views import frame_text
 from encryptedstats.words import plural
 
 if TYPE_CHECKING:
@@ -201,6 +200,7 @@ class Histogram(Question):
     49.0
     """
 
+    title: ClassVar[str] = "Histogram"
     of_variables: ClassVar[tuple[str, ...]] = ("variable", "by")
 
     variable: str
@@ -255,34 +255,6 @@ def _edges(schema: Schema | PublicSchema, position: int) -> tuple[float, ...]:
 # ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class DescribeResult(Result):
-    """What variables look like.
-
-    Attributes
-    ----------
-    table : DataFrame
-        A line for each variable, and group: ``n``, ``missing``; of numbers ``mean``, ``sd``, and
-        where they were asked for ``skewness`` and ``kurtosis`` (of the normal distribution 0); of
-        bins with cut points the quantiles.
-    frequencies : dict
-        By variable with bins, the counts of each.
-    """
-
-    table: pd.DataFrame
-    frequencies: dict[str, pd.DataFrame]
-
-    def to_frame(self) -> pd.DataFrame:
-        """A line for each variable."""
-        return self.table
-
-    def body(self) -> str:
-        """The table, and the counts of levels."""
-        shown = [frame_text(self.table.dropna(axis=1, how="all"))]
-        shown += [frame_text(frame) for frame in self.frequencies.values()]
-        return "\n\n".join(shown)
-
-
 @dataclass(frozen=True)
 class Describe(Question):
     """Rows, missing values, means and spreads of numbers; quantiles and counts of bins. By group,
@@ -311,6 +283,7 @@ class Describe(Question):
            b   4  7.75
     """
 
+    title: ClassVar[str] = "Descriptive statistics"
     of_variables: ClassVar[tuple[str, ...]] = ("variables", "by")
 
     variables: list[str] | None = None
@@ -391,7 +364,7 @@ class Describe(Question):
                 found[f"{name} cells"] = cell_shape(schema, (name, *self._others(schema, name)))
         return found
 
-    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> DescribeResult:
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TableResult:
         """The table."""
         lines: dict[Any, dict[str, Any]] = {}
         frequencies: dict[str, pd.DataFrame] = {}
@@ -443,14 +416,15 @@ class Describe(Question):
         frame = pd.DataFrame(list(lines.values()), index=index).reindex(columns=columns)
         quantiles = frame[[f"{q:.4g}" for q in self.quantiles]]
         notes = (_INTERPOLATED,) if quantiles.notna().any(axis=None) else ()
-        return DescribeResult(
+        return TableResult(
             title=f"Description of {plural(frame.shape[0], 'variable')}"
             if by is None
             else f"Description by {by.name}",
             n_rows=n_rows,
             notes=notes,
             table=frame,
-            frequencies=frequencies,
+            tables=frequencies,
+            estimates="mean",
         )
 
 

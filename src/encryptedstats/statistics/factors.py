@@ -34,7 +34,7 @@ from encryptedstats.tables.questions.question import (
 from encryptedstats.tables.questions.summaries import indicators, labels, scale, variable_name
 from encryptedstats.tables.schema.names import position
 from encryptedstats.tables.schema.schema import Schema
-from encryptedstats.tables.schema.variables import ORDERED_KINDS, PublicSchema
+from encryptedstats.tables.schema.variables import PublicSchema
 
 Ints = NDArray[Any]  # Python's own integers, which never overflow
 
@@ -69,7 +69,7 @@ def factor(schema: Schema | PublicSchema, variable: str) -> Factor:
     known = None if where == -1 else schema.public().variables[where]
     missing = known is not None and known.missing_bin
     named = labels(schema, where)
-    ordered = known is not None and known.kind in ORDERED_KINDS
+    ordered = known is not None and known.is_ordered
     return Factor(
         where, variable_name(schema, where), tuple(named[: len(named) - missing]), missing, ordered
     )
@@ -83,7 +83,7 @@ def factor_position(schema: Schema | PublicSchema, variable: str) -> int:
         raise SchemaError(
             "the schema has no classes: ", Cure("name the target", "infer it with target=")
         )
-    if public.at(where).kind == "number" if where != -1 else public.target_number is not None:
+    if not public.at(where).n_bins if where != -1 else public.target_number is not None:
         raise SchemaError(
             f"variable {variable!r} is a number and has no bins: a factor is needed here",
             code="kept-as-number",

@@ -1,121 +1,195 @@
-"""Formulas: ``y ~ age + sex + age:sex + bmi^2``, parsed, translated to ids, and expanded to columns
-of a design as expressions.
+"""Formulas as R has them: ``y ~ age*sex + poly(bmi, 2)``, parsed, translated to ids and expanded.
 
-The grammar is R's, without functions: a side is a sum of terms, a term a product of factors
-(``a:b``; ``a*b`` is ``a + b + a:b``), a factor a variable or a power of a number. ``- 1`` leaves
-the intercept out, ``.`` or nothing stands for all other variables, and names that are no words are
-in backticks. Factors with bins are dummies: all levels but the reference, coded as R does it.
+A formula is a tree. Expanding it gives terms: sets of atoms, which are variables or calls such as
+``I(x^2)``. ``+``, ``-``, ``:``, ``*``, ``/``, ``%in%`` and ``^`` combine terms; inside of ``I()``
+they compute with numbers. Imports nothing of tables but names; ``designs`` makes columns of terms.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations, product
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
-import numpy as np
-from numpy.typing import NDArray
-
-from encryptedstats.circuits.expressions import Expression
-from encryptedstats.errors import Cure, ParameterError, SchemaError
+from encryptedstats.errors import ParameterError
 from encryptedstats.tables.questions.constraints import Constraints, ReferenceLevels, Text
-from encryptedstats.tables.questions.question import (
-    Question,
-    bin_columns,
-    complete_rows,
-    number_column,
-    product_of,
-)
-from encryptedstats.tables.questions.summaries import labels, scale, variable_name
-from encryptedstats.tables.schema.names import (
-    level_id,
-    level_name,
-    level_number,
-    name_of,
-    position,
-    target_id,
-    variable_id,
-)
-from encryptedstats.tables.schema.variables import PublicSchema
+from encryptedstats.tables.questions.question import Question
+from encryptedstats.tables.schema.names import level_id, level_name, name_of, variable_id
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from encryptedstats.tables.schema.schema import Schema
-    from encryptedstats.tables.table import Table
+    from encryptedstats.tables.schema.variables import PublicSchema
 
-INTERCEPT: Final = "Intercept"
+INTERCEPT: Final = "(Intercept)"
 MOST_POWER: Final = 16
-MOST_COLUMNS: Final = 4096
-_TOO_MANY: Final = f"the formula has more than {MOST_COLUMNS:,} columns: leave terms out"
-#: What becomes of rows in the bin for missing values of a factor: it is a level as any other, or
-#: they are left out.
-MISSING: Final = ("level", "complete")
-Term = tuple[tuple[str, int], ...]  # variables and their powers, in the order they were written
+MOST_TERMS: Final = 4096
+#: What a formula can call. A worker computes sums of products of whole numbers.
+FUNCTIONS: Final = ("I", "poly", "offset")
+_TOKEN: Final = re.compile(
+    r"\s*(?:(?P<name>`[^`]*`?|(?:[^\W\d]|\.(?!\d))[\w.]*)|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<sign>%in%|\S))"
+)
+#: Precedence as in R: a larger number binds more tightly.
+_BINARY: Final = {"+": 1, "-": 1, "*": 2, "/": 2, "%in%": 3, ":": 4, "^": 6}
+_UNARY: Final = 5
+_MOST_DEPTH: Final = 200
+
+Monomial = tuple[tuple[str, int], ...]
+Polynomial = Mapping[Monomial, Fraction]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A part of a formula: a ``name``, ``number``, ``.``, ``neg``, a sign with two parts, or a call
+    whose ``text`` is the function.
+    """
+
+    kind: str
+    text: str = ""
+    parts: tuple[Node, ...] = ()
+    place: int = field(default=0, compare=False)
+
+    def __str__(self) -> str:
+        return _written(self, 0)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all variables inside."""
+        own = (self.text,) if self.kind == "name" else ()
+        return tuple(dict.fromkeys((*own, *(name for one in self.parts for name in one.names))))
+
+    def renamed(self, rename: Callable[[str], str]) -> Node:
+        """Return it with other names of its variables."""
+        text = rename(self.text) if self.kind == "name" else self.text
+        return replace(self, text=text, parts=tuple(one.renamed(rename) for one in self.parts))
+
+
+Term = tuple[Node, ...]  # atoms, in the order in which the formula has them
+
+
+def _written(node: Node, outside: int) -> str:
+    """Return R's spelling of a node inside an operation of some precedence."""
+    if node.kind == "name":
+        return quoted(node.text)
+    if node.kind in ("number", "."):
+        return node.text or "."
+    if node.kind == "call":
+        return f"{node.text}({', '.join(_written(one, 0) for one in node.parts)})"
+    own = _UNARY if node.kind == "neg" else _BINARY[node.kind]
+    if node.kind == "neg":
+        text = f"-{_written(node.parts[0], own)}"
+    else:
+        gap = "" if node.kind in ("^", ":") else " "
+        left, right = node.parts
+        # All signs but ^ take the left part first.
+        sides = (own + 1, own) if node.kind == "^" else (own, own + 1)
+        text = f"{_written(left, sides[0])}{gap}{node.kind}{gap}{_written(right, sides[1])}"
+    return f"({text})" if own < outside else text
+
+
+def quoted(name: str) -> str:
+    """Return a name as a formula writes it: in backticks if it is no word."""
+    return name if name.replace(".", "_").isidentifier() and name != "." else f"`{name}`"
+
+
+def term_text(term: Sequence[Node]) -> str:
+    """Return a term as a formula writes it."""
+    return ":".join(map(str, term))
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """The right side of a formula, expanded.
+
+    Attributes
+    ----------
+    terms : tuple of terms
+        Of one atom first, then of two, as in R.
+    intercept : bool
+    offsets : tuple of Node
+        What is inside of ``offset()``.
+    """
+
+    terms: tuple[Term, ...]
+    intercept: bool
+    offsets: tuple[Node, ...]
 
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula that was parsed: what is explained by what.
+    """A formula: what is explained by what.
 
     Attributes
     ----------
     targets : tuple of str
         What is explained; none for the target of the schema.
-    terms : tuple of terms, or None
-        What explains it; None for all other variables.
-    intercept : bool
+    right : Node
+        The other side.
 
     Examples
     --------
-    >>> str(parse("y ~ a*b + c^2 - 1"))
-    'y ~ a + b + c^2 + a:b - 1'
+    >>> str(parse("y ~ (a + b)^2 + I(c^2) - 1"))
+    'y ~ a + b + I(c^2) + a:b - 1'
     """
 
     targets: tuple[str, ...]
-    terms: tuple[Term, ...] | None
-    intercept: bool = True
+    right: Node
+    text: str = field(default="", compare=False)
+
+    @property
+    def has_dot(self) -> bool:
+        """Return whether ``.`` stands for all other variables."""
+        return _has_dot(self.right)
+
+    def expand(self, others: Sequence[str] | None = None) -> Expansion:
+        """Return its terms, where ``.`` stands for ``others``."""
+        return _Expander(self, others).expand()
 
     def __str__(self) -> str:
-        terms = (
-            ["."]
-            if self.terms is None
-            else [":".join(_factor_text(*factor) for factor in term) for term in self.terms]
-        )
-        if not terms:
-            terms = ["1"] if self.intercept else ["0"]
-            return f"{' + '.join(map(_quoted, self.targets))} ~ {terms[0]}".strip()
-        right = " + ".join(terms) + ("" if self.intercept else " - 1")
-        return f"{' + '.join(map(_quoted, self.targets))} ~ {right}".strip()
+        left = " + ".join(map(quoted, self.targets))
+        if self.has_dot:
+            return f"{left} ~ {self.right}".strip()
+        found = self.expand()
+        parts = [term_text(term) for term in found.terms]
+        parts += [str(Node("call", "offset", (one,))) for one in found.offsets]
+        if not found.intercept:
+            return f"{left} ~ {' + '.join(parts)} - 1".strip() if parts else f"{left} ~ 0".strip()
+        return f"{left} ~ {' + '.join(parts) or '1'}".strip()
 
     def in_ids(self, schema: Schema | PublicSchema) -> Formula:
-        """The same with the ids of variables, as whoever computes writes it."""
+        """Return it with the ids of variables, as a worker knows them."""
         return self._renamed(lambda name: variable_id(schema, name))
 
     def in_names(self, schema: Schema) -> Formula:
-        """The inverse, for the owner."""
+        """Return it with the names of variables, for the owner."""
         return self._renamed(lambda name: name_of(name, schema))
 
     def _renamed(self, rename: Callable[[str], str]) -> Formula:
-        targets = tuple(map(rename, self.targets))
-        if self.terms is None:
-            return replace(self, targets=targets)
-        terms = (tuple((rename(name), power) for name, power in term) for term in self.terms)
-        return replace(self, targets=targets, terms=tuple(dict.fromkeys(terms)))
+        return replace(
+            self,
+            targets=tuple(map(rename, self.targets)),
+            right=self.right.renamed(rename),
+            text="",
+        )
+
+    def refuse(self, node: Node, why: str, code: str = "invalid-formula") -> NoReturn:
+        """Raise an error with a mark below the place of a node."""
+        text = self.text or str(self)
+        if not self.text:  # translated: the places of nodes are those of another text
+            raise ParameterError(f"formula: {why}: {node} in {text}", code=code)
+        raise _error(text, node.place, why, code)
 
 
-def _quoted(name: str) -> str:
-    return name if _is_word(name) else f"`{name}`"
+def _has_dot(node: Node) -> bool:
+    return node.kind == "." or any(map(_has_dot, node.parts))
 
 
-def _factor_text(name: str, power: int) -> str:
-    return _quoted(name) + (f"^{power}" if power > 1 else "")
-
-
-def _is_word(name: str) -> bool:
-    return name.replace(".", "_").isidentifier() and name != "."
+def _error(text: str, place: int, why: str, code: str = "invalid-formula") -> ParameterError:
+    return ParameterError(f"formula: {why}\n  {text}\n  {' ' * place}^", code=code)
 
 
 # -- parsing
@@ -123,7 +197,7 @@ def _is_word(name: str) -> bool:
 
 
 def parse(text: str) -> Formula:
-    """The formula of a text, or an error that shows where it is wrong."""
+    """Return the formula of a text, or raise an error that shows where it is wrong."""
     if not isinstance(text, str):
         raise ParameterError(
             f"a formula is text, such as 'y ~ age + sex', not {text!r}", code="not-text"
@@ -132,67 +206,55 @@ def parse(text: str) -> Formula:
 
 
 class _Parser:
-    """Reads a formula from left to right, one word at a time."""
+    """Parse a formula by the precedence of its signs."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.tokens = self._tokens()
+        self.tokens = list(self._tokens())
         self.next = 0
-        self.expanded = 0  # terms so far
+        self.depth = 0
 
-    def _tokens(self) -> list[tuple[str, int]]:
-        """The words, signs and numbers, and where each starts; a name in backticks keeps the first
-        of them.
-        """
-        found, at, text = [], 0, self.text
-        while at < len(text):
-            start, sign = at, text[at]
-            at += 1
-            if sign.isspace():
-                continue
-            if sign == "`":
-                end = text.find("`", at)
-                if end <= at:
-                    self.refuse(
-                        start,
-                        "this backtick is not closed"
-                        if end < 0
-                        else "a name is needed between backticks",
-                    )
-                at = end + 1
-                found.append((text[start : at - 1], start))
-                continue
-            if sign.isalnum() or sign in "_.":
-                while at < len(text) and (text[at].isalnum() or text[at] in "_."):
-                    at += 1
-            elif sign not in "~+-:*^":
+    def _tokens(self) -> Iterator[tuple[str, str, int]]:
+        at, end = 0, len(self.text.rstrip())
+        while at < end:
+            found = _TOKEN.match(self.text, at)
+            assert found is not None
+            kind = str(found.lastgroup)
+            word, place = found[kind], found.start(kind)
+            at = found.end()
+            if word.startswith("`"):
+                if len(word) < 2 or not word.endswith("`"):
+                    self.refuse(place, "this backtick is not closed")
+                word = word[1:-1]
+                if not word:
+                    self.refuse(place, "a name is needed between backticks")
+            elif kind == "name" and word == ".":
+                kind = "sign"
+            elif kind == "sign" and word not in (*_BINARY, "~", "(", ")", ",", "=", "."):
                 self.refuse(
-                    start,
-                    f"{sign!r} means nothing in a formula: names that are no words are put in "
+                    place,
+                    f"{word!r} means nothing in a formula: names that are no words are put in "
                     "`backticks`",
                 )
-            found.append((text[start:at], start))
-        return found
+            yield kind, word, place
 
-    def refuse(self, at: int, why: str) -> Any:
-        """An error with a mark below the place."""
-        raise ParameterError(
-            f"formula: {why}\n  {self.text}\n  {' ' * at}^", code="invalid-formula"
-        )
+    def refuse(self, place: int, why: str, code: str = "invalid-formula") -> NoReturn:
+        raise _error(self.text, place, why, code)
 
-    def peek(self) -> str:
-        """The next word; nothing at the end."""
-        return self.tokens[self.next][0] if self.next < len(self.tokens) else ""
+    def peek(self) -> tuple[str, str, int]:
+        if self.next < len(self.tokens):
+            return self.tokens[self.next]
+        return "end", "", len(self.text)
 
-    def place(self) -> int:
-        """Where it starts."""
-        return self.tokens[self.next][1] if self.next < len(self.tokens) else len(self.text)
+    def take(self) -> tuple[str, str, int]:
+        token = self.peek()
+        self.next += 1
+        return token
 
     def formula(self) -> Formula:
-        """All of it."""
         if not self.tokens:
-            return Formula((), None)
-        signs = [at for word, at in self.tokens if word == "~"]
+            return Formula((), Node("."), self.text)
+        signs = [place for kind, word, place in self.tokens if (kind, word) == ("sign", "~")]
         if len(signs) != 1:
             why = (
                 "there is one ~, before what explains"
@@ -202,444 +264,372 @@ class _Parser:
             self.refuse(signs[1] if signs else len(self.text), why)
         targets = self.targets()
         self.next += 1
-        terms, intercept = self.right()
-        repeated = [
-            name
-            for name, _ in (factor for term in terms or () for factor in term)
-            if name in targets
-        ]
-        if repeated:
-            self.refuse(0, f"{repeated[0]!r} is on both sides")
-        return Formula(targets, terms, intercept)
+        right = Node(".") if self.next == len(self.tokens) else self.side(0)
+        kind, word, place = self.peek()
+        if kind != "end":
+            self.refuse(place, f"a sign such as + is needed before {word!r}")
+        found = Formula(targets, right, self.text)
+        _refuse_targets(right, found)
+        if not found.has_dot:
+            found.expand()  # which refuses what has no meaning
+        return found
 
     def targets(self) -> tuple[str, ...]:
-        """Names with a plus between them, up to the ~."""
+        """Return names with a plus between them, up to the ~."""
         found: list[str] = []
-        while self.peek() != "~":
+        while self.peek()[:2] != ("sign", "~"):
+            kind, word, place = self.take()
             if found:
-                if self.peek() != "+":
+                if word != "+" or kind != "sign":
                     self.refuse(
-                        self.place(), "what is explained is a variable, or some with + between them"
+                        place, "what is explained is a variable, or some with + between them"
                     )
-                self.next += 1
-            place, name = self.place(), self.name()
-            if name in found:
-                self.refuse(place, f"{name!r} is explained twice")
-            found.append(name)
+                kind, word, place = self.take()
+            if kind != "name":
+                self.refuse(place, "the name of a variable is needed here")
+            if self.peek()[1] == "(":
+                self.refuse(
+                    place,
+                    f"compute {word}() before the rows are encrypted: the left side is a name",
+                )
+            if word in found:
+                self.refuse(place, f"{word!r} is explained twice")
+            found.append(word)
         return tuple(found)
 
-    def right(self) -> tuple[tuple[Term, ...] | None, bool]:
-        """The terms, and whether there is an intercept."""
-        terms: dict[frozenset[tuple[str, int]], Term] = {}
-        intercept, all_others, first = True, self.next >= len(self.tokens), True
-        while self.next < len(self.tokens):
-            sign = self.peek() if self.peek() in ("+", "-") else ""
-            if not sign and not first:
-                self.refuse(self.place(), "+ or - is needed between terms")
-            self.next += bool(sign)
-            place, word, first = self.place(), self.peek(), False
-            if word in ("0", "1"):
-                self.next += 1
-                intercept = (word == "1") == (sign != "-")
-            elif word == ".":
-                self.next += 1
-                if sign == "-":
-                    self.refuse(
-                        place, "'.' stands for all other variables, which cannot be left out"
-                    )
-                all_others = True
+    def side(self, least: int) -> Node:
+        """Parse signs that bind at least so tightly."""
+        self.depth += 1
+        if self.depth > _MOST_DEPTH:
+            self.refuse(self.peek()[2], "this formula is nested too deeply")
+        left = self.operand()
+        while True:
+            kind, word, place = self.peek()
+            own = _BINARY.get(word, 0) if kind == "sign" else 0
+            if not own or own < least:
+                self.depth -= 1
+                return left
+            self.next += 1
+            right = self.side(own if word == "^" else own + 1)
+            left = Node(word, "", (left, right), place)
+
+    def operand(self) -> Node:
+        kind, word, place = self.take()
+        if kind == "sign" and word in ("-", "+"):
+            inside = self.side(_UNARY)
+            return inside if word == "+" else Node("neg", "", (inside,), place)
+        if kind == "sign" and word == "(":
+            found = self.side(0)
+            self.close(place)
+            return found
+        if kind == "sign" and word == ".":
+            return Node(".", "", (), place)
+        if kind == "number":
+            return Node("number", word, (), place)
+        if kind != "name":
+            what = f", not {word!r}" if word else ""
+            self.refuse(place, f"the name of a variable is needed here{what}")
+        is_call = self.peek()[:2] == ("sign", "(") and self.text[place] != "`"
+        return self.call(word, place) if is_call else Node("name", word, (), place)
+
+    def call(self, function: str, place: int) -> Node:
+        opened = self.take()[2]
+        if function not in FUNCTIONS:
+            self.refuse(
+                place,
+                f"{function}() cannot be computed from encrypted values: add a column before the "
+                f"rows are encrypted, such as frame.assign({function}_x=...). Formulas have I(), "
+                "poly() and offset()",
+                "function-of-encrypted",
+            )
+        parts = [self.side(0)]
+        while self.peek()[:2] == ("sign", ","):
+            self.next += 1
+            if function == "poly" and self.peek()[1] in ("raw", "degree"):
+                parts.append(self.option())
             else:
-                for term in self.term():
-                    if sign == "-":
-                        if terms.pop(frozenset(term), None) is None:
-                            self.refuse(place, "there is no such term to leave out")
-                    else:
-                        terms.setdefault(frozenset(term), term)
-        if all_others and terms:
-            self.refuse(
-                0,
-                "'.' stands for all other variables, and other terms beside it are not supported: "
-                "write them out",
+                parts.append(self.side(0))
+        self.close(opened)
+        node = Node("call", function, tuple(parts), place)
+        _check_call(node, self.refuse)
+        return node
+
+    def option(self) -> Node:
+        _, name, place = self.take()
+        _, sign, at = self.take()
+        kind, value, where = self.take()
+        if sign != "=":
+            self.refuse(at, f"write {name} = ...")
+        if name == "raw" and value not in ("TRUE", "FALSE", "T", "F"):
+            self.refuse(where, "raw is TRUE or FALSE")
+        if name == "raw":
+            return Node(
+                "number", f"raw = {'TRUE' if value in ('TRUE', 'T') else 'FALSE'}", (), place
             )
-        return (
-            None if all_others else tuple(sorted(terms.values(), key=len))
-        ), intercept  # by order, as in R
+        if kind != "number":
+            self.refuse(where, "a degree is a whole number")
+        return Node("number", value, (), where)
 
-    def term(self) -> list[Term]:
-        """Factors with : or * between them; what these expand to."""
-        place, parts = self.place(), [self.interaction()]
-        while self.peek() == "*":
-            self.next += 1
-            parts.append(self.interaction())
-        self.expanded += (1 << len(parts)) - 1
-        if self.expanded > MOST_COLUMNS:
-            self.refuse(place, f"this comes to more than {MOST_COLUMNS:,} terms: leave some out")
-        found = [
-            _joined(chosen)
-            for size in range(1, len(parts) + 1)
-            for chosen in combinations(parts, size)
-        ]
-        if any(power > MOST_POWER for term in found for _, power in term):
-            self.refuse(place, f"a power above {MOST_POWER} comes of this")
-        return found
-
-    def interaction(self) -> Term:
-        """Factors with : between them."""
-        factors = [self.factor()]
-        while self.peek() == ":":
-            self.next += 1
-            factors.append(self.factor())
-        return _joined([(factor,) for factor in factors])
-
-    def factor(self) -> tuple[str, int]:
-        """A variable, or a power of it."""
-        name = self.name()
-        if self.peek() != "^":
-            return name, 1
-        self.next += 1
-        place, word = self.place(), self.peek()
-        digits = word.lstrip("0")
-        if not (
-            word.isascii()
-            and word.isdigit()
-            and len(digits) < 4
-            and 1 <= int(digits or 0) <= MOST_POWER
-        ):
-            self.refuse(place, f"a power is a whole number from 1 to {MOST_POWER}")
-        self.next += 1
-        return name, int(word)
-
-    def name(self) -> str:
-        """A variable."""
-        word, place = self.peek(), self.place()
-        if not word.startswith("`") and not _is_word(word):
-            self.refuse(
-                place, "the name of a variable is needed here" + (f", not {word!r}" if word else "")
-            )
-        self.next += 1
-        return word.removeprefix("`")
+    def close(self, opened: int) -> None:
+        kind, word, place = self.take()
+        if (kind, word) == ("end", ""):
+            self.refuse(opened, "this bracket is not closed")
+        if (kind, word) != ("sign", ")"):
+            self.refuse(place, f"a sign or a closing bracket is needed before {word!r}")
 
 
-def _joined(terms: Iterable[Term]) -> Term:
-    """The product of terms: a factor counts once, as in R (``x:x`` is ``x``); different powers of
-    one variable add up.
-    """
-    found: dict[str, int] = {}
-    for name, power in dict.fromkeys(factor for term in terms for factor in term):
-        found[name] = found.get(name, 0) + power
-    return tuple(found.items())
+def _refuse_targets(node: Node, formula: Formula) -> None:
+    if node.kind == "name" and node.text in formula.targets:
+        formula.refuse(node, f"{node.text!r} is on both sides")
+    for one in node.parts:
+        _refuse_targets(one, formula)
 
 
-# -- designs
+def _check_call(node: Node, refuse: Callable[..., NoReturn]) -> None:
+    if node.text == "poly":
+        first, *options = node.parts
+        numbers = [one for one in options if not one.text.startswith("raw")]
+        if first.kind != "name":
+            refuse(first.place, "poly() takes the name of a number")
+        if len(numbers) != 1 or len(options) > 2:
+            refuse(node.place, "poly() takes a number and a degree: poly(x, 2)")
+        degree = numbers[0]
+        if not degree.text.isdecimal() or not 1 <= len(degree.text) <= 2:
+            refuse(degree.place, f"a degree is a whole number from 1 to {MOST_POWER}")
+        if not 1 <= int(degree.text) <= MOST_POWER:
+            refuse(degree.place, f"a degree is a whole number from 1 to {MOST_POWER}")
+        return
+    if len(node.parts) != 1:
+        refuse(node.parts[1].place, f"{node.text}() takes one expression")
+    polynomial_of(node.parts[0], refuse)
+
+
+def poly_options(node: Node) -> tuple[str, int, bool]:
+    """Return the variable and degree of ``poly()``, and whether it takes plain powers."""
+    texts = [one.text for one in node.parts[1:]]
+    degree = next(int(text) for text in texts if text.isdecimal())
+    return node.parts[0].text, degree, "raw = TRUE" in texts
+
+
+def polynomial_of(node: Node, refuse: Callable[..., NoReturn]) -> Polynomial:
+    """Return an arithmetic expression of numbers as the coefficients of its monomials."""
+    if node.kind == "number":
+        value = Fraction(node.text)
+        return {(): value} if value else {}
+    if node.kind == "name":
+        return {((node.text, 1),): Fraction(1)}
+    if node.kind not in ("+", "-", "*", "/", "^", "neg"):
+        refuse(
+            node.place,
+            f"{node.text}() cannot be computed inside of I(): add a column before the rows are "
+            "encrypted"
+            if node.kind == "call"
+            else f"{node.kind!r} computes no number: I() takes +, -, *, / and ^",
+            "function-of-encrypted" if node.kind == "call" else "invalid-formula",
+        )
+    parts = [polynomial_of(one, refuse) for one in node.parts]
+    if node.kind == "neg":
+        return {monomial: -c for monomial, c in parts[0].items()}
+    left, right = parts
+    if node.kind in ("+", "-"):
+        sign = 1 if node.kind == "+" else -1
+        return _sum(left, {monomial: sign * c for monomial, c in right.items()})
+    constant = right.get((), Fraction(0)) if set(right) <= {()} else None
+    if node.kind == "*":
+        found = _product(left, right)
+    elif node.kind == "/":
+        if not constant:
+            refuse(node.parts[1].place, "only division by a number other than 0 can be computed")
+        found = _product(left, {(): 1 / constant})
+    else:
+        if constant is None or constant.denominator != 1 or not 1 <= constant <= MOST_POWER:
+            refuse(node.parts[1].place, f"a power is a whole number from 1 to {MOST_POWER}")
+        found = left
+        for _ in range(int(constant) - 1):
+            found = _product(found, left)
+            if len(found) > MOST_TERMS:
+                break
+    if len(found) > MOST_TERMS:
+        refuse(node.place, f"this comes to more than {MOST_TERMS:,} products: leave some out")
+    if any(sum(power for _, power in monomial) > MOST_POWER for monomial in found):
+        refuse(node.place, f"a power above {MOST_POWER} comes of this")
+    return found
+
+
+def _sum(one: Polynomial, other: Polynomial) -> Polynomial:
+    found = dict(one)
+    for monomial, c in other.items():
+        found[monomial] = found.get(monomial, Fraction(0)) + c
+    return {monomial: c for monomial, c in found.items() if c}
+
+
+def _product(one: Polynomial, other: Polynomial) -> Polynomial:
+    found: dict[Monomial, Fraction] = {}
+    for a, x in one.items():
+        for b, y in other.items():
+            powers = dict(a)
+            for name, power in b:
+                powers[name] = powers.get(name, 0) + power
+            key = tuple(sorted(powers.items()))
+            found[key] = found.get(key, Fraction(0)) + x * y
+    return {monomial: c for monomial, c in found.items() if c}
+
+
+# -- expanding
 # ------------------------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True)
-class Factor:
-    """A part of a column: a number to a power, or the indicator of one level; the variable is a
-    position, -1 for the target.
-    """
-
-    variable: int
-    level: int | None = None
-    power: int = 1
+_Terms = dict[frozenset[Node], Term]
 
 
-@dataclass(frozen=True)
-class DesignColumn:
-    """A column of a design: a product of factors; the intercept has none."""
+class _Expander:
+    """Expand the right side of a formula to terms; the empty term is the intercept."""
 
-    factors: tuple[Factor, ...] = ()
+    def __init__(self, formula: Formula, others: Sequence[str] | None) -> None:
+        self.formula = formula
+        self.others = others
+        self.offsets: list[Node] = []
 
-    def name(self, schema: Schema | PublicSchema) -> str:
-        """As tables call it: ``Intercept``, ``age^2``, ``sex[f]:age``."""
-        return ":".join(_name(factor, schema) for factor in self.factors) or INTERCEPT
+    def expand(self) -> Expansion:
+        found = self.of(self.formula.right, {frozenset(): ()})
+        order = {name: place for place, name in enumerate(self._atoms())}
+        terms = [tuple(sorted(term, key=order.__getitem__)) for key, term in found.items() if key]
+        return Expansion(
+            tuple(sorted(terms, key=len)),
+            frozenset() in found,
+            tuple(dict.fromkeys(self.offsets)),
+        )
 
-    def scale(self, schema: Schema | PublicSchema) -> int:
-        """What its integers are larger by than what they stand for."""
-        return int(
-            np.prod(
-                [scale(schema, f.variable) ** f.power for f in self.factors if f.level is None],
-                dtype=object,
+    def _atoms(self) -> list[Node]:
+        """Return all atoms in the order in which the formula has them: R orders terms by it."""
+        found: dict[Node, None] = {}
+
+        def visit(node: Node) -> None:
+            if node.kind == ".":
+                found.update(dict.fromkeys(self._dot()))
+            elif node.kind in ("name", "call"):
+                found[node] = None
+            else:
+                for one in node.parts:
+                    visit(one)
+
+        visit(self.formula.right)
+        return list(found)
+
+    def _dot(self) -> list[Node]:
+        return [Node("name", name) for name in self.others or ()]
+
+    def of(self, node: Node, before: _Terms | None = None) -> _Terms:
+        """Return the terms of a node, added to those before it."""
+        start = {} if before is None else dict(before)
+        if node.kind == "+":
+            return self.of(node.parts[1], self.of(node.parts[0], start))
+        if node.kind in ("-", "neg"):
+            kept = self.of(node.parts[0], start) if node.kind == "-" else start
+            return self._without(kept, node.parts[-1])
+        if node.kind == "number":
+            return self._with_number(node, start)
+        found = self._terms(node)
+        if len(start) + len(found) > MOST_TERMS:
+            self.formula.refuse(
+                node, f"this comes to more than {MOST_TERMS:,} terms: leave some out"
             )
-        )
+        return {**start, **{key: term for key, term in found.items() if key not in start}}
 
+    def _with_number(self, node: Node, start: _Terms) -> _Terms:
+        if node.text not in ("0", "1"):
+            self.formula.refuse(
+                node, "the numbers of a formula are 0 and 1; I() computes with others"
+            )
+        if node.text == "1":
+            return {**start, frozenset(): ()}
+        return {key: term for key, term in start.items() if key}
 
-def _name(factor: Factor, schema: Schema | PublicSchema) -> str:
-    name = variable_name(schema, factor.variable)
-    if factor.level is not None:
-        return f"{name}[{labels(schema, factor.variable)[factor.level]}]"
-    return name + (f"^{factor.power}" if factor.power > 1 else "")
+    def _without(self, kept: _Terms, node: Node) -> _Terms:
+        if node.kind == "number":
+            opposite = replace(node, text={"0": "1", "1": "0"}.get(node.text, node.text))
+            return self._with_number(opposite, kept)
+        gone = self.of(node)
+        missing = [term for key, term in gone.items() if key not in kept]
+        if missing:
+            self.formula.refuse(node, f"there is no term {term_text(missing[0])} to leave out")
+        return {key: term for key, term in kept.items() if key not in gone}
 
+    def _terms(self, node: Node) -> _Terms:
+        """Return the terms of a node that is no sum."""
+        if node.kind == ".":
+            return {frozenset([one]): (one,) for one in self._dot()}
+        if node.kind == "call" and node.text == "offset":
+            self.offsets.append(node.parts[0])
+            return {}
+        if node.kind in ("name", "call"):
+            return {frozenset([node]): (node,)}
+        if node.kind == "^":
+            return self._power(node)
+        left, right = (self.of(one) for one in node.parts)
+        if node.kind == "*":
+            return {**left, **right, **self._cross(left, right, node)}
+        if node.kind == "/":
+            every = tuple(dict.fromkeys(atom for term in left.values() for atom in term))
+            return {**left, **self._cross({frozenset(every): every}, right, node)}
+        return self._cross(left, right, node)
 
-@dataclass(frozen=True)
-class Design:
-    """What a formula comes to in a schema: positions of what is explained, and the columns that
-    explain it.
-
-    Attributes
-    ----------
-    targets : tuple of int
-        Positions; -1 for the target of the schema.
-    columns : tuple of DesignColumn
-        The intercept first, where there is one.
-    terms : tuple of (str, tuple of int)
-        Every term by ids, and which of the columns are its own; for tables of variance.
-    complete : Expression or None
-        What is 1 in rows where nothing that is needed is missing, else 0; None where nothing can
-        be.
-    compared : tuple of (int, int)
-        Positions of factors that have no column for a level, and that level: the one that their
-        others are compared with.
-    constant : tuple of int
-        Positions of factors with one level, which ``.`` does not stand for.
-    """
-
-    schema: PublicSchema
-    targets: tuple[int, ...]
-    columns: tuple[DesignColumn, ...]
-    terms: tuple[tuple[str, tuple[int, ...]], ...]
-    complete: Expression | None
-    compared: tuple[tuple[int, int], ...] = ()
-    constant: tuple[int, ...] = ()
-
-    @property
-    def intercept(self) -> bool:
-        """Whether there is one."""
-        return bool(self.columns) and not self.columns[0].factors
-
-    @property
-    def variables(self) -> tuple[int, ...]:
-        """Positions of all variables that the columns are made of."""
-        return tuple(
-            dict.fromkeys(factor.variable for column in self.columns for factor in column.factors)
-        )
-
-    def number(self, position: int) -> DesignColumn:
-        """A variable that is kept as numbers, such as a target, as a column."""
-        number_column(self.schema, position, gaps=True)  # which refuses others
-        return DesignColumn((Factor(position),))
-
-    def product(self, *columns: DesignColumn) -> Expression | int:
-        """The product of columns over complete rows: 0 where no row has it, 1 where every row has,
-        else an expression.
-
-        Bins of one variable exclude each other, and the square of an indicator is the indicator:
-        neither costs a product.
-        """
-        found: dict[int, Factor] = {}
-        for factor in (factor for column in columns for factor in column.factors):
-            known = found.get(factor.variable)
-            if known is None:
-                found[factor.variable] = factor
-            elif factor.level != known.level:
-                return 0
-            elif factor.level is None:
-                found[factor.variable] = replace(factor, power=factor.power + known.power)
-        parts = [_expression(factor, self.schema) for factor in found.values()]
-        if self.complete is not None:
-            parts.append(self.complete)
-        return product_of(parts) if parts else 1
-
-    def reference_notes(
-        self, levels: Mapping[int, set[int]], schema: Schema | PublicSchema
-    ) -> list[str]:
-        """What to say of factors whose reference has no rows: by position, ``levels`` are those
-        that have.
-        """
-        found = []
-        for j, reference in self.compared:
-            if reference not in levels[j]:
-                # The last level with rows is the one that depends on the columns before it.
-                missing, instead = (
-                    _name(Factor(j, level), schema) for level in (reference, max(levels[j]))
-                )
-                found.append(
-                    f"no rows have {missing}, the reference level: others of "
-                    f"{variable_name(schema, j)} are compared with {instead}"
-                )
-        if self.constant:
-            names = ", ".join(variable_name(schema, j) for j in self.constant)
-            found.append(f"left out, with one level each: {names}")
+    def _power(self, node: Node) -> _Terms:
+        base, exponent = node.parts
+        if exponent.kind != "number" or not exponent.text.isdecimal() or len(exponent.text) > 3:
+            self.formula.refuse(exponent, f"a power is a whole number from 1 to {MOST_POWER}")
+        power = int(exponent.text)
+        if not 1 <= power <= MOST_POWER:
+            self.formula.refuse(exponent, f"a power is a whole number from 1 to {MOST_POWER}")
+        if base.kind == "name" and power > 1:
+            warnings.warn(
+                f"{node} is {base} in a formula, as in R: I({node}) is the power",
+                UserWarning,
+                stacklevel=2,
+            )
+        terms = self.of(base)
+        found = terms
+        for _ in range(power - 1):
+            found = self._cross(found, terms, node)  # a:a is a, so all terms of before are inside
         return found
 
-    def term_factors(self, columns: Sequence[int]) -> frozenset[tuple[int, int]]:
-        """Return the variables and powers of the term that these columns belong to."""
-        return frozenset(
-            (factor.variable, factor.power) for factor in self.columns[columns[0]].factors
-        )
-
-    def names(self, schema: Schema | PublicSchema) -> list[str]:
-        """What the columns are called."""
-        return [column.name(schema) for column in self.columns]
-
-    def scales(self, schema: Schema | PublicSchema) -> list[int]:
-        """What the integers of each column are larger by than what they stand for."""
-        return [column.scale(schema) for column in self.columns]
-
-    def matrix(self, table: Table) -> NDArray[np.float64]:
-        """The columns of a clear table in their own units; NaN in rows where something
-        is missing.
-        """
-        made = replace(self, complete=None, schema=table.public_schema)
-        found = [made.product(column) for column in self.columns]
-        wanted = [one for one in found if isinstance(one, Expression)]
-        values = iter(
-            table.evaluate([*wanted, *(() if self.complete is None else (self.complete,))])
-        )
-        columns = [
-            next(values) if isinstance(one, Expression) else np.ones(len(table)) for one in found
-        ]
-        matrix = np.column_stack(
-            [np.asarray(column, dtype=float) for column in columns] or [np.empty((len(table), 0))]
-        )
-        matrix /= np.array(self.scales(table.schema), dtype=float)
-        if self.complete is not None:
-            matrix[np.asarray(next(values)) == 0] = np.nan
-        return matrix
-
-
-def _expression(factor: Factor, schema: PublicSchema) -> Expression:
-    if factor.level is not None:
-        return bin_columns(schema, factor.variable)[factor.level]
-    number = number_column(schema, factor.variable, gaps=True)
-    return number if factor.power == 1 else number**factor.power
-
-
-def design(
-    formula: str | Formula,
-    schema: PublicSchema,
-    reference: Mapping[str, Any] | None = None,
-    *,
-    missing: str = "level",
-    besides: Sequence[int] = (),
-) -> Design:
-    """The design of a formula in ids (see :meth:`Formula.in_ids`).
-
-    A variable with bins is coded as R codes a factor: by all levels but the ``reference`` one (by
-    default the first) where the rest of the term is in the model as well, else by all levels;
-    without an intercept, the first factor has all of them. ``missing`` says what becomes of its bin
-    for missing values.
-
-    A term with a factor of one level is refused, as in R; ``.`` does not stand for such factors,
-    nor for variables at the positions ``besides``.
-    """
-    made = parse(formula) if isinstance(formula, str) else formula
-    if missing not in MISSING:
-        raise ParameterError(
-            f"missing={missing!r}: one of 'level', 'complete' is needed",
-            code="unknown-missing-rule",
-        )
-    if not made.targets and not schema.has_target:
-        raise SchemaError(
-            "the schema has no target: say what is explained, 'y ~ ...'", code="no-target"
-        )
-    targets = tuple(position(schema, name) for name in made.targets or (target_id(schema),))
-    if made.terms is None:
-        others = [j for j in range(len(schema.variables)) if j not in (*targets, *besides)]
-        constant = tuple(j for j in others if _n_levels(schema, j, missing) == 1)
-        terms: list[tuple[tuple[int, int], ...]] = [((j, 1),) for j in others if j not in constant]
-    else:
-        constant = ()
-        terms = [
-            tuple((position(schema, name), power) for name, power in term) for term in made.terms
-        ]
-    references = _references(schema, reference or {})
-    present = {frozenset(term) for term in (*terms, ())}
-    # Without an intercept the levels of the first factor take its place, as in R: they are all
-    # there.
-    whole = (
-        None if made.intercept else next((term for term in terms if _is_factor(term, schema)), None)
-    )
-    columns, listed = [DesignColumn()] if made.intercept else [], []
-    for term in terms:
-        start = len(columns)
-        columns += _coded(
-            term, schema, references, present - {frozenset()} if term == whole else present, missing
-        )
-        if len(columns) > MOST_COLUMNS:
-            raise ParameterError(_TOO_MANY, code="too-many-columns")
-        listed.append(
-            (
-                ":".join(_factor_text(variable_name(schema, j), n) for j, n in term),
-                tuple(range(start, len(columns))),
+    def _cross(self, left: _Terms, right: _Terms, node: Node) -> _Terms:
+        if len(left) * len(right) > MOST_TERMS * 16:
+            self.formula.refuse(
+                node, f"this comes to more than {MOST_TERMS:,} terms: leave some out"
             )
-        )
-    used = [*targets, *dict.fromkeys(j for term in terms for j, _ in term)]
-    complete = complete_rows(schema, used, bins=missing == "complete")
-    compared = (term[0][0] for term in terms if _is_factor(term, schema) and term != whole)
-    reference_levels = tuple((j, references.get(j, 0)) for j in compared)
-    return Design(
-        schema, targets, tuple(columns), tuple(listed), complete, reference_levels, constant
-    )
-
-
-def _n_levels(schema: PublicSchema, j: int, missing: str) -> int:
-    """Return how many levels a factor has in a design; 0 for a number."""
-    known = schema.variables[j]
-    return (
-        0
-        if known.kind == "number"
-        else known.n_bins - (missing == "complete" and known.missing_bin)
-    )
-
-
-def _is_factor(term: Sequence[tuple[int, int]], schema: PublicSchema) -> bool:
-    """Whether a term is one variable with bins."""
-    return len(term) == 1 and term[0][0] != -1 and schema.variables[term[0][0]].kind != "number"
-
-
-def _references(schema: PublicSchema, reference: Mapping[str, Any]) -> dict[int, int]:
-    return {
-        position(schema, name): level_number(schema, name, level)
-        for name, level in reference.items()
-    }
-
-
-def _coded(
-    term: Sequence[tuple[int, int]],
-    schema: PublicSchema,
-    references: Mapping[int, int],
-    present: set[frozenset[tuple[int, int]]],
-    missing: str,
-) -> list[DesignColumn]:
-    """The columns of a term, the first factor changing fastest, as R has them."""
-    ways: list[list[Factor]] = []
-    for j, power in term:
-        if j == -1:
-            raise SchemaError(
-                "the target explains nothing: leave it out on the right side",
-                code="target-among-predictors",
+        found: _Terms = {}
+        for a, one in left.items():
+            for b, other in right.items():
+                found.setdefault(a | b, tuple(dict.fromkeys((*one, *other))))
+        if len(found) > MOST_TERMS:
+            self.formula.refuse(
+                node, f"this comes to more than {MOST_TERMS:,} terms: leave some out"
             )
-        known = schema.variables[j]
-        if known.kind == "number":
-            ways.append([Factor(j, None, power)])
-            continue
-        if power > 1:
-            raise SchemaError(
-                f"{known.id}^{power}: {known.id!r} has bins, and powers are of numbers",
-                code="power-of-factor",
+        return found
+
+
+def regression_formula(parameters: Mapping[str, Any]) -> Formula:
+    """Return the formula of a regression: its own, or that of its target and variables."""
+    target, variables = parameters["target"], parameters["variables"]
+    if parameters["formula"]:
+        if target is not None or variables is not None:
+            raise ParameterError(
+                "give a formula, or target= and variables=", code="formula-and-variables"
             )
-        levels = list(range(_n_levels(schema, j, missing)))
-        if len(levels) < 2:
-            raise SchemaError(
-                f"the factor {known.id!r} has one level, and terms need factors with two or more: ",
-                Cure("leave the term out", "leave it out of the formula"),
-                code="one-level",
-            )
-        first = references.get(j, 0)
-        if first not in levels:
-            raise SchemaError(
-                f"the reference of {known.id!r} is its bin for missing values, whose rows are "
-                "left out",
-                code="reference-is-missing-bin",
-            )
-        if frozenset(one for one in term if one[0] != j) in present:
-            levels.remove(first)
-        ways.append([Factor(j, level) for level in levels])
-    if math.prod(map(len, ways)) > MOST_COLUMNS:
-        raise ParameterError(_TOO_MANY, code="too-many-columns")
-    return [DesignColumn(tuple(reversed(factors))) for factors in product(*reversed(ways))]
+        return parse(parameters["formula"])
+    if variables is not None and not len(variables):
+        raise ParameterError("variables=[]: name some", code="no-predictors")
+    right = Node(".")
+    for place, name in enumerate(variables or ()):
+        one = Node("name", name)
+        right = Node("+", "", (right, one)) if place else one
+    found = Formula(() if target is None else (target,), right)
+    _refuse_targets(right, found)
+    return found
+
+
+# -- questions with a formula
+# ------------------------------------------------------------------------------------------------
 
 
 class OfFormula(Question):
@@ -653,7 +643,7 @@ class OfFormula(Question):
     }
 
     def in_ids(self, schema: Schema | PublicSchema) -> Self:
-        """With ids in the formula and for the reference levels."""
+        """Return it with ids in the formula and for the reference levels."""
         own = self.parameters()
         reference = own.get("reference")
         if reference is not None:
@@ -674,7 +664,7 @@ class OfFormula(Question):
         )
 
     def in_names(self, schema: Schema) -> Self:
-        """With names in the formula and for the reference levels."""
+        """Return it with names in the formula and for the reference levels."""
         asked = super().in_names(schema)
         return asked.from_parameters(
             {**asked.parameters(), **formula_in_names(asked.parameters(), schema)}
@@ -682,7 +672,7 @@ class OfFormula(Question):
 
 
 def formula_in_names(parameters: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
-    """The parameters ``formula`` and ``reference``, which are by ids, as the owner writes them."""
+    """Return the parameters ``formula`` and ``reference`` with names in place of ids."""
     formula, reference = parameters["formula"], parameters.get("reference")
     found = {"formula": formula and str(parse(formula).in_names(schema))}
     if reference is not None:

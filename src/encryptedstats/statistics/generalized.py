@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from encryptedstats.errors import DataError, ParameterError, SchemaError
 from encryptedstats.models.base import TotalsModel
 from encryptedstats.statistics._distributions import normal_quantile, normal_tails
+from encryptedstats.statistics.designs import Design, design
 from encryptedstats.statistics.factors import (
     cell_shape,
     cell_totals,
@@ -27,29 +28,28 @@ from encryptedstats.statistics.factors import (
     read_cells,
     totals_of,
 )
-from encryptedstats.statistics.formulas import Design, design, formula_in_names, parse
-from encryptedstats.tables.answers.results import Result, dropped_rows
+from encryptedstats.statistics.formulas import (
+    INTERCEPT,
+    OfFormula,
+    regression_formula,
+)
+from encryptedstats.statistics.results import Coefficients
+from encryptedstats.tables.answers.results import dropped_rows
 from encryptedstats.tables.questions.constraints import (
     Choice,
     Constraints,
-    ReferenceLevels,
-    Text,
-    VariableName,
 )
 from encryptedstats.tables.questions.question import Arrays, Columns, Shapes, Totals, number_column
 from encryptedstats.tables.questions.summaries import scale, variable_name
-from encryptedstats.tables.schema.names import level_id, names_of, position, target_id, variable_id
+from encryptedstats.tables.schema.names import position, target_id
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
-from encryptedstats.views import frame_text, number_text, stars
 
 Floats = NDArray[np.float64]
-INTERCEPT: Final = "(Intercept)"
 FAMILIES: Final = ("binomial", "poisson")
 MAX_CELLS: Final = 10_000
 _ITERATIONS: Final = 30
 _CONVERGED: Final = 1e-11
-_MARKS: Final = "Signif. codes: 0 '***' 0.001 '**' 0.01 '*' 0.05 '.' 0.1 ' ' 1"
 
 
 Levels = tuple[
@@ -186,13 +186,13 @@ def deviance(events: Floats, exposed: Floats, mean: Floats, family: str) -> floa
 
 
 @dataclass(frozen=True, kw_only=True)
-class GLMResult(Result):
+class GLMResult(Coefficients):
     """A fitted generalized linear model, as R's ``summary(glm)`` shows it.
 
     Attributes
     ----------
     coefficients : DataFrame
-        Estimate, standard error, z, p and interval of every coefficient; NA for those that depend
+        Estimate, standard error, z, p and interval of every coefficient; NaN for those that depend
         on earlier ones.
     formula, family : str
     deviance, null_deviance : float
@@ -202,7 +202,6 @@ class GLMResult(Result):
         Of Fisher scoring.
     """
 
-    coefficients: pd.DataFrame
     formula: str
     family: str
     deviance: float
@@ -212,31 +211,6 @@ class GLMResult(Result):
     llf: float
     aic: float
     iterations: int
-
-    def to_frame(self) -> pd.DataFrame:
-        """The coefficients."""
-        return self.coefficients
-
-    def body(self) -> str:
-        """The coefficients, and how well they fit."""
-        table = self.coefficients.copy()
-        table[""] = [stars(p) for p in table["Pr(>|z|)"]]
-        return "\n".join(
-            [
-                "Coefficients:",
-                frame_text(table),
-                "---",
-                _MARKS,
-                "",
-                f"    Null deviance: {number_text(self.null_deviance)} on {self.df_null} degrees "
-                "of freedom",
-                f"Residual deviance: {number_text(self.deviance)} on {self.df_resid} degrees of "
-                "freedom",
-                f"AIC: {number_text(self.aic)}",
-                "",
-                f"Number of Fisher Scoring iterations: {self.iterations}",
-            ]
-        )
 
 
 def fitted_result(
@@ -269,6 +243,7 @@ def fitted_result(
         )
     result = GLMResult(
         coefficients=coefficient_table(names, fit, confidence),
+        confidence=confidence,
         family=family,
         deviance=deviance(events, exposed, fit.fitted, family),
         null_deviance=deviance(events, exposed, null, family),
@@ -290,10 +265,11 @@ def coefficient_table(names: Sequence[str], fit: Fit, confidence: float) -> pd.D
     with np.errstate(divide="ignore", invalid="ignore"):
         z = fit.coefficients / error
     found = {
-        "Estimate": fit.coefficients,
-        "Std. Error": error,
-        "z value": z,
-        "Pr(>|z|)": [normal_tails(one) for one in z],
+        "estimate": fit.coefficients,
+        "std_error": error,
+        "statistic": z,
+        "df": np.nan,
+        "pvalue": [normal_tails(one) for one in z],
         "low": fit.coefficients - reach,
         "high": fit.coefficients + reach,
     }
@@ -319,7 +295,7 @@ def check_size(model: str, names: Sequence[str], shape: Sequence[int]) -> None:
 # ------------------------------------------------------------------------------------------------
 
 
-class GLM(TotalsModel):
+class GLM(OfFormula, TotalsModel):
     r"""Logistic or Poisson regression on factors, by exact maximum likelihood from the full cross
     table.
 
@@ -341,6 +317,10 @@ class GLM(TotalsModel):
         without it.
     reference : dict, optional
         The level of a factor that all others are compared with; its first by default.
+    target : str, optional
+        The outcome, in place of a formula; the target of the schema by default.
+    variables : list of str, optional
+        The factors, in place of a formula; all other variables by default.
 
     Attributes
     ----------
@@ -359,12 +339,11 @@ class GLM(TotalsModel):
     [-0.6931, 1.3863]
     """
 
+    title: ClassVar[str] = "Logistic or Poisson regression"
     constraints: ClassVar[Constraints] = {
-        "formula": Text(),
         "family": Choice(values=FAMILIES, code="unknown-family"),
-        "exposure": VariableName(optional=True),
-        "reference": ReferenceLevels(optional=True),
     }
+    of_variables: ClassVar[tuple[str, ...]] = ("exposure", "target", "variables")
 
     def __init__(
         self,
@@ -372,54 +351,34 @@ class GLM(TotalsModel):
         family: str = "binomial",
         exposure: str | None = None,
         reference: Mapping[str, Any] | None = None,
+        target: str | None = None,
+        variables: Sequence[str] | None = None,
     ) -> None:
         self.formula = formula
         self.family = family
         self.exposure = exposure
         self.reference = reference
+        self.target = target
+        self.variables = variables
 
     # -- what is asked
     # --------------------------------------------------------------------------------------------
 
-    def parameters(self) -> dict[str, Any]:
-        """As they are asked with: of a fitted model by the ids of its variables, which is all that
-        files may tell.
-        """
-        if hasattr(self, "schema_"):
-            return dict(self.in_ids(self.schema_).get_params())
-        return dict(getattr(self, "growth_", self.get_params()))
-
-    def in_ids(self, schema: Schema | PublicSchema) -> GLM:
-        """With the ids of variables and levels, in the formula as well."""
-        exposure = None if self.exposure is None else variable_id(schema, self.exposure)
-        named = self.reference
-        reference = named and {
-            variable_id(schema, one): level_id(schema, one, level) for one, level in named.items()
-        }
-        return GLM(str(parse(self.formula).in_ids(schema)), self.family, exposure, reference)
-
-    def in_names(self, schema: Schema) -> GLM:
-        """With the names of variables and levels, as the owner writes them."""
-        own = self.parameters()
-        return GLM(
-            **{
-                **own,
-                "exposure": names_of(own["exposure"], schema),
-                **formula_in_names(own, schema),
-            }
-        )
-
-    def _translate(self, schema: Schema | PublicSchema) -> None:
-        """Remember nothing: :meth:`parameters` reads the ids off the schema."""
-
     @property
     def _asked(self) -> dict[str, Any]:
         """What the totals are of: the parameters of the fit, by ids, once there is one."""
-        found: dict[str, Any] = getattr(self, "growth_", None) or self.get_params()
+        found: dict[str, Any] = getattr(self, "growth_", None) or self.parameters()
         return found
 
     def _design(self, schema: PublicSchema) -> Design:
-        found = design(self._asked["formula"], schema, self._asked["reference"], missing="complete")
+        asked = self._asked
+        found = design(regression_formula(asked), schema, asked["reference"], missing="complete")
+        if found.offset.parts:
+            raise ParameterError(
+                "a GLM of factors has no offset(): of a Poisson regression, exposure= names the "
+                "number that rates are out of",
+                code="offset-in-glm",
+            )
         if len(found.targets) != 1 or not found.intercept:
             raise ParameterError(
                 self.named_parameter("formula"),
@@ -438,7 +397,7 @@ class GLM(TotalsModel):
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse outcomes and covariates of other kinds, and tables that are too large."""
         for name in self._covariates(schema):
-            if schema.variables[schema.index(name)].kind == "number":
+            if not schema.variables[schema.index(name)].n_bins:
                 raise SchemaError(
                     f"the covariate {name!r} is kept as a number, and a GLM takes factors: cut it, "
                     "schema.with_bins(name, edges=[...]); es.OneStepLogisticRegression takes "
@@ -587,13 +546,8 @@ class GLM(TotalsModel):
 
     def _shown(self, made: Design, schema: Schema | PublicSchema) -> str:
         """The formula, by the names that are known here."""
-        terms = [
-            [variable_name(schema, schema.public().index(one)) for one in term.split(":")]
-            for term, _ in made.terms
-        ]
-        return (
-            f"{variable_name(schema, made.targets[0])} ~ {' + '.join(map(':'.join, terms)) or '1'}"
-        )
+        terms = " + ".join(term.name(schema) for term in made.terms) or "1"
+        return f"{variable_name(schema, made.targets[0])} ~ {terms}"
 
     def summary(self) -> GLMResult:
         """The fitted model as R shows it."""
@@ -602,21 +556,19 @@ class GLM(TotalsModel):
 
     def predict(self, X: Any) -> Floats:
         """The expected outcome of each row: its probability of the event, or its events per unit of
-        exposure.
+        exposure. NaN for rows where a value is missing or not allowed.
         """
         table = self._rows(X)
         used = list(dict.fromkeys(j for levels in self.columns_ for j, _ in levels))
+        missing = np.zeros(len(table), dtype=bool)
         for j in used:
             known = self.schema_.public().variables[j]
-            if known.missing_bin and (table.data[j] == known.n_bins - 1).any():
-                name = variable_name(self.schema_, j)
-                raise SchemaError(
-                    f"the rows have missing values of {name!r}, and the model knows no such level",
-                    code="missing-values",
-                )
+            if known.missing_bin:
+                missing |= table.codes_of(j) == known.n_bins - 1
         codes = np.column_stack(
-            [np.asarray(table.data[j]) for j in used] or [np.zeros((len(table), 0))]
+            [np.asarray(table.codes_of(j)) for j in used] or [np.zeros((len(table), 0))]
         )
         columns = [tuple((used.index(j), level) for j, level in levels) for levels in self.columns_]
         found = cell_matrix(columns, codes) @ np.nan_to_num(self.fit_.coefficients)
-        return np.exp(found) if self.family == "poisson" else 1 / (1 + np.exp(-found))
+        expected = np.exp(found) if self.family == "poisson" else 1 / (1 + np.exp(-found))
+        return table.leave_blank(np.where(missing, np.nan, expected))

@@ -8,7 +8,7 @@ three bins, for 0, 1 and 2 alleles, and one for missing ones.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -25,7 +25,7 @@ from encryptedstats.statistics.factors import (
     factor_position,
     groups,
 )
-from encryptedstats.tables.answers.results import Result
+from encryptedstats.tables.answers.results import Result, as_terms
 from encryptedstats.tables.questions.constraints import Choice, Constraints
 from encryptedstats.tables.questions.question import (
     Arrays,
@@ -41,7 +41,7 @@ from encryptedstats.tables.questions.question import (
 from encryptedstats.tables.questions.summaries import variable_name
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import ORDERED_KINDS, PublicSchema, PublicVariable
-from encryptedstats.views import frame_text, number_text
+from encryptedstats.views import TableView, View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,8 +61,8 @@ class GenomeScanResult(Result):
     ----------
     table : DataFrame
         For each SNP: rows with a genotype ``n``, the share of the counted allele in both classes
-        (``freq_cases``, ``freq_controls``), the odds ratio of an allele with its 95 % interval,
-        ``chi2_allelic`` and ``chi2_trend`` with ``p_allelic`` and ``p_trend``, and ``p_hwe`` of
+        (``freq_cases``, ``freq_controls``), the odds ratio of an allele with its 95 % interval ``low`` to ``high``,
+        ``chi2_allelic`` and ``chi2_trend`` with ``pvalue_allelic`` and ``pvalue_trend``, and ``pvalue_hwe`` of
         Hardy and Weinberg's proportions among all.
     inflation : float
         Genomic control's lambda: the median of the chi-squares over the one expected.
@@ -81,31 +81,24 @@ class GenomeScanResult(Result):
     @property
     def pvalues(self) -> pd.Series[float]:
         """Of the chosen test."""
-        return self.table[f"p_{self.test}"]
+        return self.table[f"pvalue_{self.test}"]
 
     def top(self, n: int = _SHOWN) -> pd.DataFrame:
         """The SNPs with the smallest p-values."""
-        return self.table.sort_values(f"p_{self.test}").head(n)
+        return self.table.sort_values(f"pvalue_{self.test}").head(n)
 
-    def body(self) -> str:
-        """The first hits; all are in the table."""
-        n, tested = len(self.table), int(self.pvalues.notna().sum())
-        line = (
-            f"{n:,} SNPs, {tested:,} tested; genomic inflation {number_text(self.inflation)} "
-            f"({self.test} test)"
+    def tidy(self) -> pd.DataFrame:
+        """Return the odds ratio of every SNP with the chosen test."""
+        chosen = {f"chi2_{self.test}": "statistic", f"pvalue_{self.test}": "pvalue"}
+        return as_terms(
+            self.table.rename(columns={"odds_ratio": "estimate", **chosen}).assign(df=1.0)
         )
-        columns = [
-            "n",
-            "freq_cases",
-            "freq_controls",
-            "odds_ratio",
-            f"chi2_{self.test}",
-            f"p_{self.test}",
-        ]
-        shown = self.top()[columns].rename(
-            columns={f"p_{self.test}": "pvalue", f"chi2_{self.test}": "chi2"}
-        )
-        return f"{line}\n\nsmallest p-values:\n{frame_text(shown)}"
+
+    def view(self) -> View:
+        """Return the SNPs with the smallest p-values; all are in the table."""
+        found = super().view()
+        top = TableView("smallest p-values", self.top())
+        return replace(found, tables=(*found.tables[:0], top, *found.tables))
 
     def plot(
         self, ax: Axes | None = None, *, positions: Any = None, chromosomes: Any = None
@@ -157,6 +150,7 @@ class GenomeScan(Question):
     5.818
     """
 
+    title: ClassVar[str] = "Genome-wide scan"
     of_variables: ClassVar[tuple[str, ...]] = ("snps", "outcome")
     of_levels: ClassVar[Mapping[str, str]] = {"event": "outcome"}
 
@@ -375,12 +369,12 @@ def scanned(n: Any, cases: Any, alleles: Any, squares: Any, of_cases: Any) -> pd
             "freq_cases": of_cases / (_ALLELES * np.maximum(cases, 1)),
             "freq_controls": of_controls / (_ALLELES * np.maximum(controls, 1)),
             "odds_ratio": odds,
-            "odds_ratio_low": low,
-            "odds_ratio_high": high,
+            "low": low,
+            "high": high,
             "chi2_allelic": allelic,
-            "p_allelic": chi_square.sf(allelic, 1),
+            "pvalue_allelic": chi_square.sf(allelic, 1),
             "chi2_trend": trend,
-            "p_trend": chi_square.sf(trend, 1),
-            "p_hwe": chi_square.sf(hwe, 1),
+            "pvalue_trend": chi_square.sf(trend, 1),
+            "pvalue_hwe": chi_square.sf(hwe, 1),
         }
     )

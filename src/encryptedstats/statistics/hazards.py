@@ -25,14 +25,15 @@ from encryptedstats.statistics.factors import (
     chosen_group,
     factor,
 )
+from encryptedstats.statistics.formulas import INTERCEPT
 from encryptedstats.statistics.generalized import (
-    INTERCEPT,
     GLMResult,
     Levels,
     cell_matrix,
     check_size,
     fitted_result,
 )
+from encryptedstats.statistics.results import TestResult
 from encryptedstats.statistics.survival import (
     CLASS,
     check_person_time,
@@ -44,7 +45,6 @@ from encryptedstats.statistics.survival import (
     quadratic_form,
     times_of,
 )
-from encryptedstats.tables.answers.results import Result
 from encryptedstats.tables.questions.constraints import CONFIDENCE, Choice, Constraints
 from encryptedstats.tables.questions.question import (
     Arrays,
@@ -60,7 +60,6 @@ from encryptedstats.tables.questions.summaries import indicators, scale, variabl
 from encryptedstats.tables.schema.names import class_or_variable
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
-from encryptedstats.views import frame_text, number_text, pvalue_text
 
 Floats = NDArray[np.float64]
 TIES: Final = ("efron", "breslow")
@@ -72,43 +71,6 @@ def _named(covariates: Any) -> tuple[str, ...]:
 
 # -- Cox
 # ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class CoxScoreResult(Result):
-    """Whether covariates change the hazard.
-
-    Attributes
-    ----------
-    statistic, pvalue : float
-        Of all covariates together.
-    df : int
-    covariates : DataFrame
-        Of every column: its score and information where no covariate matters, the test of it alone,
-        and the first Newton step towards the log hazard ratio, with its standard error.
-    information : DataFrame
-    ties : str
-    """
-
-    statistic: float
-    df: int
-    pvalue: float
-    covariates: pd.DataFrame
-    information: pd.DataFrame
-    ties: str
-
-    def to_frame(self) -> pd.DataFrame:
-        """The covariates."""
-        return self.covariates
-
-    def body(self) -> str:
-        """The covariates, and the test of all."""
-        p = pvalue_text(self.pvalue)
-        line = (
-            f"Score (logrank) test = {number_text(self.statistic)} on {self.df} df, "
-            f"{'p ' if p[0] == '<' else 'p = '}{p}"
-        )
-        return f"{frame_text(self.covariates)}\n\n{line}"
 
 
 @dataclass(frozen=True)
@@ -149,6 +111,7 @@ class CoxScore(Question):
     event_level: Any = None
     ties: str = "efron"
 
+    title: ClassVar[str] = "Cox score test"
     constraints: ClassVar[Constraints] = {"ties": Choice(values=TIES, code="unknown-ties")}
     of_variables: ClassVar[tuple[str, ...]] = ("time", "event", "covariates")
     of_levels: ClassVar[Mapping[str, str]] = {"event_level": "event"}
@@ -261,7 +224,7 @@ class CoxScore(Question):
             "products": (n, 2, len(self._pairs(schema))),
         }
 
-    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> CoxScoreResult:
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         """The test."""
         rows, public = totals["rows"], schema.public()
         refuse_impossible(min(rows.flat) >= 0, "a time would have fewer than no rows")
@@ -287,26 +250,28 @@ class CoxScore(Question):
         ]
         notes += [*times_of(schema, self.time).notes, f"ties: {self.ties.capitalize()}"]
         notes.append(
-            "one-step coef is the first Newton step towards the log hazard ratio, not its estimate"
+            "estimates are the first Newton step towards the log hazard ratio, without standard error"
         )
         if df < len(names):
             notes.append(
                 f"{len(names) - df} columns depend on others or are constant, and were not "
                 "counted as degrees of freedom"
             )
-        return CoxScoreResult(
+        matrix = information * np.outer(units, units)
+        table, terms = _covariate_tables(names, score * units, matrix)
+        return TestResult(
             title="Score test of Cox's regression of "
             f"{variable_name(schema, class_or_variable(self.time, public))}",
             n_rows=n_all,
             notes=tuple(notes),
             statistic=statistic,
-            df=df,
+            df=float(df),
             pvalue=chi2_tail(statistic, df),
-            covariates=_covariate_table(names, score * units, information * np.outer(units, units)),
-            information=pd.DataFrame(
-                information * np.outer(units, units), index=names, columns=names
-            ),
-            ties=self.ties,
+            term="all covariates",
+            table=table,
+            others=terms,
+            tables={"information": pd.DataFrame(matrix, index=names, columns=names)},
+            details={"ties": self.ties},
         )
 
     def _names(self, schema: Schema | PublicSchema) -> list[str]:
@@ -361,20 +326,18 @@ class CoxScore(Question):
         return first, second, np.array(units)
 
 
-def _covariate_table(names: Sequence[str], score: Floats, information: Floats) -> pd.DataFrame:
-    alone = information.diagonal()
+def _covariate_tables(
+    names: Sequence[str], score: Floats, information: Floats
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the score and information of every column, and its test with the one-step estimate."""
+    alone, index = information.diagonal(), pd.Index(list(names), name="covariate")
     with np.errstate(divide="ignore", invalid="ignore"):
         chi2 = np.where(alone > 0, score**2 / alone, np.nan)
-    inverse = np.linalg.pinv(information, rcond=1e-12, hermitian=True)
-    found = {
-        "score": score,
-        "information": alone,
-        "chisq": chi2,
-        "pvalue": [chi2_tail(value, 1) for value in chi2],
-        "one-step coef": inverse @ score,
-        "std_error": np.sqrt(inverse.diagonal().clip(min=0.0)),
-    }
-    return pd.DataFrame(found, index=pd.Index(list(names), name="covariate"))
+    step = np.linalg.pinv(information, rcond=1e-12, hermitian=True) @ score
+    pvalues = [chi2_tail(value, 1) for value in chi2]
+    terms = {"estimate": step, "statistic": chi2, "df": 1.0, "pvalue": pvalues}
+    scores = {"score": score, "information": alone, "one_step": step}
+    return pd.DataFrame(scores, index), pd.DataFrame(terms, index)
 
 
 def cox_score(
@@ -436,6 +399,7 @@ class PiecewiseExponential(Counted):
     event_level: Any = None
     confidence: float = 0.95
 
+    title: ClassVar[str] = "Piecewise exponential regression"
     constraints: ClassVar[Constraints] = {"confidence": CONFIDENCE}
     of_variables: ClassVar[tuple[str, ...]] = ("time", "event", "covariates")
     of_levels: ClassVar[Mapping[str, str]] = {"event_level": "event", "cuts": "time"}

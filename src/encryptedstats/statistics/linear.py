@@ -26,21 +26,24 @@ from encryptedstats.circuits.expressions import Expression
 from encryptedstats.errors import ArgumentError, Cure, ParameterError, SchemaError
 from encryptedstats.models.base import TotalsModel, unused_name
 from encryptedstats.statistics._fixed import named_columns, repeated, schema_of_numbers
-from encryptedstats.statistics._least_squares import Moments, Solution, as_floats, solve
+from encryptedstats.statistics._least_squares import Exact, Moments, Solution, as_floats, solve
+from encryptedstats.statistics.comparisons import ANOVA_COLUMNS
 from encryptedstats.statistics.contingency import exact_ratio
-from encryptedstats.statistics.factors import confidence_level
-from encryptedstats.statistics.formulas import (
-    INTERCEPT,
+from encryptedstats.statistics.designs import (
     MISSING,
     Design,
     DesignColumn,
-    OfFormula,
+    Factor,
+    combined,
     design,
-    parse,
+    orthogonal,
 )
-from encryptedstats.statistics.plots import plot_coefficients, plot_path
+from encryptedstats.statistics.factors import confidence_level
+from encryptedstats.statistics.formulas import INTERCEPT, Node, OfFormula, regression_formula
+from encryptedstats.statistics.plots import plot_path
+from encryptedstats.statistics.results import Coefficients
 from encryptedstats.tables import PublicSchema, Schema, Table
-from encryptedstats.tables.answers.results import Result, dropped_rows
+from encryptedstats.tables.answers.results import TableResult, dropped_rows
 from encryptedstats.tables.questions.constraints import (
     ALPHA,
     AnyOf,
@@ -61,16 +64,14 @@ from encryptedstats.tables.questions.question import (
     row_column,
 )
 from encryptedstats.tables.questions.summaries import scale, variable_name
-from encryptedstats.tables.rows.table_from_frame import rows_to_predict
 from encryptedstats.tables.schema.names import name_of, position, variable_id
 from encryptedstats.tables.schema.variables import KEEP_NUMBERS
-from encryptedstats.views import frame_text, number_text, pvalue_text, stars
 from encryptedstats.words import plural
 
 #: The weights that a table brings, as a name for them.
 ROWS: Final = "rows"
 MOST_PRODUCTS: Final = 1 << 20
-_MARKS: Final = "Signif. codes: 0 '***' 0.001 '**' 0.01 '*' 0.05 '.' 0.1 ' ' 1"
+_ERRORS: Final = ["estimate", "std_error"]
 _INTERVALS: Final = ("confidence", "prediction")
 L = TypeVar("L", bound="_LeastSquares")
 
@@ -80,115 +81,64 @@ L = TypeVar("L", bound="_LeastSquares")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegressionResult(Result):
-    """A fitted linear regression, as R's ``summary(lm)`` shows it; names are those of statsmodels.
+class RegressionResult(Coefficients):
+    """A fitted linear regression, as R's ``summary(lm)`` shows it.
 
     Attributes
     ----------
     coefficients : DataFrame
-        Estimate, standard error, t, p and interval of every coefficient; NA for what depends on
+        Estimate, standard error, t, p and interval of every coefficient; NaN for what depends on
         earlier columns.
+    statistic, df, df_resid, pvalue : float
+        The F test of all slopes together.
     scale : float
         The residual variance.
-    df_model, df_resid : int
     rsquared, rsquared_adj : float
-    fvalue, f_pvalue : float
-        Of all slopes together.
     llf, aic, bic : float
         As statsmodels counts them: the residual variance is no parameter. (R's ``AIC`` is larger by
         2.)
     """
 
-    coefficients: pd.DataFrame
-    scale: float
-    df_model: int
+    statistic: float
+    df: int
     df_resid: int
+    pvalue: float
+    scale: float
     rsquared: float
     rsquared_adj: float
-    fvalue: float
-    f_pvalue: float
     llf: float
     aic: float
     bic: float
 
-    def to_frame(self) -> pd.DataFrame:
-        """The coefficients."""
-        return self.coefficients
-
-    def body(self) -> str:
-        """The coefficients, and how well they fit."""
-        table = self.coefficients.copy()
-        table[""] = [stars(p) for p in table["Pr(>|t|)"]]
-        error = "NA" if math.isnan(self.scale) else number_text(math.sqrt(self.scale))
-        lines = [
-            "Coefficients:",
-            frame_text(table),
-            "---",
-            _MARKS,
-            "",
-            f"Residual standard error: {error} on {self.df_resid} degrees of freedom",
-            f"Multiple R-squared: {number_text(self.rsquared)}, adjusted R-squared: "
-            f"{number_text(self.rsquared_adj)}",
-        ]
-        if self.df_model:
-            f = (
-                f"F-statistic: {number_text(self.fvalue)} on {self.df_model} and {self.df_resid} "
-                "degrees of freedom"
-            )
-            lines.append(f"{f}, p-value: {pvalue_text(self.f_pvalue)}")
-        if not math.isnan(self.llf):
-            numbers = (
-                f"{name}: {number_text(value)}"
-                for name, value in (
-                    ("Log-likelihood", self.llf),
-                    ("AIC", self.aic),
-                    ("BIC", self.bic),
-                )
-            )
-            lines.append(", ".join(numbers))
-        return "\n".join(lines)
-
-    def plot(self, ax: Any = None) -> Any:
-        """The coefficients and their intervals, without the intercept."""
-        return plot_coefficients(self.coefficients.drop(index=INTERCEPT, errors="ignore"), ax)
-
 
 @dataclass(frozen=True, kw_only=True)
-class AnovaResult(Result):
-    """Analysis of variance: what each term takes off the residual sum of squares."""
-
-    table: pd.DataFrame
-
-    def to_frame(self) -> pd.DataFrame:
-        """A line for each term, and one for the residuals."""
-        return self.table
-
-
-@dataclass(frozen=True, kw_only=True)
-class RidgePath(Result):
+class RidgePath(TableResult):
     """Coefficients of ridge regression by penalty; and the error in rows that were left out, where
     folds were given.
 
     Attributes
     ----------
-    coefficients : DataFrame
-        A line for each alpha.
-    errors : DataFrame
-        Mean squared error over the folds and its standard error, by alpha; empty without folds.
+    table : DataFrame
+        A line for each alpha: where folds were given, the mean squared error over them
+        (``estimate``) with its standard error, then the coefficients.
     best_alpha : float
         With the least error; NaN without folds.
     """
 
-    coefficients: pd.DataFrame
-    errors: pd.DataFrame
     best_alpha: float
 
-    def to_frame(self) -> pd.DataFrame:
-        """The errors and coefficients of every alpha."""
-        return pd.concat([self.errors, self.coefficients], axis=1)
+    @property
+    def errors(self) -> pd.DataFrame:
+        """The errors of every alpha."""
+        return self.table[[name for name in _ERRORS if name in self.table]]
+
+    @property
+    def coefficients(self) -> pd.DataFrame:
+        """The coefficients of every alpha."""
+        return self.table.drop(columns=_ERRORS, errors="ignore")
 
     def plot(self, ax: Any = None) -> Any:
-        """Every coefficient over alpha; the best alpha is marked."""
+        """Draw every coefficient over alpha, and mark the best alpha."""
         return plot_path(
             self.coefficients.drop(columns=INTERCEPT, errors="ignore"), self.best_alpha, ax
         )
@@ -206,6 +156,9 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
     weights: str | None
     missing: str
     fit_intercept: bool
+    target: str | None
+    variables: Sequence[str] | None
+    of_variables: ClassVar[tuple[str, ...]] = ("target", "variables")
     why_opened: ClassVar[str] = "the normal equations have to be solved, which the owner does: "
     constraints: ClassVar[Constraints] = {
         "weights": AnyOf(parts=(Choice(values=(ROWS,)), VariableName()), optional=True),
@@ -237,8 +190,9 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
     def _design(self, schema: PublicSchema, fit: Mapping[str, Any] | None = None) -> Design:
         """What its parameters say; or those of a ``fit``, whatever was changed since."""
         known = self.parameters() if fit is None else fit
-        formula = parse(known["formula"])
-        formula = formula if known["fit_intercept"] else replace(formula, intercept=False)
+        formula = regression_formula(known)
+        if not known["fit_intercept"]:
+            formula = replace(formula, right=Node("-", "", (formula.right, Node("number", "1"))))
         weighing = self._weighing(schema, fit)
         besides = () if weighing is None else (weighing,)  # what weighs the rows explains nothing
         found = design(
@@ -248,6 +202,12 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
             raise ParameterError(
                 f"formula={self.formula!r}: one variable is explained at a time",
                 code="several-outcomes",
+            )
+        if found.polynomials and weighing is not None:
+            raise ParameterError(
+                "poly() takes no weights into account, and neither does R's: write "
+                "poly(x, 2, raw = TRUE), which fits the same",
+                code="poly-with-weights",
             )
         return found
 
@@ -279,7 +239,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
                 )
         if self.weights == ROWS:
             row_column(schema)
-        if not made.columns:
+        if not made.model:
             raise ParameterError(
                 f"formula={self.formula!r}: there is nothing to explain anything by",
                 code="no-predictors",
@@ -311,6 +271,10 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
             factors.append(number_column(schema, weighing))
             found["weight"] = [total(made.product())]
         x = _varying(made)
+        found |= {
+            f"powers of v{j}": [total(made.product(one)) for one in _powers(j, degree)]
+            for j, degree in made.polynomials
+        }
         found["sums"] = [total(made.product(one)) for one in x]
         found["products"] = [total(made.product(x[a], x[b])) for a, b in _pairs(made)]
         return found
@@ -322,6 +286,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
             found[CLASS_COUNTS] = (1,)
         if self._weighing(schema) is not None:
             found["weight"] = (1,)
+        found |= {f"powers of v{j}": (2 * degree,) for j, degree in made.polynomials}
         return {**found, "sums": (len(_varying(made)),), "products": (len(_pairs(made)),)}
 
     def column_pairs(self, schema: PublicSchema) -> list[tuple[int, int]]:
@@ -332,7 +297,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         """The sums, and what the columns are called."""
         made = self._design(schema)
         x = _varying(made)
-        self.columns_ = [one.name(self.schema_) for one in x[:-1]]
+        self.columns_ = made.names(self.schema_)[made.intercept :]
         self.target_ = variable_name(self.schema_, made.targets[0])
         n = int(totals[CLASS_COUNTS].sum()) if CLASS_COUNTS in totals else self.n_rows_
         counted = (
@@ -355,7 +320,18 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         sums = np.array([int(value) for value in totals["sums"]], dtype=object)
         found = Moments(n, weight, sums, products, scales, unit, made.intercept)
         found.check()
-        return found
+        self._monomials, self._polynomials = found, dict[int, list[list[Fraction]]]()
+        if made.is_plain:
+            return found
+        for j, degree in made.polynomials:
+            base = scale(self.schema_, j)
+            powers = [int(value) for value in totals[f"powers of v{j}"]]
+            self._polynomials[j] = orthogonal(
+                [Fraction(value, base**k) for k, value in enumerate([n, *powers])],
+                degree,
+                variable_name(self.schema_, j),
+            )
+        return found.combined(_combinations(made, self._polynomials))
 
     def _left_out(self) -> tuple[str, ...]:
         """What is said of rows that are not among those that it is of: by the question, and by the
@@ -402,12 +378,8 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
     # -- predicting
     # --------------------------------------------------------------------------------------------
 
-    def _rows_to_predict(self, X: Any) -> Table:
-        """Clear rows; columns that explain nothing need not be among theirs."""
-        if isinstance(X, Table):
-            return super()._rows_to_predict(X)
-        frame = named_columns(self._checked_frame(X, reset=False))
-        return rows_to_predict(self._known_private(), self._with_unused(frame), stacklevel=4)
+    def _frame_to_predict(self, X: Any) -> pd.DataFrame:
+        return self._with_unused(named_columns(self._checked_frame(X, reset=False)))
 
     def _used_positions(self) -> Collection[int]:
         return self._fitted_design().variables
@@ -416,17 +388,47 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         """The columns of clear rows in their units, without the intercept, shape (rows,
         columns).
         """
+        return self._matrix_and_offset(X)[0]
+
+    def _matrix_and_offset(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         table, made = self._rows(X), self._fitted_design()
-        found: NDArray[np.float64] = made.matrix(table)[:, int(made.intercept) :]
-        return found
+        monomials = table.leave_blank(made.monomials(table))
+        if made.is_plain:
+            return monomials[:, int(made.intercept) :], np.zeros(len(table))
+        model, offset = made.transform(self._polynomials)
+        found = combined(monomials, model) if len(model) else np.empty((len(table), 0))
+        return found[:, int(made.intercept) :], combined(monomials, offset)[:, 0]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of the variance that is explained; rows without a prediction are refused."""
+        rows = X if isinstance(X, Table) else self._rows(X, complete=True)
+        return float(super().score(rows, y, sample_weight))
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """What the regression expects of each row. Columns that depend on earlier ones are not
-        used.
+        used. NaN for rows where a value is missing or not allowed, and a warning names them.
         """
         self._check_open()
-        found: NDArray[np.float64] = self._matrix(X) @ np.nan_to_num(self.coef_) + self.intercept_
+        x, offset = self._matrix_and_offset(X)
+        found: NDArray[np.float64] = x @ np.nan_to_num(self.coef_) + self.intercept_ + offset
         return found
+
+
+def _powers(variable: int, degree: int) -> list[DesignColumn]:
+    """Return the powers of a number whose sums its orthogonal polynomials follow from."""
+    return [DesignColumn((Factor(variable, None, k),)) for k in range(1, 2 * degree + 1)]
+
+
+def _combinations(made: Design, polynomials: Mapping[int, Any]) -> Exact:
+    """Return the columns of the model and y less the offset, as combinations of the monomials, y
+    and a constant.
+    """
+    model, offset = made.transform(polynomials)
+    first = int(made.intercept)
+    lines = np.full((len(model) - first + 1, model.shape[1] + 1 - first), Fraction(0))
+    lines[:-1, :-2], lines[:-1, -1] = model[first:, first:-1], model[first:, -1]
+    lines[-1, :-2], lines[-1, -2:] = -offset[first:-1], [Fraction(1), -offset[-1]]
+    return lines
 
 
 def _varying(made: Design) -> list[DesignColumn]:
@@ -449,7 +451,8 @@ def _check_size(made: Design) -> None:
     """Refuse more products of columns than anybody waits for, before they are listed. Columns of
     one term exclude each other.
     """
-    n, owns = len(made.columns) + 1, [len(columns) for _, columns in made.terms]
+    n = len(made.columns) + 1
+    owns = [len(term.columns) for term in made.terms] if made.is_plain else []
     if n * (n + 1) // 2 - sum(m * (m - 1) // 2 for m in owns) > MOST_PRODUCTS:
         raise ParameterError(
             f"the formula has {n - 1:,} columns, and more than {MOST_PRODUCTS:,} products of two "
@@ -470,18 +473,23 @@ class LinearRegression(_LeastSquares):
     Parameters
     ----------
     formula : str
-        ``"y ~ a + b + a:b + a^2"``, with variables by name or id; ``- 1`` leaves out the intercept.
-        By default the target on all other variables.
+        As in R: ``"y ~ a*b + I(a^2) + poly(c, 2) + offset(d)"``, with variables by name or id;
+        ``- 1`` leaves out the intercept. By default the target on all other variables.
     reference : dict, optional
         The levels that others are compared with, by variable; the first of each by default.
     weights : str, optional
         A variable that weighs the squares, as R's ``weights``; or ``"rows"`` for the weights of the
         table: 2 are two rows. A row with a weight of 0 counts in the degrees of freedom, as in
         statsmodels; R leaves it out.
-    missing : {"level", "complete"}
-        Whether the bin for missing values of a variable is a level as any other, or its rows are
-        left out. Rows without a number that the formula names always are.
+    missing : {"complete", "level"}
+        Rows in which a variable of the formula is missing are left out. With ``"level"`` the bin
+        for missing values of a variable is a level as any other; rows without a number are left
+        out all the same.
     fit_intercept : bool
+    target : str, optional
+        What is explained, in place of a formula; the target of the schema by default.
+    variables : list of str, optional
+        What explains it, in place of a formula; all others by default.
 
     Attributes
     ----------
@@ -507,19 +515,25 @@ class LinearRegression(_LeastSquares):
     (array([1.99]), 0.05)
     """
 
+    title: ClassVar[str] = "Linear regression"
+
     def __init__(
         self,
         formula: str = "",
         reference: Mapping[str, Any] | None = None,
         weights: str | None = None,
-        missing: str = "level",
+        missing: str = "complete",
         fit_intercept: bool = True,
+        target: str | None = None,
+        variables: Sequence[str] | None = None,
     ) -> None:
         self.formula = formula
         self.reference = reference
         self.weights = weights
         self.missing = missing
         self.fit_intercept = fit_intercept
+        self.target = target
+        self.variables = variables
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
         """Coefficients, their covariances and the residual variance."""
@@ -586,21 +600,20 @@ class LinearRegression(_LeastSquares):
             notes=tuple(notes),
             coefficients=self.coefficients(confidence),
             scale=self.scale_,
-            df_model=used,
+            confidence=confidence,
+            statistic=fvalue,
+            df=used,
             df_resid=df,
+            pvalue=float(f_distribution.sf(fvalue, used, df)),
             rsquared=rsquared,
             rsquared_adj=adjusted,
-            fvalue=fvalue,
-            f_pvalue=float(f_distribution.sf(fvalue, used, df))
-            if not math.isnan(fvalue)
-            else math.nan,
             llf=llf,
             aic=2 * k - 2 * llf,
             bic=math.log(n) * k - 2 * llf,
         )
 
     def _reference_notes(self) -> list[str]:
-        made, moments = self._fitted_design(), self._moments
+        made, moments = self._fitted_design(), self._monomials
         levels = dict[int, set[int]]()
         for j, reference in made.compared:
             places = [
@@ -632,16 +645,17 @@ class LinearRegression(_LeastSquares):
         df = max(self.df_resid_, 1)
         width = t.ppf((1 + confidence) / 2, df) * errors
         table = {
-            "Estimate": estimates,
-            "Std. Error": errors,
-            "t value": statistics,
-            "Pr(>|t|)": 2 * t.sf(np.abs(statistics), df),
-            f"{50 * (1 - confidence):.4g} %": estimates - width,
-            f"{50 * (1 + confidence):.4g} %": estimates + width,
+            "estimate": estimates,
+            "std_error": errors,
+            "statistic": statistics,
+            "df": float(df),
+            "pvalue": 2 * t.sf(np.abs(statistics), df),
+            "low": estimates - width,
+            "high": estimates + width,
         }
         return pd.DataFrame(table, [*([INTERCEPT] if centred else []), *self.columns_])
 
-    def anova(self, type: int = 1) -> AnovaResult:
+    def anova(self, typ: int = 1) -> TableResult:
         """Analysis of variance, a line for each term: of type 1 in the order of the formula, as R's
         ``anova``; or of type 2.
 
@@ -650,15 +664,15 @@ class LinearRegression(_LeastSquares):
         self._check_open()
         from scipy.stats import f as f_distribution
 
-        if type not in (1, 2):
-            raise ArgumentError(f"type={type!r}: 1 and 2 are there", code="unknown-sum-type")
+        if typ not in (1, 2):
+            raise ArgumentError(f"typ={typ!r}: 1 and 2 are there", code="unknown-sum-type")
         made = self._fitted_design()
-        owns = [[j - made.intercept for j in columns] for _, columns in made.terms]
-        factors = [made.term_factors(columns) for _, columns in made.terms]
+        owns = [[j - made.intercept for j in term.columns] for term in made.terms]
+        factors = [frozenset(term.atoms) for term in made.terms]
         rows = {}
-        for place, (_, columns) in enumerate(made.terms):
-            name = term_name(made.columns[columns[0]], self.schema_)
-            if type == 1:
+        for place, term in enumerate(made.terms):
+            name = term.name(self.schema_)
+            if typ == 1:
                 rows[name] = self._solution.explained_by(owns[place])
             else:
                 others = [k for k in range(len(owns)) if not factors[place] <= factors[k]]
@@ -675,10 +689,9 @@ class LinearRegression(_LeastSquares):
                 [terms_df, float(squares), math.nan if mean is None else float(mean), f, p]
             )
         table.append([df, float(left), self.scale_, math.nan, math.nan])
-        header = ["Df", "Sum Sq", "Mean Sq", "F value", "Pr(>F)"]
-        frame = pd.DataFrame(table, [*rows, "Residuals"], header).astype({"Df": int})
-        return AnovaResult(
-            title=f"Analysis of variance of {self.target_}, type {type}",
+        frame = pd.DataFrame(table, [*rows, "Residual"], ANOVA_COLUMNS).astype({"df": int})
+        return TableResult(
+            title=f"Analysis of variance of {self.target_}, type {typ}",
             n_rows=self._moments.n_rows,
             notes=(*self._left_out(), *self._perfect_note()),
             table=frame,
@@ -711,14 +724,14 @@ class LinearRegression(_LeastSquares):
         """What the regression expects of each row; with an ``interval``, for its mean or for a new
         observation, as R has it.
 
-        New rows are read by the schema: numbers are rounded to its digits, and those out of its
-        bounds are refused.
+        New rows are read by the schema: numbers are rounded to its digits, and rows with numbers out
+        of its bounds have no prediction.
 
         Parameters
         ----------
         X : DataFrame, array or Table
         interval : {"confidence", "prediction"}, optional
-            Then a DataFrame with ``fit``, ``lower`` and ``upper`` is returned.
+            Then a DataFrame with ``estimate``, ``low`` and ``high`` is returned.
         confidence : float
         """
         if interval is None:
@@ -732,8 +745,8 @@ class LinearRegression(_LeastSquares):
                 code="unknown-interval",
             )
         confidence = confidence_level(confidence)
-        x = self._matrix(X)
-        fit = x @ np.nan_to_num(self.coef_) + self.intercept_
+        x, offset = self._matrix_and_offset(X)
+        fit = x @ np.nan_to_num(self.coef_) + self.intercept_ + offset
         around = as_floats(self._moments.means[:-1])
         x = (
             x - around
@@ -744,7 +757,7 @@ class LinearRegression(_LeastSquares):
         spread = np.sqrt(self.scale_ * (leverage + (interval == "prediction")))
         width = t.ppf((1 + confidence) / 2, max(self.df_resid_, 1)) * spread
         index = X.index if isinstance(X, pd.DataFrame) else None
-        return pd.DataFrame({"fit": fit, "lower": fit - width, "upper": fit + width}, index)
+        return pd.DataFrame({"estimate": fit, "low": fit - width, "high": fit + width}, index)
 
 
 class Ridge(_LeastSquares):
@@ -758,7 +771,7 @@ class Ridge(_LeastSquares):
     ----------
     alpha : float
         At least 0.
-    formula, reference, weights, missing, fit_intercept
+    formula, reference, weights, missing, fit_intercept, target, variables
         As of :class:`LinearRegression`.
 
     Attributes
@@ -778,6 +791,7 @@ class Ridge(_LeastSquares):
     array([  20.1, -131.2,  383.5])
     """
 
+    title: ClassVar[str] = "Ridge regression"
     constraints: ClassVar[Constraints] = {"alpha": ALPHA}
 
     def __init__(
@@ -786,8 +800,10 @@ class Ridge(_LeastSquares):
         formula: str = "",
         reference: Mapping[str, Any] | None = None,
         weights: str | None = None,
-        missing: str = "level",
+        missing: str = "complete",
         fit_intercept: bool = True,
+        target: str | None = None,
+        variables: Sequence[str] | None = None,
     ) -> None:
         self.alpha = alpha
         self.formula = formula
@@ -795,6 +811,8 @@ class Ridge(_LeastSquares):
         self.weights = weights
         self.missing = missing
         self.fit_intercept = fit_intercept
+        self.target = target
+        self.variables = variables
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse a penalty below 0."""
@@ -843,8 +861,7 @@ class Ridge(_LeastSquares):
                 *self._left_out(),
                 *(() if math.isnan(best) else (f"least error over the folds: alpha = {best:g}",)),
             ),
-            coefficients=pd.DataFrame(rows, pd.Index(alphas, name="alpha"), names),
-            errors=errors,
+            table=errors.join(pd.DataFrame(rows, errors.index, names)),
             best_alpha=best,
         )
 
@@ -857,22 +874,12 @@ class Ridge(_LeastSquares):
         fold, and these its squared errors.
         """
         models = list(models)
-        if len(models) < 2:
-            raise ArgumentError(
-                "cross-validation needs the models of two folds at least: model.fit_folds(table), "
-                "opened",
-                code="too-few-folds",
-            )
-        for model in models:
-            model._check_open()
-        all_but = [model._moments for model in models]
-        whole = _sum_of(all_but, len(models) - 1)
+        whole, folds = sum_of_folds(models)
         errors = []
         for alpha in alphas:
             penalty = models[0]._checked_alpha(alpha)
             each = []
-            for rest in all_but:
-                fold = _difference(whole, rest)
+            for rest, fold in folds:
                 if not fold.weight:
                     continue
                 each.append(
@@ -887,9 +894,35 @@ class Ridge(_LeastSquares):
                     np.std(each, ddof=1) / math.sqrt(len(each)) if len(each) > 1 else math.nan,
                 ]
             )
-        table = pd.DataFrame(errors, pd.Index(alphas, name="alpha"), ["error", "std. error"])
-        best = float(table.index[int(table["error"].to_numpy().argmin())])
+        table = pd.DataFrame(errors, pd.Index(alphas, name="alpha"), _ERRORS)
+        best = float(table.index[int(table["estimate"].to_numpy().argmin())])
         return models[0]._path(whole, alphas, table, best)
+
+
+def sum_of_folds(
+    models: Sequence[_LeastSquares],
+) -> tuple[Moments, list[tuple[Moments, Moments]]]:
+    """Return the moments of all rows, and of each fold: those of the others, and its own.
+
+    Each of the models is of all rows but those of one fold.
+    """
+    if len(models) < 2:
+        raise ArgumentError(
+            "cross-validation needs the models of two folds at least: model.fit_folds(table), "
+            "opened",
+            code="too-few-folds",
+        )
+    for model in models:
+        model._check_open()
+        if model._polynomials:
+            raise ArgumentError(
+                "poly() has other columns in every fold: write poly(x, 2, raw = TRUE) to "
+                "cross-validate",
+                code="poly-in-folds",
+            )
+    all_but = [model._moments for model in models]
+    whole = _sum_of(all_but, len(all_but) - 1)
+    return whole, [(rest, _difference(whole, rest)) for rest in all_but]
 
 
 def _sum_of(parts: Sequence[Moments], times: int) -> Moments:
@@ -935,9 +968,3 @@ def _squared_error(found: Solution, rows: Moments) -> Fraction:
     line = np.array([-found.intercept, *(-found.slopes), Fraction(1)], dtype=object)
     error: Fraction = line @ whole @ line
     return error
-
-
-def term_name(column: DesignColumn, schema: Schema | PublicSchema) -> str:
-    """What a term is called, of which this is a column: without levels."""
-    powers = ((variable_name(schema, f.variable), f.power) for f in column.factors)
-    return ":".join(name if power == 1 else f"{name}^{power}" for name, power in powers)

@@ -33,7 +33,7 @@ from encryptedstats.statistics._least_squares import Exact, as_floats, independe
 from encryptedstats.statistics.factors import left_out
 from encryptedstats.statistics.plots import plot_loadings, plot_matrix, plot_variances
 from encryptedstats.tables import PublicSchema, Schema, Table
-from encryptedstats.tables.answers.results import Result, dropped_rows
+from encryptedstats.tables.answers.results import Result, as_terms, dropped_rows
 from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions.constraints import (
     CONFIDENCE,
@@ -54,7 +54,6 @@ from encryptedstats.tables.questions.question import (
 )
 from encryptedstats.tables.questions.summaries import Moments, complete_count, scale, variable_name
 from encryptedstats.tables.schema.names import position
-from encryptedstats.views import frame_text
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -132,6 +131,8 @@ class Covariance(_Products):
     b  1.00  1.67
     """
 
+    title: ClassVar[str] = "Covariance"
+
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> CovarianceResult:
         """The matrix, with n - 1 below."""
         found = self._read(totals, schema, n_rows)
@@ -170,6 +171,8 @@ class Correlation(_Products):
     b  0.6  1.0
     """
 
+    title: ClassVar[str] = "Correlation"
+
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> CorrelationResult:
         """The matrix, with probabilities and intervals of each pair."""
         found = self._read(totals, schema, n_rows)
@@ -205,14 +208,12 @@ class CovarianceResult(Result):
     scales: Any
 
     def to_frame(self) -> DataFrame:
-        """The matrix."""
+        """Return the matrix."""
         return self.covariance
 
-    def body(self) -> str:
-        """The matrix, then means and variances."""
-        table = self.variances.copy()
-        table.insert(0, "mean", self.means)
-        return f"{frame_text(self.covariance)}\n\n{frame_text(table)}"
+    def tidy(self) -> DataFrame:
+        """Return the variance of every variable with its interval."""
+        return as_terms(self.variances.rename(columns={"variance": "estimate"}))
 
     def mahalanobis(self, X: Any) -> pd.Series[Any]:
         """Squared distances of rows from the mean in this metric, as R and scikit-learn have them:
@@ -263,8 +264,12 @@ class CorrelationResult(Result):
     pairs: DataFrame
 
     def to_frame(self) -> DataFrame:
-        """The matrix."""
+        """Return the matrix."""
         return self.correlation
+
+    def tidy(self) -> DataFrame:
+        """Return the correlation of every pair with its test and interval."""
+        return as_terms(self.pairs)
 
     @property
     def pvalues(self) -> DataFrame:
@@ -274,16 +279,6 @@ class CorrelationResult(Result):
             a, b = pair if isinstance(pair, tuple) else (pair, pair)
             found.loc[a, b] = found.loc[b, a] = p
         return found
-
-    def body(self) -> str:
-        """The matrix, then every pair."""
-        pairs = self.pairs.copy()
-        pairs.index = pd.Index([f"{a}, {b}" for a, b in pairs.index])
-        return (
-            f"{frame_text(self.correlation)}\n\n{frame_text(pairs)}"
-            if len(pairs)
-            else frame_text(self.correlation)
-        )
 
     def plot(self, ax: Any = None) -> Any:
         """A heat map."""
@@ -355,8 +350,8 @@ class _Read:
         table = {
             "variance": found,
             "std": np.sqrt(found),
-            "lower": df * found / low,
-            "upper": df * found / high,
+            "low": df * found / low,
+            "high": df * found / high,
         }
         return pd.DataFrame(table, self.names)
 
@@ -386,7 +381,7 @@ class _Read:
                     )
                 rows[self.names[a], self.names[b]] = [r, low, high, statistic, df, pvalue]
         index = pd.MultiIndex.from_tuples(rows) if rows else pd.MultiIndex.from_arrays([[], []])
-        columns = ["r", "lower", "upper", "statistic", "df", "pvalue"]
+        columns = ["estimate", "low", "high", "statistic", "df", "pvalue"]
         return pd.DataFrame(list(rows.values()), index, columns).astype({"df": int})
 
 
@@ -459,6 +454,7 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
     array([0.925, 0.053])
     """
 
+    title: ClassVar[str] = "Principal components"
     of_variables: ClassVar[tuple[str, ...]] = ("variables",)
     why_opened: ClassVar[str] = "eigenvectors are not computed on what is encrypted: "
     constraints: ClassVar[Constraints] = {
@@ -561,7 +557,7 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
             found.append(
                 np.where(table.values(Column("present", j)), values, np.nan) if gappy else values
             )
-        return np.column_stack(found)
+        return table.leave_blank(np.column_stack(found))
 
     def transform(self, X: Any) -> NDArray[np.float64]:
         """The scores of clear rows; NaN where a variable is missing."""
@@ -620,10 +616,6 @@ class PCAResult(Result):
     def to_frame(self) -> DataFrame:
         """How much of the variance each component has."""
         return self.importance
-
-    def body(self) -> str:
-        """That, and the loadings."""
-        return f"{frame_text(self.importance)}\n\nLoadings:\n{frame_text(self.loadings)}"
 
     def plot(self, ax: Any = None) -> Any:
         """Variance of each component."""
@@ -687,11 +679,11 @@ class _NormalClasses(FisherDiscriminant):
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each class."""
-        return self.scores(self._rows(X))
+        return self._by_row(X, self.scores)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Log-odds of each class, up to a constant; with two classes, those of the second."""
-        logs = self._logs(self._rows(X))
+        logs = self._by_row(X, self._logs)
         return logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs
 
     def _in_units(self, table: Table) -> NDArray[np.float64]:
@@ -852,6 +844,7 @@ class LinearDiscriminant(_NormalClasses):
     0.98
     """
 
+    title: ClassVar[str] = "Linear discriminant analysis"
     short_name: ClassVar[str] = "lda"
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
@@ -935,6 +928,7 @@ class QuadraticDiscriminant(_NormalClasses):
     0.98
     """
 
+    title: ClassVar[str] = "Quadratic discriminant analysis"
     short_name: ClassVar[str] = "qda"
 
     def totals(

@@ -19,9 +19,10 @@ from encryptedstats.plots import colour, new_axes, without_frame
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from encryptedstats.statistics.contingency import ROCResult
+    from encryptedstats.statistics.competing import CumulativeIncidenceResult
     from encryptedstats.statistics.descriptive import HistogramResult
     from encryptedstats.statistics.genome import GenomeScanResult
+    from encryptedstats.statistics.results import TestResult
     from encryptedstats.statistics.survival import KaplanMeierResult
 
 GREY = "#8a8a8a"
@@ -32,10 +33,11 @@ GENOME_WIDE = 5e-8  # the usual threshold of a scan of the whole genome
 # ------------------------------------------------------------------------------------------------
 
 
-def plot_residuals(residuals: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Pearson's residuals as a coloured table: blue where there are more rows than expected, red
-    where there are fewer.
+def plot_residuals(result: TestResult, ax: Axes | None = None) -> Axes:
+    """Draw Pearson's residuals as a coloured table: blue where there are more rows than expected,
+    red where there are fewer.
     """
+    residuals = result.tables["residuals"]
     n, m = residuals.shape
     ax = new_axes(ax, (1.6 + 0.9 * m, 1.2 + 0.45 * n))
     values = residuals.to_numpy(dtype=float)
@@ -62,11 +64,14 @@ def plot_residuals(residuals: pd.DataFrame, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def plot_ratios(groups: pd.DataFrame, name: str, ax: Axes | None = None) -> Axes:
-    """A ratio of each group with its interval, on a logarithmic axis; groups without a finite one
-    are left out.
+def plot_ratios(result: TestResult, ax: Axes | None = None) -> Axes:
+    """Draw the odds ratio of each group with its interval, on a logarithmic axis; groups without a
+    finite one are left out.
     """
-    shown = groups[[name, f"{name} low", f"{name} high"]].replace([np.inf, 0], np.nan).dropna()
+    name = "odds ratio"
+    terms = result.tidy()[["estimate", "low", "high"]]
+    shown = terms[terms.index.str.startswith(f"{name} [")].replace([np.inf, 0], np.nan).dropna()
+    shown.index = shown.index.str.slice(len(name) + 2, -1)
     ax = new_axes(ax, (5.0, 1.2 + 0.4 * max(1, len(shown))))
     value, low, high = (shown[column].to_numpy(dtype=float) for column in shown)
     places = np.arange(len(shown))
@@ -81,17 +86,16 @@ def plot_ratios(groups: pd.DataFrame, name: str, ax: Axes | None = None) -> Axes
     )  # a label at every minor tick would be one on the other
     ax.xaxis.set_minor_formatter("" if wide else "{x:g}")
     ax.set_yticks(places, [str(label) for label in shown.index])
-    ax.set(xlabel=name, ylabel=str(groups.index.name or ""), ylim=(len(shown) - 0.5, -0.5))
+    ax.set(xlabel=name, ylabel=str(result.table.index.name or ""), ylim=(len(shown) - 0.5, -0.5))
     without_frame(ax)
     return ax
 
 
-def plot_roc_points(result: ROCResult, ax: Axes | None = None) -> Axes:
+def plot_roc_points(result: TestResult, ax: Axes | None = None) -> Axes:
     """The points of the curve, one for each bin, and the area in the legend."""
     ax = new_axes(ax, (4.4, 4.4))
-    low, high = result.confidence_interval
-    label = f"AUC {result.auc:.3f} ({low:.3f} to {high:.3f})"
-    ax.plot(result.curve["fpr"], result.curve["tpr"], marker="o", color=colour(0), label=label)
+    label = f"AUC {result.estimate:.3f} ({result.low:.3f} to {result.high:.3f})"
+    ax.plot(result.table["fpr"], result.table["tpr"], marker="o", color=colour(0), label=label)
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=":")
     ax.set(
         xlabel="false positive rate",
@@ -109,12 +113,13 @@ def plot_roc_points(result: ROCResult, ax: Axes | None = None) -> Axes:
 # ------------------------------------------------------------------------------------------------
 
 
-def plot_means(groups: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """The mean of each group with its 95 % interval; of two factors a line for each group of the
+def plot_means(result: TestResult, ax: Axes | None = None) -> Axes:
+    """Draw the mean of each group with its 95 % interval; of two factors a line for each group of the
     second.
     """
     from scipy.stats import t as student
 
+    groups = result.tables["groups"]
     ax = new_axes(ax, (5.4, 3.6))
     n, sd = groups["n"].to_numpy(dtype=float), groups["sd"].to_numpy(dtype=float)
     half = pd.Series(
@@ -356,25 +361,93 @@ def plot_survival(result: KaplanMeierResult, ax: Axes | None = None) -> Axes:
     return ax
 
 
+def plot_incidence(result: CumulativeIncidenceResult, ax: Axes | None = None) -> Axes:
+    """Draw the incidence of each cause (a colour) in each group (a line style) as steps."""
+    styles = ("-", "--", ":", "-.")
+    ax = new_axes(ax, (6.4, 4.2))
+    curves = result.curves
+    keys = list(curves.index.names[:-1])
+    causes = list(dict.fromkeys(curves.index.get_level_values(len(keys) - 1)))
+    groups = list(dict.fromkeys(curves.index.get_level_values(0))) if len(keys) > 1 else []
+    last = float(curves.index.get_level_values(-1).to_numpy(dtype=float).max())
+    for name, curve in curves.groupby(level=keys, sort=False):
+        cause = causes.index(name[-1])
+        style = styles[groups.index(name[0]) % len(styles)] if groups else "-"
+        known = curve.index.get_level_values(-1).to_numpy(dtype=float)
+        times = np.concatenate([[0.0], known, [last]])
+        low, share, high = (
+            np.concatenate([[0.0], curve[one], curve[one].iloc[-1:]])
+            for one in ("low", "incidence", "high")
+        )
+        ax.fill_between(times, low, high, step="post", color=colour(cause), alpha=0.12, linewidth=0)
+        label = ", ".join(map(str, reversed(name)))
+        ax.step(times, share, where="post", color=colour(cause), linestyle=style, label=label)
+    ax.legend(frameon=False, loc="upper left")
+    ax.set(xlim=(0, last), ylim=(0, None), xlabel=str(curves.index.names[-1]))
+    ax.set_ylabel("cumulative incidence")
+    without_frame(ax)
+    return ax
+
+
+def plot_tree(tree: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Draw a tree of variables from left to right, each edge as wide as its ``estimate``.
+
+    ``tree`` has a line for each variable but the root, with its ``parent``; parents come first.
+    """
+    children: dict[Any, list[Any]] = {}
+    for name, parent in tree["parent"].items():
+        children.setdefault(parent, []).append(name)
+    root = next(iter(children))
+    depth, height = {root: 0}, dict[Any, float]()
+    for name, parent in tree["parent"].items():
+        depth[name] = depth[parent] + 1
+    n_leaves = 0
+    for name in reversed([root, *tree.index]):  # children before their parents
+        below = [height[child] for child in children.get(name, ())]
+        if below:
+            height[name] = sum(below) / len(below)
+        else:
+            height[name], n_leaves = float(n_leaves), n_leaves + 1
+    ax = new_axes(ax, (2.0 + 1.8 * max(depth.values()), 1.0 + 0.45 * n_leaves))
+    widest = float(tree["estimate"].max()) or 1.0
+    for name, line in tree.iterrows():
+        ends = [line["parent"], name]
+        ax.plot(
+            [depth[one] for one in ends],
+            [height[one] for one in ends],
+            color=colour(0),
+            linewidth=0.8 + 4 * float(line["estimate"]) / widest,
+            alpha=0.6,
+            solid_capstyle="round",
+            zorder=1,
+        )
+    for name, level in depth.items():
+        ax.annotate(
+            str(name),
+            (level, height[name]),
+            ha="center",
+            va="center",
+            bbox={"boxstyle": "round", "facecolor": ax.get_facecolor(), "edgecolor": colour(0)},
+        )
+    ax.set(xlim=(-0.5, max(depth.values()) + 0.5), ylim=(-0.7, n_leaves - 0.3))
+    ax.set_axis_off()
+    return ax
+
+
 # -- regression and many variables
 # ------------------------------------------------------------------------------------------
 
 
 def plot_coefficients(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Estimates with their intervals (the last two columns), one below the other, and a
-    line at 0.
-    """
-    shown = table.dropna(subset=["Estimate"])
+    """Draw estimates with their intervals, one below the other, and a line at 0."""
+    shown = table.dropna(subset=["estimate"])
     ax = new_axes(ax, (5.0, 1.2 + 0.4 * max(1, len(shown))))
     places = np.arange(len(shown))
     ax.axvline(0, color=GREY, linewidth=0.8, linestyle=":")
-    ax.hlines(places, shown.iloc[:, -2].to_numpy(), shown.iloc[:, -1].to_numpy(), color=colour(0))
-    ax.plot(shown["Estimate"].to_numpy(), places, "o", color=colour(0))
+    ax.hlines(places, shown["low"].to_numpy(), shown["high"].to_numpy(), color=colour(0))
+    ax.plot(shown["estimate"].to_numpy(), places, "o", color=colour(0))
     ax.set_yticks(places, [str(name) for name in shown.index])
-    ax.set(
-        xlabel=f"coefficient, {table.columns[-2]} to {table.columns[-1]}",
-        ylim=(len(shown) - 0.5, -0.5),
-    )
+    ax.set(xlabel="estimate and interval", ylim=(len(shown) - 0.5, -0.5))
     without_frame(ax)
     return ax
 

@@ -8,7 +8,7 @@ names that lifelines and R's survival package give them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -31,7 +31,8 @@ from encryptedstats.statistics.factors import (
     read_cells,
     totals_of,
 )
-from encryptedstats.tables.answers.results import Result
+from encryptedstats.statistics.results import TestResult
+from encryptedstats.tables.answers.results import Result, TableResult, as_terms
 from encryptedstats.tables.questions.constraints import CONFIDENCE, Choice, Constraints, RealNumber
 from encryptedstats.tables.questions.question import (
     Arrays,
@@ -45,10 +46,11 @@ from encryptedstats.tables.questions.summaries import scale, variable_name
 from encryptedstats.tables.schema.names import class_or_variable
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
-from encryptedstats.views import frame_text, number_text, pvalue_text
+from encryptedstats.views import number_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from typing_extensions import Self
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -59,7 +61,6 @@ _ALL: Final = "all rows"  # the group that everybody is in
 _FLAT: Final = float(
     np.sqrt(np.finfo(float).eps)
 )  # a curve this close to a share has reached it, as in R
-_SHOWN: Final = 24  # lines of a long table in a summary
 
 
 # -- times
@@ -205,6 +206,13 @@ class RiskSets:
             self.times, self.by, groups, self.ending[kept], self.events[kept], self.n_rows, notes
         )
 
+    def of_groups(self, names: Sequence[Any]) -> RiskSets:
+        """Return the risk sets of some groups, in their order."""
+        kept = [self.groups.index(name) for name in names]
+        return replace(
+            self, groups=tuple(names), ending=self.ending[kept], events=self.events[kept]
+        )
+
     def need_events(self, for_what: str) -> None:
         """Refuse rows that are all censored."""
         if not self.events.sum():
@@ -260,7 +268,7 @@ class _Followed(Counted):
 
 
 def is_kept_number(schema: PublicSchema, name: str) -> bool:
-    """Whether a variable is kept as a number, and has no bins."""
+    """Whether a variable is kept as a number."""
     position = class_or_variable(name, schema)
     return position != -1 and schema.variables[position].kind == "number"
 
@@ -268,7 +276,7 @@ def is_kept_number(schema: PublicSchema, name: str) -> bool:
 def check_time(schema: PublicSchema, time: str) -> None:
     """Refuse a time without bins, and say how it gets them."""
     position = class_or_variable(time, schema)
-    if position != -1 and schema.variables[position].kind == "number":
+    if position != -1 and not schema.variables[position].n_bins:
         raise SchemaError(
             f"the time {time!r} is kept as a number, and is counted in bins here: give it a grid, "
             "schema.with_kind(time, 'ordinal', levels=range(1, 53)), or cut points, "
@@ -353,8 +361,12 @@ class KaplanMeierResult(Result):
         return self.groups["median"]
 
     def to_frame(self) -> pd.DataFrame:
-        """The curves."""
+        """Return the curves."""
         return self.curves
+
+    def tidy(self) -> pd.DataFrame:
+        """Return survival at every time of every group."""
+        return as_terms(self.curves.rename(columns={"survival": "estimate"}))
 
     def survival_at(self, times: Sequence[float]) -> pd.DataFrame:
         """The share without the event at these times, a column for each group."""
@@ -374,16 +386,35 @@ class KaplanMeierResult(Result):
             found[group] = counts[np.searchsorted(known, times, side="left")]
         return pd.DataFrame(found, index=pd.Index(list(times), name=self.curves.index.names[-1]))
 
+    def restricted_mean(self, until: float) -> pd.DataFrame:
+        """Return the mean time without the event up to ``until``: the area under each curve.
+
+        With standard errors and intervals, as R's ``print(survfit(...), rmean = until)`` has them.
+        """
+        lines = {}
+        for group, curve in self.parts():
+            known = curve.index.get_level_values(-1).to_numpy(dtype=float)
+            inside = known < until
+            times = np.concatenate([[0.0], known[inside], [float(until)]])
+            survival = np.concatenate([[1.0], curve["survival"].to_numpy()[inside]])
+            # The area to the right of each event.
+            areas = np.cumsum((np.diff(times) * survival)[::-1])[::-1]
+            n, d = (curve[name].to_numpy(dtype=float)[inside] for name in ("at_risk", "events"))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                terms = np.where(n > d, areas[1:] ** 2 * d / (n * (n - d)), 0.0)
+            error = float(np.sqrt(terms.sum()))
+            reach = normal_quantile(self.confidence) * error
+            mean = float(areas[0])
+            lines[group] = (mean, error, max(0.0, mean - reach), min(float(until), mean + reach))
+        names = ["estimate", "std_error", "low", "high"]
+        return pd.DataFrame.from_dict(lines, orient="index", columns=names)
+
     def parts(self) -> list[tuple[Any, pd.DataFrame]]:
         """The curve of each group; one without groups is its own only part."""
         if self.curves.index.nlevels == 1:
             return [(_ALL, self.curves)]
         groups = self.curves.index.get_level_values(0)
         return [(group, self.curves[groups == group]) for group in dict.fromkeys(groups)]
-
-    def body(self) -> str:
-        """The groups, and the curves."""
-        return f"{frame_text(self.groups)}\n\n{_shortened(self.curves)}"
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The curves with their intervals, a mark where rows are censored, and the number at risk
@@ -392,12 +423,6 @@ class KaplanMeierResult(Result):
         from encryptedstats.statistics.plots import plot_survival
 
         return plot_survival(self, ax)
-
-
-def _shortened(frame: pd.DataFrame) -> str:
-    lines = frame_text(frame.head(_SHOWN))
-    more = len(frame) - _SHOWN
-    return f"{lines}\n({more} more lines: to_frame())" if more > 0 else lines
 
 
 @dataclass(frozen=True)
@@ -441,6 +466,7 @@ class KaplanMeier(_Followed):
 
     confidence: float = 0.95
     interval: str = "log"
+    title: ClassVar[str] = "Kaplan-Meier survival curves"
     constraints: ClassVar[Constraints] = {
         "confidence": CONFIDENCE,
         "interval": Choice(values=INTERVALS),
@@ -577,33 +603,6 @@ def _first_below(curve: pd.DataFrame, what: str, share: float = 0.5) -> float:
 # ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class LifeTableResult(Result):
-    """A life table.
-
-    Attributes
-    ----------
-    table : DataFrame
-        By group and interval: rows that enter it, that leave it censored, that have the event, that
-        are exposed (half of those who leave count); the share of these with the event, survival to
-        its end with Greenwood's error and interval, and the hazard.
-    confidence : float
-    interval : str
-    """
-
-    table: pd.DataFrame
-    confidence: float
-    interval: str
-
-    def to_frame(self) -> pd.DataFrame:
-        """The table."""
-        return self.table
-
-    def body(self) -> str:
-        """The table, its first lines if it is long."""
-        return _shortened(self.table)
-
-
 @dataclass(frozen=True)
 class LifeTable(_Followed):
     """An actuarial life table by group: who leaves during an interval was at risk for half of it.
@@ -623,6 +622,7 @@ class LifeTable(_Followed):
 
     confidence: float = 0.95
     interval: str = "log"
+    title: ClassVar[str] = "Life table"
     constraints: ClassVar[Constraints] = {
         "confidence": CONFIDENCE,
         "interval": Choice(values=INTERVALS),
@@ -631,7 +631,7 @@ class LifeTable(_Followed):
     def __post_init__(self) -> None:
         self.check_parameters()
 
-    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> LifeTableResult:
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TableResult:
         """The table."""
         sets = self.risk_sets(totals, schema, n_rows).with_rows()
         parts = [
@@ -641,7 +641,7 @@ class LifeTable(_Followed):
             f"{100 * self.confidence:g} % intervals on the {self.interval} scale (Greenwood)"
         )
         kept = [note for note in sets.notes if note not in sets.times.notes]
-        return LifeTableResult(
+        return TableResult(
             title=_title("Life table", sets),
             n_rows=sets.n_rows,
             notes=(
@@ -650,8 +650,8 @@ class LifeTable(_Followed):
                 intervals,
             ),
             table=_joined(parts, sets),
+            estimates="survival",
             confidence=self.confidence,
-            interval=self.interval,
         )
 
 
@@ -699,41 +699,6 @@ def _interval_limits(times: Times) -> tuple[Floats, Floats]:
 # ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class LogRankResult(Result):
-    """Whether groups have the event at the same rate.
-
-    Attributes
-    ----------
-    statistic, pvalue : float
-    df : int
-    groups : DataFrame
-        Of every group: rows, events observed and expected (weighted), and what each adds, as R's
-        ``survdiff`` has it.
-    weights : str
-    """
-
-    statistic: float
-    df: int
-    pvalue: float
-    groups: pd.DataFrame
-    weights: str
-
-    def to_frame(self) -> pd.DataFrame:
-        """The groups."""
-        return self.groups
-
-    def body(self) -> str:
-        """As R prints it."""
-        p = pvalue_text(self.pvalue)
-        shown = f"p {p}" if p.startswith("<") else f"p = {p}"
-        plural = "" if self.df == 1 else "s"
-        line = (
-            f"Chisq = {number_text(self.statistic)} on {self.df} degree{plural} of freedom, {shown}"
-        )
-        return f"{frame_text(self.groups)}\n\n{line}"
-
-
 _TESTS: Final = {
     "logrank": "Log-rank test",
     "wilcoxon": "Wilcoxon (Gehan-Breslow) test",
@@ -760,6 +725,8 @@ class LogRank(_Followed):
         As of :class:`KaplanMeier`; here ``by`` is needed.
     weights : "logrank", "wilcoxon", "tarone-ware" or "peto"
         What a time weighs: 1, the rows at risk, their square root, or survival by then.
+    strata : str, optional
+        A factor: rows are compared within its levels, and the differences are added.
 
     References
     ----------
@@ -767,6 +734,10 @@ class LogRank(_Followed):
     """
 
     weights: str = "logrank"
+    strata: str | None = None
+    title: ClassVar[str] = "Log-rank test"
+    of_variables: ClassVar[tuple[str, ...]] = (*_Followed.of_variables, "strata")
+    _apart: ClassVar[str] = "time, event, group and strata have to be different variables"
     constraints: ClassVar[Constraints] = {"weights": Choice(values=WEIGHTS)}
 
     def __post_init__(self) -> None:
@@ -777,16 +748,31 @@ class LogRank(_Followed):
                 code="by-missing",
             )
 
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
+        """Return the question with these parameters; files of version 0.2 lack ``strata``."""
+        return super().from_parameters({"strata": None, **parameters})
+
+    def _asked(self) -> tuple[str, ...]:
+        return (*super()._asked(), *((self.strata,) if self.strata else ()))
+
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse one group as well."""
         super().check_schema(schema)
         check_groups(schema, [str(self.by)])
 
-    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> LogRankResult:
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         """The test."""
-        sets = self.risk_sets(totals, schema, n_rows).with_rows(2)
+        cells = self._cells(totals, schema, n_rows)
+        times = times_of(schema, self.time)
+        level = event_number(schema, self.event, self.event_level)
+        strata = _split(cells) if self.strata else [cells]
+        pooled = replace(strata[0], counts=np.sum([one.counts for one in strata], axis=0))
+        sets = risk_sets(pooled, times, level).with_rows(2)
         sets.need_events("a comparison of groups")
-        observed, expected, covariance = log_rank(sets.at_risk, sets.events, self.weights)
+        within = [risk_sets(one, times, level).of_groups(sets.groups) for one in strata]
+        found = [log_rank(one.at_risk, one.events, self.weights) for one in within]
+        observed, expected, covariance = (sum(parts) for parts in zip(*found, strict=True))
         statistic, df = quadratic_form(observed - expected, covariance)
         difference = (observed - expected) ** 2
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -797,16 +783,27 @@ class LogRank(_Followed):
                 "(O-E)^2/E": difference / expected,
                 "(O-E)^2/V": difference / covariance.diagonal(),
             }
-        return LogRankResult(
-            title=_title(_TESTS[self.weights], sets),
+        return TestResult(
+            title=_title(_TESTS[self.weights], sets)
+            + (f", within {cells.factors[-1].name}" if self.strata else ""),
             n_rows=sets.n_rows,
             notes=sets.notes,
             statistic=statistic,
-            df=df,
+            df=float(df),
             pvalue=chi2_tail(statistic, df),
-            groups=pd.DataFrame(groups, index=pd.Index(list(sets.groups), name=sets.by)),
-            weights=self.weights,
+            term=sets.by or "groups",
+            table=pd.DataFrame(groups, index=pd.Index(list(sets.groups), name=sets.by)),
+            details={"weights": self.weights},
         )
+
+
+def _split(cells: Cells) -> list[Cells]:
+    """Return the cells of every level of the last factor."""
+    *factors, last = cells.factors
+    return [
+        Cells(tuple(factors), cells.counts[..., k], cells.n_missing)
+        for k in range(len(last.labels))
+    ]
 
 
 def log_rank(
@@ -858,29 +855,6 @@ def quadratic_form(score: Floats, covariance: Floats) -> tuple[float, int]:
 # ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class IncidenceRateResult(Result):
-    """Events per person-time.
-
-    Attributes
-    ----------
-    rates : DataFrame
-        Of every group: rows, events, person-time, the rate with its exact interval; and its ratio
-        to that of the first group, with an exact interval and test.
-    confidence : float
-    per : float
-        Person-time that rates are for.
-    """
-
-    rates: pd.DataFrame
-    confidence: float
-    per: float
-
-    def to_frame(self) -> pd.DataFrame:
-        """The rates."""
-        return self.rates
-
-
 @dataclass(frozen=True)
 class IncidenceRate(_Followed):
     """Events per person-time by group, with exact Poisson intervals, and the ratio of each rate to
@@ -903,6 +877,7 @@ class IncidenceRate(_Followed):
 
     confidence: float = 0.95
     per: float = 1.0
+    title: ClassVar[str] = "Incidence rates"
     constraints: ClassVar[Constraints] = {
         "confidence": CONFIDENCE,
         "per": RealNumber(low=0, closed="right", code="per-out-of-range"),
@@ -953,9 +928,7 @@ class IncidenceRate(_Followed):
             "person_time": cell_shape(schema, asked, present=True)[1:] or (1,),
         }
 
-    def read(
-        self, totals: Totals, schema: Schema | PublicSchema, n_rows: int
-    ) -> IncidenceRateResult:
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         """The rates."""
         sets, person_time = self._counted(totals, schema, n_rows)
         kept = sets.with_rows()
@@ -970,18 +943,27 @@ class IncidenceRate(_Followed):
             }
             for n, d, t in zip(rows, events, time, strict=True)
         ]
+        rates = pd.DataFrame(lines, index=pd.Index(list(kept.groups), name=kept.by))
+        terms = as_terms(rates.rename(columns={"rate": "estimate"}))
+        terms.index = pd.Index(
+            ["rate" if kept.by is None else f"rate [{one}]" for one in kept.groups]
+        )
         if kept.by is not None:
-            for line, d, t in zip(lines, events, time, strict=True):
-                line |= _rate_ratio((d, t), (events[0], time[0]), self.confidence)
-            ratio = _NO_RATIO | {"rate_ratio": 1.0}
-            lines[0] |= ratio
-        return IncidenceRateResult(
+            first = events[0], time[0]
+            ratios = {
+                f"rate ratio [{group}]": _rate_ratio((d, t), first, self.confidence)
+                for group, d, t in zip(kept.groups[1:], events[1:], time[1:], strict=True)
+            }
+            found = pd.DataFrame(list(ratios.values()), index=list(ratios))
+            terms = as_terms(pd.concat([found.iloc[::-1], terms]))
+        return TestResult.of_terms(
+            terms,
             title=_title("Incidence rates", kept),
             n_rows=kept.n_rows,
             notes=(*kept.notes, *self._remarks(kept)),
-            rates=pd.DataFrame(lines, index=pd.Index(list(kept.groups), name=kept.by)),
             confidence=self.confidence,
-            per=self.per,
+            table=rates,
+            details={"per": self.per},
         )
 
     def _remarks(self, sets: RiskSets) -> list[str]:
@@ -1035,14 +1017,6 @@ def _rate(events: int, time: Fraction, per: float, confidence: float) -> dict[st
     }
 
 
-_NO_RATIO: Final = {
-    "rate_ratio": np.nan,
-    "ratio_low": np.nan,
-    "ratio_high": np.nan,
-    "pvalue": np.nan,
-}
-
-
 def _rate_ratio(
     one: tuple[int, Fraction], other: tuple[int, Fraction], confidence: float
 ) -> dict[str, float]:
@@ -1051,7 +1025,7 @@ def _rate_ratio(
 
     (events, time), (others, their_time) = one, other
     if not events + others or not time or not their_time:
-        return _NO_RATIO
+        return {"estimate": np.nan}
     test = binomtest(events, events + others, float(time / (time + their_time)))
     limits = test.proportion_ci(confidence)
     relative = float(their_time / time)
@@ -1059,4 +1033,4 @@ def _rate_ratio(
         relative * share / (1 - share) if share < 1 else np.inf
         for share in (limits.low, limits.high, events / (events + others))
     )
-    return {"rate_ratio": ratio, "ratio_low": low, "ratio_high": high, "pvalue": float(test.pvalue)}
+    return {"estimate": ratio, "low": low, "high": high, "pvalue": float(test.pvalue)}

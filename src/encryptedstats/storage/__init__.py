@@ -1,5 +1,4 @@
-"""Files: one container format for everything that is stored, and writing that never leaves half a
-file behind.
+"""Files: one container format for everything that is stored, and atomic writes.
 
 Knows nothing of cryptography or statistics; imports only the errors.
 """

@@ -1,4 +1,4 @@
-"""Residues packed to their bits: numbers below 2**b take b bits on disk instead of 64.
+"""Bit packing of residues: numbers below 2**b take b bits on disk instead of 64.
 
 64 numbers of b bits are exactly b words of 64. The numbers of a run are dealt out in 64 rows, and
 row i always starts at bit i*b: so packing is 64 shifts of whole rows, in NumPy, with no loop over
@@ -35,7 +35,7 @@ def pack(values: Words, bits: int) -> Words:
 
 
 def unpack(packed: Words, bits: int) -> Words:
-    """The inverse of :func:`pack`."""
+    """Return the numbers that :func:`pack` packed."""
     _check(packed.shape[-1], bits, bits)
     words = packed.reshape(*packed.shape[:-1], bits, -1)
     rows = np.empty((*packed.shape[:-1], _WORD, words.shape[-1]), dtype=np.uint64)

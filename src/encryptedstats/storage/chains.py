@@ -1,10 +1,9 @@
-"""A record that only grows: signed JSON, each entry with the hash of the one before it, in any
-storage.
+"""A hash chain of signed JSON entries, in any storage.
 
-Every entry is an object of its own, made where there was none. So of two writers at once one is
-first and the other looks again, a writer that is killed leaves an entry whole or not at all, and no
-storage has to know how to append. Who can write to the storage can still cut off the end: whoever
-remembers the hash of an entry that was the last notices, and nobody else does.
+Every entry is an object of its own that is created only if it does not exist. So of two concurrent
+writers one is first and the other reads again, a killed writer leaves an entry whole or not at all,
+and the storage needs no append. A person who can write to the storage can still remove entries at
+the end; only a reader who remembers the hash of the last entry notices.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from encryptedstats.errors import ArgumentError, FileFormatError, StorageError
-from encryptedstats.storage.objects import Store, looked_at_again
+from encryptedstats.storage.objects import Store, retry_read
 
 #: The largest entry: what is larger is an object of its own, and the entry has its hash.
 MAX_ENTRY_BYTES: Final = 1 << 20
@@ -35,7 +34,7 @@ _FIELDS: Final = {
 }
 
 Content = Mapping[str, Any]
-#: Whether who is named has signed these bytes so.
+#: ``verify(by, statement, signature)``
 Verify = Callable[[str, bytes, str], bool]
 
 
@@ -50,13 +49,13 @@ class Entry:
     number : int
         Its place, from 0.
     previous : str
-        The hash of the entry before it; of the first, of the topic.
+        The hash of the entry before it; the first entry has a hash of the topic.
     by : str
-        Who signed it: a name or a public key, as the users of the chain have agreed.
+        The signer: a name or a public key, as the users of the chain have agreed.
     content : mapping
         What it says, as JSON.
     signature : str
-        Of :attr:`statement`; empty where nobody signs.
+        Signature of :attr:`statement`; empty in chains without signatures.
     """
 
     topic: str
@@ -68,44 +67,46 @@ class Entry:
 
     @property
     def statement(self) -> bytes:
-        """What is signed: all of it but the signature, so that it says nothing in another place or
-        after other entries.
+        """The bytes that are signed: everything but the signature.
+
+        They include place and topic, so a signature is invalid in another place or after other
+        entries.
         """
         return _json([_FORMAT, self.topic, self.number, self.previous, self.by, self.content])
 
     @property
     def hash(self) -> str:
-        """By which the next entry names it, and with it all that came before."""
+        """The hash by which the next entry refers to this one, and so to all before it."""
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
     def to_bytes(self) -> bytes:
-        """One line of JSON."""
+        """Return one line of JSON."""
         return _json({name: getattr(self, name) for name in _FIELDS}) + b"\n"
 
 
 def _json(value: Any) -> bytes:
-    """The one way to write a value: no spaces, names in order, nothing that is no number."""
+    """Write a value canonically: no spaces, sorted names, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def first_hash(topic: str) -> str:
-    """What the first entry of a chain has in place of the hash of one before it."""
+    """Return what the first entry of a chain has in place of a previous hash."""
     return hashlib.sha256(_json([_FORMAT, topic])).hexdigest()
 
 
 class Chain:
-    """The entries below a folder of a store, checked as they are read.
+    """The entries in a folder of a store, checked as they are read.
 
     Parameters
     ----------
     store : Store
     folder : str
-        Below which the entries lie.
+        The folder of the entries.
     topic : str
         What the chain is about; part of everything that is signed.
     verify : callable, optional
-        ``verify(by, statement, signature)``: whether a signature is good. Without it signatures are
-        not looked at.
+        ``verify(by, statement, signature)`` returns True for a good signature. Without it signatures
+        are ignored.
     """
 
     def __init__(self, store: Store, folder: str, topic: str, verify: Verify | None = None) -> None:
@@ -116,12 +117,13 @@ class Chain:
         self._read: list[Entry] = []
 
     def name(self, number: int) -> str:
-        """The object of an entry."""
+        """Return the name of the object that holds an entry."""
         return f"{self._folder}/{number:0{_DIGITS}}.json"
 
     def entries(self) -> tuple[Entry, ...]:
-        """All entries, in order; refused where one is missing, altered, out of place or badly
-        signed.
+        """Return all entries in order.
+
+        Raises an error where one is missing, altered, out of place or badly signed.
         """
         while True:
             self._read_on()
@@ -137,8 +139,8 @@ class Chain:
                 )
 
     def head(self) -> str:
-        """The hash of the last entry: whoever remembers it can tell later that nothing before it
-        was changed.
+        """Return the hash of the last entry, with which a reader can later check that nothing was
+        changed.
         """
         return _last_hash(self.topic, self.entries())
 
@@ -193,7 +195,7 @@ class Chain:
                     "of its own, and its hash in the entry",
                     code="entry-too-large",
                 )
-            self._checked(self._parsed(data, entry.number), before)
+            self._check(self._parse(data, entry.number), before)
             if self.store.create(self.name(entry.number), data):
                 self._read_on()
                 return self._read[entry.number]
@@ -210,29 +212,29 @@ class Chain:
         while True:
             number = len(self._read)
             try:
-                entry = looked_at_again(self.store, lambda: self._entry(number))  # noqa: B023  called before the loop goes on
+                entry = retry_read(self.store, lambda: self._entry(number))  # noqa: B023  called before the loop goes on
             except FileNotFoundError:
                 return
-            self._read.append(self._checked(entry, self._read))
+            self._read.append(self._check(entry, self._read))
 
     def _entry(self, number: int) -> Entry:
-        return self._parsed(self.store.read(self.name(number), limit=MAX_ENTRY_BYTES), number)
+        return self._parse(self.store.read(self.name(number), limit=MAX_ENTRY_BYTES), number)
 
     def _later(self) -> bool | None:
-        """Whether there are entries after a gap; None where what is read is all. False: some came
-        just now.
+        """Return True if there are entries after a gap, False if some were added just now, else
+        None.
         """
-        if not any(number >= len(self._read) for number in self._listed()):
+        if not any(number >= len(self._read) for number in self._list_numbers()):
             return None
         return not self.store.exists(self.name(len(self._read)))
 
-    def _listed(self) -> Iterator[int]:
+    def _list_numbers(self) -> Iterator[int]:
         for name in self.store.names():
             folder, _, last = name.rpartition("/")
             if folder == self._folder and _NAME.fullmatch(last):
                 yield int(last[:_DIGITS])
 
-    def _parsed(self, data: bytes, number: int) -> Entry:
+    def _parse(self, data: bytes, number: int) -> Entry:
         where = self.store.where(self.name(number))
         try:
             values = json.loads(data)
@@ -249,7 +251,7 @@ class Chain:
             )
         return entry
 
-    def _checked(self, entry: Entry, before: Sequence[Entry]) -> Entry:
+    def _check(self, entry: Entry, before: Sequence[Entry]) -> Entry:
         where = self.store.where(self.name(len(before)))
         if entry.topic != self.topic:
             raise FileFormatError(

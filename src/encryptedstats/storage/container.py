@@ -1,16 +1,17 @@
-"""The file format: a checked envelope around named runs of bytes. No pickle, nothing is executed on
-reading.
+"""The file format: a checked envelope around named byte sections.
 
-Layout, all integers little-endian::
+There is no pickle, and reading executes nothing. Layout, all integers little-endian::
 
     8 bytes   magic
     2 bytes   format version
     4 bytes   length of the header
     header    JSON: kind, parameters' fingerprint, key id, free fields, and name and length of each
-    section sections  one after the other, without gaps 32 bytes  SHA-256 of everything before
+              section
+    sections  one after the other, without gaps
+    32 bytes  SHA-256 of everything before
 
-The hash catches accidents, not forgers: whoever can write the file can write a fitting hash, so
-whoever reads a section still has to check what is in it.
+The hash catches accidents, not forgers: a person who can write the file can write a fitting hash,
+so readers must check the content of every section.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _FIELDS: Final = {"kind": str, "fingerprint": str, "key_id": str, "fields": dict
 
 @dataclass(frozen=True)
 class Container:
-    """What a file holds: its kind, whose it is, free fields, and sections of bytes."""
+    """The content of a file: its kind, owner, free fields, and byte sections."""
 
     kind: str
     fingerprint: str
@@ -52,7 +53,7 @@ class Container:
     sections: Mapping[str, bytes] = field(default_factory=dict)
 
     def section(self, name: str) -> bytes:
-        """The bytes of a section that has to be there."""
+        """Return the bytes of a required section."""
         if name not in self.sections:
             raise FileFormatError(
                 f"the file has no section {name!r}: it is not a whole {self.kind} file",
@@ -60,8 +61,8 @@ class Container:
             )
         return self.sections[name]
 
-    def listed(self, name: str) -> list[Any]:
-        """The list that a section holds as JSON."""
+    def read_list(self, name: str) -> list[Any]:
+        """Return the list that a section holds as JSON."""
         data = self.section(name)
         try:
             found = json.loads(data)
@@ -74,7 +75,7 @@ class Container:
         return found
 
     def expect(self, name: str, kind: type) -> Any:
-        """A free field that has to be there and of this type (a bool does not pass as an int)."""
+        """Return a required field of this type. A bool does not pass as an int."""
         value = self.fields.get(name)
         if type(value) is not kind:
             raise FileFormatError(
@@ -85,7 +86,7 @@ class Container:
 
 
 def to_bytes(container: Container) -> bytes:
-    """The whole file as bytes."""
+    """Return the whole file as bytes."""
     return b"".join(parts_of(container))
 
 
@@ -101,7 +102,7 @@ def write(
 
 
 def parts_of(container: Container) -> Iterator[bytes]:
-    """The whole file as pieces of bytes, without joining them."""
+    """Yield the whole file in pieces, without joining them."""
     lengths = {name: len(data) for name, data in container.sections.items()}
     header = header_bytes(
         container.kind, container.fingerprint, container.key_id, container.fields, lengths
@@ -116,7 +117,7 @@ def parts_of(container: Container) -> Iterator[bytes]:
 def header_bytes(
     kind: str, fingerprint: str, key_id: str, fields: Mapping[str, Any], lengths: Mapping[str, int]
 ) -> bytes:
-    """Everything of a file before its sections, from their names and lengths."""
+    """Return everything of a file before its sections, from their names and lengths."""
     header = {
         "kind": kind,
         "fingerprint": fingerprint,
@@ -187,8 +188,9 @@ def from_bytes(data: bytes, *, kind: str | None = None, name: str = "these bytes
 
 
 def header_of(data: bytes, *, kind: str, name: str) -> tuple[Container, dict[str, int]]:
-    """What a whole file says of itself, and the length of each section, for who checks these: its
-    SHA-256 is not computed.
+    """Return the header of a whole file, and the length of each section.
+
+    The SHA-256 is not checked: callers check the sections themselves.
     """
     header, start = _header(data, name)
     lengths = _check_length(start, header, len(data), name)
@@ -198,9 +200,11 @@ def header_of(data: bytes, *, kind: str, name: str) -> tuple[Container, dict[str
     ), lengths
 
 
-def peeked(head: bytes, size: int, name: str) -> tuple[Container, dict[str, int]] | None:
-    """What a file of ``size`` bytes says of itself, and the lengths of its sections, from its first
-    bytes; None: too few.
+def peek(head: bytes, size: int, name: str) -> tuple[Container, dict[str, int]] | None:
+    """Return the header of a file of ``size`` bytes, and the lengths of its sections, from its
+    first bytes.
+
+    Returns None if there are too few bytes.
     """
     if len(head) < min(size, _PREFIX.size):
         return None

@@ -1,9 +1,7 @@
-"""Local files: written so that they are there whole or not at all, read only when they are ordinary
-files of a sensible size.
+"""Local files: atomic writes, and reads of ordinary files of a sensible size only.
 
-What is written lies under a temporary name first, which says whose process is writing it. So the
-next run knows what a process that was killed has left behind, and removes it, and never touches
-what another one is writing now.
+A file is first written under a temporary name that identifies the writing process. So the next run
+can remove what a killed process has left behind, and never touches what another process is writing.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ PUBLIC = 0o644
 MAX_FILE_BYTES: Final = 16 << 30
 #: The largest file of JSON: a schema of a hundred thousand levels has some megabytes.
 MAX_DOCUMENT_BYTES: Final = 64 << 20
-#: What nobody knows to be dead is taken for it when it has not changed for so long.
+#: Seconds without changes after which an unknown process counts as ended.
 _OLD_SECONDS: Final = 24 * 3600.0
 _TAG: Final = r"[0-9a-f]{8}-[0-9]{1,10}-[0-9]{1,20}-[0-9a-f]{8}"
 _TEMPORARY: Final = re.compile(
@@ -50,8 +48,9 @@ _NO_LOCKS: Final = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK,
 
 
 def open_flags(*names: str) -> int:
-    """Of ``os.open``, as far as this system has them; bytes are never taken for text, as they else
-    are on Windows.
+    """Return these flags of ``os.open``, as far as this system has them.
+
+    Files are opened in binary mode, which Windows does not do by default.
     """
     flags = 0
     for name in (*names, "O_BINARY"):
@@ -60,10 +59,8 @@ def open_flags(*names: str) -> int:
 
 
 @contextlib.contextmanager
-def naming(path: object) -> Iterator[None]:
-    """Errors of the system with the name of the file: a disk that is full does not say whose write
-    it refused.
-    """
+def name_errors(path: object) -> Iterator[None]:
+    """Add the name of the file to errors of the system, such as of a full disk."""
     try:
         yield
     except OSError as error:
@@ -78,8 +75,9 @@ def naming(path: object) -> Iterator[None]:
 
 @contextlib.contextmanager
 def open_regular(path: str | os.PathLike[str], *, follow: bool = True) -> Iterator[BinaryIO]:
-    """An ordinary file to read. A pipe or a device would hang or never end; ``follow=False``
-    refuses links too.
+    """Open an ordinary file for reading.
+
+    A pipe or a device would hang or never end; ``follow=False`` refuses links too.
     """
     if not follow and not hasattr(os, "O_NOFOLLOW") and os.path.islink(path):
         raise _is_link(path)
@@ -120,7 +118,7 @@ def _is_link(path: str | os.PathLike[str]) -> FileFormatError:
 def read_regular(
     path: str | os.PathLike[str], *, limit: int = MAX_FILE_BYTES, follow: bool = True
 ) -> bytes:
-    """All of an ordinary file, unless it is larger than anything of its kind can be."""
+    """Return the content of an ordinary file, unless it is larger than ``limit``."""
     with open_regular(path, follow=follow) as file:
         check_size(os.fstat(file.fileno()).st_size, limit, str(path))
         return file.read(limit + 1)
@@ -159,10 +157,10 @@ def write_atomic(
     if not overwrite and os.path.lexists(target):
         raise FileExistsError(f"{target} exists already; it was not touched")
     if mode == PRIVATE:
-        mend(target.parent)
+        repair_folder(target.parent)
         sweep(target.parent)
     temporary = temporary_path(target)
-    with naming(target):
+    with name_errors(target):
         descriptor = os.open(temporary, open_flags("O_WRONLY", "O_CREAT", "O_EXCL"), mode)
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -199,8 +197,9 @@ def place_new(temporary: Path, target: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """A name is safe from a power failure when its folder has reached the disk; not every file
-    system can be asked to.
+    """Flush a folder to disk, so that new names survive a power failure.
+
+    Some file systems cannot do this.
     """
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, open_flags("O_RDONLY", "O_DIRECTORY"))
@@ -211,15 +210,15 @@ def _sync_folder(folder: Path) -> None:
 
 
 def write_together(writers: Mapping[Path, Callable[[Path], None]], *, overwrite: bool) -> None:
-    """Several files that belong together, all of them new or all as they were; each writer is given
-    the name to write under.
+    """Write several files that belong together: all of them are new, or all stay as they were.
 
-    With ``overwrite`` old files are set aside and come back if anything fails; without, none may be
-    there. If this process is killed in the middle, :func:`mend` undoes or finishes it the next
-    time: the first file decides, whether it was in its place.
+    Each writer gets the name to write under. With ``overwrite`` old files are set aside and come
+    back if anything fails; without it, none may exist. If this process is killed half way,
+    :func:`repair_folder` undoes or finishes the write the next time, depending on whether the first
+    file was in its place.
     """
     for folder in {path.parent for path in writers}:
-        mend(folder)
+        repair_folder(folder)
     tag = process_tag()
     fresh = {
         path: path.with_name(f".{path.name}.{tag}.new{number}")
@@ -229,7 +228,7 @@ def write_together(writers: Mapping[Path, Callable[[Path], None]], *, overwrite:
     placed: list[Path] = []
     try:
         for path, write in writers.items():
-            with _called(path):
+            with _name_target(path):
                 write(fresh[path])
         for path, old in aside.items() if overwrite else ():
             with contextlib.suppress(FileNotFoundError):
@@ -259,8 +258,8 @@ def write_together(writers: Mapping[Path, Callable[[Path], None]], *, overwrite:
 
 
 @contextlib.contextmanager
-def _called(path: Path) -> Iterator[None]:
-    """Errors of the system about a file that has another name yet, with the one it is to have."""
+def _name_target(path: Path) -> Iterator[None]:
+    """Name the final file in errors of the system about its temporary file."""
     try:
         yield
     except OSError as error:
@@ -269,12 +268,12 @@ def _called(path: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
-def mend(folder: str | os.PathLike[str]) -> None:
-    """Undo or finish what a killed :func:`write_together` left in a folder, and remove what it
-    wrote and nobody needs.
+def repair_folder(folder: str | os.PathLike[str]) -> None:
+    """Undo or finish what a killed :func:`write_together` left in a folder, and remove its
+    leftovers.
     """
     groups: dict[str, dict[str, dict[Path, Path]]] = {}
-    for path, found in _left_behind(Path(folder)):
+    for path, found in _find_left_behind(Path(folder)):
         if found["role"] != "tmp":
             target = path.with_name(found["name"].removeprefix("."))
             groups.setdefault(found["tag"], {}).setdefault(found["role"], {})[path] = target
@@ -282,10 +281,10 @@ def mend(folder: str | os.PathLike[str]) -> None:
         with contextlib.suppress(
             PermissionError
         ):  # of another user, in a folder that all may write to
-            _mend_group(group)
+            _repair_group(group)
 
 
-def _mend_group(group: dict[str, dict[Path, Path]]) -> None:
+def _repair_group(group: dict[str, dict[Path, Path]]) -> None:
     aside, first = group.pop("old", {}), group.get("new0", {})
     nothing_placed = any(not _is_same(path, target) for path, target in first.items())
     fresh = {path: target for one in group.values() for path, target in one.items()}
@@ -310,28 +309,24 @@ def _is_same(path: Path, target: Path) -> bool:
 
 
 def temporary_path(target: Path) -> Path:
-    """Where a file lies until it is whole: beside its place, under a hidden name that says which
-    process writes it.
-    """
+    """Return the hidden path, beside the target, for writing a file."""
     return target.with_name(temporary_name(f".{target.name[:120]}"))
 
 
 def temporary_name(name: str) -> str:
-    """A name that :func:`is_left_behind` knows again."""
+    """Return a name that :func:`is_left_behind` recognises."""
     return f"{name}.{process_tag()}.tmp"
 
 
 def process_tag() -> str:
-    """This process, told from every other one there ever was, and a random part:
-    ``machine-pid-start-token``.
-    """
+    """Return a unique tag of this process with a random part: ``machine-pid-start-token``."""
     pid = os.getpid()
     return f"{_machine()}-{pid}-{_start_of(pid) or 0}-{secrets.token_hex(4)}"
 
 
 def is_dead(tag: str) -> bool | None:
-    """Whether the process of a tag has ended; None where that cannot be known from here, as of
-    another machine.
+    """Return True if the process of a tag has ended; None if that is unknown, as on another
+    machine.
     """
     parts = tag.split("-")
     if len(parts) != 4 or parts[0] != _machine():
@@ -341,8 +336,9 @@ def is_dead(tag: str) -> bool | None:
 
 
 def is_left_behind(name: str, age: float) -> bool:
-    """Whether a name is that of a temporary object whose process is gone, or of an unknown one that
-    has not changed for a day.
+    """Return True for the name of a temporary object whose process has ended.
+
+    A temporary object of an unknown process counts after a day without changes.
     """
     found = _TEMPORARY.fullmatch(name)
     if found is None:
@@ -352,19 +348,19 @@ def is_left_behind(name: str, age: float) -> bool:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a name is that of an object that is being written."""
+    """Return True for the name of an object that is being written."""
     return name.endswith(".tmp") or _TEMPORARY.fullmatch(name) is not None
 
 
 def sweep(folder: str | os.PathLike[str], *, below: bool = False) -> None:
     """Remove what killed processes left unfinished in a folder, and ``below`` it if asked for."""
-    for path, found in _left_behind(Path(folder), below):
+    for path, found in _find_left_behind(Path(folder), below):
         if found["role"] == "tmp":
             with contextlib.suppress(FileNotFoundError, PermissionError):
                 path.unlink()
 
 
-def _left_behind(folder: Path, below: bool = False) -> Iterator[tuple[Path, re.Match[str]]]:
+def _find_left_behind(folder: Path, below: bool = False) -> Iterator[tuple[Path, re.Match[str]]]:
     try:
         for path in list(folder.rglob("*") if below else folder.iterdir()):
             found = _TEMPORARY.fullmatch(path.name)
@@ -384,8 +380,9 @@ def _left_behind(folder: Path, below: bool = False) -> Iterator[tuple[Path, re.M
 
 @lru_cache(maxsize=1)
 def _machine() -> str:
-    """This machine since it was started, and where process numbers mean what they mean here
-    (containers have their own).
+    """Identify this machine since its last start, and the namespace of its process numbers.
+
+    Containers have their own process numbers.
     """
     known = [socket.gethostname()]
     with contextlib.suppress(OSError):
@@ -395,9 +392,10 @@ def _machine() -> str:
 
 
 def _start_of(pid: int) -> int | None:
-    """When a process began, in ticks of the system; None if there is none, or 0 if it hides.
+    """Return when a process began, in ticks of the system; None if there is none, 0 if it is
+    hidden.
 
-    Numbers of processes are given again, but not with the same start.
+    Process numbers are reused, but not with the same start.
     """
     try:
         state, *rest = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
@@ -435,15 +433,14 @@ if hasattr(os, "register_at_fork"):
 
 
 class NoLocks(Exception):
-    """The file system knows no locks."""
+    """The file system supports no locks."""
 
 
 def take_lock(path: Path, content: bytes) -> int | None:
-    """The descriptor of a lock that the system gives back when this process ends, however it ends;
-    None if somebody has it.
+    """Take a lock that the system releases when this process ends, and return its descriptor.
 
-    ``content`` says who holds it, for messages. The file is removed by :func:`release_lock`; who
-    waited for a file that is gone by then tries again.
+    Returns None if another process has it. ``content`` names the holder, for messages. The file is
+    removed by :func:`release_lock`; a process that waited for the removed file tries again.
     """
     if fcntl is None:
         raise NoLocks(path)
@@ -482,7 +479,7 @@ def release_lock(path: Path, descriptor: int) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
+def hold_lock(path: Path) -> Iterator[None]:
     """Wait for a lock and hold it for a few lines; where the file system knows none, go
     on without.
     """

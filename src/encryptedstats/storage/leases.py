@@ -1,11 +1,11 @@
-"""One writer at a time: a lock of the system in a folder, and a lease, an object that only one of
-several can make, elsewhere.
+"""One writer at a time: a system lock for folders, and a lease (an object that only one process can
+create) elsewhere.
 
-A lock ends with its process. A lease is renewed while its holder lives; when it has stood unchanged
-for its time, by the clock of who watches it, it may be taken over. A holder that was stopped for so
-long finds, before it writes the next thing, that the lease is another's, and gives up. What may be
-lost by two who write in the same moment is written by conditional writes as well (see
-``Store.create`` and ``Store.replace``): the lease saves work, and these save rows.
+A lock ends with its process. A lease is renewed while its holder lives; once it has been unchanged
+for its duration, by the watcher's clock, another process may take it over. A holder that was
+suspended that long finds the lease taken before its next write, and gives up. Conditional writes
+(``Store.create`` and ``Store.replace``) protect data from two simultaneous writers; the lease only
+saves work.
 """
 
 from __future__ import annotations
@@ -43,16 +43,18 @@ _ended: set[str] = (
 
 
 class Writer(Protocol):
-    """Who may write, as long as it may."""
+    """The permission to write, as long as it lasts."""
 
     def check(self) -> None:
         """Refuse to go on where somebody else has taken over."""
 
 
 @contextmanager
-def writing(store: Store, *, wait: float = 0.0) -> Iterator[Writer]:
-    """Be the only writer of a store; others are waited for so many seconds, then :class:`BusyError`
-    says who it is.
+def write_alone(store: Store, *, wait: float = 0.0) -> Iterator[Writer]:
+    """Be the only writer of a store.
+
+    Waits up to ``wait`` seconds for other writers, then raises a :class:`BusyError` that names the
+    holder.
     """
     lock: _Lock | _Lease
     if isinstance(store, FolderStore):
@@ -75,9 +77,10 @@ def _who() -> dict[str, Any]:
     return {"host": socket.gethostname(), "pid": os.getpid(), "tag": process_tag()}
 
 
-def _described(content: bytes) -> tuple[str, str]:
-    """Who holds it, in words and as the tag of a process; for messages, so nothing of it is
-    believed but by the tag.
+def _describe(content: bytes) -> tuple[str, str]:
+    """Return the holder in words and the tag of its process.
+
+    The words are for messages only: nothing but the tag is trusted.
     """
     try:
         said = json.loads(content)
@@ -103,7 +106,7 @@ class _Lock:
         started = time.monotonic()
         while (descriptor := take_lock(self.path, json.dumps(_who()).encode())) is None:
             try:
-                who, tag = _described(read_regular(self.path, limit=_MAX_BYTES, follow=False))
+                who, tag = _describe(read_regular(self.path, limit=_MAX_BYTES, follow=False))
             except OSError:
                 continue  # given back just now
             patience = max(wait, _HELPERS_SECONDS) if tag and is_dead(tag) else wait
@@ -114,8 +117,9 @@ class _Lock:
             time.sleep(_POLL_SECONDS)
         self._descriptor = descriptor
 
-    def check(self) -> None:
-        """A lock of the system cannot be lost."""
+        """Do nothing: a lock of the system cannot be lost."""
+
+    def check(self) -> None: ...
 
     def give_back(self) -> None:
         if self._descriptor is not None:
@@ -145,7 +149,7 @@ class _Lease:
             except FileNotFoundError:
                 continue
             now = time.monotonic()
-            who, tag = _described(held)
+            who, tag = _describe(held)
             if held != seen:
                 alive, seen, since = (
                     bool(seen),

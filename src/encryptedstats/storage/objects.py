@@ -1,8 +1,8 @@
-"""Where named objects lie: a folder, or what fsspec opens (S3, GCS, Azure, SFTP, memory).
+"""Named objects in a folder, or on anything that fsspec opens (S3, GCS, Azure, SFTP, memory).
 
-Objects are written whole or not at all and never changed afterwards, except by being replaced
-whole. That an object is not there is known only where the storage says so: whatever else it answers
-is an error that names the object.
+Objects are written whole or not at all, and are never changed except by being replaced whole. An
+object counts as missing only where the storage says so: any other answer is an error that names the
+object.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from encryptedstats.storage.files import (
     PRIVATE,
     PUBLIC,
     check_size,
+    hold_lock,
     is_left_behind,
     is_temporary,
-    locked,
-    naming,
+    name_errors,
     open_regular,
     read_regular,
     sweep,
@@ -75,30 +75,30 @@ _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
 class Readable(Protocol):
-    """Named objects under one address that can be read."""
+    """Named objects at one address that can be read."""
 
     url: str
 
     def read(
         self, name: str, start: int = 0, length: int | None = None, *, limit: int = MAX_FILE_BYTES
     ) -> bytes:
-        """An object, or a part of it. A missing object raises FileNotFoundError with its full name.
+        """Return an object, or a part of it.
 
-        A whole object of more than ``limit`` bytes is refused before it is read: as large as its
-        kind can be.
+        A missing object raises FileNotFoundError with its full name. A whole object of more than
+        ``limit`` bytes is refused before it is read.
         """
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Several parts of an object, each given by its start and length, in as few steps as the
-        storage can.
+        """Return several parts of an object, given by start and length, in as few requests as
+        possible.
         """
 
     def where(self, name: str) -> str:
-        """The full name of an object, for messages."""
+        """Return the full name of an object, for messages."""
 
 
 class Store(Readable, Protocol):
-    """Named objects under one address."""
+    """Named objects at one address."""
 
     def write(self, name: str, parts: Iterable[bytes]) -> None:
         """Make or replace an object, whole or not at all."""
@@ -114,21 +114,24 @@ class Store(Readable, Protocol):
         """
 
     def exists(self, name: str) -> bool:
-        """Whether there is such an object. Storage that does not say raises StorageError: not to
-        know is not a no.
+        """Return True if there is such an object.
+
+        Raises StorageError where the storage does not answer the question.
         """
 
     def names(self) -> list[str]:
-        """All objects, with their path below the address."""
+        """Return all objects, with their path below the address."""
 
     def sizes(self, below: str = "") -> dict[str, int]:
-        """The bytes of all objects, or of those whose names begin with a folder's."""
+        """Return the bytes of all objects, or of those in a folder."""
 
     def room(self, below: str = "") -> dict[str, int]:
-        """The same, as far as they take room: what has several names is there once."""
+        """Return the disk space of all objects: an object with several names counts once."""
 
     def size(self, name: str) -> int:
-        """The bytes of an object. A missing object raises FileNotFoundError with its full name."""
+        """Return the bytes of an object. A missing object raises FileNotFoundError with its full
+        name.
+        """
 
     def take(self, name: str, file: Path) -> None:
         """Make or replace an object by a local file, which is moved there or copied; it is never
@@ -148,7 +151,7 @@ class Store(Readable, Protocol):
 
 
 def open_store(url: str | os.PathLike[str]) -> Store:
-    """The store at a local path or fsspec URL, of a protocol that is allowed."""
+    """Open the store at a local path, or at a URL of an allowed fsspec protocol."""
     address = local_or_url(url)
     if not is_url(address):
         return FolderStore(address)
@@ -174,9 +177,9 @@ def check_protocol(address: str) -> None:
         )
 
 
-def looked_at_again(store: Readable, read: Callable[[], T]) -> T:
-    """What ``read`` gives; where it finds something wrong and the bytes came over a network, it is
-    tried again.
+def retry_read(store: Readable, read: Callable[[], T]) -> T:
+    """Return the result of ``read``, and try once more if data that came over a network looks
+    damaged.
     """
     over_network = isinstance(store, FsspecStore) and not store.url.startswith(_HERE)
     for _ in range(_LOOKS - 1 if over_network else 0):
@@ -188,17 +191,17 @@ def looked_at_again(store: Readable, read: Callable[[], T]) -> T:
 
 
 def local_or_url(url: str | os.PathLike[str]) -> str:
-    """An address as it is spelled inside: ``file://`` is a local path, everything else stays."""
+    """Return an address in its internal spelling: ``file://`` becomes a local path."""
     return os.fspath(url).removeprefix("file://")
 
 
 def is_url(address: str) -> bool:
-    """Whether fsspec has to open it."""
+    """Return True if fsspec has to open the address."""
     return "://" in address
 
 
 def folder_and_name(address: str) -> tuple[str, str]:
-    """The store of a single object at a URL, and its name there."""
+    """Return the store of a single object at a URL, and its name in it."""
     folder, _, name = address.rstrip("/").rpartition("/")
     return folder, name
 
@@ -209,8 +212,9 @@ def _read_at(file: BinaryIO, start: int, length: int) -> bytes:
 
 
 class FolderStore:
-    """Objects as files of a local folder. A link in it is no object: only the folder itself may be
-    reached through one.
+    """Objects as files of a local folder.
+
+    A link in the folder is not an object: only the folder itself may be reached through one.
     """
 
     def __init__(self, path: str) -> None:
@@ -220,13 +224,11 @@ class FolderStore:
         ).absolute()  # blocks are read later, when the working directory may be another
 
     def where(self, name: str) -> str:
-        """The path of an object."""
         return str(self._root / name)
 
     def read(
         self, name: str, start: int = 0, length: int | None = None, *, limit: int = MAX_FILE_BYTES
     ) -> bytes:
-        """An object, or a part of it."""
         try:
             if length is None:
                 return read_regular(self._root / name, limit=limit, follow=False)[start:]
@@ -236,7 +238,6 @@ class FolderStore:
             raise FileNotFoundError(f"{self.where(name)} is not there") from error
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Several parts of a file, which is opened once."""
         try:
             with open_regular(self._root / name, follow=False) as file:
                 return [_read_at(file, start, length) for start, length in ranges]
@@ -246,7 +247,7 @@ class FolderStore:
     def write(self, name: str, parts: Iterable[bytes]) -> None:
         """Make or replace an object by renaming."""
         target = self._root / name
-        with naming(target):
+        with name_errors(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(target, parts)
 
@@ -262,7 +263,7 @@ class FolderStore:
 
     def replace(self, name: str, old: bytes, new: bytes) -> bool:
         """Compare and write under a lock, which all take who replace."""
-        with locked(self._root / f"{name}.lock"):
+        with hold_lock(self._root / f"{name}.lock"):
             try:
                 same = self.read(name, limit=len(old)) == old
             except (FileNotFoundError, FileFormatError):
@@ -272,7 +273,6 @@ class FolderStore:
             return same
 
     def exists(self, name: str) -> bool:
-        """Whether the file is there."""
         try:
             mode = os.lstat(self._root / name).st_mode
         except (FileNotFoundError, NotADirectoryError):
@@ -282,18 +282,15 @@ class FolderStore:
         return not stat.S_ISDIR(mode)
 
     def names(self) -> list[str]:
-        """All files below the folder, but for those of a write under way."""
         found = (
             p.relative_to(self._root).as_posix() for p in self._root.rglob("*") if not p.is_dir()
         )
         return sorted(name for name in found if not _is_ours(name))
 
     def sizes(self, below: str = "") -> dict[str, int]:
-        """The bytes of all files below the folder, or below one in it."""
         return {name: facts.st_size for name, facts in self._files(below)}
 
     def room(self, below: str = "") -> dict[str, int]:
-        """The same, but a file that has several names has its bytes under one of them."""
         files = {
             (facts.st_dev, facts.st_ino): (name, facts.st_size)
             for name, facts in self._files(below)
@@ -309,7 +306,6 @@ class FolderStore:
                     yield name, facts
 
     def size(self, name: str) -> int:
-        """The bytes of a file."""
         try:
             facts = os.lstat(self._root / name)
         except _ABSENT as error:
@@ -319,9 +315,7 @@ class FolderStore:
         return facts.st_size
 
     def take(self, name: str, file: Path) -> None:
-        """By renaming; by copying, under a temporary name first, where the file lies on another
-        disk.
-        """
+        """Rename the file, or copy it under a temporary name first if it lies on another disk."""
         target = self._root / name
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -334,9 +328,7 @@ class FolderStore:
             file.unlink()
 
     def copy(self, old: str, new: str) -> None:
-        """A second name of one file, where the file system knows such: objects are
-        never changed.
-        """
+        """Link the file under a second name where the file system can: objects never change."""
         target, temporary = self._root / new, temporary_path(self._root / new)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -361,7 +353,7 @@ class FolderStore:
 
 
 def _is_ours(name: str) -> bool:
-    """Whether a name is none of an object, but of what is needed to write one."""
+    """Return True for names of temporary objects and locks, which are not objects of the store."""
     last = name.rpartition("/")[2]
     return is_temporary(last) or last == LEASE or last.endswith(".lock")
 
@@ -386,7 +378,7 @@ def _unknown(where: str, error: BaseException) -> StorageError:
 
 
 class FsspecStore:
-    """Objects under any URL that fsspec knows. What fails is tried again twice, then named."""
+    """Objects under any URL that fsspec opens. Failed requests are tried twice more."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -403,16 +395,13 @@ class FsspecStore:
         self._files, self._root = fsspec.core.url_to_fs(self.url)
 
     def where(self, name: str) -> str:
-        """The URL of an object."""
         return f"{self.url}/{name}"
 
     def _path(self, name: str) -> str:
         return f"{self._root.rstrip('/')}/{name}"
 
-    def _asked(self, name: str, ask: Callable[[], T]) -> T:
-        """An answer of the storage: asked again where it fails, since most that fails on a network
-        does not fail twice.
-        """
+    def _ask(self, name: str, ask: Callable[[], T]) -> T:
+        """Return an answer of the storage, and retry: most network failures do not happen twice."""
         for pause in (*_PAUSES, None):
             try:
                 return ask()
@@ -431,21 +420,19 @@ class FsspecStore:
     def read(
         self, name: str, start: int = 0, length: int | None = None, *, limit: int = MAX_FILE_BYTES
     ) -> bytes:
-        """An object, or a part of it."""
         if length is None:
             check_size(self._facts(name)["size"] or 0, limit, self.where(name))
         end = None if length is None else start + length
-        data: bytes = self._asked(
+        data: bytes = self._ask(
             name, lambda: self._files.cat_file(self._path(name), start=start or None, end=end)
         )
         return data
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Several parts of an object, asked for at the same time where the storage can."""
         starts, ends = [start for start, _ in ranges], [start + length for start, length in ranges]
         paths = [self._path(name)] * len(ranges)
         return list(
-            self._asked(name, lambda: self._files.cat_ranges(paths, starts, ends, on_error="raise"))
+            self._ask(name, lambda: self._files.cat_ranges(paths, starts, ends, on_error="raise"))
         )
 
     def write(self, name: str, parts: Iterable[bytes]) -> None:
@@ -455,12 +442,12 @@ class FsspecStore:
         data, path = b"".join(parts), self._path(name)
         self._make_folder(path)
         if self._protocol in _WHOLE:
-            self._asked(name, lambda: self._put(path, data))
+            self._ask(name, lambda: self._upload(path, data))
             return
         temporary = temporary_name(path)
         try:
-            self._asked(name, lambda: self._put(temporary, data))
-            self._asked(name, lambda: self._rename(temporary, path))
+            self._ask(name, lambda: self._upload(temporary, data))
+            self._ask(name, lambda: self._rename(temporary, path))
         except BaseException:
             if self._files.exists(temporary):
                 self._files.rm_file(temporary)
@@ -470,7 +457,7 @@ class FsspecStore:
         if self._protocol not in _WHOLE or self._protocol == "memory":
             self._files.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
 
-    def _put(self, path: str, data: bytes, **conditions: Any) -> None:
+    def _upload(self, path: str, data: bytes, **conditions: Any) -> None:
         if self._protocol in _S3 and len(data) < _ONE_PUT:
             conditions["chunksize"] = _ONE_PUT
         self._files.pipe_file(path, data, **conditions)
@@ -492,12 +479,14 @@ class FsspecStore:
         if self.exists(name):
             return False
         if self._protocol not in _WHOLE:
-            return self._written(name, data)
+            return self._write_new(name, data)
         path = self._path(name)
         self._make_folder(path)
-        return self._conditional(name, data, lambda: self._put(path, data, mode="create"))
+        return self._write_conditionally(
+            name, data, lambda: self._upload(path, data, mode="create")
+        )
 
-    def _written(self, name: str, data: bytes) -> bool:
+    def _write_new(self, name: str, data: bytes) -> bool:
         """Write whole what no condition can be put on, and see whether it is what stayed: of two at
         once, the later one does.
         """
@@ -508,7 +497,7 @@ class FsspecStore:
             return False
 
     def replace(self, name: str, old: bytes, new: bytes) -> bool:
-        """S3 compares by itself (``If-Match``); elsewhere it is compared here, a moment before."""
+        """Replace by ``If-Match`` on S3; elsewhere compare the old content just before writing."""
         try:
             tag = str(self._facts(name).get("ETag") or "")
             if self.read(name, limit=len(old)) != old:
@@ -516,16 +505,19 @@ class FsspecStore:
         except (FileNotFoundError, FileFormatError):
             return False
         if self._protocol not in _WHOLE:
-            return self._written(name, new)
+            return self._write_new(name, new)
         conditions = {"IfMatch": tag} if tag and self._protocol in _S3 else {}
-        return self._conditional(name, new, lambda: self._put(self._path(name), new, **conditions))
+        return self._write_conditionally(
+            name, new, lambda: self._upload(self._path(name), new, **conditions)
+        )
 
-    def _conditional(self, name: str, data: bytes, put: Callable[[], None]) -> bool:
-        """Whether a write went through. One that was refused may have been ours, whose answer was
-        lost on the way.
+    def _write_conditionally(self, name: str, data: bytes, put: Callable[[], None]) -> bool:
+        """Return True if a write succeeded.
+
+        A refused write may have been this one, if its first answer was lost on the network.
         """
         try:
-            self._asked(name, put)
+            self._ask(name, put)
         except Exception as error:
             if not (isinstance(error, FileExistsError) or _is_refused(error)):
                 raise
@@ -536,15 +528,14 @@ class FsspecStore:
         return True
 
     def _facts(self, name: str) -> dict[str, Any]:
-        """Size and type of an object; an error if there is none, or if the storage does not say."""
+        """Return size and type of an object, or raise an error."""
         self._files.invalidate_cache()
-        facts: dict[str, Any] = self._asked(name, lambda: self._files.info(self._path(name)))
+        facts: dict[str, Any] = self._ask(name, lambda: self._files.info(self._path(name)))
         if facts["type"] == "directory":
             raise FileNotFoundError(f"{self.where(name)} is not there")
         return facts
 
     def exists(self, name: str) -> bool:
-        """Whether the object is there."""
         try:
             self._facts(name)
         except FileNotFoundError:
@@ -552,15 +543,14 @@ class FsspecStore:
         return True
 
     def names(self) -> list[str]:
-        """All objects below the URL."""
-        return sorted(name for name in self._found() if not _is_ours(name))
+        return sorted(name for name in self._find_all() if not _is_ours(name))
 
-    def _found(self) -> dict[str, dict[str, Any]]:
-        """All objects, temporary ones among them, with what the storage says of each."""
+    def _find_all(self) -> dict[str, dict[str, Any]]:
+        """Return all objects, temporary ones included, with what the storage says of each."""
         self._files.invalidate_cache()
         root = self._root.rstrip("/") + "/"
         try:
-            found = self._asked("", lambda: self._files.find(self._root, detail=True))
+            found = self._ask("", lambda: self._files.find(self._root, detail=True))
         except FileNotFoundError:
             return {}
         return {
@@ -569,29 +559,26 @@ class FsspecStore:
         }
 
     def sizes(self, below: str = "") -> dict[str, int]:
-        """The bytes of all objects below the URL, or of those whose names begin with a folder's."""
         inside = f"{below.rstrip('/')}/" if below else ""
         known = {
             name: int(facts.get("size") or 0)
-            for name, facts in self._found().items()
+            for name, facts in self._find_all().items()
             if not _is_ours(name)
         }
         return {name: size for name, size in known.items() if name.startswith(inside)}
 
     def room(self, below: str = "") -> dict[str, int]:
-        """The same: every copy takes room of its own."""
         return self.sizes(below)
 
     def older(self, below: str, seconds: float) -> list[str]:
         """Names of objects below a folder that were written longer ago."""
         return [
             name
-            for name, facts in self._found().items()
+            for name, facts in self._find_all().items()
             if name.startswith(f"{below}/") and _age(facts) > seconds
         ]
 
     def size(self, name: str) -> int:
-        """The bytes of an object."""
         return int(self._facts(name)["size"] or 0)
 
     def take(self, name: str, file: Path) -> None:
@@ -599,43 +586,41 @@ class FsspecStore:
         path = self._path(name)
         self._make_folder(path)
         if self._protocol in _WHOLE:
-            self._asked(name, lambda: self._files.put_file(str(file), path))
+            self._ask(name, lambda: self._files.put_file(str(file), path))
         else:
             temporary = temporary_name(path)
-            self._asked(name, lambda: self._files.put_file(str(file), temporary))
-            self._asked(name, lambda: self._rename(temporary, path))
+            self._ask(name, lambda: self._files.put_file(str(file), temporary))
+            self._ask(name, lambda: self._rename(temporary, path))
         file.unlink()
 
     def copy(self, old: str, new: str) -> None:
-        """By the storage itself: nothing travels."""
+        """Copy within the storage, without a download."""
         self._make_folder(self._path(new))
-        self._asked(old, lambda: self._files.cp_file(self._path(old), self._path(new)))
+        self._ask(old, lambda: self._files.cp_file(self._path(old), self._path(new)))
 
     def delete(self, name: str) -> None:
         """Remove the object."""
         if self.exists(name):
             with suppress(FileNotFoundError):
-                self._asked(name, lambda: self._files.rm_file(self._path(name)))
+                self._ask(name, lambda: self._files.rm_file(self._path(name)))
 
-    def signed(self, name: str, seconds: int, size: int) -> str:
-        """Of S3: an address that takes an object of so many bytes for a while, from whoever knows
-        it.
-        """
+    def presign(self, name: str, seconds: int, size: int) -> str:
+        """Return an S3 URL that accepts one upload of ``size`` bytes for a while."""
         options = {"client_method": "put_object", "ContentLength": size}
-        url: str = self._asked(
+        url: str = self._ask(
             name, lambda: self._files.url(self._path(name), expires=seconds, **options)
         )
         return url
 
     def sweep(self) -> None:
         """Remove temporary objects of processes that are gone."""
-        for name, facts in self._found().items():
+        for name, facts in self._find_all().items():
             if is_left_behind(name.rpartition("/")[2], _age(facts)):
                 self.delete(name)
 
 
 def _age(facts: dict[str, Any]) -> float:
-    """Seconds since an object was written, by what the storage says; 0 where it does not."""
+    """Return the seconds since an object was written, 0 if the storage does not say."""
     when = next(
         (facts[key] for key in ("LastModified", "mtime", "modified", "created") if facts.get(key)),
         None,
@@ -645,9 +630,7 @@ def _age(facts: dict[str, Any]) -> float:
 
 
 def _is_refused(error: BaseException) -> bool:
-    """Whether S3 refused a conditional write, because what it was to replace, or that there was
-    nothing, was not so.
-    """
+    """Return True if S3 refused a conditional write because its condition did not hold."""
     response = getattr(error.__cause__, "response", None)
     code = response.get("Error", {}).get("Code") if isinstance(response, dict) else None
     return code in ("PreconditionFailed", "412", "ConditionalRequestConflict")
@@ -658,7 +641,7 @@ def _is_refused(error: BaseException) -> bool:
 
 
 def object_exists(url: str | os.PathLike[str]) -> bool:
-    """Whether a single object lies at a path or fsspec URL."""
+    """Return True if there is an object at a path or fsspec URL."""
     address = local_or_url(url)
     if not is_url(address):
         try:
@@ -704,9 +687,7 @@ def read_object(url: str | os.PathLike[str], *, limit: int = MAX_FILE_BYTES) -> 
 
 
 def sha256_of(url: str | os.PathLike[str]) -> str:
-    """The SHA-256 of a single object at a path or fsspec URL, which is read a piece at a time. A
-    missing one is an error.
-    """
+    """Return the SHA-256 of the object at a path or fsspec URL, read in pieces."""
     address, digest = local_or_url(url), hashlib.sha256()
     if not is_url(address):
         with open_regular(address) as file:
@@ -740,6 +721,6 @@ def load_file(url: str | os.PathLike[str], *, kind: str | None = None) -> Contai
         return container.read(address, kind=kind)
     folder, name = folder_and_name(address)
     store = open_store(folder)
-    return looked_at_again(
+    return retry_read(
         store, lambda: container.from_bytes(store.read(name), kind=kind, name=os.fspath(url))
     )

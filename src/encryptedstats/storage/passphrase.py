@@ -1,7 +1,8 @@
-"""Locking bytes with a passphrase: scrypt makes the key, AES-256-GCM seals and authenticates.
+"""Encryption of bytes with a passphrase: scrypt makes the key, AES-256-GCM encrypts and
+authenticates.
 
-Both come from the ``cryptography`` package. The cost is stored beside the sealed bytes so that it
-can grow over the years, and is capped on reading so that a hostile file cannot eat all memory.
+Both come from the ``cryptography`` package. The cost is stored with the encrypted bytes so that it
+can grow over the years, and is limited on reading so that a hostile file cannot use up all memory.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Pieces: short runs of residues as they are stored, each with a digest of its own, and polynomials
-that are stored as a seed.
+"""Pieces: short runs of stored residues, each with its own digest, and polynomials stored as a
+seed.
 
-Hashing and expanding are SHAKE-256 (FIPS 202). The work is done by a compiled extension,
-``_native/storage.c``, on several pieces at a time and without the interpreter's lock; where it was
-not built, by hashlib and NumPy, to the same bytes. ``ENCRYPTEDSTATS_CPU`` keeps it from using all
-that the processor can.
+Hashing and expanding are SHAKE-256 (FIPS 202). A compiled extension, ``_native/storage.c``, works
+on several pieces at a time without the interpreter's lock; where it was not built, hashlib and
+NumPy give the same bytes. ``ENCRYPTEDSTATS_CPU`` limits the instructions that it uses.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encryptedstats.errors import ArgumentError
-from encryptedstats.processor import best_level
+from encryptedstats.machine import best_level
 from encryptedstats.storage import bitpack
 
 try:
@@ -33,34 +32,32 @@ SEED_BYTES: Final = 32
 # what is hashed before a seed, so that no other use of SHAKE-256 has the same input
 _DOMAIN: Final = b"encryptedstats a"
 _WORD_BYTES: Final = 8
-_HERE: Final = () if _storage is None else _storage.levels()
+_LEVELS: Final = () if _storage is None else _storage.levels()
 
 
 def level() -> str | None:
-    """What of the processor is used: "avx512", "avx2", "neon" or "baseline"; None where the
-    extension was not built.
+    """Return the instructions in use: "avx512", "avx2", "neon" or "baseline"; None without the
+    extension.
     """
-    return None if _storage is None else best_level(_HERE)
+    return None if _storage is None else best_level(_LEVELS)
 
 
 def digests_of(data: Bytes, size: int) -> bytes:
-    """The digests of pieces of so many bytes that lie one after the other."""
-    here = level()
-    if here is None:
+    """Return the digests of adjacent pieces of ``size`` bytes."""
+    isa = level()
+    if isa is None:
         view = memoryview(data)
         return b"".join(_digest(view[at : at + size]) for at in range(0, len(view), size))
     out = bytearray(DIGEST_BYTES * (len(data) // size))
-    _storage.hash(here, data, size, out)
+    _storage.hash(isa, data, size, out)
     return bytes(out)
 
 
 def pack(runs: Residues, bits: int, out: Residues) -> None:
-    """Runs of numbers below ``2**bits``, along the last axis, packed to their bits one after the
-    other, into ``out``.
-    """
-    here = level()
-    if here is not None:
-        fits = _storage.pack(here, np.ascontiguousarray(runs), bits, runs.shape[-1], out)
+    """Pack runs of numbers below ``2**bits``, along the last axis, to their bits, into ``out``."""
+    isa = level()
+    if isa is not None:
+        fits = _storage.pack(isa, np.ascontiguousarray(runs), bits, runs.shape[-1], out)
     else:
         fits = not (runs >> np.uint64(bits)).any()
         out[:] = bitpack.pack(runs, bits).reshape(-1)
@@ -80,45 +77,45 @@ def read(
     prime: int,
     start: int,
 ) -> tuple[int, bool] | None:
-    """Pieces of one prime, ``[run][column]``, into the residues of ciphertexts ``out``, shape
-    (columns, 2, primes, coefficients).
+    """Unpack pieces of one prime, ``[run][column]``, into the residues ``out`` of ciphertexts.
 
-    A piece is a run of the first polynomial, and the second is expanded from the column's seed;
-    without ``seeds``, a run of both. They go to this ``prime``, from the coefficient ``start`` on.
+    ``out`` has shape (columns, 2, primes, coefficients). A piece is a run of the first polynomial,
+    and the second is expanded from the column's seed; without ``seeds``, a run of both. They go to
+    this ``prime``, from the coefficient ``start`` on.
 
     Returns
     -------
-    The first piece that is bad and whether it is at least the one that its digest is of; None if
-    all are good.
+    tuple of int and bool, or None
+        The first bad piece, and whether its digest matches. None if all are good.
     """
     columns, _, primes, width = out.shape
-    run, here = min(RUN, width), level()
-    if here is None:
+    run, isa = min(RUN, width), level()
+    if isa is None:
         return _read(
             data, digests, seeds, modulus, runs, out[:, :, prime, start : start + run * len(runs)]
         )
     places = (prime * width + start, 2 * primes * width, primes * width)
     bad = _storage.read(
-        here, modulus, (run, runs.start, len(runs), columns), data, digests, seeds, out, places
+        isa, modulus, (run, runs.start, len(runs), columns), data, digests, seeds, out, places
     )
     return None if bad < 0 else (bad // 2, bad % 2 == 1)
 
 
 def expand(seeds: bytes, modulus: int, out: Residues, prime: int) -> None:
-    """The polynomials that seeds stand for, modulo one prime, into the last of ``out``, (columns,
-    components, primes, N).
+    """Expand seeds into the last polynomials of ``out``, (columns, components, primes, N), modulo
+    one prime.
     """
     columns, components, primes, ring = out.shape
-    run, here = min(RUN, ring), level()
+    run, isa = min(RUN, ring), level()
     runs = range(ring // run)
-    if here is not None:
+    if isa is not None:
         places = (((components - 1) * primes + prime) * ring, components * primes * ring, 0)
-        _storage.read(here, modulus, (run, 0, len(runs), columns), b"", b"", seeds, out, places)
+        _storage.read(isa, modulus, (run, 0, len(runs), columns), b"", b"", seeds, out, places)
         return
     for column in range(columns):
         for number in runs:
             seed = seeds[SEED_BYTES * column : SEED_BYTES * (column + 1)]
-            out[column, -1, prime, number * run : (number + 1) * run] = _expanded(
+            out[column, -1, prime, number * run : (number + 1) * run] = _expand_run(
                 seed, modulus, number, run
             )
 
@@ -154,16 +151,16 @@ def _read(
         into[: len(found)] = found
         if seeds:
             seed = seeds[SEED_BYTES * column : SEED_BYTES * (column + 1)]
-            into[1] = _expanded(seed, modulus, runs.start + number, run)
+            into[1] = _expand_run(seed, modulus, runs.start + number, run)
     return None
 
 
-def _expanded(seed: bytes, modulus: int, number: int, run: int) -> Residues:
-    """One run of the polynomial that a seed stands for: uniform below the modulus, by rejection.
+def _expand_run(seed: bytes, modulus: int, number: int, run: int) -> Residues:
+    """Expand one run of a polynomial from its seed: uniform below the modulus, by rejection.
 
     The output of SHAKE-256 is read as a packed run. Numbers that are not below the modulus are
-    replaced, first to last, by the words that follow, their upper bits taken off; of these too, the
-    ones that are not below the modulus are passed over.
+    replaced, first to last, by the following words with their upper bits cleared, skipping words
+    that are not below the modulus either.
     """
     bits, words = modulus.bit_length(), run // 64 * modulus.bit_length()
     numbers = [modulus.to_bytes(_WORD_BYTES, "little"), number.to_bytes(_WORD_BYTES, "little")]

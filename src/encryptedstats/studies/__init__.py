@@ -1,9 +1,9 @@
-"""Several owners: parties who pool rows or totals, agree on what may be asked, and open nothing
+"""Studies of several owners, who pool rows or totals, agree on the questions, and open nothing
 else.
 
-``study`` is what users see. ``documents`` is what they agree on, ``transcript`` what they say,
-``parties`` who they are, ``holding`` who can open (``joint``: a key that nobody holds),
-``validity`` whether rows are what they should be, ``pooling`` the rows of all as one table,
+``study`` is the public interface. ``documents`` holds the agreement, ``transcript`` the messages,
+``parties`` the identities, ``holding`` the kinds of keys (``joint``: a key that nobody holds),
+``validity`` the checks of encrypted rows, ``pooling`` the rows of all sites as one table,
 ``totals`` what sites compute at home. Imports anything below the package itself.
 """
 

@@ -1,8 +1,8 @@
-"""The document of a study: what its members agree on, once and for all. Its hash is the study's id,
-which every message names.
+"""The document of a study: what its members agree on. Its hash is the study's id, which every
+message names.
 
-Everybody may read it but for one sealed part: names, levels and cut points, which a worker must not
-know.
+Everybody may read it except for one encrypted part: names, levels and cut points, which a worker
+must not know.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Final
 from encryptedstats.checks import as_count
 from encryptedstats.circuits.expressions import circuit_digest
 from encryptedstats.crypto import Parameters
-from encryptedstats.crypto.envelopes import SEED_BYTES, locked, unlocked
+from encryptedstats.crypto.envelopes import SEED_BYTES, lock, unlock
 from encryptedstats.errors import (
     ArgumentError,
     Cure,
@@ -36,10 +36,10 @@ from encryptedstats.tables.columns import asked_columns, table_columns
 from encryptedstats.tables.questions.question import asked_of, checked_question, question_class
 from encryptedstats.tables.questions.row_answers import stages_of
 
-#: How a question is answered: from encrypted rows; for new rows, by a model that is never opened;
+#: The modes of answering: from encrypted rows; votes on new rows, by a model that is never opened;
 #: from totals that sites compute at home and encrypt, or from masked ones.
 ROWS, VOTES, TOTALS, MASKED = "rows", "votes", "totals", "masked"
-WAYS: Final = (ROWS, VOTES, TOTALS, MASKED)
+MODES: Final = (ROWS, VOTES, TOTALS, MASKED)
 #: Who can open results: one party that holds the key; k members who put its pieces together; all
 #: members, none of whom ever has it.
 ONE_HOLDER, ESCROW, JOINT = "one holder", "escrow", "joint"
@@ -57,34 +57,32 @@ _READ_BOTH: Final = ", question.in_ids(schema).opened(totals, schema, n_rows)"
 
 @dataclass(frozen=True)
 class AskedQuestion:
-    """A question of the document, in ids, and how it is answered."""
+    """A question of the document, in ids, and the mode in which it is answered."""
 
     question: Question
-    way: str = ROWS
+    mode: str = ROWS
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "question": self.question.name,
             "params": self.question.parameters(),
-            "way": self.way,
+            "way": self.mode,
         }
 
 
 @dataclass(frozen=True)
 class KeyRule:
-    """Who can open: the kind of key, and of how many members it takes."""
+    """The kind of the study's key, and how many members must take part in an opening."""
 
     kind: str
     openers: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {"kind": self.kind, "openers": self.openers}
 
 
 @dataclass(frozen=True)
-class Document:
+class StudyDocument:
     """What the members agree on.
 
     Attributes
@@ -93,25 +91,25 @@ class Document:
     sites : tuple of str
         Who brings rows or totals.
     worker : str
-        Who computes on what is encrypted.
+        Who computes on encrypted data.
     receiver : str
         Who opens results.
     schema : PublicSchema
         What a worker may know of the columns.
     questions : mapping
-        All that may ever be opened, by name.
+        Everything that may ever be opened, by name.
     n_rows : int
-        The most rows that all sites have together: parameters carry totals over so many.
+        The most rows that all sites have together: parameters are chosen for totals over so many.
     parameters : Parameters
     key : KeyRule
     invitations : mapping
-        By name: the public half of each invitation.
+        The public half of each invitation, by name.
     sealed : mapping
-        By name: the key to ``private``, for who has the invitation.
+        The key to ``private``, by name, encrypted for the holder of the invitation.
     private : bytes
-        The schema with its names, sealed for the members.
+        The schema with its names, encrypted for the members.
     nonce : str
-        By which two studies that agree on the same are still two.
+        Makes two studies with the same agreement different.
     """
 
     name: str
@@ -135,11 +133,11 @@ class Document:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Those who may read the names of columns: all but a worker who is nothing else."""
+        """Those who may read the names of columns: all but a worker without another role."""
         return tuple(dict.fromkeys((*self.sites, self.receiver)))
 
     def roles(self, name: str) -> tuple[str, ...]:
-        """What a party is."""
+        """Return the roles of a party."""
         has = (
             (SITE, name in self.sites),
             (WORKER, name == self.worker),
@@ -147,13 +145,13 @@ class Document:
         )
         return tuple(role for role, held in has if held)
 
-    def asked(self, *ways: str) -> dict[str, AskedQuestion]:
-        """The questions that are answered in one of these ways."""
-        return {name: one for name, one in self.questions.items() if one.way in ways}
+    def asked(self, *modes: str) -> dict[str, AskedQuestion]:
+        """Return the questions that are answered in one of these modes."""
+        return {name: one for name, one in self.questions.items() if one.mode in modes}
 
     @property
     def row_readers(self) -> tuple[str, ...]:
-        """Parties for whom encrypted rows are sealed: the worker, and sites that compute again
+        """The parties for whom encrypted rows are sealed: the worker, and sites that recompute
         before they share.
         """
         others = self.sites if self.key.kind == JOINT else ()
@@ -193,19 +191,19 @@ class Document:
 
     @property
     def needs_key(self) -> bool:
-        """Whether anything is encrypted for a key: masked totals are not."""
+        """True if anything is encrypted under a key; masked totals are not."""
         return bool(self.asked(ROWS, VOTES, TOTALS))
 
     @property
     def pools(self) -> bool:
-        """Whether sites bring encrypted rows."""
+        """True if sites bring encrypted rows."""
         return bool(self.asked(ROWS, VOTES))
 
     # -- stored form
     # --------------------------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
-        """As JSON, in the one way that its hash is taken of."""
+        """Return canonical JSON, of which the id is a hash."""
         values = {
             "format": _FORMAT,
             "name": self.name,
@@ -225,8 +223,8 @@ class Document:
         return json.dumps(values, sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
 
     @classmethod
-    def from_bytes(cls, data: bytes, where: str) -> Document:
-        """The inverse, with every check."""
+    def from_bytes(cls, data: bytes, where: str) -> StudyDocument:
+        """Return the document that :meth:`to_bytes` wrote. Everything is checked."""
         try:
             values = json.loads(data)
             if values["format"] == _FIRST_FORMAT:
@@ -273,7 +271,7 @@ class Document:
 
     @cached_property
     def id(self) -> str:
-        """The hash of all of it."""
+        """The hash of the document."""
         return hashlib.sha256(self.to_bytes()).hexdigest()[:ID_DIGITS]
 
     def check(self) -> None:
@@ -298,9 +296,9 @@ class Document:
                 "open every row. Name two",
                 code="worker-is-receiver",
             )
-        if not self.questions or not all(one.way in WAYS for one in self.questions.values()):
+        if not self.questions or not all(one.mode in MODES for one in self.questions.values()):
             raise ArgumentError(
-                f"a study asks questions, each in one of the ways {', '.join(WAYS)}",
+                f"a study asks questions, each in one of the modes {', '.join(MODES)}",
                 code="unknown-way",
             )
         as_count(self.n_rows, "n_rows", "rows")
@@ -367,7 +365,7 @@ class Document:
                 f"{', '.join(self.asked(TOTALS))}: under a joint key, encrypted totals of one "
                 "site could be chosen so that "
                 "their sum tells the other sites' parts of the key: ",
-                Cure("mask totals", f"ask in the way {MASKED!r}, which gives the same sum"),
+                Cure("mask totals", f"ask in the mode {MASKED!r}, which gives the same sum"),
                 code="totals-under-joint-key",
             )
         if self.receiver in self.sites:
@@ -388,7 +386,7 @@ class Document:
         except NotImplementedError:
             raise ArgumentError(
                 f"{name!r}: a {question.name} says nothing of rows before it is opened: ask for "
-                f"it in the way {ROWS!r}",
+                f"it in the mode {ROWS!r}",
                 code="rows-needed-for-votes",
             ) from None
         if question.drawn_circuit(self.schema)[0] is not None:
@@ -399,12 +397,13 @@ class Document:
             )
 
     def _check_asked_once(self) -> None:
-        """Under a joint key a share is made once for a ciphertext: what two questions both ask for
-        would stay closed.
+        """Check that no two questions share a total under a joint key.
+
+        A share is made once for a ciphertext, so the second question could not be opened.
         """
         asked = list(self.asked(ROWS, VOTES).items()) if self.key.kind == JOINT else []
         for (other, before), (name, one) in combinations(asked, 2):
-            if one.way != before.way:
+            if one.mode != before.mode:
                 continue
             if one.question.asks_same(before.question):
                 raise ArgumentError(
@@ -412,7 +411,7 @@ class Document:
                     code="repeated-question",
                 )
             if self._computes_the_same(before, one):
-                what = "totals" if one.way == ROWS else "votes"
+                what = "totals" if one.mode == ROWS else "votes"
                 both = " and ".join(
                     f"{label!r} ({own.question.describe(self.schema)})"
                     for label, own in ((other, before), (name, one))
@@ -421,22 +420,20 @@ class Document:
                     f"{both} ask for the same {what}, which the members of a joint key open once: "
                     "ask for one, and read the "
                     f"other from the {what} that it opens"
-                    + (_READ_BOTH if one.way == ROWS else ""),
+                    + (_READ_BOTH if one.mode == ROWS else ""),
                     code="repeated-opening",
                 )
 
     def _computes_the_same(self, one: AskedQuestion, other: AskedQuestion) -> bool:
-        """Whether two questions that are answered in one way have equal circuits, hence equal
-        ciphertexts.
-        """
+        """Return True if two questions in one mode have equal circuits, hence equal ciphertexts."""
         if one.question.n_totals(self.schema) != other.question.n_totals(self.schema):
             return False  # so most are told apart, and no circuit is written
         return self._computed(one) == self._computed(other)
 
     def _computed(self, one: AskedQuestion) -> list[str]:
-        """Digests of all that is computed for a question."""
+        """Return digests of everything that is computed for a question."""
         stored = table_columns(self.schema, classes=self.schema.has_target)
-        if one.way == ROWS:
+        if one.mode == ROWS:
             return [
                 circuit_digest(
                     one.question.circuit(self.schema, asked_columns(self.schema, stored))
@@ -446,20 +443,20 @@ class Document:
         return [circuit_digest(stage.circuits(self.parameters.slots)) for stage in stages]
 
     def private_schema(self, reading: bytes) -> Schema:
-        """The schema with its names, for who has the key to it."""
-        return Schema.from_json(unlocked(reading, self.private, self._bound_to()).decode())
+        """Decrypt the schema with its names."""
+        return Schema.from_json(unlock(reading, self.private, self._bound_to()).decode())
 
     def reading_key(self, name: str, invitation: Invitation) -> bytes:
-        """The key to the schema, for who was invited; nothing for a worker."""
+        """Return the key to the schema for an invited party; empty for a worker."""
         if name not in self.sealed:
             return b""
-        return unlocked(invitation.reading, self.sealed[name], self._bound_to())
+        return unlock(invitation.reading, self.sealed[name], self._bound_to())
 
     def _bound_to(self) -> bytes:
         return f"{_FORMAT} {self.nonce}".encode()
 
     def invited(self, invitation: Invitation) -> str:
-        """The name that an invitation is for."""
+        """Return the name that an invitation is for."""
         found = [name for name, public in self.invitations.items() if public == invitation.public]
         if not found:
             raise KeyMismatchError(
@@ -470,7 +467,7 @@ class Document:
         return found[0]
 
     def own_schema(self, identity: Identity | None) -> Schema:
-        """The schema as a member knows it."""
+        """Return the schema as a member knows it."""
         if identity is None or not identity.reading:
             raise SchemaError(
                 "the names and cut points of this study are for its members: a worker does not "
@@ -480,7 +477,7 @@ class Document:
         return self.private_schema(identity.reading)
 
 
-def written_document(
+def write_document(
     name: str,
     schema: Schema,
     questions: Mapping[str, tuple[Question, str]],
@@ -490,18 +487,18 @@ def written_document(
     worker: str,
     receiver: str,
     key: KeyRule,
-) -> tuple[Document, dict[str, str]]:
-    """A new document, and the invitations: codes by name, which are stored nowhere."""
+) -> tuple[StudyDocument, dict[str, str]]:
+    """Return a new document and the invitation codes by name, which are stored nowhere."""
     nonce, reading = os.urandom(16).hex(), os.urandom(SEED_BYTES)
     bound = f"{_FORMAT} {nonce}".encode()
     asked = {
-        one: AskedQuestion(asked_of(checked_question(question), schema).settled(), way)
-        for one, (question, way) in questions.items()
+        one: AskedQuestion(asked_of(checked_question(question), schema).settled(), mode)
+        for one, (question, mode) in questions.items()
     }
     names = tuple(dict.fromkeys((*sites, worker, receiver)))
     invitations = {one: Invitation.new() for one in names}
     members = [one for one in names if one in (*sites, receiver)]
-    document = Document(
+    document = StudyDocument(
         name,
         tuple(sites),
         worker,
@@ -512,8 +509,8 @@ def written_document(
         parameters,
         key,
         {one: invitation.public for one, invitation in invitations.items()},
-        {one: locked(invitations[one].reading, reading, bound) for one in members},
-        locked(reading, schema.to_json().encode(), bound),
+        {one: lock(invitations[one].reading, reading, bound) for one in members},
+        lock(reading, schema.to_json().encode(), bound),
         nonce,
     )
     try:

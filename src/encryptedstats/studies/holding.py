@@ -1,10 +1,9 @@
-"""Who can open: the kinds of keys that a study can have. A kind is one class here or in a module of
-its own.
+"""The kinds of keys that a study can have, one class each, in this module or one of their own.
 
-One holder makes the key and keeps it. Under escrow it is made by the receiver, sealed, and thrown
-away: of the sealing key every site gets a share (Shamir, by PyCryptodome), and any k sites together
-let the receiver open. The key is whole at two moments: where it is made, and where something is
-opened. A joint key (``joint``) is never whole.
+With one holder, the receiver makes the key and keeps it. Under escrow the receiver makes the key,
+encrypts it and deletes it: every site gets a share of the encrypting key (Shamir, by PyCryptodome),
+and any k sites together let the receiver open. The key is whole at two moments: where it is made,
+and during an opening. A joint key (``joint``) is never whole.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from encryptedstats.crypto import Owner, Parameters, PublicKeys
-from encryptedstats.crypto.envelopes import sealed_for
+from encryptedstats.crypto.envelopes import seal_for
 from encryptedstats.errors import FileFormatError, KeyMismatchError, PassphraseError, StudyError
 from encryptedstats.storage import container
 from encryptedstats.studies.documents import ESCROW, ONE_HOLDER
-from encryptedstats.studies.transcript import Call, State
+from encryptedstats.studies.transcript import Call, StudyState
 from encryptedstats.tables import Schema, plan
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ COMMITMENT: Final = "hash of the share of "
 
 
 class KeyKind(ABC):
-    """Who makes the study's key, who has which part of it, and how results are opened."""
+    """Make a study's key, share it among the parties, and open results with it."""
 
     kind: ClassVar[str]
     #: Whether sites have to give shares before anything is opened: then the receiver calls for them
@@ -47,27 +46,28 @@ class KeyKind(ABC):
     def parameters(
         self, circuits: Sequence[Any], schema: Schema, n_rows: int, sites: int
     ) -> Parameters:
-        """Parameters that carry all of these circuits over the rows of so many sites, and how they
-        are opened.
+        """Return parameters that carry all these circuits, over the rows of all sites, and their
+        opening.
         """
         return plan(list(circuits), schema, n_rows, by_others=True).parameters
 
-    def makers(self, state: State) -> tuple[str, ...]:
-        """Who has to do something next, before there is a key."""
+    def makers(self, state: StudyState) -> tuple[str, ...]:
+        """Return who must act next before there is a key."""
         return (state.document.receiver,)
 
     @abstractmethod
     def keygen(
         self, study: Study, path: str | os.PathLike[str] | None, passphrase: str | None
     ) -> None:
-        """Do what this party has to do for the key now."""
+        """Do this party's next step of making the key."""
 
-    def check_keys(self, study: Study, state: State, keys: PublicKeys) -> None:  # noqa: B027  most kinds believe the receiver
+    def check_keys(self, study: Study, state: StudyState, keys: PublicKeys) -> None:  # noqa: B027  most kinds believe the receiver
         """Refuse to encrypt for keys that are not the study's."""
 
-    def share(self, study: Study, state: State, call: Call) -> bytes:
-        """What this site gives for an opening: an object for all to see, made once for a call, and
-        stored before it is sent.
+    def share(self, study: Study, state: StudyState, call: Call) -> bytes:
+        """Return this site's share for an opening, a public object.
+
+        It is made once for a call, and stored before it is sent.
         """
         raise StudyError(
             f"the key of this study has {self.kind}: there are no shares to give", code="no-shares"
@@ -77,12 +77,12 @@ class KeyKind(ABC):
     def opener(
         self,
         study: Study,
-        state: State,
+        state: StudyState,
         call: Call | None,
         path: str | os.PathLike[str] | None,
         passphrase: str | None,
     ) -> Opener | None:
-        """What opens; None where shares are missing."""
+        """Return the function that opens results, or None where shares are missing."""
 
 
 _KINDS: dict[str, KeyKind] = {}
@@ -94,13 +94,11 @@ def register(kind: KeyKind) -> KeyKind:
     return kind
 
 
-def known_kinds() -> tuple[str, ...]:
-    """The kinds of keys that there are."""
+def kind_names() -> tuple[str, ...]:
     return tuple(_KINDS)
 
 
 def kind_of(name: str) -> KeyKind:
-    """The kind of a name."""
     if name not in _KINDS:
         raise StudyError(
             f"key={name!r}: the key of a study can be {', '.join(map(repr, _KINDS))}",
@@ -116,9 +114,7 @@ def publish_keys(study: Study, keys: PublicKeys, parts: dict[str, str]) -> None:
 
 
 def own_key(study: Study, path: str | os.PathLike[str] | None, passphrase: str | None) -> Owner:
-    """The receiver's key from its file, which is made where there is none: before anybody hears of
-    the key.
-    """
+    """Return the receiver's key from its file, making the file first if it does not exist."""
     if path is None:
         raise StudyError(
             "the receiver holds a key of this study alone: say which file it is kept in",
@@ -137,8 +133,8 @@ def own_key(study: Study, path: str | os.PathLike[str] | None, passphrase: str |
     return owner
 
 
-def loaded_key(path: str | os.PathLike[str], passphrase: str | None, key_id: str) -> Owner:
-    """The receiver's key from its file, if it is the one that is wanted."""
+def load_key(path: str | os.PathLike[str], passphrase: str | None, key_id: str) -> Owner:
+    """Return the receiver's key from its file, or raise an error if it is another key."""
     owner = Owner.load(path, passphrase)
     if owner.key_id != key_id:
         raise KeyMismatchError(
@@ -149,7 +145,7 @@ def loaded_key(path: str | os.PathLike[str], passphrase: str | None, key_id: str
 
 
 class OneHolder(KeyKind):
-    """The receiver has the key, alone, in a file."""
+    """The receiver alone has the key, in a file."""
 
     kind = ONE_HOLDER
 
@@ -172,22 +168,21 @@ class OneHolder(KeyKind):
     def opener(
         self,
         study: Study,
-        state: State,
+        state: StudyState,
         call: Call | None,
         path: str | os.PathLike[str] | None,
         passphrase: str | None,
     ) -> Opener | None:
-        """The holder's key."""
         if path is None:
             raise StudyError(
                 "the receiver holds the key of this study alone: say which file it is in",
                 code="no-key-file",
             )
-        return loaded_key(path, passphrase, state.key_id).open
+        return load_key(path, passphrase, state.key_id).open
 
 
 class Escrow(KeyKind):
-    """Nobody has the key: it is sealed, and k of n sites have what unseals it."""
+    """The encrypted key, which any k of n sites together decrypt."""
 
     kind = ESCROW
     shared = True
@@ -206,22 +201,22 @@ class Escrow(KeyKind):
             return
         owner, secret = Owner(document.parameters), os.urandom(2 * _HALF)
         stored = study.transcript.store_object
-        parts = {SEALED: stored(_sealed(owner, secret))}
+        parts = {SEALED: stored(_seal(owner, secret))}
         for site, share in zip(
             document.sites, _split(document.key.openers, len(document.sites), secret), strict=True
         ):
-            sealed = sealed_for(state.parties[site].sealing, share, _bound_to(study, "deal", site))
+            sealed = seal_for(state.parties[site].sealing, share, _bound_to(study, "deal", site))
             parts[SHARE + site] = stored(sealed)
             parts[COMMITMENT + site] = _commitment(study, share)
         publish_keys(study, owner.public_keys(), parts)
 
-    def share(self, study: Study, state: State, call: Call) -> bytes:
-        """This site's share, sealed for the receiver and for this call alone."""
+    def share(self, study: Study, state: StudyState, call: Call) -> bytes:
+        """Return this site's share, encrypted for the receiver and for this call alone."""
         share = self._own_share(study, state)
         receiver = state.parties[study.document.receiver]
-        return sealed_for(receiver.sealing, share, _bound_to(study, call.hash, study.me.name))
+        return seal_for(receiver.sealing, share, _bound_to(study, call.hash, study.me.name))
 
-    def _own_share(self, study: Study, state: State) -> bytes:
+    def _own_share(self, study: Study, state: StudyState) -> bytes:
         parts, name = state.more["key parts"], study.me.name
         if SHARE + name not in parts:
             raise StudyError(f"{name} has no share of the key", code="no-share")
@@ -239,12 +234,12 @@ class Escrow(KeyKind):
     def opener(
         self,
         study: Study,
-        state: State,
+        state: StudyState,
         call: Call | None,
         path: str | os.PathLike[str] | None,
         passphrase: str | None,
     ) -> Opener | None:
-        """The key, put together from shares, whole from here until what is called for is opened."""
+        """Combine the shares to the key, which is whole until the called-for results are opened."""
         if call is None:
             raise StudyError("nothing is called for", code="nothing-to-open")
         shares, parts = {}, state.more["key parts"]
@@ -263,8 +258,8 @@ class Escrow(KeyKind):
                 )
         if len(shares) < study.document.key.openers:
             return None
-        secret = _joined(list(shares.values())[: study.document.key.openers])
-        return _unsealed(study.transcript.read_object(parts[SEALED]), secret).open
+        secret = _combine_shares(list(shares.values())[: study.document.key.openers])
+        return _unseal(study.transcript.read_object(parts[SEALED]), secret).open
 
 
 def _bound_to(study: Study, place: str, site: str) -> bytes:
@@ -272,19 +267,23 @@ def _bound_to(study: Study, place: str, site: str) -> bytes:
 
 
 def _commitment(study: Study, share: bytes) -> str:
-    """A share is uniform, so its hash says nothing of it; by it everybody knows a wrong one."""
+    """Return a hash of a share, by which everybody can recognise a wrong share.
+
+    A share is uniform, so its hash reveals nothing.
+    """
     return hashlib.sha256(_bound_to(study, "share", "") + share).hexdigest()
 
 
 def _split(k: int, n: int, secret: bytes) -> list[bytes]:
-    """n shares, of which k give the secret back and fewer say nothing: its two halves, each by
-    Shamir over GF(2^128).
+    """Split a secret into n shares, any k of which restore it and fewer of which reveal nothing.
+
+    The halves of the secret are shared separately, each by Shamir over GF(2^128).
     """
     halves = [_shamir().split(k, n, secret[start : start + _HALF]) for start in (0, _HALF)]
     return [bytes([one[0]]) + one[1] + two[1] for one, two in zip(*halves, strict=True)]
 
 
-def _joined(shares: list[bytes]) -> bytes:
+def _combine_shares(shares: list[bytes]) -> bytes:
     halves = [[(one[0], one[start : start + _HALF]) for one in shares] for start in (1, 1 + _HALF)]
     return b"".join(_shamir().combine(half) for half in halves)
 
@@ -300,15 +299,15 @@ def _shamir() -> Any:
     return Shamir
 
 
-def _sealed(owner: Owner, secret: bytes) -> bytes:
-    """The key file, locked: it is on disk for a moment, and only locked."""
+def _seal(owner: Owner, secret: bytes) -> bytes:
+    """Return the locked key file, which is written to disk for a moment in this form only."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sealed.key"
         owner.save(path, passphrase=secret.hex())
         return path.read_bytes()
 
 
-def _unsealed(data: bytes, secret: bytes) -> Owner:
+def _unseal(data: bytes, secret: bytes) -> Owner:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sealed.key"
         path.touch(mode=0o600)

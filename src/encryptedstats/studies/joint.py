@@ -1,9 +1,9 @@
 """A joint key for a study: made by the sites in three rounds of messages, held by nobody; all sites
-together open for the receiver.
+together open results for the receiver.
 
-Cryptography is in :mod:`encryptedstats.joint`. Here a site does its rounds, computes anew what the
-worker claims before it shares, and the receiver, who has an ordinary key of its own, gets what the
-shares switch to that key.
+The cryptography is in :mod:`encryptedstats.joint`. A site does its rounds and recomputes what the
+worker claims before it shares. The receiver has an ordinary key, to which the shares switch the
+results.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from encryptedstats.joint.opening import Pack, packs_digest
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.studies import validity
-from encryptedstats.studies.documents import JOINT, Document
+from encryptedstats.studies.documents import JOINT, StudyDocument
 from encryptedstats.studies.holding import (
     KeyKind,
     Opener,
-    loaded_key,
+    load_key,
     own_key,
     publish_keys,
     register,
 )
 from encryptedstats.studies.parties import RECEIVER, SITE
-from encryptedstats.studies.transcript import CHECK, KEY_ROUNDS, Call, State
+from encryptedstats.studies.transcript import CHECK, KEY_ROUNDS, Call, StudyState
 from encryptedstats.tables import Schema, plan
 from encryptedstats.tables.answers.files import read_answer
 
@@ -51,13 +51,13 @@ RECEIVER_KEYS: Final = "public keys of the receiver"
 _HOME: Final = ".member"
 
 
-def joint_key(document: Document) -> JointKey:
-    """What the sites of a study agree on of their key: bound to its document."""
+def joint_key(document: StudyDocument) -> JointKey:
+    """Return the sites' agreement on their joint key, bound to the study's document."""
     return JointKey(document.sites, document.parameters, label=f"study {document.id}")
 
 
 class Joint(KeyKind):
-    """Nobody ever has the key: every site has a part of it, and all of them are needed."""
+    """A key that nobody ever has: every site has a share, and all of them are needed."""
 
     kind = JOINT
     shared = True
@@ -65,16 +65,14 @@ class Joint(KeyKind):
     def parameters(
         self, circuits: Sequence[Any], schema: Schema, n_rows: int, sites: int
     ) -> Parameters:
-        """With room for the noise of as many members as there are sites, and for what hides their
-        secrets.
-        """
+        """Return parameters with room for the noise of every site's share and for flooding."""
         return plan(list(circuits), schema, n_rows, members=sites).parameters
 
     # -- making the key
     # --------------------------------------------------------------------------------------------
 
-    def makers(self, state: State) -> tuple[str, ...]:
-        """The sites that owe a message of the round that is going on; then the receiver, who
+    def makers(self, state: StudyState) -> tuple[str, ...]:
+        """Return the sites that owe a message of the current round; then the receiver, who
         announces the keys.
         """
         for name in KEY_ROUNDS:
@@ -88,8 +86,8 @@ class Joint(KeyKind):
     def keygen(
         self, study: Study, path: str | os.PathLike[str] | None, passphrase: str | None
     ) -> None:
-        """A site: the messages that are due. The receiver: its own key, and the joint public keys,
-        when all messages are there.
+        """Send the messages that are due from this site; the receiver makes its own key, and the
+        joint public keys once all messages are there.
         """
         roles, state = study.document.roles(study.me.name), study.state()
         if SITE in roles:
@@ -106,7 +104,7 @@ class Joint(KeyKind):
                 code="key-parts-missing",
             )
 
-    def _rounds(self, study: Study, state: State) -> State:
+    def _rounds(self, study: Study, state: StudyState) -> StudyState:
         member, me = self._member(study), study.me.name
         makes: dict[str, Callable[[dict[str, dict[str, bytes]]], bytes]] = {
             KEY_ROUNDS[0]: lambda said: member.commit(),
@@ -117,16 +115,16 @@ class Joint(KeyKind):
             if number and not state.key_round_complete(KEY_ROUNDS[number - 1]):
                 return state
             if me not in state.key_rounds[name]:
-                said = {one: self._said(study, state, one) for one in KEY_ROUNDS[:number]}
+                said = {one: self._read_messages(study, state, one) for one in KEY_ROUNDS[:number]}
                 study.send("key round", {"round": name}, f"key-{name}", partial(makes[name], said))
                 state = study.state()
             else:
                 study.store_announced(f"key-{name}", state.key_rounds[name][me])
         return state
 
-    def check_keys(self, study: Study, state: State, keys: PublicKeys) -> None:
+    def check_keys(self, study: Study, state: StudyState, keys: PublicKeys) -> None:
         """Refuse to encrypt for a key that is not the one that this site has helped to make."""
-        made = self._finished(study, state)
+        made = self._finish(study, state)
         if made.key_id != keys.key_id:
             raise KeyMismatchError(
                 f"{study.document.receiver} has announced the key {keys.key_id}, and the sites "
@@ -135,18 +133,18 @@ class Joint(KeyKind):
                 code="other-key",
             )
 
-    def _finished(self, study: Study, state: State) -> PublicKeys:
+    def _finish(self, study: Study, state: StudyState) -> PublicKeys:
         member = self._member(study)
         if not member.finished:
-            member.finish(*(self._said(study, state, name) for name in KEY_ROUNDS))
+            member.finish(*(self._read_messages(study, state, name) for name in KEY_ROUNDS))
         return member.keys
 
-    def _public_keys(self, study: Study, state: State) -> PublicKeys:
+    def _public_keys(self, study: Study, state: StudyState) -> PublicKeys:
         return joint_key(study.document).public_keys(
-            *(self._said(study, state, name) for name in KEY_ROUNDS)
+            *(self._read_messages(study, state, name) for name in KEY_ROUNDS)
         )
 
-    def _said(self, study: Study, state: State, name: str) -> dict[str, bytes]:
+    def _read_messages(self, study: Study, state: StudyState, name: str) -> dict[str, bytes]:
         return {
             site: study.transcript.read_object(digest)
             for site, digest in state.key_rounds[name].items()
@@ -156,28 +154,31 @@ class Joint(KeyKind):
         # Locked by a secret of the identity: whoever has a passphrase for that has one for this.
         words = study.me.secret(b"member of a joint key").hex()
         return Member(
-            study.beside_identity(_HOME), joint_key(study.document), study.me.name, passphrase=words
+            study.path_by_identity(_HOME),
+            joint_key(study.document),
+            study.me.name,
+            passphrase=words,
         )
 
     # -- opening
     # --------------------------------------------------------------------------------------------
 
-    def share(self, study: Study, state: State, call: Call) -> bytes:
-        """This site's shares of all that is called for, each computed anew from the rows of all
-        sites first.
+    def share(self, study: Study, state: StudyState, call: Call) -> bytes:
+        """Return this site's shares for a call, after recomputing each result from the rows of all
+        sites.
         """
         keys, joint = study.public_keys(), joint_key(study.document)
         self.check_keys(study, state, keys)
         receiver = self._receiver(study, state)
         member, sections = self._member(study), {}
         for name, digest in call.items.items():
-            before = self._sent_before(study, state, name, digest)
+            before = self._find_sent(study, state, name, digest)
             if before is not None:
                 sections[name] = before
                 continue
             claimed, own = (
-                self._claimed(study, state, name, digest, keys),
-                self._computed(study, state, name, keys),
+                self._read_claim(study, state, name, digest, keys),
+                self._recompute(study, state, name, keys),
             )
             if not own.equals(claimed):
                 raise VerificationError(
@@ -193,9 +194,10 @@ class Joint(KeyKind):
         )
         return container.to_bytes(shares)
 
-    def _sent_before(self, study: Study, state: State, name: str, digest: str) -> bytes | None:
-        """The share that this site has sent for the same: there is no other, even if its folder is
-        an old copy.
+    def _find_sent(self, study: Study, state: StudyState, name: str, digest: str) -> bytes | None:
+        """Return the share that this site has sent before, which must be sent again.
+
+        It is found even if the site's folder is an old copy.
         """
         me = study.me.name
         sent = [
@@ -205,10 +207,10 @@ class Joint(KeyKind):
         ]
         return self._share_of(study, me, state.shares[sent[0].hash][me], name) if sent else None
 
-    def _claimed(
-        self, study: Study, state: State, name: str, digest: str, keys: PublicKeys
+    def _read_claim(
+        self, study: Study, state: StudyState, name: str, digest: str, keys: PublicKeys
     ) -> EncryptedNumbers:
-        """What the worker has computed."""
+        """Return what the worker has computed."""
         file = container.from_bytes(study.transcript.read_object(digest))
         if name.startswith(CHECK):
             return EncryptedNumbers.from_container(file, keys)
@@ -216,35 +218,37 @@ class Joint(KeyKind):
         study._check_answer(name, answer, state)
         return answer.ciphertexts
 
-    def _computed(
-        self, study: Study, state: State, name: str, keys: PublicKeys
+    def _recompute(
+        self, study: Study, state: StudyState, name: str, keys: PublicKeys
     ) -> EncryptedNumbers:
-        """The same, computed here from the rows of all sites."""
+        """Recompute the same from the rows of all sites."""
         if name.startswith(CHECK):
             rows, sites = (
-                study._checked_rows(name.removeprefix(CHECK), state, keys),
+                study._rows_to_check(name.removeprefix(CHECK), state, keys),
                 len(study.document.sites),
             )
             return validity.ask(rows, state.coin or b"", sites)
         return study.answer_from_rows(name).ciphertexts
 
-    def _receiver(self, study: Study, state: State) -> PublicKeys:
+    def _receiver(self, study: Study, state: StudyState) -> PublicKeys:
         digest = state.more["key parts"].get(RECEIVER_KEYS, "")
         return PublicKeys.from_container(container.from_bytes(study.transcript.read_object(digest)))
 
     def opener(
         self,
         study: Study,
-        state: State,
+        state: StudyState,
         call: Call | None,
         path: str | os.PathLike[str] | None,
         passphrase: str | None,
     ) -> Opener | None:
-        """The receiver's key, for what the shares of all sites switch to it."""
+        """Return an opener with the receiver's key for results that the shares of all sites switch
+        to it.
+        """
         if call is None:
             raise StudyError("nothing is called for", code="nothing-to-open")
-        given = state.shares.get(call.hash, {})
-        if set(given) != set(study.document.sites):
+        taken = state.shares.get(call.hash, {})
+        if set(taken) != set(study.document.sites):
             return None
         if path is None:
             raise StudyError(
@@ -252,26 +256,26 @@ class Joint(KeyKind):
                 code="no-key-file",
             )
         keys, receiver = study.public_keys(), self._receiver(study, state)
-        owner = loaded_key(path, passphrase, receiver.key_id)
+        owner = load_key(path, passphrase, receiver.key_id)
         switched: dict[str, list[Pack]] = {}
         for name, digest in call.items.items():
-            packs = self._claimed(study, state, name, digest, keys).packs()
+            packs = self._read_claim(study, state, name, digest, keys).packs()
             try:
                 shares = {
-                    site: self._share_of(study, site, found, name) for site, found in given.items()
+                    site: self._share_of(study, site, found, name) for site, found in taken.items()
                 }
-                found = joint_key(study.document).switched(packs, shares, owner.key_id)
+                found = joint_key(study.document).switch_packs(packs, shares, owner.key_id)
             except (MemberError, FileFormatError) as error:
                 study.refusals.append(f"{name}: {error}")
                 return None
             switched[packs_digest(packs)] = found
 
-        def opened(value: Any, schema: Any = None) -> Any:
+        def open_switched(value: Any, schema: Any = None) -> Any:
             closed = openable(value)
             mine = closed.with_packs(owner.public_keys(), switched[packs_digest(closed.packs())])
             return owner.open(mine, **({} if schema is None else {"schema": schema}))
 
-        return opened
+        return open_switched
 
     def _share_of(self, study: Study, site: str, digest: str, name: str) -> bytes:
         shares = container.from_bytes(

@@ -1,9 +1,7 @@
-"""Who takes part in a study: names and public keys for all to see, and the one secret that each
-keeps at home.
+"""The parties of a study: public names and keys, and the one secret that each keeps at home.
 
-A party has one secret seed for one study. Its signing key, the key that others seal for, its coin
-and its masks are all derived from it: a process that is killed and started again sends the same
-bytes.
+A party has one secret seed for one study, from which its signing key, its decryption key, its coin
+and its masks are derived: a process that is killed and started again sends the same bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NoReturn
 
-from encryptedstats.crypto.envelopes import PUBLIC_BYTES, SEED_BYTES, Reader, derived
+from encryptedstats.crypto.envelopes import PUBLIC_BYTES, SEED_BYTES, Reader, derive_key
 from encryptedstats.crypto.signatures import SIGNING_KEY_BYTES, Signer, verifies
 from encryptedstats.errors import (
     ArgumentError,
@@ -36,10 +34,10 @@ _MAX_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True)
 class Party:
-    """What all others know of a party: the keys that check its signatures and seal for it, and what
-    it has bound itself to.
+    """The public side of a party: keys that check its signatures and encrypt for it, and its
+    commitment.
 
-    ``coin`` is the hash of a random number that the party shows later, when all rows are there.
+    ``coin`` is the hash of a random number that the party reveals once all rows are there.
     """
 
     name: str
@@ -48,7 +46,6 @@ class Party:
     coin: str
 
     def to_dict(self) -> dict[str, str]:
-        """As JSON."""
         return {
             "name": self.name,
             "signing": self.signing.hex(),
@@ -58,7 +55,7 @@ class Party:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Party:
-        """The inverse; what is malformed raises ValueError."""
+        """Return the party that :meth:`to_dict` wrote. Malformed values raise ValueError."""
         name, coin = values["name"], values["coin"]
         signing, sealing = bytes.fromhex(values["signing"]), bytes.fromhex(values["sealing"])
         good = (
@@ -72,10 +69,9 @@ class Party:
 
 
 class Identity:
-    """A party's own secret in one study. Kept at home, in a file of mode 0600.
+    """A party's own secret in one study, kept at home in a file of mode 0600.
 
-    ``reading`` opens what only the members of the study may read (names, levels, cut points); a
-    worker has none.
+    ``reading`` decrypts what only members may read (names, levels, cut points); a worker has none.
     """
 
     def __init__(self, study: str, name: str, seed: bytes, reading: bytes = b"") -> None:
@@ -86,27 +82,25 @@ class Identity:
 
     @classmethod
     def new(cls, study: str, name: str, reading: bytes = b"") -> Identity:
-        """With a seed that nobody else has."""
+        """Return an identity with a fresh random seed."""
         return cls(study, name, os.urandom(SEED_BYTES), reading)
 
     @cached_property
     def signer(self) -> Signer:
-        """Who signs its messages."""
         return Signer(self.secret(b"signing"))
 
     @cached_property
     def reader(self) -> Reader:
-        """Who reads what is sealed for it."""
         return Reader(self.secret(b"sealing"))
 
     @property
     def coin(self) -> bytes:
-        """The random number that it shows when all rows are there."""
+        """The random number that the party reveals once all rows are there."""
         return self.secret(b"coin")
 
     @property
     def party(self) -> Party:
-        """What all others know of it."""
+        """The public side of this party."""
         return Party(
             self.name,
             self.signer.public_bytes,
@@ -115,8 +109,8 @@ class Identity:
         )
 
     def secret(self, purpose: bytes) -> bytes:
-        """A secret of 32 bytes for one purpose, the same each time."""
-        return derived(self._seed, b"party\0" + self.study.encode() + b"\0" + purpose)
+        """Return a secret of 32 bytes for one purpose, the same each time."""
+        return derive_key(self._seed, b"party\0" + self.study.encode() + b"\0" + purpose)
 
     # -- files
     # --------------------------------------------------------------------------------------------
@@ -155,7 +149,7 @@ class Identity:
                 raise ValueError
             study, name, lock, secret = (head[key] for key in ("study", "name", "lock", "secret"))
             own = cls(str(study), str(name), b"")
-            data = own._opened(bytes.fromhex(secret), lock, passphrase)
+            data = own._decrypt(bytes.fromhex(secret), lock, passphrase)
             values = json.loads(data)
             seed, reading = bytes.fromhex(values["seed"]), bytes.fromhex(values["reading"])
         except PassphraseError:
@@ -170,7 +164,7 @@ class Identity:
     def _bound_to(self) -> bytes:
         return json.dumps([_FORMAT, self.study, self.name]).encode()
 
-    def _opened(self, secret: bytes, lock: Mapping[str, Any], passphrase: str | None) -> bytes:
+    def _decrypt(self, secret: bytes, lock: Mapping[str, Any], passphrase: str | None) -> bytes:
         if lock and passphrase is None:
             raise PassphraseError(
                 "this identity is locked: give its passphrase", code="no-passphrase"
@@ -196,41 +190,39 @@ class Identity:
 
 
 class Invitation:
-    """What lets somebody join in a name: a secret that the maker of a study sends to one party, and
-    to nobody else.
+    """A secret that the maker of a study sends to one party, who joins with it under that name.
 
-    Whoever has it can join in that name, once; all others check the proof with what the study's
-    document says of it.
+    It works once; all others check the proof against the study's document.
     """
 
     def __init__(self, code: str) -> None:
         self.code = code
-        self._signer = Signer(derived(code.encode(), b"invitation"))
+        self._signer = Signer(derive_key(code.encode(), b"invitation"))
 
     @classmethod
     def new(cls) -> Invitation:
-        """With a code that nobody can guess."""
+        """Return an invitation with a random code."""
         return cls(os.urandom(SEED_BYTES).hex())
 
     @property
     def public(self) -> str:
-        """By which proofs are checked."""
+        """The key that checks proofs."""
         return self._signer.public_bytes.hex()
 
     @property
     def reading(self) -> bytes:
-        """The key under which a study keeps for this party what members may read."""
-        return derived(self.code.encode(), b"invitation reading")
+        """The key that decrypts the members' part of the document for this party."""
+        return derive_key(self.code.encode(), b"invitation reading")
 
     def proof(self, study: str, party: Party) -> str:
-        """That who joins with these keys was invited."""
-        return self._signer.sign(_joining(study, party))
+        """Return the proof that the party with these keys was invited."""
+        return self._signer.sign(_join_statement(study, party))
 
 
 def was_invited(public: str, study: str, party: Party, proof: str) -> bool:
-    """Whether these keys come with the proof of an invitation."""
-    return verifies(bytes.fromhex(public), _joining(study, party), proof)
+    """Return True if the proof of an invitation belongs to these keys."""
+    return verifies(bytes.fromhex(public), _join_statement(study, party), proof)
 
 
-def _joining(study: str, party: Party) -> bytes:
+def _join_statement(study: str, party: Party) -> bytes:
     return json.dumps(["encryptedstats join", study, party.to_dict()], sort_keys=True).encode()

@@ -1,6 +1,4 @@
-"""The rows of all sites as one table: whoever computes on it cannot tell, and need not, where one
-site ends.
-"""
+"""The rows of all sites as one table, in which nothing shows where one site ends."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from typing import Any
 from encryptedstats.crypto import PublicKeys
 from encryptedstats.errors import FileFormatError, SchemaError, StudyError
 from encryptedstats.storage.objects import open_store
-from encryptedstats.studies.documents import Document
+from encryptedstats.studies.documents import StudyDocument
 from encryptedstats.studies.sealing import SealedStore
 from encryptedstats.studies.transcript import SiteRows
 from encryptedstats.tables import EncryptedTable
@@ -31,7 +29,7 @@ from encryptedstats.tables.encrypted_table import (
 
 @dataclass(frozen=True)
 class PooledBlocks:
-    """The blocks of several tables, one behind the other."""
+    """The blocks of several tables, one after the other."""
 
     parts: tuple[Blocks, ...]
 
@@ -44,51 +42,42 @@ class PooledBlocks:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The id of each block."""
         return tuple(one for part in self.parts for one in part.ids)
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """How many rows each block has."""
         return tuple(one for part in self.parts for one in part.rows)
 
     def block(self, index: int) -> Residues:
-        """All columns of a block."""
         part, place = self._at(index)
         return part.block(place)
 
     def seeds(self, index: int) -> bytes:
-        """What stands for the second polynomials of a block."""
         part, place = self._at(index)
         return part.seeds(place)
 
     def column(self, index: int, column: int) -> Residues:
-        """One column of a block."""
         part, place = self._at(index)
         return part.column(place, column)
 
     def columns(self, index: int, columns: Sequence[int]) -> Sequence[Residues]:
-        """Some columns of a block."""
         part, place = self._at(index)
         return part.columns(place, columns)
 
     def pieces(
         self, index: int, columns: Sequence[int], prime: int, start: int, stop: int
     ) -> Residues:
-        """Some coefficients of some columns."""
         part, place = self._at(index)
         return part.pieces(place, columns, prime, start, stop)
 
     def content(self) -> list[str]:
-        """What tells these blocks from all others."""
         return [one for part in self.parts for one in part.content()]
 
     def stored_bytes(self) -> int:
-        """Bytes that the blocks take where they are."""
         return sum(part.stored_bytes() for part in self.parts)
 
     def signer(self, index: int) -> Sign | None:
-        """What gives the owner's signature; rows of sites have none."""
+        """Return None: rows of sites carry no signature of an owner."""
         part, place = self._at(index)
         return part.signer(place)
 
@@ -137,15 +126,14 @@ def site_table(
     place: SealedStore,
     site: str,
     rows: SiteRows,
-    document: Document,
+    document: StudyDocument,
     keys: PublicKeys,
     *,
     new: bool = False,
 ) -> EncryptedTable:
-    """The rows of a site, if they are those that its message fixed, and of the form that the study
-    has agreed on.
+    """Return the rows of a site, checked against its message and the schema of the study.
 
-    ``new`` ones are to be voted on: they have no class.
+    ``new`` rows are to be voted on: they have no class.
     """
     try:
         data = place.read(MANIFEST, limit=MAX_MANIFEST_BYTES)
@@ -186,14 +174,14 @@ def site_table(
             code="other-table-shape",
         )
     blocks = StoredBlocks(place, entries, facts.shape, facts.key_id)
-    # Whoever encrypted claims nothing here: rows of sites are rows by others.
+    # Sites sign nothing as owners: their rows count as contributors' rows.
     return EncryptedTable(
         replace(facts, with_secret_key=False, schema_digest=None), blocks, keys, accepted=True
     )
 
 
-def pooled(tables: Sequence[EncryptedTable]) -> EncryptedTable:
-    """All rows as one table."""
+def pool(tables: Sequence[EncryptedTable]) -> EncryptedTable:
+    """Return the rows of all tables as one table."""
     first = tables[0]
     ids = [one for table in tables for one in table.blocks.ids]
     if len(set(ids)) != len(ids):

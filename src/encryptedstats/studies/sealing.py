@@ -1,8 +1,8 @@
-"""Objects of a store under one key, readable in pieces: AES-256-GCM in chunks.
+"""Encrypted objects of a store that can be read in parts: AES-256-GCM in chunks.
 
 An object is a random salt and its chunks. The key of an object is derived from the common key, its
-name and its salt, so a nonce, the number of a chunk and whether it is the last, is never used
-twice. A chunk that was altered, moved, exchanged or cut off does not open.
+name and its salt, so a nonce (the number of a chunk, and whether it is the last) is never used
+twice. A chunk that was altered, moved, exchanged or cut off does not decrypt.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from encryptedstats.crypto.envelopes import SEED_BYTES, derived
+from encryptedstats.crypto.envelopes import SEED_BYTES, derive_key
 from encryptedstats.errors import FileFormatError
 from encryptedstats.storage.files import MAX_FILE_BYTES
 from encryptedstats.storage.objects import Store
@@ -25,15 +25,15 @@ _STORED_BYTES: Final = CHUNK_BYTES + _TAG_BYTES
 
 
 class SealedStore:
-    """Write and read objects in a folder of a store, sealed under a key of 32 bytes.
+    """Write and read objects in a folder of a store, encrypted under a key of 32 bytes.
 
     Parameters
     ----------
     store : Store
     folder : str
-        Where the sealed objects lie in the store.
+        Where the encrypted objects lie in the store.
     key : bytes
-        Those who have it can read the objects.
+        Everybody with this key can read the objects.
     """
 
     def __init__(self, store: Store, folder: str, key: bytes) -> None:
@@ -53,7 +53,7 @@ class SealedStore:
 
     def write(self, name: str, data: bytes) -> None:
         """Seal an object and store it, whole or not at all."""
-        self._store.write(self._path(name), self._sealed_parts(name, data))
+        self._store.write(self._path(name), self._seal_parts(name, data))
 
     def read(
         self, name: str, start: int = 0, length: int | None = None, *, limit: int = MAX_FILE_BYTES
@@ -107,9 +107,9 @@ class SealedStore:
         return self._sizes[name]
 
     def _cipher(self, name: str, salt: bytes) -> AESGCM:
-        return AESGCM(derived(self._key, b"sealed object\0" + name.encode() + b"\0" + salt))
+        return AESGCM(derive_key(self._key, b"sealed object\0" + name.encode() + b"\0" + salt))
 
-    def _sealed_parts(self, name: str, data: bytes) -> Iterator[bytes]:
+    def _seal_parts(self, name: str, data: bytes) -> Iterator[bytes]:
         salt = os.urandom(SEED_BYTES)
         cipher = self._cipher(name, salt)
         yield salt

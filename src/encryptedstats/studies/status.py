@@ -1,4 +1,4 @@
-"""Where a study stands: who has done what, what was refused, and who has to do what next."""
+"""The status of a study: who has done what, what was refused, and who has to do what next."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Any
 
 from encryptedstats.studies.documents import MASKED, MIN_SITES, TOTALS
 from encryptedstats.studies.holding import kind_of
-from encryptedstats.studies.transcript import State
+from encryptedstats.studies.transcript import StudyState
 
 
 @dataclass(frozen=True)
 class Status:
-    """Where a study stands; prints as a list, ``to_dict`` for programs."""
+    """The status of a study; prints as a list."""
 
-    state: State
+    state: StudyState
     refusals: list[str] = field(default_factory=list)
     unsent: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def next(self) -> list[tuple[str, str]]:
-        """Who has to do what: pairs of a name and ``"join"``, ``"keygen"``, ``"add"``, ``"share"``,
-        ``"fit"`` or ``"open"``.
+        """Pairs of a name and ``"join"``, ``"keygen"``, ``"add"``, ``"share"``, ``"fit"`` or
+        ``"open"``.
         """
         return self.unsent or next_steps(self.state)
 
     @property
     def ended(self) -> str:
-        """Why nobody has anything to do, where that is so."""
+        """Why nobody has anything left to do, or an empty text."""
         if set(self.state.opened) == set(self.state.document.questions):
             return "all is opened"
         enough = len(self.state.good_sites) >= MIN_SITES
@@ -38,7 +38,6 @@ class Status:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         state, document = self.state, self.state.document
         return {
             "study": document.id,
@@ -69,7 +68,7 @@ class Status:
             f"  sites      {', '.join(document.sites)}; worker {document.worker}, receiver "
             f"{document.receiver}",
             "  questions  "
-            f"{', '.join(f'{name} ({one.way})' for name, one in document.questions.items())}",
+            f"{', '.join(f'{name} ({one.mode})' for name, one in document.questions.items())}",
             f"  key        {key}; {'key ' + state.key_id if state.key_id else 'not made yet'}",
             *(f"  risk       {risk}" for risk in document.open_risks),
             f"  joined     {', '.join(facts['joined']) or 'nobody yet'}",
@@ -96,23 +95,23 @@ class Status:
     __repr__ = __str__
 
 
-def next_steps(state: State) -> list[tuple[str, str]]:
-    """Who has to do what."""
+def next_steps(state: StudyState) -> list[tuple[str, str]]:
+    """Return who has to do what."""
     document = state.document
     missing = [name for name in document.parties if name not in state.parties]
     if missing:
         return [(name, "join") for name in missing]
     if document.needs_key and not state.keys:
         return [(name, "keygen") for name in kind_of(document.key.kind).makers(state)]
-    steps = [(site, "add") for site in _owing(state)]
+    steps = [(site, "add") for site in _debtors(state)]
     if document.pools and state.fixed:
         steps += _row_steps(state)
     steps += _total_steps(state)
     return list(dict.fromkeys(steps))
 
 
-def _owing(state: State) -> list[str]:
-    """The sites whose rows or totals are not there."""
+def _debtors(state: StudyState) -> list[str]:
+    """Return the sites whose rows or totals are missing."""
     document = state.document
     owing = [site for site in state.sites if site not in state.rows] if document.pools else []
     owing = list(state.undecided) or owing  # those before all others
@@ -123,7 +122,7 @@ def _owing(state: State) -> list[str]:
     return list(dict.fromkeys(owing))
 
 
-def _row_steps(state: State) -> list[tuple[str, str]]:
+def _row_steps(state: StudyState) -> list[tuple[str, str]]:
     document = state.document
     silent = [name for name in state.tossers if name not in state.coins]
     if silent:
@@ -144,25 +143,27 @@ def _row_steps(state: State) -> list[tuple[str, str]]:
     )
 
 
-def _total_steps(state: State) -> list[tuple[str, str]]:
+def _total_steps(state: StudyState) -> list[tuple[str, str]]:
     document, steps = state.document, []
     for question, asked in document.asked(TOTALS, MASKED).items():
         if not state.round(question).complete or question in state.opened:
             continue
-        if asked.way == TOTALS and question not in state.answers:
+        if asked.mode == TOTALS and question not in state.answers:
             steps.append((document.worker, "fit"))
         else:
-            steps += _opening_steps(state) if asked.way == TOTALS else [(document.receiver, "open")]
+            steps += (
+                _opening_steps(state) if asked.mode == TOTALS else [(document.receiver, "open")]
+            )
     return steps
 
 
-def _opening_steps(state: State) -> list[tuple[str, str]]:
-    """Who opens, or has to give a share first."""
+def _opening_steps(state: StudyState) -> list[tuple[str, str]]:
+    """Return who opens, or who must give a share first."""
     document, call = state.document, state.call
     if not kind_of(document.key.kind).shared or call is None:
         return [(document.receiver, "open")]
-    given = state.shares.get(call.hash, {})
+    sent = state.shares.get(call.hash, {})
     needed = document.key.openers or len(document.sites)
-    if len(given) >= needed:
+    if len(sent) >= needed:
         return [(document.receiver, "open")]
-    return [(site, "share") for site in document.sites if site not in given]
+    return [(site, "share") for site in document.sites if site not in sent]

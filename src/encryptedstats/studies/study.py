@@ -1,9 +1,9 @@
-"""A study: several owners of rows who agree on a document, pool what they encrypt, and open nothing
-but what it asks.
+"""A study: several owners of rows agree on a document, pool encrypted rows or totals, and open
+nothing but what the document asks.
 
-Everything happens in one folder or bucket: the document, the signed messages, and what they bring.
-So no party has to be there when another is, and whoever is killed goes on where it was. Each call
-does what is due for the party that makes it.
+Everything happens in one shared folder or bucket: the document, the signed messages, and the
+objects they bring. The parties need not be online at the same time, and a killed process continues
+where it was. Each call does what is due for the party that makes it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto import Parameters, PublicKeys
-from encryptedstats.crypto.envelopes import sealed_for
+from encryptedstats.crypto.envelopes import seal_for
 from encryptedstats.crypto.keys import fingerprint_of
 from encryptedstats.errors import ExistsError, FileFormatError, KeyMismatchError, StudyError
 from encryptedstats.storage import container
@@ -42,16 +42,16 @@ from encryptedstats.studies.documents import (
     ROWS,
     TOTALS,
     VOTES,
-    Document,
     KeyRule,
-    written_document,
+    StudyDocument,
+    write_document,
 )
 from encryptedstats.studies.holding import Opener, kind_of
 from encryptedstats.studies.parties import RECEIVER, SITE, WORKER, Identity, Invitation
 from encryptedstats.studies.pooling import (
     are_from_rows,
     describe_rows,
-    pooled,
+    pool,
     seal_rows,
     site_table,
 )
@@ -64,7 +64,7 @@ from encryptedstats.studies.transcript import (
     Message,
     Round,
     SiteRows,
-    State,
+    StudyState,
     Transcript,
 )
 from encryptedstats.tables import EncryptedTable, Question, Schema, Table
@@ -72,7 +72,7 @@ from encryptedstats.tables.answers.answer import PREDICTION_KIND, Answer
 from encryptedstats.tables.answers.files import read_answer
 from encryptedstats.tables.columns import table_columns
 from encryptedstats.tables.encrypted_table import MANIFEST
-from encryptedstats.tables.encryption import file_tables
+from encryptedstats.tables.encryption import FileRows
 from encryptedstats.tables.questions.question import asked_of
 from encryptedstats.tables.questions.row_answers import stages_of
 
@@ -91,7 +91,7 @@ class Study:
     url : path or fsspec URL
         The folder or bucket that all parties share.
     identity : path of a file, or Identity, optional
-        Who you are in it: what :meth:`join` has made. Without, you look.
+        Who you are in it, as :meth:`join` made it. Without it, you can only look.
     passphrase : str, optional
         Of the identity's file.
     fingerprint : str, optional
@@ -100,7 +100,7 @@ class Study:
 
     Attributes
     ----------
-    document : Document
+    document : StudyDocument
         What the members have agreed on.
     invitations : dict
         Codes by name, where the study was just made: each is sent to one party, and stored nowhere.
@@ -109,13 +109,13 @@ class Study:
 
     Examples
     --------
-    ``docs/studies.md`` tells a whole study. The receiver::
+    ``docs/guides/studies.md`` tells a whole study. The receiver::
 
         study = es.Study.create("study", schema=schema, questions={"forest": forest}, n_rows=10_000,
                                 sites=["north", "south", "west"], worker="centre",
                                 receiver="registry")
 
-    every party, with the code that it was sent, and then as whoever it is::
+    every party, with the code that it was sent, and with the identity that this makes::
 
         es.Study.join("study", code, "north.id")
         study = es.Study("study", "north.id")
@@ -137,7 +137,7 @@ class Study:
             raise FileNotFoundError(
                 f"{self.store.where(DOCUMENT)} is not there: no study lies at {self.url}"
             ) from None
-        self.document = Document.from_bytes(data, self.store.where(DOCUMENT))
+        self.document = StudyDocument.from_bytes(data, self.store.where(DOCUMENT))
         self.transcript = Transcript(self.store, self.document)
         self.invitations: dict[str, str] = {}
         self.refusals: list[str] = []
@@ -165,8 +165,8 @@ class Study:
             self._seen = self._home + _SEEN
             self._remember()
 
-    def beside_identity(self, suffix: str) -> str:
-        """A place at home, beside the file of the identity, for what belongs to it."""
+    def path_by_identity(self, suffix: str) -> str:
+        """Return a path at home, in the folder of the identity's file."""
         if self._home is None:
             raise StudyError(
                 "this takes the file of your identity, beside which your part of the key and what "
@@ -189,7 +189,7 @@ class Study:
 
     @property
     def me(self) -> Identity:
-        """Who you are here."""
+        """Your identity."""
         if self._me is None:
             raise StudyError(
                 "this takes a party of the study: give your identity, the file that was made when "
@@ -213,8 +213,8 @@ class Study:
 
     @property
     def fingerprint(self) -> str:
-        """What members read to each other by telephone, once all have joined: it stands for the
-        document and all their keys.
+        """A hash of the document and all keys that members read to each other by telephone once all
+        have joined.
         """
         state = self.state()
         state.check_joined("there is a fingerprint")
@@ -264,7 +264,7 @@ class Study:
         schema : Schema
             Variables, levels and cut points, agreed on beforehand.
         questions : mapping
-            All that may ever be asked, by name: a question or model; or with the way it is
+            All that may ever be asked, by name: a question or model; or with the mode it is
             answered, ``"rows"`` (from encrypted rows, by default), ``"votes"`` (under a joint key:
             for new rows that sites bring, by a model that nobody ever opens), ``"totals"`` (sites
             encrypt totals) or ``"masked"`` (sites mask totals, and only the sum is seen).
@@ -274,7 +274,7 @@ class Study:
             Who brings rows, who computes, who opens. The worker must not be the receiver.
         key : "one holder", "escrow" or "joint"
             Whether the receiver holds the secret key, ``openers`` of the sites have to help it, or
-            (experimental) nobody ever holds it, and all sites have to help: see docs/threshold.md.
+            (experimental) nobody ever holds it, and all sites have to help: see docs/explanation/threshold.md.
         openers : int
             With ``key="escrow"``: how many sites it takes.
         name : str
@@ -293,7 +293,7 @@ class Study:
                 if circuits
                 else Parameters.choose(max_value=n_rows, depth=0)
             )
-        document, invitations = written_document(
+        document, invitations = write_document(
             name, schema, asked, n_rows, parameters, sites, worker, receiver, KeyRule(key, openers)
         )
         store = open_store(local_or_url(url))
@@ -347,16 +347,18 @@ class Study:
     # -- what everybody sees
     # ---------------------------------------------------------------------------------------
 
-    def state(self) -> State:
-        """What follows from all messages so far."""
+    def state(self) -> StudyState:
+        """Return the state after all messages so far."""
         return self.transcript.state()
 
     def status(self) -> Status:
-        """Who has done what, what was refused, and who has to do what next; prints as a list."""
+        """Return who has done what, what was refused, and who has to do what next; prints as a
+        list.
+        """
         state = self.state()
         return Status(state, list(self.refusals), self._unsent(state))
 
-    def _unsent(self, state: State) -> list[tuple[str, str]]:
+    def _unsent(self, state: StudyState) -> list[tuple[str, str]]:
         """List who has announced what is not stored: a process of theirs was stopped, or waited for
         the others.
         """
@@ -374,12 +376,12 @@ class Study:
                 if now.complete and not has(digest)
             ]
         if state.call is not None:
-            given = state.shares.get(state.call.hash, {})
-            found += [(site, "share") for site, digest in given.items() if not has(digest)]
-        for given in state.key_rounds.values():
+            sent = state.shares.get(state.call.hash, {})
+            found += [(site, "share") for site, digest in sent.items() if not has(digest)]
+        for sent in state.key_rounds.values():
             found += [
                 (site, "keygen")
-                for site, digest in given.items()
+                for site, digest in sent.items()
                 if not state.keys and not has(digest)
             ]
         found += [
@@ -390,7 +392,7 @@ class Study:
         return list(dict.fromkeys(found))
 
     def messages(self) -> list[Message]:
-        """All messages, in order: the record of the study, openings among them."""
+        """Return all messages in order: the record of the study, openings among them."""
         return self.transcript.messages()
 
     def post(self, kind: str, content: Mapping[str, Any]) -> Message:
@@ -407,10 +409,10 @@ class Study:
         return self.document.own_schema(self._me)
 
     def public_keys(self) -> PublicKeys:
-        """The keys that rows and totals are encrypted for."""
+        """Return the keys that rows and totals are encrypted for."""
         return self._keys_of(self.state())
 
-    def _keys_of(self, state: State) -> PublicKeys:
+    def _keys_of(self, state: StudyState) -> PublicKeys:
         if not state.keys:
             raise StudyError(
                 f"the study has no key yet: {self.document.receiver} has to make it", code="no-key"
@@ -446,8 +448,8 @@ class Study:
     # --------------------------------------------------------------------------------------------
 
     def add(self, data: Any, y: Any = None, *, new: Any = None, **options: Any) -> None:
-        """Bring your rows: encrypted for the study's key; and the totals of questions that are
-        answered at home.
+        """Bring your rows, encrypted under the study's key, and the totals that are computed at
+        home.
 
         Parameters
         ----------
@@ -458,10 +460,10 @@ class Study:
         y : array, optional
             Classes, where ``data`` has none.
         new : DataFrame, 2-D array, path of a CSV or Parquet file, or EncryptedTable, optional
-            Where the study asks for votes: rows of yours that are voted on; their class, if it is
-            known, stays at home. **The receiver sees the votes of each of them.** New rows come
-            before any others: so the first call says which you bring, or that you bring none, and
-            when all sites have said so another call brings the others. :meth:`status` says when.
+            Where the study asks for votes: your rows to vote on; their class, if it is known, stays
+            at home. **The receiver sees the votes of each of them.** New rows come before all other
+            rows: the first call says which you bring, or that you bring none, and once all sites
+            have said so another call brings the other rows. :meth:`status` says when.
         **options
             Of the encryption, such as ``workers``.
         """
@@ -480,12 +482,12 @@ class Study:
                 )
             table: Table | None = None
         elif not isinstance(data, (str, os.PathLike)):
-            table = self._checked_table(data, y)
+            table = self._check_table(data, y)
         elif self.document.asked(
             TOTALS, MASKED
         ):  # these take the rows as a whole; encrypted rows are read a piece at a time
             table = Table.concat(
-                list(file_tables(self.schema, data, self.document.parameters.slots))
+                list(FileRows(self.schema, data).tables(self.document.parameters.slots))
             )
         else:
             table = None
@@ -500,7 +502,7 @@ class Study:
                 self._add_totals(question, table)
         self._store_totals()
 
-    def _checked_table(self, data: Any, y: Any) -> Table:
+    def _check_table(self, data: Any, y: Any) -> Table:
         table = (
             data
             if isinstance(data, Table)
@@ -523,8 +525,8 @@ class Study:
             )
         return table
 
-    def _add_new_rows(self, data: Any, state: State, options: Mapping[str, Any]) -> None:
-        """Rows that are voted on, or the word that there are none."""
+    def _add_new_rows(self, data: Any, state: StudyState, options: Mapping[str, Any]) -> None:
+        """Bring the rows to vote on, or say that there are none."""
         if data is None:
             self.post("new rows", {"n_rows": 0})
             return
@@ -533,12 +535,14 @@ class Study:
             return
         if isinstance(data, (str, os.PathLike)):
             data = Table.concat(
-                list(file_tables(self.schema, data, self.document.parameters.slots))
+                list(FileRows(self.schema, data).tables(self.document.parameters.slots))
             )
-        table = replace(self._checked_table(data, None), class_codes=None, target_values=None)
+        table = replace(self._check_table(data, None), class_codes=None, target_values=None)
         self._add_rows("new rows", table, state, options)
 
-    def _add_rows(self, kind: str, data: Any, state: State, options: Mapping[str, Any]) -> None:
+    def _add_rows(
+        self, kind: str, data: Any, state: StudyState, options: Mapping[str, Any]
+    ) -> None:
         keys = self._keys_of(state)
         if state.key_id in state.retired:
             raise StudyError(
@@ -555,14 +559,14 @@ class Study:
             keys.encrypt_file(data, self.schema, staged, **options)
         self._announce_rows(kind, staged, state)
 
-    def _announce_rows(self, kind: str, staged: Path, state: State) -> None:
+    def _announce_rows(self, kind: str, staged: Path, state: StudyState) -> None:
         """Post the message that fixes encrypted rows and whom they are sealed for; then
         store them.
         """
         folder, keys = f"rows/{self.me.name}/{staged.name}", {}
         for name in self.document.row_readers:
             bound = self._bind_folder(folder, name)
-            keys[name] = sealed_for(
+            keys[name] = seal_for(
                 state.parties[name].sealing, self._own_folder_key(folder), bound
             ).hex()
         self.post(kind, {**describe_rows(str(staged), folder), "keys": keys})
@@ -570,11 +574,11 @@ class Study:
 
     def _staging_place(self) -> Path:
         """Return the folder at home where rows are encrypted before their message is posted."""
-        place = Path(self.beside_identity(_STAGED))
+        place = Path(self.path_by_identity(_STAGED))
         place.mkdir(mode=0o700, exist_ok=True)
         return place
 
-    def _upload_rows(self, state: State) -> None:
+    def _upload_rows(self, state: StudyState) -> None:
         """Store encrypted rows that a message of yours has announced; forget attempts without a
         message.
         """
@@ -606,17 +610,17 @@ class Study:
             return
 
         def make() -> bytes:
-            if asked.way == MASKED:
-                return home.masked_totals(
+            if asked.mode == MASKED:
+                return home.mask_totals(
                     self, state, question, home.site_values(asked.question, table)
                 )
             keys = self._keys_of(state)
             kind_of(self.document.key.kind).check_keys(self, state, keys)
-            answer = home.encrypted_answer(asked.question, table, keys)
-            return home.sealed_answer(self, state, question, answer)
+            answer = home.encrypt_answer(asked.question, table, keys)
+            return home.seal_answer(self, state, question, answer)
 
         # What was made once under this binding is what is sent, whatever the rows are now.
-        data = self._kept(_name_totals(question, now), make)
+        data = self._keep(_name_totals(question, now), make)
         self.post(
             "totals",
             {"question": question, "round": now.number, "object": hashlib.sha256(data).hexdigest()},
@@ -630,7 +634,7 @@ class Study:
         """
         stored, name, rounds = [], self.me.name, self.state().rounds
         # The announcements came after this party's own message: without them no later chain is
-        # followed, or whoever runs the folder could take one away and exclude its site after these
+        # followed, or the host of the folder could remove one and exclude its site after these
         # totals are stored.
         self._remember()
         for question, now in rounds.items():
@@ -647,7 +651,7 @@ class Study:
         """Give what the study waits for from you: your number of the coin, your share of an
         opening. Says what was given.
         """
-        given = [*self._toss(), *self._store_totals()]
+        sent = [*self._toss(), *self._store_totals()]
         state = self.state()
         call = state.call
         kind = kind_of(self.document.key.kind)
@@ -658,10 +662,10 @@ class Study:
                 self.send(
                     "share", {"call": call.hash}, name, partial(kind.share, self, state, call)
                 )
-                given.append(f"a share for opening {', '.join(call.items)}")
+                sent.append(f"a share for opening {', '.join(call.items)}")
             else:
                 self.store_announced(name, state.shares[call.hash][self.me.name])
-        return given
+        return sent
 
     def send(
         self, kind: str, content: Mapping[str, Any], name: str, make: Callable[[], bytes]
@@ -669,7 +673,7 @@ class Study:
         """Post a message that names an object, then store the object; both are made once, under a
         name at home.
         """
-        digest = hashlib.sha256(self._kept(name, make)).hexdigest()
+        digest = hashlib.sha256(self._keep(name, make)).hexdigest()
         self.post(kind, {**content, "object": digest})
         self.store_announced(name, digest)
 
@@ -677,7 +681,7 @@ class Study:
         """Store an object that a message of yours names, unless it is there."""
         if self.transcript.has_object(digest):
             return
-        place = Path(self.beside_identity(_SENT)) / name
+        place = Path(self.path_by_identity(_SENT)) / name
         data = read_object(place, limit=MAX_OBJECT_BYTES)
         if hashlib.sha256(data).hexdigest() != digest:
             raise StudyError(
@@ -686,11 +690,13 @@ class Study:
             )
         self.transcript.store_object(data)
 
-    def _kept(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """What was made the first time, kept at home: in the shared folder somebody else could put
-        bytes in their place, and they would be sent in this party's name.
+    def _keep(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """Return what was made the first time, from a file at home.
+
+        In the shared folder somebody else could replace the bytes, and they would be sent in this
+        party's name.
         """
-        place = Path(self.beside_identity(_SENT))
+        place = Path(self.path_by_identity(_SENT))
         place.mkdir(mode=0o700, exist_ok=True)
         if not object_exists(place / name):
             with suppress(
@@ -703,7 +709,7 @@ class Study:
         state, name = self.state(), self.me.name
         if not state.fixed or name not in state.tossers or name in state.coins:
             return []
-        if self._kept("rows-of-the-coin", lambda: state.fixed_rows) != state.fixed_rows:
+        if self._keep("rows-of-the-coin", lambda: state.fixed_rows) != state.fixed_rows:
             raise StudyError(
                 "you have shown your number of the coin, or were about to, when the rows of the "
                 "study were others: who exchanged "
@@ -740,7 +746,7 @@ class Study:
             done.append(question)
         return done
 
-    def _answerable(self, state: State) -> list[str]:
+    def _answerable(self, state: StudyState) -> list[str]:
         ready = list(state.answerable)
         ready += [
             question
@@ -749,25 +755,25 @@ class Study:
         ]
         return [question for question in ready if question not in state.answers]
 
-    def _has_totals(self, state: State, question: str) -> bool:
+    def _has_totals(self, state: StudyState, question: str) -> bool:
         now = state.round(question)
         return now.complete and all(map(self.transcript.has_object, now.objects.values()))
 
-    def _check_sites(self, state: State, options: Mapping[str, Any]) -> None:
+    def _check_sites(self, state: StudyState, options: Mapping[str, Any]) -> None:
         keys, coin, found = self._keys_of(state), state.coin or b"", {}
         for one in state.checked:
 
             def make(one: str = one) -> bytes:
-                rows = self._checked_rows(one, state, keys)
+                rows = self._rows_to_check(one, state, keys)
                 total = validity.ask(rows, coin, len(self.document.sites), **options)
                 return container.to_bytes(total.to_container())
 
-            found[one] = hashlib.sha256(self._kept(_name_check(one, coin), make)).hexdigest()
+            found[one] = hashlib.sha256(self._keep(_name_check(one, coin), make)).hexdigest()
         self.post("checks", {"objects": found})
         for one, digest in found.items():
             self.store_announced(_name_check(one, coin), digest)
 
-    def _site(self, site: str, state: State, keys: PublicKeys) -> EncryptedTable:
+    def _site(self, site: str, state: StudyState, keys: PublicKeys) -> EncryptedTable:
         rows = state.rows[site]
         return site_table(self._sealed_folder(site, rows), site, rows, self.document, keys)
 
@@ -782,8 +788,8 @@ class Study:
         )
         return SealedStore(self.store, rows.folder, key)
 
-    def _checked_rows(self, one: str, state: State, keys: PublicKeys) -> EncryptedTable:
-        """What validity totals are of: the rows of a site, or its new rows."""
+    def _rows_to_check(self, one: str, state: StudyState, keys: PublicKeys) -> EncryptedTable:
+        """Return the rows that validity totals are computed from: those of a site, or its new rows."""
         if not one.startswith(NEW):
             return self._site(one, state, keys)
         site = one.removeprefix(NEW)
@@ -793,35 +799,35 @@ class Study:
         )
 
     def new_rows(self) -> EncryptedTable:
-        """The encrypted rows that are voted on, of all sites that were found to be valid, in the
-        order of the document.
-        """
+        """Return the encrypted rows to vote on, of all valid sites, in the order of the document."""
         state = self.state()
         if not state.asking_sites:
             raise StudyError("no new rows were found to be valid yet", code="no-valid-new-rows")
         keys = self._keys_of(state)
-        return pooled([self._checked_rows(NEW + site, state, keys) for site in state.asking_sites])
+        return pool([self._rows_to_check(NEW + site, state, keys) for site in state.asking_sites])
 
     def table(self) -> EncryptedTable:
-        """The encrypted rows of all sites that were found to be valid, as one table."""
+        """Return the encrypted rows of all valid sites as one table."""
         state = self.state()
         if not state.judged or not state.good_sites:
             raise StudyError("no rows were found to be valid yet", code="no-valid-rows")
         keys = self._keys_of(state)
-        return pooled([self._site(site, state, keys) for site in state.good_sites])
+        return pool([self._site(site, state, keys) for site in state.good_sites])
 
-    def _answer(self, question: str, state: State, options: Mapping[str, Any]) -> Answer:
-        if self.document.questions[question].way == TOTALS:
-            return home.added_up(self, question, state.round(question), self._keys_of(state))
+    def _answer(self, question: str, state: StudyState, options: Mapping[str, Any]) -> Answer:
+        if self.document.questions[question].mode == TOTALS:
+            return home.add_up(self, question, state.round(question), self._keys_of(state))
         return self.answer_from_rows(question, **options)
 
     def answer_from_rows(self, question: str, **options: Any) -> Answer:
-        """What a question gives over the rows of all valid sites, or, by its model, for their new
-        rows: the same for everybody.
+        """Return the answer to a question over the rows of all valid sites, or votes on their new
+        rows.
+
+        The answer is the same for everybody.
         """
         asked = self.document.questions[question]
         answer = self.table().answer_to(asked.question, **options)
-        return answer.predict_votes(self.new_rows(), **options) if asked.way == VOTES else answer
+        return answer.predict_votes(self.new_rows(), **options) if asked.mode == VOTES else answer
 
     # -- the receiver
     # --------------------------------------------------------------------------------------------
@@ -885,10 +891,8 @@ class Study:
             name: self._open_answer(name, digest, state, opener) for name, digest in items.items()
         }
 
-    def _openable(self, state: State, again: bool) -> dict[str, str]:
-        """What is to be opened next: validity totals before anything else; then all answers that
-        are there.
-        """
+    def _openable(self, state: StudyState, again: bool) -> dict[str, str]:
+        """Return what is to be opened next: validity totals first, then all answers that are there."""
         if state.checks and not state.valid:
             return {CHECK + site: digest for site, digest in state.checks.items()}
         if kind_of(self.document.key.kind).shared and state.call is None:
@@ -899,7 +903,7 @@ class Study:
             }
         return dict(state.answers)
 
-    def _judge(self, state: State, items: Mapping[str, str], opener: Opener) -> None:
+    def _judge(self, state: StudyState, items: Mapping[str, str], opener: Opener) -> None:
         """Open the validity totals, and say pass or fail of each, once; nobody is shown more."""
         keys, valid = self._keys_of(state), {}
         for name, digest in items.items():
@@ -910,17 +914,17 @@ class Study:
             )
         self.post("verdict", {"valid": valid})
 
-    def _open_answer(self, question: str, digest: str, state: State, opener: Opener) -> Any:
+    def _open_answer(self, question: str, digest: str, state: StudyState, opener: Opener) -> Any:
         keys, asked = self._keys_of(state), self.document.questions[question]
         answer = read_answer(container.from_bytes(self.transcript.read_object(digest)), keys)
         self._check_answer(question, answer, state)
         if question not in state.opened or question in state.pending:
             self.post("opened", {"question": question, "object": digest})
         return opener(
-            answer if asked.way == TOTALS else answer.question.present(answer), schema=self.schema
+            answer if asked.mode == TOTALS else answer.question.present(answer), schema=self.schema
         )
 
-    def _check_answer(self, question: str, answer: Answer, state: State) -> None:
+    def _check_answer(self, question: str, answer: Answer, state: StudyState) -> None:
         """Refuse an answer to another question, or from other rows, than the study has
         agreed on.
         """
@@ -929,8 +933,8 @@ class Study:
             answer.question.asks_same(asked.question)
             and answer.schema.public() == self.document.schema
         )
-        if asked.way != TOTALS:
-            votes = asked.way == VOTES
+        if asked.mode != TOTALS:
+            votes = asked.mode == VOTES
             rows = (
                 [state.new_rows[s] for s in state.asking_sites]
                 if votes
@@ -938,8 +942,8 @@ class Study:
             )
             good = good and are_from_rows(answer.block_ids, answer.n_rows, rows)
             good = good and (answer.kind == PREDICTION_KIND, answer.output) == (
-                asked.way == VOTES,
-                asked.question.outputs[0] if asked.way == VOTES else "",
+                asked.mode == VOTES,
+                asked.question.outputs[0] if asked.mode == VOTES else "",
             )
             good = good and (
                 bool(answer.ciphertexts.flooded) or self._keys_of(state).joint
@@ -952,12 +956,12 @@ class Study:
                 code="other-question-or-rows",
             )
 
-    def _open_masked(self, state: State) -> dict[str, Any]:
+    def _open_masked(self, state: StudyState) -> dict[str, Any]:
         found = {}
         for question, asked in self.document.asked(MASKED).items():
             now = state.round(question)
             if self._has_totals(state, question):
-                read = home.unmasked(self, question, now, asked.question, self.schema)
+                read = home.unmask(self, question, now, asked.question, self.schema)
                 if question not in state.opened:
                     self.post("opened", {"question": question, "object": now.digest})
                 found[question] = read
@@ -983,7 +987,7 @@ def _name_check(one: str, coin: bytes) -> str:
     return f"check-{one.replace(' ', '-')}-{coin.hex()[:16]}"
 
 
-def _computed_objects(state: State) -> dict[str, str]:
+def _computed_objects(state: StudyState) -> dict[str, str]:
     """Return the hashes of all that the worker has computed, by the names that it keeps
     them under.
     """
@@ -994,21 +998,21 @@ def _computed_objects(state: State) -> dict[str, str]:
 def planned_circuits(
     schema: Schema, asked: Mapping[str, tuple[Question, str]], n_rows: int
 ) -> list[Any]:
-    """All that the parameters of a study must carry: the questions, and the validity of the rows of
-    any site.
+    """Return everything that the parameters of a study must carry: the questions, and the validity
+    of the rows of any site.
     """
-    rows = [question for question, way in asked.values() if way == ROWS]
-    sums = [question for question, way in asked.values() if way == TOTALS]
+    rows = [question for question, mode in asked.values() if mode == ROWS]
+    sums = [question for question, mode in asked.values() if mode == TOTALS]
     votes = [
-        asked_of(question, schema).settled() for question, way in asked.values() if way == VOTES
+        asked_of(question, schema).settled() for question, mode in asked.values() if mode == VOTES
     ]
     public = schema.public()
     circuits: list[Any] = [
         *rows,
-        *(home.planned(one.in_ids(schema).settled(), public, n_rows) for one in sums),
+        *(home.plan_totals(one.in_ids(schema).settled(), public, n_rows) for one in sums),
     ]
     stored = table_columns(public, classes=public.has_target)
     for number, one in enumerate(votes):
         # Totals of several models have names of their own.
         circuits += [stage.renamed(str(number)) for stage in stages_of(one, public, stored, n_rows)]
-    return [*circuits, validity.planned(public, n_rows)] if rows or votes else circuits
+    return [*circuits, validity.plan_validity(public, n_rows)] if rows or votes else circuits

@@ -1,10 +1,10 @@
-"""Totals that a site computes in the clear at home: encrypted for the study's key, or masked so
-that nothing but the sum is seen.
+"""Totals that a site computes at home on its own rows: encrypted under the study's key, or masked
+so that only the sum is revealed.
 
-Masks are pairwise: what one site adds another takes off, so they vanish in the sum of all and in no
-other. Each is drawn from what the two sites alone have in common (X25519, HKDF), for this study,
-question, round and exact list of members. A round that somebody drops out of is started again, and
-its masks are others. With two sites each learns the totals of the other, from the sum.
+Masks are pairwise: what one site adds another subtracts, so they cancel in the sum of all sites and
+in no other. Each is derived from a secret of the two sites (X25519, HKDF), for this study,
+question, round and exact list of members. If a site drops out the round starts again with new
+masks. With two sites each learns the totals of the other, from the sum.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, Final
 from encryptedstats.circuits.bounds import read_bounds
 from encryptedstats.circuits.expressions import column_names
 from encryptedstats.circuits.passes.digits import Stored, split_into_digits
-from encryptedstats.circuits.plan import Stage
 from encryptedstats.circuits.program import PACKED
 from encryptedstats.circuits.results import NumberFacts, encrypted_numbers
+from encryptedstats.circuits.search import Stage
 from encryptedstats.crypto import PublicKeys
-from encryptedstats.crypto.envelopes import sealed_for
+from encryptedstats.crypto.envelopes import seal_for
 from encryptedstats.crypto.packing import encrypted_totals_noise
 from encryptedstats.errors import FileFormatError, StudyError, TooLargeError
 from encryptedstats.storage import container
-from encryptedstats.studies.transcript import Round, State
+from encryptedstats.studies.transcript import Round, StudyState
 from encryptedstats.tables import PublicSchema, Question, Schema, Table
 from encryptedstats.tables.answers.answer import Answer
 from encryptedstats.tables.answers.files import read_answer
@@ -46,9 +46,9 @@ _BESIDE: Final = 2  # the number of rows, and of those that were left out
 # ------------------------------------------------------------------------------------------------
 
 
-def planned(question: Question, schema: PublicSchema, n_rows: int) -> Stage:
-    """What parameters must carry of a question whose totals are computed at home: their size, and
-    adding them up.
+def plan_totals(question: Question, schema: PublicSchema, n_rows: int) -> Stage:
+    """Return what parameters must carry of a question whose totals are computed at home: the size
+    of the totals, and their sum.
     """
     circuit = question.circuit(schema)
     columns = asked_columns(schema, table_columns(schema, classes=schema.has_target))
@@ -61,9 +61,9 @@ def planned(question: Question, schema: PublicSchema, n_rows: int) -> Stage:
     )
 
 
-def encrypted_answer(question: Question, table: Table, keys: PublicKeys) -> Answer:
-    """The answer from a clear table, encrypted as a worker's would be; answers of several sites add
-    up.
+def encrypt_answer(question: Question, table: Table, keys: PublicKeys) -> Answer:
+    """Encrypt the answer from a clear table, as a worker would; answers of several sites can be
+    added.
     """
     schema, parameters = table.schema.public(), keys.parameters
     columns = asked_columns(schema, table_columns(schema, classes=schema.has_target))
@@ -88,9 +88,9 @@ def encrypted_answer(question: Question, table: Table, keys: PublicKeys) -> Answ
     return Answer(question, numbers, schema, table.n_rows, n_dropped=n_dropped, weight_bound=bound)
 
 
-def added_up(study: Study, question: str, now: Round, keys: PublicKeys) -> Answer:
-    """The encrypted totals of all members, added up by a worker who sees none of them."""
-    answers = [_encrypted_by(study, question, site, now, keys) for site in now.members]
+def add_up(study: Study, question: str, now: Round, keys: PublicKeys) -> Answer:
+    """Return the sum of the encrypted totals of all members, as the worker computes it."""
+    answers = [_read_totals_of(study, question, site, now, keys) for site in now.members]
     total = answers[0]
     for one in answers[1:]:
         total = total + one
@@ -103,19 +103,19 @@ def added_up(study: Study, question: str, now: Round, keys: PublicKeys) -> Answe
     return total
 
 
-def sealed_answer(study: Study, state: State, question: str, answer: Answer) -> bytes:
+def seal_answer(study: Study, state: StudyState, question: str, answer: Answer) -> bytes:
     """Return the encrypted totals of this site, sealed for the worker: the receiver, who has the
     key, adds nothing up.
     """
     data = container.to_bytes(answer.to_container())
     worker = state.parties[study.document.worker]
-    return sealed_for(
+    return seal_for(
         worker.sealing, data, _binding(study, question, state.round(question), study.me.name)
     )
 
 
-def _encrypted_by(study: Study, question: str, site: str, now: Round, keys: PublicKeys) -> Answer:
-    """Open the totals of a site, if their noise is said to be that of new ciphertexts."""
+def _read_totals_of(study: Study, question: str, site: str, now: Round, keys: PublicKeys) -> Answer:
+    """Read the totals of a site, and check that they claim the noise of new ciphertexts."""
     sealed = study.transcript.read_object(now.objects[site])
     data = study.me.reader.open(sealed, _binding(study, question, now, site))
     answer = read_answer(container.from_bytes(data), keys)
@@ -136,8 +136,8 @@ def _encrypted_by(study: Study, question: str, site: str, now: Round, keys: Publ
 # ------------------------------------------------------------------------------------------------
 
 
-def masked_totals(study: Study, state: State, question: str, values: Sequence[int]) -> bytes:
-    """The totals of this site under its masks, for the receiver, who sees nothing of them but in
+def mask_totals(study: Study, state: StudyState, question: str, values: Sequence[int]) -> bytes:
+    """Return the totals of this site under its masks, encrypted for the receiver, who learns only
     the sum.
     """
     state.check_joined("totals are masked by keys of everybody, so add them")
@@ -150,13 +150,13 @@ def masked_totals(study: Study, state: State, question: str, values: Sequence[in
             hidden = [(a + sign * b) % _MODULUS for a, b in zip(hidden, mask, strict=True)]
     data = b"".join(value.to_bytes(_BYTES, "big") for value in hidden)
     receiver = state.parties[study.document.receiver]
-    return sealed_for(receiver.sealing, data, _binding(study, question, now, study.me.name))
+    return seal_for(receiver.sealing, data, _binding(study, question, now, study.me.name))
 
 
 def _mask(
-    study: Study, state: State, question: str, now: Round, other: str, count: int
+    study: Study, state: StudyState, question: str, now: Round, other: str, count: int
 ) -> list[int]:
-    secret = study.me.reader.shared_with(
+    secret = study.me.reader.agree_secret(
         state.parties[other].sealing, _binding(study, question, now, "masks")
     )
     drawn = hashlib.shake_256(secret).digest(_BYTES * count)
@@ -167,21 +167,19 @@ def _mask(
 
 
 def _binding(study: Study, question: str, now: Round, what: str) -> bytes:
-    """What masks and envelopes are for: this study, question, round and list of members, and
-    nothing else.
-    """
+    """Return what masks and envelopes are bound to: the study, question, round and list of members."""
     return json.dumps(
         ["encryptedstats totals", study.document.id, question, now.number, list(now.members), what]
     ).encode()
 
 
 def site_values(question: Question, table: Table) -> list[int]:
-    """All that is masked of a site: its totals, its rows, and how many were left out."""
+    """Return everything that is masked of a site: its totals, its rows, and how many were left out."""
     return [*map(int, table.totals(question)), table.n_rows, table.n_dropped]
 
 
-def unmasked(study: Study, question: str, now: Round, asked: Question, schema: Schema) -> Any:
-    """What the question makes of the sum of all members."""
+def unmask(study: Study, question: str, now: Round, asked: Question, schema: Schema) -> Any:
+    """Return the question's answer from the sum of all members."""
     count = asked.n_totals(schema.public()) + _BESIDE
     total = [0] * count
     for site in now.members:

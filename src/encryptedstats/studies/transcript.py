@@ -1,9 +1,9 @@
-"""What was said in a study, in order: signed messages in a chain, and what follows from them.
+"""The transcript of a study: signed messages in a hash chain, and the state that follows from them.
 
-Every message is signed, and names its study and the hash of all that was said before it. What it
-brings (keys, shares, totals) is an object named by its hash. Whoever reads goes through all
-messages and takes those that follow the rules; the others are refused, and it is said who sent them
-and why. A kind of message is one function here, or in a module that registers it: :func:`message`.
+Every message is signed, and names its study and the hash of all earlier messages. The objects that
+it brings (keys, shares, totals) are named by their hashes. A reader replays all messages, accepts
+those that follow the rules, and records who sent the others and why they were refused. Each kind of
+message is one function that registers itself with :func:`message`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,15 @@ from encryptedstats.crypto.signatures import verifies
 from encryptedstats.errors import EncryptedStatsError, FileFormatError, StudyError
 from encryptedstats.storage.chains import Chain, Entry
 from encryptedstats.storage.objects import Store
-from encryptedstats.studies.documents import JOINT, MASKED, MIN_SITES, ROWS, TOTALS, VOTES, Document
+from encryptedstats.studies.documents import (
+    JOINT,
+    MASKED,
+    MIN_SITES,
+    ROWS,
+    TOTALS,
+    VOTES,
+    StudyDocument,
+)
 from encryptedstats.studies.parties import RECEIVER, SITE, WORKER, Identity, Party, was_invited
 
 MESSAGES: Final = "messages"
@@ -29,13 +37,13 @@ DIGITS: Final = 64
 MAX_OBJECT_BYTES: Final = 1 << 30
 
 
-class Refused(Exception):
+class InvalidMessage(Exception):
     """Why a message does not count."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """A message: who says it, of which kind, and what. ``hash`` stands for it and all before it."""
+    """A message: its sender, kind and content. ``hash`` stands for it and all before it."""
 
     number: int
     by: str
@@ -44,45 +52,45 @@ class Message:
     hash: str
 
     def text(self, name: str) -> str:
-        """A field that is text."""
+        """Return a text field."""
         value = self.content.get(name)
         if not isinstance(value, str):
-            raise Refused(f"it does not say {name!r}")
+            raise InvalidMessage(f"it does not say {name!r}")
         return value
 
     def count(self, name: str) -> int:
-        """A field that is a number from 0 on."""
+        """Return a field that is a number from 0 on."""
         value = self.content.get(name)
         if type(value) is not int or value < 0:
-            raise Refused(f"it does not say {name!r}")
+            raise InvalidMessage(f"it does not say {name!r}")
         return value
 
     def digest(self, name: str) -> str:
-        """A field that is the hash of an object."""
-        return checked_digest(self.content.get(name), name)
+        """Return a field that is the hash of an object."""
+        return check_digest(self.content.get(name), name)
 
     def digests(self, name: str) -> dict[str, str]:
-        """A field that has hashes of objects by name."""
+        """Return a field that holds hashes of objects by name."""
         value = self.content.get(name)
         if not isinstance(value, dict):
-            raise Refused(f"it does not say {name!r}")
-        return {one: checked_digest(found, name) for one, found in value.items()}
+            raise InvalidMessage(f"it does not say {name!r}")
+        return {one: check_digest(found, name) for one, found in value.items()}
 
 
-def checked_digest(value: Any, name: str) -> str:
-    """A hash of 64 hexadecimal digits."""
+def check_digest(value: Any, name: str) -> str:
+    """Return the value if it is a hash of 64 hexadecimal digits, or raise an error."""
     if (
         not isinstance(value, str)
         or len(value) != DIGITS
         or not set(value) <= set("0123456789abcdef")
     ):
-        raise Refused(f"{name!r} is no hash of an object")
+        raise InvalidMessage(f"{name!r} is no hash of an object")
     return value
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """A message that does not count."""
+class MessageRefusal:
+    """A message that does not count, and why."""
 
     number: int
     by: str
@@ -95,7 +103,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class SiteRows:
-    """The encrypted rows of a site: their sealed folder, and the hash of the manifest that fixes
+    """The encrypted rows of a site: their encrypted folder, and the hash of the manifest that fixes
     every block.
     """
 
@@ -109,8 +117,8 @@ class SiteRows:
 
 @dataclass
 class Round:
-    """Totals that sites compute at home, for one question: whose are wanted, and the objects that
-    are there.
+    """A round of totals that sites compute at home for one question: who must send, and the objects
+    that are there.
     """
 
     number: int
@@ -119,31 +127,29 @@ class Round:
 
     @property
     def complete(self) -> bool:
-        """Whether all are there."""
+        """True if all totals are there."""
         return bool(self.members) and set(self.objects) == set(self.members)
 
     @property
     def digest(self) -> str:
-        """What stands for all of them together."""
+        """A hash of all of them together."""
         content = [self.number, *(f"{site} {self.objects[site]}" for site in self.members)]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Call:
-    """What the receiver asks the members to open with it: the encrypted things, by name, and their
-    hashes.
-    """
+    """What the receiver asks the members to open: encrypted results by name, and their hashes."""
 
     hash: str
     items: Mapping[str, str]
 
 
 @dataclass
-class State:
-    """All that follows from the messages so far."""
+class StudyState:
+    """The state of a study after all messages so far."""
 
-    document: Document
+    document: StudyDocument
     parties: dict[str, Party] = field(default_factory=dict)
     key_id: str = ""
     keys: str = ""  # the object with the public keys
@@ -168,7 +174,7 @@ class State:
     key_rounds: dict[str, dict[str, str]] = field(
         default_factory=dict
     )  # of a joint key: objects by round and site
-    refused: list[Refusal] = field(default_factory=list)
+    refused: list[MessageRefusal] = field(default_factory=list)
     more: dict[str, Any] = field(
         default_factory=dict
     )  # what other kinds of messages leave: of joint keys, of totals
@@ -181,17 +187,17 @@ class State:
         self.key_rounds = {name: {} for name in KEY_ROUNDS}
 
     def key_round_complete(self, name: str) -> bool:
-        """Whether all sites have sent their message of a round of a joint key."""
+        """Return True if all sites have sent their message of a round of a joint key."""
         return set(self.key_rounds[name]) == set(self.document.sites)
 
     @property
     def key_rounds_complete(self) -> bool:
-        """Whether all messages are there that make a joint key."""
+        """True if all messages of a joint key are there."""
         return all(map(self.key_round_complete, KEY_ROUNDS))
 
     @property
     def joined(self) -> bool:
-        """Whether everybody is here."""
+        """True if all parties have joined."""
         return set(self.parties) == set(self.document.parties)
 
     def check_joined(self, what: str) -> None:
@@ -205,7 +211,7 @@ class State:
 
     @property
     def sites(self) -> tuple[str, ...]:
-        """Those that are not excluded."""
+        """The sites that are not excluded."""
         return tuple(site for site in self.document.sites if site not in self.excluded)
 
     @property
@@ -232,9 +238,7 @@ class State:
 
     @property
     def undecided(self) -> tuple[str, ...]:
-        """Sites that have to say which new rows they bring, before anybody brings rows that models
-        are of.
-        """
+        """Sites that must say which new rows they bring, before anybody brings training rows."""
         return (
             tuple(site for site in self.sites if site not in self.asked)
             if self.document.asked(VOTES)
@@ -243,12 +247,12 @@ class State:
 
     @property
     def fixed(self) -> bool:
-        """Whether all rows are there: none come after this."""
+        """True if all rows are there: none are accepted after this."""
         return self.joined and bool(self.rows) and all(site in self.rows for site in self.sites)
 
     @property
     def fixed_rows(self) -> bytes:
-        """What stands for all rows that are there."""
+        """A hash of all rows."""
         found = {"rows": self.rows, "new rows": self.new_rows}
         listed = {
             kind: {site: one.manifest for site, one in rows.items()} for kind, rows in found.items()
@@ -257,17 +261,16 @@ class State:
 
     @property
     def tossers(self) -> tuple[str, ...]:
-        """Whose numbers make the coin: all sites with rows, and who opens."""
+        """Whose numbers make the coin: all sites with rows, and the receiver."""
         return tuple(dict.fromkeys((*self.sites, self.document.receiver)))
 
     @property
     def coin(self) -> bytes | None:
-        """What weights of validity totals are drawn from; None before everybody has shown their
-        number.
+        """The coin that gives the weights of validity totals; None before everybody has revealed
+        their number.
 
-        Everybody bound themselves to a number before there were any rows. So nobody who made rows
-        knew the coin, unless all others told; and nobody could change a number when the others were
-        shown.
+        Everybody committed to a number before there were any rows. So nobody who made rows knew the
+        coin, unless all others told it; and nobody could change a number after seeing the others.
         """
         if not self.fixed or not all(name in self.coins for name in self.tossers):
             return None
@@ -278,53 +281,49 @@ class State:
 
     @property
     def judged(self) -> bool:
-        """Whether the rows of all sites were found to be good or not."""
+        """True if the rows of all sites were found valid or not."""
         return bool(self.valid) and all(one in self.valid for one in self.checked)
 
     @property
     def checked(self) -> tuple[str, ...]:
-        """What is found to be valid or not: the rows of every site, by its name, and the new rows
-        of those that bring some.
-        """
+        """Whose rows are found valid or not: every site, and the new rows of sites that bring some."""
         return (*self.sites, *(NEW + site for site in self.sites if site in self.new_rows))
 
     @property
     def good_sites(self) -> tuple[str, ...]:
-        """Whose rows count."""
+        """The sites whose rows count."""
         return tuple(site for site in self.sites if self.valid.get(site))
 
     @property
     def asking_sites(self) -> tuple[str, ...]:
-        """Whose new rows are voted on: those of sites all of whose rows are good."""
+        """The sites whose new rows are voted on: all of their rows are valid."""
         return tuple(site for site in self.good_sites if self.valid.get(NEW + site))
 
     @property
     def answerable(self) -> tuple[str, ...]:
-        """The questions that the worker answers from rows, when these are judged; votes need rows
-        to vote on.
-        """
-        ways = (ROWS, VOTES) if self.asking_sites else (ROWS,)
+        """The questions that the worker answers from valid rows; votes need rows to vote on."""
+        modes = (ROWS, VOTES) if self.asking_sites else (ROWS,)
         enough = self.judged and len(self.good_sites) >= MIN_SITES
-        return tuple(self.document.asked(*ways)) if enough else ()
+        return tuple(self.document.asked(*modes)) if enough else ()
 
     @property
     def call(self) -> Call | None:
-        """What is to be opened now; None where nothing is."""
+        """What is to be opened now, or None."""
         return self.calls[-1] if self.pending else None
 
     def round(self, question: str) -> Round:
-        """The round of totals that a question is in."""
+        """Return the current round of totals of a question."""
         return self.rounds[question]
 
     def need(self, good: bool, why: str) -> None:
         """Refuse a message that may not be said now."""
         if not good:
-            raise Refused(why)
+            raise InvalidMessage(why)
 
 
 CHECK: Final = "validity of "
 NEW: Final = "new rows of "
-Take = Callable[[State, Message], None]
+Take = Callable[[StudyState, Message], None]
 _KINDS: dict[str, tuple[str, Take]] = {}
 
 
@@ -343,13 +342,13 @@ def message(kind: str, role: str) -> Callable[[Take], Take]:
 class Transcript:
     """The messages of a study in a store."""
 
-    def __init__(self, store: Store, document: Document) -> None:
+    def __init__(self, store: Store, document: StudyDocument) -> None:
         self.store = store
         self.document = document
-        self._chain = Chain(store, MESSAGES, f"encryptedstats study {document.id}", _signed)
+        self._chain = Chain(store, MESSAGES, f"encryptedstats study {document.id}", _is_signed)
 
     def head(self) -> str:
-        """The hash of the last message."""
+        """Return the hash of the last message."""
         return self._chain.head()
 
     def check_contains(self, head: str) -> None:
@@ -358,13 +357,13 @@ class Transcript:
         """
         self._chain.check_contains(head)
 
-    def state(self) -> State:
-        """What follows from all messages."""
-        return self._folded(self._chain.entries())
+    def state(self) -> StudyState:
+        """Return the state after all messages."""
+        return self._replay(self._chain.entries())
 
     def messages(self) -> list[Message]:
-        """All of them, those that do not count among them."""
-        state = State(self.document)
+        """Return all messages, including refused ones."""
+        state = StudyState(self.document)
         found = []
         for entry in self._chain.entries():
             found.append(self._message(state, entry))
@@ -375,14 +374,14 @@ class Transcript:
         self,
         identity: Identity,
         kind: str,
-        content: Mapping[str, Any] | Callable[[State], Mapping[str, Any]],
+        content: Mapping[str, Any] | Callable[[StudyState], Mapping[str, Any]],
     ) -> Message:
         """Say something, if it follows the rules where it will stand; else StudyError
         says why not.
         """
 
         def written(entries: Sequence[Entry]) -> dict[str, Any]:
-            state = self._folded(entries)
+            state = self._replay(entries)
             said = {"kind": kind, **(content(state) if callable(content) else content)}
             number = len(entries)
             self._accept(
@@ -395,21 +394,21 @@ class Transcript:
         )
         return Message(entry.number, identity.name, kind, entry.content, entry.hash)
 
-    def _accept(self, state: State, said: Message, key: bytes) -> None:
+    def _accept(self, state: StudyState, said: Message, key: bytes) -> None:
         try:
             _apply(state, said, key)
-        except Refused as why:
+        except InvalidMessage as why:
             raise StudyError(
                 f"{said.kind!r} by {said.by} would be refused: {why}", code="refused-message"
             ) from None
 
-    def _folded(self, entries: Sequence[Entry]) -> State:
-        state = State(self.document)
+    def _replay(self, entries: Sequence[Entry]) -> StudyState:
+        state = StudyState(self.document)
         for entry in entries:
             self._take(state, self._message(state, entry), entry)
         return state
 
-    def _message(self, state: State, entry: Entry) -> Message:
+    def _message(self, state: StudyState, entry: Entry) -> Message:
         kind = entry.content.get("kind")
         by = next(
             (name for name, party in state.parties.items() if party.signing.hex() == entry.by), ""
@@ -419,11 +418,11 @@ class Transcript:
             by = str(party.get("name", "")) if isinstance(party, dict) else ""
         return Message(entry.number, by or "a stranger", str(kind), entry.content, entry.hash)
 
-    def _take(self, state: State, said: Message, entry: Entry) -> None:
+    def _take(self, state: StudyState, said: Message, entry: Entry) -> None:
         try:
             _apply(state, said, bytes.fromhex(entry.by))
-        except Refused as why:
-            state.refused.append(Refusal(said.number, said.by, said.kind, str(why)))
+        except InvalidMessage as why:
+            state.refused.append(MessageRefusal(said.number, said.by, said.kind, str(why)))
 
     # -- objects
     # --------------------------------------------------------------------------------------------
@@ -439,7 +438,7 @@ class Transcript:
         return digest
 
     def read_object(self, digest: str) -> bytes:
-        """The bytes of a hash; refused where they are others."""
+        """Return the bytes with this hash, or raise an error if they are others."""
         name = f"{OBJECTS}/{digest}"
         try:
             data = self.store.read(name, limit=MAX_OBJECT_BYTES)
@@ -458,28 +457,28 @@ class Transcript:
         return data
 
 
-def _signed(by: str, statement: bytes, signature: str) -> bool:
+def _is_signed(by: str, statement: bytes, signature: str) -> bool:
     try:
         return verifies(bytes.fromhex(by), statement, signature)
     except ValueError:
         return False
 
 
-def _apply(state: State, said: Message, key: bytes) -> None:
+def _apply(state: StudyState, said: Message, key: bytes) -> None:
     """Take a message; what it may not say is refused, and leaves the state as it was."""
     if said.kind not in _KINDS:
-        raise Refused("nobody knows such messages")
+        raise InvalidMessage("nobody knows such messages")
     role, take = _KINDS[said.kind]
     if said.kind != "join":
         party = state.parties.get(said.by)
         if party is None or party.signing != key:
-            raise Refused("it is signed by nobody who has joined")
+            raise InvalidMessage("it is signed by nobody who has joined")
         if role and role not in state.document.roles(said.by):
-            raise Refused(f"{said.by} is no {role} of this study")
+            raise InvalidMessage(f"{said.by} is no {role} of this study")
     try:
         take(state, said)
     except EncryptedStatsError as error:
-        raise Refused(str(error)) from None
+        raise InvalidMessage(str(error)) from None
 
 
 # -- the messages
@@ -487,11 +486,11 @@ def _apply(state: State, said: Message, key: bytes) -> None:
 
 
 @message("join", "")
-def _join(state: State, said: Message) -> None:
+def _join(state: StudyState, said: Message) -> None:
     try:
         party = Party.from_dict(said.content["party"])
     except (ValueError, TypeError, KeyError):
-        raise Refused("its keys are malformed") from None
+        raise InvalidMessage("its keys are malformed") from None
     document = state.document
     state.need(party.name in document.invitations, f"{party.name} was not invited")
     invited = was_invited(document.invitations[party.name], document.id, party, said.text("proof"))
@@ -506,7 +505,7 @@ def _join(state: State, said: Message) -> None:
 
 
 @message("key round", SITE)
-def _key_round(state: State, said: Message) -> None:
+def _key_round(state: StudyState, said: Message) -> None:
     name = said.text("round")
     state.need(state.document.key.kind == JOINT, "the key of this study is not made in rounds")
     state.need(state.joined, "not everybody has joined")
@@ -524,7 +523,7 @@ def _key_round(state: State, said: Message) -> None:
 
 
 @message("keys", RECEIVER)
-def _keys(state: State, said: Message) -> None:
+def _keys(state: StudyState, said: Message) -> None:
     state.need(state.joined, "not everybody has joined")
     jointly = state.document.key.kind == JOINT
     state.need(
@@ -536,7 +535,7 @@ def _keys(state: State, said: Message) -> None:
     state.more["key parts"] = said.digests("parts")
 
 
-def _sealed_keys(state: State, said: Message) -> dict[str, bytes]:
+def _sealed_keys(state: StudyState, said: Message) -> dict[str, bytes]:
     found, readers = said.content.get("keys"), set(state.document.row_readers)
     state.need(
         isinstance(found, dict) and set(found) == readers,
@@ -545,10 +544,10 @@ def _sealed_keys(state: State, said: Message) -> dict[str, bytes]:
     try:
         return {name: bytes.fromhex(sealed) for name, sealed in (found or {}).items()}
     except (TypeError, ValueError):
-        raise Refused("the keys of its folder are malformed") from None
+        raise InvalidMessage("the keys of its folder are malformed") from None
 
 
-def _checked_rows(state: State, said: Message) -> SiteRows:
+def _check_rows(state: StudyState, said: Message) -> SiteRows:
     state.need(
         said.by not in state.rows, f"the rows of {said.by} are there already, and stay as they are"
     )
@@ -570,7 +569,7 @@ def _checked_rows(state: State, said: Message) -> SiteRows:
 
 
 @message("new rows", SITE)
-def _new_rows(state: State, said: Message) -> None:
+def _new_rows(state: StudyState, said: Message) -> None:
     state.need(
         bool(state.keys) and state.key_id not in state.retired,
         "the study has no key, or it is retired",
@@ -587,19 +586,19 @@ def _new_rows(state: State, said: Message) -> None:
         "rows that models are of are there already: new rows come before all of them",
     )
     if said.count("n_rows"):
-        state.new_rows[said.by] = _checked_rows(state, said)
+        state.new_rows[said.by] = _check_rows(state, said)
     state.asked.add(said.by)
 
 
 @message("rows", SITE)
-def _rows(state: State, said: Message) -> None:
+def _rows(state: StudyState, said: Message) -> None:
     state.need(bool(state.keys), "the study has no key yet")
     state.need(state.key_id not in state.retired, "the key of the study is retired")
     state.need(state.document.pools, "no question of this study is answered from rows")
     state.need(
         not state.undecided, f"{', '.join(state.undecided)} have not said which new rows they bring"
     )
-    rows = _checked_rows(state, said)
+    rows = _check_rows(state, said)
     left = state.document.n_rows - sum(one.n_rows for one in state.rows.values())
     state.need(
         0 < rows.n_rows <= left,
@@ -610,7 +609,7 @@ def _rows(state: State, said: Message) -> None:
 
 
 @message("exclude", RECEIVER)
-def _exclude(state: State, said: Message) -> None:
+def _exclude(state: StudyState, said: Message) -> None:
     name = said.text("name")
     state.need(
         name in state.document.sites and name not in state.excluded,
@@ -628,7 +627,7 @@ def _exclude(state: State, said: Message) -> None:
 
 
 @message("coin", "")
-def _coin(state: State, said: Message) -> None:
+def _coin(state: StudyState, said: Message) -> None:
     state.need(state.fixed, "not all rows are there")
     state.need(said.by in state.tossers, f"{said.by} tosses no coin")
     state.need(said.by not in state.coins, f"{said.by} has shown its coin already")
@@ -642,7 +641,7 @@ def _coin(state: State, said: Message) -> None:
 
 
 @message("checks", WORKER)
-def _checks(state: State, said: Message) -> None:
+def _checks(state: StudyState, said: Message) -> None:
     state.need(state.coin is not None, "the coin is not known yet")
     state.need(not state.checks, "validity totals are there already")
     found = said.digests("objects")
@@ -651,7 +650,7 @@ def _checks(state: State, said: Message) -> None:
 
 
 @message("verdict", RECEIVER)
-def _verdict(state: State, said: Message) -> None:
+def _verdict(state: StudyState, said: Message) -> None:
     found = said.content.get("valid")
     state.need(bool(state.checks), "there are no validity totals yet")
     state.need(not state.valid, "it was said already, and is said once")
@@ -667,7 +666,7 @@ def _verdict(state: State, said: Message) -> None:
 
 
 @message("answer", WORKER)
-def _answer(state: State, said: Message) -> None:
+def _answer(state: StudyState, said: Message) -> None:
     name = said.text("question")
     state.need(
         name in state.document.asked(ROWS, VOTES, TOTALS),
@@ -682,7 +681,7 @@ def _answer(state: State, said: Message) -> None:
 
 
 @message("call", RECEIVER)
-def _call(state: State, said: Message) -> None:
+def _call(state: StudyState, said: Message) -> None:
     items = said.digests("items")
     known = {CHECK + site: found for site, found in state.checks.items()} | state.answers
     state.need(bool(items), "it asks for nothing")
@@ -701,19 +700,19 @@ def _call(state: State, said: Message) -> None:
 
 
 @message("share", SITE)
-def _share(state: State, said: Message) -> None:
+def _share(state: StudyState, said: Message) -> None:
     call = state.call
     state.need(
         call is not None and said.text("call") == call.hash,
         "it is for nothing that is to be opened now: replayed",
     )
-    given = state.shares.get(said.text("call"), {})
-    state.need(said.by not in given, f"{said.by} has given its share already: the first one counts")
-    state.shares[said.text("call")] = {**given, said.by: said.digest("object")}
+    sent = state.shares.get(said.text("call"), {})
+    state.need(said.by not in sent, f"{said.by} has given its share already: the first one counts")
+    state.shares[said.text("call")] = {**sent, said.by: said.digest("object")}
 
 
 @message("opened", RECEIVER)
-def _opened(state: State, said: Message) -> None:
+def _check_opening(state: StudyState, said: Message) -> None:
     name = said.text("question")
     state.need(name in state.document.questions, f"{name!r} is no question of the document")
     masked = name in state.document.asked(MASKED)
@@ -726,7 +725,7 @@ def _opened(state: State, said: Message) -> None:
 
 
 @message("totals", SITE)
-def _totals(state: State, said: Message) -> None:
+def _totals(state: StudyState, said: Message) -> None:
     name = said.text("question")
     state.need(
         name in state.document.asked(TOTALS, MASKED),
@@ -759,7 +758,7 @@ def _totals(state: State, said: Message) -> None:
 
 
 @message("retire", RECEIVER)
-def _retire(state: State, said: Message) -> None:
+def _retire(state: StudyState, said: Message) -> None:
     state.need(
         bool(state.key_id) and state.key_id not in state.retired, "there is no key to retire"
     )

@@ -1,14 +1,15 @@
-"""Whether a site's encrypted columns are what they should be: totals that are 0 for good rows, and
-for bad ones almost never.
+"""Validity of encrypted rows: totals that are 0 for well-formed columns, and almost never for
+others.
 
-A rule is a polynomial in the columns that is 0 in every slot of a good table. All rules are
-weighted, slot by slot, by public random numbers modulo t and added up. For good rows the total is 0
-whatever the weights are. If one rule is not 0 in one slot, the total is a nonzero linear function
-of that slot's weight, and 0 for one weight in t. For prime t a bad table passes with probability
-1/t, provided that the weights are drawn after the ciphertexts are fixed, by a coin that their maker
-does not know (``transcript``). So many totals, each with weights of its own, are taken that one in
-2^40 passes: even if who excludes sites is in league with the one that made bad rows, and picks,
-when all numbers are shown, the best of the coins that excluding some of the others would give.
+A rule is a polynomial in the columns that is 0 in every slot of a valid table. All rules are
+weighted, slot by slot, by public random numbers modulo t and added up. For valid rows the total is
+0 whatever the weights are. If one rule is not 0 in one slot, the total is a nonzero linear function
+of that slot's weight, and 0 for one weight in t. For prime t an invalid table passes with
+probability 1/t, provided that the weights are drawn after the ciphertexts are fixed, by a coin that
+their maker does not know (``transcript``). The number of totals, each with its own weights, makes
+one in 2^40 pass: even if the party that excludes sites colludes with the one that made invalid rows
+and picks, once all numbers are revealed, the best coin that excluding some of the others would
+give.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.expressions import Expression, Weights, column, column_names, sum_of
 from encryptedstats.circuits.layout import Layout
-from encryptedstats.circuits.plan import Stage
 from encryptedstats.circuits.results import EncryptedNumbers
+from encryptedstats.circuits.search import Stage
 from encryptedstats.tables import EncryptedTable
 from encryptedstats.tables.columns import stored_groups
 from encryptedstats.tables.encodings import ColumnGroup
@@ -38,9 +39,7 @@ MISSED_BITS: Final = 40
 
 @dataclass(frozen=True)
 class Rule:
-    """What is 0 in every slot where it holds: ``constant + expression``; on rows alone, in padding
-    alone, or in all slots.
-    """
+    """A polynomial ``constant + expression`` that is 0 in rows, in padding, or in all slots."""
 
     expression: Expression
     constant: int = 0
@@ -49,10 +48,10 @@ class Rule:
 
 
 def group_rules(group: ColumnGroup) -> list[Rule]:
-    """What must be 0 in the columns of one variable, or of the target, by how it is coded.
+    """Return what must be 0 in the columns of one variable, or of the target, by their encoding.
 
-    In padding everything is 0: a row there would be counted, and nobody would know of it. Numbers
-    cannot be checked: that one lies between its bounds is no equation of small degree.
+    In padding everything is 0: a row there would be counted unseen. Numbers cannot be checked: that
+    one lies between its bounds is no equation of small degree.
     """
     found = group.encoding.conditions(group)
     valid = [Rule(expression, constant, padding=not constant) for expression, constant in found]
@@ -60,12 +59,12 @@ def group_rules(group: ColumnGroup) -> list[Rule]:
 
 
 def study_groups(schema: PublicSchema, digit_bits: int | None = None) -> list[ColumnGroup]:
-    """The columns of a table in a study, and how they are coded."""
+    """Return the columns of a table in a study, and their encodings."""
     return stored_groups(schema, classes=schema.has_target, digit_bits=digit_bits)
 
 
-def unchecked(groups: Sequence[ColumnGroup]) -> list[str]:
-    """The columns whose values no rule binds: numbers, which are believed to lie within their
+def unchecked_columns(groups: Sequence[ColumnGroup]) -> list[str]:
+    """Return the columns whose values no rule checks: numbers, which must be believed to keep their
     bounds.
     """
     found = [condition for group in groups for condition in group.encoding.conditions(group)]
@@ -80,7 +79,7 @@ def unchecked(groups: Sequence[ColumnGroup]) -> list[str]:
 def validity_total(
     groups: Sequence[ColumnGroup], layout: Layout, coin: bytes, modulus: int
 ) -> Expression:
-    """All rules, weighted by a coin and added up over all slots: a total, modulo t."""
+    """Return all rules, weighted by a coin and added up over all slots: a total modulo t."""
     terms: list[Expression] = []
     constant = 0
     for number, rule in enumerate(rule for group in groups for rule in group_rules(group)):
@@ -99,8 +98,8 @@ def _weights(rule: Rule, layout: Layout, seed: bytes) -> Iterator[Weights]:
             yield Weights(chunk, start, stop, seed)
 
 
-def planned(schema: PublicSchema, n_rows: int) -> Stage:
-    """The validity total of a site, for a plan: one that has all rows of the study."""
+def plan_validity(schema: PublicSchema, n_rows: int) -> Stage:
+    """Return the validity total of a site that has all rows of the study, for a plan."""
     groups = study_groups(schema)
     # Its size says nothing: it is 0, or the site is excluded. Noise is the same for any modulus.
     return Stage(
@@ -111,14 +110,15 @@ def planned(schema: PublicSchema, n_rows: int) -> Stage:
 
 
 def repeats(modulus: int, sites: int) -> int:
-    """How many totals it takes: bad rows of one site have a chance for every set of the others that
-    could be excluded.
+    """Return the number of totals.
+
+    Invalid rows of one site have a chance for every set of other sites that could be excluded.
     """
     return math.ceil((MISSED_BITS + sites - 1) / math.log2(modulus))
 
 
 def ask(table: EncryptedTable, coin: bytes, sites: int, **options: Any) -> EncryptedNumbers:
-    """The encrypted validity totals of a site's table, hidden in all but their values."""
+    """Return the encrypted validity totals of a site's table, flooded."""
     modulus, largest = table.parameters.plain_modulus, table.parameters.max_value
     groups = table.facts.groups
     totals = [
@@ -136,7 +136,7 @@ def ask(table: EncryptedTable, coin: bytes, sites: int, **options: Any) -> Encry
 def passes(
     totals: EncryptedNumbers, opener: Callable[[EncryptedNumbers], Sequence[int]], sites: int
 ) -> bool:
-    """Whether opened totals are those of good rows; nothing else of them is shown to anybody."""
+    """Return True if the opened totals are those of valid rows. Nothing else of them is revealed."""
     if len(totals) != repeats(totals.keys.parameters.plain_modulus, sites):
         return False
     try:

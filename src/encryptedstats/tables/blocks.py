@@ -31,10 +31,10 @@ from numpy.typing import NDArray
 
 from encryptedstats.crypto import Parameters
 from encryptedstats.errors import ArgumentError, FileFormatError
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 from encryptedstats.storage import container, pieces
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.objects import Readable, Store, looked_at_again
+from encryptedstats.storage.objects import Readable, Store, retry_read
 from encryptedstats.storage.pieces import DIGEST_BYTES, RUN, SEED_BYTES
 
 Residues = NDArray[np.uint64]
@@ -229,18 +229,26 @@ def block_statement(
 # ------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class BlockRows:
+    """Whose rows a block holds, and how many: its id, their number, and the id of their key."""
+
+    id: str
+    count: int
+    key_id: str
+
+
 def block_bytes(
     residues: Residues,
     shape: BlockShape,
+    rows: BlockRows,
     *,
-    block_id: str,
-    rows: int,
-    key_id: str,
     seeds: bytes = b"",
     seal: Callable[[BlockFacts], str] = lambda block: _NO_SEAL,
 ) -> bytes:
-    """The object for residues of shape (columns, 1 or 2, primes, N): where there are ``seeds``, of
-    the first polynomials.
+    """Return the object for residues of shape (columns, 1 or 2, primes, N).
+
+    Where there are ``seeds``, the residues are those of the first polynomials.
 
     ``seal`` is a keyed hash of what the owner signs, by which who made the object knows it again;
     it tells nobody else anything.
@@ -254,15 +262,15 @@ def block_bytes(
         )
     packed = pack_residues(residues, shape)
     digests = _digests(packed, shape)
-    facts = BlockFacts(block_id, rows, shape.seeded, _sha256(seeds + digests))
-    fields = {"id": block_id, "rows": rows, "columns": shape.n_columns, "seal": seal(facts)}
+    facts = BlockFacts(rows.id, rows.count, shape.seeded, _sha256(seeds + digests))
+    fields = {"id": rows.id, "rows": rows.count, "columns": shape.n_columns, "seal": seal(facts)}
     sections = {
         **({"seeds": seeds} if shape.seeded else {}),
         "digests": digests,
         "residues": packed,
     }
     return container.to_bytes(
-        Container(BLOCK_KIND, shape.parameters.fingerprint, key_id, fields, sections)
+        Container(BLOCK_KIND, shape.parameters.fingerprint, rows.key_id, fields, sections)
     )
 
 
@@ -339,7 +347,7 @@ def stored_entry(
         )
 
     try:
-        return looked_at_again(store, looked_at)
+        return retry_read(store, looked_at)
     except (FileFormatError, FileNotFoundError):
         return None
 
@@ -407,7 +415,7 @@ def read_block(store: Readable, entry: BlockEntry, shape: BlockShape, key_id: st
         head = _checked_head(data[entry.start : start], store, entry, own)
         return _Reading(store, entry, own, *everything).residues(head, memoryview(data)[start:])
 
-    return looked_at_again(store, read)
+    return retry_read(store, read)
 
 
 def _whole_block(
@@ -442,7 +450,7 @@ def _whole_block(
 def read_seeds(store: Readable, entry: BlockEntry, shape: BlockShape) -> bytes:
     """The seeds of a block, one after the other; none of a block that is stored whole."""
     own = entry.shape(shape)
-    return looked_at_again(store, lambda: _read_head(store, entry, own))[: own.seed_bytes]
+    return retry_read(store, lambda: _read_head(store, entry, own))[: own.seed_bytes]
 
 
 def read_runs(
@@ -503,7 +511,7 @@ def _read(
         reading = _Reading(store, entry, own, primes, runs, wanted)
         return reading.residues(_read_head(store, entry, own), reading.pieces())
 
-    residues = looked_at_again(store, read)
+    residues = retry_read(store, read)
     return (
         residues
         if wanted == list(columns)

@@ -214,7 +214,7 @@ class ColumnAlgebra(ABC, Generic[E]):
 
     def _binned(self, variable: str | int) -> tuple[int, PublicVariable]:
         position, known = self._variable(variable)
-        if known.kind == "number":
+        if not known.n_bins:
             raise SchemaError(
                 f"variable {variable!r} is a number: it has no bins, ask for numbers({variable!r})",
                 code="number-without-bins",

@@ -23,17 +23,14 @@ from encryptedstats.circuits.expressions import Expression, column, sum_of
 from encryptedstats.circuits.passes.digits import digit_bounds, digit_of
 from encryptedstats.errors import ArgumentTypeError, Cure, ParameterError, SchemaError
 from encryptedstats.tables.schema.bins import centred_codes, code_values, ordinal_codes
-from encryptedstats.tables.schema.variables import (
-    ORDERED_KINDS,
-    TARGET,
-    PublicSchema,
-    PublicVariable,
-)
+from encryptedstats.tables.schema.variables import TARGET, PublicSchema, PublicVariable
 
 if TYPE_CHECKING:
     from encryptedstats.tables.table import Table
 
 MAX_NUMBER_BITS: Final = 62
+GRID_BASE: Final = 32
+MAX_GRID: Final = GRID_BASE**2
 #: Stands for a missing number in clear tables: far below any that a variable may hold.
 GAP: Final = np.iinfo(np.int64).min
 
@@ -56,9 +53,9 @@ class Column:
         ``"onehot"`` (indicator of bin `index`), ``"cumulative"`` (of bins 0 to `index`),
         ``"ordinal"`` (codes 1..m), ``"centred"`` (codes symmetric about 0), ``"number"`` (fixed
         point, 0 where it is missing), ``"digit"`` (digit `index` of a number), ``"present"``
-        (whether a number is there), ``"class"`` (indicator of class `index`, times the weight of
-        the row), ``"rows"`` (the weight of the row, where the target is a number), or another
-        that is registered.
+        (whether a number is there), ``"grid"`` (indicator of a digit to base 32), ``"class"``
+        (indicator of class `index`, times the weight of the row), ``"rows"`` (the weight of the
+        row, where the target is a number), or another that is registered.
     variable
         Position of the variable; -1 for the target, and for rows.
     index
@@ -189,7 +186,7 @@ class RowState:
     Attributes
     ----------
     bin, n_bins : int
-        Of a variable with bins.
+        Of a variable with bins; the last bin where a number is missing.
     number : int, Interval or None
         Of a number: its value, or the bounds it lies in; None where it is missing.
     target, fold : int, int or None
@@ -231,6 +228,8 @@ class Encoding(ABC):
         Whether it also encodes a target that is a number.
     counts_rows
         Whether it counts rows by their weights: its columns have no variable, and may be of a fold.
+    encodes_number
+        Whether it encodes a number that is kept, and not the bins of the variable.
     holds_numbers
         Whether its values are numbers as they are, so that 0 and 1 are values and no indicators.
     """
@@ -242,6 +241,7 @@ class Encoding(ABC):
     has_bits: ClassVar[bool] = False
     encodes_target: ClassVar[bool] = False
     counts_rows: ClassVar[bool] = False
+    encodes_number: ClassVar[bool] = False
     holds_numbers: ClassVar[bool] = False
 
     def encodes(self, variable: int) -> bool:
@@ -431,7 +431,7 @@ class OneHot(_Bins):
         return ColumnRange(0, 1, f"v{column.variable}", (column.index,))
 
     def values(self, column: Column, table: Table) -> NDArray[Any]:
-        return np.asarray(table.data_of(column.variable) == column.index)
+        return np.asarray(table.codes_of(column.variable) == column.index)
 
     def row_value(self, column: Column, schema: PublicSchema, state: RowState) -> int:
         return int(state.bin == column.index)
@@ -440,7 +440,7 @@ class OneHot(_Bins):
         known, columns = schema.at(variable), bins_of(schema, variable)
         if len(columns) == 1:
             return [ColumnGroup(variable, EVERY, tuple(columns))]
-        if not columns or known.kind in ORDERED_KINDS:
+        if not columns or known.is_ordered:
             return []
         return [ColumnGroup(variable, ALL_BUT_ONE, tuple(columns[:-1]))]
 
@@ -469,7 +469,7 @@ class Cumulative(_Bins):
 
     def check(self, column: Column, schema: PublicSchema) -> None:
         variable = schema.at(column.variable)
-        if variable.kind not in ORDERED_KINDS:
+        if not variable.is_ordered:
             what = f"variable {variable.id!r} is {variable.kind}"
             raise _no_column(column, f"{what}, and its bins have no order")
         n_cuts = variable.n_bins - 1
@@ -480,7 +480,7 @@ class Cumulative(_Bins):
         return ColumnRange(0, 1, f"v{column.variable}", tuple(range(column.index + 1)))
 
     def values(self, column: Column, table: Table) -> NDArray[Any]:
-        return np.asarray(table.data_of(column.variable) <= column.index)
+        return np.asarray(table.codes_of(column.variable) <= column.index)
 
     def row_value(self, column: Column, schema: PublicSchema, state: RowState) -> int:
         return int(state.bin <= column.index)
@@ -488,7 +488,7 @@ class Cumulative(_Bins):
     def groups(self, schema: PublicSchema, variable: int, storage: Storage) -> list[ColumnGroup]:
         known = schema.at(variable)
         columns = tuple(Column("cumulative", variable, k) for k in range(known.n_bins - 1))
-        if not columns or known.kind not in ORDERED_KINDS:
+        if not columns or not known.is_ordered:
             return []
         return [ColumnGroup(variable, CUMULATIVE, columns)]
 
@@ -536,7 +536,7 @@ class Ordinal(_Codes):
         return ColumnRange(0, schema.at(column.variable).n_bins)
 
     def values(self, column: Column, table: Table) -> NDArray[Any]:
-        return ordinal_codes(table.data_of(column.variable))
+        return ordinal_codes(table.codes_of(column.variable))
 
 
 @register_encoding
@@ -553,7 +553,7 @@ class Centred(_Codes):
 
     def values(self, column: Column, table: Table) -> NDArray[Any]:
         n_bins = table.public_schema.at(column.variable).n_bins
-        return centred_codes(table.data_of(column.variable), n_bins)
+        return centred_codes(table.codes_of(column.variable), n_bins)
 
 
 # -- numbers -------------------------------------------------------------------------------------
@@ -562,8 +562,8 @@ class Centred(_Codes):
 class _Numbers(Encoding):
     """Fixed-point integers, whole or in digits, and whether they are there."""
 
-    stored_as = None
-    encodes_target = True
+    stored_as: ClassVar[str | None] = None
+    encodes_target = encodes_number = True
 
     def check(self, column: Column, schema: PublicSchema) -> None:
         variable = schema.at(column.variable)
@@ -669,6 +669,88 @@ class Digit(_Numbers):
 
     def part_of(self, column: Column) -> tuple[Column, int] | None:
         return Column("number", column.variable), column.index * _bits(column)
+
+
+@register_encoding
+class Grid(_Numbers):
+    """The indicators of the two digits to base 32 of a number above its lower bound.
+
+    A product of two of them is the indicator of one value, so up to 1,024 values can be counted
+    from 64 columns. A missing number has neither digit.
+    """
+
+    name = word = stored_as = "grid"
+    is_indexed = True
+
+    def check(self, column: Column, schema: PublicSchema) -> None:
+        super().check(column, schema)
+        n_columns = sum(grid_shape(schema.at(column.variable)))
+        if column.index >= n_columns:
+            name = schema.at(column.variable).id
+            raise _no_column(column, f"the grid of variable {name!r} has {n_columns} columns")
+
+    def range(self, column: Column, schema: PublicSchema, weight_bound: int) -> ColumnRange:
+        n_high, _ = grid_shape(schema.at(column.variable))
+        digit = "high" if column.index < n_high else "low"
+        return ColumnRange(0, 1, f"v{column.variable}.{digit}", (column.index,))
+
+    def values(self, column: Column, table: Table) -> NDArray[Any]:
+        data = table.data_of(column.variable)
+        found = self._digit(column, table.public_schema, _without_gaps(data))
+        return np.asarray((data != GAP) & found)
+
+    def row_value(self, column: Column, schema: PublicSchema, state: RowState) -> int | Interval:
+        if state.number is None:
+            return 0
+        if isinstance(state.number, Interval):
+            return Interval(0, 1)
+        return int(self._digit(column, schema, state.number))
+
+    def _digit(self, column: Column, schema: PublicSchema, number: Any) -> Any:
+        known = schema.at(column.variable)
+        n_high, _ = grid_shape(known)
+        high, low = divmod(number - (known.low or 0), GRID_BASE)
+        return high == column.index if column.index < n_high else low == column.index - n_high
+
+    def groups(self, schema: PublicSchema, variable: int, storage: Storage) -> list[ColumnGroup]:
+        known = _number_at(schema, variable)
+        if known is None or not has_grid(known):
+            return []
+        return [
+            ColumnGroup(variable, AT_MOST_ONE, tuple(digits))
+            for digits in grid_columns(schema, variable)
+        ]
+
+    def states(self, group: ColumnGroup) -> tuple[tuple[int, ...], ...] | None:
+        return _exclusive_states(group)
+
+    def conditions(self, group: ColumnGroup) -> list[Condition]:
+        return _exclusive_conditions(group)
+
+
+def has_grid(variable: PublicVariable) -> bool:
+    """Whether a number has few enough values for a grid."""
+    return variable.kind == "number" and (variable.high or 0) - (variable.low or 0) < MAX_GRID
+
+
+def grid_shape(variable: PublicVariable) -> tuple[int, int]:
+    """Return the number of high and of low digits of a number's grid."""
+    n_values = (variable.high or 0) - (variable.low or 0) + 1
+    if n_values > MAX_GRID:
+        raise SchemaError(
+            f"variable {variable.id!r} can have {n_values:,} values, and a grid has at most "
+            f"{MAX_GRID:,}: ",
+            Cure("coarser number", "round it before it is encrypted, or give narrower bounds"),
+            code="grid-too-fine",
+        )
+    return -(-n_values // GRID_BASE), min(n_values, GRID_BASE)
+
+
+def grid_columns(schema: PublicSchema, variable: int) -> tuple[list[Column], list[Column]]:
+    """Return the indicators of the high and of the low digits of a number."""
+    n_high, n_low = grid_shape(schema.at(variable))
+    columns = [Column("grid", variable, k) for k in range(n_high + n_low)]
+    return columns[:n_high], columns[n_high:]
 
 
 def _number_at(schema: PublicSchema, variable: int) -> PublicVariable | None:

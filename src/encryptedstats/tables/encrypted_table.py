@@ -25,14 +25,16 @@ from encryptedstats.circuits.cost import Times
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.lowering import Setting
 from encryptedstats.circuits.passes.digits import Stored
 from encryptedstats.circuits.passes.pairs import join_pairs, prove_pairs
-from encryptedstats.circuits.plan import plan_circuit
+from encryptedstats.circuits.plan import plan_stages
 from encryptedstats.circuits.program import PACKED
 from encryptedstats.circuits.results import EncryptedNumbers
+from encryptedstats.circuits.search import Stage, Wish
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto import Parameters, PublicKeys
-from encryptedstats.crypto.digests import DIGEST_FIELD, joined_digest, read_digest
+from encryptedstats.crypto.digests import DIGEST_FIELD, join_digests, read_digest
 from encryptedstats.crypto.dispatch import decrypt_value
 from encryptedstats.crypto.encryption import Decryptor
 from encryptedstats.crypto.engine import engine_for
@@ -54,12 +56,13 @@ from encryptedstats.errors import (
 from encryptedstats.recent import Recent
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
-from encryptedstats.storage.leases import writing
-from encryptedstats.storage.objects import Readable, Store, looked_at_again, open_store
+from encryptedstats.storage.leases import write_alone
+from encryptedstats.storage.objects import Readable, Store, open_store, retry_read
 from encryptedstats.tables.answers.answer import Answer
 from encryptedstats.tables.blocks import (
     BlockEntry,
     BlockFacts,
+    BlockRows,
     BlockShape,
     Residues,
     block_bytes,
@@ -470,7 +473,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         if self.by_others or keys is None or not isinstance(self.blocks, StoredBlocks):
             return
         for entry in self.blocks.entries:
-            if not keys.signed_by_owner(self.facts.statement(entry), entry.signature):
+            if not keys.is_signed_by_owner(self.facts.statement(entry), entry.signature):
                 raise FileFormatError(
                     f"block {entry.id} of the table at {self.blocks.store.url} is not signed by "
                     f"the owner of key {self.key_id}, "
@@ -677,11 +680,10 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
     def _cure(self, outputs: Sequence[Expression]) -> str | ParameterError:
         """Which parameters a circuit would take, for who has to encrypt again."""
         try:
-            made = plan_circuit(
-                outputs,
+            made = plan_stages(
+                [Stage(list(outputs), self.n_rows)],
                 self.ranges(),
-                self.n_rows,
-                with_secret_key=self.with_secret_key,
+                Wish(with_secret_key=self.with_secret_key),
                 times=Times.unknown(),
             )
         except ParameterError as error:
@@ -772,13 +774,13 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         return replace(
             self.facts,
             with_secret_key=self.facts.with_secret_key and more.facts.with_secret_key,
-            schema_digest=joined_digest(self.facts.schema_digest, more.facts.schema_digest),
+            schema_digest=join_digests(self.facts.schema_digest, more.facts.schema_digest),
             n_dropped=self.n_dropped + more.n_dropped,
         )
 
     def _append_stored(self, blocks: StoredBlocks, more: EncryptedTable) -> EncryptedTable:
         store = open_store(blocks.store.url)
-        with writing(store, wait=APPEND_SECONDS) as writer:
+        with write_alone(store, wait=APPEND_SECONDS) as writer:
             store.sweep()
             manifest = _manifest_bytes(store)
             facts, entries = read_manifest(store, manifest)
@@ -839,7 +841,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         store = open_store(url)
         if store.exists(MANIFEST) and not overwrite:
             raise table_is_there(store)
-        with writing(store) as writer:
+        with write_alone(store) as writer:
             store.sweep()
             entries = _store_blocks(store, self)
             if self._keys is not None:
@@ -860,9 +862,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Source, Asked):
         :meth:`accept_others`.
         """
         store = open_store(url)
-        facts, entries = looked_at_again(
-            store, lambda: read_manifest(store, _manifest_bytes(store))
-        )
+        facts, entries = retry_read(store, lambda: read_manifest(store, _manifest_bytes(store)))
         blocks = StoredBlocks(store, entries, facts.shape, facts.key_id)
         if keys is not None:
             return cls(facts, blocks, _checked_keys(keys, facts), accepted=by_others)
@@ -901,8 +901,8 @@ def _computed(
     if base is not None and form == PACKED and len(single) == len(outputs):
         paired = tuple(in_stored(join_pairs(outputs, base), facts.schema, facts.columns)[0])
         ranges = column_ranges(facts.schema, facts.columns, facts.weight_bound)
-        own = facts.with_secret_key
-        stored = prove_pairs(single, paired, facts.parameters, ranges, layout, with_secret_key=own)
+        setting = Setting(facts.parameters, layout, facts.with_secret_key)
+        stored = prove_pairs(single, paired, setting, ranges)
         if stored is not None:
             return paired, tuple(stored)
     return tuple(single), tuple(map(Stored, shifts))
@@ -987,9 +987,7 @@ def _store_blocks(store: Store, table: EncryptedTable, first: int = 0) -> tuple[
         seeds, residues = table.blocks.seeds(index), table.blocks.block(index)
         shape = replace(table.facts.shape, seeded=bool(seeds))
         stored = residues[:, : shape.components]
-        data = block_bytes(
-            stored, shape, seeds=seeds, block_id=block_id, rows=rows, key_id=table.key_id
-        )
+        data = block_bytes(stored, shape, BlockRows(block_id, rows, table.key_id), seeds=seeds)
         entry = store_block(store, data, block_name(first + index, block_id), shape, rows)
         sign = table.blocks.signer(index)
         entries.append(
@@ -1034,7 +1032,7 @@ def facts_from_container(file: Container) -> TableFacts:
         )
     try:
         schema = PublicSchema.from_json(file.section("schema").decode())
-        keys = file.listed("columns")
+        keys = file.read_list("columns")
         if not all(isinstance(key, str) for key in keys):
             raise FileFormatError("a malformed list of columns", code="malformed-columns")
         columns = tuple(Column.parse(key) for key in keys)
@@ -1175,7 +1173,7 @@ def _manifest_bytes(store: Store) -> bytes:
 
 
 def _listed_blocks(file: Container, shape: BlockShape) -> tuple[BlockEntry, ...]:
-    listed = file.listed("blocks")
+    listed = file.read_list("blocks")
     if not listed:
         raise FileFormatError("no blocks are listed", code="no-blocks")
     entries = tuple(BlockEntry.from_dict(values, shape) for values in listed)
@@ -1210,7 +1208,7 @@ def write_keys(store: Store, keys: PublicKeys) -> None:
 
 def _stored_keys(store: Store, name: str) -> PublicKeys:
     where = store.where(name)
-    file = looked_at_again(
+    file = retry_read(
         store, lambda: container.from_bytes(store.read(name), kind=PUBLIC_KIND, name=where)
     )
     with _named(where):

@@ -15,7 +15,7 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 import numpy as np
@@ -35,14 +35,15 @@ from encryptedstats.errors import (
     SchemaWarning,
     TooLargeError,
 )
-from encryptedstats.parallel import Portable, checked_workers, ordered_map
+from encryptedstats.machine import Portable, check_workers, ordered_map
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
-from encryptedstats.storage.leases import Writer, writing
+from encryptedstats.storage.leases import Writer, write_alone
 from encryptedstats.storage.objects import Store, open_store
 from encryptedstats.tables.blocks import (
     BlockEntry,
     BlockFacts,
+    BlockRows,
     BlockShape,
     Residues,
     block_bytes,
@@ -69,10 +70,16 @@ from encryptedstats.tables.encrypted_table import (
 from encryptedstats.tables.rows.csv_format import CsvFormat, CsvOptions
 from encryptedstats.tables.rows.frames import refuse
 from encryptedstats.tables.rows.row_files import read_frames
-from encryptedstats.tables.rows.table_from_frame import encode_table, gapless_target, without_gaps
+from encryptedstats.tables.rows.table_from_frame import (
+    RowOptions,
+    encode_table,
+    gapless_target,
+    without_gaps,
+)
 from encryptedstats.tables.schema.bins import LARGEST_INTEGER
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.table import Moved, Table, all_moved, warn_of_moved
+from encryptedstats.words import did_you_mean
 
 DRAFT: Final = "table.draft"
 DRAFT_KIND: Final = "unfinished table"
@@ -83,25 +90,12 @@ _MAX_DRAFT_BYTES: Final = 64 << 20  # it has the columns, and no blocks
 _WORTH_PROCESSES: Final = 400
 
 
-@encrypt_value.register(Table)
-def encrypt_table(
-    table: Table,
-    encryptor: Encryptor,
-    *,
-    out: str | os.PathLike[str] | None = None,
-    encodings: Sequence[str] = ("onehot",),
-    whole: bool = False,
-    overwrite: bool = False,
-    workers: int | None = None,
-    progress: bool | None = None,
-) -> EncryptedTable:
-    """Encrypt a clear table, into memory or (``out``) into a store.
+@dataclass(frozen=True)
+class EncryptionOptions:
+    """How rows are encrypted and stored.
 
     Parameters
     ----------
-    out : path or fsspec URL, optional
-        Write blocks there as they are made, instead of holding them all in memory. Running again
-        resumes.
     encodings : sequence of "onehot", "ordinal", "centred"
         What is stored of binned variables; numbers and classes always are. Codes can also be
         derived from the bins.
@@ -117,29 +111,45 @@ def encrypt_table(
     progress : bool, optional
         A progress bar; by default on a terminal.
     """
+
+    encodings: Sequence[str] = ("onehot",)
+    whole: bool = False
+    overwrite: bool = False
+    workers: int | None = None
+    progress: bool | None = None
+
+
+@encrypt_value.register(Table)
+def encrypt_table(
+    table: Table,
+    encryptor: Encryptor,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> EncryptedTable:
+    """Encrypt a clear table, into memory or into a store.
+
+    Parameters
+    ----------
+    out : path or fsspec URL, optional
+        Write blocks there as they are made, instead of holding them all in memory. Running again
+        resumes.
+    **options
+        See :class:`EncryptionOptions`.
+    """
+    made = EncryptionOptions(**options)
+    check_workers(made.workers)
     count = RowCount(len(table) + table.n_dropped, table.n_dropped)
-    workers = checked_workers(workers)
     table = table.with_layout(encryptor.keys.parameters.slots)
-    facts = _facts(table, encryptor, encodings)
-    if workers is None and table.layout.n_chunks * len(facts.columns) < _WORTH_PROCESSES:
-        workers = 1
+    facts = _facts(table, encryptor, made.encodings)
+    if made.workers is None and table.layout.n_chunks * len(facts.columns) < _WORTH_PROCESSES:
+        made = replace(made, workers=1)
     _warn_if_many(len(table), facts, stacklevel=5)
     chunks = (
         table[start:stop] for start, stop in map(table.layout.rows_of, range(table.layout.n_chunks))
     )
-    job = _Job(
-        facts,
-        table.schema,
-        encryptor,
-        workers,
-        progress,
-        total=len(table),
-        whole=whole,
-        count=count,
-    )
-    sealed = (
-        job.to_memory(chunks) if out is None else job.to_store(chunks, open_store(out), overwrite)
-    )
+    job = _Job(facts, table.schema, encryptor, made, count, total=len(table))
+    sealed = job.to_memory(chunks) if out is None else job.to_store(chunks, open_store(out))
     count.warn(stacklevel=4)
     return sealed
 
@@ -150,23 +160,12 @@ def encrypt_file(
     encryptor: Encryptor,
     path: str | os.PathLike[str],
     out: str | os.PathLike[str],
-    *,
-    encodings: Sequence[str] = ("onehot",),
-    whole: bool = False,
-    weights: str | None = None,
-    weight_bound: int | None = None,
-    folds: int | None = None,
-    fold_seed: int = 0,
-    overwrite: bool = False,
-    workers: int | None = None,
-    progress: bool | None = None,
-    csv: CsvOptions | None = None,
-    told: Callable[[CsvFormat], None] | None = None,
+    **options: Any,
 ) -> EncryptedTable:
     """Encrypt a CSV or Parquet file into a store, in bounded memory. Running again resumes.
 
-    As :func:`encrypt_table`, and:
-
+    Parameters
+    ----------
     csv : CsvOptions, optional
         How a CSV file is written, where that is not to be found out from its beginning.
     told : callable, optional
@@ -176,38 +175,31 @@ def encrypt_file(
     folds, fold_seed
         Cross-validation folds, stratified within every piece of the file that is read at once (a
         chunk of rows).
+    **options
+        See :class:`EncryptionOptions`.
     """
-    workers = checked_workers(workers)
-    if weights is not None and weight_bound is None:
+    row_names = {field.name for field in fields(RowOptions)} & options.keys()
+    rows_as = RowOptions(**{name: options.pop(name) for name in row_names})
+    reading = {name: options.pop(name) for name in ("csv", "told") if name in options}
+    made = EncryptionOptions(**options)
+    check_workers(made.workers)
+    if rows_as.weights is not None and rows_as.weight_bound is None:
         raise SchemaError(
             "weights from a file need weight_bound=: a public bound, since no row has been read yet",
             code="weight-bound-missing",
         )
-    slots = encryptor.keys.parameters.slots
-    count = RowCount()
-    tables = file_tables(
-        schema,
-        path,
-        slots,
-        weights=weights,
-        weight_bound=weight_bound,
-        folds=folds,
-        fold_seed=fold_seed,
-        csv=csv,
-        told=told,
-        count=count,
-    )
-    chunks = _full_chunks(tables, slots)
+    slots, rows = encryptor.keys.parameters.slots, FileRows(schema, path, rows_as, **reading)
+    chunks = _full_chunks(rows.tables(slots), slots)
     first = next(chunks, None)
     if first is None:
         raise SchemaError(
             f"{path} has no rows" + (" without missing values" if schema.missing == "drop" else ""),
             code="no-rows",
         )
-    facts = _facts(first, encryptor, encodings)
-    job = _Job(facts, schema, encryptor, workers, progress, total=None, whole=whole, count=count)
-    sealed = job.to_store(_chained(first, chunks), open_store(out), overwrite)
-    count.warn(stacklevel=4)
+    facts = _facts(first, encryptor, made.encodings)
+    job = _Job(facts, schema, encryptor, made, rows.count)
+    sealed = job.to_store(_chained(first, chunks), open_store(out))
+    rows.count.warn(stacklevel=4)
     return sealed
 
 
@@ -244,52 +236,46 @@ class RowCount:
             )
 
 
-def file_tables(
-    schema: Schema,
-    path: str | os.PathLike[str],
-    slots: int,
-    *,
-    weights: str | None = None,
-    weight_bound: int | None = None,
-    folds: int | None = None,
-    fold_seed: int = 0,
-    csv: CsvOptions | None = None,
-    told: Callable[[CsvFormat], None] | None = None,
-    count: RowCount | None = None,
-) -> Iterator[Table]:
-    """The rows of a file as clear tables, a piece at a time: what :func:`encrypt_file` encrypts,
-    down to the folds.
+@dataclass
+class FileRows:
+    """The rows of a file as clear tables: what :func:`encrypt_file` encrypts, down to the folds.
 
     ``count`` counts them, and those that are left out.
     """
-    counted_by = count or RowCount()
-    frames = (
-        counted_by.complete(frame, schema) for frame in read_frames(path, schema, slots, csv, told)
-    )
-    moved: tuple[Moved, ...] = ()
-    for number, frame in enumerate(_at_least(folds or 1, frames)):
-        try:
-            weight = None if weights is None else _weights(frame, weights)
-            # The columns of a one-hot table count by position, so the weights must not stand among
-            # them.
-            rows = (
-                frame if weights is None or schema.onehot is None else frame.drop(columns=weights)
-            )
-            table = encode_table(
-                schema,
-                rows,
-                weights=weight,
-                weight_bound=weight_bound,
-                folds=folds,
-                fold_seed=fold_seed + number,
-                slots=slots,
-            )
-        except SchemaError as error:
-            counted = " (the first row below the names is row 1)" if ", row " in str(error) else ""
-            raise SchemaError(f"{path}: {error}{counted}") from error
-        moved = all_moved((*moved, *table.moved))
-        yield table
-    warn_of_moved(moved, stacklevel=2)
+
+    schema: Schema
+    path: str | os.PathLike[str]
+    options: RowOptions = field(default_factory=RowOptions)
+    csv: CsvOptions | None = None
+    told: Callable[[CsvFormat], None] | None = None
+    count: RowCount = field(default_factory=RowCount)
+
+    def tables(self, slots: int) -> Iterator[Table]:
+        """Yield tables of a piece of the file at a time."""
+        schema, options = self.schema, self.options
+        pieces = read_frames(self.path, schema, slots, self.csv, self.told)
+        frames = (self.count.complete(frame, schema) for frame in pieces)
+        moved: tuple[Moved, ...] = ()
+        for number, frame in enumerate(_at_least(options.folds or 1, frames)):
+            try:
+                table = self._table(frame, number, slots)
+            except SchemaError as error:
+                counted = (
+                    " (the first row below the names is row 1)" if ", row " in str(error) else ""
+                )
+                raise SchemaError(f"{self.path}: {error}{counted}") from error
+            moved = all_moved((*moved, *table.moved))
+            yield table
+        warn_of_moved(moved, stacklevel=2)
+
+    def _table(self, frame: pd.DataFrame, number: int, slots: int) -> Table:
+        name, options = self.options.weights, self.options
+        options = replace(options, fold_seed=options.fold_seed + number)
+        if name is not None:
+            options = replace(options, weights=_weights(frame, name))
+            # The columns of a one-hot table count by position: weights must not stand among them.
+            frame = frame if self.schema.onehot is None else frame.drop(columns=name)
+        return encode_table(self.schema, frame, options=options, slots=slots)
 
 
 def _at_least(rows: int, frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
@@ -312,7 +298,10 @@ def _at_least(rows: int, frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFram
 def _weights(frame: pd.DataFrame, name: str) -> NDArray[Any]:
     """The column of weights, or an error that names the row of the file."""
     if name not in frame.columns:
-        raise SchemaError(f"there is no column {name!r} for the weights", code="unknown-column")
+        near = did_you_mean(name, frame.columns)
+        raise SchemaError(
+            f"there is no column {name!r} for the weights{near}", code="unknown-column"
+        )
     weights = pd.to_numeric(frame[name], errors="coerce")
     numbers = weights.to_numpy(dtype=np.float64, na_value=np.nan)
     bad = ~((numbers >= 0) & (numbers <= LARGEST_INTEGER) & (numbers == np.floor(numbers)))
@@ -445,9 +434,7 @@ class _BlockMaker:
             residues,
             self.shape,
             seeds=seeds,
-            block_id=block_id_of(name) or "",
-            rows=len(chunk),
-            key_id=self.facts.key_id,
+            rows=BlockRows(block_id_of(name) or "", len(chunk), self.facts.key_id),
             seal=self.seal,
         )
         return name, len(chunk), data
@@ -495,26 +482,24 @@ class _Job:
     facts: TableFacts
     schema: Schema
     encryptor: Encryptor
-    workers: int | None
-    progress: bool | None
-    total: int | None
-    whole: bool
+    options: EncryptionOptions
     count: RowCount
+    total: int | None = None
 
     @property
     def maker(self) -> _BlockMaker:
         """What this run makes blocks with."""
-        return _BlockMaker(self.facts, self.encryptor, self.whole)
+        return _BlockMaker(self.facts, self.encryptor, self.options.whole)
 
     def to_memory(self, chunks: Iterable[Table]) -> EncryptedTable:
         table_id = secrets.token_bytes(16)
         ids, rows, residues, seeding = [], [], [], []
-        with progress_bar("encrypting", self.total, "rows", self.progress) as advance:
+        with progress_bar("encrypting", self.total, "rows", self.options.progress) as advance:
             items = ((chunk, self._block_id(table_id, i, chunk)) for i, chunk in enumerate(chunks))
             function = Portable(
                 self.maker.encrypted_with_id, _encrypting_with_id, self.maker.to_bytes
             )
-            with closing(ordered_map(function, items, self.workers)) as made:
+            with closing(ordered_map(function, items, self.options.workers)) as made:
                 for (block_id, n), (seeds, polynomials) in made:
                     ids.append(block_id)
                     rows.append(n)
@@ -531,10 +516,11 @@ class _Job:
         """The facts once all rows have been seen: only then is it known how many were left out."""
         return replace(self.facts, n_dropped=self.count.left_out)
 
-    def to_store(self, chunks: Iterable[Table], store: Store, overwrite: bool) -> EncryptedTable:
+    def to_store(self, chunks: Iterable[Table], store: Store) -> EncryptedTable:
+        overwrite = self.options.overwrite
         if store.exists(MANIFEST) and not overwrite:
             raise table_is_there(store)
-        with writing(store) as writer:
+        with write_alone(store) as writer:
             store.sweep()
             table_id = self._draft(store, overwrite)
             entries = self._stored_blocks(chunks, table_id, store, writer)
@@ -553,10 +539,10 @@ class _Job:
         """All blocks, each stored as soon as it is made."""
         entries: list[BlockEntry] = []
         warned, shape = False, self.maker.shape
-        with progress_bar("encrypting", self.total, "rows", self.progress) as advance:
+        with progress_bar("encrypting", self.total, "rows", self.options.progress) as advance:
             items = self._unless_stored(chunks, table_id, store)
             function = Portable(self.maker.stored, _storing, self.maker.to_bytes)
-            with closing(ordered_map(function, items, self.workers)) as made:
+            with closing(ordered_map(function, items, self.options.workers)) as made:
                 for item in made:
                     if isinstance(item, BlockEntry):
                         entry = item

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from encryptedstats.checks import as_count
+from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.expressions import (
     COLUMN,
     LINEAR,
@@ -22,14 +23,14 @@ from encryptedstats.circuits.expressions import (
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.passes.digits import digit_bounds
 from encryptedstats.circuits.passes.pairs import join_pairs
-from encryptedstats.circuits.plan import OPENED_FIRST, Plan, Stage, is_fast, plan_stages
+from encryptedstats.circuits.plan import Plan, plan_stages
 from encryptedstats.circuits.program import ROWS
+from encryptedstats.circuits.search import OPENED_FIRST, Stage, Wish, is_fast, search_for
 from encryptedstats.crypto import Parameters
 from encryptedstats.crypto.keys import HasParameters
 from encryptedstats.crypto.noise import Scheme
 from encryptedstats.errors import ArgumentError, ArgumentTypeError, ParameterError, SchemaError
-from encryptedstats.memory import paused_collection
-from encryptedstats.parallel import checked_workers
+from encryptedstats.machine import check_workers, paused_collection
 from encryptedstats.tables.blocks import BlockShape, block_size
 from encryptedstats.tables.columns import (
     asked_columns,
@@ -54,6 +55,7 @@ _NEEDS_TOTALS: Final = "plan needs a model, expressions that end in .total(), or
 # pairs have room for so many times the planned rows: results are added up later, and rows forgotten
 _ROOM: Final = 2
 _MANY_TOTALS: Final = 64
+_FEW_PAIRS: Final = 16
 _LESS_WORK, _MORE_BYTES = 0.8, 1.5
 
 
@@ -147,15 +149,15 @@ def plan(
     wanted = _Wanted(
         rows,
         tuple(encodings),
-        {
-            "security": security,
-            "scheme": scheme,
-            "with_secret_key": not by_others and members == 1,
-            "members": members,
-            "workers": workers,
-            "price_per_core_hour": price_per_core_hour,
-            "parameters": keys if keys is None or isinstance(keys, Parameters) else keys.parameters,
-        },
+        Wish(
+            security,
+            scheme,
+            not by_others and members == 1,
+            members,
+            workers,
+            price_per_core_hour,
+            parameters=keys if keys is None or isinstance(keys, Parameters) else keys.parameters,
+        ),
     )
     columns = asked_columns(rows.schema, wanted.columns())
     if members > 1 and scheme == "bfv":
@@ -195,7 +197,7 @@ class _Wanted:
 
     rows: _PlannedRows
     encodings: tuple[str, ...]
-    options: dict[str, Any]
+    wish: Wish
 
     def columns(self, digit_bits: int | None = None) -> list[Column]:
         """Those that will be stored."""
@@ -215,8 +217,8 @@ class _Wanted:
         """
         whole: Plan | None = None
         refusal = ParameterError()
-        if self.options["parameters"] is not None:
-            return self._with_keys(stages, self.options["parameters"])
+        if self.wish.parameters is not None:
+            return self._with_keys(stages, self.wish.parameters)
         try:
             whole = self.made(stages)
         except ParameterError as error:
@@ -264,20 +266,13 @@ class _Wanted:
         """The plan for numbers in such digits, or whole; or with two totals as one."""
         rows, columns = self.rows, self.columns(digit_bits)
         digits = digits_among(columns)
-        parts = list(stages)
-        if pair_base is not None:
-            paired = [
-                replace(stage, outputs=join_pairs(_fixed(stage), pair_base)) for stage in stages
-            ]
-            # What depends on where rows lie, or has bounds of its own, is computed as it is.
-            parts = [
-                s if callable(s.outputs) or s.bounds is not None else p
-                for s, p in zip(stages, paired, strict=True)
-            ]
-        parts = [_over_stored(stage, rows.schema, columns) for stage in parts]
-        ranges = column_ranges(rows.schema, columns, rows.weight_bound)
+        parts, ranges = self._stored(stages, columns, pair_base)
         made = plan_stages(
-            parts, ranges, n_columns=len(columns), room=room, accepts=accepts, **self.options
+            parts,
+            ranges,
+            replace(self.wish, room=room),
+            n_columns=len(columns),
+            accepts=accepts,
         )
         if digits or pair_base is not None:
             every = column_ranges(
@@ -291,10 +286,28 @@ class _Wanted:
                     len(dict.fromkeys(_fixed(stage))) for stage in stages if not stage.is_reserved
                 ),
             )
-        seeded = bool(self.options["with_secret_key"])
+        seeded = self.wish.with_secret_key
         return replace(
             made, bytes_up=_stored_bytes(made.parameters, made.layout, len(columns), seeded=seeded)
         )
+
+    def _stored(
+        self, stages: Sequence[Stage], columns: Sequence[Column], pair_base: int | None
+    ) -> tuple[list[Stage], dict[str, ColumnRange]]:
+        """Return the stages over the stored columns, in pairs if a base is given, and the ranges
+        of these columns.
+        """
+        rows, parts = self.rows, list(stages)
+        if pair_base is not None:
+            # What depends on where rows lie, or has bounds of its own, is computed as it is.
+            parts = [
+                stage
+                if callable(stage.outputs) or stage.bounds is not None
+                else replace(stage, outputs=join_pairs(_fixed(stage), pair_base))
+                for stage in stages
+            ]
+        parts = [_over_stored(stage, rows.schema, columns) for stage in parts]
+        return parts, column_ranges(rows.schema, columns, rows.weight_bound)
 
     def _in_pairs(self, stages: Sequence[Stage], whole: Plan) -> Plan | None:
         """The plan with two totals as one, where that is much cheaper: for many totals of a small
@@ -304,16 +317,23 @@ class _Wanted:
         fits = base * _ROOM * whole.largest < 1 << (MAX_NUMBER_BITS - 1) and is_fast(
             whole.parameters
         )
-        if not fits or whole.n_totals < _MANY_TOTALS or self.options["workers"] is not None:
+        if not fits or whole.n_totals < _MANY_TOTALS or self.wish.workers is not None:
             return None
         most = _MORE_BYTES * whole.bytes_up
 
-        def accepts(parameters: Parameters) -> bool:
+        def is_small(parameters: Parameters) -> bool:
             layout = Layout(self.rows.n_rows, parameters.slots, copies=parameters.copies)
-            seeded = bool(self.options["with_secret_key"])
-            size = _stored_bytes(parameters, layout, whole.n_columns, seeded=seeded)
-            return size < most and is_fast(parameters)
+            seeded = self.wish.with_secret_key
+            return _stored_bytes(parameters, layout, whole.n_columns, seeded=seeded) < most
 
+        def accepts(parameters: Parameters) -> bool:
+            return is_fast(parameters) and is_small(parameters)
+
+        # What carries all pairs carries a few of them, and these are quickly tried.
+        few, ranges = self._stored(list(map(_few_pairs, stages)), self.columns(), base)
+        _, found = search_for(few, ranges, replace(self.wish, room=_ROOM))
+        if found is None or not is_small(found.parameters):
+            return None
         try:
             made = self.made(stages, pair_base=base, room=_ROOM, accepts=accepts)
         except ParameterError:
@@ -358,6 +378,16 @@ def _fixed(stage: Stage) -> list[Expression]:
         if callable(stage.outputs)
         else [one for one in stage.outputs if isinstance(one, Expression)]
     )
+
+
+def _few_pairs(stage: Stage) -> Stage:
+    """Return the stage with a few of its totals, two neighbours at a time."""
+    outputs = _fixed(stage)
+    if callable(stage.outputs) or stage.bounds is not None or stage.form == ROWS:
+        return stage
+    step = 2 * max(1, len(outputs) // (2 * _FEW_PAIRS))
+    few = [one for start in range(0, len(outputs), step) for one in outputs[start : start + 2]]
+    return replace(stage, outputs=few)
 
 
 def _over_stored(stage: Stage, schema: PublicSchema, columns: Sequence[Column]) -> Stage:
@@ -501,7 +531,7 @@ def _checked_workers(workers: int | None, price_per_core_hour: float | None) -> 
             f"price_per_core_hour={price_per_core_hour!r}: a price is at least 0",
             code="negative-price",
         )
-    return checked_workers(workers)
+    return check_workers(workers)
 
 
 def _in_ids(question: Question, schema: Schema | PublicSchema) -> Question:

@@ -14,13 +14,15 @@ from itertools import accumulate
 from operator import add
 from typing import Any
 
+from encryptedstats.circuits.compiled import Conditions
 from encryptedstats.circuits.expressions import Expression, circuit_digest
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.passes.digits import Stored
 from encryptedstats.circuits.passes.duplicates import deduplicate
 from encryptedstats.circuits.program import PACKED
-from encryptedstats.circuits.proof import NoiseReport, read_noise
-from encryptedstats.circuits.results import Cut, EncryptedNumbers, pieces_of
+from encryptedstats.circuits.proof import NoiseReport
+from encryptedstats.circuits.results import Cut, EncryptedNumbers, pieces_of, sum_of_digests
+from encryptedstats.circuits.shards import prove_shards
 from encryptedstats.errors import ArgumentTypeError, VerificationError
 from encryptedstats.tables.answers.answer import Answer
 from encryptedstats.tables.encrypted_table import (
@@ -61,19 +63,17 @@ def distinct_totals(facts: TableFacts, question: Question, layout: Layout) -> Di
     return DistinctTotals(asked, distinct, positions, stored)
 
 
-def prove_shards(
+def prove_cut(
     outputs: Sequence[Expression],
     facts: TableFacts,
     rows: Sequence[int],
     shards: Sequence[tuple[int, int]],
 ) -> NoiseReport:
-    """Return the proof for the largest shard, which all shards are computed by."""
+    """Return the proof that all shards of a table are computed by: that for the largest."""
     largest = max(shards, key=lambda blocks: blocks[1] - blocks[0])
     inside = tuple(rows[slice(*largest)])
     layout = Layout(sum(inside), facts.parameters.slots, inside, facts.parameters.copies)
-    return read_noise(
-        outputs, facts.parameters, layout, with_secret_key=facts.with_secret_key, beside=1
-    )
+    return prove_shards(outputs, Conditions(facts.parameters, layout, (), facts.with_secret_key))
 
 
 def join_ranges(parts: Sequence[EncryptedNumbers], circuit: str) -> EncryptedNumbers:
@@ -87,7 +87,7 @@ def join_ranges(parts: Sequence[EncryptedNumbers], circuit: str) -> EncryptedNum
     places = [
         start + place for start, part in zip(before, parts, strict=True) for place in part.places
     ]
-    return EncryptedNumbers(
+    joined = EncryptedNumbers(
         first.keys,
         first.form,
         facts,
@@ -98,6 +98,8 @@ def join_ranges(parts: Sequence[EncryptedNumbers], circuit: str) -> EncryptedNum
         circuit,
         places=places,
     )
+    joined.program_digest = sum_of_digests(parts)
+    return joined
 
 
 def take_blocks(table: EncryptedTable, start: int, stop: int) -> EncryptedTable:
@@ -135,7 +137,7 @@ def total_in_shards(
             "the result states shards that are not all blocks and totals, each once",
             code="incomplete-shards",
         )
-    report = prove_shards(outputs, table.facts, table.blocks.rows, shards)
+    report = prove_cut(outputs, table.facts, table.blocks.rows, shards)
     if cut.width > report.width:
         raise VerificationError(
             f"the result has {cut.width} totals in a ciphertext, and at most {report.width} are "

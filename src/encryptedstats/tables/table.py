@@ -10,7 +10,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
@@ -32,13 +33,17 @@ from encryptedstats.tables.columns import (
 from encryptedstats.tables.encodings import GAP, Column, encoding_of
 from encryptedstats.tables.questions.question import Question, asked_of, checked_question
 from encryptedstats.tables.questions.summaries import Asked
+from encryptedstats.tables.rows.frames import show
+from encryptedstats.tables.schema.bins import assign_bins
 from encryptedstats.tables.schema.names import class_or_variable
 from encryptedstats.tables.schema.variables import ORDERED_KINDS, PublicSchema, Variable
+from encryptedstats.words import plural
 
 if TYPE_CHECKING:
     from encryptedstats.tables.schema.schema import Schema
 
 Integers = NDArray[np.int64]
+_MOST_ROWS_NAMED: Final = 5
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,58 @@ def warn_of_moved(moved: Sequence[Moved], stacklevel: int) -> None:
         warnings.warn("; ".join(map(str, moved)), SchemaWarning, stacklevel=stacklevel + 1)
 
 
+@dataclass(frozen=True)
+class Unusable:
+    """Rows that cannot be predicted, because of their values in one column.
+
+    `reason` is that of the first of them; `rows` are the labels of the first few.
+    """
+
+    column: str
+    reason: str
+    rows: tuple[str, ...]
+    n_rows: int
+
+    @classmethod
+    def of(
+        cls, column: str, reason: str, index: pd.Index[Any], mask: NDArray[np.bool_]
+    ) -> Unusable:
+        """Return what is said of the rows where `mask` is true."""
+        places = np.flatnonzero(mask)
+        rows = tuple(show(index[place]) for place in places[:_MOST_ROWS_NAMED])
+        return cls(column, reason, rows, len(places))
+
+    def __str__(self) -> str:
+        more = ", ..." if self.n_rows > len(self.rows) else ""
+        rows = f"row{'s' if self.n_rows > 1 else ''} {', '.join(self.rows)}{more}"
+        return f"column {self.column!r}, {rows}: {self.reason}"
+
+
+def all_unusable(parts: Iterable[Unusable]) -> tuple[Unusable, ...]:
+    """Return the same with the rows of each column and kind of reason joined."""
+    found: dict[tuple[str, bool], Unusable] = {}
+    for part in parts:
+        key = (part.column, "missing" in part.reason)
+        before = found.setdefault(key, part)
+        if before is not part:
+            rows = (*before.rows, *part.rows)[:_MOST_ROWS_NAMED]
+            found[key] = replace(before, rows=rows, n_rows=before.n_rows + part.n_rows)
+    return tuple(found.values())
+
+
+def warn_of_unusable(
+    unusable: Sequence[Unusable], n_without: int, n_rows: int, stacklevel: int
+) -> None:
+    """Warn of rows without a prediction, and name them and their columns."""
+    if n_without:
+        listed = "; ".join(map(str, unusable))
+        warnings.warn(
+            f"no prediction for {n_without:,} of {plural(n_rows, 'row')}: {listed}",
+            SchemaWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Table(ColumnAlgebra[Integers], Asked):
     """Rows in the clear, as integer columns. Made by `Schema.table`.
@@ -121,6 +178,9 @@ class Table(ColumnAlgebra[Integers], Asked):
         How many rows were left out because a value was missing.
     moved
         Values that went to another bin than one of their own, because the schema says so.
+    unpredicted, unusable
+        Of rows to predict: those that the schema does not allow, and why; None and empty if there
+        are none. They have placeholder values here, see `leave_blank`.
     """
 
     schema: Schema
@@ -136,6 +196,8 @@ class Table(ColumnAlgebra[Integers], Asked):
     n_dropped: int = 0
     moved: tuple[Moved, ...] = ()
     copies: int = 1
+    unpredicted: NDArray[np.bool_] | None = None
+    unusable: tuple[Unusable, ...] = ()
 
     def __post_init__(self) -> None:
         if not len(self):
@@ -220,6 +282,36 @@ class Table(ColumnAlgebra[Integers], Asked):
         """The same, with indicators as true and false."""
         self._check(column)
         return encoding_of(column).values(column, self)
+
+    @property
+    def n_unpredicted(self) -> int:
+        """Number of rows that cannot be predicted."""
+        return 0 if self.unpredicted is None else int(self.unpredicted.sum())
+
+    def leave_blank(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return values of each row without those of rows that have no prediction.
+
+        These become NaN among floats, and None among anything else.
+        """
+        if self.unpredicted is None or not self.n_unpredicted:
+            return values
+        is_float = values.dtype.kind == "f"
+        found = values.copy() if is_float else values.astype(object)
+        found[self.unpredicted] = np.nan if is_float else None
+        return found
+
+    def codes_of(self, position: int) -> NDArray[Any]:
+        """Return the bin of each row, from 0, for the variable at a position that has bins."""
+        variable = self.schema.variables[position]
+        if variable.kind != "number":
+            return self.data[position]
+        if position not in self._bins_of_numbers:
+            self._bins_of_numbers[position] = bins_of_number(variable, self.data[position])
+        return self._bins_of_numbers[position]
+
+    @cached_property
+    def _bins_of_numbers(self) -> dict[int, NDArray[Any]]:
+        return {}
 
     def data_of(self, position: int) -> NDArray[Any]:
         """Return the data of the variable at a position; at -1 of a target that is a number."""
@@ -326,6 +418,7 @@ class Table(ColumnAlgebra[Integers], Asked):
             target_values=_cut(self.target_values, rows),
             weights=weights,
             fold_codes=fold_codes,
+            unpredicted=_cut(self.unpredicted, rows),
         )
 
     def take(self, rows: NDArray[np.intp]) -> Table:
@@ -337,6 +430,7 @@ class Table(ColumnAlgebra[Integers], Asked):
             target_values=None if self.target_values is None else self.target_values[rows],
             weights=None if self.weights is None else self.weights[rows],
             fold_codes=None if self.fold_codes is None else self.fold_codes[rows],
+            unpredicted=None if self.unpredicted is None else self.unpredicted[rows],
             chunk_rows=(),
             n_dropped=0,
             moved=(),
@@ -409,6 +503,13 @@ class _Columns(Mapping[str, NDArray[Any]]):
 
     def __len__(self) -> int:
         return len(self._columns)
+
+
+def bins_of_number(variable: Variable, numbers: NDArray[Any]) -> NDArray[Any]:
+    """Return the bins of the fixed-point integers of a number; the last if it is missing."""
+    codes = assign_bins(numbers / 10.0 ** (variable.digits or 0), variable.edges)
+    codes[numbers == GAP] = variable.n_bins - 1
+    return codes.astype(np.min_scalar_type(variable.n_bins - 1))
 
 
 def _in_units(values: NDArray[Any], variable: Variable) -> pd.Series[Any]:

@@ -10,6 +10,7 @@ from encryptedstats.circuits.devices.base import (
     Task,
     checked_name,
     device_for,
+    execute,
     present,
     prices,
     register,
@@ -17,7 +18,6 @@ from encryptedstats.circuits.devices.base import (
     unregister,
 )
 from encryptedstats.circuits.devices.cuda import CudaDevice
-from encryptedstats.circuits.devices.execute import execute
 from encryptedstats.circuits.devices.native import NativeDevice
 from encryptedstats.circuits.devices.seal import SEAL_RULES, SealDevice, on_residues, run_steps
 

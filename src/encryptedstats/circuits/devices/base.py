@@ -14,14 +14,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from encryptedstats.circuits.program import Program
-from encryptedstats.circuits.results import EncryptedNumbers
+import numpy as np
+
+from encryptedstats.circuits.program import PACK, PACKED, ROWS, Program, Step
+from encryptedstats.circuits.results import EncryptedNumbers, Part
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto.keys import PublicKeys
+from encryptedstats.crypto.noise import Noise
+from encryptedstats.crypto.packing import packing_primes
+from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.errors import Cure, DeviceError
-from encryptedstats.memory import default_limit
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores, default_limit
 
 AUTO = "auto"
 
@@ -102,7 +106,7 @@ class Speed:
 
 
 class Device(ABC):
-    """Something that runs programs. A device has a ``name``, ``obstacle`` and ``run``."""
+    """Something that runs programs. A device has a ``name`` and ``run``, and mostly ``obstacle``."""
 
     name: ClassVar[str]
     #: By which ``device="auto"`` compares devices.
@@ -115,9 +119,9 @@ class Device(ABC):
         """Whether this machine has what the device needs; nothing is opened to find out."""
         return True
 
-    @abstractmethod
     def obstacle(self, program: Program) -> str | None:
         """Say why the device cannot run this program; return None if it can."""
+        return None
 
     @abstractmethod
     def run(self, task: Task) -> Iterable[Residues]:
@@ -200,17 +204,68 @@ def prices(programs: Sequence[Program]) -> dict[str, float]:
     DeviceError
         If no device can.
     """
-    why_not = {
-        name: [device.obstacle(program) for program in programs]
+    able = [
+        name
         for name, device in _devices.items()
-    }
-    able = [name for name, obstacles in why_not.items() if not any(obstacles)]
+        if device.is_here and not any(map(device.obstacle, programs))
+    ]
     if not able:
         reasons = (
-            f"{name}: {next(filter(None, obstacles))}. " for name, obstacles in why_not.items()
+            f"{name}: {next(filter(None, map(device.obstacle, programs)), 'it is not here')}. "
+            for name, device in _devices.items()
         )
         raise DeviceError(
             "no device is registered that can do this: ", *reasons, code="no-device-able"
         )
     found = {name: sum(map(_devices[name].seconds, programs)) for name in able}
     return dict(sorted(found.items(), key=lambda entry: entry[1]))
+
+
+def execute(device: Device, task: Task, noise: Noise | None = None) -> list[Part]:
+    """Run a program, and refuse results that are not what it says.
+
+    ``noise`` is what the results say of their noise; by default that of their steps.
+    """
+    steps, parts = _result_steps(task), list[Part]()
+    for residues in device.run(task):
+        if len(parts) == len(steps):
+            raise _fault(device, f"it gives more than {len(steps)} ciphertexts")
+        step = steps[len(parts)]
+        fault = _find_fault(residues, step, task.program.parameters)
+        if fault is not None:
+            raise _fault(device, fault)
+        parts.append(Part(residues, noise or step.noise))
+    if len(parts) < len(steps):
+        raise _fault(device, f"it gives {len(parts)} of {len(steps)} ciphertexts")
+    return parts
+
+
+def _result_steps(task: Task) -> list[Step]:
+    """Return the step that each result is the value of."""
+    program = task.program
+    if program.form == PACKED:
+        return list(program.packs)
+    n_chunks = task.source.layout.n_chunks if program.form == ROWS else 1
+    return [output.step for output in program.outputs for _ in range(n_chunks)]
+
+
+def _find_fault(residues: Residues, step: Step, parameters: Parameters) -> str | None:
+    """Say what is wrong with the value of a step: its type, size or level, or its residues."""
+    is_pack = step.op == PACK
+    primes = packing_primes(parameters) if is_pack else len(parameters.data_moduli) - step.level
+    shape = (2 if is_pack else step.size, primes, parameters.ring_degree)
+    if residues.dtype != np.uint64 or residues.shape != shape:
+        return (
+            f"it gives {residues.dtype} of shape {residues.shape}, not 64-bit words of shape "
+            f"{shape}"
+        )
+    moduli = np.array(parameters.data_moduli[:primes], dtype=np.uint64)
+    if (residues.max(axis=(0, 2)) >= moduli).any():
+        return "it gives residues that are not below their primes"
+    return None
+
+
+def _fault(device: Device, why: str) -> DeviceError:
+    return DeviceError(
+        f"the device {device.name!r} does not do what its program says: {why}", code="faulty-device"
+    )

@@ -1,19 +1,191 @@
-"""Runs the batches of a program one after the other, each with the given totals that it needs.
+"""Runs the batches of a program one after the other, and merges their totals into packs.
 
-A device supplies the functions that compute a batch, and its :class:`Packing`.
+A device supplies the functions that compute a batch, and its :class:`Packing`. A pack of level k has
+2^k places. Ciphertexts of level ``start`` are totals, of which 2^start lie interleaved in each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+import math
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from encryptedstats.circuits.devices.base import Task
-from encryptedstats.circuits.devices.packing import Packing, PackMerger, expand_totals
-from encryptedstats.circuits.program import EXPAND, Batch, Step
+from encryptedstats.circuits.program import EXPAND, PACKED, Batch, Program, Step
+from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.keys import PublicKeys
+from encryptedstats.crypto.packing import packing_parameters
 from encryptedstats.crypto.residues import Residues
+from encryptedstats.errors import ArgumentError
 from encryptedstats.progress import progress_bar
+
+_EXPANDED_AT_ONCE: Final = 64  # totals ...
+_EXPANDED_BYTES: Final = 64 << 20  # ... and bytes: as long as one of these is held, all are
+_NEIGHBOURS: Final = 5  # 2^5 totals are merged at a time if there is no room for all of them
+
+
+@dataclass(frozen=True)
+class Packing(ABC):
+    """The operations of packing with one set of keys."""
+
+    keys: PublicKeys
+    workers: int
+    start: int = 0
+
+    @property
+    def top(self) -> int:
+        """The level of a whole pack."""
+        return self.keys.parameters.ring_degree.bit_length() - 1
+
+    @abstractmethod
+    def merge(self, parts: Sequence[Residues], level: int, to: int | None = None) -> Residues:
+        """Merge neighbouring parts of a pack into one part of level ``to``, or into a whole pack.
+
+        Totals are under the primes of the packing context; a whole pack holds nothing but totals.
+        """
+
+    @abstractmethod
+    def split(self, node: Residues, level: int, *, odd: bool) -> Sequence[Residues]:
+        """Split a part of a pack into the first half of its places and, if ``odd``, the second."""
+
+    @abstractmethod
+    def expand(self, node: Residues, count: int, level: int) -> Iterable[Residues]:
+        """Expand a part into the ciphertexts of its first ``count`` totals.
+
+        Each has its total in every slot, or 2^start interleaved totals.
+        """
+
+
+# -- merging ---------------------------------------------------------------------------------------
+
+
+class PackMerger:
+    """Collects the totals of a program and merges them into its packs.
+
+    If all totals are too large to be held together, neighbours are merged as soon as they come.
+    """
+
+    def __init__(self, program: Program, packing: Packing, memory_limit: int) -> None:
+        self._program, self._packing = program, packing
+        self._totals: dict[Step, Residues] = {}
+        self._merged: dict[tuple[Step, ...], Residues] = {}
+        ciphertext = packing_parameters(program.parameters).ciphertext_bytes()
+        self._is_early = (
+            bool(program.packs) and ciphertext * len(program.outputs) > memory_limit // 4
+        )
+        groups = (group for pack in program.packs for group in _groups_of_neighbours(pack))
+        self._waiting = list(dict.fromkeys(groups)) if self._is_early else []
+        self._uses = Counter(step for group in self._waiting for step in group)
+        self._level = min(packing.start + _NEIGHBOURS, packing.top)
+
+    def add(self, totals: Mapping[Step, Residues]) -> None:
+        """Add totals, and merge the groups that are complete."""
+        self._totals |= totals
+        for group in [one for one in self._waiting if all(step in self._totals for step in one)]:
+            parts = [self._totals[step] for step in group]
+            self._merged[group] = self._packing.merge(parts, self._packing.start, self._level)
+            self._waiting.remove(group)
+            self._uses.subtract(group)
+            for step in {step for step in group if not self._uses[step]}:
+                del self._totals[step]
+
+    def results(self) -> Iterator[Residues]:
+        """Return the packs, or the totals of a program that is not packed."""
+        if not self._program.packs:
+            yield from (self._totals[output.step] for output in self._program.outputs)
+        for pack in self._program.packs:
+            if self._is_early:
+                parts = [self._merged[group] for group in _groups_of_neighbours(pack)]
+                yield self._packing.merge(parts, self._level)
+            else:
+                parts = [self._totals[arg] for arg in pack.args]
+                yield self._packing.merge(parts, self._packing.start)
+
+
+def _groups_of_neighbours(pack: Step) -> list[tuple[Step, ...]]:
+    size = 1 << _NEIGHBOURS
+    return [pack.args[first : first + size] for first in range(0, len(pack.args), size)]
+
+
+# -- expanding -------------------------------------------------------------------------------------
+
+
+def expand_totals(
+    totals: EncryptedNumbers, wanted: Collection[int], packing: Packing
+) -> Iterator[tuple[int, Residues]]:
+    """Yield packed totals with their numbers, in the order of their places.
+
+    Each total is in all slots of a ciphertext, under the primes of packing. A pack is split into
+    halves again and again, the first totals first, so that few ciphertexts are held at a time;
+    parts without a ``wanted`` total are left alone. Interleaved totals stay together: groups of
+    2^start of them are numbered and wanted.
+    """
+    check_packed(totals)
+    start = packing.start
+    n_places = totals.n_places
+    chosen = np.zeros(n_places, dtype=bool)
+    # Equal totals share a place, which goes by the number of the first of them.
+    numbers = {place: number for number, place in reversed(list(enumerate(totals.places)))}
+    if start:
+        numbers = {place: place >> start for place in totals.places}
+    for number in wanted:
+        chosen[number << start if start else totals.places[number]] = True
+    for number, part in enumerate(totals.parts):
+        places = range(number * totals.width, min((number + 1) * totals.width, n_places))
+        for group, level, node in _split_into_groups(
+            packing, part.residues, places, packing.top, chosen
+        ):
+            found = packing.expand(node, len(group), level)
+            yield from (
+                (numbers[place], one)
+                for place, one in zip(group[:: 1 << start], found, strict=True)
+            )
+
+
+def check_packed(totals: EncryptedNumbers) -> None:
+    """Refuse what cannot be expanded."""
+    if totals.form != PACKED:
+        raise ArgumentError(
+            f"totals in form {totals.form!r} are no packs, and only packs can be expanded: "
+            "form='packed'",
+            code="not-packed",
+        )
+    if not totals.are_whole:
+        raise ArgumentError(
+            "these totals are in parts, or two travel as one: they are to be opened, and cannot be "
+            "computed on with. Keys that are planned for predicting unopened keep them whole",
+            code="totals-in-parts",
+        )
+    if any(part.noise.level for part in totals.parts):
+        raise ArgumentError(
+            "packs that were switched down cannot be expanded: take them as they were computed",
+            code="switched-down",
+        )
+
+
+def _split_into_groups(
+    packing: Packing, node: Residues, places: range, level: int, chosen: NDArray[np.bool_]
+) -> Iterator[tuple[range, int, Residues]]:
+    """Split a part until each group is small enough to be expanded at once; split late."""
+    if not chosen[places.start : places.stop].any():
+        return
+    most = min(_EXPANDED_AT_ONCE, max(1, _EXPANDED_BYTES // (8 * math.prod(node.shape))))
+    if 1 << (level - packing.start) <= most:
+        yield places, level, node
+        return
+    half = 1 << (level - 1)
+    parts = packing.split(node, level, odd=len(places) > half)
+    for part, some in zip(parts, (places[:half], places[half:]), strict=False):
+        yield from _split_into_groups(packing, part, some, level - 1, chosen)
+
+
+# -- batches
 
 #: Returns the packing operations for 2^start interleaved totals.
 MakePacking = Callable[[int], Packing]

@@ -10,8 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from encryptedstats.circuits.devices.base import Device, Speed, Task
-from encryptedstats.circuits.devices.batches import run_rows, run_totals
-from encryptedstats.circuits.devices.packing import Packing
+from encryptedstats.circuits.devices.batches import Packing, run_rows, run_totals
 from encryptedstats.circuits.devices.steps import BATCH, Execution, Known, Rule, StepByStep
 from encryptedstats.circuits.expressions import ONES, Marks
 from encryptedstats.circuits.program import (
@@ -25,7 +24,6 @@ from encryptedstats.circuits.program import (
     SHIFT,
     SWITCH,
     MarksBeside,
-    Program,
     Step,
 )
 from encryptedstats.circuits.sources import Source
@@ -34,7 +32,7 @@ from encryptedstats.crypto.engine import Engine, engine_for
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.packing import packing_levels, packing_parameters, to_packing_context
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
-from encryptedstats.parallel import ordered_map
+from encryptedstats.machine import ordered_map
 
 # -- rules -----------------------------------------------------------------------------------------
 
@@ -207,10 +205,6 @@ class SealDevice(Device):
     name: ClassVar[str] = "seal"
     # Measured with forests of 500 and 20,000 rows on one core.
     speed: ClassVar[Speed] = Speed(rows=2.6e-9, totals=40e-9)
-
-    def obstacle(self, program: Program) -> str | None:
-        """Return None: SEAL runs every program."""
-        return None
 
     def run(self, task: Task) -> Iterable[Residues]:
         """Run step by step."""

@@ -33,7 +33,7 @@ from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.errors import ArgumentError
-from encryptedstats.parallel import ordered_map
+from encryptedstats.machine import ordered_map
 from encryptedstats.progress import progress_bar
 
 #: Totals that one process accumulates at the same time: this bounds its memory.

@@ -27,7 +27,7 @@ from encryptedstats.circuits.expressions import (
     linear,
 )
 from encryptedstats.circuits.rules import RuleTable
-from encryptedstats.crypto.packing import centred, expansion_scale, packing_primes
+from encryptedstats.crypto.packing import centre, expansion_scale, packing_primes
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import ArgumentTypeError
 
@@ -59,7 +59,7 @@ FACTORS.rule(TOTAL)(lambda node, args, given: (args[0][0].total(), args[0][1]))
 def _scale_given(node: Expression, args: list[_Scaled], given: GivenFactors) -> _Scaled:
     name, index = node.data
     factor, lacks = given.factors[name][index], given.offsets[name][index]
-    offset = centred(lacks * factor, given.t)
+    offset = centre(lacks * factor, given.t)
     return (linear([(1, node)], offset) if lacks else node), factor
 
 
@@ -100,8 +100,8 @@ def apply_correction_factors(
 
 
 def rescale(number: int, old: int, new: int, t: int) -> int:
-    """Bring a number from one factor modulo t to another, centred around 0."""
-    return number if old == new else centred(number * new * pow(old, -1, t), t)
+    """Bring a number from one factor modulo t to another, centre around 0."""
+    return number if old == new else centre(number * new * pow(old, -1, t), t)
 
 
 def find_given_factor(parameters: Parameters) -> int:

@@ -22,11 +22,10 @@ from encryptedstats.circuits.expressions import (
     Expression,
     linear,
 )
-from encryptedstats.circuits.layout import Layout
+from encryptedstats.circuits.lowering import Setting
 from encryptedstats.circuits.passes.digits import WHOLE, Stored
 from encryptedstats.circuits.proof import read_noise
 from encryptedstats.circuits.rules import RuleTable
-from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.errors import NoiseError
 
 _DEEPEST: Final = 64  # steps down two circuits that are alike
@@ -36,11 +35,8 @@ _Join = Callable[[Expression, Expression], Expression]
 def prove_pairs(
     single: Sequence[Expression],
     paired: Sequence[Expression],
-    parameters: Parameters,
+    setting: Setting,
     ranges: Mapping[str, ColumnRange],
-    layout: Layout,
-    *,
-    with_secret_key: bool = True,
 ) -> list[Stored] | None:
     """What :func:`join_pairs` of some totals are of them, over a table; None where that is not
     proven.
@@ -48,6 +44,7 @@ def prove_pairs(
     It is not where one could reach half the base, two could wrap around modulo t, or drown in
     noise.
     """
+    parameters, layout = setting.parameters, setting.layout
     base = parameters.pair_base or 0
     found = read_bounds(single, ranges, layout.n_rows, layout.n_chunks * layout.slots)
     largest = [found[output].largest for output in single]
@@ -58,7 +55,7 @@ def prove_pairs(
     ):
         return None
     try:
-        read_noise(paired, parameters, layout, with_secret_key=with_secret_key, quick=True)
+        read_noise(paired, setting, quick=True)
     except NoiseError:
         return None
     return [*(Stored(0, base, first) for first, _ in pairs), *(WHOLE for _ in paired[len(pairs) :])]

@@ -123,7 +123,9 @@ class Answer:
     def program_digest(self) -> str | None:
         """Digest of the program that computed it, as in ``plan.digests``.
 
-        None for sums of answers of different programs, older files and decrypted answers.
+        That of a sum of answers, or of shards, is the sum of their digests modulo 2^256, as in
+        ``plan.cluster.digests``. None for decrypted answers, and where it is not stored: in
+        predictions and in older files.
         """
         return self.ciphertexts.program_digest if self.is_encrypted else None
 

@@ -224,11 +224,11 @@ def _read_header(file: Container, schema_type: type[Schema | PublicSchema]) -> A
 def listed_blocks(file: Container) -> list[Any]:
     """Return the ids of the blocks, from the header or from a section where they are many."""
     listed: list[Any] = file.expect(BLOCKS, list)
-    return file.listed(BLOCKS) if BLOCKS in file.sections else listed
+    return file.read_list(BLOCKS) if BLOCKS in file.sections else listed
 
 
 def _read_integers(file: Container, name: str) -> list[int]:
-    totals = file.listed(name)
+    totals = file.read_list(name)
     if not all(type(total) is int for total in totals):
         raise FileFormatError(
             f"the {name} of the file are no list of integers", code="not-integers"

@@ -18,7 +18,7 @@ from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.circuits.results import EncryptedNumbers
-from encryptedstats.crypto.digests import joined_digest
+from encryptedstats.crypto.digests import join_digests
 from encryptedstats.errors import Cure, KeyMismatchError, RowsByOthersError, SchemaError
 from encryptedstats.recent import Recent
 from encryptedstats.tables.answers.answer import Answer
@@ -186,7 +186,7 @@ def _predict_encrypted(by: Answer, rows: EncryptedTable, output: str, **options:
     )
     schema = rows.private_schema or (by.schema if isinstance(by.schema, Schema) else rows.schema)
     # Rows encrypted with the public key have no digest: take that of the rows behind the totals.
-    found.schema_digest = joined_digest(by.schema_digest, rows.facts.schema_digest)
+    found.schema_digest = join_digests(by.schema_digest, rows.facts.schema_digest)
     cut = by.ciphertexts.cut if by.is_encrypted else None
     question = by.question.as_asked()
     return Answer(

@@ -1,8 +1,8 @@
-"""What statistics are read as, and what models show of themselves: results print as a statistician
-expects, and can be kept.
+"""Results: what statistics are read as, and what models show of themselves.
 
-A result is a DataFrame or a dict as well. The one idea: it is made from opened totals, so a file of
-it holds these, the question and the schema, and reads them again.
+A result is made from opened totals. A file of it holds these, the question and the schema, and
+reads them again. What it shows is a view, which the renderers of ``views`` write as text, HTML,
+JSON or CSV. All results name their numbers alike: see ``ESTIMATE_COLUMNS``.
 """
 
 from __future__ import annotations
@@ -10,21 +10,32 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Final
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pandas as pd
 
 from encryptedstats.errors import ArgumentError
 from encryptedstats.tables.questions.question import ReadResult
-from encryptedstats.views import FigureView, TableView, View, as_json, frame_text, render_html
+from encryptedstats.views import (
+    ESTIMATE_COLUMNS,
+    FigureView,
+    TableView,
+    View,
+    as_json,
+    is_missing,
+    render_csv,
+    render_html,
+    render_json,
+    render_text,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result(ReadResult):
-    """What a statistic came to. A subclass is a frozen dataclass that adds its numbers, by the
-    names scipy and statsmodels have.
+    """What a statistic came to. A subclass is a frozen dataclass that adds its numbers.
 
     It says what its main table is (:meth:`to_frame`), where that is not a line for each number, and
     may draw it (:meth:`plot`). ``print`` gives :meth:`summary`.
@@ -50,14 +61,16 @@ class Result(ReadResult):
     >>> Test(title="A test", n_rows=40, notes=("equal variances",), statistic=2.5, df=38, pvalue=0.0169)
     A test
     <BLANKLINE>
-                value
-    statistic     2.5
-    df             38
+    statistic  2.5
+    df         38
     pvalue     0.0169
     <BLANKLINE>
     40 rows
     equal variances
     """
+
+    #: How the main table is called where it is shown.
+    caption: ClassVar[str] = "result"
 
     title: str
     n_rows: int
@@ -70,22 +83,57 @@ class Result(ReadResult):
             if name not in vars(cls):
                 setattr(cls, name, getattr(Result, name))
 
-    # -- showing
+    # -- as tables
     # --------------------------------------------------------------------------------------------
 
     def to_frame(self) -> pd.DataFrame:
-        """The main table: by default a line for each number."""
-        own = {name: value for name, value in self._numbers().items() if np.ndim(value) == 0}
-        return pd.DataFrame({"value": pd.Series(own, dtype=object)})
+        """Return the main table: by default a line for each number."""
+        return pd.DataFrame({"value": pd.Series(self._scalars(), dtype=object)})
 
-    def body(self) -> str:
-        """What the summary shows below its title: by default the main table."""
+    def tidy(self) -> pd.DataFrame:
+        """Return a line for each term, with the columns that all results share.
+
+        They are ``estimate``, ``std_error``, ``statistic``, ``df``, ``pvalue``, ``low`` and
+        ``high``; NaN where a result has none of them. A result without estimates has no lines.
+        """
         frame = self.to_frame()
-        return frame_text(frame)
+        if not {"estimate", "statistic"} & set(frame.columns):
+            frame = frame.iloc[:0]
+        return as_terms(frame)
+
+    def glance(self) -> pd.DataFrame:
+        """Return one line with the rows and every single number."""
+        return pd.DataFrame([{"n_rows": self.n_rows, **self._scalars()}])
+
+    # -- showing
+    # --------------------------------------------------------------------------------------------
+
+    def view(self) -> View:
+        """Return what is shown of it: facts, tables and figures."""
+        main = self.to_frame()
+        tables = [TableView(self.caption, main, "pvalue" in main)]
+        if list(main.columns) == ["value"]:
+            tables = []
+        for name, value in self._numbers().items():
+            parts = value if isinstance(value, Mapping) else {name: value}
+            tables += [
+                TableView(str(label), one)
+                for label, one in parts.items()
+                if isinstance(one, pd.DataFrame) and one is not main and len(one.columns)
+            ]
+        figures = (FigureView("plot", self.plot),) if self._is_drawn else ()
+        return View(self.title, self._facts(), tuple(tables), figures, tuple(self._remarks()))
+
+    def _facts(self) -> dict[str, Any]:
+        return {name: one for name, one in self._scalars().items() if not is_missing(one)}
+
+    @property
+    def _is_drawn(self) -> bool:
+        return type(self).plot is not Result.plot
 
     def summary(self) -> str:
-        """The result as text, for people."""
-        return "\n".join([self.title, "", self.body(), "", *self._remarks()])
+        """Return the result as text."""
+        return render_text(self.view())
 
     def _remarks(self) -> list[str]:
         return [
@@ -95,7 +143,6 @@ class Result(ReadResult):
         ]
 
     def _dropped(self) -> list[str]:
-        """Rows that the schema leaves out of every table, because values are missing."""
         return [] if self.source is None else list(dropped_rows(self.source.n_dropped))
 
     def plot(self, ax: Any = None) -> Any:
@@ -105,18 +152,6 @@ class Result(ReadResult):
     def __repr__(self) -> str:
         return self.summary()
 
-    def view(self) -> View:
-        """Return what is shown of it: facts, tables and figures."""
-        numbers = self._numbers()
-        facts = {name: one for name, one in numbers.items() if np.ndim(one) == 0}
-        frames = {name: one for name, one in numbers.items() if isinstance(one, pd.DataFrame)}
-        main = self.to_frame()
-        tables = [TableView("result", main)] if list(main.columns) != ["value"] else []
-        tables += [TableView(name, one) for name, one in frames.items() if one is not main]
-        drawn = type(self).plot is not Result.plot
-        figures = (FigureView("plot", self.plot),) if drawn else ()
-        return View(self.title, facts, tuple(tables), figures, tuple(self._remarks()))
-
     def _repr_html_(self) -> str:
         return render_html(self.view())
 
@@ -124,18 +159,35 @@ class Result(ReadResult):
     # --------------------------------------------------------------------------------------------
 
     def _numbers(self) -> dict[str, Any]:
-        """The fields of the subclass."""
+        """Return the fields of the subclass."""
         return {
-            field.name: getattr(self, field.name)
-            for field in fields(self)
-            if field.name not in _COMMON
+            one.name: getattr(self, one.name) for one in fields(self) if one.name not in _COMMON
+        }
+
+    def _scalars(self) -> dict[str, Any]:
+        return {
+            name: value
+            for name, value in self._numbers().items()
+            if np.ndim(value) == 0 and not isinstance(value, Mapping)
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON knows it: no value is None, infinite ones are text, and a table has its
-        index, columns and values.
+        """Return all of it as JSON knows it: no value is None, infinite ones are text, and a table
+        has its index, columns and values.
         """
-        return {field.name: as_json(getattr(self, field.name)) for field in fields(self)}
+        return {one.name: as_json(getattr(self, one.name)) for one in fields(self)}
+
+    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | None:
+        """Write the main table as CSV, or return it where no path is given."""
+        return _written(render_csv(self.view()), path)
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str | None:
+        """Write facts, tables and notes as JSON with all digits, or return it."""
+        return _written(render_json(self.view()), path)
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str | None:
+        """Write a fragment of HTML, or return it."""
+        return _written(render_html(self.view()), path)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -164,7 +216,34 @@ class Result(ReadResult):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelSummary(Result):
+class TableResult(Result):
+    """A table, and perhaps further ones by name.
+
+    ``estimates`` names the column that :meth:`tidy` gives as the estimate, and ``confidence`` is
+    the level of its interval.
+    """
+
+    table: pd.DataFrame
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    estimates: str = "estimate"
+    confidence: float = np.nan
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the table."""
+        return self.table
+
+    def tidy(self) -> pd.DataFrame:
+        """Return the estimates of the table as terms."""
+        if self.estimates not in self.table:
+            return super().tidy()
+        return as_terms(self.table.rename(columns={self.estimates: "estimate"}))
+
+    def _scalars(self) -> dict[str, Any]:
+        return {name: one for name, one in super()._scalars().items() if name != "estimates"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSummary(TableResult):
     """What a model has learned.
 
     Attributes
@@ -175,17 +254,25 @@ class ModelSummary(Result):
         The rows of each class; empty of a model without classes.
     """
 
-    table: pd.DataFrame
     class_counts: Mapping[Any, int]
 
-    def to_frame(self) -> pd.DataFrame:
-        """What was learned."""
-        return self.table
+    def _facts(self) -> dict[str, Any]:
+        return {"classes": self.class_counts} if self.class_counts else {}
 
-    def body(self) -> str:
-        """The classes, and what was learned."""
-        classes = ", ".join(f"{label} {count:,}" for label, count in self.class_counts.items())
-        return "\n\n".join([*([f"classes: {classes}"] if classes else []), frame_text(self.table)])
+
+def as_terms(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with the columns that all tables of terms share, each a float."""
+    found = frame.reindex(columns=list(ESTIMATE_COLUMNS)).astype(float)
+    if isinstance(found.index, pd.MultiIndex):
+        found.index = pd.Index([", ".join(map(str, one)) for one in found.index])
+    return found.set_axis(found.index.map(str), axis=0).rename_axis("term")
+
+
+def _written(text: str, path: str | os.PathLike[str] | None) -> str | None:
+    if path is None:
+        return text
+    Path(path).write_text(text, encoding="utf-8")
+    return None
 
 
 def dropped_rows(n: int) -> tuple[str, ...]:

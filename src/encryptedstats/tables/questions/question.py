@@ -2,7 +2,7 @@
 are, and what you write yourself.
 
 A question names the totals that answer it, as arrays of expressions over columns, and says what the
-owner makes of the opened integers: a table, a curve, a model. ``docs/extending.md`` has two
+owner makes of the opened integers: a table, a curve, a model. ``docs/guides/questions.md`` has two
 complete ones. Nothing here knows ciphertexts.
 """
 
@@ -157,6 +157,9 @@ class Question(ABC):
     short_name: ClassVar[str] = (
         "Question"  #: for people who type it; its name, unless it says another one
     )
+    title: ClassVar[str] = (
+        "Question"  #: what people call it, on pages and in lists; that of the class by default
+    )
     kind: ClassVar[str] = RESULT_KIND  #: of the files of encrypted answers
     opened_kind: ClassVar[str] = OPEN_RESULT_KIND  #: of the files of decrypted answers
     answer_noun: ClassVar[str] = "answer"  #: what errors call its answers
@@ -185,6 +188,8 @@ class Question(ABC):
             cls.name = cls.__name__
         if "short_name" not in vars(cls):
             cls.short_name = cls.name
+        if "title" not in vars(cls):
+            cls.title = cls.__name__
         if not cls.name.startswith("_"):
             _known[cls.name] = cls
 
@@ -532,12 +537,12 @@ def question_class(name: str) -> type[Question]:
     A file names a question, never where its code lies: nothing is imported that was not installed,
     or named by who runs this.
     """
-    for source in (
-        *_named_here(),
-        *(entry.load for entry in entry_points(group=ENTRY_POINTS, name=name)),
-    ):
+    for source in _named_here():
         if name not in _known:
             source()
+    if name not in _known:  # to look through the installed packages takes milliseconds
+        for entry in entry_points(group=ENTRY_POINTS, name=name):
+            entry.load()
     if name not in _known or inspect.isabstract(_known[name]):
         raise FileFormatError(
             f"nobody here knows the question {name!r}: ",

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval, read_bounds
 from encryptedstats.circuits.expressions import Expression, Key, given, totals_of
-from encryptedstats.circuits.plan import Stage
 from encryptedstats.circuits.program import ROWS
+from encryptedstats.circuits.search import Stage
 from encryptedstats.tables.answers.answer import Answer
 from encryptedstats.tables.columns import asked_columns, column_ranges, over_stored_columns
 from encryptedstats.tables.encodings import Column

@@ -103,7 +103,7 @@ class _Cells(Statistic):
         numbers = [
             schema.variables[j].id
             for j in self.variables
-            if j != -1 and schema.variables[j].kind == "number"
+            if j != -1 and not schema.variables[j].n_bins
         ]
         if numbers:
             raise SchemaError(

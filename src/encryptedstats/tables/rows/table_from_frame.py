@@ -8,7 +8,7 @@ then classes, weights and folds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,7 +41,15 @@ from encryptedstats.tables.schema.bins import (
 )
 from encryptedstats.tables.schema.documents import quoted
 from encryptedstats.tables.schema.variables import Level, Variable, as_level
-from encryptedstats.tables.table import Integers, Moved, Table, warn_of_moved
+from encryptedstats.tables.table import (
+    Integers,
+    Moved,
+    Table,
+    Unusable,
+    warn_of_moved,
+    warn_of_unusable,
+)
+from encryptedstats.words import did_you_mean
 
 if TYPE_CHECKING:
     from encryptedstats.tables.schema.schema import Schema
@@ -69,20 +77,32 @@ class Rows:
         )
 
 
+@dataclass(frozen=True)
+class RowOptions:
+    """Weights and folds of the rows of a table; see `Schema.table`.
+
+    `weights` are one for each row, or the name of a column of a file.
+    """
+
+    weights: Any = None
+    weight_bound: int | None = None
+    folds: int | None = None
+    fold_seed: int = 0
+
+
 def encode_table(
     schema: Schema,
     data: object,
     y: object = None,
-    weights: ArrayLike | None = None,
-    weight_bound: int | None = None,
-    folds: int | None = None,
-    fold_seed: int = 0,
+    options: RowOptions | None = None,
     slots: int = 8192,
 ) -> Table:
-    """The table of these rows, without a word on values that went to another bin; see
-    `Schema.table`.
+    """Return the table of these rows, without a warning of values that went to another bin.
+
+    See `Schema.table`.
     """
-    rows = _split(schema, data, y, weights)
+    options = options or RowOptions()
+    rows, folds = _split(schema, data, y, options.weights), options.folds
     if not len(rows.predictors):
         raise SchemaError("the table has no rows", code="no-rows")
     n_given = len(rows.predictors)
@@ -100,7 +120,7 @@ def encode_table(
     elif rows.target is not None:
         class_codes = _class_codes(schema, rows.target)
     strata = class_codes if numbers is None else np.zeros(len(numbers), dtype=np.uint8)
-    fold_codes = None if folds is None else assign_folds(strata, folds, fold_seed)
+    fold_codes = None if folds is None else assign_folds(strata, folds, options.fold_seed)
     return Table(
         schema=schema,
         data=encoded,
@@ -109,7 +129,7 @@ def encode_table(
         weights=rows.weights,
         fold_codes=fold_codes,
         n_folds=folds or 0,
-        weight_bound=_weight_bound(rows.weights, weight_bound),
+        weight_bound=_weight_bound(rows.weights, options.weight_bound),
         slots=slots,
         n_dropped=n_given - len(rows.predictors),
         moved=tuple(moved),
@@ -135,12 +155,61 @@ def gapless_target(schema: Schema) -> list[str]:
     return [] if number is None or number.missing_bin else [number.name]
 
 
-def rows_to_predict(schema: Schema, data: object, stacklevel: int = 1) -> Table:
-    """The table of rows to predict: one for every row of `data`, so that predictions stand beside
-    the rows they are of.
+def rows_to_predict(
+    schema: Schema, data: object, needed: Collection[str] | None = None, stacklevel: int = 1
+) -> Table:
+    """Return the table of all rows of `data`, for predictions that stand beside their rows.
 
-    A target column is overlooked. What is missing is an error here even where the schema drops such
-    rows.
+    Rows with a value that the schema does not allow (a number out of bounds, an unknown level, a
+    missing value without a bin) are marked, see `Table.leave_blank`, and `SchemaWarning` names them.
+    Values of columns that are not `needed` may be any. A target column is not read.
+    """
+    table = mark_rows_to_predict(schema, data, needed)
+    warn_of_unusable(table.unusable, table.n_unpredicted, len(table), stacklevel=stacklevel + 1)
+    warn_of_moved(table.moved, stacklevel=stacklevel + 1)
+    return table
+
+
+def mark_rows_to_predict(
+    schema: Schema, data: object, needed: Collection[str] | None = None
+) -> Table:
+    """Return what `rows_to_predict` returns, without its warnings."""
+    rows = _split(schema, data, None, None)
+    if not len(rows.predictors):
+        raise SchemaError("the table has no rows", code="no-rows")
+    moved: list[Moved] = []
+    if schema.onehot is not None:
+        return Table(schema=schema, data=_from_onehot(schema, schema.onehot, rows.predictors))
+    index = rows.predictors.index
+    gaps = missing_masks(rows.predictors, without_gaps(schema))
+    unusable: list[Unusable] = []
+    unpredicted = np.zeros(len(index), dtype=bool)
+    encoded = []
+    for variable in schema.variables:
+        found: list[tuple[Mask, str]] = []
+        column = unboxed(rows.predictors[variable.name])
+        codes = encode_variable(variable, column, moved, found)
+        if variable.name in gaps:
+            found.append((gaps[variable.name], "it is missing"))
+        for mask, reason in found:
+            codes[mask] = variable.low or 0  # any value will do
+            if needed is None or variable.name in needed:
+                unpredicted |= mask
+                unusable.append(Unusable.of(variable.name, reason, index, mask))
+        encoded.append(codes)
+    return Table(
+        schema=schema,
+        data=tuple(encoded),
+        moved=tuple(moved),
+        unpredicted=unpredicted if unusable else None,
+        unusable=tuple(unusable),
+    )
+
+
+def complete_rows_to_predict(schema: Schema, data: object, stacklevel: int = 1) -> Table:
+    """Return the table of all rows of `data`; refuse rows that cannot be predicted.
+
+    For predictions that are encrypted: whoever computes them cannot leave rows out.
     """
     rows = _split(schema, data, None, None)
     masks = {}
@@ -178,7 +247,8 @@ def _split(schema: Schema, data: object, y: object, weights: ArrayLike | None) -
     absent = [name for name in names if name not in frame.columns]
     if absent:
         raise SchemaError(
-            f"the data has no column {quoted(absent)}; it has {quoted(list(frame.columns))}",
+            f"the data has no column {quoted(absent)}{did_you_mean(absent[0], frame.columns)}; it "
+            f"has {quoted(list(frame.columns))}",
             code="unknown-column",
         )
     target = _target(schema, frame, y)
@@ -290,16 +360,21 @@ def _without_missing(schema: Schema, rows: Rows) -> Rows:
     return rows.keep(kept)
 
 
-def encode_variable(variable: Variable, series: pd.Series[Any], moved: list[Moved]) -> NDArray[Any]:
-    """Bin numbers of a column, as the smallest unsigned integers, or the fixed-point integers of a
-    number.
+def encode_variable(
+    variable: Variable,
+    series: pd.Series[Any],
+    moved: list[Moved],
+    unusable: list[tuple[Mask, str]] | None = None,
+) -> NDArray[Any]:
+    """Return the bin of each row, as the smallest unsigned integers, or the integers of a number.
 
-    Values that have no bin of their own are added to `moved`.
+    Values that have no bin of their own are added to `moved`. Rows whose value is not allowed are
+    added to `unusable`, with the reason; without that they are refused.
     """
     if variable.kind == "number":
-        return _number_values(variable, series)
+        return _number_values(variable, series, unusable)
     if variable.levels:
-        codes = _variable_codes(variable, series, moved)
+        codes = _variable_codes(variable, series, moved, unusable)
     else:
         codes = np.full(len(series), -1, dtype=np.int64)
         codes[series.notna().to_numpy(dtype=bool)] = assign_bins(
@@ -311,17 +386,24 @@ def encode_variable(variable: Variable, series: pd.Series[Any], moved: list[Move
     return codes.astype(np.min_scalar_type(variable.n_bins - 1))
 
 
-def _variable_codes(variable: Variable, series: pd.Series[Any], moved: list[Moved]) -> Integers:
-    """The position of each value among the levels; -1 where it counts as missing."""
+def _variable_codes(
+    variable: Variable,
+    series: pd.Series[Any],
+    moved: list[Moved],
+    unusable: list[tuple[Mask, str]] | None,
+) -> Integers:
+    """Return the position of each value among the levels; -1 where it counts as missing."""
     other = -1 if variable.other is None else variable.levels.index(variable.other)
     positions = {level: position for position, level in enumerate(variable.levels)} | dict.fromkeys(
         variable.rare, other
     )
     codes, unseen = _level_codes(series, positions, "column")
-    if unseen.any():
-        if variable.unknown == "error":
-            reason = f"is not a level of the schema (levels: {quoted(variable.levels)})"
+    if unseen.any() and variable.unknown == "error":
+        reason = f"is not a level of the schema (levels: {quoted(variable.levels)})"
+        if unusable is None:
             refuse(series.name, series, unseen, reason, cure=_level_cure(variable))
+        unusable.append((unseen, f"{show(series[unseen].iloc[0])} {reason}"))
+    elif unseen.any():
         codes[unseen] = other if variable.unknown == "other" else -1
         into = variable.labels[other] if variable.unknown == "other" else "missing"
         moved.append(_moved(variable, series, unseen, into, is_gap=False))
@@ -360,22 +442,25 @@ def _text_cure(variable: Variable) -> Cure:
     )
 
 
-def _number_values(variable: Variable, series: pd.Series[Any]) -> Integers:
+def _number_values(
+    variable: Variable, series: pd.Series[Any], unusable: list[tuple[Mask, str]] | None = None
+) -> Integers:
     digits, low, high = variable.digits or 0, variable.low or 0, variable.high or 0
     present = series.notna().to_numpy(dtype=bool)
     values = numeric_values(series, _text_cure(variable))
     outside = ~fits_fixed_point(values, digits)
-    if not outside.any():
-        numbers = fixed_point(values, digits)
-        outside = (numbers < low) | (numbers > high)
+    numbers = fixed_point(np.where(outside, 0, values), digits)
+    outside |= (numbers < low) | (numbers > high)
     if outside.any():
         allowed = f"{low / 10**digits:.{digits}f} to {high / 10**digits:.{digits}f}"
-        refuse(
-            variable.name, series[present], outside, f"is out of bounds ({allowed})", cure=_WIDEN
-        )
-    found = np.full(
-        len(series), GAP, dtype=np.int64
-    )  # what is missing; refused before where it must not be
+        reason, given = f"is out of bounds ({allowed})", series[present]
+        if unusable is None:
+            refuse(variable.name, given, outside, reason, cure=_WIDEN)
+        mask = present.copy()
+        mask[present] = outside
+        unusable.append((mask, f"{show(given[outside].iloc[0])} {reason}"))
+    # What is missing has been refused where it must not be.
+    found = np.full(len(series), GAP, dtype=np.int64)
     found[present] = numbers
     return found
 

@@ -9,8 +9,8 @@ greatest value), and no rows.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +21,15 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from encryptedstats.errors import Cure, SchemaError, SchemaWarning
 from encryptedstats.tables.rows.frames import numeric_values, read_numbers
 from encryptedstats.tables.schema.bins import fixed_point, quantile_edges
-from encryptedstats.tables.schema.variables import Level, Variable, as_level, as_levels, check_kind
+from encryptedstats.tables.schema.variables import (
+    BOTH,
+    Level,
+    Variable,
+    as_level,
+    as_levels,
+    check_kind,
+)
+from encryptedstats.words import did_you_mean
 
 #: More levels than this are names or measurements, not a category: each would cost an encrypted
 #: column.
@@ -146,6 +154,26 @@ def _shown_digits(numbers: NDArray[Any]) -> int:
 
 
 @dataclass(frozen=True)
+class Wishes:
+    """What a caller says of the schema that is inferred; see `Schema.infer`.
+
+    `weights` count a row several times, for its quantiles. `compare` is whether columns are
+    compared with each other, for warnings.
+    """
+
+    bins: int = 5
+    kinds: Mapping[str, str] | None = None
+    missing: str = "error"
+    classes: Iterable[object] | None = None
+    kept: Kept = field(default_factory=lambda: Kept())
+    rare: float | None = None
+    unknown: str = "error"
+    id: str | None = None
+    weights: NDArray[np.int64] | None = None
+    compare: bool = True
+
+
+@dataclass(frozen=True)
 class Kept:
     """Which numbers are kept as numbers, with how many digits, between which bounds."""
 
@@ -155,15 +183,15 @@ class Kept:
 
     @property
     def keeps(self) -> bool:
-        """Whether numbers are kept."""
-        return self.numbers == "keep"
+        """Whether numbers are kept, with bins or without."""
+        return self.numbers in ("keep", BOTH)
 
     def is_number(self, summary: Summary | None, wanted: str | None) -> bool:
-        """Whether a column is kept as a number: it is wanted so, or all that look like measurements
-        are.
+        """Whether a column is kept as a number, with bins or without: because it is wanted so, or
+        because all that look like measurements are.
         """
         if wanted is not None or summary is None:
-            return wanted == "number"
+            return wanted in ("number", BOTH)
         return (
             self.keeps
             and summary.default_kind in ("continuous", "ordinal")
@@ -184,9 +212,9 @@ class Kept:
         """Refuse what cannot be, and what is said of columns that are not there, or are
         no numbers.
         """
-        if self.numbers not in ("bins", "keep"):
+        if self.numbers not in ("bins", "keep", BOTH):
             raise SchemaError(
-                f"numbers={self.numbers!r}: one of 'bins', 'keep' is needed",
+                f"numbers={self.numbers!r}: one of 'bins', 'keep', 'both' is needed",
                 code="unknown-numbers-policy",
             )
         kept = [name for name in names if self.is_number(summaries.get(name), wanted.get(name))]
@@ -200,8 +228,8 @@ class Kept:
                 listed = ", ".join(map(repr, kept)) or "none"
                 raise SchemaError(
                     named,
-                    f" {strange[0]!r}, which is no column that is kept as a number; these are "
-                    f"{listed}",
+                    f" {strange[0]!r}, which is no column that is kept as a number"
+                    f"{did_you_mean(strange[0], kept)}; these are {listed}",
                     code="not-kept-as-number",
                 )
         if self.digits is not None and not kept:
@@ -499,6 +527,18 @@ def _public_bound(
     value = int(fixed_point(0.0 if seen is None else seen, digits))
     power = 1 << (abs(value) - 1).bit_length() if value else 0
     return outer(-power if value < 0 else power, 0)
+
+
+def with_number_bins(number: Variable, summary: Summary | None) -> Variable:
+    """Return a number that has bins as well, cut where inference would cut it."""
+    if summary is None:
+        raise SchemaError(
+            f"variable {number.name!r}: a number that has bins as well needs cut points: ",
+            Cure("cut points", "with_bins(name, edges=[...]) first"),
+        )
+    if not summary.edges:
+        return number
+    return replace(number, edges=summary.edges, asked_bins=summary.bins)
 
 
 def check_numeric(summary: Summary, kind: str) -> None:

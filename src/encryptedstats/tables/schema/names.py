@@ -7,11 +7,11 @@ level's is ``bin2``, or ``class2``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from encryptedstats.checks import as_integer
-from encryptedstats.errors import Cure, SchemaError
+from encryptedstats.errors import ArgumentTypeError, Cure, ParameterError, SchemaError
 from encryptedstats.tables.schema.documents import quoted
 from encryptedstats.tables.schema.variables import TARGET, PublicSchema, as_level, id_position
 
@@ -53,6 +53,32 @@ def position(schema: Schema | PublicSchema, variable: str | int) -> int:
     translated already: see ``in_ids``.
     """
     return -1 if variable in (CLASS, TARGET) else schema.public().index(variable)
+
+
+def chosen_positions(schema: PublicSchema, variables: Sequence[str] | None) -> list[int]:
+    """Return the positions of the variables with these ids; of all variables for None."""
+    if variables is None:
+        return list(range(len(schema.variables)))
+    if isinstance(variables, str) or not isinstance(variables, Sequence):
+        raise ArgumentTypeError(
+            f"variables={variables!r}: a list of variables is needed", code="not-a-list"
+        )
+    found = [position(schema, variable) for variable in variables]
+    if not found:
+        raise ParameterError(
+            "variables=[]: name at least one predictor, or leave variables out to use all",
+            code="no-predictors",
+        )
+    if -1 in found:
+        raise ParameterError(
+            "variables: the target cannot be among its own predictors",
+            code="target-among-predictors",
+        )
+    if len(set(found)) < len(found):
+        raise ParameterError(
+            f"variables={list(variables)!r}: a variable is named twice", code="duplicate-variables"
+        )
+    return found
 
 
 def variable_id(schema: Schema | PublicSchema, variable: str | int) -> str:

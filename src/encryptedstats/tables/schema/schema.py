@@ -17,12 +17,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from encryptedstats.errors import Cure, SchemaError, SchemaWarning
 from encryptedstats.tables.rows.csv_format import CsvFormat
 from encryptedstats.tables.rows.frames import as_frame, missing_masks, refuse_missing, unboxed
-from encryptedstats.tables.rows.table_from_frame import as_target, encode_table
+from encryptedstats.tables.rows.table_from_frame import RowOptions, as_target, encode_table
 from encryptedstats.tables.schema.bins import check_bins
 from encryptedstats.tables.schema.documents import (
     LEVEL,
@@ -36,6 +36,7 @@ from encryptedstats.tables.schema.documents import (
 from encryptedstats.tables.schema.inference import (
     Kept,
     Summary,
+    Wishes,
     check_rare,
     column_levels,
     doubtful_columns,
@@ -43,18 +44,21 @@ from encryptedstats.tables.schema.inference import (
     make_number,
     make_variable,
     summarise,
+    with_number_bins,
 )
 from encryptedstats.tables.schema.variables import (
+    BOTH,
     Level,
     PublicSchema,
     PublicVariable,
     Variable,
     as_levels,
-    check_kind,
     check_unknown,
+    check_wanted_kind,
     find_variable,
 )
 from encryptedstats.tables.table import Table, warn_of_moved
+from encryptedstats.words import did_you_mean
 
 __all__ = ["PublicSchema", "PublicVariable", "Schema", "Variable"]
 
@@ -249,9 +253,11 @@ class Schema(Document):
             Labels beside the data, instead of a target column.
         numbers
             ``"bins"`` cuts numbers as above. ``"keep"`` keeps them as fixed-point numbers, the
-            target too: for regressions, means and variances. Whole numbers with at most 2 different
-            values, 0 and 1 for instance, are categories all the same (and a target of such has
-            classes), and `kinds` override it.
+            target too: for regressions, means and variances. ``"both"`` keeps them and cuts them
+            too: a regression takes the number and a forest the bins, from one encrypted table.
+            Whole numbers with at most 2 different values, 0 and 1 for instance, are categories all
+            the same (and a target of such has classes). `kinds` override it, by column:
+            ``kinds={"age": "both"}``.
         digits
             Decimal digits of numbers that are kept, of all or by column name; by default as many as
             the data shows, 4 at most.
@@ -277,57 +283,29 @@ class Schema(Document):
             a few words among them.
         """
         kept = Kept(numbers, digits, bounds)
-        schema, doubts = cls._infer(
-            data,
-            target,
-            bins,
-            kinds,
-            missing,
-            classes,
-            y,
-            kept=kept,
-            rare=rare,
-            unknown=unknown,
-            id=id,
-        )
+        wishes = Wishes(bins, kinds, missing, classes, kept, rare, unknown, id)
+        schema, doubts = cls._infer(data, wishes, target, y)
         for doubt in doubts:
             warnings.warn(doubt, stacklevel=2)
         return schema
 
     @classmethod
     def _infer(
-        cls,
-        data: object,
-        target: str | int | None = None,
-        bins: int = 5,
-        kinds: Mapping[str, str] | None = None,
-        missing: str = "error",
-        classes: Iterable[object] | None = None,
-        y: object = None,
-        *,
-        kept: Kept | None = None,
-        rare: float | None = None,
-        unknown: str = "error",
-        id: str | None = None,
-        weights: NDArray[np.int64] | None = None,
-        compare: bool = True,
+        cls, data: object, wishes: Wishes, target: str | int | None = None, y: object = None
     ) -> tuple[Schema, list[SchemaWarning]]:
-        """`infer` without its warnings, which are given back: those of single columns, and where
-        they are compared of all.
-
-        `weights` count a row several times, for its quantiles.
-        """
+        """Infer without warning; return the warnings instead."""
+        bins, missing, classes, id = wishes.bins, wishes.missing, wishes.classes, wishes.id
         frame = as_frame(data)
         if not len(frame):
             raise SchemaError("the data has no rows to infer a schema from", code="no-rows")
         check_bins(bins)
         _check_missing(missing)
-        check_rare(rare)
-        check_unknown(unknown)
+        check_rare(wishes.rare)
+        check_unknown(wishes.unknown)
         if id is not None and id not in frame.columns:
             raise SchemaError(
-                f"the data has no column {id!r} for the id of the rows; it has "
-                f"{quoted(list(frame.columns))}",
+                f"the data has no column {id!r} for the id of the rows"
+                f"{did_you_mean(id, frame.columns)}; it has {quoted(list(frame.columns))}",
                 code="unknown-column",
             )
         name = _target_name(frame, target, array=isinstance(data, np.ndarray))
@@ -337,10 +315,11 @@ class Schema(Document):
             label for label in frame.columns if (label != name or target is None) and label != id
         ]
         labels = _labels(frame, name, y, given=target is not None)
-        wanted = _wanted_kinds(kinds, names)
-        kept = kept or Kept()
+        wanted = _wanted_kinds(wishes.kinds, names)
+        kept = wishes.kept
         summaries = {
-            label: summarise(unboxed(frame[label]), bins, rare, weights) for label in names
+            label: summarise(unboxed(frame[label]), bins, wishes.rare, wishes.weights)
+            for label in names
         }
         if labels is not None and classes is None and kept.keeps:
             summaries[str(name)] = summarise(labels, bins)
@@ -358,20 +337,20 @@ class Schema(Document):
         )
         schema = cls(
             variables=tuple(
-                v.with_unknown(unknown) if v.kind == "categorical" else v for v in variables
+                v.with_unknown(wishes.unknown) if v.kind == "categorical" else v for v in variables
             ),
             target=name,
             classes=() if number is not None else _classes(labels, classes),
             missing=missing,
             id=id,
-            target_number=None if number is None else _inferred(number, None, missing, kept),
+            target_number=None if number is None else _inferred(number, "number", missing, kept),
             _summaries=summaries,
         )
         doubts = [summaries[label].doubt for label in names if label not in wanted]
         doubts.append(kept.rounded(schema.numbers, summaries))
         if labels is not None and classes is None and number is None:
             doubts.append(doubtful_target(labels, schema.n_classes))
-        doubts += doubtful_columns(frame, names, labels) if compare else []
+        doubts += doubtful_columns(frame, names, labels) if wishes.compare else []
         return schema, [doubt for doubt in doubts if doubt is not None]
 
     @classmethod
@@ -450,7 +429,8 @@ class Schema(Document):
             The variable; or the target, which becomes a number (`with_classes` gives it classes
             again).
         kind
-            ``"continuous"``, ``"ordinal"``, ``"categorical"`` or ``"number"``.
+            ``"continuous"``, ``"ordinal"``, ``"categorical"``, ``"number"``, or ``"both"``: a
+            number that has bins as well.
         digits
             For a number: decimal digits to keep; by default as many as the data shows, 4 at most.
         low, high
@@ -462,14 +442,21 @@ class Schema(Document):
         if self.target is not None and name == self.target:
             return self._with_target(kind, digits, low, high)
         old = self[name]
-        check_kind(kind, f"variable {old.name!r}")
+        check_wanted_kind(kind, f"variable {old.name!r}")
         summary = self._summaries.get(old.name)
-        if kind == "number":
+        if kind in ("number", BOTH):
             if levels is not None:
                 raise SchemaError(
                     f"variable {old.name!r}: a number has no levels", code="number-with-levels"
                 )
-            made = make_number(old.name, summary, digits, low, high)
+            if old.kind == "number" and summary is None and (digits, low, high) == (None,) * 3:
+                made = replace(old, edges=(), asked_bins=None)
+            else:
+                made = make_number(old.name, summary, digits, low, high)
+            if kind == BOTH and old.edges:
+                made = replace(made, edges=old.edges, asked_bins=old.asked_bins)
+            elif kind == BOTH:
+                made = with_number_bins(made, summary)
             return self._with(replace(made, missing_bin=old.missing_bin))
         if not (digits is None and low is None and high is None):
             raise SchemaError(
@@ -513,7 +500,8 @@ class Schema(Document):
         with other owners.
 
         The kind stays where it can: edges make a categorical variable or a number continuous,
-        levels make a continuous variable or a number ordinal.
+        levels make a continuous variable or a number ordinal. A number that has bins as well stays
+        one, with these edges.
         """
         old = self[name]
         if (edges is None) == (levels is None):
@@ -521,6 +509,8 @@ class Schema(Document):
                 f"variable {old.name!r}: give either edges= or levels=", code="edges-and-levels"
             )
         if edges is not None:
+            if old.kind == "number" and old.n_bins:
+                return self._with_own(replace(old, edges=tuple(edges), asked_bins=None))
             kind = "ordinal" if old.kind == "ordinal" else "continuous"
             return self._with_own(
                 Variable(old.name, kind, edges=tuple(edges), missing_bin=old.missing_bin)
@@ -766,7 +756,8 @@ class Schema(Document):
             Where rows went to the level for others, or to the bin for missing values, because the
             schema says so: which, how many.
         """
-        table = encode_table(self, data, y, weights, weight_bound, folds, fold_seed, slots)
+        options = RowOptions(weights, weight_bound, folds, fold_seed)
+        table = encode_table(self, data, y, options, slots)
         warn_of_moved(table.moved, stacklevel=2)
         return table
 
@@ -893,7 +884,8 @@ def _labels(
         return None
     if name not in frame.columns:
         raise SchemaError(
-            f"the data has no target column {name!r}; it has {quoted(list(frame.columns))}",
+            f"the data has no target column {name!r}{did_you_mean(name, frame.columns)}; it has "
+            f"{quoted(list(frame.columns))}",
             code="unknown-column",
         )
     return unboxed(frame[name])
@@ -919,11 +911,12 @@ def _wanted_kinds(kinds: Mapping[str, str] | None, names: Sequence[str]) -> dict
     if unknown:
         raise SchemaError(
             Cure("kinds of columns", "kinds names"),
-            f" column {unknown[0]!r}; the columns are {quoted(names)}",
+            f" column {unknown[0]!r}{did_you_mean(unknown[0], names)}; the columns are "
+            f"{quoted(names)}",
             code="unknown-column",
         )
     for name, kind in wanted.items():
-        check_kind(kind, f"column {name!r}")
+        check_wanted_kind(kind, f"column {name!r}")
     return wanted
 
 
@@ -934,6 +927,8 @@ def _inferred(summary: Summary, wanted: str | None, missing: str, kept: Kept) ->
     made = make_number(
         summary.name, summary, kept.digits_of(summary.name), *kept.bounds_of(summary.name)
     )
+    if wanted == BOTH or (wanted is None and kept.numbers == BOTH):
+        made = with_number_bins(made, summary)
     return replace(made, missing_bin=has_gaps)
 
 
@@ -947,6 +942,14 @@ def _like(old: Variable, made: Variable) -> Variable:
 def _same_bins(old: Variable, kind: str) -> Variable:
     """Another kind with the same bins, where the kind can have them."""
     try:
+        if old.kind == "number" and old.n_bins:
+            return Variable(
+                old.name,
+                kind,
+                edges=old.edges,
+                missing_bin=old.missing_bin,
+                asked_bins=old.asked_bins,
+            )
         return replace(old, kind=kind)  # with its policy, where the kind can have one
     except SchemaError:
         raise SchemaError(

@@ -30,9 +30,12 @@ from encryptedstats.tables.schema.documents import (
     check_items,
     quoted,
 )
+from encryptedstats.words import did_you_mean
 
 Level = str | int | float | bool
 KINDS = ("continuous", "ordinal", "categorical", "number")
+#: What callers name a number that has bins as well: its kind is ``"number"``, and it has edges.
+BOTH = "both"
 #: Kinds whose bins have an order, and hence ordinal codes.
 ORDERED_KINDS = ("continuous", "ordinal")
 #: What becomes of a level that the schema does not know.
@@ -83,10 +86,19 @@ def as_levels(values: Iterable[object], where: str) -> tuple[Level, ...]:
 
 
 def check_kind(kind: str, where: str) -> None:
-    """Refuse kinds that do not exist."""
-    if kind not in KINDS:
+    """Refuse kinds that no variable has."""
+    _check_among(kind, KINDS, where)
+
+
+def check_wanted_kind(kind: str, where: str) -> None:
+    """Refuse kinds that nobody can ask for: those of variables, or ``"both"``."""
+    _check_among(kind, (*KINDS, BOTH), where)
+
+
+def _check_among(kind: str, kinds: Sequence[str], where: str) -> None:
+    if kind not in kinds:
         raise SchemaError(
-            f"{where}: kind {kind!r} does not exist; the kinds are {', '.join(KINDS)}",
+            f"{where}: kind {kind!r} does not exist; the kinds are {', '.join(kinds)}",
             code="unknown-kind",
         )
 
@@ -112,10 +124,10 @@ class Variable:
     kind
         ``"continuous"`` (cut at `edges`), ``"ordinal"`` (cut at `edges`, or one bin for each of the
         ordered `levels`), ``"categorical"`` (one bin for each of the `levels`) or ``"number"`` (a
-        fixed-point integer, no bins).
+        fixed-point integer, which has bins as well if there are `edges`).
     edges
         Inner cut points, increasing: m cut points make m + 1 bins. Bin k holds ``edges[k-1] < x <=
-        edges[k]``, the outermost bins are unbounded.
+        edges[k]``, the outermost bins are unbounded. Of a number, x is its rounded value.
     levels
         Values that have a bin each.
     digits, low, high
@@ -214,10 +226,10 @@ class Variable:
             )
 
     def _check_number(self) -> None:
-        if self.edges or self.levels or self.asked_bins is not None:
+        if self.levels or not (self.edges or self.asked_bins is None):
             raise SchemaError(
-                f"{self._where}: a number has no bins (no edges, levels or asked_bins)",
-                code="number-with-bins",
+                f"{self._where}: a number has no levels, and its bins are cut at edges",
+                code="number-with-levels",
             )
         if self.low is None or self.high is None or self.digits is None:
             raise SchemaError(
@@ -237,6 +249,7 @@ class Variable:
                 f"{self._where}: low={self.low}, high={self.high} is no range within -2**62..2**62",
                 code="impossible-range",
             )
+        self._check_asked_bins()
 
     def _check_bins(self) -> None:
         if (self.digits, self.low, self.high) != (None, None, None):
@@ -258,6 +271,9 @@ class Variable:
                 f"{self._where}: a categorical variable needs levels",
                 code="categorical-without-levels",
             )
+        self._check_asked_bins()
+
+    def _check_asked_bins(self) -> None:
         if self.asked_bins is not None and (self.levels or self.asked_bins < len(self.edges) + 1):
             raise SchemaError(
                 f"{self._where}: asked_bins={self.asked_bins} does not go with its edges and levels",
@@ -266,8 +282,8 @@ class Variable:
 
     @property
     def n_bins(self) -> int:
-        """Number of bins, the one for missing values included; 0 for a number."""
-        if self.kind == "number":
+        """Number of bins, the one for missing values included; 0 for a number without edges."""
+        if self.kind == "number" and not self.edges:
             return 0
         return (len(self.levels) or len(self.edges) + 1) + self.missing_bin
 
@@ -276,7 +292,7 @@ class Variable:
         """The bins for display, all different: ``(1.5, 3.0]`` (to six digits), the level, or
         ``missing``.
         """
-        if self.kind == "number":
+        if not self.n_bins:
             return ()
         labels = self._level_labels() if self.levels else self._edge_labels()
         return (*labels, "missing") if self.missing_bin else labels
@@ -306,10 +322,14 @@ class Variable:
         return "constant: one bin" if n_values == 1 else ""
 
     def describe(self) -> str:
-        """The bins or bounds in one line."""
+        """Return the bins, the bounds of a number, or both in one line."""
         if self.kind == "number":
             gaps = "; values may be missing" if self.missing_bin else ""
-            return f"round(10**{self.digits} * x) in {self.low}..{self.high}{gaps}"
+            bins = f"; {self._describe_bins()}" if self.n_bins else ""
+            return f"round(10**{self.digits} * x) in {self.low}..{self.high}{gaps}{bins}"
+        return self._describe_bins()
+
+    def _describe_bins(self) -> str:
         labels = self.labels
         shown = (
             " ".join(labels) if len(labels) <= 6 else " ".join((*labels[:3], "...", *labels[-2:]))
@@ -450,7 +470,8 @@ class PublicVariable:
     its integer.
 
     `missing_bin` is public because the last bin then has no place in the order of the others; and
-    of a number, because a further column says in which rows it is there.
+    of a number, because a further column says in which rows it is there. A number that has bins as
+    well has both, bounds and a number of bins.
     """
 
     id: str
@@ -473,9 +494,10 @@ class PublicVariable:
         check_kind(self.kind, f"variable {self.id!r}")
         bounded = self.low is not None and self.high is not None
         bounded = bounded and -LARGEST_INTEGER <= self.low <= self.high <= LARGEST_INTEGER  # type: ignore[operator]  # not None
-        if self.kind == "number" and (self.n_bins or not bounded):
+        if self.kind == "number" and not (bounded and self._has_possible_bins()):
             raise SchemaError(
-                f"variable {self.id!r}: a number has bounds low <= high within 2**62 and no bins",
+                f"variable {self.id!r}: a number has bounds low <= high within 2**62, and no bins "
+                "or two at least",
                 code="impossible-number-variable",
             )
         if self.kind != "number" and (
@@ -485,6 +507,9 @@ class PublicVariable:
                 f"variable {self.id!r}: a binned variable has bins and no bounds",
                 code="impossible-binned-variable",
             )
+
+    def _has_possible_bins(self) -> bool:
+        return self.n_bins == 0 or self.n_bins >= 2 + self.missing_bin
 
     def _fields(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._FIELDS}
@@ -500,20 +525,23 @@ class PublicVariable:
         return (min(low, 0), max(high, 0)) if self.missing_bin else (low, high)
 
     @property
+    def is_ordered(self) -> bool:
+        """Whether there are bins that have an order; the one for missing values has no place."""
+        return self.kind in ORDERED_KINDS or (self.kind == "number" and self.n_bins > 0)
+
+    @property
     def has_codes(self) -> bool:
-        """Whether ordinal codes exist: the bins are ordered and all of them have a place in the
-        order.
-        """
-        return self.kind in ORDERED_KINDS and not self.missing_bin
+        """Whether ordinal codes exist: bins are ordered, and all have a place in the order."""
+        return self.is_ordered and not self.missing_bin
 
     def check_codes(self, name: str | int | None = None) -> None:
         """Refuse to give codes to a variable that has none, and say why; `name` is what the caller
         calls it.
         """
         name = self.id if name is None else name
-        if self.kind not in ORDERED_KINDS:
+        if not self.is_ordered:
             raise SchemaError(
-                f"variable {name!r} is {self.kind}: ordinal codes need an ordered kind",
+                f"variable {name!r} is {self.kind}: ordinal codes need ordered bins",
                 code="unordered-kind",
             )
         if self.missing_bin:
@@ -629,8 +657,9 @@ def find_variable(variable: str | int, names: Mapping[str, int], n_variables: in
             return found
         listed = list(names)[:8] or [f"v{position}" for position in range(min(8, n_variables))]
         known = ", ".join(map(repr, listed)) + (", ..." if n_variables > 8 else "")
+        near = did_you_mean(variable, names)
         raise SchemaError(
-            f"no variable {variable!r}; the variables are {known}", code="unknown-variable"
+            f"no variable {variable!r}{near}; the variables are {known}", code="unknown-variable"
         )
     if isinstance(variable, bool) or not isinstance(variable, (int, np.integer)):
         raise SchemaError(

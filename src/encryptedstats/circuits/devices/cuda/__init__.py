@@ -21,7 +21,7 @@ from encryptedstats.circuits.devices.cuda.rows import compute_rows
 from encryptedstats.circuits.devices.cuda.session import Session
 from encryptedstats.circuits.devices.cuda.totals import compute_packs, compute_totals
 from encryptedstats.circuits.devices.native import NativeDevice
-from encryptedstats.circuits.devices.native.tapes import program_obstacle
+from encryptedstats.circuits.devices.native.device import program_obstacle
 from encryptedstats.circuits.program import PACKED, ROWS, SHIFT, Program
 from encryptedstats.crypto.residues import Residues
 

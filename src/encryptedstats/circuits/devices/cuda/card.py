@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.errors import Cure, DeviceError
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 
 BUILT: Final = Path(__file__).parent / "built"
 OLDEST: Final = (8, 0)  # compute capability: the first that all kernels were compiled for

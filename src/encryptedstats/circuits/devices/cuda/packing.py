@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from encryptedstats.circuits.devices.batches import Packing
 from encryptedstats.circuits.devices.cuda.card import Array
 from encryptedstats.circuits.devices.cuda.session import Session
 from encryptedstats.circuits.devices.cuda.steps import Keyed
-from encryptedstats.circuits.devices.native.packing import KernelPacking
-from encryptedstats.circuits.devices.packing import Packing
+from encryptedstats.circuits.devices.native.steps import KernelPacking
 from encryptedstats.crypto.residues import Residues
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from encryptedstats.circuits.devices.cuda.card import Array, Card
 from encryptedstats.circuits.expressions import Marks
 from encryptedstats.crypto.engine import in_copies
-from encryptedstats.crypto.kernels import minimal_root, switching_keys
+from encryptedstats.crypto.kernels import minimal_root, read_switching_keys
 from encryptedstats.crypto.packing import packing_elements
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues, times_constant
@@ -693,19 +693,19 @@ class RingOnCard:
 
 def relinearisation_key(ring: RingOnCard, seal_keys: Any) -> Key:
     """The key for s^2."""
-    keys = dict(switching_keys(seal_keys.to_string(), ring.n))
+    keys = dict(read_switching_keys(seal_keys.to_string(), ring.n))
     return ring.key(keys[0])
 
 
 def rotation_keys(ring: RingOnCard, seal_keys: Any) -> dict[int, Key]:
     """The keys of rotations, by their automorphisms."""
-    found = switching_keys(seal_keys.to_string(), ring.n)
+    found = read_switching_keys(seal_keys.to_string(), ring.n)
     return {2 * i + 1: ring.key(residues, 2 * i + 1) for i, residues in found}
 
 
 def packing_keys(ring: RingOnCard, seal_keys: Any) -> list[list[Key]]:
     """For every level of packing the keys of its automorphisms."""
-    keys = dict(switching_keys(seal_keys.to_string(), ring.n))
+    keys = dict(read_switching_keys(seal_keys.to_string(), ring.n))
     groups = packing_elements(ring.n)
     made = {g: ring.key(keys[(g - 1) // 2], g) for group in groups.values() for g in group}
     return [[made[g] for g in groups[level]] for level in sorted(groups)]

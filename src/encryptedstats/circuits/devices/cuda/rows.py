@@ -11,10 +11,10 @@ from encryptedstats.circuits.devices.cuda.lower import fetch_given, part_of
 from encryptedstats.circuits.devices.cuda.session import Session
 from encryptedstats.circuits.devices.cuda.steps import Keyed
 from encryptedstats.circuits.devices.cuda.sums import CudaEvaluator, TapeOnCard
+from encryptedstats.circuits.devices.native.device import compute_rows as compute_rows_natively
+from encryptedstats.circuits.devices.native.device import rows_level, sums_over_a_chunk
 from encryptedstats.circuits.devices.native.sums import Loads, row_obstacle
 from encryptedstats.circuits.devices.native.tape import TapeWriter
-from encryptedstats.circuits.devices.native.tapes import compute_rows as compute_rows_natively
-from encryptedstats.circuits.devices.native.tapes import rows_level, sums_over_a_chunk
 from encryptedstats.circuits.devices.steps import StepByStep
 from encryptedstats.circuits.program import Batch, Step
 from encryptedstats.circuits.sources import Source

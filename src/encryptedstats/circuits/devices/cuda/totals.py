@@ -22,10 +22,10 @@ from encryptedstats.circuits.devices.cuda.lower import (
 from encryptedstats.circuits.devices.cuda.packing import merge_on_card
 from encryptedstats.circuits.devices.cuda.session import LoadedTape, RecordedPacks, Session
 from encryptedstats.circuits.devices.cuda.sums import Columns, CudaEvaluator
+from encryptedstats.circuits.devices.native.device import compute_totals as compute_totals_natively
+from encryptedstats.circuits.devices.native.device import loads_of, program_obstacle, totals_by_tape
 from encryptedstats.circuits.devices.native.steps import base_below
 from encryptedstats.circuits.devices.native.sums import sums_under
-from encryptedstats.circuits.devices.native.tapes import compute_totals as compute_totals_natively
-from encryptedstats.circuits.devices.native.tapes import loads_of, program_obstacle, totals_by_tape
 from encryptedstats.circuits.devices.steps import StepByStep, batches_of, known_everywhere
 from encryptedstats.circuits.program import EXPAND, SUM, Step
 from encryptedstats.crypto.residues import Residues

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import numpy as np
 
+from encryptedstats.circuits.devices.batches import Packing
 from encryptedstats.circuits.devices.seal import (
     SEAL_RULES,
     SealExecution,
@@ -84,7 +85,7 @@ class NativeExecution(SealExecution):
         plains = [
             plaintext_coefficients(encode_marks(self.keys, mask.data), ring) for mask in masks
         ]
-        return self.value_of(kernels_of(self.keys).masked(rows, plains))
+        return self.value_of(kernels_of(self.keys).multiply_and_sum(rows, plains))
 
     def _masks(self, step: Step, chunk: int | None) -> list[Step]:
         """Return the masked terms of a step that is nothing but their sum."""
@@ -162,3 +163,22 @@ def relinearised_at(step: Step, base: Step) -> int:
             return step.level
         step = step.args[0]
     return level
+
+
+class KernelPacking(Packing):
+    """Packing on residues."""
+
+    def merge(self, parts: Sequence[Residues], level: int, to: int | None = None) -> Residues:
+        """Merge in threads."""
+        return kernels_of(self.keys).pack(parts, to, level, self.workers, start=self.start)
+
+    def split(self, node: Residues, level: int, *, odd: bool) -> Sequence[Residues]:
+        """Split residues."""
+        return kernels_of(self.keys).split(node, level, odd=odd, start=self.start)
+
+    def expand(self, node: Residues, count: int, level: int) -> Iterable[Residues]:
+        """Expand in threads."""
+        kernels = kernels_of(self.keys)
+        return kernels.expand(
+            node, count, level, self.start, threads=self.workers, start=self.start
+        )

@@ -63,7 +63,7 @@ from encryptedstats.crypto.packing import first_primes
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.errors import ArgumentError, FileFormatError
-from encryptedstats.processor import best_level
+from encryptedstats.machine import best_level
 
 try:
     from encryptedstats import _fused

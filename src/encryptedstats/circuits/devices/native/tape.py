@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from encryptedstats.circuits.program import ADD_UP, MULTIPLY, SHIFT, Step
 from encryptedstats.crypto.kernels import minimal_root
-from encryptedstats.crypto.packing import reversed_bits
+from encryptedstats.crypto.packing import reverse_bits
 
 # Words of the tape, as in _native/fused.c.
 LOAD_OP, LINEAR_OP, PRODUCT_OP, ADD_OP = range(4)
@@ -86,7 +86,7 @@ class Tape:
         N / k do not see.
         """
         return pow(
-            minimal_root(prime, 2 * ring_degree), 2 * reversed_bits(run, self.n_runs) + 1, prime
+            minimal_root(prime, 2 * ring_degree), 2 * reverse_bits(run, self.n_runs) + 1, prime
         )
 
 

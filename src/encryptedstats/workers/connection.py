@@ -1,0 +1,330 @@
+"""One connection to a worker: its address, the token, the certificate that is expected, and
+patience with a network that fails.
+
+Every request of the client may be sent twice, since objects are named by their hashes and jobs by
+what they ask: whatever fails on the way is tried again, for a while.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import json
+import os
+import random
+import socket
+import ssl
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from encryptedstats.errors import ArgumentError, Cure, EncryptedStatsError, Failure, WorkerError
+from encryptedstats.storage.files import read_regular
+
+if TYPE_CHECKING:
+    import httpx
+
+TOKEN_VARIABLE: Final = "ENCRYPTEDSTATS_TOKEN"
+TOKEN_FILE_VARIABLE: Final = "ENCRYPTEDSTATS_TOKEN_FILE"
+PIN_VARIABLE: Final = "ENCRYPTEDSTATS_PIN"
+PATIENCE: Final = 60.0  # seconds for which a worker that has answered before is asked again
+_FIRST_PATIENCE: Final = 5.0  # seconds for which a worker that has never answered is asked again
+_FIRST_SECONDS: Final = 8.0  # in which the first answer has to come
+_CONNECT_SECONDS: Final = 3.0
+_SLOW: Final = (("POST", "/v1/plans"), ("POST", "/v1/jobs"))  # answered when they are worked out
+_AGAIN: Final = (408, 429, 502, 503, 504)
+_PAUSES: Final = (0.2, 5.0)
+_MAX_TOKEN: Final = 4096
+_PIECE: Final = 1 << 17
+
+
+def find_token(file: str | os.PathLike[str] | None = None) -> str:
+    """The token in a file that is for its user only, or in the environment."""
+    named = file or os.environ.get(TOKEN_FILE_VARIABLE)
+    if named is not None:
+        mode = os.stat(named).st_mode
+        if os.name == "posix" and stat.S_IMODE(mode) & 0o077:  # elsewhere modes say nothing
+            raise PermissionError(
+                f"{named} holds a token and others may read it: chmod 600 {named}"
+            )
+        token = read_regular(named, limit=_MAX_TOKEN).decode(errors="replace").strip()
+    else:
+        token = os.environ.get(TOKEN_VARIABLE, "").strip()
+    if not token:
+        raise WorkerError(
+            "there is no token: put it into a file of mode 0600 and name that in "
+            f"{TOKEN_FILE_VARIABLE}, or the token itself "
+            f"in {TOKEN_VARIABLE}",
+            code="no-token",
+        )
+    return token
+
+
+class _Pinned(ssl.SSLContext):
+    """Takes one certificate and no other, whoever signed it; before a byte of a request is sent."""
+
+    pin: bytes = b""
+
+    def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
+        """The library's, and a look at the certificate."""
+        made = super().wrap_socket(*arguments, **options)
+        found = hashlib.sha256(made.getpeercert(binary_form=True) or b"").digest()
+        if not hmac.compare_digest(found, self.pin):
+            made.close()
+            raise ssl.SSLCertVerificationError(
+                1, f"its certificate is sha256:{found.hex()}, which is not the one that is pinned"
+            )
+        return made
+
+    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
+        """Refused: TLS within TLS, as proxies that speak it want it, shows its certificate only
+        after this.
+        """
+        raise ssl.SSLError(
+            "a pinned certificate is looked at on a line of its own, not within one to a proxy"
+        )
+
+
+def pinned_context(pin: str) -> ssl.SSLContext:
+    """What speaks TLS with the one certificate of ``sha256:`` and 64 hexadecimal digits."""
+    digits = pin.removeprefix("sha256:").replace(":", "").lower()
+    if not pin.startswith("sha256:") or len(digits) != 64 or set(digits) - set("0123456789abcdef"):
+        raise ArgumentError(
+            f"pin={pin!r}: it is 'sha256:' and the 64 hexadecimal digits of a certificate's SHA-256",
+            code="malformed-pin",
+        )
+    context = _Pinned(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False  # the pin says more than any name could
+    context.verify_mode = ssl.CERT_NONE
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.pin = bytes.fromhex(digits)
+    return context
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Body:
+    """Bytes to send, a piece at a time, told as they leave. Where they are sent again, what was
+    told before is taken back.
+    """
+
+    def __init__(self, data: bytes, tell: Callable[[float], None]) -> None:
+        self._data, self._tell, self._told = data, tell, 0
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """How long it is: whoever receives it wants to know before."""
+        return {"Content-Length": str(len(self._data))}
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._tell(-self._told)
+        self._told = 0
+        for start in range(0, len(self._data), _PIECE):
+            piece = self._data[start : start + _PIECE]
+            yield piece
+            self._told += len(piece)
+            self._tell(len(piece))
+
+
+class Connection:
+    """Requests to a worker, tried again while it makes sense."""
+
+    def __init__(self, url: str, token: str, pin: str | None, patience: float) -> None:
+        try:
+            import httpx
+        except ImportError as error:
+            raise ImportError(
+                "es.connect needs the extra service: pip install 'encryptedstats[service]'"
+            ) from error
+        parts = urlsplit(url)
+        if (
+            parts.scheme not in ("http", "https")
+            or not parts.hostname
+            or parts.query
+            or parts.fragment
+            or parts.username
+        ):
+            raise ArgumentError(
+                f"{url!r} is no address of a worker: https://worker.example, without a name, a "
+                "query or a fragment",
+                code="not-a-url",
+            )
+        loopback = _is_loopback(parts.hostname)
+        if parts.scheme == "http" and not loopback:
+            raise ArgumentError(
+                f"{url!r}: the token would be sent in the clear. Give an https:// address, or a "
+                "tunnel that ends on this machine",
+                code="token-in-the-clear",
+            )
+        if pin is not None and parts.scheme == "http":
+            raise ArgumentError(
+                f"{url!r} has no certificate to pin: give an https:// address, or no pin",
+                code="no-certificate",
+            )
+        self.url, self.patience = url.rstrip("/"), patience
+        self._is_reached = False
+        self._httpx: Any = httpx
+        self._client: httpx.Client = httpx.Client(
+            base_url=self.url,
+            headers={"Authorization": f"Bearer {token}"},
+            verify=True if pin is None else pinned_context(pin),
+            timeout=httpx.Timeout(60.0, connect=_CONNECT_SECONDS),
+            # No proxy lies on the way to this machine itself, nor to one whose certificate is
+            # known.
+            trust_env=pin is None and not loopback,
+            limits=httpx.Limits(max_connections=32),
+        )
+
+    @property
+    def broken(self) -> type[Exception]:
+        """What is raised where a body breaks off."""
+        kind: type[Exception] = self._httpx.TransportError
+        return kind
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._client.close()
+
+    def json(self, method: str, path: str, **options: Any) -> Any:
+        """What a request is answered with."""
+        response = self.send(method, path, **options)
+        return response.json() if response.content else None
+
+    def send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """The answer to a request that was taken, with its body: one that breaks off in the body is
+        sent again as well.
+        """
+        return self._taken(self._client, method, path, whole=True, **options)
+
+    @contextmanager
+    def answered(self, method: str, path: str, **options: Any) -> Iterator[httpx.Response]:
+        """An answer whose body is still to come. What fails before it is sent again; a refusal is
+        raised.
+        """
+        response = self._taken(self._client, method, path, whole=False, **options)
+        try:
+            yield response
+        finally:
+            response.close()
+
+    def put_elsewhere(self, url: str, body: Body) -> None:
+        """Send bytes to an address that the worker has signed; without the token, which is not for
+        others.
+        """
+        with self._httpx.Client(timeout=60.0) as client:
+            self._taken(client, "PUT", url, whole=True, content=body, headers=body.headers)
+
+    def _taken(
+        self, client: httpx.Client, method: str, path: str, *, whole: bool, **options: Any
+    ) -> httpx.Response:
+        """The answer to a request that is sent until it is taken, refused for good, or patience
+        ends.
+
+        A worker that has never answered is given up sooner: its address may be wrong.
+        """
+        started, pause = time.monotonic(), _PAUSES[0]
+        end, own = started + self.patience, client is self._client
+        while True:
+            wait = pause * random.uniform(
+                0.7, 1.3
+            )  # so that those whose worker was restarted do not all come at once
+            is_first = own and not self._is_reached
+            soonest = self._httpx.Timeout(_FIRST_SECONDS, connect=_CONNECT_SECONDS)
+            limits = {"timeout": soonest} if is_first else {}
+            try:
+                if is_first and (method, path) in _SLOW:
+                    self._client.get("/healthz", timeout=soonest)
+                    self._is_reached, limits = True, {}
+                response = client.send(
+                    client.build_request(method, path, **limits, **options), stream=not whole
+                )
+            except self._httpx.TransportError as error:
+                soon = min(end, started + _FIRST_PATIENCE) if is_first else end
+                if _is_final(error) or time.monotonic() + wait > soon:
+                    raise self._unreachable(error) from error
+            else:
+                self._is_reached |= own
+                if (
+                    response.status_code < 300
+                ):  # a redirection is none: the token is for this address
+                    return response
+                refusal, after = self._refusal(response)
+                if response.status_code not in _AGAIN or time.monotonic() + max(wait, after) > end:
+                    raise refusal
+                wait = max(wait, after)
+            time.sleep(wait)
+            pause = min(2 * pause, _PAUSES[1])
+
+    def _refusal(self, response: httpx.Response) -> tuple[EncryptedStatsError, float]:
+        try:
+            body: dict[str, Any] = dict(json.loads(response.read()))
+        except (ValueError, TypeError, self._httpx.TransportError):
+            body = {}
+        finally:
+            response.close()
+        what, why, cure, error, code = (
+            str(body.get(name) or "") for name in ("what", "why", "cure", "error", "code")
+        )
+        said = f"refuses {what}: {why}. {cure}" if what else f"answered {response.status_code}"
+        whose = "" if response.url.host == urlsplit(self.url).hostname else "the storage of "
+        after = response.headers.get("retry-after", "")
+        refusal: EncryptedStatsError = WorkerError(
+            f"{whose}{self.url} {said}", status=response.status_code, code="refused-by-worker"
+        )
+        if code:  # an error of the library: the same is raised here
+            refusal = Failure(said, error, code).to_error(f"{self.url} ")
+        return refusal, float(after) if after.isdigit() else 0.0
+
+    def _unreachable(self, error: Exception) -> WorkerError:
+        said = " ".join(str(error).split())[:300] or type(error).__name__
+        found = next(filter(_is_about_certificates, reversed([*_causes(error)])), None)
+        if found is None:
+            return WorkerError(
+                f"{self.url} cannot be reached ({said}): check the address, and that the worker "
+                "runs",
+                code="unreachable-worker",
+            )
+        cure = Cure(
+            "pin the certificate",
+            "let whoever runs the worker tell you its SHA-256, and give it as pin=",
+        )
+        why = getattr(found, "verify_message", "")  # without the line of OpenSSL that found it
+        said = f"nobody vouches for its certificate: {why}" if why else said
+        return WorkerError(
+            f"{self.url} cannot be reached safely ({said}): ",
+            cure,
+            untrusted=True,
+            code="untrusted-certificate",
+        )
+
+
+def _is_final(error: BaseException | None) -> bool:
+    """Whether it will fail again however often it is tried: a certificate that is not trusted, a
+    name that nobody has.
+    """
+    return any(
+        _is_about_certificates(one) or isinstance(one, socket.gaierror) for one in _causes(error)
+    )
+
+
+def _is_about_certificates(error: BaseException) -> bool:
+    return isinstance(error, ssl.SSLCertVerificationError) or "CERTIFICATE_VERIFY_FAILED" in str(
+        error
+    )
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,293 @@
+"""The worker that ``encryptedstats serve`` runs elsewhere: encrypted tables go up, encrypted answers
+come down, and no key.
+
+Uploads go on where they were, at the grain of an object; downloads at that of a byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
+from typing import Any, ClassVar, Final
+
+from encryptedstats.cluster.jobs import listed_table
+from encryptedstats.crypto.keys import PublicKeys
+from encryptedstats.errors import Failure, FileFormatError, StorageError, WorkerError
+from encryptedstats.progress import BYTES, progress_bar
+from encryptedstats.service.door import WELCOME, refused_kind
+from encryptedstats.storage import container
+from encryptedstats.storage.container import DIGEST_BYTES, Container
+from encryptedstats.tables import EncryptedTable, Question
+from encryptedstats.workers.connection import Body, Connection
+from encryptedstats.workers.sending import known_table, objects_of, stored
+from encryptedstats.workers.worker import (
+    JobStatus,
+    Order,
+    Progress,
+    Url,
+    Worker,
+    WorkerJob,
+    WorkerTable,
+    is_name,
+)
+
+_AT_ONCE: Final = 4
+_PAUSE: Final = 1.0
+
+
+class ServiceWorker(Worker):
+    """Ask a service over HTTP, with a token. The service sees public keys and encrypted rows."""
+
+    takes: ClassVar[frozenset[str]] = frozenset({"by_others", "rows_per_shard", "trees_per_task"})
+    takes_opened: ClassVar[bool] = False
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection.url)
+        self._connection = connection
+
+    @property
+    def url(self) -> str:
+        """The address of the service."""
+        return self._connection.url
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def offers(self) -> dict[str, Any]:
+        """Return its version, devices and limits, and how much is stored there."""
+        found: dict[str, Any] = self._connection.json("GET", "/v1/offers")
+        return found
+
+    # -- tables ------------------------------------------------------------------------------------
+
+    def upload(
+        self,
+        table: Url | EncryptedTable,
+        *,
+        keys: PublicKeys | Url | None = None,
+        progress: bool | Callable[[int, int], None] | None = None,
+    ) -> WorkerTable:
+        with stored(table) as store:
+            found = objects_of(store, keys)
+            self._send(found.read, found.sizes, progress)
+        self._connection.json("PUT", f"/v1/tables/{found.name}", json={"keys": found.keys})
+        return found.known_to(self, table, keys)
+
+    def table(self, name: str) -> WorkerTable:
+        manifest = self._connection.send("GET", f"/v1/objects/{name}").content
+        if hashlib.sha256(manifest[:-DIGEST_BYTES]).hexdigest() != name:
+            raise FileFormatError(
+                f"{self.url} has another manifest than that of the table {name[:12]}",
+                code="other-manifest",
+            )
+        return known_table(self, name, *listed_table(manifest, "the manifest"))
+
+    def _delete_table(self, table: WorkerTable) -> None:
+        self._connection.json("DELETE", f"/v1/tables/{table.name}")
+
+    def _to_plan(
+        self, table: WorkerTable | Url | EncryptedTable, keys: PublicKeys | Url | None
+    ) -> tuple[WorkerTable, int]:
+        if isinstance(table, WorkerTable) or is_name(table):
+            return self._known(table), 0
+        with stored(table) as store:
+            found = objects_of(store, keys)
+            wanted = self._missing(found.read)
+            if found.name in wanted:
+                self._send_one(found.name, found.read[found.name], straight=False)
+        return found.known_to(self, table, keys), sum(found.sizes[name] for name in wanted)
+
+    def _plan(self, question: Question, table: WorkerTable) -> dict[str, Any]:
+        request = _request("ask", table, question)
+        found: dict[str, Any] = self._connection.json("POST", "/v1/plans", json=request)
+        return found
+
+    def _send(
+        self,
+        read: Mapping[str, Callable[[], bytes]],
+        sizes: Mapping[str, int],
+        progress: bool | Callable[[int, int], None] | None,
+    ) -> None:
+        """All objects that the worker does not have, some at the same time."""
+        wanted = self._missing(read)
+        straight = bool(wanted) and self.offers()["presigned"]
+        total, told = sum(sizes.values()), progress if callable(progress) else None
+        there = total - sum(sizes[name] for name in wanted)
+        show = False if callable(progress) else progress
+        with (
+            progress_bar("uploading", total, BYTES, show, there) as advance,
+            ThreadPoolExecutor(_AT_ONCE) as pool,
+        ):
+            if told is not None:
+                told(there, total)
+            waiting = [
+                (name, pool.submit(self._send_one, name, read[name], straight, advance))
+                for name in wanted
+            ]
+            try:
+                for name, sending in waiting:
+                    sending.result()
+                    there += sizes[name]
+                    if told is not None:
+                        told(there, total)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _missing(self, names: Iterable[str]) -> list[str]:
+        found: list[str] = self._connection.json(
+            "POST", "/v1/objects/missing", json={"sha256": list(names)}
+        )["sha256"]
+        return found
+
+    def _send_one(
+        self,
+        name: str,
+        read: Callable[[], bytes],
+        straight: bool,
+        advance: Callable[[float], None] = lambda _: None,
+    ) -> None:
+        data = read()
+        _check_welcome(data, name)
+        body = Body(data, advance)
+        if straight:
+            signed = self._connection.json(
+                "POST", f"/v1/objects/{name}/presigned", params={"bytes": len(data)}
+            )
+            self._connection.put_elsewhere(signed["url"], body)
+            self._connection.json(
+                "POST", f"/v1/objects/{name}/arrived", params={"upload": signed["upload"]}
+            )
+        else:
+            self._connection.json("PUT", f"/v1/objects/{name}", content=body, headers=body.headers)
+
+    # -- jobs --------------------------------------------------------------------------------------
+
+    def _submit(self, order: Order) -> WorkerJob:
+        request = {**_request(order.kind, order.table, order.question), **order.options}
+        if order.output is not None:
+            request["output"] = order.output
+        for name, given in (("answers", order.answers), ("forget", order.forget)):
+            if given:
+                request[name] = [self._named(one) for one in given]
+        status = _status(self._connection.json("POST", "/v1/jobs", json=request))
+        return WorkerJob(self, status.id, status.kind, order.table, order.question)
+
+    def _named(self, answer: WorkerJob | Container) -> str:
+        """Return the service's name of an encrypted answer; one that it has not is sent first."""
+        if isinstance(answer, WorkerJob):
+            return f"job:{answer.id}"
+        data = container.to_bytes(answer)
+        name = data[-DIGEST_BYTES:].hex()
+        self._send({name: lambda: data}, {name: len(data)}, False)
+        return f"object:{name}"
+
+    def job(self, job_id: str) -> WorkerJob:
+        status = self.status(job_id)
+        return WorkerJob(self, status.id, status.kind, self.table(str(status.table)))
+
+    def jobs(self) -> list[JobStatus]:
+        return [_status(one) for one in self._connection.json("GET", "/v1/jobs")["jobs"]]
+
+    def status(self, job: WorkerJob | str) -> JobStatus:
+        return _status(self._connection.json("GET", f"/v1/jobs/{_id(job)}"))
+
+    def cancel(self, job: WorkerJob | str) -> JobStatus:
+        return _status(self._connection.json("POST", f"/v1/jobs/{_id(job)}/cancel"))
+
+    def delete(self, job: WorkerJob | str) -> None:
+        self._connection.json("DELETE", f"/v1/jobs/{_id(job)}")
+
+    def _events(self, job: WorkerJob) -> Iterator[JobStatus]:
+        """Yield the status after every change. A line that breaks is mended."""
+        status = self.status(job)
+        yield status
+        while not status.has_ended:
+            try:
+                with self._connection.answered("GET", f"/v1/jobs/{job.id}/events") as stream:
+                    for line in stream.iter_lines():
+                        if line.startswith("data:"):
+                            status = _status(json.loads(line.removeprefix("data:")))
+                            yield status
+                            if status.has_ended:
+                                return
+            except self._connection.broken:
+                pass
+            time.sleep(_PAUSE)
+            status = self.status(job)
+            yield status
+
+    # -- results -----------------------------------------------------------------------------------
+
+    def _fetch(self, job: WorkerJob, progress: Progress) -> Container:
+        size = self.status(job).result_bytes or 0
+        with tempfile.TemporaryFile() as file:
+            self._download(job, file, size, progress)
+            file.seek(0)
+            data = file.read()
+        return container.from_bytes(data, name=f"the result of job {job.id[:12]}")
+
+    def _download(self, job: WorkerJob, file: Any, size: int, progress: Progress) -> None:
+        """All bytes, going on where a broken line left off."""
+        end = time.monotonic() + self._connection.patience
+        with progress_bar(
+            "downloading", size, BYTES, False if callable(progress) else progress
+        ) as advance:
+            while True:
+                start = file.tell()
+                headers = {"Range": f"bytes={start}-"} if start else {}
+                try:
+                    with self._connection.answered(
+                        "GET", f"/v1/jobs/{job.id}/result", headers=headers
+                    ) as answer:
+                        if start and answer.status_code != 206:
+                            file.seek(0)
+                            file.truncate()
+                        for part in answer.iter_bytes(1 << 20):
+                            file.write(part)
+                            advance(len(part))
+                    return
+                except self._connection.broken as error:
+                    if file.tell() == start and time.monotonic() > end:
+                        raise StorageError(
+                            f"the result of job {job.id[:12]} breaks off on the way: try again",
+                            code="interrupted-download",
+                        ) from error
+                    time.sleep(_PAUSE)
+
+
+# -- pieces ----------------------------------------------------------------------------------------
+
+
+def _id(job: WorkerJob | str) -> str:
+    return job if isinstance(job, str) else job.id
+
+
+def _request(kind: str, table: WorkerTable, question: Question | None = None) -> dict[str, Any]:
+    asked = {} if question is None else {"question": question.name, "params": question.parameters()}
+    return {"kind": kind, "table": table.name, **asked}
+
+
+def _status(values: Mapping[str, Any]) -> JobStatus:
+    """Read what the service said, without what this version does not know."""
+    known = {one.name: values[one.name] for one in fields(JobStatus) if one.name in values}
+    failures = tuple(Failure(**one) for one in values.get("failures") or ())
+    return JobStatus(**{**known, "failures": failures})
+
+
+def _check_welcome(data: bytes, name: str) -> None:
+    """Refuse here what a worker must not have: it never leaves this machine."""
+    found = container.peek(data, len(data), f"the object {name[:12]}")
+    refusal = refused_kind(*found, name) if found is not None else None
+    if found is None or refusal is not None or found[0].kind not in WELCOME:
+        raise WorkerError(
+            f"nothing was sent: {refusal}"
+            if refusal
+            else "nothing was sent: it is no file of this library",
+            code="unwelcome-file",
+        )
