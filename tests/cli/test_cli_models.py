@@ -113,7 +113,7 @@ def test_every_model_has_a_summary_and_predicts(ward: Ward, tmp_path: Path, name
     assert "kilos" not in opaque
     facts = json.loads(done(*opened, "--json").stdout)
     counts = ward.frame["ill"].value_counts()
-    assert list(facts["facts"]["class_counts"].values()) == counts[["no", "yes"]].tolist()
+    assert list(facts["facts"]["classes"].values()) == counts[["no", "yes"]].tolist()
     table = next(iter(facts["tables"].values()))
     assert np.shape(table["values"]) == (len(table["index"]), len(table["columns"]))
     done("predict", ward.opened(ward.combined(name)), ward.csv, "-o", tmp_path / "p.csv")

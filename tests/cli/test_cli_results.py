@@ -148,4 +148,4 @@ def test_numbers_are_kept(tmp_path: Path, run: Run) -> None:
     assert (schema["age"].digits, schema.target_number.digits) == (1, 3)
     refused = run("data", "schema", tmp_path / "rows.csv", "--numbers", "bins:1")
     assert refused.exit_code == 2
-    assert "bins, keep or keep:N" in refused.stderr
+    assert "bins, keep, keep:N" in refused.stderr

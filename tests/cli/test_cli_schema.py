@@ -122,7 +122,7 @@ def test_missing_values(tmp_path: Path, run: Run, policy: str, n_bins: int) -> N
     ("options", "words"),
     [
         (("--target", "sick"), "no target column 'sick'; it has 'patient', 'age'"),
-        (("--column", "agee kind=ordinal"), "no column 'agee' to describe: did you mean 'age'?"),
+        (("--column", "agee kind=ordinal"), "no column 'agee' to describe (did you mean 'age'?)"),
         (
             ("--column", "age kind=nominal"),
             "kind 'nominal' does not exist; the kinds are continuous, ordinal",

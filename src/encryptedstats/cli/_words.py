@@ -343,8 +343,8 @@ def describe_question(
     'counts of v0 by class'
     >>> describe_question("Ridge", {"target": 2, "alpha": 3.0})
     'Ridge alpha=3.0 target=2'
-    >>> describe_question("CompletelyRandomForest", {"n_trees": 10, "depth": 3, "random_state": 7})
-    'forest trees=10 depth=3 seed=7'
+    >>> describe_question("CompletelyRandomForest", {"n_trees": 10, "depth": 2, "random_state": 7})
+    'forest trees=10 depth=2 seed=7'
     """
     import encryptedstats as es
     from encryptedstats.tables.questions.folds import Folds

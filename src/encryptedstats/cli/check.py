@@ -27,7 +27,7 @@ from encryptedstats.crypto.keyfiles import OWNER_KIND
 from encryptedstats.crypto.keys import fingerprint_of
 from encryptedstats.crypto.noise import Scheme
 from encryptedstats.crypto.parameters import SCHEMES
-from encryptedstats.parallel import cores
+from encryptedstats.machine import cores
 from encryptedstats.storage import container
 from encryptedstats.tables.answers.answer import PREDICTION_KIND
 from encryptedstats.tables.questions.question import FOLDS_KIND, MODEL_KIND, RESULT_KIND

@@ -124,7 +124,7 @@ def evaluate_(
     that it was not fitted to.
 
     JSON: file, data, model, caveat, params, calibrated, classes, seen, folds, mean, rows,
-      class_counts, positive, threshold, level, scores, by_class, calibration, rows_left_out,
+      class_counts, positive, threshold, confidence, scores, by_class, calibration, rows_left_out,
       rows_without_class, notes
 
     Examples:

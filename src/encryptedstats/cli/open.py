@@ -366,7 +366,8 @@ def describe_opened(
     }
     if kind == PREDICTION_KIND:
         return Opened(_votes_view(value, question, text, notes), kind, **about)
-    found = value.summary() if hasattr(value, "predict") and hasattr(value, "summary") else value
+    is_model = hasattr(value, "answer_") and hasattr(value, "summary")
+    found = value.summary() if is_model else value
     if _is_result(found):
         shown = found.view()
         if found is not value:  # a model
