@@ -29,8 +29,10 @@ _OF_SIGNS: Final = ("separator", "decimal", "thousands")
 
 def csv_options(given: Sequence[str] | None) -> CsvOptions:
     """Return what ``--csv`` says."""
-    said = parse_pairs(given, _NAMES, "--csv")
-    signs = {name: _SIGNS.get(said[name], said[name]) for name in _OF_SIGNS if name in said}
+    said: dict[str, Any] = dict(parse_pairs(given, _NAMES, "--csv"))
+    signs: dict[str, Any] = {
+        name: _SIGNS.get(said[name], said[name]) for name in _OF_SIGNS if name in said
+    }
     return CsvOptions(**{**said, **signs})
 
 

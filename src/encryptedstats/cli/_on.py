@@ -106,7 +106,11 @@ class Place:
             from encryptedstats import cluster
 
             run = cluster.fit if self.kind == "dask" else cluster.submit
-            options = {"keys": work.keys, "by_others": work.by_others, "folds": work.folds}
+            options: dict[str, Any] = {
+                "keys": work.keys,
+                "by_others": work.by_others,
+                "folds": work.folds,
+            }
             for question, out in zip(asked, work.outs, strict=True):
                 yield run(
                     question, work.table, out, overwrite=work.force, **options, **self._scheduling()
@@ -143,7 +147,7 @@ class Place:
 
             run = cluster.predict if self.kind == "dask" else cluster.submit_prediction
             self.refuse("trees_per_task", why="a prediction is cut by rows")
-            options = {"keys": work.keys, "overwrite": work.force, "output": output}
+            options: dict[str, Any] = {"keys": work.keys, "overwrite": work.force, "output": output}
             return run(model, work.table, out, **options, **self._scheduling())
         with self._service(work) as (worker, table):
             return worker.predict(

@@ -375,7 +375,7 @@ def check_answer(
     started = time.perf_counter()
     asked = None if rows is None else load_table(rows, keys, by_others=True)
     found = es.verify(answer, sealed, rows=asked, **options)
-    facts = {
+    facts: dict[str, Any] = {
         "file": str(answer),
         "question": found.question.name,
         "params": found.question.parameters(),

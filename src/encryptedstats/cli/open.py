@@ -47,7 +47,7 @@ from encryptedstats.tables.questions.question import (
     OPEN_RESULT_KIND,
     load_questions,
 )
-from encryptedstats.views import TableView, View, render_html, view_document
+from encryptedstats.views import TableView, View, render_csv, render_html, view_document
 from encryptedstats.words import did_you_mean
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ _PLOTS: Final = (".png", ".svg", ".pdf")
 #: Tables that opened models have beside their summary.
 _EXTRAS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "anova": lambda model: model.anova(),
-    "anova2": lambda model: model.anova(type=2),
+    "anova2": lambda model: model.anova(typ=2),
     "vif": lambda model: model.vif().to_frame(),
 }
 _NAMES: Final = "Give --schema to see the names of columns, bins and classes."
@@ -266,22 +266,16 @@ def _svg(draw: Callable[[Any], Any]) -> str:
 
 def _csv(opened: Opened) -> str:
     """The first table as CSV; facts where there is none."""
-    if not opened.view.tables:
-        import pandas as pd
-
-        facts = pd.Series(dict(opened.view.facts), name="value", dtype=object)
-        return facts.to_frame().to_csv(lineterminator="\n")
+    is_plain = opened.kind in (ARRAY_KIND, NUMBERS_KIND)
+    is_hidden = "rules" in opened.view.facts
+    if not opened.view.tables or not (is_plain or is_hidden):
+        return render_csv(opened.view)
     frame = opened.view.tables[0].frame
-    plain = opened.kind in (ARRAY_KIND, NUMBERS_KIND)
-    headed = not plain or frame.columns[-1] in ("value", "total")
+    headed = not is_plain or frame.columns[-1] in ("value", "total")
     text: str = frame.to_csv(
-        lineterminator="\n", index=not plain, header=headed, na_rep="hidden" * _is_hidden(opened)
+        lineterminator="\n", index=not is_plain, header=headed, na_rep="hidden" * is_hidden
     )
     return text
-
-
-def _is_hidden(opened: Opened) -> bool:
-    return "rules" in opened.view.facts
 
 
 def _draw(opened: Opened, plot: Path, force: bool) -> None:
@@ -398,10 +392,13 @@ def with_margins(frame: pd.DataFrame) -> pd.DataFrame:
     if len(frame.columns) == 1:
         frame = pd.concat([frame, frame.sum().to_frame(margin).T])
         share = [f"{100 * n / total:.1f} %" if total else "" for n in frame.iloc[:, 0]]
-        return frame.assign(share=share).rename_axis(names[0])
+        frame = frame.assign(share=share)
+        frame.index.name = names[0]
+        return frame
     wide = pd.concat([frame, frame.sum(axis=1).rename(margin)], axis=1)
     full = pd.concat([wide, wide.sum().to_frame(margin).T])
-    return full.rename_axis(index=names[0], columns=names[1])
+    full.index.name, full.columns.name = names
+    return full
 
 
 def _votes_view(votes: Any, question: Any, title: str, notes: Sequence[str]) -> View:
@@ -409,7 +406,7 @@ def _votes_view(votes: Any, question: Any, title: str, notes: Sequence[str]) -> 
     if type(frame.index).__name__ == "RangeIndex":
         frame.index = frame.index + 1  # rows are counted from 1, as those of a file
     counts = {str(label): int((votes.predict() == label).sum()) for label in votes.scores.columns}
-    facts = {"predicted": counts}
+    facts: dict[str, Any] = {"predicted": counts}
     if question.caveat:
         facts["P(...)"] = f"{question.caveat} (see model calibrate)"
     return View(f"Prediction by {title}", facts, (TableView("rows", frame),), notes=tuple(notes))

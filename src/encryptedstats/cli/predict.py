@@ -109,8 +109,9 @@ def predict_(
     public keys only, opens nothing, and only the owner can read it, with open. Its keys are
     planned for that with plan --encrypted-prediction.
 
-    JSON: file, bytes, encrypted, rows, seconds, model?, params?, predicted?, rows_without_prediction?, reasons?, without_a_bin?, judged?, right?, caveat?, output?, ciphertexts?, key_id?, job?, queue?,
-      shards?, finished?
+    JSON: file, bytes, encrypted, rows, seconds, model?, params?, predicted?,
+      rows_without_prediction?, reasons?, without_a_bin?, judged?, right?, caveat?, output?,
+      ciphertexts?, key_id?, job?, queue?, shards?, finished?
 
     Examples:
       encryptedstats predict forest.model new.csv -o predicted.csv
