@@ -25,8 +25,8 @@ def test_columns_that_do_not_fit_a_terminal_come_below_and_pipes_break_nothing()
 
 
 def test_values_of_several_lines_stand_below_each_other() -> None:
-    text = view_text(View("t", {"a name": "one\ntwo", "none": "", "x": "three"}))
-    assert text.splitlines() == ["t", "", "a name  one", "        two", "x       three"]
+    text = view_text(View("t", {"a name": ("one", "two"), "none": "", "x": "three\nfour"}))
+    assert text.splitlines() == ["t", "", "a name  one", "        two", "x       three\\nfour"]
 
 
 def test_what_a_terminal_would_obey_is_escaped() -> None:

@@ -95,7 +95,7 @@ def _printable_frame(frame: pd.DataFrame) -> pd.DataFrame:
     found = frame.rename(index=safe, columns=safe)
     for place, kind in enumerate(found.dtypes):
         if getattr(kind, "kind", "O") not in "biufc":
-            found.isetitem(place, found.iloc[:, place].map(safe))
+            found.isetitem(place, found.iloc[:, place].map(safe).to_numpy())
     return found
 
 
