@@ -601,10 +601,13 @@ def test_rows_that_others_encrypted_are_named_as_the_cause(
     """
     prove = compiled.prove_rows
 
-    def as_planned(*arguments: Any, with_secret_key: bool, **options: Any) -> Any:
-        if not with_secret_key:
+    def as_planned(outputs: Any, setting: Any, **options: Any) -> Any:
+        if not setting.with_secret_key:
             raise es.NoiseError("it could not be proven")
-        return prove(*arguments, with_secret_key=with_secret_key, **options)
+        return prove(outputs, setting, **options)
+
+    def never(*_: Any, **__: Any) -> Any:
+        raise es.NoiseError("it could not be proven")
 
     monkeypatch.setattr(compiled, "prove_rows", as_planned)
     predict = (
@@ -619,7 +622,7 @@ def test_rows_that_others_encrypted_are_named_as_the_cause(
     assert "The cause: these rows were encrypted with public keys, which makes more noise" in error
     assert error.endswith("Keys for both: plan --encrypted-prediction auto --by-others")
 
-    monkeypatch.setattr(compiled, "prove_rows", lambda *_, **__: as_planned(with_secret_key=False))
+    monkeypatch.setattr(compiled, "prove_rows", never)
     error = the_error(run(*predict))
     assert (
         "takes keys that were planned for it, plan --encrypted-prediction auto; and if rows of the "
