@@ -30,8 +30,8 @@ from encryptedstats.tables import PublicSchema, Schema
 from encryptedstats.tables.answers.answer import MODEL_CUT, PREDICTION_KIND
 from encryptedstats.tables.answers.files import listed_blocks, read_presented
 from encryptedstats.tables.blocks import BLOCK_KIND
-from encryptedstats.tables.encrypted_table import TABLE_KIND
 from encryptedstats.tables.encryption import DRAFT_KIND
+from encryptedstats.tables.manifest import TABLE_KIND
 from encryptedstats.tables.questions.question import (
     FOLDS_KIND,
     MODEL_KIND,

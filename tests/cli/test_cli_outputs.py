@@ -22,7 +22,7 @@ import encryptedstats as es
 import encryptedstats.cli
 from encryptedstats.cli import _help
 from encryptedstats.cli._files import Writes, inputs_of, outputs_of, save, write_text
-from encryptedstats.tables.encrypted_table import MANIFEST
+from encryptedstats.tables.manifest import MANIFEST
 from error_codes import error
 
 COMMANDS: dict[str, Any] = {

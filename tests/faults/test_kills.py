@@ -19,7 +19,7 @@ import encryptedstats as es
 from encryptedstats import cluster
 from encryptedstats.cli.key import save_pair
 from encryptedstats.errors import BusyError
-from encryptedstats.tables.encrypted_table import MANIFEST
+from encryptedstats.tables.manifest import MANIFEST
 
 MNB = es.MultinomialNB()
 

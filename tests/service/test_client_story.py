@@ -19,7 +19,7 @@ import encryptedstats as es
 from encryptedstats.circuits.devices.cuda import card as cards
 from encryptedstats.service import audit
 from encryptedstats.storage import container
-from encryptedstats.tables.encrypted_table import MANIFEST
+from encryptedstats.tables.manifest import MANIFEST
 from encryptedstats.workers.service import ServiceWorker
 from encryptedstats.workers.worker import WorkerTable
 from error_codes import error
@@ -281,7 +281,7 @@ def test_the_audit_log_has_all_and_no_token(north: es.Worker, server: service.Se
 
 
 def test_connect_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "httpx", None)
+    monkeypatch.setitem(sys.modules, "httpx2", None)
     with pytest.raises(ImportError, match=r"pip install 'encryptedstats\[service\]'"):
         es.connect("https://worker.example", "est_x")
 

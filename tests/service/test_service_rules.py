@@ -13,11 +13,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 from service_samples import LIMITS
 
 import encryptedstats as es
 from encryptedstats.crypto.keyfiles import OWNER_KIND, PUBLIC_KIND
-from encryptedstats.service import tokens
+from encryptedstats.service import messages, tokens
 from encryptedstats.service.contents import is_seal_object
 from encryptedstats.service.door import Door, Incoming, Place, Usage, refused_kind
 from encryptedstats.service.jobs import Jobs
@@ -25,7 +26,7 @@ from encryptedstats.service.limits import Rate
 from encryptedstats.service.presigned import Presigner
 from encryptedstats.service.refusals import Refusal
 from encryptedstats.service.running import Lines
-from encryptedstats.service.server import JobRequest, Service, Settings, _start_of
+from encryptedstats.service.server import Service, Settings, _start_of
 from encryptedstats.service.sessions import Sessions
 from encryptedstats.service.turns import Turns
 from encryptedstats.storage import container
@@ -436,11 +437,15 @@ def test_connections_of_an_address() -> None:
         {"kind": "predict", "answers": ["object:" + "0" * 64] * 2},
         {"kind": "draw", "answers": ["object:" + "0" * 64], "forget": ["object:" + "0" * 64]},
         {"kind": "combine", "question": "counts", "params": {}},
+        {"kind": "combine", "answers": []},
+        {"kind": "sum", "answers": ["object:" + "0" * 64]},
+        {"kind": "ask", "question": "counts", "params": {}, "speed": 1},
     ],
 )
 def test_jobs_that_are_half_asked(wrong: dict[str, Any]) -> None:
-    with refused(422):
-        JobRequest(table="0" * 64, **wrong).asked()
+    jobs: TypeAdapter[Any] = TypeAdapter(messages.JobRequest)
+    with pytest.raises(ValidationError):
+        jobs.validate_python({"table": "0" * 64, **wrong})
 
 
 def test_a_job_needs_what_it_names_and_a_place(tmp_path: Path) -> None:

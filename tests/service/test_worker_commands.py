@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import cluster_samples as samples
-import httpx
+import httpx2
 import pytest
 import service_samples as service
 from cluster_samples import FOREST, SCHEMA, Hospital
@@ -369,5 +369,5 @@ def test_a_pinned_certificate_and_no_other(certificate: Path, tmp_path: Path) ->
             es.connect(server.url, token, patience=5).offers()
         with pytest.raises(ValueError, check=error("malformed-pin", "64")):
             es.connect(server.url, token, pin="sha256:abc")
-        with httpx.Client(verify=False, trust_env=False) as client:
+        with httpx2.Client(verify=False, trust_env=False) as client:
             assert client.get(f"{server.url}/healthz").json() == {"ok": True}

@@ -22,8 +22,8 @@ from encryptedstats.crypto.keyfiles import OWNER_KIND, PUBLIC_KIND
 from encryptedstats.storage import container
 from encryptedstats.storage.files import PRIVATE, PUBLIC, name_errors, write_atomic
 from encryptedstats.storage.objects import is_url, local_or_url, open_store
-from encryptedstats.tables.encrypted_table import MANIFEST
 from encryptedstats.tables.encryption import DRAFT
+from encryptedstats.tables.manifest import MANIFEST
 
 #: Instead of a file: CSV on the screen.
 SCREEN: Final = "-"

@@ -15,8 +15,8 @@ from encryptedstats.kinds import KINDS
 from encryptedstats.storage import container
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
 from encryptedstats.storage.objects import is_url, load_file, local_or_url
-from encryptedstats.tables.encrypted_table import MANIFEST, TABLE_KIND
 from encryptedstats.tables.encryption import DRAFT, DRAFT_KIND
+from encryptedstats.tables.manifest import MANIFEST, TABLE_KIND
 from encryptedstats.tables.rows.row_files import PARQUET_SUFFIXES
 
 SCHEMA: Final = "schema"

@@ -19,7 +19,7 @@ _NEEDED: Final = {
     "fastapi",
     "uvicorn",
     "jinja2",
-    "httpx",
+    "httpx2",
     "starlette",
     "multipart",
     "python_multipart",

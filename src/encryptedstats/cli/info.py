@@ -42,8 +42,9 @@ from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
 from encryptedstats.storage.objects import Store, open_store
 from encryptedstats.tables.answers.files import read_presented
 from encryptedstats.tables.blocks import block_id_of
-from encryptedstats.tables.encrypted_table import BY_OTHERS_FACT, MANIFEST, TABLE_KIND, keys_name
+from encryptedstats.tables.encrypted_table import BY_OTHERS_FACT
 from encryptedstats.tables.encryption import DRAFT, DRAFT_KIND
+from encryptedstats.tables.manifest import MANIFEST, TABLE_KIND, keys_name
 from encryptedstats.tables.questions.question import OPEN_MODEL_KIND, OPEN_RESULT_KIND
 from encryptedstats.views import View
 

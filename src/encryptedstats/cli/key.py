@@ -40,7 +40,7 @@ from encryptedstats.crypto.keyfiles import PUBLIC_KIND
 from encryptedstats.storage.files import write_together
 from encryptedstats.storage.objects import open_store
 from encryptedstats.tables.answers.files import ANSWER_KINDS
-from encryptedstats.tables.encrypted_table import MANIFEST, TABLE_KIND
+from encryptedstats.tables.manifest import MANIFEST, TABLE_KIND
 from encryptedstats.views import View
 
 _LOSS: Final = "without its secret key, what was encrypted under it is lost"

@@ -42,7 +42,7 @@ from encryptedstats.cli._options import (
 from encryptedstats.cli._words import describe, make_questions
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
 from encryptedstats.storage.objects import is_url
-from encryptedstats.tables.encrypted_table import TABLE_KIND
+from encryptedstats.tables.manifest import TABLE_KIND
 from encryptedstats.tables.questions.question import question_key
 from encryptedstats.views import View
 

@@ -198,6 +198,7 @@ def worker_serve(
     """
     try:
         from encryptedstats.service.limits import Limits
+        from encryptedstats.service.running import Listening
         from encryptedstats.service.running import serve as run
         from encryptedstats.service.server import Settings
     except ModuleNotFoundError as error:
@@ -233,16 +234,8 @@ def worker_serve(
         facts["next"] = command_line("worker", "run", work, "--allow", place, "--wait", 86400)
     title = f"Serving at {'https' if tls else 'http'}://{host}:{port}"
     show(View(title, facts), err=True)
-    run(
-        settings,
-        host,
-        port,
-        certificate=certificate[0] if certificate else None,
-        certificate_key=certificate[1] if certificate else None,
-        proxies=behind_proxy,
-        workers=workers,
-        device=device,
-    )
+    at = Listening(host, port, *(certificate or (None, None)), behind_proxy)
+    run(settings, at, workers=workers, device=device)
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -1,10 +1,9 @@
-"""In which form the totals of a question get their noise, and how noisy ones become totals again
-that some rows could have.
+"""The numbers of each question that get noise, and how noisy numbers become possible totals again.
 
-Noise goes to numbers of which a row changes as few as can be: the leaves of a tree and not the way
-to them, bins and not the classes that they add up to, numbers around the middle of their bounds.
-All that is made of these afterwards is post-processing: it costs no privacy. What is read is whole,
-not below 0 where it counts, and adds up.
+Noise is added to numbers of which a row changes as few as possible: the leaves of a tree and not
+its inner nodes, bins and not the class counts that they add up to, numbers centred in their bounds.
+Everything afterwards is post-processing and costs no privacy. Counts in the result are whole, not
+negative, and add up.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from encryptedstats.publishing.counts import (
     likely_leaf_counts,
     shrunk,
 )
-from encryptedstats.publishing.sensitivity import Number, added_by_row, row_interval
+from encryptedstats.publishing.sensitivity import Number, row_contribution, row_interval
 from encryptedstats.tables.questions.question import (
     Question,
     complete_rows,
@@ -55,7 +54,7 @@ _RELEASED: Final = (
 )
 
 
-class Form(ABC):
+class ReleaseForm(ABC):
     """The numbers of a question that get noise.
 
     Attributes
@@ -63,7 +62,7 @@ class Form(ABC):
     rows : list
         What a row adds to each of them.
     groups : list
-        Positions whose sensitivity is looked at by themselves.
+        Positions whose sensitivity is computed separately.
     """
 
     rows: list[Number]
@@ -74,25 +73,25 @@ class Form(ABC):
         self.schema = schema
         self.shapes = question.shapes(schema)
         written = question.circuit(schema)
-        self.written = in_shapes([added_by_row(total) for total in written], self.shapes)
+        self.written = in_shapes([row_contribution(total) for total in written], self.shapes)
 
     @abstractmethod
     def numbers(self, totals: Named, n_rows: int) -> list[int]:
-        """What gets noise, from the opened totals."""
+        """Return the numbers that get noise, from the opened totals."""
 
     @abstractmethod
     def totals(
         self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0
     ) -> tuple[dict[str, Numbers], int]:
-        """Totals by name that are possible, and the rows that they are of; ``n_rows`` is None where
-        that is not public.
+        """Return possible totals by name, and the number of rows; ``n_rows`` is None where that is
+        not public.
 
-        ``deviation`` is that of the noise on what one row moves by 1.
+        ``deviation`` is the noise on a number that one row moves by 1.
         """
 
 
-class CellForm(Form):
-    """Cells of which every row is in one."""
+class CellForm(ReleaseForm):
+    """Cells, exactly one of which each row belongs to."""
 
     def __init__(self, question: Question, schema: PublicSchema) -> None:
         super().__init__(question, schema)
@@ -100,7 +99,6 @@ class CellForm(Form):
         self.groups = [list(range(len(self.rows)))]
 
     def numbers(self, totals: Named, n_rows: int) -> list[int]:
-        """The cells."""
         return [int(total) for total in totals["cells"].flat]
 
     def totals(
@@ -111,10 +109,8 @@ class CellForm(Form):
         return {"cells": cells.reshape(self.shapes["cells"])}, int(cells.sum())
 
 
-class LeafForm(Form):
-    """The leaves of every tree, of which each row is in one; class counts and left
-    children follow.
-    """
+class LeafForm(ReleaseForm):
+    """The leaves of every tree, one of which each row reaches; class counts and inner nodes follow."""
 
     def __init__(self, question: CompletelyRandomForest, schema: PublicSchema) -> None:
         super().__init__(question, schema)
@@ -139,7 +135,6 @@ class LeafForm(Form):
         return nodes[len(left) :]
 
     def numbers(self, totals: Named, n_rows: int) -> list[int]:
-        """The counts of the leaves."""
         trees = [
             self._leaves(tree, totals["class_counts"], lambda a, b: a - b)
             for tree in totals["left"]
@@ -149,8 +144,8 @@ class LeafForm(Form):
     def totals(
         self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0
     ) -> tuple[dict[str, Numbers], int]:
-        """Class counts from all trees, leaves that add up to them in every tree, and what goes
-        left.
+        """Return class counts from all trees, leaves that add up to them in every tree, and inner
+        nodes.
         """
         leaves: NDArray[np.float64] = noisy.astype(float).reshape(self.leaf_shape)
         sums = leaves.sum(axis=1).mean(axis=0)
@@ -158,11 +153,11 @@ class LeafForm(Form):
         likely = likely_leaf_counts(leaves, total, self.boxes, deviation)
         classes = counts_of(likely.sum(axis=1).mean(axis=0), total)
         fitted = leaf_counts_of(likely, classes, self.boxes)
-        left = np.stack([_left_counts(tree) for tree in fitted])
+        left = np.stack([_count_left(tree) for tree in fitted])
         return {"class_counts": classes, "left": left}, int(classes.sum())
 
 
-class BinForm(Form):
+class BinForm(ReleaseForm):
     """The bins of every variable by class; class counts follow."""
 
     def __init__(self, question: Question, schema: PublicSchema) -> None:
@@ -176,14 +171,14 @@ class BinForm(Form):
         ]
 
     def numbers(self, totals: Named, n_rows: int) -> list[int]:
-        """The counts of the bins."""
         return [int(count) for count in totals["bins"].flat]
 
     def totals(
         self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0
     ) -> tuple[dict[str, Numbers], int]:
-        """Class counts from all variables (those of few bins have less noise), and bins that add up
-        to them.
+        """Return class counts from all variables, and bins that add up to them.
+
+        Variables with few bins have less noise and weigh more.
         """
         found = np.split(
             noisy.astype(float).reshape(-1, self.schema.n_classes), np.cumsum(self.sizes)[:-1]
@@ -202,7 +197,7 @@ class BinForm(Form):
         return {"class_counts": classes, "bins": np.concatenate(fitted)}, int(classes.sum())
 
 
-class LineForm(Form):
+class LineForm(ReleaseForm):
     """Class counts, and sums and squares of every predictor by class."""
 
     def __init__(self, question: Question, schema: PublicSchema) -> None:
@@ -212,14 +207,14 @@ class LineForm(Form):
         self.groups = [list(range(len(self.rows)))]
 
     def numbers(self, totals: Named, n_rows: int) -> list[int]:
-        """Each once: the square of what is 0 or 1 is itself."""
+        """Return each number once: the square of a 0/1 column is the column itself."""
         found = [int(x) for name in ("class_counts", "sums", "squares") for x in totals[name].flat]
         return _of_first(found, self._places)
 
     def totals(
         self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0
     ) -> tuple[dict[str, Numbers], int]:
-        """Class counts that add up, and squares that are large enough for their sums."""
+        """Return class counts that add up, and squares that are large enough for their sums."""
         found = in_shapes([round(float(noisy[place])) for place in self._places], self.shapes)
         classes = counts_of(found["class_counts"], n_rows)
         n = max(1, int(classes.sum()))
@@ -232,10 +227,8 @@ class LineForm(Form):
         )
 
 
-class MomentForm(Form):
-    """Sums of columns, and of the products of two of them, around the middle of the bounds of
-    numbers.
-    """
+class MomentForm(ReleaseForm):
+    """Sums of columns and of their products, with numbers centred in their bounds."""
 
     def __init__(
         self, question: Question, schema: PublicSchema, pairs: Sequence[tuple[int, int]]
@@ -267,7 +260,7 @@ class MomentForm(Form):
         self.groups = [list(range(len(self.rows)))]
 
     def numbers(self, totals: Named, n_rows: int) -> list[int]:
-        """How many rows, sums and products."""
+        """Return the number of rows, sums and products."""
         n = int(totals[self.counted][0]) if self.counted else n_rows
         c, sums = self.middle, [int(x) for x in totals["sums"]]
         products = [
@@ -300,7 +293,7 @@ class MomentForm(Form):
         products = np.zeros((p, p))
         for (a, b), value in zip(self.pairs, found[p + 1 :], strict=True):
             products[a, b] = products[b, a] = value
-        products += np.diag(_lacking(products - np.outer(around, around) / n, limits, n))
+        products += np.diag(_missing_diagonal(products - np.outer(around, around) / n, limits, n))
         whole, c = [round(x) for x in around], self.middle
         sums = [s + n * m for s, m in zip(whole, c, strict=True)]
         # Squares are put right once more in whole numbers: floats round those above 2^53.
@@ -320,9 +313,9 @@ class MomentForm(Form):
         return named, n if n_rows is None else n_rows
 
 
-class PowerForm(Form):
-    """Rows of every group, and in each the sum and the sum of squares of a number, around the
-    middle of its bounds.
+class PowerForm(ReleaseForm):
+    """The rows of every group, and the sum and the sum of squares of a number centred in its
+    bounds.
     """
 
     def __init__(self, question: Question, schema: PublicSchema, number: str) -> None:
@@ -349,8 +342,8 @@ class PowerForm(Form):
         self.groups = [list(range(len(self.rows)))]
 
     def numbers(self, totals: Named, n_rows: int) -> list[int]:
-        """Rows, and sums and squares of every group."""
-        c, n = self.middle, self.counted(totals, n_rows)
+        """Return rows, sums and sums of squares of every group."""
+        c, n = self.middle, self.group_rows(totals, n_rows)
         sums, squares = totals["sums"].reshape(2, -1)
         rows = totals["rows"].flat if "rows" in totals else [n_rows]
         present = list(totals["present"].flat) if "present" in totals else []
@@ -359,8 +352,8 @@ class PowerForm(Form):
             for x in [*rows, *present, *(sums - c * n), *(squares - 2 * c * sums + c * c * n)]
         ]
 
-    def counted(self, totals: Named, n_rows: int) -> Numbers:
-        """Rows of every group that have the number."""
+    def group_rows(self, totals: Named, n_rows: int) -> Numbers:
+        """Return the rows of every group that have the number."""
         if "present" in totals:
             return totals["present"].ravel()
         return totals["rows"][self.inside].ravel() if "rows" in totals else as_objects([n_rows])
@@ -368,8 +361,8 @@ class PowerForm(Form):
     def totals(
         self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0
     ) -> tuple[dict[str, Numbers], int]:
-        """Rows that add up, sums within their bounds, and squares that no variance is negative
-        with.
+        """Return rows that add up, sums within their bounds, and squares without a negative
+        variance.
         """
         rows, present, sums, squares = np.split(noisy, self._sizes)
         rows = counts_of(rows, n_rows)
@@ -377,12 +370,12 @@ class PowerForm(Form):
         if "rows" in self.shapes:
             named["rows"] = rows.reshape(self.shapes["rows"])
         if "present" in self.shapes:
-            most = self.counted(named, whole)
+            most = self.group_rows(named, whole)
             there = [min(n, max(0, round(float(x)))) for n, x in zip(most, present, strict=True)]
             named["present"] = as_objects(there).reshape(self.shapes["present"])
         low, high, c = self.bound.low - self.middle, self.bound.high - self.middle, self.middle
         found = []
-        for n, s, q in zip(self.counted(named, whole), sums, squares, strict=True):
+        for n, s, q in zip(self.group_rows(named, whole), sums, squares, strict=True):
             s = min(n * high, max(n * low, round(float(s))))
             q = max(-(-s * s // n), min(n * max(low**2, high**2), round(float(q)))) if n else 0
             found.append((s + n * c, q + 2 * c * s + n * c * c))
@@ -390,12 +383,10 @@ class PowerForm(Form):
         return {**named, "sums": powers.reshape(self.shapes["sums"])}, whole
 
 
-def _lacking(
+def _missing_diagonal(
     scatter: NDArray[np.float64], limits: Sequence[tuple[float, float]], n: int
 ) -> NDArray[np.float64]:
-    """What the diagonal lacks, in the units of each column, and a little more for what
-    is rounded.
-    """
+    """Return what the diagonal lacks, in the units of each column, with a margin for rounding."""
     units = np.array([max(1.0, (high - low) / n) for low, high in limits])
     least = float(np.linalg.eigvalsh(scatter / np.outer(units, units)).min())
     more: NDArray[np.float64] = units**2 * max(0.0, _LEAST_SCATTER * n - least)
@@ -406,8 +397,10 @@ def _lacking(
 # ------------------------------------------------------------------------------------------------
 
 
-def _left_counts(leaves: Numbers) -> Numbers:
-    """What goes left at every node of a tree, root first, from the counts of its leaves."""
+def _count_left(leaves: Numbers) -> Numbers:
+    """Return how many rows go left at every node of a tree, root first, from the counts of its
+    leaves.
+    """
     level, found = leaves, []
     while len(level) > 1:
         found.append(level[::2])
@@ -424,7 +417,7 @@ def _less(a: Number, b: Number) -> Number:
 
 
 def _once(rows: Sequence[Number]) -> tuple[list[Number], list[int]]:
-    """Every expression once, and where each of the given ones is among them."""
+    """Return the distinct expressions, and the position of each expression among them."""
     first = {row: place for place, row in enumerate(dict.fromkeys(rows))}
     return list(first), [first[row] for row in rows]
 
@@ -438,8 +431,8 @@ def _of_first(values: Sequence[int], places: Sequence[int]) -> list[int]:
 # ------------------------------------------------------------------------------------------------
 
 
-def form_of(question: Question, schema: PublicSchema) -> Form:
-    """How a question is released; refused where it is not known, before anything is spent."""
+def form_of(question: Question, schema: PublicSchema) -> ReleaseForm:
+    """Return how a question is released, or raise an error before anything is spent."""
     from encryptedstats.models import CompletelyRandomForest, MultinomialNB, SemiparametricNB
     from encryptedstats.statistics import PCA, Anova, LinearRegression, Ridge, TTest
     from encryptedstats.statistics.descriptive import Histogram
@@ -468,7 +461,7 @@ def form_of(question: Question, schema: PublicSchema) -> Form:
     if isinstance(question, (LinearRegression, Ridge)) and question.weights is None:
         return MomentForm(question, schema, question.column_pairs(schema))
     if isinstance(question, Anova):
-        return PowerForm(question, schema, question.outcome)
+        return PowerForm(question, schema, question.variable)
     if isinstance(question, TTest) and question.paired is None:
         return PowerForm(question, schema, question.variable)
     raise ParameterError(

@@ -262,7 +262,10 @@ def _calls(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 .get("application/json", {})
                 .get("schema", {})
             )
-            wanted = schemas.get(str(body.get("$ref", "")).rpartition("/")[2], {})
+            wanted = [
+                schemas.get(str(one.get("$ref", "")).rpartition("/")[2], {})
+                for one in body.get("oneOf", [body])
+            ]
             yield {
                 "method": method.upper(),
                 "path": path,
@@ -270,10 +273,22 @@ def _calls(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 "description": call.get("description", ""),
                 "tag": (call.get("tags") or [""])[0],
                 "fields": {
-                    name: _field_text(one) for name, one in wanted.get("properties", {}).items()
+                    name: _field_text(field)
+                    for one in wanted
+                    for name, field in one.get("properties", {}).items()
                 },
-                "example": json.dumps(wanted["examples"][0]) if wanted.get("examples") else "",
+                "example": next(filter(None, map(_example, wanted)), ""),
             }
+
+
+def _example(body: dict[str, Any]) -> str:
+    """Return an example of a body, made of those of its fields."""
+    found = {
+        name: one["const"] if "const" in one else one.get("examples", one.get("enum", [None]))[0]
+        for name, one in body.get("properties", {}).items()
+        if name in body.get("required", ())
+    }
+    return json.dumps(found) if found else ""
 
 
 def _marked(text: str) -> Markup:

@@ -138,7 +138,7 @@ class PairsResult(Result):
         question = self._question
         assert self.source is not None
         schema = self.source.schema
-        totals = question.named(self.source.totals, schema.public())
+        totals = question._named(self.source.totals, schema.public())
         _, tables = question.tables(totals, schema.public())
         names = [variable_name(schema, j) for j in question.positions(schema.public())]
         classes = schema.classes if isinstance(schema, Schema) else range(schema.n_classes)
@@ -166,7 +166,7 @@ class Pairs(Question):
     y       0  2
     """
 
-    variables: Any = None
+    variables: list[str] | None = None
 
     title: ClassVar[str] = "Pairs of variables"
     of_variables: ClassVar[tuple[str, ...]] = ("variables",)

@@ -354,10 +354,10 @@ class Table(ColumnAlgebra[Integers], Asked):
         """The answer to a question. Options are those of encrypted tables, and change
         nothing here.
         """
-        asked = asked_of(checked_question(question), self.schema).settled()
-        return asked.present(self.answer_to(asked))
+        asked = asked_of(checked_question(question), self.schema)._settled()
+        return asked._present(self._answer_to(asked))
 
-    def answer_to(self, asked: Question) -> Answer:
+    def _answer_to(self, asked: Question) -> Answer:
         """Return the answer to a question in ids."""
         return Answer(
             asked,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from encryptedstats.checks import as_count
 from encryptedstats.circuits.devices import present
 from encryptedstats.crypto.keys import PublicKeys, reading_keys
 from encryptedstats.errors import (
@@ -40,7 +41,8 @@ from encryptedstats.tables.answers.files import (
     read_answer,
     read_presented,
 )
-from encryptedstats.tables.encrypted_table import EncryptedTable, TableFacts
+from encryptedstats.tables.encrypted_table import EncryptedTable
+from encryptedstats.tables.facts import TableFacts
 from encryptedstats.tables.questions.folds import folds_of
 from encryptedstats.tables.questions.question import (
     RESULT_KIND,
@@ -529,7 +531,7 @@ class Worker(ABC):
             answer = replace(answer, schema=known.table.schema)
         if out is not None:
             answer.save(out, overwrite=overwrite)
-        return answer.question.present(answer)
+        return answer.question._present(answer)
 
     # -- what a kind of worker says ------------------------------------------------------------
 
@@ -598,7 +600,10 @@ class Worker(ABC):
                     f"{', '.join(sorted(self.takes))}",
                     code="option-not-here",
                 )
-        return {name: one for name, one in options.items() if one not in (None, False)}
+        found = {name: one for name, one in options.items() if one not in (None, False)}
+        for name in set(found) & {"rows_per_shard", "trees_per_task"}:
+            found[name] = as_count(found[name], name, name.partition("_")[0])
+        return found
 
     def _answer(self, job: WorkerJob, progress: Progress) -> Answer:
         found = self._fetch(job, progress)
@@ -749,7 +754,7 @@ def _name_of(answer: WorkerJob | Container) -> str:
 def _in_ids(question: Question, table: WorkerTable) -> Question:
     """Return a question as a worker is asked it: without names, with nothing left to chance."""
     asked = asked_of(checked_question(question), table.schema)
-    return asked.settled()
+    return asked._settled()
 
 
 def _refuse_existing(out: Url | None, overwrite: bool) -> None:

@@ -68,10 +68,10 @@ def read_presented(file: Container, keys: PublicKeys | None = None) -> Any:
     """Read an answer and present it: as a result, a model, or encrypted as it is."""
     if file.kind not in OPENED_KINDS:
         found = read_answer(file, keys)
-        return found.question.present(found)
+        return found.question._present(found)
     answer = read_opened(file)
     try:
-        presented = answer.question.present(answer)
+        presented = answer.question._present(answer)
     except FileFormatError:
         raise
     except IMPOSSIBLE as error:
@@ -99,7 +99,7 @@ def read_opened(file: Container) -> Answer:
             code="wrong-number-of-totals",
         )
     beside = _read_beside(
-        file, question.beside_shapes(public), lambda name: _read_integers(file, name)
+        file, question._beside_shapes(public), lambda name: _read_integers(file, name)
     )
     return replace(answer, totals=tuple(totals), beside=beside)
 
@@ -162,7 +162,7 @@ def read_answer(file: Container, keys: PublicKeys | None) -> Answer:
         totals=ciphertexts,
         output=output,
         beside=_read_beside(
-            file, question.beside_shapes(public), lambda name: _read_numbers(file, name, keys)
+            file, question._beside_shapes(public), lambda name: _read_numbers(file, name, keys)
         ),
         model_cut=read_cut(file, MODEL_CUT) if is_prediction else None,
     )
@@ -193,7 +193,7 @@ def _read_header(file: Container, schema_type: type[Schema | PublicSchema]) -> A
             code="impossible-weight-bound",
         )
     try:
-        question = question_class(name).from_parameters(parameters)
+        question = question_class(name)._from_parameters(parameters)
         schema = schema_type.from_json(document)
         public = schema.public()
         if (
@@ -204,7 +204,7 @@ def _read_header(file: Container, schema_type: type[Schema | PublicSchema]) -> A
                 "the file claims more bins or classes than there can be", code="too-many-bins"
             )
         question.check(public)
-        if question.settled() is not question:
+        if question._settled() is not question:
             raise FileFormatError(
                 f"the file has a {name} that leaves something to chance: it was never asked so",
                 code="unsettled-question",

@@ -13,6 +13,7 @@ from scipy.stats import chi2_contingency
 from sklearn.metrics import mutual_info_score
 
 import encryptedstats as es
+from effort import one_scheme
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -83,6 +84,7 @@ def test_the_tree_is_the_strongest() -> None:
     assert {frozenset(edge) for edge in edges} == {frozenset(edge) for edge in best}
 
 
+@one_scheme
 def test_classifiers_need_no_other_pass(toy: es.Owner) -> None:
     frame = made_up()
     known = schema_of(frame)
