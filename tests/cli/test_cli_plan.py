@@ -65,7 +65,10 @@ def test_several_questions_share_keys(hospital: Hospital) -> None:
 @pytest.mark.parametrize(
     ("question", "words"),
     [
-        (("counts(agee)",), "no variable 'agee'; the variables are 'age', 'grade'"),
+        (
+            ("counts(agee)",),
+            "no variable 'agee' (did you mean 'age'?); the variables are 'age', 'grade'",
+        ),
         (("counts(dose)",), "is a number and has no bins to count: see moments"),
         (
             ("moments(age)",),

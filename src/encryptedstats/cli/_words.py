@@ -383,7 +383,7 @@ def describe(question: es.Question, schema: es.Schema | es.PublicSchema | None =
     import encryptedstats as es
 
     private = schema if isinstance(schema, es.Schema) else None
-    asked = question if private is None else question.in_names(private)
+    asked = question if private is None else question._in_names(private)
     return describe_question(question.name, asked.parameters(), private)
 
 

@@ -234,7 +234,8 @@ def worker_serve(
         facts["next"] = command_line("worker", "run", work, "--allow", place, "--wait", 86400)
     title = f"Serving at {'https' if tls else 'http'}://{host}:{port}"
     show(View(title, facts), err=True)
-    at = Listening(host, port, *(certificate or (None, None)), behind_proxy)
+    pem, private = certificate or (None, None)
+    at = Listening(host, port, pem, private, behind_proxy)
     run(settings, at, workers=workers, device=device)
 
 
