@@ -229,9 +229,9 @@ def test_questions_that_are_no_questions(
         ("Correlation variables=age,prio", es.Correlation(("age", "prio"))),
         ("Correlation variables=age", es.Correlation(("age",))),
         ('Correlation variables=["a,b"]', es.Correlation(("a,b",))),
-        ("Anova outcome=age by=fin,race", es.Anova("age", ["fin", "race"])),
+        ("Anova variable=age by=fin,race", es.Anova("age", ["fin", "race"])),
         ("Describe variables=age quantiles=0.1,0.9", es.Describe(["age"], quantiles=(0.1, 0.9))),
-        ("CoxScore time=week covariates=fin,age", es.CoxScore("week", covariates=["fin", "age"])),
+        ("CoxScore time=week variables=fin,age", es.CoxScore("week", variables=["fin", "age"])),
         ("TTest variable=age by=a,b", es.TTest("age", "a,b")),
     ],
 )

@@ -76,6 +76,7 @@ _LABELS: Final = {
     "variables": "Variables",
     "by": "Groups",
     "groups": "Two of the groups, if there are more",
+    "target": "Outcome",
     "first": "First variable",
     "second": "Second variable",
     "n_trees": "Number of trees",
@@ -483,7 +484,7 @@ def _roles(question: es.Question, schema: es.Schema) -> Iterator[list[str]]:
             yield [value]
         elif value:
             yield list(map(str, value))
-        elif parameter in ("variables", "snps") and not parameters.get("formula"):
+        elif parameter == "variables" and not parameters.get("formula"):
             yield [one for one in names if one != parameters.get("target")]
 
 

@@ -181,6 +181,7 @@ def _serve(
 ) -> None:
     try:
         from encryptedstats.service.limits import Limits
+        from encryptedstats.service.running import Listening
         from encryptedstats.service.running import serve as run
         from encryptedstats.service.server import Settings
     except ModuleNotFoundError as error:
@@ -232,16 +233,8 @@ def _serve(
             ("next", command_line("worker", "--queue", work, "--allow", place, "--wait", 86400))
         )
     console.print(fact_table(rows))
-    run(
-        settings,
-        host,
-        port,
-        certificate=certificate,
-        certificate_key=certificate_key,
-        proxies=behind_proxy,
-        workers=workers,
-        device=device,
-    )
+    at = Listening(host, port, certificate, certificate_key, behind_proxy)
+    run(settings, at, workers=workers, device=device)
 
 
 def _log_path(storage: str, audit: Path | None) -> Path:

@@ -203,7 +203,7 @@ def ask(
 
     Examples:
       encryptedstats ask patients.enc TTest variable=v3 by=v1 -o t.enc
-      encryptedstats ask patients.enc Anova outcome=v3 by=v1,v2 -o anova.enc
+      encryptedstats ask patients.enc Anova variable=v3 by=v1,v2 -o anova.enc
 
       # where the owner asks
       encryptedstats ask patients.enc TTest variable=bmi by=sex --schema schema.json -o t.enc

@@ -414,7 +414,8 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         place, size = Place(store, holder.owner), int(length)
         there = await run_in_threadpool(place.has, "objects", sha256)
         held = secrets.token_hex()
-        await run_in_threadpool(lambda: door.reserve(place, sha256, size, quota(holder), key=held))
+        door.check_size(sha256, size)
+        await run_in_threadpool(door.usage.reserve, place.owner, held, size, quota(holder))
         kept = False
         try:
             incoming = Incoming(door.spool, sha256, size)
