@@ -109,7 +109,7 @@ def test_new_levels_and_gaps_are_predicted_and_counted(story: Path, tmp_path: Pa
     assert found["patient"].tolist() == [f"P{i:04d}" for i in range(5)]
 
 
-def test_what_the_model_has_no_bin_for_is_refused_with_what_can_be_done(
+def test_files_without_a_single_prediction_are_refused(
     story: Path, run: Run, tmp_path: Path
 ) -> None:
     new = pd.read_csv(story / "plain.csv").assign(age=None)
@@ -117,8 +117,9 @@ def test_what_the_model_has_no_bin_for_is_refused_with_what_can_be_done(
     error = the_error(
         run("predict", story / "model.opened", tmp_path / "gaps.csv", "-o", tmp_path / "p.csv")
     )
-    assert "schema has no bin for them there" in error
-    assert "data schema --column 'age missing=bin'" in error
+    assert "no row of" in error
+    assert "column 'age', rows 1, 2, 3, 4, 5, ...: it is missing" in error
+    assert not (tmp_path / "p.csv").exists()
 
 
 @pytest.mark.parametrize(

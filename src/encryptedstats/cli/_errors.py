@@ -39,6 +39,7 @@ WORDS: Final[dict[str, str]] = {
     "leave one out": "leave one of them out (--leave-out)",
     "name the id": " (--id {name!r})",
     "cut at the median": "",
+    "keep the target": ", --numbers keep",
     "fewer levels": "leave the column out (--leave-out), give it another kind (--column 'NAME kind=...'), let "
     "--rare join those of few rows, or give levels=",
     "rare levels": "--rare {value}",
