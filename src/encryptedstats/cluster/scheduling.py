@@ -122,7 +122,7 @@ def refuse_secret_keys() -> None:
         raise ClusterError(
             "this process holds a secret key (an Owner), and whoever runs a scheduler could have "
             "it: work in another process, "
-            "for instance with encryptedstats fit or predict --scheduler ..., and let the owner "
+            "for instance with encryptedstats ask or predict --on dask://..., and let the owner "
             "touch the storage only",
             code="secret-key-in-process",
         )

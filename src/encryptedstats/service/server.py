@@ -293,7 +293,7 @@ def _add_handlers(app: FastAPI) -> None:
 
 def _owner_of(service: Service) -> Callable[..., Holder]:
     bearer = HTTPBearer(
-        auto_error=False, description="The token that 'encryptedstats serve token add' printed."
+        auto_error=False, description="The token that 'encryptedstats worker token' printed."
     )
 
     def holder(
