@@ -364,21 +364,6 @@ class Door:
     # -- objects
     # --------------------------------------------------------------------------------------------
 
-    def reserve(
-        self,
-        place: Place,
-        sha256: str,
-        size: int,
-        quota: int,
-        *,
-        key: str,
-        seconds: float = math.inf,
-        arrives: str = "",
-    ) -> None:
-        """A body of so many bytes is about to come: room for it is held, unless it is too large."""
-        self.check_size(sha256, size)
-        self.usage.reserve(place.owner, key, size, quota, seconds=seconds, arrives=arrives)
-
     def check_size(self, sha256: str, size: int) -> None:
         """Refuse an object that is too large."""
         if size > self.limits.object_bytes:

@@ -513,9 +513,9 @@ def bins_of_number(variable: Variable, numbers: NDArray[Any]) -> NDArray[Any]:
 
 
 def _in_units(values: NDArray[Any], variable: Variable) -> pd.Series[Any]:
-    """The fixed-point integers of a number as the owner writes it; NaN where it is missing."""
-    numbers = pd.Series(values / 10.0 ** (variable.digits or 0))
-    return numbers.mask(values == GAP)
+    """Return the fixed-point integers of a number in its own unit, or as dates; NaN if missing."""
+    numbers = pd.Series(values / 10.0 ** (variable.digits or 0)).mask(values == GAP)
+    return pd.to_datetime(numbers, unit="D") if variable.dates else numbers
 
 
 def _cut(values: NDArray[Any] | None, rows: slice) -> NDArray[Any] | None:
