@@ -35,10 +35,12 @@ from encryptedstats.publishing.ledger import (
 from encryptedstats.publishing.mechanisms import AUTO, Mechanism, add_noise, calibrate, opendp
 from encryptedstats.publishing.opening import AnswerSource, source_of
 from encryptedstats.publishing.sensitivity import Number, check_totals, row_interval, sensitivity
+from encryptedstats.publishing.synthetic import compare_synthetic, synthesize
 from encryptedstats.publishing.tables import release_table
 from encryptedstats.publishing.units import ADD, REPLACE, ROW, Unit
 from encryptedstats.storage.objects import save_file
 from encryptedstats.tables.answers.answer import Answer
+from encryptedstats.tables.answers.results import TableResult
 from encryptedstats.tables.questions.question import ImpossibleTotalsError, Question
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
@@ -151,6 +153,16 @@ class Release:
         These know nothing of the noise and must not be published.
         """
         return release_table(self.source.question.name, self.result)
+
+    def synthesize(
+        self, n_rows: int | None = None, random_state: int | None = None
+    ) -> pd.DataFrame:
+        """Draw synthetic rows from released pairs: see :func:`publishing.synthetic.synthesize`."""
+        return synthesize(self, n_rows, random_state)
+
+    def compare_synthetic(self, rows: pd.DataFrame) -> TableResult:
+        """Compare synthetic rows with the released counts."""
+        return compare_synthetic(self, rows)
 
     def __repr__(self) -> str:
         return self.summary()

@@ -28,6 +28,9 @@ WRITTEN: Final[dict[str, tuple[str, ...] | None]] = {
     **dict.fromkeys(("GLM", "PiecewiseExponential", "LinearRegression"), _ESTIMATE),
     "Anova": ("df", "sum_sq", "mean_sq"),
     "CochranArmitage": ("score", "rows", "events", "share"),
+    **dict.fromkeys(("AODE", "TAN", "RankCorrelation"), _ALL),
+    **dict.fromkeys(("CoxRegression", "Pairs"), _ESTIMATE),
+    "CumulativeIncidence": ("at_risk", "events", "incidence"),
     "Kappa": _ALL,
     "KaplanMeier": ("at_risk", "events", "censored", "survival"),
     "LifeTable": (
