@@ -56,7 +56,7 @@ class Pinned(Numbered):
         super().__init__(table, chunks)
         card, names = cards.card(), [str(one) for one in table.facts.columns]
         assert card is not None
-        first = np.stack([table.residues(name, 0) for name in names])
+        first = np.stack([self.table.residues(name, 0) for name in names])
         self._memory = (
             card.pinned(chunks * first.nbytes).view(np.uint64).reshape(chunks, *first.shape)
         )
@@ -196,7 +196,7 @@ def _fitted(name: str, times: int) -> dict[str, Any]:
         name, forest, **({"rows": times * slots} if times > 1 else {})
     )
     sealed = owner.encrypt(table)
-    source: Source = sealed if times == 1 else Numbered(sealed, times)
+    source: Source = sealed.source() if times == 1 else Numbered(sealed, times)
     outputs = sealed.facts.circuit(forest, source.layout)[0]
     started = time.perf_counter()
     program = compile_for(outputs, source, beside=1).program

@@ -31,8 +31,6 @@ ALLOWED = {
     "circuits/devices/cuda/sums.py CudaEvaluator._run",
     "publishing/release.py planned",
     "publishing/suppression.py _tells_one_kind",
-    "service/door.py Door.reserve",
-    "service/running.py serve",
     "statistics/comparisons.py TTest._tested",
     "statistics/contingency.py _chi_square",
     "studies/documents.py written_document",

@@ -135,9 +135,9 @@ def summed(
     outputs: list[Expression], table: EncryptedTable, *, memory_limit: int | None, **options: Any
 ) -> Any:
     """The sums over rows of some outputs, some at a time."""
-    steps = [output.step for output in lowered(outputs, table, FLAT).outputs]
+    steps = [output.step for output in lowered(outputs, table.source(), FLAT).outputs]
     limit = default_limit() if memory_limit is None else memory_limit
-    return sums_in_batches(steps, Evaluator(Loads(table, 0, {}, 0), 2, limit), **options)
+    return sums_in_batches(steps, Evaluator(Loads(table.source(), 0, {}, 0), 2, limit), **options)
 
 
 # -- one read, in bounded memory
@@ -213,13 +213,13 @@ def test_sources_that_cannot_be_read_in_pieces(sealed: EncryptedTable) -> None:
 
         @property
         def with_secret_key(self) -> bool:
-            return sealed.with_secret_key
+            return sealed.facts.with_secret_key
 
         def ranges(self) -> dict[str, ColumnRange]:
-            return sealed.ranges()
+            return sealed.facts.ranges()
 
         def residues(self, name: str, chunk: int) -> Any:
-            return sealed.residues(name, chunk)
+            return sealed.source().residues(name, chunk)
 
     outputs = circuit(sealed)
     found = evaluate(outputs, Whole(), memory_limit=SMALL)
@@ -436,7 +436,7 @@ def test_a_slice_that_is_altered_after_it_was_written_is_noticed(
 def test_a_table_in_memory_can_have_one(
     stored: tuple[es.Owner, Path], sealed: EncryptedTable, tmp_path: Path
 ) -> None:
-    from encryptedstats.tables.encrypted_table import MemoryBlocks
+    from encryptedstats.tables.facts import MemoryBlocks
 
     blocks = sealed.blocks
     held = MemoryBlocks(

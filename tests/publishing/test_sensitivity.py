@@ -54,7 +54,7 @@ def vectors(question: es.Question, schema: es.Schema) -> np.ndarray:
     found = []
     for place in range(len(rows)):
         table = schema.table(rows.iloc[[place]].reset_index(drop=True))
-        named = question.named([int(x) for x in table.totals(question)], schema.public())
+        named = question._named([int(x) for x in table.totals(question)], schema.public())
         found.append(form.numbers(named, 1))
     return np.array(found, dtype=float)
 
@@ -73,7 +73,7 @@ def brute(added: np.ndarray, relation: str, ranges: np.ndarray) -> tuple[np.ndar
 def compared(
     question: es.Question, schema: es.Schema, relation: str, *, tight: bool = True
 ) -> None:
-    asked = asked_of(question, schema).settled()
+    asked = asked_of(question, schema)._settled()
     form = form_of(asked, schema.public())
     found = sensitivity(form.rows, schema.public(), relation=relation, groups=form.groups)
     ranges, l1, l2 = brute(vectors(asked, schema), relation, found.ranges)
@@ -250,7 +250,7 @@ def test_no_question_is_released_that_brute_force_has_not_seen() -> None:
 def test_a_person_with_several_rows_moves_totals_by_no_more_than_so_many_times_as_much() -> None:
     """All tables of two rows, and all that a person with both can exchange them for."""
     for question, schema in ((es.MultinomialNB(), LEVELS), (es.TTest("x", by="g"), mixed())):
-        asked = asked_of(question, schema).settled()
+        asked = asked_of(question, schema)._settled()
         form = form_of(asked, schema.public())
         found = sensitivity(form.rows, schema.public(), groups=form.groups)
         single = np.unique(vectors(asked, schema), axis=0)

@@ -19,7 +19,7 @@ import encryptedstats as es
 from encryptedstats.circuits.devices.cuda import card as cards
 from encryptedstats.service import audit
 from encryptedstats.storage import container
-from encryptedstats.tables.encrypted_table import MANIFEST
+from encryptedstats.tables.manifest import MANIFEST
 from encryptedstats.workers.service import ServiceWorker
 from encryptedstats.workers.worker import WorkerTable
 from error_codes import error

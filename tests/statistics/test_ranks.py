@@ -141,7 +141,7 @@ def test_encrypted_is_clear(toy: es.Owner, gaps: bool) -> None:
         es.KruskalWallis("v0", by="v1"),
     ):
         opened = toy.open(sealed.ask(question, workers=1), schema=known)
-        assert opened == table.ask(question.in_names(known))
+        assert opened == table.ask(question._in_names(known))
 
 
 def test_plans_say_which_encoding_is_missing() -> None:

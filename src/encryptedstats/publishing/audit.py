@@ -198,7 +198,7 @@ def _of_rows(
 def _numbers_before(said: Said, schema: PublicSchema) -> ShownNumbers | None:
     """Return the numbers that an entry of the ledger has shown, or None if they are unknown."""
     try:
-        question = question_class(said["question"]).from_parameters(said["params"])
+        question = question_class(said["question"])._from_parameters(said["params"])
         form, rows = rows_shown(question, schema)
     except (ValueError, TypeError, LookupError):
         return None

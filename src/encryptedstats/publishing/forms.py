@@ -563,7 +563,7 @@ def form_of(question: Question, schema: PublicSchema) -> ReleaseForm:
     if isinstance(question, (LinearRegression, Ridge)) and question.weights is None:
         return MomentForm(question, schema, question.column_pairs(schema))
     if isinstance(question, Anova):
-        return PowerForm(question, schema, question.outcome)
+        return PowerForm(question, schema, question.variable)
     if isinstance(question, TTest) and question.paired is None:
         return PowerForm(question, schema, question.variable)
     raise ParameterError(

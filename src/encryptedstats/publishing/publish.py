@@ -192,7 +192,7 @@ def show_by_rules(
             for n, out in zip(with_margins(cells).flat, hidden.flat, strict=True)
         ]
     if not findings:
-        result = asked.present(
+        result = asked._present(
             replace(source.answer, question=asked, totals=tuple(totals), beside={})
         )
     elif table is None:

@@ -224,7 +224,7 @@ def plan_release(
     )  # fmt: skip
 
     def noisy(totals: Sequence[int], n_rows: int) -> tuple[list[int], int]:
-        exact = form.numbers(question.named(list(totals), schema), n_rows)
+        exact = form.numbers(question._named(list(totals), schema), n_rows)
         public = n_rows if relation == REPLACE and max_weight == 1 else None
         found = add_noise(np.array(exact, dtype=object), moved.ranges, chosen)
         named, rows = form.totals(found, public, chosen.deviation * max_weight)
@@ -435,7 +435,7 @@ def _check_counted(
     if max_weight > 1 or name is None:
         return
     counted, each = (
-        int(question.named(list(totals), schema)[name].sum()),
+        int(question._named(list(totals), schema)[name].sum()),
         _row_weight(question, schema, name),
     )
     if not each.low * n_rows <= counted <= each.high * n_rows:

@@ -46,7 +46,7 @@ from encryptedstats.storage.chains import ChainEntry
 from encryptedstats.storage.files import PRIVATE, write_atomic
 from encryptedstats.storage.objects import open_store, read_object
 from encryptedstats.tables import EncryptedTable
-from encryptedstats.tables.encrypted_table import MANIFEST
+from encryptedstats.tables.manifest import MANIFEST
 from encryptedstats.tables.questions.question import question_class
 from encryptedstats.words import plural, size_text
 
@@ -306,7 +306,7 @@ def _computed_line(one: _Computed, hidden: bool) -> dict[str, str]:
 def _asked(facts: Mapping[str, Any]) -> str:
     """A question in words, by ids; as it is stored where its code is not here."""
     try:
-        return question_class(facts["question"]).from_parameters(facts["params"]).describe()
+        return question_class(facts["question"])._from_parameters(facts["params"]).describe()
     except (ValueError, TypeError, LookupError):
         pass
     params = ", ".join(

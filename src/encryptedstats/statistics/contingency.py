@@ -303,7 +303,7 @@ class MantelHaenszel(Counted):
 
     Parameters
     ----------
-    exposure, outcome : str
+    exposure, target : str
         Variables of two groups each. The event is the last group of the outcome, the exposed are
         the last of the exposure.
     strata : str
@@ -313,22 +313,22 @@ class MantelHaenszel(Counted):
     """
 
     title: ClassVar[str] = "Mantel-Haenszel odds ratio"
-    of_variables: ClassVar[tuple[str, ...]] = ("exposure", "outcome", "strata")
+    of_variables: ClassVar[tuple[str, ...]] = ("exposure", "target", "strata")
 
     exposure: str
-    outcome: str
+    target: str
     strata: str
     correction: bool = True
     confidence: float = 0.95
     constraints: ClassVar[Constraints] = {"confidence": CONFIDENCE}
 
     def _asked(self) -> tuple[str, ...]:
-        return self.exposure, self.outcome, self.strata
+        return self.exposure, self.target, self.strata
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse more than two groups."""
         super().check_schema(schema)
-        for variable in (self.exposure, self.outcome):
+        for variable in (self.exposure, self.target):
             n = len(factor(schema, variable).labels)
             if n != 2:
                 raise SchemaError(
@@ -471,7 +471,7 @@ class CochranArmitage(Counted):
     ----------
     exposure : str
         A variable whose bins have an order.
-    outcome : str
+    target : str
         A variable of two groups, or the class; the event is the last one, or ``event``.
     scores : list of int or float, optional
         Of the groups; 0, 1, 2 ... by default.
@@ -479,17 +479,17 @@ class CochranArmitage(Counted):
     """
 
     title: ClassVar[str] = "Cochran-Armitage trend test"
-    of_variables: ClassVar[tuple[str, ...]] = ("exposure", "outcome")
-    of_levels: ClassVar[Mapping[str, str]] = {"event": "outcome"}
+    of_variables: ClassVar[tuple[str, ...]] = ("exposure", "target")
+    of_levels: ClassVar[Mapping[str, str]] = {"event": "target"}
 
     exposure: str
-    outcome: str = "class"
+    target: str = "class"
     scores: list[float] | None = None
     event: Any = None
     constraints: ClassVar[Constraints] = {"scores": NUMBERS}
 
     def _asked(self) -> tuple[str, ...]:
-        return self.exposure, self.outcome
+        return self.exposure, self.target
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse scores that do not fit, and more than two outcomes without an event."""
@@ -508,7 +508,7 @@ class CochranArmitage(Counted):
                     code="scores-all-equal",
                 )
         check_groups(schema, [self.exposure])
-        two_groups(factor(schema, self.outcome), self.event)
+        two_groups(factor(schema, self.target), self.event)
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         """The test of the textbook; its sums are exact where the scores are."""
@@ -597,7 +597,7 @@ class OddsRatio(Counted):
     ----------
     exposure : str
         A variable with bins; all its groups are compared with one of them.
-    outcome : str
+    target : str
         A variable with bins, or the class.
     reference, event : level, optional
         The first of the exposure and the last of the outcome by default.
@@ -607,25 +607,25 @@ class OddsRatio(Counted):
     """
 
     title: ClassVar[str] = "Odds ratio and risk ratio"
-    of_variables: ClassVar[tuple[str, ...]] = ("exposure", "outcome")
-    of_levels: ClassVar[Mapping[str, str]] = {"reference": "exposure", "event": "outcome"}
+    of_variables: ClassVar[tuple[str, ...]] = ("exposure", "target")
+    of_levels: ClassVar[Mapping[str, str]] = {"reference": "exposure", "event": "target"}
 
     exposure: str
-    outcome: str = "class"
+    target: str = "class"
     reference: Any = None
     event: Any = None
     confidence: float = 0.95
     constraints: ClassVar[Constraints] = {"confidence": CONFIDENCE}
 
     def _asked(self) -> tuple[str, ...]:
-        return self.exposure, self.outcome
+        return self.exposure, self.target
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse an exposure of one group, and more than two outcomes without an event."""
         super().check_schema(schema)
         check_groups(schema, [self.exposure])
         chosen_group(factor(schema, self.exposure), self.reference, "reference", 0)
-        two_groups(factor(schema, self.outcome), self.event)
+        two_groups(factor(schema, self.target), self.event)
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         """The measures of every group against the reference."""
@@ -862,7 +862,7 @@ class ROC(Counted):
     ----------
     score : str
         A variable with ordered bins: higher ones speak for the event.
-    outcome : str
+    target : str
         A variable of two groups, or the class.
     event : level, optional
         The last group by default; all others count as none.
@@ -870,17 +870,17 @@ class ROC(Counted):
     """
 
     title: ClassVar[str] = "ROC curve"
-    of_variables: ClassVar[tuple[str, ...]] = ("score", "outcome")
-    of_levels: ClassVar[Mapping[str, str]] = {"event": "outcome"}
+    of_variables: ClassVar[tuple[str, ...]] = ("score", "target")
+    of_levels: ClassVar[Mapping[str, str]] = {"event": "target"}
 
     score: str
-    outcome: str = "class"
+    target: str = "class"
     event: Any = None
     confidence: float = 0.95
     constraints: ClassVar[Constraints] = {"confidence": CONFIDENCE}
 
     def _asked(self) -> tuple[str, ...]:
-        return self.score, self.outcome
+        return self.score, self.target
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse a score without order."""
@@ -891,7 +891,7 @@ class ROC(Counted):
                 f"{self.score!r} has no order among its bins: a score is continuous or ordinal",
                 code="no-order",
             )
-        two_groups(factor(schema, self.outcome), self.event)
+        two_groups(factor(schema, self.target), self.event)
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         """The curve, from the rows of each bin."""

@@ -139,7 +139,7 @@ class PairsResult(Result):
         question = self.question
         assert self.source is not None
         schema = self.source.schema
-        totals = question.named(self.source.totals, schema.public())
+        totals = question._named(self.source.totals, schema.public())
         _, tables = question.tables(totals, schema.public())
         names = [variable_name(schema, j) for j in question.pair_positions(schema.public())]
         classes = schema.classes if isinstance(schema, Schema) else range(schema.n_classes)

@@ -238,7 +238,7 @@ class StudyDocument:
                 raise ArgumentError(f"format {values['format']!r}", code="unsupported-version")
             questions = {
                 name: AskedQuestion(
-                    question_class(one["question"]).from_parameters(one["params"]), one["way"]
+                    question_class(one["question"])._from_parameters(one["params"]), one["way"]
                 )
                 for name, one in values["questions"].items()
             }
@@ -324,7 +324,7 @@ class StudyDocument:
             self._check_votes(name, one.question)
         for one in self.questions.values():
             one.question.check(self.schema)
-            if one.question.settled() is not one.question:
+            if one.question._settled() is not one.question:
                 raise ArgumentError(
                     "a question that leaves something to chance: everybody must ask the same",
                     code="no-seed",
@@ -389,7 +389,7 @@ class StudyDocument:
                 f"it in the mode {ROWS!r}",
                 code="rows-needed-for-votes",
             ) from None
-        if question.drawn_circuit(self.schema)[0] is not None:
+        if question._drawn_circuit(self.schema)[0] is not None:
             raise ArgumentError(
                 f"{name!r} draws a fraction, which is done from rows that one owner encrypted: "
                 "fraction=0",
@@ -405,7 +405,7 @@ class StudyDocument:
         for (other, before), (name, one) in combinations(asked, 2):
             if one.mode != before.mode:
                 continue
-            if one.question.asks_same(before.question):
+            if one.question._asks_same(before.question):
                 raise ArgumentError(
                     f"{other!r} and {name!r} are one question: it is answered, and opened, once",
                     code="repeated-question",
@@ -426,7 +426,7 @@ class StudyDocument:
 
     def _computes_the_same(self, one: AskedQuestion, other: AskedQuestion) -> bool:
         """Return True if two questions in one mode have equal circuits, hence equal ciphertexts."""
-        if one.question.n_totals(self.schema) != other.question.n_totals(self.schema):
+        if one.question._n_totals(self.schema) != other.question._n_totals(self.schema):
             return False  # so most are told apart, and no circuit is written
         return self._digests_of(one) == self._digests_of(other)
 
@@ -492,7 +492,7 @@ def write_document(
     nonce, reading = os.urandom(16).hex(), os.urandom(SEED_BYTES)
     bound = f"{_FORMAT} {nonce}".encode()
     asked = {
-        one: AskedQuestion(asked_of(checked_question(question), schema).settled(), mode)
+        one: AskedQuestion(asked_of(checked_question(question), schema)._settled(), mode)
         for one, (question, mode) in questions.items()
     }
     names = tuple(dict.fromkeys((*sites, worker, receiver)))

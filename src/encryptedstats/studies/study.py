@@ -71,8 +71,8 @@ from encryptedstats.tables import EncryptedTable, Question, Schema, Table
 from encryptedstats.tables.answers.answer import PREDICTION_KIND, Answer
 from encryptedstats.tables.answers.files import read_answer
 from encryptedstats.tables.columns import table_columns
-from encryptedstats.tables.encrypted_table import MANIFEST
 from encryptedstats.tables.encryption import FileRows
+from encryptedstats.tables.manifest import MANIFEST
 from encryptedstats.tables.questions.question import asked_of
 from encryptedstats.tables.questions.row_answers import stages_of
 
@@ -827,7 +827,7 @@ class Study:
         The answer is the same for everybody.
         """
         asked = self.document.questions[question]
-        answer = self.table().answer_to(asked.question, **options)
+        answer = self.table()._answer_to(asked.question, **options)
         return answer.predict_votes(self.new_rows(), **options) if asked.mode == VOTES else answer
 
     # -- the receiver
@@ -922,7 +922,7 @@ class Study:
         if question not in state.opened or question in state.pending:
             self.post("opened", {"question": question, "object": digest})
         return opener(
-            answer if asked.mode == TOTALS else answer.question.present(answer), schema=self.schema
+            answer if asked.mode == TOTALS else answer.question._present(answer), schema=self.schema
         )
 
     def _check_answer(self, question: str, answer: Answer, state: StudyState) -> None:
@@ -931,7 +931,7 @@ class Study:
         """
         asked = self.document.questions[question]
         good = (
-            answer.question.asks_same(asked.question)
+            answer.question._asks_same(asked.question)
             and answer.schema.public() == self.document.schema
         )
         if asked.mode != TOTALS:
@@ -1005,12 +1005,12 @@ def planned_circuits(
     rows = [question for question, mode in asked.values() if mode == ROWS]
     sums = [question for question, mode in asked.values() if mode == TOTALS]
     votes = [
-        asked_of(question, schema).settled() for question, mode in asked.values() if mode == VOTES
+        asked_of(question, schema)._settled() for question, mode in asked.values() if mode == VOTES
     ]
     public = schema.public()
     circuits: list[Any] = [
         *rows,
-        *(home.plan_totals(one.in_ids(schema).settled(), public, n_rows) for one in sums),
+        *(home.plan_totals(one.in_ids(schema)._settled(), public, n_rows) for one in sums),
     ]
     stored = table_columns(public, classes=public.has_target)
     for number, one in enumerate(votes):
