@@ -35,7 +35,6 @@ from encryptedstats.publishing.ledger import (
 from encryptedstats.publishing.mechanisms import AUTO, Mechanism, add_noise, calibrate, opendp
 from encryptedstats.publishing.opening import AnswerSource, source_of
 from encryptedstats.publishing.sensitivity import Number, check_totals, row_interval, sensitivity
-from encryptedstats.publishing.synthetic import compare_synthetic, synthesize
 from encryptedstats.publishing.tables import release_table
 from encryptedstats.publishing.units import ADD, REPLACE, ROW, Unit
 from encryptedstats.storage.objects import save_file
@@ -158,10 +157,14 @@ class Release:
         self, n_rows: int | None = None, random_state: int | None = None
     ) -> pd.DataFrame:
         """Draw synthetic rows from released pairs: see :func:`publishing.synthetic.synthesize`."""
+        from encryptedstats.publishing.synthetic import synthesize  # imports scikit-learn
+
         return synthesize(self, n_rows, random_state)
 
     def compare_synthetic(self, rows: pd.DataFrame) -> TableResult:
         """Compare synthetic rows with the released counts."""
+        from encryptedstats.publishing.synthetic import compare_synthetic
+
         return compare_synthetic(self, rows)
 
     def __repr__(self) -> str:
