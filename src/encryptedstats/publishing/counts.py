@@ -102,18 +102,18 @@ def table_of(near: Floats, rows: Numbers, columns: Numbers) -> Numbers:
     array([[3, 0],
            [1, 4]])
     """
-    above, beside = rows.astype(float), columns.astype(float)
-    if not above.sum():
+    row_sums, column_sums = rows.astype(float), columns.astype(float)
+    if not row_sums.sum():
         return np.zeros(near.shape, dtype=np.int64)
     nearest = np.maximum(np.round(near), 0.0)
-    if (nearest.sum(axis=1) == above).all() and (nearest.sum(axis=0) == beside).all():
+    if (nearest.sum(axis=1) == row_sums).all() and (nearest.sum(axis=0) == column_sums).all():
         return nearest.astype(np.int64)
-    expected = np.outer(above, beside) / above.sum()
+    expected = np.outer(row_sums, column_sums) / row_sums.sum()
     cells = np.maximum(near, _LEAST_SHARE * expected) * (expected > 0)
     for _ in range(_SCALINGS):
-        cells *= (above / np.maximum(cells.sum(axis=1), _TINY))[:, None]
-        cells *= beside / np.maximum(cells.sum(axis=0), _TINY)
-        if np.abs(cells.sum(axis=1) - above).max() < _CLOSE / above.size:
+        cells *= (row_sums / np.maximum(cells.sum(axis=1), _TINY))[:, None]
+        cells *= column_sums / np.maximum(cells.sum(axis=0), _TINY)
+        if np.abs(cells.sum(axis=1) - row_sums).max() < _CLOSE / row_sums.size:
             break
     whole = np.floor(cells).astype(np.int64)
     more = [rows.astype(np.int64) - whole.sum(axis=1), columns.astype(np.int64) - whole.sum(axis=0)]

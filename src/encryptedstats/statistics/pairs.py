@@ -70,7 +70,7 @@ class PairsResult(Result):
 
     def counts(self, one: str, other: str, *, by_class: bool = False) -> pd.DataFrame:
         """Return the rows of every pair of bins of two variables, perhaps by class."""
-        schema, names, tables, classes = self._counted()
+        schema, names, tables, classes = self._tables()
         for name in (one, other):
             if name not in names:
                 raise ArgumentError(
@@ -106,7 +106,7 @@ class PairsResult(Result):
         ``model`` is an unfitted AODE or TAN; it uses the variables that were counted.
         """
         question = self.question
-        schema, *_ = self._counted()
+        schema, *_ = self._tables()
         if not schema.public().n_classes:
             raise SchemaError(
                 "the rows have no classes: a classifier needs a target with classes",
@@ -133,7 +133,7 @@ class PairsResult(Result):
             )
         return self.source.question
 
-    def _counted(
+    def _tables(
         self,
     ) -> tuple[Any, list[str], dict[tuple[int, int], NDArray[np.int64]], Sequence[Any]]:
         question = self.question
