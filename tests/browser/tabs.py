@@ -103,5 +103,6 @@ class Tab:
         note = self.page.locator(".note", has_text=text).first
         note.wait_for()
         self.page.wait_for_function("() => document.activeElement.matches('.note')")
-        assert text in self.page.evaluate("document.activeElement.textContent")
+        said = " ".join(self.page.evaluate("document.activeElement.textContent").split())
+        assert text.lower() in said.lower(), said
         assert note.evaluate(_IN_VIEW), text
