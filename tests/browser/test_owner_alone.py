@@ -137,7 +137,7 @@ def test_a_sample_leads_to_opened_results(tab: Tab, program: Owner) -> None:
     tab.is_told("is not there any more")
 
     # Published: what others may see is unfolded, and in view.
-    tab.click("What may be published")
+    page.get_by_text("What may be published").first.click()
     tab.click("Publish by these rules")
     tab.is_told("What others may see")
     tab.look()
