@@ -73,7 +73,7 @@ def api() -> str:
     """Return a table of all public names by group, each followed by their full documentation."""
     parts = []
     for heading, things in groups().items():
-        lines = [f"## {heading}", "", "| name | |", "|---|---|"]
+        lines = [f"## {heading}", "", "| name | what it is |", "|---|---|"]
         lines += [f"| `{name}` | {summary_of(thing)} |" for name, thing in things.items()]
         parts += ["\n".join(lines), *(f"::: {name}" for name in things)]
     return "\n\n".join(parts) + "\n"
@@ -82,10 +82,13 @@ def api() -> str:
 def questions() -> str:
     """Return a table of the statistics and models with their parameters."""
     found = groups()
-    lines = ["| name | parameters | |", "|---|---|---|"]
+    lines = ["| question | name | parameters | what it does |", "|---|---|---|---|"]
     for name, thing in (found["Statistics"] | found["Models"]).items():
+        if not getattr(thing, "title", ""):
+            continue
         said = ", ".join(f"`{one}`" for one in inspect.signature(thing).parameters)
-        lines.append(f"| `{name.replace('encryptedstats', 'es')}` | {said} | {summary_of(thing)} |")
+        called = f"`{name.replace('encryptedstats', 'es')}`"
+        lines.append(f"| {thing.title} | {called} | {said} | {summary_of(thing)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -4,7 +4,10 @@ the container, R, workflows.
 
 from __future__ import annotations
 
+import importlib.util
+import io
 import re
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -99,3 +102,29 @@ def test_actions_are_pinned_by_hash() -> None:
         used = re.findall(r"uses: (\S+)", path.read_text(encoding="utf-8"))
         assert used
         assert [one for one in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", one)] == []
+
+
+def test_source_packages_of_one_commit_have_the_same_bytes() -> None:
+    """Neither the order of files nor their times, users and modes are in a release."""
+    spec = importlib.util.spec_from_file_location("release", ROOT / "packaging/make_release.py")
+    assert spec is not None
+    assert spec.loader is not None
+    release = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(release)
+
+    def archive(names: list[str], mtime: int) -> bytes:
+        content = io.BytesIO()
+        with tarfile.open(fileobj=content, mode="w:gz") as file:
+            for name in names:
+                member = tarfile.TarInfo(name)
+                member.size, member.mtime, member.uid, member.mode = 4, mtime, mtime, 0o664
+                file.addfile(member, io.BytesIO(name.encode()))
+        return content.getvalue()
+
+    first, second = archive(["a.py", "b.py"], 1), archive(["b.py", "a.py"], 2)
+    assert first != second
+    assert release.normalised(first, 3) == release.normalised(second, 3)
+    assert release.normalised(first, 3) != release.normalised(first, 4)
+    with tarfile.open(fileobj=io.BytesIO(release.normalised(second, 3))) as file:
+        found = [(one.name, file.extractfile(one).read()) for one in file]  # type: ignore[union-attr]  # files
+    assert found == [("a.py", b"a.py"), ("b.py", b"b.py")]

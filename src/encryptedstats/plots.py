@@ -7,7 +7,8 @@ positive class and show intervals.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,6 +45,14 @@ _COLOURS: Final = (
     "#000000",
 )
 _GREY: Final = "#8a8a8a"
+_INK: Final = "#1b2733"
+_DARK_INK: Final = "#e4eaf0"
+_DARK_PAPER: Final = "#1a2229"
+#: Colours that change where a picture is shown on dark paper.
+_IN_THE_DARK: Final = {_INK: _DARK_INK, "#000000": _DARK_INK, "#ffffff": _DARK_PAPER}
+#: Black and white on coloured cells, which do not change.
+ON_LIGHT: Final = "#010101"
+ON_STRONG: Final = "#fefefe"
 _LINES: Final = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)))
 _MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*")
 _SQUARE: Final = (4.4, 4.4)  # inches: a column of a journal is a little less
@@ -91,7 +100,7 @@ def plot_tree(forest: CompletelyRandomForest, t: int = 0, ax: Axes | None = None
             zorder=1,
         )
     font = 9.0 if depth < 5 else 6.0
-    box = {"boxstyle": "round,pad=0.35", "facecolor": "white", "edgecolor": _GREY}
+    box = {"boxstyle": "round,pad=0.35", "facecolor": _paper(), "edgecolor": _GREY}
     for node, split in enumerate(tree):
         ax.text(
             *places[node],
@@ -153,9 +162,9 @@ def plot_votes(
             ax.stairs(top, edges, baseline=bottom, fill=True, color=colour(c), linewidth=0)
             bottom = top
     for start in starts[1:-1]:
-        ax.axvline(float(start), color="white", linewidth=2)
+        ax.axvline(float(start), color=_paper(), linewidth=2)
     if n_classes == 2:
-        ax.axhline(0.5, color="black", linewidth=0.8, linestyle=":")
+        ax.axhline(0.5, color=_ink(), linewidth=0.8, linestyle=":")
     present = [c for c in range(n_classes) if starts[c + 1] > starts[c]]
     ax.set_xticks([(starts[c] + starts[c + 1]) / 2 for c in present])
     ax.set_xticklabels(
@@ -353,6 +362,54 @@ def new_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
 
 
 @contextmanager
+def style(*, dark: bool = False) -> Iterator[None]:
+    """Draw with light ink on dark paper, or the other way round, inside of a ``with``.
+
+    >>> with style(dark=True):
+    ...     pass
+    """
+    with _needing_matplotlib():
+        import matplotlib as mpl
+    ink, paper = (_DARK_INK, _DARK_PAPER) if dark else (_INK, "#ffffff")
+    inks = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+    papers = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
+    chosen: dict[Any, Any] = {**dict.fromkeys(inks, ink), **dict.fromkeys(papers, paper)}
+    with mpl.rc_context(chosen):
+        yield
+
+
+def draw_svg(draw: Callable[[Any], Any], size: tuple[float, float] = (7.0, 5.0)) -> bytes:
+    """Return a picture as SVG without background; ink and paper change with the reader's colours.
+
+    Parameters
+    ----------
+    draw : callable
+        Draws on matplotlib axes.
+    size : (float, float)
+        In inches.
+    """
+    with style():
+        from matplotlib.figure import Figure  # not pyplot: nobody is to see a window
+
+        figure, content = Figure(figsize=size, layout="constrained"), io.BytesIO()
+        draw(figure.add_subplot())
+        figure.savefig(content, format="svg", transparent=True)
+    return with_dark_colours(content.getvalue())
+
+
+def with_dark_colours(svg: bytes) -> bytes:
+    """Return an SVG of matplotlib that is light on dark where its reader prefers that."""
+    rules = "".join(
+        f'[style*="{what}: {light}"]{{{what}:{dark} !important}}'
+        for light, dark in _IN_THE_DARK.items()
+        for what in ("fill", "stroke")
+    )
+    start = svg.index(b"<defs>")
+    rule = f"<style>@media (prefers-color-scheme: dark){{{rules}}}</style>".encode()
+    return svg[:start] + rule + svg[start:]
+
+
+@contextmanager
 def _needing_matplotlib() -> Iterator[None]:
     try:
         yield
@@ -435,7 +492,7 @@ def _line(index: int, count: int) -> dict[str, Any]:
 
 
 def _marker(index: int, size: float) -> dict[str, Any]:
-    face = {"markerfacecolor": colour(index), "markeredgecolor": "white", "markeredgewidth": 0.8}
+    face = {"markerfacecolor": colour(index), "markeredgecolor": _paper(), "markeredgewidth": 0.8}
     return {"marker": _MARKERS[index % len(_MARKERS)], "markersize": size, **face}
 
 
@@ -501,7 +558,20 @@ def _finish(
 
 def colour(index: int) -> str:
     """One that everybody tells apart from the others, also in print."""
-    return _COLOURS[index % len(_COLOURS)]
+    found = _COLOURS[index % len(_COLOURS)]
+    return _ink() if found == "#000000" else found
+
+
+def _ink() -> str:
+    import matplotlib as mpl
+
+    return str(mpl.rcParams["text.color"])
+
+
+def _paper() -> str:
+    import matplotlib as mpl
+
+    return str(mpl.rcParams["axes.facecolor"])
 
 
 def _patch(index: int) -> Any:

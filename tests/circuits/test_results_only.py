@@ -154,7 +154,7 @@ def test_the_attack_works_where_packs_are_merged_and_not_cleared(lab: Lab, n_tot
     ]
     level = packing_levels(n_totals)
     uncleared = residues_of(
-        small, packing._merged(small, lab.keys.evaluator.packing_keys, contexts, level, 0)
+        small, packing._merge_all(small, lab.keys.evaluator.packing_keys, contexts, level, 0)
     )
     matrix, found = equations(lab, uncleared, n_totals, level)
     t = lab.parameters.plain_modulus

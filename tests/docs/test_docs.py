@@ -106,7 +106,7 @@ def test_generated_parts_are_in_their_pages() -> None:
         for name in re.findall(r"^<!-- generate: (\w+) -->$", path.read_text(), re.MULTILINE)
     ]
     assert sorted(used) == sorted(GENERATE.GENERATORS)
-    assert GENERATE.expand("a\n\n<!-- generate: questions -->\n").startswith("a\n\n| name |")
+    assert GENERATE.expand("a\n\n<!-- generate: questions -->\n").startswith("a\n\n| question |")
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: path.name)

@@ -238,13 +238,13 @@ OF_LEDGERS = [
     ),
     (
         "ledgers beside the key are not read",
-        "        *_listed_beside_key(owner),\n",
+        "        *_list_by_key(owner),\n",
         "",
         _in("ledger", "a_second_ledger_elsewhere_is_noticed_beside_the_key"),
     ),
     (
         "a deleted ledger begins again",
-        "if _place(ledger.url) in _listed_beside_key(owner):",
+        "if _place(ledger.url) in _list_by_key(owner):",
         WITHOUT,
         _in("ledger", "a_ledger_that_was_thrown_away_is_still_noticed"),
     ),
@@ -323,8 +323,8 @@ OF_RELEASES = [
     ),
     (
         "entries name the rows",
-        "source.said(with_rows=unit.relation != ADD)",
-        "source.said(with_rows=True)",
+        "source.facts(with_rows=unit.relation != ADD)",
+        "source.facts(with_rows=True)",
         NO_ROWS,
     ),
     (
@@ -347,19 +347,19 @@ OF_RELEASES = [
     ),
     (
         "less weight than the bound",
-        "if given is not None and bound is not None and given < bound:",
+        "if max_weight is not None and bound is not None and max_weight < bound:",
         WITHOUT,
         BOUNDED,
     ),
     (
         "no weight travels",
-        "given if given is not None else bound or 1)",
-        "given if given is not None else 1)",
+        "max_weight if max_weight is not None else bound or 1)",
+        "max_weight if max_weight is not None else 1)",
         BOUNDED,
     ),
     (
         "answers of older versions have no weights",
-        "if given is None and bound is None:",
+        "if max_weight is None and bound is None:",
         WITHOUT,
         _in("release", "an_answer_that_names_no_weight_bound_needs_one"),
     ),
@@ -383,7 +383,7 @@ OF_RELEASES = [
     ),
     (
         "no noise",
-        "noised(np.array(exact, dtype=object), moved.ranges, chosen)",
+        "add_noise(np.array(exact, dtype=object), moved.ranges, chosen)",
         "np.array(exact, dtype=object)",
         _in("release", "what_is_released_is_not_what_is_true"),
     ),

@@ -16,8 +16,8 @@ import pytest
 
 import encryptedstats as es
 from encryptedstats.publishing import suppression
-from encryptedstats.publishing.opening import Source
-from encryptedstats.publishing.publish import _describe_hidden, checked
+from encryptedstats.publishing.opening import AnswerSource
+from encryptedstats.publishing.publish import _describe_hidden, show_by_rules
 from encryptedstats.publishing.rules import PROFILES, Rules
 from encryptedstats.publishing.suppression import Suppressed, suppress, with_margins
 from encryptedstats.tables.answers.answer import Answer
@@ -277,8 +277,10 @@ def find_telling_texts(shape: tuple[int, ...], rules: Rules) -> list[str]:
     k, groups = rules.min_count, defaultdict[str, list[np.ndarray]](list)
     for values in itertools.product(range(k + 3), repeat=int(np.prod(shape))):
         if sum(values):
-            made, _ = checked(
-                Source(Answer(question, tuple(values), schema, sum(values))), list(values), rules
+            made, _ = show_by_rules(
+                AnswerSource(Answer(question, tuple(values), schema, sum(values))),
+                list(values),
+                rules,
             )
             groups[f"{made}{made._repr_html_()}{made.n_rows}"].append(np.array(values))
     narrow = []

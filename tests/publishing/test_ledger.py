@@ -90,7 +90,7 @@ def test_a_ledger_without_a_budget_only_counts(owner: es.Owner, tmp_path: Path) 
 
 
 def test_it_remembers_its_rules_and_shows_its_entries(ledger: es.Ledger, owner: es.Owner) -> None:
-    assert ledger.rules == Rules.named("pcornet")
+    assert ledger.rules == Rules.find("pcornet")
     ledger.spend(owner, TENTH, {"question": "counts", "rows": 7, "epsilon": 0.1})
     frame = ledger.to_frame()
     assert frame["what"].tolist() == ["begin", "released"]
@@ -222,11 +222,11 @@ import os, signal, sys, warnings
 warnings.simplefilter("ignore")
 import encryptedstats as es
 from encryptedstats.publishing import opening
-opened = opening.Source.opened
+opened = opening.AnswerSource.open_with
 def killed(self, owner):
     opened(self, owner)
     os.kill(os.getpid(), signal.SIGKILL)
-opening.Source.opened = killed
+opening.AnswerSource.open_with = killed
 owner = es.Owner.load(sys.argv[2])
 print(owner.release(sys.argv[3], epsilon=0.5, ledger=sys.argv[1]))
 """

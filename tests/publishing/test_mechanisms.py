@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 import encryptedstats as es
 from effort import examples
 from encryptedstats.publishing.accounting import Spent, delta_of, epsilon_of, rho_of, total_epsilon
-from encryptedstats.publishing.mechanisms import GAUSSIAN, LAPLACE, Mechanism, calibrated, noised
+from encryptedstats.publishing.mechanisms import GAUSSIAN, LAPLACE, Mechanism, add_noise, calibrate
 from encryptedstats.publishing.sensitivity import Sensitivity
 
 dp = pytest.importorskip("opendp.prelude")
@@ -30,7 +30,7 @@ def sensitivity(l1: float, l2: float) -> Sensitivity:
 
 
 def drawn(mechanism: Mechanism, size: int = 1) -> np.ndarray:
-    return noised(np.zeros(DRAWS, dtype=object), np.full(DRAWS, size), mechanism).astype(float)
+    return add_noise(np.zeros(DRAWS, dtype=object), np.full(DRAWS, size), mechanism).astype(float)
 
 
 def fits(found: np.ndarray, weights: np.ndarray, values: np.ndarray) -> None:
@@ -73,16 +73,16 @@ def test_noise_is_as_much_larger_as_a_row_moves_a_total() -> None:
 
 def test_what_no_row_moves_is_exact() -> None:
     values, ranges = np.array([7, 10**15], dtype=object), np.array([0, 0])
-    assert noised(values, ranges, Mechanism(LAPLACE, 1e6, Spent(0))).tolist() == [7, 10**15]
+    assert add_noise(values, ranges, Mechanism(LAPLACE, 1e6, Spent(0))).tolist() == [7, 10**15]
 
 
 def test_neighbours_are_told_apart_no_more_often_than_epsilon_allows() -> None:
     """A count of 0 and one of 1, both released with epsilon 1: every set of results, here all up to
     some number.
     """
-    mechanism = calibrated(sensitivity(1, 1), 1.0, 0.0)
+    mechanism = calibrate(sensitivity(1, 1), 1.0, 0.0)
     zero, one = (
-        noised(np.full(DRAWS, k, dtype=object), np.ones(DRAWS), mechanism).astype(int)
+        add_noise(np.full(DRAWS, k, dtype=object), np.ones(DRAWS), mechanism).astype(int)
         for k in (0, 1)
     )
     for limit in range(-3, 4):
@@ -97,11 +97,11 @@ def test_neighbours_are_told_apart_no_more_often_than_epsilon_allows() -> None:
 
 @pytest.mark.parametrize("size", [1, 7])
 def test_opendp_agrees_on_what_the_noise_costs(size: int) -> None:
-    gaussian = calibrated(sensitivity(4, 2), 1.0, 1e-6, max_rows=3, mechanism=GAUSSIAN)
+    gaussian = calibrate(sensitivity(4, 2), 1.0, 1e-6, max_rows=3, mechanism=GAUSSIAN)
     space = dp.vector_domain(dp.atom_domain(T=dp.i64)), dp.l2_distance(T=dp.f64)
     made = dp.m.make_gaussian(*space, scale=gaussian.scale * size)
     assert made.map(3 * 2.0 * size) == pytest.approx(gaussian.spent.rho)
-    laplace = calibrated(sensitivity(4, 2), 1.0, 0.0, max_rows=3)
+    laplace = calibrate(sensitivity(4, 2), 1.0, 0.0, max_rows=3)
     space = dp.vector_domain(dp.atom_domain(T=dp.i64)), dp.l1_distance(T=dp.i64)
     made = dp.m.make_laplace(*space, scale=laplace.scale * size)
     assert made.map(3 * 4 * size) == pytest.approx(1.0)
@@ -134,7 +134,7 @@ def test_no_gaussian_noise_is_much_less(epsilon: float) -> None:
         return float(above - math.exp(epsilon) * below - 1e-6)
 
     least = brentq(lacks, 0.05, 1000)
-    scale = calibrated(sensitivity(1, 1), epsilon, 1e-6, mechanism=GAUSSIAN).scale
+    scale = calibrate(sensitivity(1, 1), epsilon, 1e-6, mechanism=GAUSSIAN).scale
     assert least < scale < 1.1 * least
 
 
@@ -162,9 +162,9 @@ def test_releases_add_up() -> None:
 
 
 def test_of_two_mechanisms_that_do_the_one_of_less_noise_is_taken() -> None:
-    assert calibrated(sensitivity(2, math.sqrt(2)), 1.0, 1e-6).name == LAPLACE
-    assert calibrated(sensitivity(200, math.sqrt(200)), 1.0, 1e-6).name == GAUSSIAN
-    assert calibrated(sensitivity(200, math.sqrt(200)), 1.0, 0.0).name == LAPLACE
+    assert calibrate(sensitivity(2, math.sqrt(2)), 1.0, 1e-6).name == LAPLACE
+    assert calibrate(sensitivity(200, math.sqrt(200)), 1.0, 1e-6).name == GAUSSIAN
+    assert calibrate(sensitivity(200, math.sqrt(200)), 1.0, 0.0).name == LAPLACE
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_of_two_mechanisms_that_do_the_one_of_less_noise_is_taken() -> None:
 )
 def test_what_cannot_be_is_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(es.ParameterError, match=message.replace("(", r"\(")):
-        calibrated(sensitivity(1, 1), **{"epsilon": 1.0, "delta": 1e-6, **options})
+        calibrate(sensitivity(1, 1), **{"epsilon": 1.0, "delta": 1e-6, **options})
 
 
 @pytest.mark.parametrize(
@@ -191,10 +191,10 @@ def test_what_cannot_be_is_refused(options: dict[str, object], message: str) -> 
 def test_an_epsilon_that_floats_cannot_count_with_is_refused(epsilon: float, delta: float) -> None:
     """Beyond these the noise or the cost overflows, when the cost is spent already."""
     with pytest.raises(es.ParameterError):
-        calibrated(Sensitivity(np.array([1], dtype=object), 1.0, 1.0, exact=True), epsilon, delta)
+        calibrate(Sensitivity(np.array([1], dtype=object), 1.0, 1.0, exact=True), epsilon, delta)
 
 
 @pytest.mark.parametrize("value", [1 << 62, -(1 << 62), 1 << 64])
 def test_a_total_that_noise_of_64_bits_does_not_reach_is_refused(value: int) -> None:
     with pytest.raises(es.ParameterError):
-        noised(np.array([value], dtype=object), np.array([1]), Mechanism(LAPLACE, 1.0, Spent(0)))
+        add_noise(np.array([value], dtype=object), np.array([1]), Mechanism(LAPLACE, 1.0, Spent(0)))

@@ -16,7 +16,7 @@ from encryptedstats.circuits.expressions import column
 from encryptedstats.publishing import opening as module
 from encryptedstats.publishing import release as release_module
 from encryptedstats.publishing.ledger import Ledger
-from encryptedstats.publishing.mechanisms import noised
+from encryptedstats.publishing.mechanisms import add_noise
 from encryptedstats.publishing.tables import WRITTEN
 from encryptedstats.tables.questions.summaries import Counts
 from error_codes import error
@@ -74,7 +74,7 @@ def test_the_cost_is_spent_before_anything_is_opened(
     def killed(*args: Any) -> Any:
         raise Killed
 
-    monkeypatch.setattr(module.Source, "opened", killed)
+    monkeypatch.setattr(module.AnswerSource, "open_with", killed)
     with pytest.raises(Killed):
         owner.release(table.counts("sex"), SCHEMA, epsilon=1.0, ledger=ledger)
     assert ledger.epsilon_spent == pytest.approx(1.0)
@@ -83,7 +83,9 @@ def test_the_cost_is_spent_before_anything_is_opened(
 def test_nothing_is_opened_where_the_budget_is_empty(
     owner: es.Owner, table: es.EncryptedTable, ledger: es.Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module.Source, "opened", lambda *args: pytest.fail("it was opened"))
+    monkeypatch.setattr(
+        module.AnswerSource, "open_with", lambda *args: pytest.fail("it was opened")
+    )
     with pytest.raises(es.BudgetError, check=error("budget-exceeded")):
         owner.release(table.counts("sex"), SCHEMA, epsilon=3.1, delta=0, ledger=ledger)
 
@@ -252,9 +254,9 @@ def test_noise_is_for_the_weight_bound_that_travels_with_an_answer(
 
     def recorded(values: Any, found: Any, mechanism: Any) -> Any:
         ranges.extend(found)
-        return noised(values, found, mechanism)
+        return add_noise(values, found, mechanism)
 
-    monkeypatch.setattr(release_module, "noised", recorded)
+    monkeypatch.setattr(release_module, "add_noise", recorded)
     given = weighed(owner, form, tmp_path / "answer")
     with pytest.raises(es.ParameterError):
         owner.release(given, epsilon=1.0, max_weight=1)
@@ -317,7 +319,9 @@ def test_weights_are_refused_before_anything_is_spent(
     rows = SCHEMA.table(FRAME, weights=weights)
     model = es.MultinomialNB().fit(owner.encrypt(rows) if sealed else rows)
     model.answer_ = replace(model.answer_, weight_bound=1)  # as whoever computes could write
-    monkeypatch.setattr(module.Source, "opened", lambda *args: pytest.fail("it was opened"))
+    monkeypatch.setattr(
+        module.AnswerSource, "open_with", lambda *args: pytest.fail("it was opened")
+    )
     with pytest.raises(es.ParameterError, check=error("max-weight-missing")):
         owner.release(model, epsilon=1.0, ledger=ledger)
     assert ledger.epsilon_spent == 0
@@ -389,7 +393,9 @@ def test_a_range_that_would_wrap_at_64_bits_is_refused_before_anything_is_spent(
         frame, target="sick", kinds={"x": "number"}, bounds={"x": (-(1 << bits), 1 << bits)}
     )
     result = schema.table(frame).ask(es.Covariance(["x"]))
-    monkeypatch.setattr(module.Source, "opened", lambda *args: pytest.fail("it was opened"))
+    monkeypatch.setattr(
+        module.AnswerSource, "open_with", lambda *args: pytest.fail("it was opened")
+    )
     with pytest.raises(es.ParameterError) as refused:
         owner.release(result, epsilon=0.1, ledger=ledger, max_weight=bound)
     assert [cure.action for cure in refused.value.cures] == ["narrower bounds"]
@@ -408,7 +414,9 @@ def test_a_total_of_2_to_the_62_is_refused_before_anything_is_spent(
     )
     owner.release(schema.table(frame[:15]).ask(es.Covariance(["x"])), epsilon=0.1, ledger=book)
     assert len(book.entries()) == 2
-    monkeypatch.setattr(module.Source, "opened", lambda *args: pytest.fail("it was opened"))
+    monkeypatch.setattr(
+        module.AnswerSource, "open_with", lambda *args: pytest.fail("it was opened")
+    )
     for rows, most in ((frame, None), (frame[:4], 4)):
         with pytest.raises(es.ParameterError) as refused:
             owner.release(
@@ -451,7 +459,7 @@ def test_an_encoding_without_a_known_sensitivity_is_not_released(owner: es.Owner
     with pytest.raises(
         es.ParameterError, check=error("known-encoding", "'digit'", "v0.digit0")
     ) as refused:
-        release_module.planned(LastDigit((0,)), schema, epsilon=1.0)
+        release_module.plan_release(LastDigit((0,)), schema, epsilon=1.0)
     assert [cure.action for cure in refused.value.cures] == ["known encoding"]
 
 
@@ -541,7 +549,9 @@ def test_a_release_of_another_unit_is_refused_before_anything_is_spent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Added up, epsilons of a row and of a person would promise one of the two too much."""
-    monkeypatch.setattr(module.Source, "opened", lambda *args: pytest.fail("it was opened"))
+    monkeypatch.setattr(
+        module.AnswerSource, "open_with", lambda *args: pytest.fail("it was opened")
+    )
     with pytest.raises(es.ParameterError) as refused:
         owner.release(table.counts("sex"), SCHEMA, epsilon=0.5, ledger=ledger, **other)
     assert [cure.action for cure in refused.value.cures] == ["unit of the ledger"]

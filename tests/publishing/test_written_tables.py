@@ -7,7 +7,7 @@ import pytest
 from test_sensitivity import LEVELS, OF_LEVELS, OF_NUMBERS, every_row, mixed
 
 import encryptedstats as es
-from encryptedstats.publishing.tables import WRITTEN, check_written, written_table
+from encryptedstats.publishing.tables import WRITTEN, check_written, release_table
 
 QUESTIONS = [*OF_LEVELS, *OF_NUMBERS]
 #: Parts of the names of columns, or of rows of a table of single values, that know nothing of the
@@ -27,7 +27,7 @@ def read_exactly(question: es.Question) -> tuple[object, pd.DataFrame]:
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda one: one.name)
 def test_no_released_question_writes_what_knows_nothing_of_the_noise(question: es.Question) -> None:
     result, everything = read_exactly(question)
-    table = written_table(question.name, result)
+    table = release_table(question.name, result)
     single = list(table.columns) == ["value"]
     names = [str(name).lower() for name in (table.index if single else table.columns)]
     assert names

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("fastapi")
-pytest.importorskip("httpx")
+pytest.importorskip("httpx2")
 sys.path.insert(0, str(Path(__file__).parents[1] / "cluster"))
 
 import cluster_samples as samples

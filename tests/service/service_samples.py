@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 
 import encryptedstats as es
 from encryptedstats.service import tokens
@@ -87,10 +87,8 @@ class Server:
                     return function(*given)
 
                 jobs.Maker.__call__ = make  # type: ignore[method-assign]  # in this process
-                files = {"certificate": self.certificate, "certificate_key": self.certificate}
-                running.serve(
-                    settings, "127.0.0.1", self.port, **(files if self.certificate else {})
-                )
+                files = (self.certificate, self.certificate)
+                running.serve(settings, running.Listening("127.0.0.1", self.port, *files))
                 code = 0
             finally:
                 os._exit(code)
@@ -100,9 +98,9 @@ class Server:
         end = time.monotonic() + 30
         while True:
             try:
-                httpx.get(f"{self.url}/healthz", timeout=5, trust_env=False, verify=False)
+                httpx2.get(f"{self.url}/healthz", timeout=5, trust_env=False, verify=False)
                 return
-            except httpx.TransportError:
+            except httpx2.TransportError:
                 assert time.monotonic() < end, "the server does not start"
                 time.sleep(0.05)
 
@@ -125,8 +123,8 @@ class Server:
     def connect(self, name: str, **options: Any) -> es.Worker:
         return es.connect(self.url, self.token(name), **options)
 
-    def raw(self, token: str) -> httpx.Client:
-        return httpx.Client(
+    def raw(self, token: str) -> httpx2.Client:
+        return httpx2.Client(
             base_url=self.url,
             headers={"Authorization": f"Bearer {token}"},
             trust_env=False,

@@ -14,7 +14,7 @@ from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 import service_samples as service
 from cluster_samples import FOREST, Hospital, small_owner
@@ -25,12 +25,12 @@ from encryptedstats.service.limits import Rate
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import open_store
-from encryptedstats.tables.encrypted_table import MANIFEST
+from encryptedstats.tables.manifest import MANIFEST
 from error_codes import error
 
 
 @pytest.fixture(scope="module")
-def mallory(server: service.Server) -> httpx.Client:
+def mallory(server: service.Server) -> httpx2.Client:
     return server.raw(server.token("mallory"))
 
 
@@ -42,7 +42,7 @@ def block(hospital: Hospital) -> bytes:
     return next((hospital.table / "blocks").iterdir()).read_bytes()
 
 
-def refused(answer: httpx.Response, status: int, why: str) -> None:
+def refused(answer: httpx2.Response, status: int, why: str) -> None:
     assert answer.status_code == status, answer.text
     body = answer.json()
     assert set(body) == {"what", "why", "cure"}
@@ -63,7 +63,7 @@ def test_nobody_comes_in_without_a_token(server: service.Server) -> None:
         with (
             server.raw(token)
             if token
-            else httpx.Client(base_url=server.url, trust_env=False) as client
+            else httpx2.Client(base_url=server.url, trust_env=False) as client
         ):
             for method, path in calls:
                 answer = client.request(method, path, json={} if method == "POST" else None)
@@ -72,7 +72,7 @@ def test_nobody_comes_in_without_a_token(server: service.Server) -> None:
 
 
 def test_every_call_of_the_document_needs_a_token(server: service.Server) -> None:
-    with httpx.Client(base_url=server.url, trust_env=False) as client:
+    with httpx2.Client(base_url=server.url, trust_env=False) as client:
         document = client.get("/openapi.json").json()
         for path, methods in document["paths"].items():
             for method in methods:
@@ -139,7 +139,7 @@ def test_rates_forget_nobody_who_is_at_it(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_another_owners_things_look_like_missing_ones(
-    server: service.Server, north: es.Worker, mallory: httpx.Client, hospital: Hospital
+    server: service.Server, north: es.Worker, mallory: httpx2.Client, hospital: Hospital
 ) -> None:
     table = north.upload(hospital.table)
     job = north.fit(FOREST, table, wait=False)
@@ -191,7 +191,7 @@ def test_a_job_cannot_name_what_is_anothers(
      "%0a" + "0" * 64, "0" * 64 + "%0a"],
 )  # fmt: skip
 def test_names_that_lead_elsewhere_lead_nowhere(
-    server: service.Server, mallory: httpx.Client, name: str
+    server: service.Server, mallory: httpx2.Client, name: str
 ) -> None:
     before, headers = server.objects(), {"Authorization": mallory.headers["Authorization"]}
     for method, path in (
@@ -209,7 +209,7 @@ def test_names_that_lead_elsewhere_lead_nowhere(
     assert server.objects() == before
 
 
-def test_there_is_no_listing(mallory: httpx.Client) -> None:
+def test_there_is_no_listing(mallory: httpx2.Client) -> None:
     for path in (
         "/v1",
         "/v1/",
@@ -272,7 +272,7 @@ def test_a_forged_hash_leaves_nothing(server: service.Server, hospital: Hospital
 
 
 def test_a_secret_key_is_refused_however_it_is_wrapped(
-    server: service.Server, mallory: httpx.Client, hospital: Hospital, tmp_path: Path
+    server: service.Server, mallory: httpx2.Client, hospital: Hospital, tmp_path: Path
 ) -> None:
     before = server.objects()
     hospital.owner.save(tmp_path / "secret.key")
@@ -311,7 +311,7 @@ def test_a_secret_key_is_refused_however_it_is_wrapped(
     "section", ["public_key", "relinearisation", "signing_key", "packing", "rotation"]
 )
 def test_a_secret_key_is_no_section_of_public_keys(
-    server: service.Server, mallory: httpx.Client, hospital: Hospital, tmp_path: Path, section: str
+    server: service.Server, mallory: httpx2.Client, hospital: Hospital, tmp_path: Path, section: str
 ) -> None:
     """Under the name of a section that public keys have."""
     hospital.owner.save(tmp_path / "secret.key")
@@ -325,7 +325,7 @@ def test_a_secret_key_is_no_section_of_public_keys(
 
 
 def test_a_secret_key_is_no_part_of_other_uploads(
-    server: service.Server, mallory: httpx.Client, hospital: Hospital, tmp_path: Path
+    server: service.Server, mallory: httpx2.Client, hospital: Hospital, tmp_path: Path
 ) -> None:
     """As a section or as a field of a block, a manifest, an answer or public keys."""
     hospital.owner.save(tmp_path / "secret.key")
@@ -455,7 +455,7 @@ def test_whoever_has_no_token_sends_no_large_or_slow_body_either(tmp_path: Path,
         tmp_path, replace(service.LIMITS, request_bytes=1000, idle_seconds=0.3)
     ) as server:
         method, path = call.split()
-        with httpx.Client(base_url=server.url, trust_env=False, timeout=20) as client:
+        with httpx2.Client(base_url=server.url, trust_env=False, timeout=20) as client:
             why = "its body is over the limit of 1,000 bytes"
             refused(client.request(method, path, content=b"x" * 1001), 413, why)
             refused(
@@ -525,7 +525,7 @@ def test_a_download_of_an_object_is_a_line_of_the_log(
 
 
 def test_what_needs_no_token_is_what_the_document_says(server: service.Server) -> None:
-    with httpx.Client(base_url=server.url, trust_env=False) as client:
+    with httpx2.Client(base_url=server.url, trust_env=False) as client:
         said = client.get("/openapi.json").json()["info"]["description"]
         assert "below `/v1` brings a token" in said
         assert "`/healthz`, `/docs` and `/openapi.json` need none" in said
@@ -573,7 +573,7 @@ def test_two_processes_write_one_chain(tmp_path: Path) -> None:
 
 def test_answers_have_the_headers_that_browsers_need(server: service.Server) -> None:
     for path in ("/", "/docs", "/healthz", "/v1/offers"):
-        headers = httpx.get(server.url + path, trust_env=False).headers
+        headers = httpx2.get(server.url + path, trust_env=False).headers
         assert "default-src 'self'" in headers["content-security-policy"]
         assert (headers["x-frame-options"], headers["x-content-type-options"]) == (
             "DENY",

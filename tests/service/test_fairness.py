@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 import service_samples as service
 from cluster_samples import FOREST, Hospital
@@ -32,7 +32,7 @@ def plan_request(table: str) -> dict[str, Any]:
 
 def healthy_within(server: service.Server, seconds: float) -> bool:
     started = time.monotonic()
-    answer = httpx.get(f"{server.url}/healthz", timeout=20, trust_env=False)
+    answer = httpx2.get(f"{server.url}/healthz", timeout=20, trust_env=False)
     return answer.status_code == 200 and time.monotonic() - started < seconds
 
 
@@ -40,7 +40,7 @@ def healthy_within(server: service.Server, seconds: float) -> bool:
 def planning(server: service.Server, tokens_: list[str], table: str) -> Iterator[list[Any]]:
     """Ask for plans at the same time, one for each token."""
 
-    def plan(token: str) -> httpx.Response:
+    def plan(token: str) -> httpx2.Response:
         with server.raw(token) as client:
             return client.post("/v1/plans", json=plan_request(table))
 
@@ -177,14 +177,14 @@ def test_guesses_are_slowed_down_and_good_tokens_are_not(tmp_path: Path) -> None
         assert int(answers[-1].headers["Retry-After"]) > 0
         with server.raw(good) as client:  # from the same address
             assert client.get("/v1/offers").status_code == 200
-        with httpx.Client(base_url=server.url, trust_env=False) as page:
+        with httpx2.Client(base_url=server.url, trust_env=False) as page:
             assert page.post("/login", data={"token": operator}).status_code == 303
 
 
 def test_failed_logins_are_in_the_log(tmp_path: Path) -> None:
     with service.Server(tmp_path, replace(service.LIMITS, failures_per_minute=4)) as server:
         owner = server.token("north")
-        with httpx.Client(base_url=server.url, trust_env=False) as page:
+        with httpx2.Client(base_url=server.url, trust_env=False) as page:
             assert page.post("/login", data={"token": "est_guess"}).status_code == 401
             assert page.post("/login", data={"token": ""}).status_code == 401
             assert page.post("/login", data={"token": owner}).status_code == 403

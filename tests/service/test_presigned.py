@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 import service_samples as service
 from cluster_samples import FOREST, Hospital
@@ -69,11 +69,11 @@ def test_the_story_with_a_bucket(bucket: str, tmp_path: Path, hospital: Hospital
             sys.executable,
             "-m",
             "encryptedstats.cli",
+            "worker",
             "serve",
-            "--storage",
             place,
-            "--port",
-            str(port),
+            "--listen",
+            f"127.0.0.1:{port}",
         ),
         *("--audit", str(tmp_path / "audit.jsonl")),
     ]
@@ -96,7 +96,7 @@ def test_the_story_with_a_bucket(bucket: str, tmp_path: Path, hospital: Hospital
                 "POST", f"/v1/objects/{name}/presigned", params={"bytes": len(data)}
             )
             forged = data[:-100] + bytes(100)
-            assert httpx.put(signed["url"], content=forged, trust_env=False).status_code == 200
+            assert httpx2.put(signed["url"], content=forged, trust_env=False).status_code == 200
             with pytest.raises(es.WorkerError, match="another SHA-256 than its name"):
                 worker._connection.json(
                     "POST", f"/v1/objects/{name}/arrived", params={"upload": signed["upload"]}

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 from service_samples import LIMITS
 
 import encryptedstats as es
 from encryptedstats.crypto.keyfiles import OWNER_KIND, PUBLIC_KIND
-from encryptedstats.service import tokens
+from encryptedstats.service import messages, tokens
 from encryptedstats.service.contents import is_seal_object
 from encryptedstats.service.door import Door, Incoming, Place, Usage, refused_kind
 from encryptedstats.service.jobs import Jobs
@@ -25,7 +27,7 @@ from encryptedstats.service.limits import Rate
 from encryptedstats.service.presigned import Presigner
 from encryptedstats.service.refusals import Refusal
 from encryptedstats.service.running import Lines
-from encryptedstats.service.server import JobRequest, Service, Settings, _start_of
+from encryptedstats.service.server import Service, Settings, _start_of
 from encryptedstats.service.sessions import Sessions
 from encryptedstats.service.turns import Turns
 from encryptedstats.storage import container
@@ -37,6 +39,7 @@ from encryptedstats.tables.questions.question import RESULT_KIND
 from encryptedstats.tables.questions.summaries import Counts
 from encryptedstats.workers.service import _check_welcome
 from encryptedstats.workers.worker import WorkerJob, check_answer
+from error_codes import error
 
 
 @contextmanager
@@ -436,11 +439,15 @@ def test_connections_of_an_address() -> None:
         {"kind": "predict", "answers": ["object:" + "0" * 64] * 2},
         {"kind": "draw", "answers": ["object:" + "0" * 64], "forget": ["object:" + "0" * 64]},
         {"kind": "combine", "question": "counts", "params": {}},
+        {"kind": "combine", "answers": []},
+        {"kind": "sum", "answers": ["object:" + "0" * 64]},
+        {"kind": "ask", "question": "counts", "params": {}, "speed": 1},
     ],
 )
 def test_jobs_that_are_half_asked(wrong: dict[str, Any]) -> None:
-    with refused(422):
-        JobRequest(table="0" * 64, **wrong).asked()
+    jobs: TypeAdapter[Any] = TypeAdapter(messages.JobRequest)
+    with pytest.raises(ValidationError):
+        jobs.validate_python({"table": "0" * 64, **wrong})
 
 
 def test_a_job_needs_what_it_names_and_a_place(tmp_path: Path) -> None:
@@ -461,3 +468,24 @@ def test_a_job_needs_what_it_names_and_a_place(tmp_path: Path) -> None:
     )
     with refused(404):
         jobs._answer(place, "object:" + "1" * 64)  # another owner's
+
+
+# -- tokens
+# ------------------------------------------------------------------------------------------------
+
+
+def test_a_token_that_has_expired_is_nobodys(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    good, _ = tokens.add(store, "north", days=1)
+    old, holder = tokens.add(store, "south", days=1)
+    known = tokens.Tokens(store)
+    assert known.holder(old) is not None
+    late = replace(holder, expires="2026-01-01T00:00:00+00:00")
+    store.write(tokens.TOKENS + holder.sha256, [json.dumps(asdict(late)).encode()])
+    assert tokens.Tokens(store).holder(old) is None
+    known._known[holder.sha256] = (time.monotonic(), late)  # one that was looked up before
+    assert known.holder(old) is None
+    assert known.holder(good) is not None
+    for days in (0, -1, 1e9):
+        with pytest.raises(ValueError, check=error("days-out-of-range")):
+            tokens.add(store, "north", days=days)

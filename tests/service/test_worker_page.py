@@ -4,11 +4,13 @@ browser is in tests/browser.
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 import service_samples as service
 from cluster_samples import FOREST, Hospital
@@ -23,18 +25,18 @@ def operator(server: service.Server) -> str:
 
 
 @pytest.fixture
-def page(server: service.Server) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, trust_env=False, timeout=30) as client:
+def page(server: service.Server) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=server.url, trust_env=False, timeout=30) as client:
         yield client
 
 
-def logged_in(page: httpx.Client, token: str) -> httpx.Client:
+def logged_in(page: httpx2.Client, token: str) -> httpx2.Client:
     answer = page.post("/login", data={"token": token})
     assert answer.status_code == 303, answer.text
     return page
 
 
-def test_strangers_see_a_form_and_nothing_else(page: httpx.Client) -> None:
+def test_strangers_see_a_form_and_nothing_else(page: httpx2.Client) -> None:
     for path in ("/", "/storage", "/audit", "/audit.jsonl", f"/seen/{'0' * 32}/{'0' * 64}"):
         text = page.get(path).text
         assert "Operator&#39;s token" in text or "Operator's token" in text
@@ -45,7 +47,7 @@ def test_strangers_see_a_form_and_nothing_else(page: httpx.Client) -> None:
 
 
 def test_an_owners_token_does_not_open_it_and_an_operators_sees_no_object(
-    server: service.Server, page: httpx.Client, operator: str
+    server: service.Server, page: httpx2.Client, operator: str
 ) -> None:
     assert page.post("/login", data={"token": "est_wrong"}).status_code == 401
     assert page.post("/login", data={"token": server.token("an owner")}).status_code == 403
@@ -55,7 +57,7 @@ def test_an_owners_token_does_not_open_it_and_an_operators_sees_no_object(
 
 
 def test_the_cookie_is_kept_from_scripts_and_other_sites(
-    page: httpx.Client, operator: str, server: service.Server
+    page: httpx2.Client, operator: str, server: service.Server
 ) -> None:
     answer = page.post("/login", data={"token": operator})
     flags = answer.headers["set-cookie"].lower()
@@ -85,7 +87,7 @@ def test_the_cookie_is_kept_from_scripts_and_other_sites(
     ],
 )
 def test_forms_of_other_pages_are_refused(
-    page: httpx.Client, operator: str, headers: dict[str, str]
+    page: httpx2.Client, operator: str, headers: dict[str, str]
 ) -> None:
     for path in ("/login", "/logout"):
         answer = page.post(path, data={"token": operator}, headers=headers)
@@ -94,7 +96,7 @@ def test_forms_of_other_pages_are_refused(
     assert page.post("/login", content=b"token=" + b"x" * 20_000).status_code == 413
 
 
-def test_a_session_ends_with_its_token(page: httpx.Client, server: service.Server) -> None:
+def test_a_session_ends_with_its_token(page: httpx2.Client, server: service.Server) -> None:
     token = server.token("short", role=tokens.OPERATOR)
     logged_in(page, token)
     tokens.revoke(server.store, "short")
@@ -106,7 +108,7 @@ def test_a_session_ends_with_its_token(page: httpx.Client, server: service.Serve
 
 
 def test_what_the_page_shows(
-    page: httpx.Client, operator: str, north: es.Worker, server: service.Server, hospital: Hospital
+    page: httpx2.Client, operator: str, north: es.Worker, server: service.Server, hospital: Hospital
 ) -> None:
     table = north.upload(hospital.table)
     job = north.fit(FOREST, table, wait=False)
@@ -139,7 +141,7 @@ def test_what_the_page_shows(
     assert page.get(f"/seen/{'0' * 32}/{table.name}").status_code == 404
 
 
-def test_pages_load_nothing_from_elsewhere(page: httpx.Client, operator: str) -> None:
+def test_pages_load_nothing_from_elsewhere(page: httpx2.Client, operator: str) -> None:
     logged_in(page, operator)
     for path in ("/", "/storage", "/audit", "/docs"):
         text = page.get(path).text
@@ -149,7 +151,7 @@ def test_pages_load_nothing_from_elsewhere(page: httpx.Client, operator: str) ->
 
 
 def test_a_name_cannot_become_markup(
-    page: httpx.Client, operator: str, server: service.Server
+    page: httpx2.Client, operator: str, server: service.Server
 ) -> None:
     server.token("<script>alert(1)</script>")
     logged_in(page, operator)
@@ -158,7 +160,7 @@ def test_a_name_cannot_become_markup(
     assert "&lt;script&gt;alert" in text
 
 
-def test_a_stranger_can_use_the_document(page: httpx.Client) -> None:
+def test_a_stranger_can_use_the_document(page: httpx2.Client) -> None:
     document = page.get("/openapi.json").json()
     docs = page.get("/docs").text
     for path, methods in document["paths"].items():
@@ -169,3 +171,46 @@ def test_a_stranger_can_use_the_document(page: httpx.Client) -> None:
     assert document["components"]["securitySchemes"]
     assert "Authorization: Bearer TOKEN" in docs
     assert set(document["components"]["schemas"]["Error"]["required"]) == {"what", "why", "cure"}
+
+
+def test_jobs_are_chosen_by_state_and_owner(
+    page: httpx2.Client, operator: str, north: es.Worker, hospital: Hospital
+) -> None:
+    job = north.fit(FOREST, north.upload(hospital.table), wait=False)
+    job.wait()
+    logged_in(page, operator)
+    for query, is_there in (
+        ("state=done", True),
+        ("state=failed", False),
+        ("owner=north", True),
+        ("state=done&owner=nobody", False),
+        ("state=%22%3E%3Cscript%3E", False),
+    ):
+        for path in ("/", "/parts/jobs"):
+            text = page.get(f"{path}?{query}").text
+            assert (job.id in text) == is_there, (path, query)
+            assert "><script>" not in text
+
+
+def test_jobs_that_nobody_begins_are_spoken_of(tmp_path: Path, hospital: Hospital) -> None:
+    with (
+        service.Server(tmp_path) as lonely,
+        lonely.connect("north") as worker,
+        httpx2.Client(base_url=lonely.url, trust_env=False, timeout=30) as page,
+    ):
+        worker.fit(FOREST, worker.upload(hospital.table), wait=False)
+        logged_in(page, lonely.token("the operator", role=tokens.OPERATOR))
+        assert "No worker is at this queue" not in page.get("/").text  # it was asked just now
+        for record in (tmp_path / "storage/owners").glob("*/jobs/*"):
+            values = json.loads(record.read_text())
+            record.write_text(json.dumps({**values, "made": "2026-01-01T00:00:00+00:00"}))
+        assert "No worker is at this queue" in page.get("/").text
+
+
+def test_the_page_says_until_when_tokens_are_good(
+    page: httpx2.Client, operator: str, server: service.Server
+) -> None:
+    _, holder = tokens.add(server.store, "for a while", days=2)
+    assert holder.expires is not None
+    logged_in(page, operator)
+    assert holder.expires[:10] in page.get("/storage").text

@@ -4,6 +4,7 @@ what they should.
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 
 import numpy as np
@@ -107,3 +108,24 @@ def test_a_manhattan_plot_shows_every_snp_by_chromosome_and_a_qq_plot_the_inflat
     assert f"{found.inflation:.3f}" in found.qq().texts[0].get_text()
     with pytest.raises(ValueError, check=error("positions-missing", "6")):
         found.plot(positions=[1, 2])
+
+
+def test_pictures_have_a_dark_variant(table: es.Table) -> None:
+    from matplotlib import pyplot as plt
+    from matplotlib.colors import to_hex
+
+    from encryptedstats import plots
+
+    svg = plots.draw_svg(table.ask(es.Anova("w", ["g"])).plot)
+    page = ET.fromstring(svg)
+    text = svg.decode()
+    assert "prefers-color-scheme: dark" in text
+    assert f"fill: {plots._INK}" in text.split("</style>", 2)[-1]  # what is drawn has the ink
+    assert page.tag.endswith("svg")
+    with plots.style(dark=True):
+        _, ax = plt.subplots()
+        assert to_hex(ax.get_facecolor()) == plots._DARK_PAPER
+        assert to_hex(ax.xaxis.label.get_color()) == plots._DARK_INK
+    cells = plots.draw_svg(table.ask(es.ChiSquare("g", "h")).plot).decode()
+    assert plots.ON_LIGHT in cells  # numbers on coloured cells stay
+    assert plots.ON_LIGHT not in cells.split("</style>")[0]

@@ -134,7 +134,10 @@ def test_what_was_written_is_read(way, seeded):
         out = np.zeros((COLUMNS, 2, 3, n_runs * run), dtype=np.uint64)
         seeds = SEEDS if seeded else b""
         odd = memoryview(b"x" + data)[1:]  # at an odd address
-        assert pieces.read(odd, digests, seeds, modulus, range(n_runs), out, 1, 0) is None
+        assert (
+            pieces.read(odd, digests, seeds, modulus, range(n_runs), pieces.Target(out, 1, 0))
+            is None
+        )
         if seeded:
             expected = np.empty((COLUMNS, 1, 1, n_runs * run), dtype=np.uint64)
             pieces.expand(SEEDS, modulus, expected, 0)
@@ -153,7 +156,9 @@ def test_the_first_bad_piece_is_named(way):
     for bad in (0, 6, 7, 13):
         for place in (size * bad, size * (bad + 1) - 1):
             damaged = data[:place] + bytes([data[place] ^ 128]) + data[place + 1 :]
-            assert pieces.read(damaged, digests, SEEDS, modulus, range(2), out, 0, 0) == (
+            assert pieces.read(
+                damaged, digests, SEEDS, modulus, range(2), pieces.Target(out, 0, 0)
+            ) == (
                 bad,
                 False,
             )
@@ -161,7 +166,12 @@ def test_the_first_bad_piece_is_named(way):
         excess[bad, 1023], excess[13, 0] = modulus, modulus
         wrong = packed(excess, 43)
         found = pieces.read(
-            wrong, pieces.digests_of(wrong, size), SEEDS, modulus, range(2), out, 0, 0
+            wrong,
+            pieces.digests_of(wrong, size),
+            SEEDS,
+            modulus,
+            range(2),
+            pieces.Target(out, 0, 0),
         )
         assert found == (bad, True)
 
@@ -176,7 +186,14 @@ def test_later_runs_are_expanded_as_such(way):
         np.empty((COLUMNS, 1, 1, 4096), dtype=np.uint64),
     )
     assert (
-        pieces.read(data, pieces.digests_of(data, 5504), SEEDS, modulus, range(3, 4), out, 0, 0)
+        pieces.read(
+            data,
+            pieces.digests_of(data, 5504),
+            SEEDS,
+            modulus,
+            range(3, 4),
+            pieces.Target(out, 0, 0),
+        )
         is None
     )
     pieces.expand(SEEDS, modulus, whole, 0)

@@ -17,6 +17,7 @@ import pandas as pd
 import encryptedstats as es
 from encryptedstats.app.words import WORDS, bins_in_words
 from encryptedstats.metrics import SCORES
+from encryptedstats.plots import style
 from encryptedstats.publishing.publish import with_hidden
 from encryptedstats.publishing.release import PUBLIC_SCHEMA
 from encryptedstats.views import (
@@ -165,11 +166,10 @@ def _draw(view: View, dark: bool) -> Drawing | None:
     if not view.figures:
         return None
     try:
-        from matplotlib import style
         from matplotlib.figure import Figure  # not pyplot: nobody is to see a window
     except ImportError:
         return None
-    with style.context("dark_background" if dark else "default"):
+    with style(dark=dark):
         figure = Figure(figsize=(7, 5), layout="constrained")
         axes = figure.add_subplot()
         try:

@@ -77,7 +77,7 @@ class AskTask(BaseModel):
 
     def run(self, _: Report) -> dict[str, Any]:
         """Compute, and store the answer for its user only."""
-        question = question_class(self.question).from_parameters(self.parameters)
+        question = question_class(self.question)._from_parameters(self.parameters)
         answer = es.load(self.table).ask(question)
         write_atomic(self.out, [container.to_bytes(answer.to_container())], mode=PRIVATE)
         return {}
@@ -132,12 +132,13 @@ class EvaluateTask(_ModelTask):
         return {**found.to_dict(), "seen": was_fitted_to(model, table)}
 
     def _draw(self, model: Any, predictions: Any, positive: Any) -> None:
-        from encryptedstats.plots import draw_predictions
+        from encryptedstats.plots import draw_predictions, style, with_dark_colours
 
         content = io.BytesIO()
-        figure = draw_predictions({model.name: predictions}, positive)
-        figure.savefig(content, format="svg")
-        write_atomic(self.curves, [content.getvalue()], mode=PRIVATE)
+        with style():
+            figure = draw_predictions({model.name: predictions}, positive)
+            figure.savefig(content, format="svg", transparent=True)
+        write_atomic(self.curves, [with_dark_colours(content.getvalue())], mode=PRIVATE)
 
 
 Task = EncryptTask | AskTask | PredictTask | EvaluateTask

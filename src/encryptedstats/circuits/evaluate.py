@@ -16,7 +16,7 @@ from encryptedstats.circuits.devices import (
     Device,
     Run,
     Task,
-    checked_name,
+    check_device_name,
     device_for,
     execute,
     registered,
@@ -101,7 +101,7 @@ def evaluate(
         :mod:`encryptedstats.crypto.flooding`. By default where rows were encrypted by others.
     """
     workers, given = check_workers(workers), given or {}
-    checked_name(device)
+    check_device_name(device)
     compile_with = partial(
         compile_for,
         outputs,
@@ -109,8 +109,8 @@ def evaluate(
         form=form,
         given=given,
         memory_limit=memory_limit,
-        bounds=bounds,
-        reported_bounds=reported_bounds,
+        bounds=None if bounds is None else tuple(bounds),
+        reported_bounds=None if reported_bounds is None else tuple(reported_bounds),
         report=report,
         flood=flood,
     )
@@ -165,9 +165,8 @@ def _totals(
         ready.facts,
         parts,
         program.width,
-        None,
-        flooded,
-        ready.circuit,
+        flooded=flooded,
+        circuit=ready.circuit,
         places=ready.places if program.form == PACKED else (),
     )
     totals.program_digest = ready.digest
@@ -191,8 +190,6 @@ def compile_for(
     form: str = PACKED,
     given: Packs | None = None,
     memory_limit: int | None = None,
-    bounds: Sequence[Interval] | None = None,
-    reported_bounds: Sequence[Interval] | None = None,
     **conditions: Any,
 ) -> Compiled:
     """Compile outputs for the rows of a source, with all checks of :func:`evaluate`; no row is
@@ -211,8 +208,6 @@ def compile_for(
         source.with_secret_key,
         form,
         tuple(GivenPacks.of_numbers(name, packs) for name, packs in given.items()),
-        bounds=None if bounds is None else tuple(bounds),
-        reported_bounds=None if reported_bounds is None else tuple(reported_bounds),
         held=HELD if memory_limit is None else min(HELD, memory_limit // 4),
         **conditions,
     )

@@ -26,9 +26,8 @@ from encryptedstats.circuits.program import (
     subtract_digests,
 )
 from encryptedstats.circuits.slices import drop_checkpoint
-from encryptedstats.crypto.digests import DIGEST_FIELD, join_digests, read_digest
 from encryptedstats.crypto.dispatch import decrypt_value
-from encryptedstats.crypto.encryption import Decryptor
+from encryptedstats.crypto.encryption import DIGEST_FIELD, Decryptor, join_digests, read_digest
 from encryptedstats.crypto.engine import Engine, engine_for
 from encryptedstats.crypto.flooding import flood, flooded_noise, flooding_width
 from encryptedstats.crypto.keys import PublicKeys, check_belongs
@@ -170,6 +169,12 @@ class EncryptedNumbers:
         Totals in a pack.
     counts : sequence of int
         Rows of each chunk, where the numbers are of rows.
+    schema_digest : str, optional
+        Of the rows, by which their owner knows the schema again; opaque here.
+    flooded : bool, optional
+        For rows of others, whether noise hides them from the receiver; None for one's own.
+    circuit : str, optional
+        A digest of what was computed: only the same adds up.
     places : sequence of int
         Where every packed total is, counted through all packs; in order, by default.
 
@@ -186,6 +191,7 @@ class EncryptedNumbers:
         facts: Sequence[NumberFacts],
         parts: Sequence[Part],
         width: int = 1,
+        *,
         schema_digest: str | None = None,
         flooded: bool | None = None,
         circuit: str | None = None,
@@ -199,13 +205,9 @@ class EncryptedNumbers:
         self.parts = tuple(parts)
         self.counts = tuple(counts)
         self.places = tuple(places) or tuple(range(len(self.facts)))
-        self.schema_digest = (
-            schema_digest  # of the rows, by which their owner knows the schema again; opaque here
-        )
-        # For rows of others, whether noise hides them from who opens the totals; None for one's
-        # own.
+        self.schema_digest = schema_digest
         self.flooded = flooded
-        self.circuit = circuit  # a digest of what was computed: only the same adds up
+        self.circuit = circuit
         self.cut: Cut | None = None
         #: Of the program that computed them; of a sum, see `program.add_digests`.
         self.program_digest: str | None = None
@@ -234,20 +236,13 @@ class EncryptedNumbers:
     def repeat(self, positions: Sequence[int]) -> EncryptedNumbers:
         """Return the same ciphertexts for more totals: number k is the one at ``positions[k]``."""
         facts, places = [self.facts[k] for k in positions], [self.places[k] for k in positions]
-        repeated = EncryptedNumbers(
-            self.keys,
-            self.form,
-            facts,
-            self.parts,
-            self.width,
-            self.schema_digest,
-            self.flooded,
-            self.circuit,
-            places=places,
-        )
-        repeated.program_digest, repeated.cut = self.program_digest, self.cut
-        repeated.checkpoints = self.checkpoints
-        return repeated
+        return self._with(facts=tuple(facts), places=tuple(places))
+
+    def _with(self, **changes: Any) -> EncryptedNumbers:
+        """Return the same numbers with other attributes."""
+        made = object.__new__(EncryptedNumbers)
+        vars(made).update(vars(self), **changes)
+        return made
 
     def most(self, place: int) -> int | None:
         """How large one of the numbers that were asked for can be; None where that is not known: of
@@ -368,24 +363,16 @@ class EncryptedNumbers:
             if self.flooded is other.flooded is None
             else False not in (self.flooded, other.flooded)
         )
-        combined = EncryptedNumbers(
-            self.keys,
-            self.form,
-            facts,
-            parts,
-            self.width,
-            digest,
-            flooded,
-            self.circuit,
-            places=self.places,
+        programs = self.program_digest, other.program_digest
+        return self._with(
+            facts=tuple(facts),
+            parts=tuple(parts),
+            schema_digest=digest,
+            flooded=flooded,
+            cut=None,
+            program_digest=_combine_digests(*programs, sign),
+            checkpoints=self.checkpoints + other.checkpoints,
         )
-        if self.program_digest is not None and other.program_digest is not None:
-            digests = self.program_digest, other.program_digest
-            combined.program_digest = (
-                add_digests(digests) if sign > 0 else subtract_digests(*digests)
-            )
-        combined.checkpoints = self.checkpoints + other.checkpoints
-        return combined
 
     def _way_of_storing(self) -> tuple[Any, ...]:
         return (
@@ -471,20 +458,15 @@ class EncryptedNumbers:
             Part(residues, noise.at(len(self._engine.parameters.data_moduli) - residues.shape[1]))
             for residues, noise in packs
         ]
-        switched = EncryptedNumbers(
-            keys,
-            self.form,
-            self.facts,
-            parts,
-            self.width,
-            None,
-            True,
-            self.circuit,
-            self.counts,
-            self.places,
+        return self._with(
+            keys=keys,
+            parts=tuple(parts),
+            schema_digest=None,
+            flooded=True,
+            cut=None,
+            names_program=False,
+            checkpoints=(),
         )
-        switched.program_digest = self.program_digest
-        return switched
 
     def with_flooding(self) -> EncryptedNumbers:
         """The same totals, hidden from who opens them in all but their values: see
@@ -513,19 +495,7 @@ class EncryptedNumbers:
             )
             residues = flood(self._engine, part.residues, zero, flooding_width(model, part.noise))
             parts.append(Part(residues, noise))
-        flooded = EncryptedNumbers(
-            keys,
-            self.form,
-            self.facts,
-            parts,
-            self.width,
-            self.schema_digest,
-            True,
-            self.circuit,
-            places=self.places,
-        )
-        flooded.program_digest, flooded.checkpoints = self.program_digest, self.checkpoints
-        return flooded
+        return self._with(parts=tuple(parts), flooded=True, cut=None)
 
     def _model(self) -> NoiseModel:
         parameters = self.keys.parameters
@@ -620,7 +590,16 @@ class EncryptedNumbers:
                 "the results do not say what was computed", code="malformed-circuit"
             )
         numbers = cls(
-            keys, form, facts, parts, width, read_digest(file), flooded, circuit, counts, places
+            keys,
+            form,
+            facts,
+            parts,
+            width,
+            schema_digest=read_digest(file),
+            flooded=flooded,
+            circuit=circuit,
+            counts=counts,
+            places=places,
         )
         numbers.cut = _checked_cut(read_cut(file), numbers)
         numbers.program_digest = _read_program_digest(file)
@@ -723,6 +702,12 @@ def numbers_of_all(parts: Sequence[EncryptedNumbers]) -> EncryptedNumbers:
     )
     joined.program_digest = sum_of_digests(parts)
     return joined
+
+
+def _combine_digests(one: str | None, other: str | None, sign: int) -> str | None:
+    if one is None or other is None:
+        return None
+    return add_digests((one, other)) if sign > 0 else subtract_digests(one, other)
 
 
 def sum_of_digests(parts: Sequence[EncryptedNumbers]) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval, bound_outputs
@@ -268,6 +268,7 @@ class Search:
                 pass
             return None
 
+        @cache
         def carry(primes: tuple[int, ...], *, critical: bool) -> bool:
             return prove(primes, critical=critical) is not None
 
@@ -281,7 +282,7 @@ class Search:
                     t,
                     self.wish.security,
                     carries,
-                    largest_prime,
+                    largest_prime=largest_prime,
                     with_factors=True,
                 )
                 if sizes is None:

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from encryptedstats.circuits.devices import AUTO
 from encryptedstats.cluster.items import Done, model_is_there
-from encryptedstats.cluster.jobs import JOBS, Job, StoredJob, absolute, make_job
+from encryptedstats.cluster.jobs import JOBS, Fit, Job, StoredJob, absolute, make_job
 from encryptedstats.cluster.outputs import claim, digest_at
 from encryptedstats.cluster.queues import CANCELLED, DAMAGED, forget_failures, refuse_unfinished
-from encryptedstats.cluster.scheduling import PATIENCE, run_on_dask
+from encryptedstats.cluster.scheduling import PATIENCE, DaskRun, run_on_dask
 from encryptedstats.errors import REPLACE, ArgumentTypeError, ExistsError, FileFormatError
 from encryptedstats.kinds import read_file
 from encryptedstats.storage.objects import Store, load_file, open_store
@@ -38,12 +38,17 @@ def submit(
     folds: bool = False,
     overwrite: bool = False,
 ) -> Job:
-    """Cut a fit into items of work and put them into a queue; ``encryptedstats worker --queue`` or
+    """Cut a fit into items of work and put them into a queue; ``encryptedstats worker run`` or
     :func:`work` does them.
 
-    Parameters are those of :func:`fit`. Submitting the same again changes nothing; ``finished`` of
-    what is returned says whether the model is there already. Another job of the queue that is to
-    write ``out`` and has not finished is given up only by ``overwrite=True``.
+    Submitting the same again changes nothing; ``finished`` of what is returned says whether the
+    model is there already. Another job of the queue that is to write ``out`` and has not finished
+    is given up only by ``overwrite=True``.
+
+    Parameters
+    ----------
+    model, table, out, queue, keys, rows_per_shard, trees_per_task, by_others, folds, overwrite
+        As of :func:`fit`.
     """
     if not isinstance(model, Question):
         raise ArgumentTypeError(
@@ -52,9 +57,17 @@ def submit(
             code="not-a-question",
         )
     place, keys_url = place_of_queue(out, queue), None if keys is None else absolute(keys)
-    places = (absolute(table), absolute(out), place, keys_url)
-    job, data = make_job(model, *places, rows_per_shard, trees_per_task, by_others, folds)
-    return put_into_queue(job, data, overwrite)
+    asked = Fit(
+        absolute(table),
+        absolute(out),
+        place,
+        keys_url,
+        rows_per_shard,
+        trees_per_task,
+        by_others,
+        folds,
+    )
+    return put_into_queue(*make_job(model, asked), overwrite)
 
 
 def place_of_queue(out: Url, queue: Url | None) -> str:
@@ -189,6 +202,6 @@ def fit(
         folds=folds,
         overwrite=overwrite,
     )
-    run_on_dask(job, scheduler, workers, progress, patience, told or (lambda _: None), device)
+    run_on_dask(job, DaskRun(scheduler, workers, progress, patience, told, device))
     refuse_unfinished(job, open_store(job.queue))
     return read_file(load_file(job.out), job.keys, job.out)

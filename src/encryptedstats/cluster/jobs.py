@@ -55,15 +55,14 @@ from encryptedstats.tables import EncryptedTable, Question
 from encryptedstats.tables.answers.answer import Answer
 from encryptedstats.tables.blocks import BlockEntry
 from encryptedstats.tables.encodings import Column
-from encryptedstats.tables.encrypted_table import (
+from encryptedstats.tables.facts import StoredBlocks, TableFacts
+from encryptedstats.tables.manifest import (
     MANIFEST,
     MAX_MANIFEST_BYTES,
     TABLE_KIND,
-    StoredBlocks,
-    TableFacts,
-    _listed_blocks,
     facts_from_container,
     keys_name,
+    read_blocks,
 )
 from encryptedstats.tables.questions.folds import Folds, folds_of
 from encryptedstats.tables.questions.question import question_class
@@ -458,7 +457,7 @@ def _job_file(store: Store, job_id: str, where: str) -> Container:
 def _from_container(file: Container, queue: str, job_id: str) -> Job:
     facts, entries = listed_table(file.section("manifest"), "its table")
     try:
-        question = question_class(file.expect("question", str)).from_parameters(
+        question = question_class(file.expect("question", str))._from_parameters(
             file.expect("params", dict)
         )
         question.check(facts.schema)
@@ -498,7 +497,7 @@ def listed_table(manifest: bytes, where: str) -> tuple[TableFacts, tuple[BlockEn
     """What is known of a stored table, and its blocks."""
     file = container.from_bytes(manifest, kind=TABLE_KIND, name=where)
     facts = facts_from_container(file)
-    return facts, _listed_blocks(file, facts.shape)
+    return facts, read_blocks(file, facts.shape)
 
 
 def place_of_keys(file: Container) -> str | None:
@@ -532,29 +531,24 @@ def partition(file: Container, name: str, total: int, step: int) -> tuple[tuple[
     return pieces
 
 
-def job_bytes(
-    manifest: bytes,
-    facts: TableFacts,
-    question: Question,
-    places: dict[str, str | bool],
-    shards: Sequence[tuple[int, int]],
-    ranges: Sequence[tuple[int, int]],
-    report: NoiseReport,
-    circuit_digest: str,
-) -> bytes:
-    """The object of a job."""
+def job_bytes(job: Job, manifest: bytes) -> bytes:
+    """Return the object of a job."""
+    facts, report = job.facts, job.report
     fields = {
-        **places,
-        "question": question.name,
-        "params": question.parameters(),
+        "table": job.table,
+        "out": job.out,
+        "by_others": job.by_others,
+        **({} if job.keys_url is None else {"keys": job.keys_url}),
+        "question": job.question.name,
+        "params": job.question.parameters(),
         "width": report.width,
         "relinearise": report.strategy.relinearise,
-        "circuit": circuit_digest,
+        "circuit": job.circuit_digest,
     }
     sections = {
         "manifest": manifest,
-        "shards": json.dumps([stop for _, stop in shards]).encode(),
-        "ranges": json.dumps([stop for _, stop in ranges]).encode(),
+        "shards": json.dumps([stop for _, stop in job.shards]).encode(),
+        "ranges": json.dumps([stop for _, stop in job.ranges]).encode(),
     }
     return container.to_bytes(
         Container(JOB_KIND, facts.parameters.fingerprint, facts.key_id, fields, sections)
@@ -584,56 +578,58 @@ def read_stored_table(table: str) -> tuple[bytes, TableFacts, tuple[BlockEntry, 
         raise FileFormatError(str(error) if where in str(error) else f"{where}: {error}") from error
 
 
-def make_job(
-    question: Question,
-    table: str,
-    out: str,
-    queue: str,
-    keys_url: str | None,
-    rows_per_shard: int | None,
-    trees_per_task: int | None,
-    by_others: bool,
-    folds: bool = False,
-) -> tuple[Job, bytes]:
+@dataclass(frozen=True)
+class Fit:
+    """What is asked of a cluster beside the question; see :func:`encryptedstats.cluster.fit`."""
+
+    table: str
+    out: str
+    queue: str
+    keys_url: str | None = None
+    rows_per_shard: int | None = None
+    trees_per_task: int | None = None
+    by_others: bool = False
+    folds: bool = False
+
+
+def make_job(question: Question, asked: Fit) -> tuple[Job, bytes]:
     """Cut a fit into items, and refuse before any work what could not be finished."""
+    table = asked.table
     manifest, facts, entries = read_stored_table(table)
-    if folds:
+    if asked.folds:
         question = folds_of(question, facts.n_folds)
     whole = EncryptedTable(
         facts, StoredBlocks(open_store(table), entries, facts.shape, facts.key_id), None
     )
     question = question.in_ids(facts.schema)
     question.check(facts.schema)
-    question = question.settled()
+    question = question._settled()
     totals = distinct_totals(facts, question, whole.layout)
     outputs = totals.distinct
     for name in column_names(outputs):
         whole._check_stored(Column.parse(name))
-    shards = cut_rows([entry.rows for entry in entries], rows_per_shard)
+    shards = cut_rows([entry.rows for entry in entries], asked.rows_per_shard)
     report = _add_up_proof(outputs, whole, shards)
-    width, ranges = cut_totals(question, facts, len(outputs), report.width, trees_per_task)
+    width, ranges = cut_totals(question, facts, len(outputs), report.width, asked.trees_per_task)
     report = report.with_width(width)
     digest = circuit_digest(totals.asked)
-    places: dict[str, str | bool] = {"table": table, "out": out, "by_others": by_others}
-    if keys_url is not None:
-        places["keys"] = keys_url
-    data = job_bytes(manifest, facts, question, places, shards, ranges, report, digest)
-    job_id = hashlib.sha256(data).hexdigest()
     job = Job(
-        queue,
-        job_id,
+        asked.queue,
+        "",
         table,
-        out,
-        keys_url,
+        asked.out,
+        asked.keys_url,
         facts,
         entries,
         shards,
-        by_others,
+        asked.by_others,
         question,
         ranges,
         report,
         digest,
     )
+    data = job_bytes(job, manifest)
+    job = replace(job, id=hashlib.sha256(data).hexdigest())
     if not job.sub_table(
         (0, len(entries))
     ).keys.packs:  # which also refuses rows by others that nobody asked for
@@ -692,9 +688,9 @@ def _add_up_proof(
     fits below t.
     """
     try:
-        ranges = tuple(table.ranges().items())
+        ranges = tuple(table.facts.ranges().items())
         find_facts(
-            outputs, Conditions(table.parameters, table.layout, ranges, table.with_secret_key)
+            outputs, Conditions(table.parameters, table.layout, ranges, table.facts.with_secret_key)
         )
         report = prove_cut(outputs, table.facts, table.blocks.rows, shards)
     except (NoiseError, TooLargeError) as error:

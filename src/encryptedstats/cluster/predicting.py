@@ -34,7 +34,7 @@ from encryptedstats.cluster.jobs import (
     read_stored_table,
 )
 from encryptedstats.cluster.queues import refuse_unfinished
-from encryptedstats.cluster.scheduling import PATIENCE, run_on_dask
+from encryptedstats.cluster.scheduling import PATIENCE, DaskRun, run_on_dask
 from encryptedstats.errors import ArgumentTypeError, ClusterError, FileFormatError
 from encryptedstats.machine import cores, default_limit
 from encryptedstats.storage import container
@@ -101,7 +101,7 @@ class PredictionJob(StoredJob):
             )
         model = _read_model(data, self.model_url, lambda: self.keys)
         asked = prediction_of(
-            model.as_predictor(), self.sub_table((0, len(self.entries))), self.output
+            model._as_predictor(), self.sub_table((0, len(self.entries))), self.output
         )
         if circuit_digest(asked.expressions) != self.circuit_digest:
             raise other_version(self, model)
@@ -155,7 +155,7 @@ class PredictionJob(StoredJob):
                 code="other-rows",
             )
         if (
-            not votes.question.asks_same(self.model)
+            not votes.question._asks_same(self.model)
             or votes.output != self.output
             or votes.schema.public() != self.facts.schema
         ):
@@ -275,9 +275,14 @@ def submit_prediction(
     overwrite: bool = False,
 ) -> PredictionJob:
     """Cut a prediction into items of work and put them into a queue; ``encryptedstats worker
-    --queue`` or :func:`work` does them.
+    run`` or :func:`work` does them.
 
-    Parameters are those of :func:`predict`. Submitting the same again changes nothing.
+    Submitting the same again changes nothing.
+
+    Parameters
+    ----------
+    model, rows, out, output, queue, keys, rows_per_shard, overwrite
+        As of :func:`predict`.
     """
     from encryptedstats.models import TotalsClassifier
 
@@ -304,8 +309,8 @@ def submit_prediction(
         place, "", *places, facts, entries, shards, False, model_url, sha256, "", ""
     )
     fitted = _read_model(data, model_url, lambda: job.keys)
-    chosen = fitted.chosen_output(output)
-    asked = check_prediction(fitted.as_predictor(), job.sub_table((0, len(entries))), chosen)
+    chosen = fitted._chosen_output(output)
+    asked = check_prediction(fitted._as_predictor(), job.sub_table((0, len(entries))), chosen)
     job = replace(job, output=chosen, circuit_digest=circuit_digest(asked.expressions))
     job_data = _job_bytes(job, manifest)
     job = replace(job, id=hashlib.sha256(job_data).hexdigest())
@@ -368,6 +373,6 @@ def predict(
         rows_per_shard=rows_per_shard,
         overwrite=overwrite,
     )
-    run_on_dask(job, scheduler, workers, progress, patience, told or (lambda _: None), device)
+    run_on_dask(job, DaskRun(scheduler, workers, progress, patience, told, device))
     refuse_unfinished(job, open_store(job.queue))
     return load_answer(job.out, job.keys)

@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from encryptedstats.circuits.devices import AUTO, checked_name
+from encryptedstats.circuits.devices import AUTO, check_device_name
 from encryptedstats.cluster.board import Board, shown
 from encryptedstats.cluster.items import Done, is_done, run_item
 from encryptedstats.cluster.jobs import Item, StoredJob
-from encryptedstats.cluster.queues import finished_items
+from encryptedstats.cluster.queues import CANCELLED, finished_items
 from encryptedstats.crypto import Owner
 from encryptedstats.errors import ArgumentError, ArgumentTypeError, ClusterError, FileFormatError
 from encryptedstats.machine import check_workers, cores
@@ -56,18 +56,36 @@ def dask_item(queue: str, job_id: str, name: str, device: str = AUTO) -> dict[st
     return {**done.to_dict(), "worker": str(get_worker().address)}
 
 
-def run_on_dask(
-    job: StoredJob,
-    scheduler: Any,
-    workers: int | None,
-    progress: bool | None,
-    patience: float,
-    told: Callable[[Done], None],
-    device: str = AUTO,
-) -> None:
+@dataclass(frozen=True)
+class DaskRun:
+    """How Dask does the items of a job.
+
+    Attributes
+    ----------
+    scheduler : str or dask.distributed.Client, optional
+        By default a cluster of processes is started here, of so many ``workers``.
+    workers : int, optional
+    progress : bool, optional
+    patience : float
+        Seconds to wait for a scheduler that is not there or has gone.
+    told : callable, optional
+        Called with every item that was done.
+    device : str
+    """
+
+    scheduler: Any = None
+    workers: int | None = None
+    progress: bool | None = None
+    patience: float = PATIENCE
+    told: Callable[[Done], None] | None = None
+    device: str = AUTO
+
+
+def run_on_dask(job: StoredJob, how: DaskRun) -> None:
     """Do all items of a job that are not done."""
-    workers = check_workers(workers)
-    checked_name(device)
+    scheduler, patience = how.scheduler, how.patience
+    workers = check_workers(how.workers)
+    check_device_name(how.device)
     store = open_store(job.queue)
     if is_done(job, job.items[job.record], store):
         return
@@ -76,9 +94,9 @@ def run_on_dask(
     while True:
         try:
             with connected(
-                scheduler, workers, max(1.0, deadline - time.monotonic()), progress
+                scheduler, workers, max(1.0, deadline - time.monotonic()), how.progress
             ) as client:
-                _Run(job, store, client, progress, told, device).run()
+                _Run(job, store, client, how).run()
             return
         except _SchedulerLost as error:
             if not isinstance(scheduler, str) or (
@@ -104,7 +122,7 @@ def refuse_secret_keys() -> None:
         raise ClusterError(
             "this process holds a secret key (an Owner), and whoever runs a scheduler could have "
             "it: work in another process, "
-            "for instance with encryptedstats fit or predict --scheduler ..., and let the owner "
+            "for instance with encryptedstats ask or predict --on dask://..., and let the owner "
             "touch the storage only",
             code="secret-key-in-process",
         )
@@ -187,9 +205,7 @@ class _Run:
     job: StoredJob
     store: Store
     client: Any
-    progress: bool | None
-    told: Callable[[Done], None]
-    device: str = AUTO
+    how: DaskRun
     under_way: dict[Any, tuple[str, float]] = field(
         default_factory=dict
     )  # future: item, since when
@@ -207,16 +223,22 @@ class _Run:
         all_shards = sum(item.is_shard for item in self.job.items.values())
         rows = sum(item.rows for item in shards)
         board = Board(len(shards), rows, len(left), found=all_shards - len(shards))
-        with shown(board, self.progress) as tell:
+        with shown(board, self.how.progress) as tell:
             try:
                 while left:
+                    if self.store.exists(CANCELLED + self.job.id):
+                        raise ClusterError(
+                            f"job {self.job.id[:12]} was cancelled: to run it again goes on",
+                            code="cancelled-job",
+                        )
                     self._give_out(left, done)
                     for one, worker in self._finished():
                         if one.name in left:
                             done.add(one.name)
                             del left[one.name]
                             board.told(one, worker)
-                            self.told(one)
+                            if self.how.told is not None:
+                                self.how.told(one)
                     tell()
             finally:
                 self._forget(list(self.under_way))
@@ -251,7 +273,7 @@ class _Run:
         key = f"{name}-{self.token}-{number}"
         try:
             future = self.client.submit(
-                dask_item, self.job.queue, self.job.id, name, self.device, key=key, pure=False
+                dask_item, self.job.queue, self.job.id, name, self.how.device, key=key, pure=False
             )
         except Exception as error:
             raise _SchedulerLost(error, self.made_progress) from error

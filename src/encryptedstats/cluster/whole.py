@@ -138,14 +138,23 @@ def submit_combination(
     """Put into a queue: add encrypted answers of different rows up, and take the rows of those to
     ``forget`` out again.
 
-    ``table`` is any table of the same keys, which brings the public ones.
+    Parameters
+    ----------
+    answers : sequence of paths or fsspec URLs
+    table : path or fsspec URL
+        Any table of the same keys, which brings the public ones.
+    out : path or fsspec URL
+    forget : sequence of paths or fsspec URLs
+    queue, keys, overwrite
+        As of :func:`encryptedstats.cluster.fit`.
     """
     if len(answers) + len(forget) < 2 or not answers or len(answers) + len(forget) > _MAX_ANSWERS:
         raise ArgumentError(
             f"from two up to {_MAX_ANSWERS:,} answers are combined, or one and another to forget",
             code="wrong-number-of-answers",
         )
-    return _submit(COMBINE, answers, forget, table, out, queue, keys, overwrite)
+    asked = _Whole(COMBINE, answers, forget, table, out, queue, keys)
+    return _submit(asked, overwrite=overwrite)
 
 
 def submit_drawing(
@@ -160,28 +169,35 @@ def submit_drawing(
     """Put into a queue: draw the stochastic fraction of an encrypted forest from the table of all
     its rows.
     """
-    return _submit(DRAW, [forest], [], table, out, queue, keys, overwrite)
+    asked = _Whole(DRAW, [forest], [], table, out, queue, keys)
+    return _submit(asked, overwrite=overwrite)
 
 
-def _submit(
-    verb: str,
-    answers: Sequence[Url],
-    forget: Sequence[Url],
-    table: Url,
-    out: Url,
-    queue: Url | None,
-    keys: Url | None,
-    overwrite: bool,
-) -> WholeJob:
-    manifest, facts, entries = read_stored_table(absolute(table))
+@dataclass(frozen=True)
+class _Whole:
+    """Work on whole answers, as it was asked for."""
+
+    verb: str
+    answers: Sequence[Url]
+    forgotten: Sequence[Url]
+    table: Url
+    out: Url
+    queue: Url | None
+    keys: Url | None
+
+
+def _submit(asked: _Whole, *, overwrite: bool) -> WholeJob:
+    table, out = absolute(asked.table), absolute(asked.out)
+    manifest, facts, entries = read_stored_table(table)
     lists = [
         tuple((absolute(url), hashlib.sha256(read_object(url)).hexdigest()) for url in urls)
-        for urls in (answers, forget)
+        for urls in (asked.answers, asked.forgotten)
     ]
-    place, keys_url = place_of_queue(out, queue), None if keys is None else absolute(keys)
+    place = place_of_queue(asked.out, asked.queue)
+    keys_url = None if asked.keys is None else absolute(asked.keys)
     whole = ((0, len(entries)),)
-    places = (absolute(table), absolute(out), keys_url)
-    job = WholeJob(place, "", *places, facts, entries, whole, False, verb, *lists)
+    places = (table, out, keys_url)
+    job = WholeJob(place, "", *places, facts, entries, whole, False, asked.verb, *lists)
     data = _job_bytes(job, manifest)
     return put_into_queue(replace(job, id=hashlib.sha256(data).hexdigest()), data, overwrite)
 

@@ -1,7 +1,7 @@
-"""What may be published: disclosure rules, releases with noise, the ledger of both, and a report
-from the files themselves.
+"""Publishing: disclosure rules, releases with noise, the ledger of both, and a report of all files.
 
-Sits above all that can be opened. ``owner.publish`` and ``owner.release`` are registered here.
+Sits above everything that can be opened. ``owner.publish`` and ``owner.release`` are registered in
+this package.
 """
 
 from encryptedstats.publishing.ledger import Budget, Ledger

@@ -1,7 +1,7 @@
-"""Privacy that is spent, in one currency: rho of zero-concentrated differential privacy (Bun and
-Steinke, 2016), which adds up.
+"""Privacy costs in one currency: rho of zero-concentrated differential privacy (Bun and Steinke,
+2016), which adds up.
 
-Epsilon and delta are what people state; here is how one becomes the other (Canonne, Kamath and
+People state epsilon and delta; these functions convert one to the other (Canonne, Kamath and
 Steinke, 2020, section 3.2).
 """
 
@@ -16,14 +16,14 @@ _STEPS = 80  # of halving an interval: no float is between its ends then
 
 @dataclass(frozen=True)
 class Spent:
-    """What one release costs: rho, and epsilon where it holds by itself, without a delta."""
+    """The cost of one release: rho, and epsilon if it holds without a delta."""
 
     rho: float
     pure_epsilon: float | None = None
 
 
 def delta_of(rho: float, epsilon: float) -> float:
-    """The smallest delta that this bound gives for ``epsilon``, of what is rho-zCDP."""
+    """Return the smallest delta for ``epsilon`` that this bound gives for a rho-zCDP mechanism."""
     if rho == 0:
         return 0.0
     low, high = 1.01, max(2.0, (epsilon + 1) / (2 * rho) + 2)
@@ -36,9 +36,7 @@ def delta_of(rho: float, epsilon: float) -> float:
 
 
 def rho_of(epsilon: float, delta: float) -> float:
-    """The largest rho that still gives (epsilon, delta); where delta is 0, of what is epsilon
-    without one.
-    """
+    """Return the largest rho that still gives (epsilon, delta); delta 0 asks for pure epsilon."""
     if delta == 0:
         return epsilon**2 / 2
     low, high = 0.0, epsilon + 1
@@ -49,7 +47,7 @@ def rho_of(epsilon: float, delta: float) -> float:
 
 
 def epsilon_of(rho: float, delta: float) -> float:
-    """The smallest epsilon at this delta of what is rho-zCDP."""
+    """Return the smallest epsilon at this delta of a rho-zCDP mechanism."""
     if rho == 0:
         return 0.0
     low, high = (
@@ -63,9 +61,9 @@ def epsilon_of(rho: float, delta: float) -> float:
 
 
 def total_epsilon(spent: Iterable[Spent], delta: float) -> float:
-    """What all releases together cost at this delta.
+    """Return the cost of all releases together at this delta.
 
-    Those without a delta of their own add up as they are, or as rho, whichever is less.
+    Those without a delta add up directly, or as rho, whichever is less.
     """
     spent = list(spent)
     pure = sum(one.pure_epsilon for one in spent if one.pure_epsilon is not None)

@@ -1,11 +1,10 @@
-"""What results give away together: differences of two that were published, of the same rows or of
-rows of which some are the same.
+"""What published results reveal together: differences of two results about the same or overlapping
+rows.
 
-Every count that was shown is a sum over kinds of rows (one bin of each variable, one class). From
-all that was shown of the same rows, readers can conclude what was hidden, by linear programs; and
-where one count is of all that another is of and of a few rows more, these few are a count that
-nobody decided to publish. The ledger has what was shown; here it is put together with what is to be
-shown next.
+Every published count is a sum over kinds of rows (one bin of each variable, one class). From all
+counts of the same rows a reader can infer hidden counts by linear programs; and where one count
+covers the rows of another and a few more, the difference is a count that nobody decided to publish.
+The ledger records what was published; this module combines it with the next result.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from encryptedstats.circuits.expressions import (
     fold,
 )
 from encryptedstats.publishing.forms import CellForm
-from encryptedstats.publishing.rules import DIFFERENCING, Finding, are_counts, shown_rows
+from encryptedstats.publishing.rules import DIFFERENCING, Finding, are_counts, rows_shown
 from encryptedstats.publishing.sensitivity import possible_states
 from encryptedstats.publishing.suppression import find_extremes, find_least_hidden
-from encryptedstats.storage.chains import Entry
+from encryptedstats.storage.chains import ChainEntry
 from encryptedstats.tables.blocks import rows_id
 from encryptedstats.tables.questions.question import Question, question_class
 from encryptedstats.tables.schema.variables import PublicSchema
@@ -48,9 +47,9 @@ Said = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Shown:
-    """The numbers that a result shows: what each row adds to them, and what they are; None where it
-    is hidden.
+class ShownNumbers:
+    """The numbers that a result shows: what each row adds to them, and their values; None if
+    hidden.
     """
 
     question: Question
@@ -73,31 +72,35 @@ class Shown:
         return [(row, n, low) for row, n, low, counts in listed if counts]
 
     def count_rows(self, schema: PublicSchema) -> list[bool]:
-        """Which of the numbers count rows."""
+        """Return which of the numbers count rows."""
         if self.of_cells or self.predicted:
             return [True] * len(self.numbers)
         return are_counts(list(self.rows), schema)
 
-    def said(self) -> dict[str, Any]:
-        """For the ledger."""
+    def facts(self) -> dict[str, Any]:
+        """Return the facts for the ledger."""
         kept = {"shown": list(self.numbers)} if len(self.numbers) <= MOST_KEPT else {}
         return {**kept, "predicted": True} if self.predicted else kept
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What was found, and the entries of the ledger that a result could not be compared with."""
+    """Findings, and the entries of the ledger that the result could not be compared with."""
 
     findings: tuple[Finding, ...]
     unknown: tuple[int, ...]
 
 
-def audited(
-    new: Shown, before: Sequence[Entry], schema: PublicSchema, schema_hash: str, min_count: int
+def audit_result(
+    new: ShownNumbers,
+    before: Sequence[ChainEntry],
+    schema: PublicSchema,
+    schema_hash: str,
+    min_count: int,
 ) -> Audit:
-    """What a new result would give away together with those that the ledger has."""
+    """Return what a new result would reveal together with the results in the ledger."""
     findings: list[Finding] = []
-    same: list[Shown] = []
+    same: list[ShownNumbers] = []
     unknown: list[int] = []
     for entry in before:
         said = entry.content
@@ -107,8 +110,10 @@ def audited(
         if _may_be_encrypted_anew(new, said, schema_hash, min_count):
             unknown.append(entry.number)
         if _rows_of(said["blocks"]) == _rows_of(new.block_ids) and said["rows"] == new.n_rows:
-            told = said["schema"] == schema_hash and not (new.predicted or said.get("predicted"))
-            old = _shown(said, schema) if told else None
+            comparable = said["schema"] == schema_hash and not (
+                new.predicted or said.get("predicted")
+            )
+            old = _numbers_before(said, schema) if comparable else None
             if old is None:
                 unknown.append(entry.number)
             else:
@@ -120,11 +125,11 @@ def audited(
         else:
             findings += found[0]
             if not found[1]:
-                unknown += _compared(before, new)
+                unknown += _compare(before, new)
     return Audit(tuple(findings), tuple(dict.fromkeys(unknown)))
 
 
-def _compared(before: Sequence[Entry], new: Shown) -> list[int]:
+def _compare(before: Sequence[ChainEntry], new: ShownNumbers) -> list[int]:
     """Return the entries of the same rows."""
     listed = [entry for entry in before if entry.content.get("what") == "published"]
     rows = _rows_of(new.block_ids)
@@ -136,7 +141,7 @@ def _rows_of(block_ids: Iterable[str]) -> set[str]:
     return {rows_id(block) for block in block_ids}
 
 
-def _may_be_encrypted_anew(new: Shown, said: Said, schema_hash: str, min_count: int) -> bool:
+def _may_be_encrypted_anew(new: ShownNumbers, said: Said, schema_hash: str, min_count: int) -> bool:
     """Return whether an entry without any block of these may be of the same rows, or of all but a
     few.
 
@@ -148,9 +153,14 @@ def _may_be_encrypted_anew(new: Shown, said: Said, schema_hash: str, min_count: 
 
 
 def _of_rows(
-    new: Shown, said: Said, number: int, schema: PublicSchema, schema_hash: str, min_count: int
+    new: ShownNumbers,
+    said: Said,
+    number: int,
+    schema: PublicSchema,
+    schema_hash: str,
+    min_count: int,
 ) -> Iterator[Finding]:
-    """Rows that one of two results has and the other has not: a model, and the same without one
+    """Yield findings about rows that only one of two results has, such as a model without one
     shard.
     """
     own, others = _rows_of(new.block_ids), _rows_of(said["blocks"])
@@ -185,11 +195,11 @@ def _of_rows(
             yield Finding(DIFFERENCING, text)
 
 
-def _shown(said: Said, schema: PublicSchema) -> Shown | None:
-    """What an entry of the ledger has shown; None where it is not known here."""
+def _numbers_before(said: Said, schema: PublicSchema) -> ShownNumbers | None:
+    """Return the numbers that an entry of the ledger has shown, or None if they are unknown."""
     try:
-        question = question_class(said["question"]).from_parameters(said["params"])
-        form, rows = shown_rows(question, schema)
+        question = question_class(said["question"])._from_parameters(said["params"])
+        form, rows = rows_shown(question, schema)
     except (ValueError, TypeError, LookupError):
         return None
     of_cells = isinstance(form, CellForm)
@@ -199,15 +209,13 @@ def _shown(said: Said, schema: PublicSchema) -> Shown | None:
     numbers = said.get("shown", ())
     if len(rows) != len(numbers):
         return None
-    return Shown(
+    return ShownNumbers(
         question, rows, numbers, int(said["rows"]), tuple(said["blocks"]), of_cells, shape=shape
     )
 
 
 def cells_and_sums(form: CellForm) -> list[Any]:
-    """What a row adds to every cell of a table and to every sum of them, in the order of the table
-    with margins.
-    """
+    """Return what a row adds to every cell of a table and to every sum, in the order with margins."""
     found = np.array(form.rows, dtype=object).reshape(form.shapes["cells"])
     for axis in range(found.ndim):
         found = np.concatenate([found, found.sum(axis=axis, keepdims=True)], axis=axis)
@@ -224,7 +232,7 @@ def shape_with_margins(form: CellForm) -> tuple[int, ...]:
 
 
 def _of_counts(
-    results: Sequence[Shown], schema: PublicSchema, min_count: int
+    results: Sequence[ShownNumbers], schema: PublicSchema, min_count: int
 ) -> tuple[list[Finding], bool] | None:
     """Find what counts of several results of the same rows tell together, and whether all was
     tried.
@@ -247,12 +255,12 @@ def _of_counts(
     of_new = np.array([*(k < len(lists[0]) for k in shown), *(False for _ in total)])
     least = np.array([counts[k][2] for k in hidden], dtype=float)
     more, complete = _conclude(known, values, groups[hidden], least, min_count)
-    return [*_nested(known, values, of_new, min_count), *more], complete
+    return [*_compare_nested(known, values, of_new, min_count), *more], complete
 
 
 def _atoms(rows: Sequence[Expression], schema: PublicSchema) -> Groups | None:
-    """Which rows each count is of: as few groups of rows as it takes, none of which a count is in
-    two minds about.
+    """Return which rows each count covers, as the fewest groups that every count covers fully or
+    not at all.
     """
     states = possible_states(schema, column_names(rows), tried=False)
     size = 1
@@ -282,7 +290,7 @@ def _atoms(rows: Sequence[Expression], schema: PublicSchema) -> Groups | None:
     return np.unique(np.array([values[row] > 0 for row in rows], dtype=bool), axis=1)
 
 
-def _nested(
+def _compare_nested(
     groups: Groups, values: Floats, of_new: NDArray[np.bool_], min_count: int
 ) -> list[Finding]:
     """Counts of the new result and of others, of which one is of all rows of the other, and of few

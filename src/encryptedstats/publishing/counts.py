@@ -1,10 +1,10 @@
-"""Noisy counts become counts that some rows could have: whole, not below 0, adding up. All of it is
-post-processing.
+"""Turn noisy counts into counts that some rows could have: whole, not below 0, adding up. All of it
+is post-processing.
 
-Where many noisy counts are added up afterwards, as the votes of a forest are, each of them must not
-be put right by itself: noise that is cut off at 0 in one leaf is missing in the sum of a hundred.
-So the leaves of all trees are estimated together, and the counts of a forest are those that are
-possible and whose *votes* are nearest to the votes of that estimate.
+Where many noisy counts are summed later, as the votes of a forest are, they must not be corrected
+one by one: noise that is cut off at 0 in one leaf would be missing in a sum of a hundred. So the
+leaves of all trees are estimated together, and the counts of a forest are the possible counts whose
+*votes* are nearest to the votes of that estimate.
 """
 
 from __future__ import annotations
@@ -26,11 +26,14 @@ _MOST_LEAVES: Final = (
     2_048  # that are put right together: their overlaps are as many numbers squared
 )
 _STEPS: Final = 100  # of a descent: more change votes by a thousandth of their noise
+_LEAST_SHARE: Final = 1e-3  # of what a cell would hold if rows and columns were independent
+_SCALINGS: Final = 200
+_TINY: Final = 1e-12
 _CLOSE: Final = 0.02  # of a row: less does not change whole counts
 
 
 def counts_of(noisy: Numbers, total: int | None) -> Numbers:
-    """The nearest counts: none below 0, whole, and adding up to the total where it is known.
+    """Return the nearest whole counts that are not below 0 and add up to the total if it is known.
 
     >>> counts_of(np.array([7.2, -1.0, 3.9]), 10)
     array([7, 0, 3], dtype=object)
@@ -52,7 +55,7 @@ def class_counts_of(noisy: Numbers, total: int | None, deviation: float) -> Numb
     """Counts of classes: the mean of what each can be, from 0 to all rows, given what noise of this
     deviation made of it.
 
-    That is the estimate of least mean squared error for whoever knows nothing else, and none is 0
+    That is the estimate of least mean squared error without other knowledge, and none is 0
     where there are as many rows as classes: a class that noise took away would predict nothing. Far
     from the ends it is the noisy count itself, and without noise always.
 
@@ -75,11 +78,11 @@ def class_counts_of(noisy: Numbers, total: int | None, deviation: float) -> Numb
 
 
 def shrunk(noisy: Floats, middle: Floats, deviation: float) -> Floats:
-    """Noisy counts nearer to what they would be if all groups were alike, by as much as they are
-    noise (James and Stein, 1961).
+    """Shrink noisy counts towards equal groups in proportion to their noise (James and Stein,
+    1961).
 
-    All by the same factor. Without it most of what is noise would be cut off at 0 in each group by
-    itself. Never nearer than it takes for few of them to be below 0.
+    All shrink by the same factor. Otherwise most of the noise would be cut off at 0 in each group.
+    The factor is never larger than needed for few of them to be below 0.
     """
     spread = float(((noisy - middle) ** 2).sum())
     if not deviation or not spread:
@@ -89,19 +92,66 @@ def shrunk(noisy: Floats, middle: Floats, deviation: float) -> Floats:
     return middle + max(signal, few) * (noisy - middle)
 
 
+def table_of(near: Floats, rows: Numbers, columns: Numbers) -> Numbers:
+    """Return a whole table, not below 0, with these margins, whose cells are near others.
+
+    The cells are scaled to the margins (iterative proportional fitting) and rounded so that the
+    margins stay, by a flow.
+
+    >>> table_of(np.array([[3.2, -1.0], [0.4, 5.0]]), np.array([3, 5]), np.array([4, 4]))
+    array([[3, 0],
+           [1, 4]])
+    """
+    row_sums, column_sums = rows.astype(float), columns.astype(float)
+    if not row_sums.sum():
+        return np.zeros(near.shape, dtype=np.int64)
+    nearest = np.maximum(np.round(near), 0.0)
+    if (nearest.sum(axis=1) == row_sums).all() and (nearest.sum(axis=0) == column_sums).all():
+        return nearest.astype(np.int64)
+    expected = np.outer(row_sums, column_sums) / row_sums.sum()
+    cells = np.maximum(near, _LEAST_SHARE * expected) * (expected > 0)
+    for _ in range(_SCALINGS):
+        cells *= (row_sums / np.maximum(cells.sum(axis=1), _TINY))[:, None]
+        cells *= column_sums / np.maximum(cells.sum(axis=0), _TINY)
+        if np.abs(cells.sum(axis=1) - row_sums).max() < _CLOSE / row_sums.size:
+            break
+    whole = np.floor(cells).astype(np.int64)
+    more = [rows.astype(np.int64) - whole.sum(axis=1), columns.astype(np.int64) - whole.sum(axis=0)]
+    found: Numbers = whole + _ones_with_margins(cells - whole, *more)
+    return found
+
+
+def _ones_with_margins(shares: Floats, rows: Numbers, columns: Numbers) -> Numbers:
+    """Return a table of zeros and ones with these margins, with ones where shares are not 0."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_flow
+
+    n, m = shares.shape
+    for allowed in (shares > _TINY, np.ones_like(shares, dtype=bool)):
+        source, sink = n + m, n + m + 1
+        edges = np.zeros((n + m + 2, n + m + 2), dtype=np.int32)
+        edges[:n, n : n + m] = allowed
+        edges[source, :n], edges[n : n + m, sink] = rows, columns
+        found = maximum_flow(csr_array(edges), source, sink)
+        if found.flow_value == rows.sum():
+            flow: Numbers = found.flow.toarray()[:n, n : n + m]
+            return np.maximum(flow, 0).astype(np.int64)
+    raise ArithmeticError("no table has these margins")
+
+
 def as_objects(values: Sequence[int]) -> Numbers:
-    """Whole numbers of any size as an array."""
+    """Return whole numbers of any size as an array."""
     found = np.empty(len(values), dtype=object)
     found[:] = values
     return found
 
 
 def _possible(values: Floats, total: float) -> Floats:
-    """The nearest numbers along the last axis that are not below 0 and add up to the total, which
-    is not 0.
+    """Project numbers along the last axis on those that are not below 0 and add up to a positive
+    total.
 
-    Least squares on the simplex (Duchi et al., 2008): all lose the same, and what would be below 0
-    is 0.
+    This is least squares on the simplex (Duchi et al., 2008): all decrease by the same amount, and
+    negative numbers become 0.
     """
     falling = -np.sort(-values, axis=-1)
     excess = (np.cumsum(falling, axis=-1) - total) / np.arange(1, values.shape[-1] + 1)
@@ -115,10 +165,9 @@ def _possible(values: Floats, total: float) -> Floats:
 
 @dataclass(frozen=True)
 class Boxes:
-    """Which bins of every variable come to a leaf: of shape (trees, leaves, variables, bins).
+    """The bins of every variable in each leaf: shape (trees, leaves, variables, bins).
 
-    A leaf to which no row can come, because two splits on the way exclude each other, has no bin of
-    a variable.
+    A leaf that no row can reach, because two splits exclude each other, has no bin of a variable.
     """
 
     bins: NDArray[np.bool_]
@@ -126,8 +175,9 @@ class Boxes:
 
     @classmethod
     def of(cls, trees: Sequence[Tree], n_bins: Sequence[int]) -> Boxes:
-        """The leaves of trees that were grown blindly. A number, which has no bins, is in no split:
-        it counts as one of one bin.
+        """Return the leaves of completely random trees.
+
+        A number has no bins and is in no split: it counts as one bin.
         """
         sizes = np.maximum(n_bins, 1)
         most = int(sizes.max())
@@ -150,9 +200,7 @@ class Boxes:
         return np.asarray(np.all(np.any(self.bins, axis=3), axis=2), dtype=np.bool_)
 
     def overlaps(self) -> Floats:
-        """The share of all kinds of rows that come to both of two leaves, leaf by leaf over all
-        trees.
-        """
+        """Return the share of all kinds of rows that reach both of two leaves, over all trees."""
         flat = self.bins.reshape(-1, *self.bins.shape[2:]).astype(float)
         found = np.ones((len(flat), len(flat)))
         for variable, size in enumerate(self.n_bins):
@@ -160,7 +208,7 @@ class Boxes:
         return found
 
     def in_parts(self) -> Iterator[tuple[slice, Boxes]]:
-        """As many trees at once as have so many leaves together."""
+        """Yield groups of trees with a limited number of leaves."""
         at_once = max(1, _MOST_LEAVES // self.bins.shape[1])
         for start in range(0, len(self.bins), at_once):
             part = slice(start, start + at_once)
@@ -168,25 +216,23 @@ class Boxes:
 
 
 def likely_leaf_counts(noisy: Floats, n_rows: int, boxes: Boxes, deviation: float) -> Floats:
-    r"""What the counts of leaves, shape (trees, leaves, classes), are likely to have been before
-    noise of this deviation.
+    r"""Return the likely counts of leaves, shape (trees, leaves, classes), before this noise.
 
     Noise on leaves is the best for votes, the sums v = L'z over the leaves of a row, where L has a
     column of indicators of leaves for every kind of row: for the workload W = L'L of all kinds of
-    rows, no noise that gives as much privacy has a smaller mean squared error. The bound of Li and
-    Miklau (2013) is reached by L, since its columns are equally long. And noisy leaves y need no
-    fit to each other before they vote: least squares project them on the columns of L, and L'Py =
-    L'y.
+    rows, no noise with as much privacy has a smaller mean squared error. L reaches the bound of Li
+    and Miklau (2013), since its columns are equally long. Noisy leaves y need not be made
+    consistent before they vote: least squares project them on the columns of L, and L'Py = L'y.
 
-    What can still be gained is Bayes' rule. Before anything is seen, all kinds of rows and classes
-    are as likely, and how often they occur varies by :math:`\tau^2`; then the counts of leaves have
-    the covariance :math:`\tau^2 LL'`, and the mean of what they can have been is linear in y,
+    Bayes' rule can still improve them. A priori, all kinds of rows and classes are equally likely,
+    and how often they occur varies by :math:`\tau^2`; then the counts of leaves have the covariance
+    :math:`\tau^2 LL'`, and their posterior mean is linear in y,
 
     .. math:: m + \tau^2 LL' (\tau^2 LL' + \sigma^2)^{-1} (y - m)
 
-    LL' has the overlaps of leaves. tau is read from the noisy votes, whose squares are in the mean
-    those of the true ones and of the noise; it is not less than what n rows drawn at random have.
-    Where the noise is small against the counts, it is y itself.
+    LL' has the overlaps of leaves. tau is estimated from the noisy votes, whose mean square is that
+    of the true votes plus that of the noise; it is at least what n rows drawn at random have. Where
+    the noise is small against the counts, the result is y itself.
     """
     reached, n_classes = boxes.reached, noisy.shape[2]
     found = np.where(reached[:, :, None], noisy, 0.0)
@@ -226,7 +272,7 @@ def leaf_counts_of(noisy: Floats, class_counts: Numbers, boxes: Boxes) -> Number
 
 
 def _of_nearest_votes(noisy: Floats, class_counts: Numbers, boxes: Boxes) -> Floats:
-    """These counts before they are whole: a convex program, by accelerated projected gradients
+    """Return the real-valued counts with the nearest votes, by accelerated projected gradients
     (Beck and Teboulle, 2009).
     """
     reached, totals = boxes.reached[:, :, None], np.maximum(class_counts.astype(float), _CLOSE)
@@ -273,7 +319,7 @@ def _of_nearest_votes(noisy: Floats, class_counts: Numbers, boxes: Boxes) -> Flo
 
 
 def _steepest(slope: Callable[[Floats], Floats], shape: tuple[int, ...]) -> float:
-    """The largest eigenvalue of the matrix that gives the slopes."""
+    """Return the largest eigenvalue of the matrix that gives the slopes."""
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     size = int(np.prod(shape))

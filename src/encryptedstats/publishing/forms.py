@@ -1,10 +1,9 @@
-"""In which form the totals of a question get their noise, and how noisy ones become totals again
-that some rows could have.
+"""The numbers of each question that get noise, and how noisy numbers become possible totals again.
 
-Noise goes to numbers of which a row changes as few as can be: the leaves of a tree and not the way
-to them, bins and not the classes that they add up to, numbers around the middle of their bounds.
-All that is made of these afterwards is post-processing: it costs no privacy. What is read is whole,
-not below 0 where it counts, and adds up.
+Noise is added to numbers of which a row changes as few as possible: the leaves of a tree and not
+its inner nodes, bins and not the class counts that they add up to, numbers centred in their bounds.
+Everything afterwards is post-processing and costs no privacy. Counts in the result are whole, not
+negative, and add up.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -29,8 +28,9 @@ from encryptedstats.publishing.counts import (
     leaf_counts_of,
     likely_leaf_counts,
     shrunk,
+    table_of,
 )
-from encryptedstats.publishing.sensitivity import Number, added_by_row, row_interval
+from encryptedstats.publishing.sensitivity import Number, row_contribution, row_interval
 from encryptedstats.tables.questions.question import (
     Question,
     complete_rows,
@@ -49,13 +49,13 @@ _LEAST_SCATTER: Final = 1e-9  # of a direction, as a share of the largest that c
 _RELEASED: Final = (
     "counts, cross tables and all that is made of cells (tests of tables, survival curves, "
     "logistic GLM), moments, covariances, "
-    "correlations, PCA, t-tests (of pairs by their covariance), Anova, LinearRegression and Ridge "
-    "without weights, "
-    "CompletelyRandomForest, MultinomialNB and SemiparametricNB"
+    "correlations, PCA, t-tests (of pairs by their covariance), Anova, tests of pairs of groups and "
+    "of variances, Cronbach's alpha, LinearRegression and Ridge without weights and poly(), "
+    "CompletelyRandomForest, MultinomialNB, SemiparametricNB, Pairs, AODE and TAN"
 )
 
 
-class Form(ABC):
+class ReleaseForm(ABC):
     """The numbers of a question that get noise.
 
     Attributes
@@ -63,7 +63,7 @@ class Form(ABC):
     rows : list
         What a row adds to each of them.
     groups : list
-        Positions whose sensitivity is looked at by themselves.
+        Positions whose sensitivity is computed separately.
     """
 
     rows: list[Number]
@@ -74,25 +74,25 @@ class Form(ABC):
         self.schema = schema
         self.shapes = question.shapes(schema)
         written = question.circuit(schema)
-        self.written = in_shapes([added_by_row(total) for total in written], self.shapes)
+        self.written = in_shapes([row_contribution(total) for total in written], self.shapes)
 
     @abstractmethod
     def numbers(self, totals: Named, n_rows: int) -> list[int]:
-        """What gets noise, from the opened totals."""
+        """Return the numbers that get noise, from the opened totals."""
 
     @abstractmethod
     def totals(
         self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0
     ) -> tuple[dict[str, Numbers], int]:
-        """Totals by name that are possible, and the rows that they are of; ``n_rows`` is None where
-        that is not public.
+        """Return possible totals by name, and the number of rows; ``n_rows`` is None where that is
+        not public.
 
-        ``deviation`` is that of the noise on what one row moves by 1.
+        ``deviation`` is the noise on a number that one row moves by 1.
         """
 
 
-class CellForm(Form):
-    """Cells of which every row is in one."""
+class CellForm(ReleaseForm):
+    """Cells, exactly one of which each row belongs to."""
 
     def __init__(self, question: Question, schema: PublicSchema) -> None:
         super().__init__(question, schema)
@@ -100,7 +100,6 @@ class CellForm(Form):
         self.groups = [list(range(len(self.rows)))]
 
     def numbers(self, totals: Named, n_rows: int) -> list[int]:
-        """The cells."""
         return [int(total) for total in totals["cells"].flat]
 
     def totals(
@@ -111,10 +110,8 @@ class CellForm(Form):
         return {"cells": cells.reshape(self.shapes["cells"])}, int(cells.sum())
 
 
-class LeafForm(Form):
-    """The leaves of every tree, of which each row is in one; class counts and left
-    children follow.
-    """
+class LeafForm(ReleaseForm):
+    """The leaves of every tree, one of which each row reaches; class counts and inner nodes follow."""
 
     def __init__(self, question: CompletelyRandomForest, schema: PublicSchema) -> None:
         super().__init__(question, schema)
@@ -139,7 +136,6 @@ class LeafForm(Form):
         return nodes[len(left) :]
 
     def numbers(self, totals: Named, n_rows: int) -> list[int]:
-        """The counts of the leaves."""
         trees = [
             self._leaves(tree, totals["class_counts"], lambda a, b: a - b)
             for tree in totals["left"]
@@ -149,8 +145,8 @@ class LeafForm(Form):
     def totals(
         self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0
     ) -> tuple[dict[str, Numbers], int]:
-        """Class counts from all trees, leaves that add up to them in every tree, and what goes
-        left.
+        """Return class counts from all trees, leaves that add up to them in every tree, and inner
+        nodes.
         """
         leaves: NDArray[np.float64] = noisy.astype(float).reshape(self.leaf_shape)
         sums = leaves.sum(axis=1).mean(axis=0)
@@ -158,11 +154,11 @@ class LeafForm(Form):
         likely = likely_leaf_counts(leaves, total, self.boxes, deviation)
         classes = counts_of(likely.sum(axis=1).mean(axis=0), total)
         fitted = leaf_counts_of(likely, classes, self.boxes)
-        left = np.stack([_left_counts(tree) for tree in fitted])
+        left = np.stack([_count_left(tree) for tree in fitted])
         return {"class_counts": classes, "left": left}, int(classes.sum())
 
 
-class BinForm(Form):
+class BinForm(ReleaseForm):
     """The bins of every variable by class; class counts follow."""
 
     def __init__(self, question: Question, schema: PublicSchema) -> None:
@@ -176,14 +172,14 @@ class BinForm(Form):
         ]
 
     def numbers(self, totals: Named, n_rows: int) -> list[int]:
-        """The counts of the bins."""
         return [int(count) for count in totals["bins"].flat]
 
     def totals(
         self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0
     ) -> tuple[dict[str, Numbers], int]:
-        """Class counts from all variables (those of few bins have less noise), and bins that add up
-        to them.
+        """Return class counts from all variables, and bins that add up to them.
+
+        Variables with few bins have less noise and weigh more.
         """
         found = np.split(
             noisy.astype(float).reshape(-1, self.schema.n_classes), np.cumsum(self.sizes)[:-1]
@@ -202,7 +198,98 @@ class BinForm(Form):
         return {"class_counts": classes, "bins": np.concatenate(fitted)}, int(classes.sum())
 
 
-class LineForm(Form):
+class PairForm(ReleaseForm):
+    """All cells of the tables of pairs, by class; the bins and class counts follow."""
+
+    def __init__(self, question: Question, schema: PublicSchema) -> None:
+        super().__init__(question, schema)
+        of_bins = self._split_bins(self.written["bins"])
+        self.sizes = [len(bins) for bins in of_bins]
+        self.n_classes = self.shapes["class_counts"][0]
+        tables = self._tables(of_bins, self.written["pairs"], _difference)
+        self.rows = [cell for table in tables for cell in table.flat]
+        ends = np.cumsum([table.size for table in tables])
+        self.groups = [
+            list(range(end - table.size, end)) for table, end in zip(tables, ends, strict=True)
+        ]
+
+    def _split_bins(self, bins: Numbers) -> list[Numbers]:
+        """Return the bins of each variable, which add up to all rows of a class once."""
+        question: Any = self.question
+        sizes = [self.schema.variables[j].n_bins for j in question.pair_positions(self.schema)]
+        return np.split(bins, np.cumsum(sizes)[:-1])
+
+    @staticmethod
+    def _tables(
+        bins: Sequence[Numbers], pairs: Numbers, less: Callable[[Any, Sequence[Any]], Any]
+    ) -> list[Numbers]:
+        """Return the whole table of each pair: its last row and column are what is left."""
+        found, start = [], 0
+        for one, other in combinations(bins, 2):
+            n, m, n_classes = len(one) - 1, len(other) - 1, one.shape[1]
+            table = np.empty((n + 1, m + 1, n_classes), dtype=object)
+            table[:n, :m] = pairs[start : start + n * m].reshape(n, m, n_classes)
+            for c in range(n_classes):
+                for a in range(n):
+                    table[a, m, c] = less(one[a, c], list(table[a, :m, c]))
+                for b in range(m + 1):
+                    table[n, b, c] = less(other[b, c], list(table[:n, b, c]))
+            found.append(table)
+            start += n * m
+        return found
+
+    def numbers(self, totals: Named, n_rows: int) -> list[int]:
+        bins = self._split_bins(totals["bins"])
+        tables = self._tables(bins, totals["pairs"], lambda whole, parts: whole - sum(parts))
+        return [int(cell) for table in tables for cell in table.flat]
+
+    def totals(
+        self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0
+    ) -> tuple[dict[str, Numbers], int]:
+        """Return bins from all pairs of a variable, and tables of pairs with these margins."""
+        sizes, n_classes = self.sizes, self.n_classes
+        places = list(combinations(range(len(sizes)), 2))
+        ends = np.cumsum([sizes[i] * sizes[j] for i, j in places])[:-1]
+        cells = np.split(noisy.astype(float).reshape(-1, n_classes), ends)
+        tables = [
+            part.reshape(sizes[i], sizes[j], n_classes)
+            for (i, j), part in zip(places, cells, strict=True)
+        ]
+        each = [1 / (sizes[i] * sizes[j]) for i, j in places]
+        sums = np.average([table.sum(axis=(0, 1)) for table in tables], axis=0, weights=each)
+        classes = class_counts_of(sums, n_rows, deviation / math.sqrt(sum(each)))
+        bins = []
+        for k in range(len(sizes)):
+            own = [
+                (table.sum(axis=int(k == i)), sizes[j if k == i else i])
+                for (i, j), table in zip(places, tables, strict=True)
+                if k in (i, j)
+            ]
+            weights = [1 / size for _, size in own]
+            margin = np.average([found for found, _ in own], axis=0, weights=weights)
+            noise = deviation / math.sqrt(sum(weights))
+            margin = shrunk(margin, np.tile(classes.astype(float) / sizes[k], (sizes[k], 1)), noise)
+            bins.append(
+                np.stack([counts_of(margin[:, c], int(n)) for c, n in enumerate(classes)], axis=1)
+            )
+        inner = []
+        for (i, j), table in zip(places, tables, strict=True):
+            fitted = np.empty(table.shape, dtype=object)
+            for c, n in enumerate(classes):
+                rows, columns = bins[i][:, c], bins[j][:, c]
+                expected = np.outer(rows, columns).astype(float) / max(int(n), 1)
+                near = shrunk(table[:, :, c], expected, deviation)
+                fitted[:, :, c] = table_of(near, rows, columns)
+            inner.append(fitted[:-1, :-1].reshape(-1, n_classes))
+        found = {
+            "class_counts": classes,
+            "bins": np.concatenate(bins),
+            "pairs": np.concatenate(inner),
+        }
+        return found, int(classes.sum())
+
+
+class LineForm(ReleaseForm):
     """Class counts, and sums and squares of every predictor by class."""
 
     def __init__(self, question: Question, schema: PublicSchema) -> None:
@@ -212,14 +299,14 @@ class LineForm(Form):
         self.groups = [list(range(len(self.rows)))]
 
     def numbers(self, totals: Named, n_rows: int) -> list[int]:
-        """Each once: the square of what is 0 or 1 is itself."""
+        """Return each number once: the square of a 0/1 column is the column itself."""
         found = [int(x) for name in ("class_counts", "sums", "squares") for x in totals[name].flat]
         return _of_first(found, self._places)
 
     def totals(
         self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0
     ) -> tuple[dict[str, Numbers], int]:
-        """Class counts that add up, and squares that are large enough for their sums."""
+        """Return class counts that add up, and squares that are large enough for their sums."""
         found = in_shapes([round(float(noisy[place])) for place in self._places], self.shapes)
         classes = counts_of(found["class_counts"], n_rows)
         n = max(1, int(classes.sum()))
@@ -232,10 +319,8 @@ class LineForm(Form):
         )
 
 
-class MomentForm(Form):
-    """Sums of columns, and of the products of two of them, around the middle of the bounds of
-    numbers.
-    """
+class MomentForm(ReleaseForm):
+    """Sums of columns and of their products, with numbers centred in their bounds."""
 
     def __init__(
         self, question: Question, schema: PublicSchema, pairs: Sequence[tuple[int, int]]
@@ -267,7 +352,7 @@ class MomentForm(Form):
         self.groups = [list(range(len(self.rows)))]
 
     def numbers(self, totals: Named, n_rows: int) -> list[int]:
-        """How many rows, sums and products."""
+        """Return the number of rows, sums and products."""
         n = int(totals[self.counted][0]) if self.counted else n_rows
         c, sums = self.middle, [int(x) for x in totals["sums"]]
         products = [
@@ -300,7 +385,7 @@ class MomentForm(Form):
         products = np.zeros((p, p))
         for (a, b), value in zip(self.pairs, found[p + 1 :], strict=True):
             products[a, b] = products[b, a] = value
-        products += np.diag(_lacking(products - np.outer(around, around) / n, limits, n))
+        products += np.diag(_missing_diagonal(products - np.outer(around, around) / n, limits, n))
         whole, c = [round(x) for x in around], self.middle
         sums = [s + n * m for s, m in zip(whole, c, strict=True)]
         # Squares are put right once more in whole numbers: floats round those above 2^53.
@@ -320,9 +405,9 @@ class MomentForm(Form):
         return named, n if n_rows is None else n_rows
 
 
-class PowerForm(Form):
-    """Rows of every group, and in each the sum and the sum of squares of a number, around the
-    middle of its bounds.
+class PowerForm(ReleaseForm):
+    """The rows of every group, and the sum and the sum of squares of a number centred in its
+    bounds.
     """
 
     def __init__(self, question: Question, schema: PublicSchema, number: str) -> None:
@@ -349,8 +434,8 @@ class PowerForm(Form):
         self.groups = [list(range(len(self.rows)))]
 
     def numbers(self, totals: Named, n_rows: int) -> list[int]:
-        """Rows, and sums and squares of every group."""
-        c, n = self.middle, self.counted(totals, n_rows)
+        """Return rows, sums and sums of squares of every group."""
+        c, n = self.middle, self.group_rows(totals, n_rows)
         sums, squares = totals["sums"].reshape(2, -1)
         rows = totals["rows"].flat if "rows" in totals else [n_rows]
         present = list(totals["present"].flat) if "present" in totals else []
@@ -359,8 +444,8 @@ class PowerForm(Form):
             for x in [*rows, *present, *(sums - c * n), *(squares - 2 * c * sums + c * c * n)]
         ]
 
-    def counted(self, totals: Named, n_rows: int) -> Numbers:
-        """Rows of every group that have the number."""
+    def group_rows(self, totals: Named, n_rows: int) -> Numbers:
+        """Return the rows of every group that have the number."""
         if "present" in totals:
             return totals["present"].ravel()
         return totals["rows"][self.inside].ravel() if "rows" in totals else as_objects([n_rows])
@@ -368,8 +453,8 @@ class PowerForm(Form):
     def totals(
         self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0
     ) -> tuple[dict[str, Numbers], int]:
-        """Rows that add up, sums within their bounds, and squares that no variance is negative
-        with.
+        """Return rows that add up, sums within their bounds, and squares without a negative
+        variance.
         """
         rows, present, sums, squares = np.split(noisy, self._sizes)
         rows = counts_of(rows, n_rows)
@@ -377,12 +462,12 @@ class PowerForm(Form):
         if "rows" in self.shapes:
             named["rows"] = rows.reshape(self.shapes["rows"])
         if "present" in self.shapes:
-            most = self.counted(named, whole)
+            most = self.group_rows(named, whole)
             there = [min(n, max(0, round(float(x)))) for n, x in zip(most, present, strict=True)]
             named["present"] = as_objects(there).reshape(self.shapes["present"])
         low, high, c = self.bound.low - self.middle, self.bound.high - self.middle, self.middle
         found = []
-        for n, s, q in zip(self.counted(named, whole), sums, squares, strict=True):
+        for n, s, q in zip(self.group_rows(named, whole), sums, squares, strict=True):
             s = min(n * high, max(n * low, round(float(s))))
             q = max(-(-s * s // n), min(n * max(low**2, high**2), round(float(q)))) if n else 0
             found.append((s + n * c, q + 2 * c * s + n * c * c))
@@ -390,12 +475,10 @@ class PowerForm(Form):
         return {**named, "sums": powers.reshape(self.shapes["sums"])}, whole
 
 
-def _lacking(
+def _missing_diagonal(
     scatter: NDArray[np.float64], limits: Sequence[tuple[float, float]], n: int
 ) -> NDArray[np.float64]:
-    """What the diagonal lacks, in the units of each column, and a little more for what
-    is rounded.
-    """
+    """Return what the diagonal lacks, in the units of each column, with a margin for rounding."""
     units = np.array([max(1.0, (high - low) / n) for low, high in limits])
     least = float(np.linalg.eigvalsh(scatter / np.outer(units, units)).min())
     more: NDArray[np.float64] = units**2 * max(0.0, _LEAST_SCATTER * n - least)
@@ -406,8 +489,10 @@ def _lacking(
 # ------------------------------------------------------------------------------------------------
 
 
-def _left_counts(leaves: Numbers) -> Numbers:
-    """What goes left at every node of a tree, root first, from the counts of its leaves."""
+def _count_left(leaves: Numbers) -> Numbers:
+    """Return how many rows go left at every node of a tree, root first, from the counts of its
+    leaves.
+    """
     level, found = leaves, []
     while len(level) > 1:
         found.append(level[::2])
@@ -423,8 +508,15 @@ def _less(a: Number, b: Number) -> Number:
     )
 
 
+def _difference(whole: Number, parts: Sequence[Number]) -> Number:
+    expressions = [part for part in parts if isinstance(part, Expression)]
+    if isinstance(whole, Expression) and len(expressions) == len(parts):
+        return combination([(1, whole), *((-1, part) for part in expressions)])
+    return whole - sum(parts)
+
+
 def _once(rows: Sequence[Number]) -> tuple[list[Number], list[int]]:
-    """Every expression once, and where each of the given ones is among them."""
+    """Return the distinct expressions, and the position of each expression among them."""
     first = {row: place for place, row in enumerate(dict.fromkeys(rows))}
     return list(first), [first[row] for row in rows]
 
@@ -438,14 +530,21 @@ def _of_first(values: Sequence[int], places: Sequence[int]) -> list[int]:
 # ------------------------------------------------------------------------------------------------
 
 
-def form_of(question: Question, schema: PublicSchema) -> Form:
-    """How a question is released; refused where it is not known, before anything is spent."""
+def form_of(question: Question, schema: PublicSchema) -> ReleaseForm:
+    """Return how a question is released, or raise an error before anything is spent."""
     from encryptedstats.models import CompletelyRandomForest, MultinomialNB, SemiparametricNB
-    from encryptedstats.statistics import PCA, Anova, LinearRegression, Ridge, TTest
+    from encryptedstats.models.pairs import PairClassifier
+    from encryptedstats.statistics import PCA, Anova, LinearRegression, Pairs, Ridge, TTest
     from encryptedstats.statistics.descriptive import Histogram
     from encryptedstats.statistics.factors import Counted
     from encryptedstats.statistics.generalized import GLM
-    from encryptedstats.statistics.multivariate import Correlation, Covariance
+    from encryptedstats.statistics.multivariate import (
+        Correlation,
+        Covariance,
+        CronbachAlpha,
+        PartialCorrelation,
+    )
+    from encryptedstats.statistics.pairwise import PairwiseTTest, VarianceTest
     from encryptedstats.tables.questions.summaries import Counts, CrossTable, Moments
 
     shapes = question.shapes(schema)
@@ -457,18 +556,27 @@ def form_of(question: Question, schema: PublicSchema) -> Form:
         return LeafForm(question, schema)
     if isinstance(question, MultinomialNB):
         return BinForm(question, schema)
+    if isinstance(question, (Pairs, PairClassifier)):
+        return PairForm(question, schema)
     if isinstance(question, SemiparametricNB):
         return LineForm(question, schema)
-    if isinstance(question, (Moments, Covariance, Correlation, PCA)):
+    if isinstance(
+        question,
+        (Moments, Covariance, Correlation, PartialCorrelation, CronbachAlpha, PCA),
+    ):
         return MomentForm(
             question,
             schema,
             list(combinations_with_replacement(range(math.prod(shapes["sums"])), 2)),
         )
-    if isinstance(question, (LinearRegression, Ridge)) and question.weights is None:
+    if (
+        isinstance(question, (LinearRegression, Ridge))
+        and question.weights is None
+        and not any(name.startswith("powers") for name in shapes)  # of poly(): they have no form
+    ):
         return MomentForm(question, schema, question.column_pairs(schema))
-    if isinstance(question, Anova):
-        return PowerForm(question, schema, question.outcome)
+    if isinstance(question, (Anova, PairwiseTTest, VarianceTest)):
+        return PowerForm(question, schema, question.variable)
     if isinstance(question, TTest) and question.paired is None:
         return PowerForm(question, schema, question.variable)
     raise ParameterError(

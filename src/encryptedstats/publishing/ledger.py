@@ -1,10 +1,9 @@
-"""The ledger: what was opened, published and released, when, by whom, and what privacy it cost. It
-only grows.
+"""The ledger: what was opened, published and released, when, by whom, and at what privacy cost.
 
 It lies in a folder beside the key, or where all members of a study reach it: a chain of signed
 entries (`storage.chains`). A cost is written before the result is shown, so a crash in between
-costs privacy and never gives it away. Who can write to the folder can still roll it back to an
-earlier state: whoever keeps the hash of its last entry (``ledger.head()``) notices.
+costs privacy and never gives it away. A person who can write to the folder can still restore an
+earlier state; keep the hash of the last entry (``ledger.head()``) to notice.
 
 A ledger adds up epsilons of one unit of privacy and one neighbouring relation (`units.Unit`), which
 are fixed when it begins. A second ledger of the same key would start at 0 again: `Ledger.begin`
@@ -40,7 +39,7 @@ from encryptedstats.errors import (
 from encryptedstats.publishing.accounting import Spent, total_epsilon
 from encryptedstats.publishing.rules import Rules
 from encryptedstats.publishing.units import ADD, REPLACE, ROW, Unit
-from encryptedstats.storage.chains import Chain, Entry
+from encryptedstats.storage.chains import Chain, ChainEntry
 from encryptedstats.storage.files import PRIVATE, write_atomic
 from encryptedstats.storage.objects import open_store
 from encryptedstats.tables.blocks import rows_id
@@ -61,7 +60,7 @@ Content = dict[str, Any]
 
 @dataclass(frozen=True)
 class Budget:
-    """What all releases together may cost."""
+    """The most that all releases together may cost."""
 
     epsilon: float
     delta: float
@@ -91,7 +90,7 @@ class Ledger:
     url : path or fsspec URL
         Its folder.
     keys : PublicKeys or Owner
-        Of whoever began it: entries that nobody of its members has signed are refused.
+        The keys of the ledger's founder: entries that none of its members has signed are refused.
 
     Examples
     --------
@@ -106,7 +105,7 @@ class Ledger:
         self.keys = keys.public_keys(()) if isinstance(keys, Owner) else keys
         self.url = os.fspath(url)
         self._chain = Chain(
-            open_store(url), FOLDER, f"publishing ledger of key {self.keys.key_id}", _signed
+            open_store(url), FOLDER, f"publishing ledger of key {self.keys.key_id}", _is_signed
         )
 
     @classmethod
@@ -141,10 +140,10 @@ class Ledger:
         ledger = cls(url, owner)
         unit = Unit(max_rows, relation)
         budget = None if epsilon is None else Budget(epsilon, delta)
-        chosen = None if rules is None else Rules.named(rules)
+        chosen = None if rules is None else Rules.find(rules)
         signing = [ledger.keys.signing_key.hex(), *(keys.signing_key.hex() for keys in members)]
 
-        def content(before: Sequence[Entry]) -> Content:
+        def content(before: Sequence[ChainEntry]) -> Content:
             if before:
                 raise ExistsError(
                     f"{ledger.url} has a ledger already, and was not touched: use it, or give "
@@ -152,7 +151,7 @@ class Ledger:
                     code="ledger-exists",
                 )
             others = other_ledgers(ledger.url, owner)
-            if _place(ledger.url) in _listed_beside_key(owner):  # begun here once, and gone
+            if _place(ledger.url) in _list_by_key(owner):  # begun here once, and gone
                 others.append(_place(ledger.url))
             if others and not another:
                 raise ExistsError(
@@ -162,7 +161,7 @@ class Ledger:
                     "of, ",
                     Cure("another ledger", "another=True"),
                 )
-            return _stamped(
+            return _stamp(
                 BEGIN,
                 key_id=owner.key_id,
                 members=list(dict.fromkeys(signing)),
@@ -177,17 +176,17 @@ class Ledger:
         return ledger
 
     @classmethod
-    def of(cls, given: Ledger | str | os.PathLike[str], owner: Owner) -> Ledger:
-        """A ledger that there is, for who writes into it."""
-        ledger = given if isinstance(given, Ledger) else cls(given, owner)
+    def of(cls, place: Ledger | str | os.PathLike[str], owner: Owner) -> Ledger:
+        """Return an existing ledger that the owner may write to."""
+        ledger = place if isinstance(place, Ledger) else cls(place, owner)
         ledger.check_member(owner)
         return ledger
 
     # -- reading
     # --------------------------------------------------------------------------------------------
 
-    def entries(self) -> tuple[Entry, ...]:
-        """All of it, checked: every entry follows the one before, and is signed by a member."""
+    def entries(self) -> tuple[ChainEntry, ...]:
+        """Return all entries, each checked to follow the one before and to be signed by a member."""
         found = self._chain.entries()
         if not found:
             raise NoLedgerError(
@@ -207,8 +206,9 @@ class Ledger:
         return found
 
     def head(self) -> str:
-        """The hash of the last entry. Keep it elsewhere: ``check_contains(head)`` then notices
-        whether anything was taken away.
+        """Return the hash of the last entry.
+
+        Keep it elsewhere: ``check_contains(head)`` then notices if entries were removed.
         """
         return self._chain.head()
 
@@ -218,13 +218,13 @@ class Ledger:
 
     @property
     def rules(self) -> Rules | None:
-        """The rules of the study, if it has some."""
+        """The rules of the study, or None."""
         found = self.entries()[0].content.get("rules")
         return None if found is None else Rules.from_dict(found)
 
     @property
     def budget(self) -> Budget | None:
-        """What may be spent, as it was last set; None without a limit."""
+        """The current budget; None without a limit."""
         return _budget(self.entries())
 
     @property
@@ -253,21 +253,21 @@ class Ledger:
 
     @property
     def rho_spent(self) -> float:
-        """What all releases cost together, in zCDP."""
+        """The cost of all releases together, in zCDP."""
         entries = self.entries()
         unit_of(entries)  # costs of different units do not add up
         return sum(one.rho for one in _spent(entries))
 
     @property
     def epsilon_spent(self) -> float:
-        """What all releases cost together, at the delta of the budget (1e-6 without one)."""
+        """The cost of all releases together, at the delta of the budget (1e-6 without one)."""
         entries = self.entries()
         unit_of(entries)  # costs of different units do not add up
         budget = _budget(entries)
         return total_epsilon(_spent(entries), 1e-6 if budget is None else budget.delta)
 
     def to_frame(self) -> pd.DataFrame:
-        """A line for each entry."""
+        """Return a table with a line for each entry."""
         entries = self.entries()
         budget = _budget(entries)
         delta, lines = 1e-6 if budget is None else budget.delta, []
@@ -314,20 +314,22 @@ class Ledger:
             )
 
     def set_budget(self, owner: Owner, epsilon: float, delta: float = 1e-6) -> None:
-        """Another budget from now on. The old one stays in the ledger for all to see."""
+        """Set another budget from now on. The old one stays in the ledger."""
         budget = Budget(epsilon, delta)
-        self._append(lambda before: _stamped(BUDGET, **vars(budget)), owner)
+        self._append(lambda before: _stamp(BUDGET, **vars(budget)), owner)
 
     def check_unit(self, unit: Unit) -> None:
         """Refuse a release of another unit or relation than the ledger is about."""
         _check_unit(self.entries(), unit, self.url)
 
-    def spend(self, owner: Owner, spent: Spent, said: Mapping[str, Any], unit: Unit = ROW) -> Entry:
+    def spend(
+        self, owner: Owner, spent: Spent, said: Mapping[str, Any], unit: Unit = ROW
+    ) -> ChainEntry:
         """Write down a release, before it is shown; refused where unit or budget do not
         allow it.
         """
 
-        def content(before: Sequence[Entry]) -> Content:
+        def content(before: Sequence[ChainEntry]) -> Content:
             _check_unit(before, unit, self.url)
             budget = _budget(before)
             if budget is not None:
@@ -343,35 +345,37 @@ class Ledger:
                         code="budget-exceeded",
                     )
             whose = {"unit": unit.who, "relation": unit.neighbours, "max_rows": unit.max_rows}
-            return _stamped(
+            return _stamp(
                 RELEASED, rho=spent.rho, pure_epsilon=spent.pure_epsilon, **{**said, **whose}
             )
 
         return self._append(content, owner)
 
     def write(
-        self, owner: Owner, what: str, said: Callable[[Sequence[Entry]], Mapping[str, Any]]
-    ) -> Entry:
+        self, owner: Owner, what: str, said: Callable[[Sequence[ChainEntry]], Mapping[str, Any]]
+    ) -> ChainEntry:
         """Write down what was opened or published; ``said`` gets all entries so far, and may
         refuse.
         """
-        return self._append(lambda before: _stamped(what, **said(before)), owner)
+        return self._append(lambda before: _stamp(what, **said(before)), owner)
 
-    def _append(self, content: Callable[[Sequence[Entry]], Content], owner: Owner) -> Entry:
+    def _append(
+        self, content: Callable[[Sequence[ChainEntry]], Content], owner: Owner
+    ) -> ChainEntry:
         signing = owner.public_keys(()).signing_key.hex()
         return self._chain.append(content, by=signing, sign=owner.sign)
 
 
-def _stamped(what: str, **said: Any) -> Content:
+def _stamp(what: str, **said: Any) -> Content:
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     return {"what": what, "time": now, "version": version("encryptedstats"), **said}
 
 
-def _signed(by: str, statement: bytes, signature: str) -> bool:
+def _is_signed(by: str, statement: bytes, signature: str) -> bool:
     return len(by) == _MEMBER and verifies(bytes.fromhex(by), statement, signature)
 
 
-def _members(first: Entry) -> list[str]:
+def _members(first: ChainEntry) -> list[str]:
     if first.content.get("what") != BEGIN or not isinstance(first.content.get("members"), list):
         raise FileFormatError(
             "the first entry of a ledger says who its members are, and this does not",
@@ -380,7 +384,7 @@ def _members(first: Entry) -> list[str]:
     return [str(member) for member in first.content["members"]]
 
 
-def _budget(entries: Sequence[Entry]) -> Budget | None:
+def _budget(entries: Sequence[ChainEntry]) -> Budget | None:
     for entry in reversed(entries):
         said = entry.content if entry.content["what"] == BUDGET else entry.content.get("budget")
         if said is not None:
@@ -388,7 +392,7 @@ def _budget(entries: Sequence[Entry]) -> Budget | None:
     return None
 
 
-def _spent(entries: Sequence[Entry]) -> list[Spent]:
+def _spent(entries: Sequence[ChainEntry]) -> list[Spent]:
     released = [entry.content for entry in entries if entry.content["what"] == RELEASED]
     spent = [Spent(float(said["rho"]), said["pure_epsilon"]) for said in released]
     if any(one.rho < 0 or (one.pure_epsilon or 0) < 0 for one in spent):
@@ -402,7 +406,7 @@ def _spent(entries: Sequence[Entry]) -> list[Spent]:
 # -- units ---------------------------------------------------------------------------------------
 
 
-def _units(entries: Sequence[Entry]) -> list[Unit]:
+def _units(entries: Sequence[ChainEntry]) -> list[Unit]:
     """Return every unit that the ledger began with or that something was spent in."""
     begun = entries[0].content.get("unit") if entries else None
     found = [] if begun is None else [_read_unit(lambda: Unit.from_dict(begun))]
@@ -424,7 +428,7 @@ def _read_unit(read: Callable[[], Unit]) -> Unit:
         ) from error
 
 
-def unit_of(entries: Sequence[Entry]) -> Unit | None:
+def unit_of(entries: Sequence[ChainEntry]) -> Unit | None:
     """Return the one unit of a ledger, None where nothing fixes it; refused where there are
     several.
     """
@@ -443,14 +447,16 @@ def unit_of(entries: Sequence[Entry]) -> Unit | None:
     return found[0] if found else None
 
 
-def hides_rows(entries: Sequence[Entry]) -> bool:
+def hides_rows(entries: Sequence[ChainEntry]) -> bool:
     """Return whether the number of rows is not public in this ledger, so that no entry
     may name it.
     """
     return any(unit.relation == ADD for unit in _units(entries))
 
 
-def exact_of_same_rows(entries: Sequence[Entry], blocks: Iterable[str]) -> dict[str, list[int]]:
+def exact_of_same_rows(
+    entries: Sequence[ChainEntry], blocks: Iterable[str]
+) -> dict[str, list[int]]:
     """Return the entries that show some of these rows without noise, those opened exactly first."""
     own, found = {rows_id(block) for block in blocks}, dict[str, list[int]]()
     for what in (OPENED, PUBLISHED):
@@ -462,7 +468,7 @@ def exact_of_same_rows(entries: Sequence[Entry], blocks: Iterable[str]) -> dict[
     return found
 
 
-def _blocks(entry: Entry) -> set[str]:
+def _blocks(entry: ChainEntry) -> set[str]:
     """Return what tells the rows of its blocks, also where they were encrypted anew."""
     return {rows_id(str(block)) for block in entry.content.get("blocks", ())}
 
@@ -483,7 +489,7 @@ def describe_exact(found: Mapping[str, Sequence[int]]) -> list[str]:
     ]
 
 
-def _check_unit(entries: Sequence[Entry], unit: Unit, url: str) -> None:
+def _check_unit(entries: Sequence[ChainEntry], unit: Unit, url: str) -> None:
     own = unit_of(entries)
     if own is not None and unit != own:
         raise ParameterError(
@@ -507,7 +513,7 @@ def other_ledgers(url: str, owner: Owner) -> list[str]:
     own = _local(url)
     found = [
         *(_ledgers_beside(own, owner.key_id) if own is not None else ()),
-        *_listed_beside_key(owner),
+        *_list_by_key(owner),
     ]
     return [one for one in dict.fromkeys(found) if one != _place(url)]
 
@@ -541,7 +547,7 @@ def _list_file(owner: Owner) -> Path | None:
     return None if file is None else file.with_name(file.name + _LISTED)
 
 
-def _listed_beside_key(owner: Owner) -> list[str]:
+def _list_by_key(owner: Owner) -> list[str]:
     return _read_list(_list_file(owner)).get(owner.key_id, [])
 
 

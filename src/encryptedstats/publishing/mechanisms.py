@@ -1,8 +1,7 @@
-"""Noise: OpenDP's discrete Laplace and Gaussian mechanisms (extra ``privacy``), which add whole
-numbers to whole numbers.
+"""Noise: OpenDP's discrete Laplace and Gaussian mechanisms (extra ``privacy``) on whole numbers.
 
-Discrete noise has no holes that floating-point numbers would tell from (Mironov, 2012). Nothing
-here is seeded: whoever knew a seed could take the noise off.
+Discrete noise has no gaps that would reveal floating-point values (Mironov, 2012). The noise is
+never seeded: anybody who knew the seed could subtract it.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ class Mechanism:
         return self.scale * (math.sqrt(2) if self.name == LAPLACE else 1.0)
 
 
-def calibrated(
+def calibrate(
     found: Sensitivity, epsilon: float, delta: float, max_rows: int = 1, mechanism: str = AUTO
 ) -> Mechanism:
-    """The mechanism that gives (epsilon, delta), for a person with up to ``max_rows`` rows; of two
-    that do, that of less noise.
+    """Return the mechanism with the least noise that gives (epsilon, delta) for a person with up to
+    ``max_rows`` rows.
     """
     _check(epsilon, delta, max_rows, mechanism)
     laplace = Mechanism(
@@ -70,8 +69,8 @@ def calibrated(
     return min(laplace, gaussian, key=lambda one: one.deviation)
 
 
-def noised(values: NDArray[Any], ranges: NDArray[Any], mechanism: Mechanism) -> NDArray[Any]:
-    """Whole numbers with noise; those that no row can move as they are."""
+def add_noise(values: NDArray[Any], ranges: NDArray[Any], mechanism: Mechanism) -> NDArray[Any]:
+    """Return whole numbers with noise; numbers that no row can move stay as they are."""
     dp = opendp()
     result = np.array([int(value) for value in values], dtype=object)
     if any(abs(value) >= _LARGEST for value in result):
@@ -93,7 +92,7 @@ def noised(values: NDArray[Any], ranges: NDArray[Any], mechanism: Mechanism) -> 
 
 
 def opendp() -> Any:
-    """OpenDP; an error that names the extra where it is not installed."""
+    """Import OpenDP, or raise an error that names the extra."""
     try:
         import opendp.prelude as dp
     except ModuleNotFoundError as error:

@@ -1,5 +1,5 @@
-"""What can be published or released: answers, models, results and their files, all as
-one answer.
+"""What can be published or released: answers, models, results and their files, converted to one
+answer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from encryptedstats.tables.questions.question import ReadResult
 
 
 @dataclass(frozen=True)
-class Source:
+class AnswerSource:
     """An answer to publish or release, encrypted or decrypted.
 
     Attributes
@@ -31,19 +31,19 @@ class Source:
     answer : Answer
         With the schema that it is read by.
     digest : str
-        SHA-256 of the file it came from; empty where there is none.
+        SHA-256 of the file it came from, or empty.
     """
 
     answer: Answer
     digest: str = ""
 
-    def opened(self, owner: Owner) -> list[int]:
+    def open_with(self, owner: Owner) -> list[int]:
         """Return the exact totals."""
         if not self.answer.is_encrypted:
             return list(self.answer.totals)
         return [int(total) for total in decrypt_value(self.answer.ciphertexts, owner.decryptor)]
 
-    def said(self, *, with_rows: bool = True) -> dict[str, Any]:
+    def facts(self, *, with_rows: bool = True) -> dict[str, Any]:
         """Return what a ledger keeps of it: by ids, without names.
 
         ``with_rows=False`` leaves the number of rows out, for where it is not public. The hash of a
@@ -56,34 +56,34 @@ class Source:
             "question": asked.name,
             "params": asked.parameters(),
             **rows,
-            "blocks": _blocks_said(answer.block_ids),
+            "blocks": _sorted_blocks(answer.block_ids),
             "schema": hashlib.sha256(answer.schema.public().to_json().encode()).hexdigest(),
             "file": self.digest if answer.is_encrypted else "",
         }
 
 
-def _blocks_said(block_ids: Sequence[str]) -> list[str]:
+def _sorted_blocks(block_ids: Sequence[str]) -> list[str]:
     return sorted(block_ids)
 
 
-def record_opening(given: Any, owner: Owner, ledger: Any) -> None:
+def record_opening(value: Any, owner: Owner, ledger: Any) -> None:
     """Write down that something was opened as it is, for its owner alone."""
-    source = source_of(given, owner)
+    source = source_of(value, owner)
     Ledger.of(ledger, owner).write(
-        owner, OPENED, lambda before: source.said(with_rows=not hides_rows(before))
+        owner, OPENED, lambda before: source.facts(with_rows=not hides_rows(before))
     )
 
 
-def source_of(given: Any, owner: Owner, schema: Any = None) -> Source:
+def source_of(value: Any, owner: Owner, schema: Any = None) -> AnswerSource:
     """Return the answer to publish, with the schema that it is opened with."""
     digest = ""
-    if isinstance(given, (str, os.PathLike)):
-        data = read_object(given)
+    if isinstance(value, (str, os.PathLike)):
+        data = read_object(value)
         digest = hashlib.sha256(data).hexdigest()
-        given = read_file(container.from_bytes(data, name=str(given)), owner.public_keys(()), given)
-    answer = _find_answer(given)
+        value = read_file(container.from_bytes(data, name=str(value)), owner.public_keys(()), value)
+    answer = _find_answer(value)
     if answer is not None and answer.is_encrypted:
-        return Source(
+        return AnswerSource(
             replace(answer, schema=opening_schema(schema, answer, owner.decryptor)), digest
         )
     if schema is not None:
@@ -93,19 +93,19 @@ def source_of(given: Any, owner: Owner, schema: Any = None) -> Source:
         )
     if answer is None:
         raise ArgumentTypeError(
-            f"an object of type {type(given).__name__} has no totals to publish: give an encrypted "
+            f"an object of type {type(value).__name__} has no totals to publish: give an encrypted "
             "result or model, its file, or what owner.open made of it, if that is a model or a "
             "Result",
             code="nothing-to-publish",
         )
-    return Source(answer, digest)
+    return AnswerSource(answer, digest)
 
 
-def _find_answer(given: Any) -> Answer | None:
+def _find_answer(value: Any) -> Answer | None:
     """Return the answer that an object is, was read from, or holds."""
-    if isinstance(given, Answer):
-        return given
-    if isinstance(given, ReadResult):
-        return given.source
-    found: Answer | None = getattr(given, "answer_", None)
+    if isinstance(value, Answer):
+        return value
+    if isinstance(value, ReadResult):
+        return value.source
+    found: Answer | None = getattr(value, "answer_", None)
     return found

@@ -1,6 +1,4 @@
-"""Publishing by rules: a result is opened, checked, written down, and shown as far as the rules
-allow.
-"""
+"""Publishing by rules: a result is opened, checked, recorded, and shown as far as the rules allow."""
 
 from __future__ import annotations
 
@@ -19,14 +17,14 @@ from encryptedstats.crypto.keys import Owner
 from encryptedstats.errors import DisclosureError, DisclosureWarning, ParameterError
 from encryptedstats.publishing.audit import (
     Audit,
-    Shown,
-    audited,
+    ShownNumbers,
+    audit_result,
     cells_and_sums,
     shape_with_margins,
 )
 from encryptedstats.publishing.forms import CellForm
 from encryptedstats.publishing.ledger import PUBLISHED, Ledger
-from encryptedstats.publishing.opening import Source, source_of
+from encryptedstats.publishing.opening import AnswerSource, source_of
 from encryptedstats.publishing.rules import (
     MIN_COUNT,
     REFUSE,
@@ -34,11 +32,11 @@ from encryptedstats.publishing.rules import (
     Finding,
     Rules,
     broken_rules,
-    shown_numbers,
-    shown_rows,
+    numbers_shown,
+    rows_shown,
 )
 from encryptedstats.publishing.suppression import Suppressed, suppress, with_margins
-from encryptedstats.storage.chains import Entry
+from encryptedstats.storage.chains import ChainEntry
 from encryptedstats.tables.questions.question import in_shapes
 from encryptedstats.tables.questions.summaries import labels, variable_name
 from encryptedstats.tables.schema.names import CLASS
@@ -51,23 +49,23 @@ _LEFT_OUT: Final = "nothing can be shown of it"
 
 @dataclass(frozen=True)
 class Published:
-    """What rules let others see of a result.
+    """The part of a result that disclosure rules allow to show.
 
     Attributes
     ----------
     result : Any
-        What the question reads; None where rules do not allow it.
+        The result; None where rules do not allow it.
     table : DataFrame or None
-        Of a result that is made of cells: the counts with their sums. What is hidden is ``NA``.
+        For a result that consists of cells: the counts with their sums. Hidden counts are ``NA``.
     findings : tuple of Finding
         The rules that the result breaks, and why something was left out.
     rules : Rules
     title : str
-        What was asked.
+        The question.
     n_rows : int
     weight_bound : int
-        The largest weight of a row. Counts are sums of weights then, and the least count of
-        ``rules`` is that many times as large: one row may be a count of as much.
+        The largest weight of a row. Counts are then sums of weights, and the least count of
+        ``rules`` is multiplied by it, since one row may count as much.
     """
 
     result: Any
@@ -80,11 +78,11 @@ class Published:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing was left out."""
+        """True if nothing was left out."""
         return self.result is not None
 
     def summary(self) -> str:
-        """As text: what may be shown, then what was left out and why."""
+        """Return what may be shown as text, then what was left out and why."""
         parts = [self.title, ""]
         if self.result is not None:
             shown = getattr(self.result, "summary", None)
@@ -96,7 +94,7 @@ class Published:
         return "\n".join([*parts, "", *self.remarks()])
 
     def remarks(self) -> list[str]:
-        """The rules, and what they left out."""
+        """Return the rules, and what they left out."""
         weights = (
             f"rows have weights up to {self.weight_bound}: the least count of the rules is as "
             "many times larger"
@@ -121,7 +119,7 @@ def with_hidden(table: pd.DataFrame) -> pd.DataFrame:
 
 @publish_value.register(object)
 def publish(
-    given: Any,
+    value: Any,
     owner: Owner,
     *,
     schema: Any = None,
@@ -132,7 +130,7 @@ def publish(
 
     Parameters
     ----------
-    given : path or fsspec URL
+    value : path or fsspec URL
         Of an encrypted result, model or prediction; or the object that was loaded from it.
     owner : Owner
     schema : Schema, or path of its file, optional
@@ -149,37 +147,39 @@ def publish(
         What may be shown, what was left out, and why.
     """
     book = None if ledger is None else Ledger.of(ledger, owner)
-    chosen = Rules.named(rules) if rules is not None else None if book is None else book.rules
+    chosen = Rules.find(rules) if rules is not None else None if book is None else book.rules
     if chosen is None:
         raise ParameterError(
             "rules= names the profile to publish by, such as 'pcornet': the ledger has none",
             code="no-rules",
         )
-    source = source_of(given, owner, schema)
+    source = source_of(value, owner, schema)
     if source.answer.is_prediction:
         return _prediction(source, owner, chosen, book)
     chosen = _count_weights(chosen, source)
-    totals = source.opened(owner)
-    made, shown = checked(source, totals, chosen)
+    totals = source.open_with(owner)
+    made, shown = show_by_rules(source, totals, chosen)
     if book is not None:
-        made = _written(made, shown, source, owner, book)
+        made = _record(made, shown, source, owner, book)
     return made
 
 
-def _count_weights(rules: Rules, source: Source) -> Rules:
+def _count_weights(rules: Rules, source: AnswerSource) -> Rules:
     """Return the rules for sums of weights: as many rows have at least that count."""
     return replace(rules, min_count=rules.min_count * (source.answer.weight_bound or 1))
 
 
-def checked(source: Source, totals: list[int], rules: Rules) -> tuple[Published, Shown]:
-    """What may be shown of opened totals, by themselves."""
+def show_by_rules(
+    source: AnswerSource, totals: list[int], rules: Rules
+) -> tuple[Published, ShownNumbers]:
+    """Return what may be shown of opened totals, before earlier results are considered."""
     public = source.answer.schema.public()
     asked = source.answer.question.in_ids(source.answer.schema)
     named = in_shapes(totals, asked.shapes(public))
     bound = source.answer.weight_bound or 1
     findings = broken_rules(asked, named, public, source.answer.n_rows, rules, bound)
-    form, rows = shown_rows(asked, public)
-    numbers: list[int | None] = [*shown_numbers(form, named, source.answer.n_rows)]
+    form, rows = rows_shown(asked, public)
+    numbers: list[int | None] = [*numbers_shown(form, named, source.answer.n_rows)]
     title = asked.describe(source.answer.schema)
     table, result = None, None
     if isinstance(form, CellForm):
@@ -192,7 +192,7 @@ def checked(source: Source, totals: list[int], rules: Rules) -> tuple[Published,
             for n, out in zip(with_margins(cells).flat, hidden.flat, strict=True)
         ]
     if not findings:
-        result = asked.present(
+        result = asked._present(
             replace(source.answer, question=asked, totals=tuple(totals), beside={})
         )
     elif table is None:
@@ -201,7 +201,7 @@ def checked(source: Source, totals: list[int], rules: Rules) -> tuple[Published,
     shape = shape_with_margins(form) if isinstance(form, CellForm) else ()
     of_cells = isinstance(form, CellForm)
     answer = source.answer
-    shown = Shown(
+    shown = ShownNumbers(
         asked,
         rows,
         numbers,
@@ -215,9 +215,9 @@ def checked(source: Source, totals: list[int], rules: Rules) -> tuple[Published,
 
 
 def _hidden_table(
-    cells: NDArray[np.int64], source: Source, rules: Rules
+    cells: NDArray[np.int64], source: AnswerSource, rules: Rules
 ) -> tuple[pd.DataFrame | None, NDArray[np.bool_], list[Finding]]:
-    """Cells with their sums, what is hidden of both, and why not all can be shown."""
+    """Return the cells with their sums, which are hidden, and why not all can be shown."""
     try:
         found = suppress(cells, rules.min_count, rules.concentration)
     except DisclosureError as error:
@@ -242,8 +242,8 @@ def _describe_hidden(rules: Rules) -> Finding:
     )
 
 
-def _axes(source: Source) -> list[pd.Index[Any]]:
-    """The labels of the axes of a question that counts cells."""
+def _axes(source: AnswerSource) -> list[pd.Index[Any]]:
+    """Return the labels of the axes of a question that counts cells."""
     asked = source.answer.question.in_ids(source.answer.schema)
     own: Any = asked
     if hasattr(own, "variables") and all(isinstance(j, int) for j in own.variables):
@@ -277,10 +277,8 @@ def _frame(found: Suppressed, axes: Sequence[pd.Index[Any]]) -> pd.DataFrame:
     return pd.DataFrame({"count": values}, index=index)["count"].unstack(sort=False)
 
 
-def _prediction(source: Source, owner: Owner, rules: Rules, book: Ledger | None) -> Published:
-    """Predictions speak of single rows: what may be shown is how many of each class
-    were predicted.
-    """
+def _prediction(source: AnswerSource, owner: Owner, rules: Rules, book: Ledger | None) -> Published:
+    """Return the number of predictions of each class: single predictions reveal single rows."""
     votes = decrypt_value(source.answer, owner.decryptor)
     counted = votes.predict().value_counts().reindex(votes.classes_, fill_value=0)
     findings = [
@@ -307,22 +305,25 @@ def _prediction(source: Source, owner: Owner, rules: Rules, book: Ledger | None)
     if book is None:
         return made
     asked = source.answer.question.in_ids(source.answer.schema)
-    shown = Shown(asked, (), numbers, source.answer.n_rows, source.answer.block_ids, predicted=True)
-    return _written(made, shown, source, owner, book)
+    shown = ShownNumbers(
+        asked, (), numbers, source.answer.n_rows, source.answer.block_ids, predicted=True
+    )
+    return _record(made, shown, source, owner, book)
 
 
-def _written(
-    made: Published, shown: Shown, source: Source, owner: Owner, book: Ledger
+def _record(
+    made: Published, shown: ShownNumbers, source: AnswerSource, owner: Owner, book: Ledger
 ) -> Published:
-    """The same after the ledger was asked and told; refused, or warned of, where it gives rows away
-    with what is there.
+    """Compare a result with the ledger, and record it.
+
+    Refuses or warns, as the rules say, where it would reveal rows together with earlier results.
     """
-    said, public = source.said(), source.answer.schema.public()
+    said, public = source.facts(), source.answer.schema.public()
     audit = Audit((), ())
 
-    def content(before: Sequence[Entry]) -> dict[str, Any]:
+    def content(before: Sequence[ChainEntry]) -> dict[str, Any]:
         nonlocal audit
-        audit = audited(shown, before, public, said["schema"], made.rules.min_count)
+        audit = audit_result(shown, before, public, said["schema"], made.rules.min_count)
         more = audit.findings
         if more and made.rules.differencing == REFUSE:
             raise DisclosureError(
@@ -332,7 +333,12 @@ def _written(
                 code="disclosive-result",
             )
         found = [*made.findings, *more]
-        return {**said, "rules": made.rules.to_dict(), "findings": _said(found), **shown.said()}
+        return {
+            **said,
+            "rules": made.rules.to_dict(),
+            "findings": _describe_findings(found),
+            **shown.facts(),
+        }
 
     book.write(owner, PUBLISHED, content)
     for finding in audit.findings:
@@ -349,5 +355,5 @@ def _written(
     return replace(made, findings=(*made.findings, *audit.findings))
 
 
-def _said(findings: Sequence[Finding]) -> list[str]:
+def _describe_findings(findings: Sequence[Finding]) -> list[str]:
     return [str(finding) for finding in findings]

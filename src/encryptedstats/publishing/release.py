@@ -1,5 +1,5 @@
-"""Releasing with noise: totals are opened, noised and read, and only what is read from the noisy
-ones is ever shown.
+"""Releases with noise: totals are opened, noise is added, and only results from noisy totals are
+shown.
 
 The cost is computed from the question, spent in the ledger, and stated with the result: epsilon,
 delta, rho, whose privacy it is (the unit) and which tables it cannot tell apart (the relation).
@@ -32,13 +32,14 @@ from encryptedstats.publishing.ledger import (
     exact_of_same_rows,
     other_ledgers,
 )
-from encryptedstats.publishing.mechanisms import AUTO, Mechanism, calibrated, noised, opendp
-from encryptedstats.publishing.opening import Source, source_of
+from encryptedstats.publishing.mechanisms import AUTO, Mechanism, add_noise, calibrate, opendp
+from encryptedstats.publishing.opening import AnswerSource, source_of
 from encryptedstats.publishing.sensitivity import Number, check_totals, row_interval, sensitivity
-from encryptedstats.publishing.tables import written_table
+from encryptedstats.publishing.tables import release_table
 from encryptedstats.publishing.units import ADD, REPLACE, ROW, Unit
 from encryptedstats.storage.objects import save_file
 from encryptedstats.tables.answers.answer import Answer
+from encryptedstats.tables.answers.results import TableResult
 from encryptedstats.tables.questions.question import ImpossibleTotalsError, Question
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
@@ -65,7 +66,7 @@ _INTERVALS: Final = (
 
 @dataclass(frozen=True)
 class Privacy:
-    """What can be said of the privacy of a release.
+    """The privacy guarantee of a release.
 
     Attributes
     ----------
@@ -98,7 +99,7 @@ class Privacy:
     not_covered: tuple[str, ...] = NOT_COVERED
 
     def describe(self) -> list[str]:
-        """In words, a line for each statement."""
+        """Return the statements in words, a line each."""
         noise = f"{self.mechanism.capitalize()} noise of scale {self.scale:.4g}"
         lines = [
             f"released with epsilon {self.epsilon:g}, delta {self.delta:g} (rho {self.rho:.4g}): "
@@ -107,7 +108,7 @@ class Privacy:
             f"unit: {self.unit}; {self.relation}",
         ]
         if self.spent is None:
-            lines.append("spent from no ledger: whoever adds up releases has to remember this one")
+            lines.append("spent from no ledger: remember this release when you add up releases")
         else:
             limit = "no budget" if self.budget is None else f"of {self.budget:g}"
             lines.append(f"spent so far: epsilon {self.spent:.4g} {limit}")
@@ -118,14 +119,13 @@ class Privacy:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON knows it."""
         found: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return found
 
 
 @dataclass(frozen=True)
 class Release:
-    """A result with noise, and what can be said of its privacy.
+    """A result with noise, and its privacy guarantee.
 
     Attributes
     ----------
@@ -141,7 +141,6 @@ class Release:
     source: Answer
 
     def summary(self) -> str:
-        """As text."""
         shown = getattr(self.result, "summary", None)
         return "\n".join(
             [str(shown() if callable(shown) else self.result), "", *self.privacy.describe()]
@@ -152,7 +151,21 @@ class Release:
 
         These know nothing of the noise and must not be published.
         """
-        return written_table(self.source.question.name, self.result)
+        return release_table(self.source.question.name, self.result)
+
+    def synthesize(
+        self, n_rows: int | None = None, random_state: int | None = None
+    ) -> pd.DataFrame:
+        """Draw synthetic rows from released pairs: see :func:`publishing.synthetic.synthesize`."""
+        from encryptedstats.publishing.synthetic import synthesize  # imports scikit-learn
+
+        return synthesize(self, n_rows, random_state)
+
+    def compare_synthetic(self, rows: pd.DataFrame) -> TableResult:
+        """Compare synthetic rows with the released counts."""
+        from encryptedstats.publishing.synthetic import compare_synthetic
+
+        return compare_synthetic(self, rows)
 
     def __repr__(self) -> str:
         return self.summary()
@@ -172,8 +185,8 @@ class Release:
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A release before anything is opened: its noise, and what it costs."""
+class ReleasePlan:
+    """The noise and the cost of a release, before anything is opened."""
 
     question: Question
     schema: PublicSchema
@@ -184,11 +197,11 @@ class Planned:
 
     @property
     def spent(self) -> Spent:
-        """What it costs."""
+        """The privacy cost."""
         return self.mechanism.spent
 
 
-def planned(
+def plan_release(
     question: Question,
     schema: PublicSchema,
     *,
@@ -198,35 +211,35 @@ def planned(
     max_rows: int = 1,
     max_weight: int = 1,
     mechanism: str = AUTO,
-) -> Planned:
-    """How a question would be released: from the question alone, so that whoever sees it learns
-    nothing of the rows.
+) -> ReleasePlan:
+    """Plan the release of a question from the question alone, so that the plan reveals nothing of
+    the rows.
     """
     unit = Unit(max_rows, relation)
     form = form_of(question, schema)
     moved = sensitivity(
         form.rows, schema, relation=relation, groups=form.groups, max_weight=max_weight
     )
-    chosen = calibrated(moved, epsilon, delta, max_rows, mechanism)
+    chosen = calibrate(moved, epsilon, delta, max_rows, mechanism)
     privacy = Privacy(
         float(epsilon), 0.0 if chosen.spent.pure_epsilon is not None else float(delta), chosen.spent.rho, unit.who, unit.neighbours,
         chosen.name, chosen.scale, moved.l1, moved.l2,
     )  # fmt: skip
 
     def noisy(totals: Sequence[int], n_rows: int) -> tuple[list[int], int]:
-        exact = form.numbers(question.named(list(totals), schema), n_rows)
+        exact = form.numbers(question._named(list(totals), schema), n_rows)
         public = n_rows if relation == REPLACE and max_weight == 1 else None
-        found = noised(np.array(exact, dtype=object), moved.ranges, chosen)
+        found = add_noise(np.array(exact, dtype=object), moved.ranges, chosen)
         named, rows = form.totals(found, public, chosen.deviation * max_weight)
         flat = [int(x) for name in form.shapes for x in np.asarray(named[name], dtype=object).flat]
         return flat, n_rows if relation == REPLACE else rows
 
-    return Planned(question, schema, chosen, privacy, noisy, form.rows)
+    return ReleasePlan(question, schema, chosen, privacy, noisy, form.rows)
 
 
 @release_value.register(object)
 def release(
-    given: Any,
+    value: Any,
     owner: Owner,
     *,
     schema: Any = None,
@@ -243,7 +256,7 @@ def release(
 
     Parameters
     ----------
-    given : path or fsspec URL
+    value : path or fsspec URL
         Of an encrypted result or model; or the object that was loaded from it.
     owner : Owner
     schema : Schema, or path of its file, optional
@@ -270,8 +283,8 @@ def release(
         What the question reads from the noisy totals, and what can be said of its privacy.
     """
     book = None if ledger is None else Ledger.of(ledger, owner)
-    unit = _chosen_unit(book, max_rows, relation)
-    source = source_of(given, owner, schema)
+    unit = _choose_unit(book, max_rows, relation)
+    source = source_of(value, owner, schema)
     if source.answer.is_prediction:
         raise ParameterError(
             "predictions are of single rows: release the model, and predict with what is released",
@@ -279,8 +292,8 @@ def release(
         )
     asked = source.answer.question.in_ids(source.answer.schema)
     public = source.answer.schema.public()
-    most = _chosen_weight(source, max_weight)
-    plan = planned(
+    most = _choose_weight(source, max_weight)
+    plan = plan_release(
         asked,
         public,
         epsilon=epsilon,
@@ -307,14 +320,14 @@ def release(
         )
         stated = privacy.to_dict()
         kept = ("epsilon", "delta", "mechanism", "scale", "l1", "l2", "not_covered")
-        rows = source.said(with_rows=unit.relation != ADD)
+        rows = source.facts(with_rows=unit.relation != ADD)
         said = {**rows, "others": n_others, **{name: stated[name] for name in kept}}
         book.spend(owner, plan.spent, said, unit)
         budget = book.budget
         privacy = replace(
             privacy, spent=book.epsilon_spent, budget=None if budget is None else budget.epsilon
         )
-    exact = source.opened(owner)
+    exact = source.open_with(owner)
     _check_counted(asked, exact, public, source.answer.n_rows, most)
     totals, n_rows = plan.noisy(exact, source.answer.n_rows)
     # Without the ids of the blocks: they are hashes of the rows, without noise. The ledger has
@@ -338,7 +351,7 @@ def _read(question: Question, totals: list[int], schema: Schema | PublicSchema, 
         ) from error
 
 
-def _chosen_unit(book: Ledger | None, max_rows: int | None, relation: str | None) -> Unit:
+def _choose_unit(book: Ledger | None, max_rows: int | None, relation: str | None) -> Unit:
     """Return the unit of a release: the ledger's where there is one, and no other."""
     own = ROW if book is None else book.unit or ROW
     unit = Unit(
@@ -350,7 +363,7 @@ def _chosen_unit(book: Ledger | None, max_rows: int | None, relation: str | None
     return unit
 
 
-def _not_covered_by(book: Ledger, source: Source, n_others: int) -> list[str]:
+def _not_covered_by(book: Ledger, source: AnswerSource, n_others: int) -> list[str]:
     """Return what the ledger knows of the same rows that this epsilon does not cover."""
     known = describe_exact(exact_of_same_rows(book.entries(), source.answer.block_ids))
     if n_others:
@@ -358,12 +371,12 @@ def _not_covered_by(book: Ledger, source: Source, n_others: int) -> list[str]:
     return known
 
 
-def _chosen_weight(source: Source, given: int | None) -> int:
+def _choose_weight(source: AnswerSource, max_weight: int | None) -> int:
     """Return the largest weight that noise is made for: at least the bound that the
     answer brings.
     """
     bound = source.answer.weight_bound
-    if given is None and bound is None:
+    if max_weight is None and bound is None:
         raise ParameterError(
             "this answer does not say whether its rows have weights (older versions did not write "
             "it): "
@@ -371,30 +384,32 @@ def _chosen_weight(source: Source, given: int | None) -> int:
             _LARGEST_WEIGHT,
             code="weights-unknown",
         )
-    if given is not None and (
-        isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1
+    if max_weight is not None and (
+        isinstance(max_weight, bool)
+        or not isinstance(max_weight, (int, np.integer))
+        or max_weight < 1
     ):
         raise ParameterError(
-            f"max_weight={given!r}: the largest weight of a row, 1 or more",
+            f"max_weight={max_weight!r}: the largest weight of a row, 1 or more",
             code="invalid-max-weight",
         )
-    if given is not None and bound is not None and given < bound:
+    if max_weight is not None and bound is not None and max_weight < bound:
         raise ParameterError(
-            f"max_weight={given}: the rows of this table have weights up to {bound}, and noise "
+            f"max_weight={max_weight}: the rows of this table have weights up to {bound}, and noise "
             "for less would not hide a row. "
             "Leave it out, or give at least the bound, ",
             _LARGEST_WEIGHT,
             code="max-weight-too-small",
         )
-    return int(given if given is not None else bound or 1)
+    return int(max_weight if max_weight is not None else bound or 1)
 
 
 def _check_known_weights(
-    source: Source, question: Question, schema: PublicSchema, max_weight: int
+    source: AnswerSource, question: Question, schema: PublicSchema, max_weight: int
 ) -> None:
-    """Refuse rows with weights that nobody has said the largest of, by what is known before
-    anything is spent: of what is closed, how large its counts can be; of what was opened already,
-    the counts.
+    """Refuse rows whose largest weight is unknown, before anything is spent.
+
+    For an encrypted answer the possible size of its counts decides, for a decrypted one the counts.
     """
     if not source.answer.is_encrypted:
         _check_counted(question, source.answer.totals, schema, source.answer.n_rows, max_weight)
@@ -423,8 +438,8 @@ def _check_counted(
     if max_weight > 1 or name is None:
         return
     counted, each = (
-        int(question.named(list(totals), schema)[name].sum()),
-        _counted_by_row(question, schema, name),
+        int(question._named(list(totals), schema)[name].sum()),
+        _row_weight(question, schema, name),
     )
     if not each.low * n_rows <= counted <= each.high * n_rows:
         raise _weights_error()
@@ -434,8 +449,8 @@ def _count_name(names: Iterable[str]) -> str | None:
     return next((name for name in ("class_counts", "cells", "rows") if name in names), None)
 
 
-def _counted_by_row(question: Question, schema: PublicSchema, name: str) -> Interval:
-    """How often a row without a weight counts."""
+def _row_weight(question: Question, schema: PublicSchema, name: str) -> Interval:
+    """Return how often a row without a weight counts."""
     return row_interval(sum_of(list(form_of(question, schema).written[name].flat)), schema)
 
 

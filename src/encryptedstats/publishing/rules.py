@@ -1,9 +1,9 @@
-"""Disclosure rules: what data officers ask of a result before it leaves the house, as named
-profiles.
+"""Disclosure rules: named profiles of the rules that data officers apply before results leave a
+site.
 
 Rules look at totals: how many rows are behind each number, whether one row makes up most of a sum,
-and how many numbers are given away for how many rows. They are habits and no proof. What can be
-added up with other results, `audit` looks at; what is proven is `release`.
+and how many numbers are published for how many rows. They are conventions, not proofs. `audit`
+considers what can be inferred together with other results; `release` has proven guarantees.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from encryptedstats.circuits.bounds import Interval, read_bounds
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.errors import FileFormatError, ParameterError
-from encryptedstats.publishing.forms import CellForm, Form, MomentForm, PowerForm, form_of
-from encryptedstats.publishing.sensitivity import added_by_row
+from encryptedstats.publishing.forms import CellForm, MomentForm, PowerForm, ReleaseForm, form_of
+from encryptedstats.publishing.sensitivity import row_contribution
 from encryptedstats.tables.columns import column_ranges
 from encryptedstats.tables.encodings import Column, encoding_of
 from encryptedstats.tables.questions.question import Question
@@ -45,20 +45,20 @@ class Rules:
     Parameters
     ----------
     min_count : int
-        The least rows of any group that a number is shown of; empty groups may be shown. 0 for no
+        The fewest rows of any group whose number is shown; empty groups may be shown. 0 for no
         such rule.
     dominance : float, optional
         The largest share of a sum (of numbers that are not negative) that one row may have.
     concentration : float, optional
-        The largest share of a group that may be of one kind: where all rows are sick, whoever is in
-        the group is sick.
+        The largest share of a group that may be of one kind: where all rows of a group are sick,
+        membership reveals sickness.
     rows_per_parameter : float
-        The least rows for each number that a model gives away. 0 for no such rule.
+        The fewest rows for each number that a model publishes. 0 for no such rule.
     differencing : str
-        What becomes of a result that gives single rows away together with what the ledger has:
+        What happens to a result that reveals single rows together with earlier ones in the ledger:
         ``"refuse"`` or ``"warn"``.
     name : str
-        What the profile is called.
+        The name of the profile.
     """
 
     min_count: int = 5
@@ -98,25 +98,24 @@ class Rules:
             )
 
     @classmethod
-    def named(cls, given: str | Rules) -> Rules:
-        """A profile by name, or one's own."""
-        if isinstance(given, Rules):
-            return given
-        if given not in PROFILES:
+    def find(cls, profile: str | Rules) -> Rules:
+        """Return a profile by name, or the given rules."""
+        if isinstance(profile, Rules):
+            return profile
+        if profile not in PROFILES:
             raise ParameterError(
-                f"rules={given!r}: {', '.join(map(repr, PROFILES))}, or your own, "
+                f"rules={profile!r}: {', '.join(map(repr, PROFILES))}, or your own, "
                 "es.Rules(min_count=...)",
                 code="unknown-rules",
             )
-        return PROFILES[given]
+        return PROFILES[profile]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON knows it."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, value: Any) -> Rules:
-        """The inverse, with every check."""
+        """Return the rules that :meth:`to_dict` wrote. Everything is checked."""
         names = {field.name for field in fields(cls)}
         if not isinstance(value, dict) or set(value) != names:
             raise FileFormatError(
@@ -126,7 +125,7 @@ class Rules:
         return cls(**value)
 
     def describe(self) -> str:
-        """In words."""
+        """Return the rules in words."""
         said = [f"counts of 1 to {self.min_count - 1} are not shown"] if self.min_count > 1 else []
         if self.dominance is not None:
             said.append(f"no row is more than {self.dominance:.0%} of a sum")
@@ -149,7 +148,7 @@ PROFILES: Final[dict[str, Rules]] = {
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule that a result breaks, where, and what to do about it."""
+    """A rule that a result breaks, the place, and what to do about it."""
 
     rule: str
     text: str
@@ -158,19 +157,17 @@ class Finding:
         return f"{self.rule}: {self.text}"
 
 
-def shown_rows(question: Question, schema: PublicSchema) -> tuple[Form | None, list[Any]]:
-    """What rows add to the numbers that a result gives away: to leaves, rather than to the ways to
-    them.
-    """
+def rows_shown(question: Question, schema: PublicSchema) -> tuple[ReleaseForm | None, list[Any]]:
+    """Return what rows add to the numbers that a result publishes: to leaves, not to inner nodes."""
     try:
         form = form_of(question, schema)
     except ParameterError:
-        return None, [added_by_row(total) for total in question.circuit(schema)]
+        return None, [row_contribution(total) for total in question.circuit(schema)]
     return form, form.rows
 
 
-def shown_numbers(form: Form | None, totals: Named, n_rows: int) -> list[int]:
-    """These numbers, from the opened totals."""
+def numbers_shown(form: ReleaseForm | None, totals: Named, n_rows: int) -> list[int]:
+    """Return these numbers, from the opened totals."""
     if form is not None:
         return form.numbers(totals, n_rows)
     return [int(x) for array in totals.values() for x in array.flat]
@@ -188,14 +185,14 @@ def broken_rules(
 
     Where rows have weights, ``rules.min_count`` is about sums of weights.
     """
-    form, rows = shown_rows(question, schema)
-    numbers = shown_numbers(form, totals, n_rows)
+    form, rows = rows_shown(question, schema)
+    numbers = numbers_shown(form, totals, n_rows)
     # Cells are hidden one by one instead: see `suppression`.
     in_cells = isinstance(form, CellForm)
     found = [] if in_cells else list(_small_counts(rows, numbers, schema, n_rows, rules))
     if isinstance(form, (MomentForm, PowerForm)):
-        found += _dominated(
-            _summed(form, totals, n_rows), rules, weight_bound, columns=isinstance(form, MomentForm)
+        found += _find_dominated(
+            _sums(form, totals, n_rows), rules, weight_bound, columns=isinstance(form, MomentForm)
         )
     parameters = n_parameters(question, form, schema)
     if parameters and rules.rows_per_parameter * parameters > n_rows:
@@ -210,19 +207,19 @@ def broken_rules(
     return found
 
 
-def n_parameters(question: Question, form: Form | None, schema: PublicSchema) -> int:
-    """How many numbers of a model are given away; 0 of what is no model."""
+def n_parameters(question: Question, form: ReleaseForm | None, schema: PublicSchema) -> int:
+    """Return how many numbers of a model are published; 0 for results that are not models."""
     from encryptedstats.models import TotalsModel
 
     if not isinstance(question, TotalsModel):
         return 0
     if isinstance(form, MomentForm):
         return len(form.bounds)
-    return len(form.rows) if form is not None else question.n_totals(schema)
+    return len(form.rows) if form is not None else question._n_totals(schema)
 
 
 def are_counts(rows: list[Any], schema: PublicSchema) -> list[bool]:
-    """Which totals count rows: those to which a row adds 0 or 1."""
+    """Return which totals count rows: those to which a row adds 0 or 1."""
     written = [row for row in rows if isinstance(row, Expression)]
     known = read_bounds(written, column_ranges(schema, map(Column.parse, column_names(written))), 1)
     return [
@@ -235,9 +232,7 @@ def are_counts(rows: list[Any], schema: PublicSchema) -> list[bool]:
 
 
 def _is_number(row: Expression, schema: PublicSchema) -> bool:
-    """Whether a number that is kept as one is in it: 0 and 1 are values there, and their rows are
-    no group by themselves.
-    """
+    """Return True if a total is about a number: its 0 and 1 are values, and such rows are no group."""
     columns = map(Column.parse, column_names([row]))
     return any(encoding_of(column).holds_numbers for column in columns)
 
@@ -259,15 +254,13 @@ def _small_counts(
         )
 
 
-def _summed(
+def _sums(
     form: MomentForm | PowerForm, totals: Named, n_rows: int
 ) -> Iterator[tuple[Interval, int, int, int]]:
-    """What is summed up, column by column or group by group: its bounds, its rows, its sum and its
-    sum of squares.
-    """
+    """Yield the bounds, rows, sum and sum of squares of each column or group that is summed."""
     if isinstance(form, PowerForm):
         for n, total, square in zip(
-            form.counted(totals, n_rows), *totals["sums"].reshape(2, -1), strict=True
+            form.group_rows(totals, n_rows), *totals["sums"].reshape(2, -1), strict=True
         ):
             yield form.bound, int(n), int(total), int(square)
         return
@@ -279,7 +272,7 @@ def _summed(
         yield bound, n, int(total), squares[a]
 
 
-def _dominated(
+def _find_dominated(
     summed: Iterator[tuple[Interval, int, int, int]],
     rules: Rules,
     weight_bound: int,

@@ -1,15 +1,15 @@
-"""What one row adds to the totals of a question, read from the totals themselves: how far one
-person can move them.
+"""Sensitivity: how far one row can move the totals of a question, derived from the totals
+themselves.
 
-A row adds f(x) to the vector of totals, where x is what the row is: one bin of each variable, one
-class, numbers within their public bounds. The sensitivity is the largest norm of f(x), or of f(x) -
-f(x') where a row may be exchanged for another. Three ways give it: totals of which every row is in
-one are seen from their sum; otherwise all rows that differ are tried, variable by variable, until
-nothing is left to choose; where these are too many, intervals bound it. The first two are exact,
-all are proven.
+A row adds f(x) to the vector of totals, where x is the content of the row: one bin of each
+variable, one class, numbers within their public bounds. The sensitivity is the largest norm of
+f(x), or of f(x) - f(x') where a row may be exchanged for another. There are three methods: totals
+of which every row is in one are recognised by their sum; otherwise all different rows are tried,
+variable by variable; where these are too many, intervals bound it. The first two are exact, all are
+proven.
 
 Each encoding says which value its column has in a row (`Encoding.row_value`). A total over a column
-whose encoding refuses to say so cannot be released: its sensitivity is not known.
+whose encoding refuses to say so cannot be released, since its sensitivity is unknown.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Sensitivity:
     l1, l2 : float
         Of all of them, each divided by its range: so one noise, times the range of each, fits all.
     exact : bool
-        Whether all kinds of rows were tried, so that some tables do differ so much; else it is a
-        proven bound.
+        True if all kinds of rows were tried, so that some tables do differ this much; otherwise it is
+        a proven bound.
     """
 
     ranges: NDArray[np.object_]
@@ -92,10 +92,10 @@ def sensitivity(
     groups: Iterable[Sequence[int]] | None = None,
     max_weight: int = 1,
 ) -> Sensitivity:
-    """The sensitivity of totals, each an expression (or what a row adds to one, as a plain number).
+    """Return the sensitivity of totals, each an expression, or a plain number that a row adds.
 
-    ``groups`` are positions to be looked at by themselves: the bound of all is the sum of theirs.
-    By default there is one group. A row of weight w adds w times as much, and its weight may be any
+    ``groups`` are positions to be bounded separately: the bound of all is the sum of theirs. By
+    default there is one group. A row of weight w adds w times as much, and its weight may be any
     from 0 to ``max_weight`` where that is not 1.
 
     Raises
@@ -108,7 +108,7 @@ def sensitivity(
         raise ArgumentError(
             f"relation={relation!r}: {' or '.join(map(repr, RELATIONS))}", code="unknown-relation"
         )
-    rows = [added_by_row(total) for total in totals]
+    rows = [row_contribution(total) for total in totals]
     parts = [list(range(len(rows)))] if groups is None else [list(group) for group in groups]
     ranges, l1, l2_squared, exact = _integers([0] * len(rows)), 0.0, 0.0, True
     for part in parts:
@@ -166,7 +166,7 @@ def _size(interval: Interval) -> int:
     return max(abs(interval.low), abs(interval.high))
 
 
-def added_by_row(total: Number) -> Number:
+def row_contribution(total: Number) -> Number:
     """Return what a row adds to a total."""
 
     def rule(node: Expression, args: list[Number]) -> Number:
@@ -202,10 +202,10 @@ def _refuse_products(node: Expression, args: list[Number]) -> Number:
 def possible_states(
     schema: PublicSchema, names: Iterable[str], *, tried: bool
 ) -> dict[str, list[State]]:
-    """What the columns of each variable can be in a row, for the columns that occur; ``tried``:
-    with short numbers value by value.
+    """Return the possible values in a row of the columns of each variable that occurs.
 
-    The columns are those that questions are written with, however they are stored.
+    With ``tried`` short numbers are listed value by value. The columns are those that questions are
+    written with, however they are stored.
     """
     grouped: dict[str, list[Column]] = {}
     for column in map(Column.parse, dict.fromkeys(names)):
@@ -258,8 +258,8 @@ def _of_group(
     for tried in (True, False):
         low_high = _states(rows, schema, tried=tried)
         if low_high is not None:
-            return _measured(*low_high, relation, weighted=weighted)
-    return _measured(
+            return _measure(*low_high, relation, weighted=weighted)
+    return _measure(
         *_ends([[row_interval(row, schema) for row in rows]]), relation, weighted=weighted
     )
 
@@ -275,8 +275,9 @@ def _ends(bounds: Sequence[Sequence[Interval]]) -> tuple[Numbers, Numbers]:
 
 
 def _exclusive(rows: Sequence[Number], schema: PublicSchema, relation: str) -> Sensitivity | None:
-    """Of indicators that exclude each other, as the leaves of a tree: seen from a sum that is at
-    most 1; None where it is not.
+    """Return the sensitivity of exclusive indicators, such as the leaves of a tree, or None.
+
+    Indicators are exclusive if their sum is at most 1.
     """
     written = [row for row in rows if isinstance(row, Expression)]
     if len(written) < len(rows) or not written:
@@ -293,7 +294,7 @@ def _exclusive(rows: Sequence[Number], schema: PublicSchema, relation: str) -> S
 
 
 def flat_terms(rows: Iterable[Expression]) -> dict[Expression, int]:
-    """The sum of some expressions, with sums of sums written out: what cancels is gone."""
+    """Return the terms of a sum of expressions, with nested sums expanded and zero terms dropped."""
     found: dict[Expression, int] = {}
     weights: dict[Expression, int] = {}
     listed = list(rows)
@@ -312,8 +313,8 @@ def flat_terms(rows: Iterable[Expression]) -> dict[Expression, int]:
 def _states(
     rows: Sequence[Number], schema: PublicSchema, *, tried: bool
 ) -> tuple[Numbers, Numbers] | None:
-    """Between which numbers all rows lie, for every kind of row (without what is alike); None where
-    there are too many.
+    """Return the lowest and highest totals of every kind of row, or None if there are too many
+    kinds.
     """
     states = possible_states(
         schema, column_names(row for row in rows if isinstance(row, Expression)), tried=tried
@@ -331,7 +332,7 @@ def _states(
             continue
         for state in states[key]:
             fixed = {name: value for name, value in state.items() if isinstance(value, int)}
-            after = (substituted(left, fixed), open_ - {key})
+            after = (substitute(left, fixed), open_ - {key})
             if after not in seen:
                 seen.add(after)
                 pending.append(after)
@@ -339,14 +340,15 @@ def _states(
             return None
     numbers = {name: value for listed in states.values() for one in listed for name, value in one.items()
                if isinstance(value, Interval)}  # fmt: skip
-    return _ends([[_bounded(value, numbers) for value in end] for end in ends])
+    return _ends([[_bound(value, numbers) for value in end] for end in ends])
 
 
 def _next_variable(
     rows: Iterable[Number], states: Mapping[str, list[State]], open_: frozenset[str]
 ) -> str | None:
-    """The variable that most of what is left depends on: the first split of a tree comes before
-    those below it.
+    """Return the variable that most of the remaining expressions depend on.
+
+    The first split of a tree comes before those below it.
     """
     counts = dict.fromkeys(open_, 0)
     keys = {name: key for key in open_ for name in states[key][0]}
@@ -388,8 +390,8 @@ def _refuse_other_rows(node: Expression, args: list[Number], values: Mapping[str
     )
 
 
-def substituted(rows: Sequence[Number], values: Mapping[str, int]) -> tuple[Number, ...]:
-    """Expressions with numbers in place of some columns, as short as they become."""
+def substitute(rows: Sequence[Number], values: Mapping[str, int]) -> tuple[Number, ...]:
+    """Replace columns by numbers in expressions, and simplify them."""
     expressions = [row for row in rows if isinstance(row, Expression)]
     found = fold(expressions, lambda node, args: SENSITIVITY[node.op](node, args, values))
     return tuple(found[row] if isinstance(row, Expression) else row for row in rows)
@@ -421,7 +423,7 @@ def _bound_sum(node: Expression, args: list[Interval], numbers: Mapping[str, Int
     return sum(terms, Interval.of(constant))
 
 
-def _bounded(value: Number, numbers: Mapping[str, Interval]) -> Interval:
+def _bound(value: Number, numbers: Mapping[str, Interval]) -> Interval:
     if isinstance(value, int):
         return Interval.of(value)
     found = fold([value], lambda node, args: ROW_BOUNDS[node.op](node, args, numbers))
@@ -430,7 +432,9 @@ def _bounded(value: Number, numbers: Mapping[str, Interval]) -> Interval:
 
 
 def row_interval(row: Number, schema: PublicSchema) -> Interval:
-    """Between which numbers a row adds to a total: by trying what a row can be, or by intervals."""
+    """Return the interval that a row can add to a total, by trying all rows or by interval
+    arithmetic.
+    """
     found = _states([row], schema, tried=False)
     if found is not None:
         return Interval(int(found[0].min()), int(found[1].max()))
@@ -438,9 +442,9 @@ def row_interval(row: Number, schema: PublicSchema) -> Interval:
     return read_bounds([row], column_ranges(schema, map(Column.parse, column_names([row]))), 1)[row]
 
 
-def _measured(low: Numbers, high: Numbers, relation: str, *, weighted: bool) -> Sensitivity:
-    """From what every kind of row can add: all pairs of them, or what bounds these where they are
-    too many.
+def _measure(low: Numbers, high: Numbers, relation: str, *, weighted: bool) -> Sensitivity:
+    """Return the sensitivity from what every kind of row can add: by all pairs, or by a bound if
+    these are too many.
     """
     size = np.maximum(np.abs(low), np.abs(high))
     point, (n, m) = bool((low == high).all()), low.shape
@@ -481,7 +485,7 @@ def _divide(values: Numbers, ranges: Numbers) -> Floats:
 
 
 def _apart(low: Floats, high: Floats) -> tuple[float, float]:
-    """The largest L1 and squared L2 distance of any two rows."""
+    """Return the largest L1 and squared L2 distance of any two rows."""
     l1 = l2_squared = 0.0
     for one_low, one_high in zip(low, high, strict=True):
         distance = np.maximum(high - one_low, one_high - low)

@@ -1,9 +1,9 @@
-"""What a release writes as a table: the numbers that the noise is about, and nothing else.
+"""Tables of releases: the numbers that have noise, and nothing else.
 
 Standard errors, intervals, test statistics and p-values are computed as if there were no noise, so
-they are too small or too good. They are shown to the owner with a remark and never written to a
-table for others. `WRITTEN` lists what is written, question by question; a question that is not
-listed has no such table.
+they are too optimistic. They are shown to the owner with a remark and never written to a table for
+others. `WRITTEN` lists what is written for each question; a question that is not listed has no such
+table.
 """
 
 from __future__ import annotations
@@ -25,10 +25,21 @@ WRITTEN: Final[dict[str, tuple[str, ...] | None]] = {
     ),
     **dict.fromkeys(("Covariance", "Correlation", "PCA", "Ridge"), _ALL),
     **dict.fromkeys(("MultinomialNB", "SemiparametricNB", "CompletelyRandomForest"), _ALL),
-    **dict.fromkeys(("GLM", "PiecewiseExponential", "LinearRegression"), _ESTIMATE),
+    **dict.fromkeys(
+        ("GLM", "CoxRegression", "PiecewiseExponential", "LinearRegression"), _ESTIMATE
+    ),
+    "RankCorrelation": _ALL,
     "Anova": ("df", "sum_sq", "mean_sq"),
     "CochranArmitage": ("score", "rows", "events", "share"),
+    **dict.fromkeys(("AODE", "TAN", "RankCorrelation"), _ALL),
+    **dict.fromkeys(("CoxRegression", "Pairs"), _ESTIMATE),
+    "CumulativeIncidence": ("at_risk", "events", "incidence"),
     "Kappa": _ALL,
+    "McNemar": _ALL,
+    "PartialCorrelation": _ALL,
+    "PairwiseTTest": ("n", "mean", "sd"),
+    "VarianceTest": ("n", "mean", "sd"),
+    "CronbachAlpha": ("mean", "sd", "alpha without it"),
     "KaplanMeier": ("at_risk", "events", "censored", "survival"),
     "LifeTable": (
         "end",
@@ -64,7 +75,7 @@ def check_written(question: str) -> None:
         )
 
 
-def written_table(question: str, result: Any) -> pd.DataFrame:
+def release_table(question: str, result: Any) -> pd.DataFrame:
     """Return the table of a released result without the columns that must not be published."""
     check_written(question)
     made = result.summary() if hasattr(result, "fit") else result

@@ -1,7 +1,7 @@
-"""The unit of privacy and the neighbouring relation: the two things an epsilon is about.
+"""The unit of privacy and the neighbouring relation, which give an epsilon its meaning.
 
-Epsilons add up only if they are about the same unit and the same relation. A ledger therefore has
-one `Unit`, and every release that is spent from it has the same one.
+Epsilons add up only if they have the same unit and the same relation. A ledger therefore has one
+`Unit`, and every release that is spent from it has the same one.
 """
 
 from __future__ import annotations

@@ -33,11 +33,12 @@ from encryptedstats.cluster.queues import (
     status_of,
 )
 from encryptedstats.errors import Failure
+from encryptedstats.service import messages
 from encryptedstats.service.door import Door, Place
 from encryptedstats.service.limits import Limits
 from encryptedstats.service.refusals import Refusal, missing
 from encryptedstats.storage.objects import FolderStore, open_store
-from encryptedstats.tables.encrypted_table import MANIFEST
+from encryptedstats.tables.manifest import MANIFEST
 
 ENDED: Final = (DONE, FAILED, CANCELLED)
 _MAX_RECORD: Final = 64 << 20
@@ -194,6 +195,15 @@ class Jobs:
         self._names: tuple[float, Collection[str]] = (float("-inf"), ())
         self._lock = threading.Lock()
         self._finished: dict[str, Record] = {}
+        self._questions: messages.QuestionList | None = None
+
+    def questions(self) -> messages.QuestionList:
+        """Return what can be asked; found out once, in a process of its own."""
+        from encryptedstats.service import making
+
+        if self._questions is None:
+            self._questions = messages.QuestionList(**self.make(making.listed_questions))
+        return self._questions
 
     # -- asking
     # --------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ to spare. What goes in and comes out are plain values; a refusal comes out as on
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
@@ -22,8 +23,17 @@ from encryptedstats.storage.objects import read_object
 from encryptedstats.tables import Question
 from encryptedstats.tables.answers.files import IMPOSSIBLE
 from encryptedstats.tables.blocks import BlockEntry
-from encryptedstats.tables.encrypted_table import MAX_MANIFEST_BYTES, TableFacts
-from encryptedstats.tables.questions.question import question_class
+from encryptedstats.tables.facts import TableFacts
+from encryptedstats.tables.manifest import MAX_MANIFEST_BYTES
+from encryptedstats.tables.questions.constraints import example_parameters, parameters_schema
+from encryptedstats.tables.questions.folds import Folds
+from encryptedstats.tables.questions.parameters import described_parameters
+from encryptedstats.tables.questions.question import (
+    RESULT_KIND,
+    known_questions,
+    plain,
+    question_class,
+)
 
 #: What may be raised where somebody else wrote the parameters.
 _REFUSED: Final = (EncryptedStatsError, FileNotFoundError, NotImplementedError, *IMPOSSIBLE)
@@ -69,9 +79,34 @@ def _failure(error: Exception, asked: Mapping[str, Any]) -> Failure:
     )
 
 
+def listed_questions() -> dict[str, Any]:
+    """Return every question that can be asked here, as the service lists it."""
+    found = []
+    for name, question in sorted(known_questions().items()):
+        if question is Folds:
+            continue
+        said = {one: text.replace("``", "") for one, text in described_parameters(question).items()}
+        found.append(
+            {
+                "name": name,
+                "about": question.about().replace("``", "`"),
+                "kind": ASK if question.kind == RESULT_KIND else FIT,
+                "parameters": parameters_schema(question, said),
+                "example": example_parameters(question),
+            }
+        )
+    return {"questions": found}
+
+
 def _question(asked: Mapping[str, Any]) -> Question:
-    question = question_class(asked["question"]).from_parameters(asked["params"])
-    if question.settled() is not question:
+    known = question_class(asked["question"])
+    defaults = {
+        name: plain(one.default)
+        for name, one in inspect.signature(known).parameters.items()
+        if one.default is not inspect.Parameter.empty
+    }
+    question = known._from_parameters({**defaults, **asked["params"]})
+    if question._settled() is not question:
         raise ArgumentError(
             f"the {question.name} leaves something to chance: give it a seed, so that asking "
             "twice asks the same",
@@ -87,9 +122,9 @@ def _of_table(asked: Mapping[str, Any]) -> tuple[Question, TableFacts, tuple[Blo
     facts, entries = listed_table(
         read_object(asked["manifest"], limit=MAX_MANIFEST_BYTES), "the manifest"
     )
-    question = _question(asked)
+    question = _question(asked).in_ids(facts.schema)
     question.check(facts.schema)
-    count, most = question.n_totals(facts.schema), asked["totals"]
+    count, most = question._n_totals(facts.schema), asked["totals"]
     if count > most:
         raise ArgumentError(
             f"the {question.name} has {count:,} totals, and this worker takes at most {most:,} in "

@@ -25,7 +25,6 @@ from fastapi import Path as InPath
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -34,6 +33,7 @@ from encryptedstats.circuits.devices import present
 from encryptedstats.errors import StorageError
 from encryptedstats.machine import cores
 from encryptedstats.pages import SecurityHeaders
+from encryptedstats.service import messages
 from encryptedstats.service.audit import Log
 from encryptedstats.service.bodies import AsciiJSON, Bounded, Pace, answer_to
 from encryptedstats.service.door import PART_BYTES, Door, Incoming, Place
@@ -48,7 +48,6 @@ from encryptedstats.storage.files import sweep
 from encryptedstats.storage.objects import Store, open_store
 
 _log = logging.getLogger("encryptedstats.service")
-_HEX: Final = "^[0-9a-f]{64}$"
 _RANGE: Final = re.compile("bytes=([0-9]{1,18})-")
 _EVENT_SECONDS: Final = 0.5  # between looks at a job whose events somebody watches
 _QUIET_SECONDS: Final = 15.0  # after which a silent stream says that it lives
@@ -121,7 +120,7 @@ class Service:
             raise Refusal(
                 401,
                 "the token",
-                "it is missing, mistyped or revoked",
+                "it is missing, mistyped, expired or revoked",
                 "send it as 'Authorization: Bearer TOKEN'; whoever runs the worker makes one with "
                 "'serve token add'",
                 {"WWW-Authenticate": "Bearer"},
@@ -142,189 +141,6 @@ class Service:
         return holder
 
 
-# -- what requests and answers look like
-# ---------------------------------------------------------------------------------
-
-
-class Error(BaseModel):
-    """What every refusal looks like."""
-
-    what: str = Field(description="What was refused.", examples=["the object 3f2a90c1d4e5"])
-    why: str = Field(
-        description="The reason.", examples=["its bytes have another SHA-256 than its name"]
-    )
-    cure: str = Field(
-        description="What to do about it.", examples=["send it again; nothing of it was kept"]
-    )
-    error: str | None = Field(
-        None, description="The class of the library's error.", examples=["SchemaError"]
-    )
-    code: str | None = Field(
-        None, description="The code of the library's error.", examples=["unknown-variable"]
-    )
-
-
-class Offers(BaseModel):
-    """What this worker is, and what it allows."""
-
-    version: str = Field(examples=["0.3.0"])
-    devices: list[str] = Field(description="What computes here.", examples=[["native", "seal"]])
-    cores: int
-    jobs: list[str] = Field(examples=[["fit", "ask", "predict", "combine", "draw"]])
-    object_bytes: int = Field(description="The largest object that is taken.")
-    quota_bytes: int = Field(description="All that this owner may store.")
-    used_bytes: int = Field(description="What she has stored.")
-    unfinished_jobs: int = Field(description="How many jobs of hers may be unfinished at once.")
-    requests_per_second: float = Field(description="How often she may ask, in the long run.")
-    presigned: bool = Field(description="Whether objects can be uploaded straight to the storage.")
-
-
-class Names(BaseModel):
-    """Names of objects."""
-
-    sha256: list[Annotated[str, Field(pattern=_HEX)]] = Field(max_length=100_000)
-
-
-class TableRequest(BaseModel):
-    """The objects that a table is put together from."""
-
-    model_config = ConfigDict(extra="forbid")
-    keys: str = Field(pattern=_HEX, description="The object with the public keys to compute with.")
-
-
-class TableFacts(BaseModel):
-    """What this machine knows of a table."""
-
-    table: str = Field(description="Its name: that of its manifest.")
-    rows: int
-    blocks: int
-    columns: int
-    bytes: int
-    key_id: str
-
-
-class JobRequest(BaseModel):
-    """What is to be computed. Two requests that are the same are one job."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [
-                {
-                    "kind": "ask",
-                    "table": "3f" * 32,
-                    "question": "counts",
-                    "params": {"variables": [0, -1]},
-                }
-            ]
-        },
-    )
-    kind: str = Field(pattern="^(fit|ask|predict|combine|draw)$")
-    table: str = Field(
-        pattern=_HEX,
-        description="The table; of combine, any table of the same keys, which brings these.",
-    )
-    question: str | None = Field(
-        None, max_length=200, description="fit, ask: the name of a model or a question."
-    )
-    params: dict[str, Any] | None = Field(
-        None, description="fit, ask: all its parameters; variables by id."
-    )
-    answers: (
-        list[Annotated[str, Field(pattern="^(job:[0-9a-f]{32}|object:[0-9a-f]{64})$")]] | None
-    ) = Field(
-        None,
-        max_length=4096,
-        description="predict, draw: one encrypted model; combine: several answers. job:ID or "
-        "object:SHA256.",
-    )
-    forget: (
-        list[Annotated[str, Field(pattern="^(job:[0-9a-f]{32}|object:[0-9a-f]{64})$")]] | None
-    ) = Field(None, max_length=4096, description="combine: answers whose rows are taken out again.")
-    output: str | None = Field(
-        None,
-        max_length=100,
-        description="predict: how to answer, for models that can in several ways.",
-    )
-    rows_per_shard: int | None = Field(None, ge=1)
-    trees_per_task: int | None = Field(None, ge=1)
-    by_others: bool = Field(
-        False, description="fit, ask: compute on rows that others encrypted with the public keys."
-    )
-
-    def asked(self) -> dict[str, Any]:
-        """What was said of it, if it is whole."""
-        needs_question = self.kind in ("fit", "ask")
-        if needs_question != (self.question is not None and self.params is not None):
-            why = (
-                "needs a question and its params"
-                if needs_question
-                else "takes no question and no params"
-            )
-            raise Refusal(422, "the job", f"{self.kind} {why}", "see /docs")
-        if (self.kind in ("predict", "draw") and len(self.answers or ()) != 1) or (
-            needs_question and self.answers
-        ):
-            raise Refusal(
-                422,
-                "the job",
-                f"{self.kind} takes {'no' if needs_question else 'one'} answer",
-                "see /docs",
-            )
-        if self.forget and self.kind != "combine":
-            raise Refusal(422, "the job", f"{self.kind} forgets nothing", "see /docs")
-        return self.model_dump(exclude_none=True, exclude_defaults=True) | {
-            "kind": self.kind,
-            "table": self.table,
-        }
-
-
-class JobFailure(BaseModel):
-    """What could not be done, and why."""
-
-    message: str
-    error: str = Field("", description="The class of the library's error.")
-    code: str = Field("", description="The code of the library's error.")
-
-
-class JobStatus(BaseModel):
-    """How far a job is."""
-
-    id: str = Field(examples=["9c1d2e3f405162738495a6b7c8d9eafb"])
-    kind: str
-    state: str = Field(
-        description="queued, running, done, failed or cancelled.", examples=["running"]
-    )
-    made: str
-    table: str | None
-    question: str | None
-    shards: int
-    shards_done: int
-    rows: int
-    rows_done: int
-    workers: int = Field(description="How many are at it now.")
-    core_seconds: float = Field(description="That it has taken so far.")
-    plan: dict[str, Any] | None = Field(
-        description="What it was expected to take, by what this machine has measured."
-    )
-    failures: list[JobFailure]
-    result_bytes: int | None
-
-
-class JobList(BaseModel):
-    """Jobs of an owner, the latest first."""
-
-    jobs: list[JobStatus]
-
-
-class Presigned(BaseModel):
-    """Where the storage itself takes an object."""
-
-    upload: str = Field(description="A name for this attempt, to say when it has arrived.")
-    url: str = Field(description="PUT the bytes there, without the token.")
-    seconds: int = Field(description="How long that is allowed.")
-
-
 # -- the application
 # ------------------------------------------------------------------------------------------------
 
@@ -343,24 +159,51 @@ DESCRIPTION: Final = (
     "`GET /v1/jobs/{id}/result` is the encrypted answer, which the owner of the key alone can "
     "open.",
 )
-_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
-    status: {"model": Error, "description": text}
-    for status, text in {
-        401: "No good token.",
-        404: "Nothing of that name is hers.",
-        408: "The body came too slowly.",
-        413: "The body is too large.",
-        422: "What was sent cannot be.",
-        429: "Too many requests: see Retry-After.",
-    }.items()
+_TEXTS: Final[dict[int, str]] = {
+    206: "The bytes from the one on that was asked for.",
+    400: "The body is longer than it said.",
+    401: "No good token.",
+    403: "The token is one of another role.",
+    404: "Nothing of that name is hers.",
+    408: "The body came too slowly.",
+    409: "Not in this state.",
+    411: "The length is missing.",
+    413: "The body is too large, or the quota is used up.",
+    416: "There are no such bytes.",
+    422: "What was sent cannot be.",
+    429: "Too many requests: see Retry-After.",
+    503: "The worker is busy, or its storage does not answer: see Retry-After.",
 }
+_BODY: Final = (408, 413)  # of requests with a body
+_OCTETS: Final[dict[str, Any]] = {
+    "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
+}
+_RANGED: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"content": _OCTETS, "description": "All bytes."},
+    206: {"content": _OCTETS, "description": _TEXTS[206]},
+}
+
+
+def _refusals(*more: int) -> dict[int | str, dict[str, Any]]:
+    """Return what OpenAPI says of the refusals of a call."""
+    return {
+        status: {"model": messages.Error, "description": _TEXTS[status]}
+        for status in sorted({401, 403, 422, 429, 503, *more})
+    }
+
+
 Sha256 = Annotated[
     str,
     InPath(
-        pattern=_HEX, description="SHA-256 that ends the file: of all bytes before its last 32."
+        pattern=messages.HEX64,
+        description="SHA-256 that ends the file: of all bytes before its last 32.",
+        examples=["3f" * 32],
     ),
 ]
-JobId = Annotated[str, InPath(pattern="^[0-9a-f]{32}$")]
+JobId = Annotated[str, InPath(pattern=messages.HEX32)]
+Range = Annotated[
+    str | None, Header(description="`bytes=N-`: from byte N on.", examples=["bytes=1000-"])
+]
 
 
 def make_app(settings: Settings) -> FastAPI:
@@ -450,7 +293,7 @@ def _add_handlers(app: FastAPI) -> None:
 
 def _owner_of(service: Service) -> Callable[..., Holder]:
     bearer = HTTPBearer(
-        auto_error=False, description="The token that 'encryptedstats serve token add' printed."
+        auto_error=False, description="The token that 'encryptedstats worker token' printed."
     )
 
     def holder(
@@ -478,15 +321,17 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         )
 
     @app.get("/healthz", tags=["worker"], summary="Whether the server answers")
-    async def healthz() -> dict[str, bool]:  # in the loop itself: all threads may be busy
+    async def healthz() -> messages.Health:  # in the loop itself: all threads may be busy
         """For proxies and monitors; needs no token and says nothing."""
-        return {"ok": True}
+        return messages.Health(ok=True)
 
-    @app.get("/v1/offers", tags=["worker"], summary="What this worker offers", responses=_ERRORS)
-    def offers(holder: Owner) -> Offers:
+    @app.get(
+        "/v1/offers", tags=["worker"], summary="What this worker offers", responses=_refusals()
+    )
+    def offers(holder: Owner) -> messages.Offers:
         """Version, devices and limits; and what the owner of the token has stored."""
         limits = service.settings.limits
-        return Offers(
+        return messages.Offers(
             version=service.settings.version,
             devices=present(),
             cores=cores(),
@@ -499,21 +344,32 @@ def _add_objects(app: FastAPI, service: Service) -> None:
             presigned=service.presigner.is_possible,
         )
 
+    @app.get(
+        "/v1/questions",
+        tags=["jobs"],
+        summary="What can be asked",
+        responses=_refusals(),
+    )
+    def questions(holder: Owner) -> messages.QuestionList:
+        """Every question and model, with the JSON Schema of its parameters and an example."""
+        return service.jobs.questions()
+
     @app.post(
         "/v1/objects/missing",
         tags=["objects"],
         summary="Which objects are still to come",
-        responses=_ERRORS,
+        responses=_refusals(*_BODY),
     )
-    def missing_objects(names: Names, holder: Owner) -> Names:
+    def missing_objects(names: messages.Names, holder: Owner) -> messages.Names:
         """Of the names that are sent, those that are not stored: an upload goes on with these."""
-        return Names(sha256=door.missing(Place(store, holder.owner), names.sha256))
+        return messages.Names(sha256=door.missing(Place(store, holder.owner), names.sha256))
 
     @app.head(
         "/v1/objects/{sha256}",
         tags=["objects"],
         summary="Whether an object is stored",
-        responses=_ERRORS,
+        response_class=Response,
+        responses=_refusals(404),
     )
     def head_object(sha256: Sha256, holder: Owner) -> Response:
         """Its length, without its bytes."""
@@ -521,7 +377,11 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         return Response(headers={"Content-Length": str(size), "ETag": f'"{sha256}"'})
 
     @app.get(
-        "/v1/objects/{sha256}", tags=["objects"], summary="Download an object", responses=_ERRORS
+        "/v1/objects/{sha256}",
+        tags=["objects"],
+        summary="Download an object",
+        response_class=StreamingResponse,
+        responses={**_refusals(404, 416), **_RANGED},
     )
     def get_object(
         sha256: Sha256, holder: Owner, range: Annotated[str | None, Header()] = None
@@ -536,11 +396,10 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         "/v1/objects/{sha256}",
         tags=["objects"],
         summary="Upload an object",
+        response_class=Response,
         status_code=201,
-        responses={**_ERRORS, 411: {"model": Error}},
-        openapi_extra={
-            "requestBody": {"content": {"application/octet-stream": {}}, "required": True}
-        },
+        responses=_refusals(400, 411, *_BODY),
+        openapi_extra={"requestBody": {"content": _OCTETS, "required": True}},
     )
     async def put_object(sha256: Sha256, request: Request, holder: Owner) -> Response:
         """The bytes of an encrypted table's block, its manifest, public keys, or an encrypted
@@ -555,7 +414,8 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         place, size = Place(store, holder.owner), int(length)
         there = await run_in_threadpool(place.has, "objects", sha256)
         held = secrets.token_hex()
-        await run_in_threadpool(lambda: door.reserve(place, sha256, size, quota(holder), key=held))
+        door.check_size(sha256, size)
+        await run_in_threadpool(door.usage.reserve, place.owner, held, size, quota(holder))
         kept = False
         try:
             incoming = Incoming(door.spool, sha256, size)
@@ -579,8 +439,9 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         "/v1/objects/{sha256}",
         tags=["objects"],
         summary="Delete an object",
+        response_class=Response,
         status_code=204,
-        responses=_ERRORS,
+        responses=_refusals(404),
     )
     def delete_object(sha256: Sha256, holder: Owner) -> Response:
         """Tables that were made from it stay, and still count towards the quota."""
@@ -592,13 +453,15 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         "/v1/objects/{sha256}/presigned",
         tags=["objects"],
         summary="Upload straight to the storage",
-        responses=_ERRORS,
+        responses=_refusals(409, 413),
     )
-    def presign(sha256: Sha256, bytes: Annotated[int, Query(ge=1)], holder: Owner) -> Presigned:
+    def presign(
+        sha256: Sha256, bytes: Annotated[int, Query(ge=1)], holder: Owner
+    ) -> messages.Presigned:
         """Where storage is S3: an address that takes the bytes, without going through
         this server.
         """
-        return Presigned(
+        return messages.Presigned(
             **service.presigner.sign(Place(store, holder.owner), sha256, bytes, quota(holder))
         )
 
@@ -606,8 +469,9 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         "/v1/objects/{sha256}/arrived",
         tags=["objects"],
         summary="Say that a presigned upload has arrived",
+        response_class=Response,
         status_code=201,
-        responses=_ERRORS,
+        responses=_refusals(404, 413),
     )
     def arrived(sha256: Sha256, upload: str, holder: Owner) -> Response:
         """Its hash is checked now: what has another one is removed."""
@@ -622,9 +486,11 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         tags=["tables"],
         summary="Put a table together",
         status_code=201,
-        responses=_ERRORS,
+        responses=_refusals(404, *_BODY),
     )
-    def put_table(sha256: Sha256, request: TableRequest, holder: Owner) -> TableFacts:
+    def put_table(
+        sha256: Sha256, request: messages.TableRequest, holder: Owner
+    ) -> messages.TableReply:
         """From its manifest, whose name it has, the blocks that the manifest lists, and public
         keys: all of them objects.
         """
@@ -637,9 +503,9 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         "/v1/tables/{sha256}",
         tags=["tables"],
         summary="What is known of a table",
-        responses=_ERRORS,
+        responses=_refusals(404),
     )
-    def get_table(sha256: Sha256, holder: Owner) -> TableFacts:
+    def get_table(sha256: Sha256, holder: Owner) -> messages.TableReply:
         """Sizes, and whose it is."""
         return _table_facts(service, Place(store, holder.owner), sha256)
 
@@ -647,8 +513,9 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         "/v1/tables/{sha256}",
         tags=["tables"],
         summary="Delete a table",
+        response_class=Response,
         status_code=204,
-        responses=_ERRORS,
+        responses=_refusals(404),
     )
     def delete_table(sha256: Sha256, holder: Owner) -> Response:
         """And the objects that it was made from. Jobs that are under way on it will fail."""
@@ -657,9 +524,9 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         return Response(status_code=204)
 
 
-def _table_facts(service: Service, place: Place, sha256: str) -> TableFacts:
+def _table_facts(service: Service, place: Place, sha256: str) -> messages.TableReply:
     facts, entries = service.door.table(place, sha256)
-    return TableFacts(
+    return messages.TableReply(
         table=sha256,
         rows=sum(entry.rows for entry in entries),
         blocks=len(entries),
@@ -682,18 +549,18 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
         tags=["jobs"],
         summary="Ask for a computation",
         status_code=201,
-        responses=_ERRORS,
+        responses=_refusals(404, *_BODY),
     )
-    async def post_job(request: JobRequest, holder: Owner) -> JobStatus:
+    async def post_job(request: messages.JobRequest, holder: Owner) -> messages.JobReply:
         """Put it into the queue of the worker. What is asked twice is done once; what was cancelled
         or failed goes on.
 
         An owner has one plan or submission at a time.
         """
 
-        def submit() -> JobStatus:
+        def submit() -> messages.JobReply:
             place = Place(store, holder.owner)
-            record = jobs.submit(place, request.asked())
+            record = jobs.submit(place, messages.asked_of(request))
             log.add(
                 holder.owner,
                 "submit",
@@ -702,53 +569,54 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
                 kind=record.kind,
                 table=request.table,
             )
-            return JobStatus(**jobs.status(place, record))
+            return messages.JobReply(**jobs.status(place, record))
 
         async with service.turns.take(holder.owner):
             return await run_in_threadpool(submit)
 
     @app.post(
-        "/v1/plans", tags=["jobs"], summary="What a computation would take", responses=_ERRORS
+        "/v1/plans",
+        tags=["jobs"],
+        summary="What a computation would take",
+        responses=_refusals(404, *_BODY),
     )
-    async def post_plan(request: JobRequest, holder: Owner) -> dict[str, Any]:
+    async def post_plan(request: messages.AskRequest, holder: Owner) -> messages.Plan:
         """Of fit and ask: seconds of one core by what this machine has measured, products, and
         bytes of the answer.
 
         Of the table, its manifest is enough: it can be planned before the blocks are sent.
         """
-        if request.kind not in ("fit", "ask"):
-            raise Refusal(
-                422,
-                "the plan",
-                f"nothing is planned for {request.kind}",
-                "plan a fit or a question",
-            )
         async with service.turns.take(holder.owner):
-            return await run_in_threadpool(
-                lambda: jobs.plan(Place(store, holder.owner), request.asked())
-            )
+            asked = messages.asked_of(request)
+            found = await run_in_threadpool(lambda: jobs.plan(Place(store, holder.owner), asked))
+            return messages.Plan(**found)
 
-    @app.get("/v1/jobs", tags=["jobs"], summary="The jobs of the token's owner", responses=_ERRORS)
-    def get_jobs(holder: Owner) -> JobList:
+    @app.get(
+        "/v1/jobs", tags=["jobs"], summary="The jobs of the token's owner", responses=_refusals()
+    )
+    def get_jobs(holder: Owner) -> messages.JobList:
         """The latest first."""
         place = Place(store, holder.owner)
-        return JobList(
-            jobs=[JobStatus(**jobs.status(place, record)) for record in jobs.records(place)]
+        return messages.JobList(
+            jobs=[messages.JobReply(**jobs.status(place, record)) for record in jobs.records(place)]
         )
 
-    @app.get("/v1/jobs/{job_id}", tags=["jobs"], summary="How far a job is", responses=_ERRORS)
-    def get_job(job_id: JobId, holder: Owner) -> JobStatus:
+    @app.get(
+        "/v1/jobs/{job_id}", tags=["jobs"], summary="How far a job is", responses=_refusals(404)
+    )
+    def get_job(job_id: JobId, holder: Owner) -> messages.JobReply:
         """From what lies in the queue; nobody is asked."""
-        return JobStatus(**jobs.status(*found(job_id, holder)))
+        return messages.JobReply(**jobs.status(*found(job_id, holder)))
 
     @app.get(
         "/v1/jobs/{job_id}/events",
         tags=["jobs"],
         summary="Watch a job",
+        response_class=StreamingResponse,
         responses={
-            **_ERRORS,
+            **_refusals(404),
             200: {
-                "content": {"text/event-stream": {}},
+                "content": {"text/event-stream": {"schema": {"type": "string"}}},
                 "description": "A status after every change.",
             },
         },
@@ -760,18 +628,24 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
         place, record = await run_in_threadpool(found, job_id, holder)
         return StreamingResponse(_events(jobs, place, record), media_type="text/event-stream")
 
-    @app.post("/v1/jobs/{job_id}/cancel", tags=["jobs"], summary="Cancel a job", responses=_ERRORS)
-    def cancel_job(job_id: JobId, holder: Owner) -> JobStatus:
+    @app.post(
+        "/v1/jobs/{job_id}/cancel", tags=["jobs"], summary="Cancel a job", responses=_refusals(404)
+    )
+    def cancel_job(job_id: JobId, holder: Owner) -> messages.JobReply:
         """Nothing more of it is begun; what is done is kept, and asking for the same goes on from
         there.
         """
         place, record = found(job_id, holder)
         jobs.cancel(record)
         log.add(holder.owner, "cancel", name=holder.name, job=job_id)
-        return JobStatus(**jobs.status(place, record))
+        return messages.JobReply(**jobs.status(place, record))
 
     @app.get(
-        "/v1/jobs/{job_id}/result", tags=["jobs"], summary="The encrypted answer", responses=_ERRORS
+        "/v1/jobs/{job_id}/result",
+        tags=["jobs"],
+        summary="The encrypted answer",
+        response_class=StreamingResponse,
+        responses={**_refusals(404, 409, 416), **_RANGED},
     )
     def result(
         job_id: JobId, holder: Owner, range: Annotated[str | None, Header()] = None
@@ -802,8 +676,9 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
         "/v1/jobs/{job_id}",
         tags=["jobs"],
         summary="Delete a job",
+        response_class=Response,
         status_code=204,
-        responses=_ERRORS,
+        responses=_refusals(404, 409),
     )
     def delete_job(job_id: JobId, holder: Owner) -> Response:
         """One that has ended, and its result."""
@@ -866,7 +741,7 @@ async def _events(jobs: Jobs, place: Place, record: Record) -> AsyncIterator[str
             status = await run_in_threadpool(jobs.status, place, record)
         except (FileNotFoundError, StorageError):
             return  # who watches looks again, and is told
-        text = json.dumps(JobStatus(**status).model_dump())
+        text = json.dumps(messages.JobReply(**status).model_dump())
         if text != last:
             last, said = text, time.monotonic()
             yield f"data: {text}\n\n"

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from encryptedstats.errors import ArgumentError
-from encryptedstats.plots import colour, new_axes, without_frame
+from encryptedstats.plots import ON_LIGHT, ON_STRONG, colour, new_axes, without_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +50,7 @@ def plot_residuals(result: TestResult, ax: Axes | None = None) -> Axes:
             f"{value:.1f}",
             ha="center",
             va="center",
-            color="white" if abs(value) > 0.6 * most else "black",
+            color=ON_STRONG if abs(value) > 0.6 * most else ON_LIGHT,
         )
     ax.set_xticks(range(m), [str(label) for label in residuals.columns])
     ax.set_yticks(range(n), [str(label) for label in residuals.index])
@@ -484,7 +484,7 @@ def plot_matrix(matrix: pd.DataFrame, ax: Axes | None = None) -> Axes:
                 text,
                 ha="center",
                 va="center",
-                color="white" if abs(value) > 0.6 else "black",
+                color=ON_STRONG if abs(value) > 0.6 else ON_LIGHT,
                 fontsize=9,
             )
     figure: Any = ax.get_figure()

@@ -9,6 +9,7 @@ NumPy give the same bytes. ``ENCRYPTEDSTATS_CPU`` limits the instructions that i
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -67,27 +68,42 @@ def pack(runs: Residues, bits: int, out: Residues) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Target:
+    """Where pieces are unpacked to.
+
+    Attributes
+    ----------
+    out : residues of shape (columns, 2, primes, coefficients)
+    prime : int
+    start : int
+        The first coefficient.
+    """
+
+    out: Residues
+    prime: int
+    start: int
+
+
 def read(
     data: Bytes,
     digests: bytes,
     seeds: bytes,
     modulus: int,
     runs: range,
-    out: Residues,
-    prime: int,
-    start: int,
+    target: Target,
 ) -> tuple[int, bool] | None:
-    """Unpack pieces of one prime, ``[run][column]``, into the residues ``out`` of ciphertexts.
+    """Unpack pieces of one prime, ``[run][column]``, into the residues of ciphertexts.
 
-    ``out`` has shape (columns, 2, primes, coefficients). A piece is a run of the first polynomial,
-    and the second is expanded from the column's seed; without ``seeds``, a run of both. They go to
-    this ``prime``, from the coefficient ``start`` on.
+    A piece is a run of the first polynomial, and the second is expanded from the column's seed;
+    without ``seeds``, a run of both.
 
     Returns
     -------
     tuple of int and bool, or None
         The first bad piece, and whether its digest matches. None if all are good.
     """
+    out, prime, start = target.out, target.prime, target.start
     columns, _, primes, width = out.shape
     run, isa = min(RUN, width), level()
     if isa is None:

@@ -573,7 +573,8 @@ class _Reading:
                 data[at : at + len(runs) * sizes[index]],
                 shape.parameters.data_moduli[prime],
             )
-            bad = pieces.read(own, expected, chosen, modulus, runs, out, index, number * shape.run)
+            target = pieces.Target(out, index, number * shape.run)
+            bad = pieces.read(own, expected, chosen, modulus, runs, target)
             if bad is not None:
                 run, column = divmod(bad[0], len(self.columns))
                 raise self._refusal(prime, runs[run], self.columns[column], is_whole=bad[1])

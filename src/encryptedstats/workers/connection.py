@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-import json
 import os
 import random
 import socket
@@ -23,10 +22,11 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from encryptedstats.errors import ArgumentError, Cure, EncryptedStatsError, Failure, WorkerError
+from encryptedstats.service import messages
 from encryptedstats.storage.files import read_regular
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
 TOKEN_VARIABLE: Final = "ENCRYPTEDSTATS_TOKEN"
 TOKEN_FILE_VARIABLE: Final = "ENCRYPTEDSTATS_TOKEN_FILE"
@@ -142,7 +142,7 @@ class Connection:
 
     def __init__(self, url: str, token: str, pin: str | None, patience: float) -> None:
         try:
-            import httpx
+            import httpx2
         except ImportError as error:
             raise ImportError(
                 "es.connect needs the extra service: pip install 'encryptedstats[service]'"
@@ -174,16 +174,16 @@ class Connection:
             )
         self.url, self.patience = url.rstrip("/"), patience
         self._is_reached = False
-        self._httpx: Any = httpx
-        self._client: httpx.Client = httpx.Client(
+        self._httpx: Any = httpx2
+        self._client: httpx2.Client = httpx2.Client(
             base_url=self.url,
             headers={"Authorization": f"Bearer {token}"},
             verify=True if pin is None else pinned_context(pin),
-            timeout=httpx.Timeout(60.0, connect=_CONNECT_SECONDS),
+            timeout=httpx2.Timeout(60.0, connect=_CONNECT_SECONDS),
             # No proxy lies on the way to this machine itself, nor to one whose certificate is
             # known.
             trust_env=pin is None and not loopback,
-            limits=httpx.Limits(max_connections=32),
+            limits=httpx2.Limits(max_connections=32),
         )
 
     @property
@@ -201,14 +201,14 @@ class Connection:
         response = self.send(method, path, **options)
         return response.json() if response.content else None
 
-    def send(self, method: str, path: str, **options: Any) -> httpx.Response:
+    def send(self, method: str, path: str, **options: Any) -> httpx2.Response:
         """The answer to a request that was taken, with its body: one that breaks off in the body is
         sent again as well.
         """
         return self._taken(self._client, method, path, whole=True, **options)
 
     @contextmanager
-    def answered(self, method: str, path: str, **options: Any) -> Iterator[httpx.Response]:
+    def answered(self, method: str, path: str, **options: Any) -> Iterator[httpx2.Response]:
         """An answer whose body is still to come. What fails before it is sent again; a refusal is
         raised.
         """
@@ -226,8 +226,8 @@ class Connection:
             self._taken(client, "PUT", url, whole=True, content=body, headers=body.headers)
 
     def _taken(
-        self, client: httpx.Client, method: str, path: str, *, whole: bool, **options: Any
-    ) -> httpx.Response:
+        self, client: httpx2.Client, method: str, path: str, *, whole: bool, **options: Any
+    ) -> httpx2.Response:
         """The answer to a request that is sent until it is taken, refused for good, or patience
         ends.
 
@@ -266,24 +266,22 @@ class Connection:
             time.sleep(wait)
             pause = min(2 * pause, _PAUSES[1])
 
-    def _refusal(self, response: httpx.Response) -> tuple[EncryptedStatsError, float]:
+    def _refusal(self, response: httpx2.Response) -> tuple[EncryptedStatsError, float]:
         try:
-            body: dict[str, Any] = dict(json.loads(response.read()))
-        except (ValueError, TypeError, self._httpx.TransportError):
-            body = {}
+            said = messages.Error.model_validate_json(response.read())
+        except (ValueError, self._httpx.TransportError):
+            said = messages.Error(what="", why="", cure="")
         finally:
             response.close()
-        what, why, cure, error, code = (
-            str(body.get(name) or "") for name in ("what", "why", "cure", "error", "code")
-        )
-        said = f"refuses {what}: {why}. {cure}" if what else f"answered {response.status_code}"
+        text = f"refuses {said.what}: {said.why}. {said.cure}"
+        text = text if said.what else f"answered {response.status_code}"
         whose = "" if response.url.host == urlsplit(self.url).hostname else "the storage of "
         after = response.headers.get("retry-after", "")
         refusal: EncryptedStatsError = WorkerError(
-            f"{whose}{self.url} {said}", status=response.status_code, code="refused-by-worker"
+            f"{whose}{self.url} {text}", status=response.status_code, code="refused-by-worker"
         )
-        if code:  # an error of the library: the same is raised here
-            refusal = Failure(said, error, code).to_error(f"{self.url} ")
+        if said.code:  # an error of the library: the same is raised here
+            refusal = Failure(text, said.error, said.code).to_error(f"{self.url} ")
         return refusal, float(after) if after.isdigit() else 0.0
 
     def _unreachable(self, error: Exception) -> WorkerError:

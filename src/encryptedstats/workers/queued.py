@@ -23,14 +23,15 @@ from encryptedstats.cluster.places import allowed_places, is_within
 from encryptedstats.cluster.planning import plan_question
 from encryptedstats.cluster.predicting import PredictionJob
 from encryptedstats.cluster.queues import Sheet, forget_job, jobs_of, status_of
-from encryptedstats.cluster.scheduling import PATIENCE, run_on_dask
+from encryptedstats.cluster.scheduling import DaskRun, run_on_dask
 from encryptedstats.cluster.whole import WholeJob
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.errors import ArgumentError, Failure, WorkerError
 from encryptedstats.storage.container import DIGEST_BYTES, Container
 from encryptedstats.storage.objects import load_file, open_store
 from encryptedstats.tables import EncryptedTable, Question
-from encryptedstats.tables.encrypted_table import MANIFEST, StoredBlocks, keys_name
+from encryptedstats.tables.facts import StoredBlocks
+from encryptedstats.tables.manifest import MANIFEST, keys_name
 from encryptedstats.tables.questions.question import RESULT_KIND
 from encryptedstats.workers.sending import known_table, objects_of, stored
 from encryptedstats.workers.worker import (
@@ -264,6 +265,7 @@ class QueueWorker(_StoredWorker):
     def __init__(self, queue: str) -> None:
         super().__init__(f"queue://{queue}")
         self._queue = absolute(queue)
+        self._hint = f" encryptedstats worker --queue {queue}"
 
     def _reaches(self, url: str) -> bool:
         assert self._queue is not None
@@ -316,12 +318,13 @@ class DaskWorker(_StoredWorker):
         told = order.progress if callable(order.progress) else None
         run_on_dask(
             job,
-            self.scheduler,
-            order.options.get("workers"),
-            False if callable(order.progress) else order.progress,
-            PATIENCE,
-            lambda _: None if told is None else told(self._status(job)),
-            order.options.get("device", AUTO),
+            DaskRun(
+                self.scheduler,
+                order.options.get("workers"),
+                False if callable(order.progress) else order.progress,
+                told=lambda _: None if told is None else told(self._status(job)),
+                device=order.options.get("device", AUTO),
+            ),
         )
 
     def _status(self, job: StoredJob) -> JobStatus:

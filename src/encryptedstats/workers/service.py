@@ -12,13 +12,15 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
 from typing import Any, ClassVar, Final
+
+from pydantic import TypeAdapter
 
 from encryptedstats.cluster.jobs import listed_table
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.errors import Failure, FileFormatError, StorageError, WorkerError
 from encryptedstats.progress import BYTES, progress_bar
+from encryptedstats.service import messages
 from encryptedstats.service.door import WELCOME, refused_kind
 from encryptedstats.storage import container
 from encryptedstats.storage.container import DIGEST_BYTES, Container
@@ -36,6 +38,7 @@ from encryptedstats.workers.worker import (
     is_name,
 )
 
+_REQUESTS: Final[TypeAdapter[Any]] = TypeAdapter(messages.JobRequest)
 _AT_ONCE: Final = 4
 _PAUSE: Final = 1.0
 
@@ -60,8 +63,7 @@ class ServiceWorker(Worker):
 
     def offers(self) -> dict[str, Any]:
         """Return its version, devices and limits, and how much is stored there."""
-        found: dict[str, Any] = self._connection.json("GET", "/v1/offers")
-        return found
+        return messages.Offers(**self._connection.json("GET", "/v1/offers")).model_dump()
 
     # -- tables ------------------------------------------------------------------------------------
 
@@ -75,7 +77,8 @@ class ServiceWorker(Worker):
         with stored(table) as store:
             found = objects_of(store, keys)
             self._send(found.read, found.sizes, progress)
-        self._connection.json("PUT", f"/v1/tables/{found.name}", json={"keys": found.keys})
+        request = messages.TableRequest(keys=found.keys)
+        self._connection.json("PUT", f"/v1/tables/{found.name}", json=request.model_dump())
         return found.known_to(self, table, keys)
 
     def table(self, name: str) -> WorkerTable:
@@ -103,9 +106,11 @@ class ServiceWorker(Worker):
         return found.known_to(self, table, keys), sum(found.sizes[name] for name in wanted)
 
     def _plan(self, question: Question, table: WorkerTable) -> dict[str, Any]:
-        request = _request("ask", table, question)
-        found: dict[str, Any] = self._connection.json("POST", "/v1/plans", json=request)
-        return found
+        asked = messages.AskRequest(
+            kind="ask", table=table.name, question=question.name, params=question.parameters()
+        )
+        said = messages.asked_of(asked)
+        return messages.Plan(**self._connection.json("POST", "/v1/plans", json=said)).model_dump()
 
     def _send(
         self,
@@ -140,10 +145,10 @@ class ServiceWorker(Worker):
                 raise
 
     def _missing(self, names: Iterable[str]) -> list[str]:
-        found: list[str] = self._connection.json(
-            "POST", "/v1/objects/missing", json={"sha256": list(names)}
-        )["sha256"]
-        return found
+        asked = messages.Names(sha256=list(names)).model_dump()
+        return messages.Names(
+            **self._connection.json("POST", "/v1/objects/missing", json=asked)
+        ).sha256
 
     def _send_one(
         self,
@@ -156,12 +161,14 @@ class ServiceWorker(Worker):
         _check_welcome(data, name)
         body = Body(data, advance)
         if straight:
-            signed = self._connection.json(
-                "POST", f"/v1/objects/{name}/presigned", params={"bytes": len(data)}
+            signed = messages.Presigned(
+                **self._connection.json(
+                    "POST", f"/v1/objects/{name}/presigned", params={"bytes": len(data)}
+                )
             )
-            self._connection.put_elsewhere(signed["url"], body)
+            self._connection.put_elsewhere(signed.url, body)
             self._connection.json(
-                "POST", f"/v1/objects/{name}/arrived", params={"upload": signed["upload"]}
+                "POST", f"/v1/objects/{name}/arrived", params={"upload": signed.upload}
             )
         else:
             self._connection.json("PUT", f"/v1/objects/{name}", content=body, headers=body.headers)
@@ -169,12 +176,15 @@ class ServiceWorker(Worker):
     # -- jobs --------------------------------------------------------------------------------------
 
     def _submit(self, order: Order) -> WorkerJob:
-        request = {**_request(order.kind, order.table, order.question), **order.options}
+        said: dict[str, Any] = {"kind": order.kind, "table": order.table.name, **order.options}
+        if order.question is not None:
+            said |= {"question": order.question.name, "params": order.question.parameters()}
         if order.output is not None:
-            request["output"] = order.output
+            said["output"] = order.output
         for name, given in (("answers", order.answers), ("forget", order.forget)):
             if given:
-                request[name] = [self._named(one) for one in given]
+                said[name] = [self._named(one) for one in given]
+        request = messages.asked_of(_REQUESTS.validate_python(said))
         status = _status(self._connection.json("POST", "/v1/jobs", json=request))
         return WorkerJob(self, status.id, status.kind, order.table, order.question)
 
@@ -192,7 +202,8 @@ class ServiceWorker(Worker):
         return WorkerJob(self, status.id, status.kind, self.table(str(status.table)))
 
     def jobs(self) -> list[JobStatus]:
-        return [_status(one) for one in self._connection.json("GET", "/v1/jobs")["jobs"]]
+        found = messages.JobList(**self._connection.json("GET", "/v1/jobs"))
+        return [_job_status(one) for one in found.jobs]
 
     def status(self, job: WorkerJob | str) -> JobStatus:
         return _status(self._connection.json("GET", f"/v1/jobs/{_id(job)}"))
@@ -268,16 +279,13 @@ def _id(job: WorkerJob | str) -> str:
     return job if isinstance(job, str) else job.id
 
 
-def _request(kind: str, table: WorkerTable, question: Question | None = None) -> dict[str, Any]:
-    asked = {} if question is None else {"question": question.name, "params": question.parameters()}
-    return {"kind": kind, "table": table.name, **asked}
-
-
 def _status(values: Mapping[str, Any]) -> JobStatus:
-    """Read what the service said, without what this version does not know."""
-    known = {one.name: values[one.name] for one in fields(JobStatus) if one.name in values}
-    failures = tuple(Failure(**one) for one in values.get("failures") or ())
-    return JobStatus(**{**known, "failures": failures})
+    return _job_status(messages.JobReply(**values))
+
+
+def _job_status(said: messages.JobReply) -> JobStatus:
+    failures = tuple(Failure(**one.model_dump()) for one in said.failures)
+    return JobStatus(**{**said.model_dump(), "failures": failures})
 
 
 def _check_welcome(data: bytes, name: str) -> None:

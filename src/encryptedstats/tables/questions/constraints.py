@@ -12,7 +12,7 @@ import inspect
 import re
 import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
@@ -372,6 +372,36 @@ def parameters_schema(
         "required": needed,
         "additionalProperties": False,
     }
+
+
+def example_parameters(question: type[Question]) -> dict[str, Any]:
+    """Return an allowed value for each parameter of a question that has no default.
+
+    >>> import encryptedstats as es
+    >>> example_parameters(es.TTest)
+    {'variable': 'v0'}
+    """
+    signature = inspect.signature(question).parameters
+    variables = iter(["v0", "class", "v1", "v2", "v3"])
+    return {
+        name: _example(one, variables)
+        for name, one in constraints_of(question).items()
+        if signature[name].default is inspect.Parameter.empty
+    }
+
+
+def _example(constraint: Constraint, variables: Iterator[str]) -> Any:
+    if isinstance(constraint, AnyOf):
+        return _example(constraint.parts[0], variables)
+    if isinstance(constraint, ListOf):
+        return [_example(constraint.item, variables) for _ in range(max(1, constraint.least))]
+    if isinstance(constraint, VariableName):
+        return next(variables)
+    if isinstance(constraint, LevelName):
+        return "bin0"
+    if constraint.choices:
+        return constraint.choices[0]
+    return "~ v0" if isinstance(constraint, Text) else 1
 
 
 def shown(value: Any) -> str:
