@@ -45,7 +45,7 @@ def load(
 @open_value.register(str)
 @open_value.register(os.PathLike)
 def _open_file(url: str | os.PathLike[str], decryptor: Decryptor, schema: Any = None) -> Any:
-    """What ``owner.open`` does with a path: the file is loaded with the owner's own public keys."""
+    """Load a file with the owner's own public keys, and open it."""
     try:
         found = load(url, decryptor.keys)
     except FileNotFoundError as error:

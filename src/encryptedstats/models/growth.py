@@ -41,7 +41,7 @@ class Draws:
         self._counter = 0
 
     def below(self, n: int) -> int:
-        """A number from 0 to n-1, all equally likely."""
+        """Draw a number from 0 to n-1, all equally likely."""
         size = 8 * -(-n.bit_length() // 64)  # bytes: 8 for all but categories of 64 levels and more
         limit = (1 << 8 * size) - (1 << 8 * size) % n  # beyond it the remainders would not be
         while True:

@@ -245,13 +245,13 @@ class Encoding(ABC):
     holds_numbers: ClassVar[bool] = False
 
     def encodes(self, variable: int) -> bool:
-        """Whether it has columns of the variable at a position; -1 is the target."""
+        """Return whether it has columns of the variable at a position; -1 is the target."""
         if variable == -1:
             return self.encodes_target or self.counts_rows
         return variable >= 0 and not self.counts_rows
 
     def fits_key(self, match: re.Match[str]) -> bool:
-        """Whether a key has the parts that this encoding needs, and no others."""
+        """Return whether a key has the parts that this encoding needs, and no others."""
         return (
             (match["index"] is not None) == self.is_indexed
             and (match["bits"] is not None) == self.has_bits
@@ -308,7 +308,7 @@ class Encoding(ABC):
         return None
 
     def is_indicator(self, column: Column, schema: PublicSchema, holds: Holds) -> bool:
-        """Whether the column is 0 or 1 in every row and tells a bin or class."""
+        """Return whether the column is 0 or 1 in every row and tells a bin or class."""
         return False
 
 
@@ -729,7 +729,7 @@ class Grid(_Numbers):
 
 
 def has_grid(variable: PublicVariable) -> bool:
-    """Whether a number has few enough values for a grid."""
+    """Return whether a number has few enough values for a grid."""
     return variable.kind == "number" and (variable.high or 0) - (variable.low or 0) < MAX_GRID
 
 

@@ -209,8 +209,9 @@ class RowCount:
     left_out: int = 0
 
     def complete(self, frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
-        """The rows to keep, counted. Left to `Schema.table`, a piece of the file that loses all its
-        rows would be an error.
+        """Return the rows to keep, and count them.
+
+        `Schema.table` would refuse a piece of a file that loses all rows.
         """
         kept = frame
         if schema.missing == "drop" and schema.onehot is None:
@@ -277,8 +278,8 @@ class FileRows:
 
 
 def _at_least(rows: int, frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """The same rows in frames of at least so many: a few left over at the end could not be dealt
-    into folds.
+    """Yield the same rows in frames of at least so many: a few left over could not be dealt into
+    folds.
     """
     waiting: pd.DataFrame | None = None
     for frame in frames:
@@ -294,7 +295,7 @@ def _at_least(rows: int, frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFram
 
 
 def _weights(frame: pd.DataFrame, name: str) -> NDArray[Any]:
-    """The column of weights, or an error that names the row of the file."""
+    """Return the column of weights; an error names the row of the file."""
     if name not in frame.columns:
         near = did_you_mean(name, frame.columns)
         raise SchemaError(
@@ -371,7 +372,6 @@ def _warn_if_many(rows: int, facts: TableFacts, stacklevel: int) -> bool:
 
 
 def _described(column: Column, schema: Schema) -> str:
-    """A column by the name that the owner knows it by."""
     if encoding_of(column).counts_rows:
         return f"the {'class' if schema.classes else 'row'} indicator {column}, times the weights,"
     name = schema.target if column.variable == -1 else schema.variables[column.variable].name
@@ -396,8 +396,8 @@ class _BlockMaker:
         )
 
     def encrypted(self, chunk: Table) -> tuple[bytes, Residues]:
-        """All columns of a chunk, encrypted: their seeds, and their polynomials, shape (columns, 1
-        or 2, primes, N).
+        """Encrypt all columns of a chunk; return their seeds and polynomials, shape (columns, 1 or
+        2, primes, N).
         """
         parameters, encryptor, shape = self.facts.parameters, self.encryptor, self.shape
         sizes = (
@@ -423,7 +423,7 @@ class _BlockMaker:
         return (block_id, len(chunk)), self.encrypted(chunk)
 
     def stored(self, item: tuple[str, Table] | BlockEntry) -> tuple[str, int, bytes] | BlockEntry:
-        """A new object with its name and rows, or the entry of one that is stored already."""
+        """Return a new object with its name and rows, or the entry of one that is stored already."""
         if isinstance(item, BlockEntry):
             return item
         name, chunk = item
@@ -438,15 +438,17 @@ class _BlockMaker:
         return name, len(chunk), data
 
     def seal(self, block: BlockFacts) -> str:
-        """By which the owner knows a block of an interrupted run again, and signs no other: of all
-        that is signed.
+        """Return a keyed hash of all that is signed, by which the owner recognises a block of an
+        interrupted run.
         """
         return hmac.new(
             self.encryptor.token_key, b"block" + self.facts.statement(block), hashlib.sha256
         ).hexdigest()
 
     def to_bytes(self) -> bytes:
-        """For a process of one's own: holds the secret key where the encryptor does."""
+        """Return bytes for another process of the owner; they hold the secret key if the encryptor
+        does.
+        """
         sections = {"encryptor": self.encryptor.to_bytes()}
         return container.to_bytes(
             facts_to_container(self.facts, "block maker", {"whole": self.whole}, sections)
@@ -454,7 +456,6 @@ class _BlockMaker:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> _BlockMaker:
-        """The inverse."""
         file = container.from_bytes(data, kind="block maker")
         encryptor = read_encryptor(file.section("encryptor"))
         return cls(facts_from_container(file), encryptor, file.expect("whole", bool))
@@ -511,7 +512,9 @@ class _Job:
         return EncryptedTable(self._counted(), blocks, self.encryptor.keys, self.schema)
 
     def _counted(self) -> TableFacts:
-        """The facts once all rows have been seen: only then is it known how many were left out."""
+        """Return the facts once all rows have been seen: only then is it known how many were left
+        out.
+        """
         return replace(self.facts, n_dropped=self.count.left_out)
 
     def to_store(self, chunks: Iterable[Table], store: Store) -> EncryptedTable:
@@ -534,7 +537,7 @@ class _Job:
     def _stored_blocks(
         self, chunks: Iterable[Table], table_id: bytes, store: Store, writer: Writer
     ) -> list[BlockEntry]:
-        """All blocks, each stored as soon as it is made."""
+        """Store all blocks, each as soon as it is made."""
         entries: list[BlockEntry] = []
         warned, shape = False, self.maker.shape
         with progress_bar("encrypting", self.total, "rows", self.options.progress) as advance:
@@ -569,7 +572,7 @@ class _Job:
         return residues
 
     def _signed(self, entry: BlockEntry) -> BlockEntry:
-        """The entry with the owner's signature; as it is under the public key."""
+        """Add the owner's signature to an entry, unless it is under the public key."""
         signer = self.encryptor.signer
         return (
             entry
@@ -578,8 +581,8 @@ class _Job:
         )
 
     def _block_id(self, table_id: bytes, index: int, chunk: Table) -> str:
-        """Two keyed hashes of the plain rows: the same in every table of the key, and unlike any
-        other. See `same_rows`.
+        """Return two keyed hashes of the plain rows: the same in every table of the key, and unlike
+        any other. See `same_rows`.
 
         Of the rows as they are held, and not of their columns, which are many more bytes.
         """
@@ -613,7 +616,7 @@ class _Job:
     # -----------------------------------------------------------
 
     def _draft(self, store: Store, overwrite: bool) -> bytes:
-        """The id of the table under way at this place: a new one, or the one to resume."""
+        """Return the id of the table under way at this place: a new one, or the one to resume."""
         if store.exists(DRAFT):
             table_id, why_not = self._resumable(store)
             if table_id is not None:
@@ -628,7 +631,9 @@ class _Job:
         return table_id
 
     def _resumable(self, store: Store) -> tuple[bytes | None, tuple[object, ...]]:
-        """The id of the table under way, or what it is and why this run cannot go on with it."""
+        """Return the id of the table under way, or what it is and why this run cannot go on with
+        it.
+        """
         other = (
             f"of another schema, key or encoding lies at {store.url}, or a damaged one: choose "
             "another place, or ",

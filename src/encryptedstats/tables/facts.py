@@ -110,8 +110,8 @@ class TableFacts:
         return column_ranges(self.schema, self.columns, self.weight_bound)
 
     def circuit(self, question: Question, layout: Layout) -> tuple[list[Expression], list[Stored]]:
-        """All that is computed for a question over so many rows, and what each is of what is asked
-        for.
+        """Return all totals that are computed for a question over some rows, and what each is of
+        what is asked for.
         """
         return self.totals(self.written(question), layout)
 
@@ -127,8 +127,8 @@ class TableFacts:
     def totals(
         self, outputs: Sequence[Expression], layout: Layout, form: str = PACKED
     ) -> tuple[list[Expression], list[Stored]]:
-        """The totals that are computed for some that are asked for, over the stored columns, and
-        what each is of them.
+        """Return the totals that are computed for some that are asked for, over the stored columns,
+        and what each is of them.
 
         Packs hold two in one where the keys were planned for it, and it is proven for so many rows.
         """
@@ -137,7 +137,7 @@ class TableFacts:
         return list(found), list(stored)
 
     def statement(self, block: BlockFacts) -> bytes:
-        """What the owner signs of one of its blocks."""
+        """Return what the owner signs of one of its blocks."""
         columns = [str(column) for column in self.columns]
         return block_statement(
             block, TABLE_VERSION, columns, self.weight_bound, self.schema.to_json()
@@ -159,34 +159,36 @@ class Blocks(Protocol):
         """How many rows each block has."""
 
     def block(self, index: int) -> Residues:
-        """All columns of a block, shape (columns, 2, primes, N)."""
+        """Return all columns of a block, shape (columns, 2, primes, N)."""
 
     def seeds(self, index: int) -> bytes:
-        """What stands for the second polynomials of a block where it is stored; nothing where it is
-        stored whole.
+        """Return what stands for the second polynomials of a stored block; nothing if it is stored
+        whole.
         """
 
     def column(self, index: int, column: int) -> Residues:
-        """One column of a block, shape (2, primes, N)."""
+        """Return one column of a block, shape (2, primes, N)."""
 
     def columns(self, index: int, columns: Sequence[int]) -> Sequence[Residues]:
-        """Some columns of a block."""
+        """Return some columns of a block."""
 
     def pieces(
         self, index: int, columns: Sequence[int], prime: int, start: int, stop: int
     ) -> Residues:
-        """Some columns of a block, one prime and the coefficients from start to stop; shape
+        """Return some columns of a block, one prime and the coefficients from start to stop; shape
         (columns, 2, coefficients).
         """
 
     def content(self) -> list[str]:
-        """What tells these blocks from all others."""
+        """Return what tells these blocks from all others."""
 
     def stored_bytes(self) -> int:
-        """Bytes that the blocks take where they are."""
+        """Return bytes that the blocks take where they are."""
 
     def signer(self, index: int) -> Sign | None:
-        """What gives the owner's signature of a block; None where others have encrypted it."""
+        """Return the function that gives the owner's signature of a block; None where others
+        encrypted it.
+        """
 
 
 @dataclass(frozen=True)
@@ -200,38 +202,31 @@ class MemoryBlocks:
     seeding: tuple[bytes, ...] = field(default=(), repr=False)
 
     def block(self, index: int) -> Residues:
-        """All columns of a block."""
         return self.residues[index]
 
     def seeds(self, index: int) -> bytes:
-        """What its second polynomials were expanded from; nothing where SEAL drew them."""
         return self.seeding[index] if self.seeding else b""
 
     def column(self, index: int, column: int) -> Residues:
-        """One column of a block."""
         one: Residues = self.residues[index][column]
         return one
 
     def columns(self, index: int, columns: Sequence[int]) -> Sequence[Residues]:
-        """Some columns of a block, not copied."""
+        """Return some columns of a block, not copied."""
         return [self.residues[index][column] for column in columns]
 
     def pieces(
         self, index: int, columns: Sequence[int], prime: int, start: int, stop: int
     ) -> Residues:
-        """Some coefficients of some columns."""
         return self.residues[index][list(columns), :, prime, start:stop]
 
     def content(self) -> list[str]:
-        """The ids: no two blocks that were ever encrypted have the same."""
         return list(self.ids)
 
     def stored_bytes(self) -> int:
-        """Bytes of memory."""
         return sum(r.nbytes for r in self.residues)
 
     def signer(self, index: int) -> Sign | None:
-        """The owner's, who encrypted it in this process."""
         return self.signers[index] if self.signers else None
 
 
@@ -255,27 +250,22 @@ class StoredBlocks:
         return tuple(entry.rows for entry in self.entries)
 
     def block(self, index: int) -> Residues:
-        """All columns of a block."""
         return read_block(self.store, self.entries[index], self.shape, self.key_id)
 
     def seeds(self, index: int) -> bytes:
-        """What stands for the second polynomials of a block."""
         return read_seeds(self.store, self.entries[index], self.shape)
 
     def column(self, index: int, column: int) -> Residues:
-        """One column of a block, without reading the others."""
         return read_column(self.store, self.entries[index], self.shape, column)
 
     def columns(self, index: int, columns: Sequence[int]) -> Sequence[Residues]:
-        """Some columns of a block, without reading more than that where it pays."""
+        """Return some columns of a block, without reading more than that where it pays."""
         return list(read_columns(self.store, self.entries[index], self.shape, self.key_id, columns))
 
     def pieces(
         self, index: int, columns: Sequence[int], prime: int, start: int, stop: int
     ) -> Residues:
-        """Some coefficients of some columns, without reading more than the runs that
-        they are in.
-        """
+        """Return some coefficients of some columns; read only the runs that they are in."""
         run = self.shape.run
         first, last = start // run, -(-stop // run)
         residues = read_runs(
@@ -289,15 +279,12 @@ class StoredBlocks:
         return residues[:, :, start - first * run : stop - first * run]
 
     def content(self) -> list[str]:
-        """The hashes of the objects, which hold their ids."""
         return [entry.sha256 for entry in self.entries]
 
     def stored_bytes(self) -> int:
-        """Bytes of the stored objects."""
         return sum(entry.bytes for entry in self.entries)
 
     def signer(self, index: int) -> Sign | None:
-        """What gives the signature that the manifest lists."""
         signature = self.entries[index].signature
         return (lambda _: signature) if signature else None
 
@@ -326,7 +313,7 @@ def column_groups(
     *,
     weighed: bool,
 ) -> list[ColumnGroup]:
-    """How columns such as these are coded."""
+    """Return how columns such as these are coded."""
     return stored_groups(
         schema,
         encoding_choices(columns),

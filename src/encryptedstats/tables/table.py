@@ -81,7 +81,7 @@ class Moved:
 
 
 def all_moved(parts: Iterable[Moved]) -> tuple[Moved, ...]:
-    """The same with the rows of each kind added up."""
+    """Add up the rows of each kind."""
     found: dict[tuple[str, str, bool], Moved] = {}
     for part in parts:
         before = found.get(part.kind)
@@ -233,16 +233,16 @@ class Table(ColumnAlgebra[Integers], Asked):
         return self.has_classes or self.target_values is not None
 
     def columns(self, encodings: Sequence[str] = ("onehot",)) -> list[Column]:
-        """The columns that can be asked for with these encodings: bins, codes, numbers, classes,
-        and classes by fold.
+        """Return the columns that can be asked for with these encodings: bins, codes, numbers,
+        classes, and classes by fold.
         """
         return asked_columns(self.public_schema, self.stored_columns(encodings))
 
     def stored_columns(
         self, encodings: Sequence[str] = ("onehot",), digit_bits: int | None = None
     ) -> list[Column]:
-        """The columns that are encrypted with these encodings: of bins and classes all but one, see
-        `stored_groups`.
+        """Return the columns that are encrypted with these encodings: of bins and classes all but
+        one, see `stored_groups`.
         """
         return table_columns(
             self.public_schema,
@@ -254,7 +254,7 @@ class Table(ColumnAlgebra[Integers], Asked):
         )
 
     def holds(self, column: Column) -> bool:
-        """Whether `values` can give the column: a clear table makes any encoding on demand."""
+        """Return whether `values` can give the column: a clear table makes any encoding on demand."""
         try:
             self._check(column)
         except SchemaError:
@@ -262,24 +262,24 @@ class Table(ColumnAlgebra[Integers], Asked):
         return True
 
     def bound(self, column: Column) -> int:
-        """The largest absolute value the column can hold, from public knowledge alone."""
+        """Return the largest absolute value the column can hold, from public knowledge alone."""
         self._check(column)
         return column_bound(self.public_schema, column, self.weight_bound)
 
     def values(self, column: Column) -> Integers:
-        """One column as integers, a value a row."""
+        """Return one column as integers, one value per row."""
         return self._compact(column).astype(np.int64, copy=False)
 
     def raw_values(self) -> Iterator[bytes]:
-        """All that the rows hold but their folds, as bytes: codes, numbers, classes and weights, in
-        integers of one size.
+        """Yield all that the rows hold but their folds, as bytes: codes, numbers, classes and
+        weights, in integers of one size.
         """
         known = (part for part in (self.class_codes, self.target_values) if part is not None)
         parts = (*self.data, *((*known, self._weights_or_ones()) if self.has_target else ()))
         return (part.astype("<i8").tobytes() for part in parts)
 
     def _compact(self, column: Column) -> NDArray[Any]:
-        """The same, with indicators as true and false."""
+        """Return one column, with indicators as true and false."""
         self._check(column)
         return encoding_of(column).values(column, self)
 
@@ -339,9 +339,7 @@ class Table(ColumnAlgebra[Integers], Asked):
             )
 
     def evaluate(self, outputs: Sequence[Expression]) -> list[Any]:
-        """What a circuit gives on this table: an integer for a total, an array over the rows
-        otherwise.
-        """
+        """Evaluate a circuit: an integer for a total, an array over the rows otherwise."""
         outputs = list(outputs)
         columns = [Column.parse(name) for name in column_names(outputs)]
         ranges = column_ranges(self.public_schema, columns, self.weight_bound)
@@ -351,9 +349,7 @@ class Table(ColumnAlgebra[Integers], Asked):
         return class_or_variable(variable, self.schema)
 
     def ask(self, question: Question, **options: Any) -> Any:
-        """The answer to a question. Options are those of encrypted tables, and change
-        nothing here.
-        """
+        """Answer a question. Options of encrypted tables are accepted and change nothing."""
         asked = asked_of(checked_question(question), self.schema)._settled()
         return asked._present(self._answer_to(asked))
 
@@ -369,13 +365,13 @@ class Table(ColumnAlgebra[Integers], Asked):
         )
 
     def totals(self, question: Question) -> list[int]:
-        """The totals that answer a question, one after the other."""
+        """Compute the totals that answer a question, one after the other."""
         return self.evaluate(
             question.circuit(self.public_schema, self.columns(), weight_bound=self.weight_bound)
         )
 
     def to_pandas(self) -> pd.DataFrame:
-        """The rows with bins by their labels, numbers in real units and classes by name."""
+        """Return the rows with bins by their labels, numbers in real units and classes by name."""
         frame = {}
         for variable, data in zip(self.schema.variables, self.data, strict=True):
             if variable.kind == "number":
@@ -396,13 +392,15 @@ class Table(ColumnAlgebra[Integers], Asked):
         return pd.DataFrame(frame)
 
     def with_layout(self, layout: Layout | int) -> Table:
-        """The same rows in another layout, or in full chunks of so many slots."""
+        """Bring the rows into another layout, or into full chunks of so many slots."""
         if isinstance(layout, Layout):
             return replace(self, slots=layout.slots, chunk_rows=layout.counts, copies=layout.copies)
         return replace(self, slots=layout, chunk_rows=())
 
     def __getitem__(self, rows: slice) -> Table:
-        """A range of rows, ``table[a:b]``; bounds, folds and weights stay those of the whole."""
+        """Cut out a range of rows, ``table[a:b]``; bounds, folds and weights stay those of the
+        whole.
+        """
         if not isinstance(rows, slice) or rows.step not in (None, 1):
             raise SchemaError("a table is cut by a range of rows: table[a:b]", code="not-a-range")
         data = tuple(values[rows] for values in self.data)
@@ -422,7 +420,7 @@ class Table(ColumnAlgebra[Integers], Asked):
         )
 
     def take(self, rows: NDArray[np.intp]) -> Table:
-        """Some rows, by their numbers."""
+        """Pick rows by their numbers."""
         return replace(
             self,
             data=tuple(values[rows] for values in self.data),
@@ -438,9 +436,7 @@ class Table(ColumnAlgebra[Integers], Asked):
 
     @staticmethod
     def concat(tables: Sequence[Table]) -> Table:
-        """All rows of several tables of one schema, one after the other, in the layout of the
-        first.
-        """
+        """Join all rows of several tables of one schema, in the layout of the first."""
         if not tables:
             raise SchemaError("concat needs at least one table", code="no-tables")
         first = tables[0]

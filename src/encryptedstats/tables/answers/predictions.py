@@ -244,7 +244,7 @@ def predict_clear(by: Answer, table: Table, output: str) -> dict[str, NDArray[An
 
 
 def total_bounds(totals: EncryptedNumbers) -> list[Interval]:
-    """What is publicly known of encrypted totals."""
+    """Return what is publicly known of encrypted totals."""
     return [Interval(facts.low, facts.high) for facts in totals.facts]
 
 
