@@ -1,6 +1,4 @@
-"""One call that opens whatever was stored, by what the file itself says it is. Sits above all that
-it can open.
-"""
+"""Open whatever was stored, by what the file says it is. This module is above all that it opens."""
 
 from __future__ import annotations
 

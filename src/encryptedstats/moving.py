@@ -160,7 +160,7 @@ def _marked_again(
 
 @dataclass(frozen=True)
 class _MovedBlocks:
-    """Blocks that are opened and encrypted anew as they are read, under the ids that they had."""
+    """Blocks that are decrypted and encrypted again when they are read, under the same ids."""
 
     old: Blocks
     table: EncryptedTable
@@ -170,7 +170,7 @@ class _MovedBlocks:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """As they were: what is in two tables that were moved is still noticed."""
+        """The ids from before, so that blocks in two tables that were moved are still noticed."""
         return self.old.ids
 
     @property

@@ -1,5 +1,4 @@
-"""Models are questions with scikit-learn's manners: fitting, predicting, being encrypted or open,
-adding and forgetting rows.
+"""Models: questions that fit, predict, add and forget rows as scikit-learn's estimators do.
 
 The state of every model is the totals that answer its question: encrypted after a fit on an
 encrypted table, plain otherwise. Totals of different rows add, so models do. A subclass says what
@@ -100,7 +99,7 @@ C = TypeVar("C", bound="TotalsClassifier")
 
 
 class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """A model whose fit is a list of totals over rows: a question, with scikit-learn's manners.
+    """A model whose fit is a list of totals over rows: a question with scikit-learn's interface.
 
     A subclass writes this, and has everything else from here: fits of clear and encrypted tables,
     plans, files, folds, ``+`` and ``-``, ``partial_fit``. What predicts classes is a

@@ -1,5 +1,4 @@
-"""Probabilities for opened models that have none to be trusted: a curve from what a model says to
-how often that came true.
+"""Calibrated probabilities of opened models: a curve from a model's score to observed frequency.
 
 All of it happens after opening, in the clear, on rows that the owner has labels of and the model
 has not seen. The curve is Platt's, two numbers, or isotonic regression's, a few corners: they are
@@ -36,7 +35,7 @@ Curve = dict[str, Any]
 
 
 class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """An opened model whose probabilities were held against rows of known class, and corrected.
+    """An opened model with probabilities that were calibrated on rows of known class.
 
     scikit-learn's ``CalibratedClassifierCV(FrozenEstimator(opened))`` gives the same probabilities.
     This one also takes tables, refuses the rows that the model was fitted to, and is saved without
@@ -142,7 +141,7 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     @property
     def n_features_in_(self) -> int:
-        """How many predictors the model has."""
+        """Number of predictors of the model."""
         return int(self.model.n_features_in_)
 
     @property

@@ -43,7 +43,7 @@ from encryptedstats.tables.questions.question import (
 
 
 class LinearMeans(CodedPredictors, TotalsClassifier):
-    r"""Every row goes to the class whose mean is nearest.
+    r"""Assign each row to the class with the nearest mean.
 
     With class means m_c, the score of class c is m_c'x - m_c'm_c / 2.
 

@@ -1,5 +1,4 @@
-"""Predictors of the linear models: how each variable of a schema becomes one or several integers
-(paper, section 2.2).
+"""Predictors of linear models: how each variable becomes one or several integers (section 2.2).
 
 Ordered variables are their ordinal codes, centred or not; numbers are what they are; a category is
 one 0/1 predictor a level, as in the paper's table of data sets.
@@ -27,9 +26,7 @@ from encryptedstats.tables.schema.variables import PublicVariable
 
 @dataclass(frozen=True)
 class Feature:
-    """One predictor: of which variable, which level of a category, and what it is in circuits (with
-    its square).
-    """
+    """One predictor: its variable, the level of a category, and its expression with its square."""
 
     variable: int
     level: int | None
@@ -64,7 +61,7 @@ def features(
 
 
 class CodedPredictors:
-    """For models whose predictors are codes, around 0 (``centred``) or not."""
+    """Base of models whose predictors are codes, around 0 (``centred``) or not."""
 
     remarks: ClassVar[tuple[str, ...]] = (
         "of codes of bins, of 0/1 for a level of a category, and of numbers in units of their "

@@ -69,8 +69,8 @@ MAX_DEPTH = 6
 
 
 class CompletelyRandomForest(TotalsClassifier):
-    r"""A forest of trees that are grown blindly and then count the rows of every class in every
-    leaf.
+    r"""A forest of trees that are grown without looking at rows, and then count the classes in
+    every leaf.
 
     The count of class c in leaf b of tree t is a polynomial in the encrypted indicators,
 

@@ -1,5 +1,5 @@
 """The stochastic fraction of a forest, drawn from the table itself (paper, section 3.2), for
-predicting unopened.
+encrypted predictions.
 
 For every leaf, M rows are drawn with replacement; the fraction is one more than how many of them,
 from the first on, lie outside the leaf: an estimate of rows in the table over rows in the leaf.
@@ -81,8 +81,8 @@ def fraction_circuit(
 
 @dataclass(frozen=True)
 class _Segment:
-    """Leaves whose rows of one draw lie in one half row: where, and which move brings them to the
-    leaves' own slots.
+    """Leaves whose rows of one draw lie in one half row: their places, and the move to their own
+    slots.
     """
 
     chunk: int
@@ -92,7 +92,9 @@ class _Segment:
 
 
 class _Writer:
-    """Writes the circuit page by page: a page is as many leaves' slots as are side by side."""
+    """Writes the circuit page by page; a page holds the slots of as many leaves as lie side by
+    side.
+    """
 
     def __init__(
         self, fraction: Fraction, trees: tuple[Tree, ...], schema: PublicSchema, layout: Layout

@@ -1,5 +1,4 @@
-"""Predicting without opening anything: an encrypted model, encrypted rows, and an answer that only
-the owner can read.
+"""Prediction without opening anything: encrypted model, encrypted rows, an answer for the owner.
 
 A model writes its prediction as a circuit over the columns of the new rows and its own totals,
 once: with the totals as plain numbers it is the prediction of an opened model, in the clear or on
@@ -31,8 +30,8 @@ from encryptedstats.tables.questions.question import Number, Totals
 
 
 class Votes(pd.DataFrame):
-    """What was predicted for every row, opened: the votes of each class of a forest, or the
-    integers that another model gives.
+    """Opened predictions of every row: the votes of a forest, or the integers that another model
+    gives.
 
     It answers as an opened model does, :meth:`predict` and :meth:`predict_proba`, for the rows that
     it is of.

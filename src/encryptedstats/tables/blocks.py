@@ -1,5 +1,5 @@
-"""Blocks: the ciphertexts of all columns over one chunk of rows, stored so that any part can be
-read without the rest.
+"""Blocks: the ciphertexts of all columns over one chunk of rows, any part of which can be read
+alone.
 
 Residues are packed to the bits of their prime and laid out as ``[prime][run of
 coefficients][column][component]``: an evaluator that works through one prime and one range of
@@ -79,7 +79,7 @@ def rows_id(block_id: str) -> str:
 
 @dataclass(frozen=True)
 class BlockShape:
-    """The arithmetic of where things lie in a block."""
+    """Arithmetic of the positions in a block."""
 
     parameters: Parameters
     n_columns: int
@@ -150,9 +150,7 @@ class BlockShape:
 
 @dataclass(frozen=True)
 class BlockFacts:
-    """What the owner vouches for, of a block by itself: which rows it has, how it is stored, and
-    all that is in it.
-    """
+    """What the owner signs of a block: its rows, how it is stored, and a hash of its content."""
 
     id: str
     rows: int
@@ -162,9 +160,7 @@ class BlockFacts:
 
 @dataclass(frozen=True)
 class BlockEntry(BlockFacts):
-    """What the manifest says of a block: enough to find it, to read any part of it, and to know
-    that it is the right one.
-    """
+    """Entry of a block in the manifest: enough to find it, read any part of it, and check it."""
 
     name: str
     bytes: int
@@ -228,7 +224,7 @@ def block_statement(
 
 @dataclass(frozen=True)
 class BlockRows:
-    """Whose rows a block holds, and how many: its id, their number, and the id of their key."""
+    """The rows of a block: its id, their number, and the id of their key."""
 
     id: str
     count: int
@@ -518,9 +514,7 @@ def _read(
 
 @dataclass(frozen=True)
 class _Reading:
-    """One read of a block: what lies side by side is read at once, and what was read is unpacked on
-    all cores.
-    """
+    """One read of a block: neighbours are read at once, and unpacked on all cores."""
 
     store: Readable
     entry: BlockEntry

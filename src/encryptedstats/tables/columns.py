@@ -1,5 +1,5 @@
-"""Names for the integer columns of a table, which of them are stored, and what can be made of them
-by adding and scaling.
+"""Integer columns of a table: their names, which are stored, and what follows from them by
+additions.
 
 Questions are written with an indicator of every bin and every class. Of these one less is stored
 than there are: `stored_groups` is the one place that says which, and `in_stored` rewrites circuits
@@ -184,7 +184,7 @@ def column_ranges(
 
 
 class SchemaLike(Protocol):
-    """What tables need of a schema, be it the owner's or the public one."""
+    """What tables need of a schema, the owner's or the public one."""
 
     def index(self, variable: str | int) -> int:
         """Return the position of a variable."""
@@ -194,7 +194,7 @@ class SchemaLike(Protocol):
 
 
 class ColumnAlgebra(ABC, Generic[E]):
-    """The columns of clear and encrypted tables alike, and what follows from them by ``+`` and ``*
+    """Columns of clear and encrypted tables alike, and what follows from them by ``+`` and ``*
     int``.
 
     A subclass has a `schema` and says which columns it `holds` and what their `values` are.

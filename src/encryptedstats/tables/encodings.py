@@ -120,7 +120,8 @@ class Column:
 
 @dataclass(frozen=True)
 class ColumnGroup:
-    """Stored columns that say one thing of a row: a variable, its class, or the class in one fold.
+    """Stored columns that encode one thing of a row: a variable, its class, or the class in one
+    fold.
 
     Attributes
     ----------
@@ -162,7 +163,7 @@ class ColumnGroup:
 
 @dataclass(frozen=True)
 class Storage:
-    """What decides how a table stores its columns, besides its schema.
+    """What decides, with the schema, how a table stores its columns.
 
     Attributes
     ----------
@@ -181,7 +182,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class RowState:
-    """What one row can be, as far as one variable or the target is concerned.
+    """A possible row, as far as one variable or the target is concerned.
 
     Attributes
     ----------
@@ -209,7 +210,7 @@ Condition = tuple[Expression, int]
 
 
 class Encoding(ABC):
-    """What the columns of one encoding mean.
+    """The meaning of the columns of one encoding.
 
     A subclass sets the attributes below, overrides the abstract methods, and is registered with
     `register_encoding`. The other methods have an answer that suits most encodings.

@@ -1,5 +1,4 @@
-"""The encrypted table: the same columns and layout as its clear twin, readable by nobody but the
-owner.
+"""The encrypted table: the columns and layout of its clear twin, readable by nobody but the owner.
 
 It is a list of blocks (one for each chunk of rows) that lie in memory or in a store, and what a
 worker may know: the public schema, which columns there are, how many rows each block has. Whatever
@@ -108,7 +107,7 @@ APPEND_SECONDS: Final = 60.0  # for which another writer of a table is waited fo
 
 
 class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
-    """A table under encryption: what the owner hands to anybody who may compute on it.
+    """A table under encryption, which its owner gives to a worker.
 
     Made by ``owner.encrypt(table)``, ``owner.encrypt_file(...)`` or :func:`encryptedstats.load`.
     Variables are known by position or by the ids ``"v0"``, ``"v1"``, ... of the public schema.
@@ -220,7 +219,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
 
     @property
     def layout(self) -> Layout:
-        """Where the rows lie: slots and chunks, public."""
+        """Positions of the rows: slots and chunks, which are public."""
         return self.facts.layout(self.blocks)
 
     @property
@@ -560,9 +559,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
 
 
 class TableInfo:
-    """What can be said of an encrypted table without a key; prints as a small table, ``to_dict``
-    for programs.
-    """
+    """What is known of an encrypted table without a key. Prints as a small table."""
 
     def __init__(self, table: EncryptedTable) -> None:
         self._table = table

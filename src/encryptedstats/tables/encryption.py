@@ -1,5 +1,5 @@
-"""From rows to an encrypted table: a chunk of rows at a time, over all cores, and resumable when it
-goes to a store.
+"""From rows to an encrypted table, a chunk at a time, over all cores; a stored table can be
+resumed.
 
 A block is named by a keyed hash of its plain rows, so that a second run recognises what a first one
 has finished; without the owner's secret nobody can make such a hash, or learn anything from it. The
@@ -203,7 +203,7 @@ def encrypt_file(
 
 @dataclass
 class RowCount:
-    """Rows of a file, and how many of them were left out because values are missing."""
+    """Number of rows of a file, and of those left out because values are missing."""
 
     given: int = 0
     left_out: int = 0
@@ -380,7 +380,7 @@ def _described(column: Column, schema: Schema) -> str:
 
 @dataclass(frozen=True)
 class _BlockMaker:
-    """What makes blocks out of chunks of rows: all that another process must have for it."""
+    """Makes blocks of chunks of rows; holds all that another process needs for it."""
 
     facts: TableFacts
     encryptor: Encryptor
@@ -388,9 +388,7 @@ class _BlockMaker:
 
     @property
     def shape(self) -> BlockShape:
-        """Where things lie in the blocks that are made: only the owner can put seeds for
-        polynomials.
-        """
+        """Shape of the blocks. Only the owner can store seeds in place of polynomials."""
         return replace(
             self.facts.shape, seeded=not self.whole and self.encryptor.seeded is not None
         )
@@ -476,7 +474,7 @@ def _storing(
 
 @dataclass(frozen=True)
 class _Job:
-    """One run of encryption: what is to be stored, by whom, and how it is shown."""
+    """One run of encryption: its rows, key and options."""
 
     facts: TableFacts
     schema: Schema
@@ -487,7 +485,7 @@ class _Job:
 
     @property
     def maker(self) -> _BlockMaker:
-        """What this run makes blocks with."""
+        """The maker of its blocks."""
         return _BlockMaker(self.facts, self.encryptor, self.options.whole)
 
     def to_memory(self, chunks: Iterable[Table]) -> EncryptedTable:

@@ -1,4 +1,4 @@
-"""What is publicly known of an encrypted table: its facts, where its blocks are, and what devices read.
+"""What is publicly known of an encrypted table: facts, blocks, and the source that devices read.
 
 Nothing here writes a table or asks a question.
 """
@@ -87,7 +87,7 @@ class TableFacts:
 
     @property
     def shape(self) -> BlockShape:
-        """Where things lie in a block that is stored whole: each says by itself whether it is."""
+        """Shape of a block that is stored whole; each block says whether it is."""
         return BlockShape(self.parameters, len(self.columns))
 
     @property
@@ -148,7 +148,7 @@ Sign = Callable[[bytes], str]
 
 
 class Blocks(Protocol):
-    """Where the blocks of a table are: in memory or in a store."""
+    """The blocks of a table, in memory or in a store."""
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -156,7 +156,7 @@ class Blocks(Protocol):
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """How many rows each block has."""
+        """Number of rows in each block."""
 
     def block(self, index: int) -> Residues:
         """Return all columns of a block, shape (columns, 2, primes, N)."""
@@ -232,7 +232,7 @@ class MemoryBlocks:
 
 @dataclass(frozen=True)
 class StoredBlocks:
-    """Blocks that are read from a store when they are needed, and checked then."""
+    """Blocks that are read from a store, and checked, when they are needed."""
 
     store: Readable
     entries: tuple[BlockEntry, ...]
@@ -246,7 +246,7 @@ class StoredBlocks:
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """How many rows each block has."""
+        """Number of rows in each block."""
         return tuple(entry.rows for entry in self.entries)
 
     def block(self, index: int) -> Residues:

@@ -191,8 +191,8 @@ def plan(
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What is planned for, whatever is computed: the rows, how they are stored, and the other
-    options of a plan.
+    """What is planned, whatever is computed: rows, how they are stored, and the other options of a
+    plan.
     """
 
     rows: _PlannedRows
@@ -475,7 +475,7 @@ class _PlannedRows:
 
     @property
     def schema(self) -> PublicSchema:
-        """What everybody may know."""
+        """The public schema."""
         return self.known.public()
 
 

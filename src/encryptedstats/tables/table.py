@@ -1,5 +1,4 @@
-"""The clear table: bin numbers, integers, classes, weights and folds of the rows, seen as integer
-columns.
+"""The clear table: bins, integers, classes, weights and folds of rows, seen as integer columns.
 
 It is the plain twin of the encrypted table: the same columns, the same layout, the same derived
 sums. Built by `Schema.table`, which knows about names and frames; here are only small integers.
@@ -48,8 +47,8 @@ _MOST_ROWS_NAMED: Final = 5
 
 @dataclass(frozen=True)
 class Moved:
-    """Rows of a column whose value has no bin of its own, and which bin they went to, as the schema
-    says.
+    """Rows of a column whose value has no bin of its own, and the bin that the schema sends them
+    to.
 
     `example` is a level that the schema does not know, at the row called `row`; None for missing
     values.
@@ -63,7 +62,7 @@ class Moved:
 
     @property
     def kind(self) -> tuple[str, str, bool]:
-        """What is counted together."""
+        """Rows with the same are counted together."""
         return self.column, self.into, self.example is None
 
     def __str__(self) -> str:
@@ -214,12 +213,12 @@ class Table(ColumnAlgebra[Integers], Asked):
 
     @property
     def layout(self) -> Layout:
-        """Where the rows lie in slots and chunks."""
+        """Positions of the rows in slots and chunks."""
         return Layout(len(self), self.slots, self.chunk_rows, self.copies)
 
     @property
     def public_schema(self) -> PublicSchema:
-        """What a worker may know of the schema."""
+        """The public schema."""
         return self.schema.public()
 
     @property
@@ -483,8 +482,8 @@ class Table(ColumnAlgebra[Integers], Asked):
 
 
 class _Columns(Mapping[str, NDArray[Any]]):
-    """Columns of a table by their keys, each made when it is asked for: all of them at once are
-    many times the table.
+    """Columns of a table by their keys, made when they are read: all at once take many times the
+    table.
     """
 
     def __init__(self, table: Table, columns: Sequence[Column]) -> None:

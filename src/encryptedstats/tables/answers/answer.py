@@ -1,4 +1,4 @@
-"""Answers: what a question was answered over some rows, encrypted or decrypted.
+"""Answers to questions over some rows, encrypted or decrypted.
 
 Statistics, models and folds are answers in totals; predictions have numbers for every row.
 Adding, forgetting, saving and publishing work alike for all of them. The checks of files that

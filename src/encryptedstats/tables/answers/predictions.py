@@ -48,8 +48,8 @@ _IN_DIGITS: Final = (
 
 @dataclass(frozen=True)
 class Prediction:
-    """What is computed on encrypted rows: answers, their bounds, and packs unless
-    totals are clear.
+    """The expressions of a prediction on encrypted rows: answers, bounds, and packs unless totals
+    are clear.
     """
 
     answers: list[RowAnswer]
@@ -58,12 +58,12 @@ class Prediction:
 
     @property
     def values(self) -> list[Number]:
-        """What is asked for."""
+        """The answers, as expressions or plain numbers."""
         return [answer.value for answer in self.answers]
 
     @property
     def expressions(self) -> list[Expression]:
-        """What there is to compute for it."""
+        """The answers that have to be computed."""
         return [value for value in self.values if isinstance(value, Expression)]
 
     def told(self, max_value: int) -> list[Interval]:

@@ -1,6 +1,4 @@
-"""The folds of a cross-validation as one question: every fold is asked in one pass, and all but one
-are the sum less that one.
-"""
+"""The folds of a cross-validation as one question, asked of all folds in one pass."""
 
 from __future__ import annotations
 
@@ -42,8 +40,7 @@ def folds_of(question: Question, n_folds: int) -> Folds:
 
 
 class Folds(Question):
-    """A question asked of every fold. It is read as a list: for every fold the answer of all other
-    rows.
+    """A question asked of every fold, read as a list: for every fold the answer of all other rows.
 
     How many these are, the classes say (by weight, where rows have one), so the question must count
     them, as ``class_counts``.

@@ -1,6 +1,4 @@
-"""Questions as people spell them: values as text, and what is said of each parameter. For the
-command line and for pages.
-"""
+"""Parameters of questions as people write them, for the command line and for pages."""
 
 from __future__ import annotations
 

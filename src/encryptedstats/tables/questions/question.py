@@ -1,5 +1,4 @@
-"""Questions: what is asked of a table, whether it is clear or encrypted. Statistics are, models
-are, and what you write yourself.
+"""Questions: what is asked of a table, clear or encrypted.
 
 A question names the totals that answer it, as arrays of expressions over columns, and says what the
 owner makes of the opened integers: a table, a curve, a model. ``docs/guides/questions.md`` has two
@@ -85,8 +84,8 @@ Totals = Mapping[
 
 @dataclass(frozen=True)
 class RowAnswer:
-    """One number for every row, between which it lies (None: as far as intervals tell), and whether
-    it can be below 0.
+    """One number for every row, its bounds (None: as far as intervals tell), and whether it can be
+    below 0.
 
     Whether it can be is a fact about the question, never about its totals: it is stored in the
     clear.
@@ -98,8 +97,8 @@ class RowAnswer:
 
 
 class Known(Mapping[str, NDArray[Any]]):
-    """The named totals as answers are written with them: plain numbers, or :func:`given` ones; and
-    what bounds them.
+    """Named totals that answers are written with, plain numbers or :func:`given` ones, and their
+    bounds.
     """
 
     def __init__(self, totals: Totals, bounds: Totals) -> None:
@@ -450,7 +449,7 @@ class Question(ABC):
 
 
 class ReadResult:
-    """What a question reads, if it is to know what it was read from: a result that can be stored.
+    """A result that knows the answer that it was read from, so that it can be stored.
 
     Attributes
     ----------

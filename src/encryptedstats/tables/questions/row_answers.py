@@ -1,5 +1,4 @@
-"""Answers for rows as circuits: written once, for totals that are plain numbers and for totals that
-stay closed.
+"""Answers for rows as circuits, written once for plain totals and for totals that stay encrypted.
 
 A question says what it answers; here are the totals that it is given for it, what bounds the
 answers, and what a plan computes.

@@ -1,5 +1,4 @@
-"""Statistics that cost next to nothing: counts, cross tables and moments, from a table that is
-clear or encrypted.
+"""Cheap statistics of clear and encrypted tables: counts, cross tables and moments.
 
 Each is a question, and both kinds of table answer it. Answers of encrypted tables stay encrypted:
 ``owner.open`` gives the same DataFrame that the clear table, or pandas, would. Variables are
@@ -87,7 +86,7 @@ class Statistic(Question):
 
 
 class _Cells(Statistic):
-    """How many rows are in each bin, or pair of bins."""
+    """Number of rows in each bin, or pair of bins."""
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse numbers, which have no bins."""
@@ -142,7 +141,7 @@ class _Cells(Statistic):
 
 
 class Counts(_Cells):
-    """How many rows are in each bin of a variable; by class, or by another one."""
+    """Number of rows in each bin of a variable; by class, or by another variable."""
 
     name: ClassVar[str] = "counts"
 
@@ -151,7 +150,7 @@ class Counts(_Cells):
 
 
 class CrossTable(_Cells):
-    """How many rows are in each pair of bins of two variables."""
+    """Number of rows in each pair of bins of two variables."""
 
     name: ClassVar[str] = "crosstab"
 
@@ -165,9 +164,7 @@ class CrossTable(_Cells):
 
 
 class Moments(Statistic):
-    """Sums, means, variances and covariances of variables that are kept as numbers, over rows where
-    none of them is missing.
-    """
+    """Sums, means, variances and covariances of numbers, over rows where none of them is missing."""
 
     name: ClassVar[str] = "moments"
 
@@ -303,7 +300,7 @@ def scale(schema: Schema | PublicSchema, variable: int) -> int:
 
 
 class Asked(ABC):
-    """The questions that tables of both kinds are asked."""
+    """Questions that clear and encrypted tables answer by methods."""
 
     @abstractmethod
     def _position(self, variable: str | int) -> int:

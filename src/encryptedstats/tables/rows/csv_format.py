@@ -1,5 +1,4 @@
-"""How a CSV file is written: what separates its fields, how its numbers and dates are spelt, in
-which character set.
+"""The format of a CSV file: separator, numbers, dates and character set.
 
 Found out from the beginning of the file, in the same way every time, or given. What can be read in
 two ways is refused with both of them, never guessed. Nothing here knows schemas.
@@ -76,7 +75,7 @@ _DATE: Final = re.compile(
 
 @dataclass(frozen=True)
 class CsvFormat:
-    """How a CSV file is written.
+    """The format of a CSV file.
 
     Attributes
     ----------
@@ -161,7 +160,7 @@ class CsvFormat:
 
 @dataclass(frozen=True)
 class CsvOptions:
-    """What somebody says of how a CSV file is written; None where it is to be found out.
+    """What a caller says of the format of a CSV file; None where it is to be found out.
 
     `thousands` and `dates` may be ``"none"``; a format of dates holds for every column that it
     fits. Columns in `ignored` are not looked at.
@@ -253,8 +252,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Expected:
-    """What is known before a file is read: how another file of its kind was written, and its
-    columns.
+    """What is known before a file is read: the format of another file of its kind, and its columns.
 
     `columns` are those that count; None for all. `text` are columns whose values are no numbers and
     no dates, whatever they look like.

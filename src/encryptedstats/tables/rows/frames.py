@@ -1,5 +1,4 @@
-"""Data as people hold it (pandas, polars, NumPy) turned into one pandas DataFrame, and its columns
-into values.
+"""Data of pandas, polars and NumPy as one pandas DataFrame, and its columns as values.
 
 The only place that knows polars, and it does not import it: a frame is recognised by the module of
 its class. Errors name the column, the row by its label, and the value.

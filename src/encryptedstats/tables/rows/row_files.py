@@ -210,7 +210,7 @@ def _read_full(file: IO[bytes], size: int) -> bytes:
 
 
 class _Again(RawIOBase):
-    """Bytes that were read already, and then the rest of their file."""
+    """Bytes that were read already, followed by the rest of their file."""
 
     def __init__(self, content: bytes, rest: IO[bytes]) -> None:
         self._content = content
@@ -277,7 +277,7 @@ def _expected(schema: Schema | None, options: CsvOptions) -> Expected:
 
 @dataclass(frozen=True)
 class _Reader:
-    """How pandas reads the pieces of a file, and what is left to do with each."""
+    """Reads the pieces of a file with pandas, and finishes each."""
 
     form: CsvFormat
     levels: dict[str, tuple[Level, ...]]

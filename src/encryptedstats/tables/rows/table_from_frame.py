@@ -1,5 +1,4 @@
-"""From a frame and a schema to a clear `Table`: rows are checked, missing values dealt with, values
-turned into bins.
+"""Make a clear `Table` of a frame and a schema: check rows, treat missing values, encode columns.
 
 Every refusal names the column, the row by its label, and the value. The steps in order: find the
 predictors and the target, drop rows or refuse them where values are missing, encode each variable,
@@ -61,9 +60,7 @@ _WIDEN: Final = Cure("widen", "with_kind(..., low=, high=) widens them")
 
 @dataclass(frozen=True)
 class Rows:
-    """What `Schema.table` was given, as one frame of predictors with target and weights
-    beside it.
-    """
+    """What `Schema.table` was given, as one frame of predictors with target and weights."""
 
     predictors: pd.DataFrame
     target: pd.Series[Any] | None

@@ -34,7 +34,7 @@ except ImportError:  # scikit-learn before 1.6 has it as a method
 
 
 class _IntegersOut(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
-    """Tells scikit-learn that the output is int64 whatever the input was: integers are what can be
+    """Tells scikit-learn that the output is int64 for any input, since integers are what is
     encrypted.
     """
 
@@ -48,7 +48,7 @@ class _IntegersOut(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
 
 
 class _QuantileBins(_IntegersOut):
-    """Fit of both quantile transformers: the cut points of every column."""
+    """Base of both quantile transformers: fits the cut points of every column."""
 
     bins: int
 

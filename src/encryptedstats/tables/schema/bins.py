@@ -1,5 +1,4 @@
-"""The arithmetic of the encodings: cut points, bin numbers, ordinal codes and fixed point (paper,
-section 2.2).
+"""Arithmetic of the encodings: cut points, bins, ordinal codes and fixed point (section 2.2).
 
 Said once here, so that the schema and the scikit-learn transformers cannot drift apart. Plain NumPy
 in and out. Bins are half open, ``(e_{k-1}, e_k]``, and the outermost two are unbounded: the bin of

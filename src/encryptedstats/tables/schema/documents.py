@@ -1,5 +1,4 @@
-"""Strict JSON for the things that travel: what is missing, foreign or of a wrong type is refused by
-place.
+"""Strict JSON: whatever is missing, unknown or of a wrong type is refused with its place.
 
 A schema decides how data is read, so a file that was altered by hand or by accident must never half
 load. The base class gives text, file and fingerprint to anything that can say itself as plain JSON
@@ -118,7 +117,7 @@ def _refuse_constant(text: str) -> NoReturn:
 
 
 class Document(ABC):
-    """Something with a strict JSON form; subclasses give `_fields` and `_from_fields`."""
+    """Base of objects with a strict JSON form; subclasses give `_fields` and `_from_fields`."""
 
     _FORMAT: ClassVar[str]
     _FILE_MODE: ClassVar[int] = PRIVATE

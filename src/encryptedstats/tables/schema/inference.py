@@ -1,5 +1,4 @@
-"""From a column of data to a `Variable`: a compact summary of the column, then the rule that picks
-kind and bins.
+"""From a column of data to a `Variable`: summarise the column, then choose kind and bins.
 
 The summary is kept privately by an inferred schema, so that a kind can be changed without the data;
 it holds what any of the kinds would publish to the owner anyway (cut points, levels, least and
@@ -48,7 +47,7 @@ _ID_WORDS = ("id", "ids", "uid", "uuid", "guid", "nr", "no", "number", "key", "i
 
 @dataclass(frozen=True)
 class Summary:
-    """What the kinds need to know about a column: nothing here depends on the order of the rows."""
+    """What all kinds need to know of a column, whatever the order of its rows."""
 
     name: str
     default_kind: str

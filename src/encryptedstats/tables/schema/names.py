@@ -1,5 +1,4 @@
-"""Names and ids: owners speak of variables and levels by name, whoever computes by id. Here one
-becomes the other.
+"""Names and ids of variables and levels: owners use names, workers use ids.
 
 A variable's id is ``v3``, that of the target ``class``, or ``target`` where it is a number. A
 level's is ``bin2``, or ``class2``.

@@ -1,5 +1,4 @@
-"""What is known of one variable: `Variable` for the owner, `PublicVariable` and `PublicSchema` for
-everybody else.
+"""Variables: `Variable` for the owner, `PublicVariable` and `PublicSchema` for workers.
 
 The one idea: bins are numbered, and everything that gives those numbers a meaning (names, cut
 points, levels, classes) stays with the owner. `PublicSchema` is all that a worker gets.
@@ -322,7 +321,7 @@ class Variable:
 
     @property
     def note(self) -> str:
-        """What became of the bins asked for, when something did; otherwise empty."""
+        """Why there are fewer bins than were asked for; empty if there are not."""
         n_values = self.n_bins - self.missing_bin
         if self.asked_bins is not None and n_values < self.asked_bins:
             cause = "constant" if n_values == 1 else "ties"
@@ -357,9 +356,7 @@ class Variable:
 
     @property
     def policy(self) -> str:
-        """What becomes of levels that have no bin of their own, in words; empty where they are an
-        error.
-        """
+        """Where levels without a bin of their own go, in words; empty if they are an error."""
         as_other = [f"{len(self.rare)} rare"] if self.rare else []
         if self.unknown == "missing":
             return " and ".join(
@@ -510,8 +507,8 @@ def _as_edges(edges: Sequence[float], where: str) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class PublicVariable:
-    """What a worker may know of a variable: an opaque id, its kind, how many bins, or the bounds of
-    its integer.
+    """What a worker may know of a variable: opaque id, kind, number of bins, or bounds of its
+    integer.
 
     `missing_bin` is public because the last bin then has no place in the order of the others; and
     of a number, because a further column says in which rows it is there. A number that has bins as
@@ -598,8 +595,8 @@ class PublicVariable:
 
 @dataclass(frozen=True)
 class PublicSchema(Document):
-    """All that a worker learns about a table: opaque ids, kinds, bin counts, integer bounds, the
-    number of classes.
+    """All that a worker learns of a table: opaque ids, kinds, numbers of bins, bounds, number of
+    classes.
 
     Made by `Schema.public`. Holds no names, cut points, levels or classes. `n_classes` is 0 without
     classes; `target_number` is what may be known of a target that is a number.
