@@ -91,7 +91,7 @@ def _member_told(facts: Facts, question: str) -> str:
 # -- the registry
 # ------------------------------------------------------------------------------------------------
 
-_DECRYPT: Final = "its owner opens it with decrypt"
+_DECRYPT: Final = "its owner opens it with open"
 
 #: By the kind that a file says it is.
 KINDS: Final[dict[str, FileKind]] = {
@@ -145,7 +145,7 @@ KINDS: Final[dict[str, FileKind]] = {
     },
     TABLE_KIND: FileKind(
         "an encrypted table",
-        "counts, crosstab, moments, ask and fit compute on it",
+        "ask computes on it",
         frozenset({"schema", "columns", "blocks"}),
         facts=_draft_facts,
         told=lambda facts, question: (

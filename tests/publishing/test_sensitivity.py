@@ -182,6 +182,7 @@ OF_LEVELS = [
     es.CochranArmitage("t", "e", event="b"),
     es.OddsRatio("g", "e", event="b"),
     es.Kappa("e", "g"),
+    es.McNemar("e", "g"),
     es.RankCorrelation("t", "e", "kendall"),
     es.MantelHaenszel("e", "y", "g"),
     es.ROC("t", "y"),
@@ -204,6 +205,10 @@ OF_NUMBERS = [
     es.PCA(variables=["x", "z"]),
     es.TTest("x", by="g"),
     es.Anova("y", ["g"]),
+    es.PairwiseTTest("x", "g"),
+    es.VarianceTest("x", "g"),
+    es.PartialCorrelation(["x", "y"], given=["z"]),
+    es.CronbachAlpha(["x", "z"]),
     es.LinearRegression("y ~ x + g"),
     es.Ridge(formula="y ~ x + z"),
 ]

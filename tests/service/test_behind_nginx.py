@@ -97,19 +97,19 @@ def site(tmp_path_factory: pytest.TempPathFactory, certificate: Path) -> Iterato
         sys.executable,
         "-m",
         "encryptedstats.cli",
+        "worker",
         "serve",
-        "--storage",
         str(folder / "storage"),
     ]
     command += [
-        "--port",
-        str(behind),
+        "--listen",
+        f"127.0.0.1:{behind}",
         "--behind-proxy",
         "127.0.0.1",
         "--workers",
         "1",
-        "--largest",
-        "0.1",
+        "--limits",
+        "largest=0.1",
     ]
     running: list[subprocess.Popen[bytes]] = []
 

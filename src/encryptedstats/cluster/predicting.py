@@ -275,7 +275,7 @@ def submit_prediction(
     overwrite: bool = False,
 ) -> PredictionJob:
     """Cut a prediction into items of work and put them into a queue; ``encryptedstats worker
-    --queue`` or :func:`work` does them.
+    run`` or :func:`work` does them.
 
     Submitting the same again changes nothing.
 

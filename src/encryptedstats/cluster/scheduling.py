@@ -24,7 +24,7 @@ from encryptedstats.circuits.devices import AUTO, checked_name
 from encryptedstats.cluster.board import Board, shown
 from encryptedstats.cluster.items import Done, is_done, run_item
 from encryptedstats.cluster.jobs import Item, StoredJob
-from encryptedstats.cluster.queues import finished_items
+from encryptedstats.cluster.queues import CANCELLED, finished_items
 from encryptedstats.crypto import Owner
 from encryptedstats.errors import ArgumentError, ArgumentTypeError, ClusterError, FileFormatError
 from encryptedstats.machine import check_workers, cores
@@ -122,7 +122,7 @@ def refuse_secret_keys() -> None:
         raise ClusterError(
             "this process holds a secret key (an Owner), and whoever runs a scheduler could have "
             "it: work in another process, "
-            "for instance with encryptedstats fit or predict --scheduler ..., and let the owner "
+            "for instance with encryptedstats ask or predict --on dask://..., and let the owner "
             "touch the storage only",
             code="secret-key-in-process",
         )
@@ -226,6 +226,11 @@ class _Run:
         with shown(board, self.how.progress) as tell:
             try:
                 while left:
+                    if self.store.exists(CANCELLED + self.job.id):
+                        raise ClusterError(
+                            f"job {self.job.id[:12]} was cancelled: to run it again goes on",
+                            code="cancelled-job",
+                        )
                     self._give_out(left, done)
                     for one, worker in self._finished():
                         if one.name in left:

@@ -48,8 +48,8 @@ _LEAST_SCATTER: Final = 1e-9  # of a direction, as a share of the largest that c
 _RELEASED: Final = (
     "counts, cross tables and all that is made of cells (tests of tables, survival curves, "
     "logistic GLM), moments, covariances, "
-    "correlations, PCA, t-tests (of pairs by their covariance), Anova, LinearRegression and Ridge "
-    "without weights, "
+    "correlations, PCA, t-tests (of pairs by their covariance), Anova, tests of pairs of groups and "
+    "of variances, Cronbach's alpha, LinearRegression and Ridge without weights and poly(), "
     "CompletelyRandomForest, MultinomialNB and SemiparametricNB"
 )
 
@@ -438,7 +438,13 @@ def form_of(question: Question, schema: PublicSchema) -> ReleaseForm:
     from encryptedstats.statistics.descriptive import Histogram
     from encryptedstats.statistics.factors import Counted
     from encryptedstats.statistics.generalized import GLM
-    from encryptedstats.statistics.multivariate import Correlation, Covariance
+    from encryptedstats.statistics.multivariate import (
+        Correlation,
+        Covariance,
+        CronbachAlpha,
+        PartialCorrelation,
+    )
+    from encryptedstats.statistics.pairwise import PairwiseTTest, VarianceTest
     from encryptedstats.tables.questions.summaries import Counts, CrossTable, Moments
 
     shapes = question.shapes(schema)
@@ -452,15 +458,22 @@ def form_of(question: Question, schema: PublicSchema) -> ReleaseForm:
         return BinForm(question, schema)
     if isinstance(question, SemiparametricNB):
         return LineForm(question, schema)
-    if isinstance(question, (Moments, Covariance, Correlation, PCA)):
+    if isinstance(
+        question,
+        (Moments, Covariance, Correlation, PartialCorrelation, CronbachAlpha, PCA),
+    ):
         return MomentForm(
             question,
             schema,
             list(combinations_with_replacement(range(math.prod(shapes["sums"])), 2)),
         )
-    if isinstance(question, (LinearRegression, Ridge)) and question.weights is None:
+    if (
+        isinstance(question, (LinearRegression, Ridge))
+        and question.weights is None
+        and not any(name.startswith("powers") for name in shapes)  # of poly(): they have no form
+    ):
         return MomentForm(question, schema, question.column_pairs(schema))
-    if isinstance(question, Anova):
+    if isinstance(question, (Anova, PairwiseTTest, VarianceTest)):
         return PowerForm(question, schema, question.variable)
     if isinstance(question, TTest) and question.paired is None:
         return PowerForm(question, schema, question.variable)

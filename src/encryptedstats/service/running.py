@@ -189,7 +189,7 @@ def queue_workers(queue: str, storage: str, count: int, device: str) -> Iterator
         "-m",
         "encryptedstats.cli",
         "worker",
-        "--queue",
+        "run",
         queue,
         "--allow",
         storage,

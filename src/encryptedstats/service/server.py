@@ -120,7 +120,7 @@ class Service:
             raise Refusal(
                 401,
                 "the token",
-                "it is missing, mistyped or revoked",
+                "it is missing, mistyped, expired or revoked",
                 "send it as 'Authorization: Bearer TOKEN'; whoever runs the worker makes one with "
                 "'serve token add'",
                 {"WWW-Authenticate": "Bearer"},
@@ -293,7 +293,7 @@ def _add_handlers(app: FastAPI) -> None:
 
 def _owner_of(service: Service) -> Callable[..., Holder]:
     bearer = HTTPBearer(
-        auto_error=False, description="The token that 'encryptedstats serve token add' printed."
+        auto_error=False, description="The token that 'encryptedstats worker token' printed."
     )
 
     def holder(

@@ -424,7 +424,7 @@ _TOTALS: Final = frozenset({"numbers", "chunks", "places", "noise", "residues", 
 ANSWER_FILES: Final[dict[str, FileKind]] = {
     NUMBERS_KIND: FileKind(
         "an encrypted result",
-        "its owner opens it with decrypt",
+        "its owner opens it with open",
         _TOTALS,
         lambda file, keys: EncryptedNumbers.from_container(file, keys),
         needs_keys=True,
@@ -434,7 +434,7 @@ ANSWER_FILES: Final[dict[str, FileKind]] = {
     ),
     RESULT_KIND: FileKind(
         "an encrypted result",
-        "its owner opens it with decrypt",
+        "its owner opens it with open",
         _TOTALS | {"blocks"},
         read_presented,
         True,
@@ -444,7 +444,7 @@ ANSWER_FILES: Final[dict[str, FileKind]] = {
     ),
     MODEL_KIND: FileKind(
         "a model that is still encrypted",
-        "its owner opens it with decrypt -o",
+        "its owner opens it with open -o",
         _TOTALS | {"blocks", "drawn"},
         read_presented,
         True,
@@ -463,7 +463,7 @@ ANSWER_FILES: Final[dict[str, FileKind]] = {
     ),
     PREDICTION_KIND: FileKind(
         "an encrypted prediction",
-        "its owner opens it with decrypt",
+        "its owner opens it with open",
         _TOTALS | {"blocks", MODEL_CUT},
         read_presented,
         True,
