@@ -139,7 +139,7 @@ KINDS: Final[dict[str, FileKind]] = {
                 {"public", "first", "second", "packing", "rotation"},
             ),
             (RELINEARISATION_KIND, "all members need it", {"both"}),
-            (SHARE_KIND, "whoever puts shares together needs it", {"packs"}),
+            (SHARE_KIND, "the receiver who combines shares needs it", {"packs"}),
             (SHARES_KIND, "the receiver of a study needs it", ()),
         )
     },

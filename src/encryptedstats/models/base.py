@@ -63,7 +63,7 @@ from encryptedstats.tables.answers.answer import Answer, same_schema
 from encryptedstats.tables.answers.files import ANSWER_KINDS, read_presented
 from encryptedstats.tables.answers.results import ModelSummary, Result
 from encryptedstats.tables.answers.schema_check import decrypt_answer
-from encryptedstats.tables.block_ids import NOT_INSIDE, joined_rows
+from encryptedstats.tables.block_ids import NOT_INSIDE, join_rows
 from encryptedstats.tables.questions.constraints import Constraints, Integer
 from encryptedstats.tables.questions.folds import folds_of
 from encryptedstats.tables.questions.question import (
@@ -302,7 +302,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         if isinstance(X, EncryptedTable) != self.is_encrypted:
             raise ArgumentTypeError(_MIXED, code="encrypted-and-open")
         # Refused before the work, not after it.
-        joined_rows(self.block_ids_, _block_ids(X))
+        join_rows(self.block_ids_, _block_ids(X))
         self._check_unchanged()
         if not same_schema(self.schema_, known_schema(X)):
             raise SchemaError(
@@ -741,7 +741,7 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
     def _rows_of(self, X: Any, y: Any, sample_weight: Any = None) -> Table:
         frame, labels = self._checked_frame(X, reset=False), self._checked_y(y)
         return self._known_private().table(
-            frame, labels, weights=checked_weights(sample_weight, len(labels))
+            frame, labels, weights=check_weights(sample_weight, len(labels))
         )
 
     def _table_of(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Table:
@@ -758,7 +758,7 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
                 f"X has {len(frame)} rows and y has {len(labels)}: inconsistent numbers of samples",
                 code="lengths-differ",
             )
-        weights = checked_weights(sample_weight, len(labels))
+        weights = check_weights(sample_weight, len(labels))
         if weights is not None:  # a row of weight 0 is not there
             kept = weights > 0
             frame, labels, weights = frame[kept], labels[kept], weights[kept]
@@ -920,7 +920,7 @@ def _block_ids(table: Table | EncryptedTable) -> tuple[str, ...]:
     return table.blocks.ids if isinstance(table, EncryptedTable) else ()
 
 
-def checked_weights(weights: Any, n_rows: int) -> NDArray[np.int64] | None:
+def check_weights(weights: Any, n_rows: int) -> NDArray[np.int64] | None:
     """Return integer weights, one per row; refuse weights that are all 0."""
     if weights is None:
         return None

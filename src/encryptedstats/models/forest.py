@@ -97,8 +97,8 @@ class CompletelyRandomForest(TotalsClassifier):
         encrypted prediction draws. The totals are the same for all, so an opened forest may change
         it.
     averaged : int
-        For predictions without opening, where the fraction is drawn: over so many draws (a power of
-        two) it is averaged. Votes are so many times larger then, and vary less.
+        For predictions without opening, where the fraction is drawn: over this many draws (a power of
+        two) it is averaged. Votes are as many times larger then, and vary less.
     random_state : int, optional
         Seed of the growth: trees are public, so it is no secret. None draws one at every fit.
     bins : int
@@ -455,8 +455,7 @@ class CompletelyRandomForest(TotalsClassifier):
             if table.by_others:
                 raise RowsByOthersError(
                     "these rows were encrypted by others, and which of them are drawn is public: "
-                    "who opens a drawn fraction would "
-                    "learn in which leaves single rows are. Fractions are drawn from rows that "
+                    "an opened drawn fraction would tell in which leaves single rows are. Fractions are drawn from rows that "
                     "their owner encrypted",
                     code="rows-by-others",
                 )

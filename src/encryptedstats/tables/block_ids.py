@@ -96,7 +96,7 @@ def _ordered(which: frozenset[int]) -> Iterator[str]:
     return map(str, sorted(which))
 
 
-def joined_rows(a: tuple[str, ...], b: tuple[str, ...], what: str = "the model") -> tuple[str, ...]:
+def join_rows(a: tuple[str, ...], b: tuple[str, ...], what: str = "the model") -> tuple[str, ...]:
     """Join the rows of both; refuse rows that are in both."""
     twice = shared_block(a, b)
     if twice is not None:
@@ -107,7 +107,7 @@ def joined_rows(a: tuple[str, ...], b: tuple[str, ...], what: str = "the model")
     return a + b
 
 
-def rows_left(
+def subtract_rows(
     have: tuple[str, ...], gone: tuple[str, ...], n_have: int, n_gone: int
 ) -> tuple[str, ...]:
     """Take some rows out; refuse rows that are not all inside."""

@@ -243,7 +243,7 @@ def block_bytes(
 
     Where there are ``seeds``, the residues are those of the first polynomials.
 
-    ``seal`` is a keyed hash of what the owner signs, by which who made the object knows it again;
+    ``seal`` is a keyed hash of what the owner signs, by which its maker recognises the object;
     it tells nobody else anything.
     """
     if len(seeds) != shape.seed_bytes or residues.shape[1] != shape.components:

@@ -81,7 +81,7 @@ from encryptedstats.tables.manifest import (
 from encryptedstats.tables.questions.question import (
     Question,
     asked_of,
-    checked_question,
+    check_question,
 )
 from encryptedstats.tables.questions.summaries import Asked
 from encryptedstats.tables.schema.names import class_or_variable
@@ -188,7 +188,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
         return self.public_keys()
 
     def public_keys(self) -> PublicKeys:
-        """Return the public keys that came with the table, whoever encrypted its rows."""
+        """Return the public keys that came with the table, also where others encrypted its rows."""
         if self._keys is None:
             raise KeyMismatchError(
                 "this table came without public keys: ",
@@ -247,7 +247,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
 
     @property
     def has_target(self) -> bool:
-        """Whether the target of every row is inside, be it a class or a number."""
+        """Whether the target of every row is stored, a class or a number."""
         return any(column.variable == -1 for column in self.facts.columns)
 
     @property
@@ -368,7 +368,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
         Variables go by id, ``v0`` and so on; by name only where the table was encrypted in this
         process, by its owner.
         """
-        asked = asked_of(checked_question(question), self.private_schema or self.schema)._settled()
+        asked = asked_of(check_question(question), self.private_schema or self.schema)._settled()
         return asked._present(self._answer_to(asked, **options))
 
     def _answer_to(self, asked: Question, **options: Any) -> Answer:

@@ -76,15 +76,15 @@ from encryptedstats.tables.rows.table_from_frame import (
 )
 from encryptedstats.tables.schema.bins import LARGEST_INTEGER
 from encryptedstats.tables.schema.schema import Schema
-from encryptedstats.tables.table import Moved, Table, all_moved, warn_of_moved
+from encryptedstats.tables.table import Moved, Table, merge_moved, warn_of_moved
 from encryptedstats.words import did_you_mean
 
 DRAFT: Final = "table.draft"
 DRAFT_KIND: Final = "unfinished table"
-# Blocks of so many rows are known again when the owner encrypts them once more.
+# Blocks of this many rows are recognised when the owner encrypts them once more.
 KNOWN_AGAIN: Final = 64
 _MAX_DRAFT_BYTES: Final = 64 << 20  # it has the columns, and no blocks
-# Starting processes pays from a few seconds of work on: that is so many ciphertexts.
+# Starting processes pays from a few seconds of work on, which are this many ciphertexts.
 _WORTH_PROCESSES: Final = 400
 
 
@@ -100,7 +100,7 @@ class EncryptionOptions:
     whole : bool
         Store both polynomials of every ciphertext. By default those that the owner encrypts are
         stored as one polynomial and a seed of 32 bytes for the other: half of the bytes, and a
-        little more work for who reads them. Rows that others encrypt with the public keys are
+        little more work for readers. Rows that others encrypt with the public keys are
         always stored whole. Blocks that an interrupted run has finished stay as they are.
     overwrite : bool
         Replace a table that lies at ``out``.
@@ -226,7 +226,7 @@ class RowCount:
         return kept
 
     def warn(self, stacklevel: int) -> None:
-        """Say aloud that rows were left out; nothing where none was."""
+        """Warn of rows that were left out."""
         if self.left_out:
             words = f"{self.left_out:,} of {self.given:,} rows have gaps and are left out ("
             warnings.warn(
@@ -263,7 +263,7 @@ class FileRows:
                     " (the first row below the names is row 1)" if ", row " in str(error) else ""
                 )
                 raise SchemaError(f"{self.path}: {error}{counted}") from error
-            moved = all_moved((*moved, *table.moved))
+            moved = merge_moved((*moved, *table.moved))
             yield table
         warn_of_moved(moved, stacklevel=2)
 
@@ -278,7 +278,7 @@ class FileRows:
 
 
 def _at_least(rows: int, frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """Yield the same rows in frames of at least so many: a few left over could not be dealt into
+    """Yield the same rows in frames of a least size: a few left over could not be dealt into
     folds.
     """
     waiting: pd.DataFrame | None = None
@@ -588,7 +588,7 @@ class _Job:
             self.encryptor.token_key,
             index.to_bytes(8, "big") + len(chunk).to_bytes(8, "big"),
         )
-        # Few rows may be alike by chance, and whoever sees that they are would learn something of
+        # Few rows may be alike by chance, and a worker who sees that would learn something of
         # them.
         salt = b"" if len(chunk) >= KNOWN_AGAIN else table_id
         schema = (self.facts.schema_digest or "").encode()

@@ -45,7 +45,7 @@ from encryptedstats.tables.encodings import Column, ColumnGroup
 from encryptedstats.tables.questions.question import (
     Question,
     question_key,
-    told_by_parameters,
+    rebuild_question,
 )
 from encryptedstats.tables.schema.variables import PublicSchema
 
@@ -118,7 +118,7 @@ class TableFacts:
     def written(self, question: Question) -> list[Expression]:
         """Write the totals of a question, as they are asked for; the last ones are cached."""
         settled = question._settled()
-        told = told_by_parameters(settled)
+        told = rebuild_question(settled)
         if told is not None:
             return list(_written(*question_key(told), self.schema, self.columns, self.weight_bound))
         asked = asked_columns(self.schema, self.columns)
@@ -130,7 +130,7 @@ class TableFacts:
         """Return the totals that are computed for some that are asked for, over the stored columns,
         and what each is of them.
 
-        Packs hold two in one where the keys were planned for it, and it is proven for so many rows.
+        Packs hold two in one where the keys were planned for it, and it is proven for these rows.
         """
         known = replace(self, key_id="", schema_digest=None, n_dropped=0)  # nothing else tells
         found, stored = _computed(tuple(outputs), known, layout, form)

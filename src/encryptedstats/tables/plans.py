@@ -52,7 +52,7 @@ _MOST_DIGITS: Final = 16
 _NEEDS_TOTALS: Final = "plan needs a model, expressions that end in .total(), or a list of such"
 # Two totals as one are worth a larger t, hence a few more bytes, where there are many and it takes
 # much less work.
-# pairs have room for so many times the planned rows: results are added up later, and rows forgotten
+# pairs have room for this many times the planned rows: results are added up later, and rows forgotten
 _ROOM: Final = 2
 _MANY_TOTALS: Final = 64
 _FEW_PAIRS: Final = 16
@@ -104,14 +104,14 @@ def plan(
         one-hot bins, and of a schema no weights (1) and no folds (0).
     by_others : bool
         Rows come from others, who encrypt with the public keys. That makes more noise, and results
-        get some more of it, so that who opens them learns nothing else of the rows: see
+        get some more of it, so that opened results tell nothing else of the rows: see
         SECURITY.md.
     members : int
-        For a joint key of so many members (``es.JointKey``), who encrypt with its public keys: room
+        For a joint key of this many members (``es.JointKey``), who encrypt with its public keys: room
         for the noise of their keys, and for what hides their secrets in every opening.
         ``by_others`` goes without saying.
     workers : int, optional
-        Plan for a cluster of so many workers of one core each: keys leave room to add up the
+        Plan for a cluster of this many workers of one core each: keys leave room to add up the
         results of all shards, and ``plan.cluster`` says how many shards, and what they take.
     price_per_core_hour : float, optional
         What an hour of a core costs, in any currency; needs ``workers``.
@@ -521,7 +521,7 @@ def _planned_rows(
 def _checked_workers(workers: int | None, price_per_core_hour: float | None) -> int | None:
     if workers is None and price_per_core_hour is not None:
         raise ArgumentError(
-            "price_per_core_hour= needs workers=: a price is of a cluster of so many cores",
+            "price_per_core_hour= needs workers=: a price needs the number of cores",
             code="price-without-workers",
         )
     if price_per_core_hour is not None and not price_per_core_hour >= 0:

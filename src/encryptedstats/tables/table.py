@@ -30,7 +30,7 @@ from encryptedstats.tables.columns import (
     table_columns,
 )
 from encryptedstats.tables.encodings import GAP, Column, encoding_of
-from encryptedstats.tables.questions.question import Question, asked_of, checked_question
+from encryptedstats.tables.questions.question import Question, asked_of, check_question
 from encryptedstats.tables.questions.summaries import Asked
 from encryptedstats.tables.rows.frames import show
 from encryptedstats.tables.schema.bins import assign_bins
@@ -79,7 +79,7 @@ class Moved:
         )
 
 
-def all_moved(parts: Iterable[Moved]) -> tuple[Moved, ...]:
+def merge_moved(parts: Iterable[Moved]) -> tuple[Moved, ...]:
     """Add up the rows of each kind."""
     found: dict[tuple[str, str, bool], Moved] = {}
     for part in parts:
@@ -91,7 +91,7 @@ def all_moved(parts: Iterable[Moved]) -> tuple[Moved, ...]:
 
 
 def warn_of_moved(moved: Sequence[Moved], stacklevel: int) -> None:
-    """Say aloud which rows are counted as something else."""
+    """Warn of rows that are counted as something else."""
     if moved:
         warnings.warn("; ".join(map(str, moved)), SchemaWarning, stacklevel=stacklevel + 1)
 
@@ -123,7 +123,7 @@ class Unusable:
         return f"column {self.column!r}, {rows}: {self.reason}"
 
 
-def all_unusable(parts: Iterable[Unusable]) -> tuple[Unusable, ...]:
+def merge_unusable(parts: Iterable[Unusable]) -> tuple[Unusable, ...]:
     """Return the same with the rows of each column and kind of reason joined."""
     found: dict[tuple[str, bool], Unusable] = {}
     for part in parts:
@@ -228,7 +228,7 @@ class Table(ColumnAlgebra[Integers], Asked):
 
     @property
     def has_target(self) -> bool:
-        """Whether the target of every row is known, be it a class or a number."""
+        """Whether the target of every row is known, a class or a number."""
         return self.has_classes or self.target_values is not None
 
     def columns(self, encodings: Sequence[str] = ("onehot",)) -> list[Column]:
@@ -349,7 +349,7 @@ class Table(ColumnAlgebra[Integers], Asked):
 
     def ask(self, question: Question, **options: Any) -> Any:
         """Answer a question. Options of encrypted tables are accepted and change nothing."""
-        asked = asked_of(checked_question(question), self.schema)._settled()
+        asked = asked_of(check_question(question), self.schema)._settled()
         return asked._present(self._answer_to(asked))
 
     def _answer_to(self, asked: Question) -> Answer:
@@ -391,7 +391,7 @@ class Table(ColumnAlgebra[Integers], Asked):
         return pd.DataFrame(frame)
 
     def with_layout(self, layout: Layout | int) -> Table:
-        """Bring the rows into another layout, or into full chunks of so many slots."""
+        """Bring the rows into another layout, or into full chunks of some slots."""
         if isinstance(layout, Layout):
             return replace(self, slots=layout.slots, chunk_rows=layout.counts, copies=layout.copies)
         return replace(self, slots=layout, chunk_rows=())
@@ -455,7 +455,7 @@ class Table(ColumnAlgebra[Integers], Asked):
             weight_bound=max(table.weight_bound for table in tables),
             chunk_rows=(),
             n_dropped=sum(table.n_dropped for table in tables),
-            moved=all_moved(part for table in tables for part in table.moved),
+            moved=merge_moved(part for table in tables for part in table.moved),
         )
 
     def _weights_or_ones(self) -> Integers:

@@ -49,7 +49,7 @@ from encryptedstats.tables.questions.question import (
     RESULT_KIND,
     Question,
     asked_of,
-    checked_question,
+    check_question,
 )
 from encryptedstats.tables.questions.summaries import Asked
 from encryptedstats.tables.schema.names import class_or_variable
@@ -393,7 +393,7 @@ class Worker(ABC):
         listed: Sequence[Any] = questions if isinstance(questions, (list, tuple)) else [questions]
         asked = []
         for one in listed:
-            found = checked_question(one)
+            found = check_question(one)
             found = folds_of(found, known.facts.n_folds) if folds else found
             asked.append(_in_ids(found, known))
         orders = [
@@ -418,7 +418,7 @@ class Worker(ABC):
         """Fit a model: :meth:`ask` with one question. The fitted model comes encrypted; the one
         that is given stays as it is.
         """
-        return self.ask(checked_question(model), table, out, **options)
+        return self.ask(check_question(model), table, out, **options)
 
     def predict(
         self,
@@ -764,7 +764,7 @@ def _name_of(answer: WorkerJob | Container) -> str:
 
 def _in_ids(question: Question, table: WorkerTable) -> Question:
     """Return a question as a worker is asked it: without names, with nothing left to chance."""
-    asked = asked_of(checked_question(question), table.schema)
+    asked = asked_of(check_question(question), table.schema)
     return asked._settled()
 
 

@@ -191,9 +191,7 @@ def predict_rows(by: Answer, rows: Table | EncryptedTable, output: str, **option
     if not by.is_encrypted:
         schema = by.schema if isinstance(by.schema, Schema) else rows.schema
         return by.question.judge(predict_clear(by, rows, output), schema, output)
-    sealed = by.keys.encrypt(
-        rows
-    ).accept_others()  # under the public key, which whoever predicts has
+    sealed = by.keys.encrypt(rows).accept_others()  # under the public key, which the worker has
     return _predict_encrypted(by, sealed, output, **options)
 
 
@@ -252,7 +250,7 @@ def refuse_rows_of_others(rows: EncryptedTable) -> None:
     """Refuse rows that others encrypted, except under a joint key: votes speak of single rows."""
     if rows.by_others and not rows.public_keys().joint:
         raise RowsByOthersError(
-            "these rows were encrypted by others: who opens their votes would learn something of "
+            "these rows were encrypted by others: opened votes would tell something of "
             "every single row. Rows are "
             "predicted for the owner who encrypted them with the secret key; let others predict "
             "their own rows with an opened model",
@@ -263,7 +261,7 @@ def refuse_rows_of_others(rows: EncryptedTable) -> None:
 def _check_rows(by: Answer, rows: EncryptedTable) -> None:
     if rows.public_keys().joint and not by.is_encrypted:
         raise RowsByOthersError(
-            "these rows are encrypted for a joint key, and the model is open: give it to who has "
+            "these rows are encrypted for a joint key, and the model is open: give it to the one who has "
             "the rows, for predictions at "
             "home. Members open votes of models that nobody has opened",
             code="rows-of-joint-key",

@@ -546,7 +546,7 @@ def question_class(name: str) -> type[Question]:
     where the environment says.
 
     A file names a question, never where its code lies: nothing is imported that was not installed,
-    or named by who runs this.
+    or named by the environment.
     """
     for source in _named_here():
         if name not in _known:
@@ -598,7 +598,7 @@ def _named_here() -> Iterator[Callable[[], Any]]:
         yield partial(import_module, module)
 
 
-def checked_question(value: Any) -> Question:
+def check_question(value: Any) -> Question:
     """Return a question; refuse what is none."""
     if not isinstance(value, Question):
         what = (
@@ -644,7 +644,7 @@ def question_key(question: Question) -> tuple[type[Question], str]:
     return type(question), json.dumps(question.parameters(), sort_keys=True)
 
 
-def told_by_parameters(question: Question) -> Question | None:
+def rebuild_question(question: Question) -> Question | None:
     """Return the question that its parameters tell; None if it has state that they do not tell."""
     if type(question).parameters is Question.parameters and not is_dataclass(question):
         return None

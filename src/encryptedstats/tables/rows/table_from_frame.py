@@ -206,7 +206,7 @@ def mark_rows_to_predict(
 def complete_rows_to_predict(schema: Schema, data: object, stacklevel: int = 1) -> Table:
     """Return the table of all rows of `data`; refuse rows that cannot be predicted.
 
-    For predictions that are encrypted: whoever computes them cannot leave rows out.
+    For encrypted predictions: a worker cannot leave rows out.
     """
     rows = _split(schema, data, None, None)
     masks = {}

@@ -93,7 +93,7 @@ def variable_id(schema: Schema | PublicSchema, variable: str | int) -> str:
             *((target_id(schema),) if schema.has_target else ()),
         ]
         raise SchemaError(
-            f"{variable!r} is no id of a variable, and whoever computes knows no names (the ids "
+            f"{variable!r} is no id of a variable, and a worker knows no names (the ids "
             f"are {quoted(ids)}): ",
             _IDS,
             code="name-instead-of-id",
@@ -157,7 +157,7 @@ def n_levels(schema: Schema | PublicSchema, where: int) -> int:
 def level_id(schema: Schema | PublicSchema, variable: str | int, level: Any) -> str:
     """Return the id of a level: its bin, ``bin2``, or the class, ``class1``.
 
-    The owner gives the level itself, or the label of a bin; whoever computes the id, or the number
+    The owner gives the level itself, or the label of a bin; a worker gives the id, or the number
     of the bin.
     """
     where = class_or_variable(variable, schema)
