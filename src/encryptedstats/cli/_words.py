@@ -180,6 +180,7 @@ def question_type(name: str) -> type[es.Question]:
     """Return the question of a name, or of ``FILE.py:NAME``."""
     import encryptedstats as es
     from encryptedstats.tables.questions.question import (
+        Question,
         known_by_now,
         load_questions,
         question_class,
@@ -188,12 +189,12 @@ def question_type(name: str) -> type[es.Question]:
     source, _, own = name.rpartition(":")
     if source:
         found = getattr(load_questions(source), own, None)
-        if not isinstance(found, type) or not issubclass(found, es.Question):
+        if not isinstance(found, type) or not issubclass(found, Question):
             raise typer.BadParameter(f"{source} has no question {own!r}: give FILE.py:NAME")
         return found
     own = ALIASES.get(name) or _MODELS.get(name) or name
     found = known_by_now(own) or (getattr(es, own, None) if own in es.__all__ else None)
-    if isinstance(found, type) and issubclass(found, es.Question):
+    if isinstance(found, type) and issubclass(found, Question):
         return found
     try:
         return question_class(own)
@@ -380,9 +381,9 @@ def describe_question(
 
 def describe(question: es.Question, schema: es.Schema | es.PublicSchema | None = None) -> str:
     """Return a question in words, with the names that a schema knows."""
-    import encryptedstats as es
+    from encryptedstats.tables import Schema
 
-    private = schema if isinstance(schema, es.Schema) else None
+    private = schema if isinstance(schema, Schema) else None
     asked = question if private is None else question._in_names(private)
     return describe_question(question.name, asked.parameters(), private)
 
