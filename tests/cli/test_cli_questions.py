@@ -16,7 +16,7 @@ import pytest
 from cli_helpers import Run, done, the_error
 
 import encryptedstats as es
-from encryptedstats.cli._words import make_questions
+from encryptedstats.tables.questions.words import make_questions
 from encryptedstats.storage import container
 from encryptedstats.tables.questions.question import load_questions
 
