@@ -54,7 +54,7 @@ class Repeated(Source):
     """
 
     def __init__(self, table: es.EncryptedTable, chunks: int) -> None:
-        self.table, self.chunks = table, chunks
+        self.table, self.chunks = table.source(), chunks
 
     @property
     def parameters(self) -> es.Parameters:
@@ -92,7 +92,7 @@ class Copied(Repeated):
         super().__init__(table, chunks)
         names = [str(column) for column in table.facts.columns]
         self._copies = [
-            {name: table.residues(name, 0).copy() for name in names} for _ in range(chunks)
+            {name: self.table.residues(name, 0).copy() for name in names} for _ in range(chunks)
         ]
 
     def residues(self, name: str, chunk: int) -> Any:
@@ -171,16 +171,16 @@ def _full_chunk(
     sealed: es.EncryptedTable, forest: es.CompletelyRandomForest, settings: Settings
 ) -> dict[str, Any]:
     """One core against one core, for every kind of arithmetic; and all cores."""
-    program = sums_program(sealed.facts.circuit(forest, sealed.layout)[0], sealed)
+    program = sums_program(sealed.facts.circuit(forest, sealed.layout)[0], sealed.source())
     few = es.CompletelyRandomForest(min(SEAL_TREES, forest.n_trees), DEPTH, random_state=1)
-    few_sums = sums_program(sealed.facts.circuit(few, sealed.layout)[0], sealed).sums
+    few_sums = sums_program(sealed.facts.circuit(few, sealed.layout)[0], sealed.source()).sums
 
     def by_seal() -> object:
-        return StepByStep(SealExecution).sums(few_sums, sealed, {})
+        return StepByStep(SealExecution).sums(few_sums, sealed.source(), {})
 
     def by_kernels(level: str, threads: int) -> None:
         with _capped(level):
-            add_up(program, sealed, threads)
+            add_up(program, sealed.source(), threads)
 
     best_level = arithmetic() or "baseline"
     ways: dict[str, tuple[Callable[[], object], int]] = {"seal": (by_seal, few.n_trees)}

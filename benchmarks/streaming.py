@@ -26,7 +26,7 @@ import encryptedstats as es
 from benchmarks._common import Report, Settings, part
 from benchmarks.tables import SAMPLE_ROWS, _sample
 from encryptedstats.machine import cores
-from encryptedstats.tables.encrypted_table import TABLE_VERSION
+from encryptedstats.tables.facts import TABLE_VERSION
 from reproduction import datasets
 
 N_TREES, DEPTH = 100, 3

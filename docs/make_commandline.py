@@ -1,80 +1,44 @@
-"""Write the help of all commands as Markdown, for the page of the command line."""
+"""The commands for the page of the command line, from the help of the program. ``generate.py`` puts
+them into the page when the site is built.
+"""
 
 from __future__ import annotations
 
 from enum import Enum
 from typing import Any, get_args, get_type_hints
 
-from encryptedstats.cli import _app, _help, _models
-from encryptedstats.cli._parameters import hints_of
-
-HEAD = """\
-```text
-{story}
-```
-
-Exit codes:
-
-```text
-{codes}
-```
-"""
+from encryptedstats.cli import _app, _help
 
 
 def commands() -> str:
-    """Return the commands of the program by role, each with its help, parameters and examples."""
-    parts = [HEAD.format(story=_app._STORY, codes=_help.EXIT_CODES)]
-    for role, names in _app.ROLES.items():
-        parts.append(f"## {role}\n")
-        for name in names:
-            command = _help.loaded(name)
-            if hasattr(command, "commands"):
-                parts.append(
-                    f"### {name}\n\n{command.help}\n\n```text\n{_help._examples[name]}\n```\n"
-                )
-                parts += [_command(part, f"{name} ") for part in command.commands.values()]
-            else:
-                parts.append(_command(command))
+    """Return the help of all commands: the verbs, then the groups."""
+    parts = ["## A whole story\n", f"```text\n{_app.STORY}\n```\n", "## Verbs\n"]
+    parts += [_command(name) for name in _app.VERBS]
+    for group, (about, own) in _app.GROUPS.items():
+        parts.append(f"## {group}\n\n{about}\n")
+        parts += [_command(f"{group} {name}") for name in own]
     return "\n".join(parts)
 
 
-def _command(command: Any, before: str = "") -> str:
-    more = _models.model_options(_own_models()) if command._more else []
-    shown = [
-        parameter
-        for parameter in [*command.params, *more]
-        if not getattr(parameter, "hidden", False)
-    ]
-    arguments = [one for one in shown if one.param_type_name == "argument"]
-    name = before + command.name
-    usage = " ".join([name, *(one.metavar for one in arguments), "[OPTIONS]"])
-    lines = [f"### {name}", "", command.help, "", "```text", f"encryptedstats {usage}", "```", ""]
-    function = command.function
-    hints = get_type_hints(function)
+def _command(path: str) -> str:
+    command = _help.load(path)
+    known = command.known
+    shown = [one for one in command.params if not getattr(one, "hidden", False)]
+    arguments = [one.metavar for one in shown if one.param_type_name == "argument"]
+    usage = " ".join([path, *arguments, "[OPTIONS]"])
+    hints = get_type_hints(known.function)
+    lines = [f"### {path}", "", command.help, "", f"```text\nencryptedstats {usage}\n```", ""]
     lines += [
         f"- {_spelled(one, _choices(hints.get(one.name)))}: "
-        f"{' '.join(_said(one, function).split())}{_default(one)}"
+        f"{' '.join(str(one.help).split())}{_default(one)}"
         for one in shown
     ]
-    examples = command.examples
-    return "\n".join([*lines, *(["", "```text", examples, "```"] if examples else []), ""])
-
-
-def _own_models() -> list[str]:
-    """Those of this library: whoever makes this page may have more."""
-    return [
-        name
-        for name, model in _models.models().items()
-        if model.__module__.startswith("encryptedstats.")
-    ]
-
-
-def _said(parameter: Any, function: Any) -> str:
-    """The help of an option; models are listed with that of their name."""
-    if parameter.name != "model" or not hasattr(function, "more_help"):
-        return str(parameter.help)
-    (own,) = hints_of(function)["model"].__metadata__
-    return f"{own.help} {_models.models_help(_own_models())}"
+    flags = [f"`{_help.SHARED[mark.option]}`" for mark in known.shared.values()]
+    lines += ["", f"Options of the program that it takes: {', '.join(flags)}."] if flags else []
+    if known.doc.json:
+        keys = ", ".join(f"`{key}`" for key in known.doc.json)
+        lines += ["", f"Keys of its JSON (with `?` where one may be absent): {keys}."]
+    return "\n".join([*lines, "", f"```text\n{known.doc.examples}\n```", ""])
 
 
 def _spelled(parameter: Any, choices: str) -> str:

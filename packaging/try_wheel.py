@@ -2,7 +2,7 @@
 wheel in fresh environments.
 
 For every Python that is here (or those given), without a compiler on the path: the smoke test, the
-demo and ``doctor``, with the highest or the lowest versions of what the package depends on, or
+demo and ``check install``, with the highest or the lowest versions of what the package depends on, or
 both. ``--quick`` has tests of the command line instead of the demo, and no checks of the packages
 themselves.
 """
@@ -138,7 +138,13 @@ def try_wheel(interpreter: Path, folder: Path, quick: bool) -> None:
     """What a user would do first, without a compiler on the path."""
     alone = {"PATH": str(interpreter.parent), "HOME": str(folder)}
     run(str(interpreter), str(ROOT / "packaging" / "smoke.py"), cwd=folder, environment=alone)
-    run(str(interpreter.with_name("encryptedstats")), "doctor", cwd=folder, environment=alone)
+    run(
+        str(interpreter.with_name("encryptedstats")),
+        "check",
+        "install",
+        cwd=folder,
+        environment=alone,
+    )
     if quick:
         run(
             "uv",

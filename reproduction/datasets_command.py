@@ -9,24 +9,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
+import pandas as pd
 import typer
-from rich.console import Console, RenderableType
-from rich.text import Text
 
 import encryptedstats as es
 from encryptedstats.cli._console import (
     command_line,
-    fact_table,
+    file_text,
     plural,
     print_json,
-    printable,
     progress,
-    size_text,
+    show,
 )
 from encryptedstats.cli._files import Writes, write_text
-from encryptedstats.cli._frames import plain_table
 from encryptedstats.cli._options import AsJson, Force, file_option, output
 from encryptedstats.cli.schema import LOSS
+from encryptedstats.views import TableView, View
 from reproduction import datasets as sets
 from reproduction.datasets import DatasetInfo
 
@@ -128,28 +126,22 @@ def _list(as_json: bool) -> None:
     if as_json:
         print_json({"datasets": [_facts(info) for info in infos]})
         return
-    table = plain_table()
-    table.add_column("name", style="cyan", no_wrap=True)
-    table.add_column("", overflow="fold", ratio=1)
-    for title in ("rows", "complete", "columns", "cont.", "ord.", "cat.", "class 1"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.expand = True
+    lines = {}
     for info in infos:
         kinds = _kinds(info)
         counts = [str(kinds.get(kind) or "-") for kind in ("continuous", "ordinal", "categorical")]
         share = f"{100 * info.n_positive / info.n_rows:.0f} %"
-        numbers = (
-            f"{info.n_rows:,}",
-            f"{info.n_rows_complete:,}",
-            str(info.n_predictors),
-            *counts,
-            share,
+        numbers = (info.n_rows, info.n_rows_complete, info.n_predictors)
+        lines[info.name] = [info.full_name, *(f"{n:,}" for n in numbers), *counts, share]
+    heads = ["what", "rows", "complete", "columns", "cont.", "ord.", "cat.", "class 1"]
+    frame = pd.DataFrame.from_dict(lines, orient="index", columns=heads).rename_axis("name")
+    show(
+        View(
+            "The data sets of the paper",
+            tables=(TableView("data sets", frame),),
+            notes=(f"next  {_again('bcw_o', '-o', 'bcw_o.csv')}",),
         )
-        table.add_row(info.name, info.full_name, *numbers)
-    console = Console()
-    console.print(table)
-    console.print()
-    console.print(fact_table([("next", _again("bcw_o", "-o", "bcw_o.csv"))]))
+    )
 
 
 def _show(
@@ -165,44 +157,34 @@ def _show(
     shown = ", ".join(columns[:12]) + (
         f", ... ({len(columns)} in all)" if len(columns) > 12 else ""
     )
-    rows: list[tuple[str, RenderableType]] = [
-        ("name", Text.assemble((info.name, "bold cyan"), f"  {info.full_name}")),
-        ("rows", f"{info.n_rows:,}{complete}"),
-        ("columns", f"{plural(info.n_predictors, 'predictor')}: {kinds}"),
-        ("", shown),
-        (
-            "target",
-            f"{_TARGET} = 1 for {info.positive_class}: {info.n_positive:,} rows, against "
-            f"{info.n_negative:,}",
-        ),
-        ("cite", info.citation),
-        ("licence", info.licence),
-    ]
-    if info.note:
-        rows.append(("note", info.note))
+    rows: dict[str, Any] = {
+        "rows": f"{info.n_rows:,}{complete}",
+        "columns": (f"{plural(info.n_predictors, 'predictor')}: {kinds}", shown),
+        "target": f"{_TARGET} = 1 for {info.positive_class}: {info.n_positive:,} rows, against "
+        f"{info.n_negative:,}",
+        "cite": info.citation,
+        "licence": info.licence,
+        "note": info.note,
+    }
+    wrote = []
     for path, content in (
         (out, f"{plural(written.get('rows', 0), 'row')} of CSV"),
         (schema, "its schema"),
     ):
         if path is not None:
-            file = (printable(str(path)), "bold"), f"  {size_text(path.stat().st_size)}, {content}"
-            rows.append(("wrote", Text.assemble(*file)))
-    rows.append(("next", _next(info, out, schema, written)))
-    Console().print(fact_table(rows))
+            wrote.append(file_text(path, content))
+    rows |= {"wrote": tuple(wrote), "next": _next(info, out, schema, written)}
+    show(View(f"{info.name}  {info.full_name}", rows))
 
 
-def _again(*words: str) -> Text:
-    return Text(f"python -m reproduction datasets {' '.join(words)}", style="cyan")
+def _again(*words: str) -> str:
+    return f"python -m reproduction datasets {' '.join(words)}"
 
 
-def _next(
-    info: DatasetInfo, out: Path | None, schema: Path | None, written: dict[str, Any]
-) -> Text:
+def _next(info: DatasetInfo, out: Path | None, schema: Path | None, written: dict[str, Any]) -> str:
     if out is None:
         return _again(info.name, "-o", f"{info.name}.csv", "--schema", "schema.json")
     if schema is None:
-        return command_line("schema", out, "--target", _TARGET, "-o", "schema.json")
-    question = ("--counts", "v0,class")
-    return command_line(
-        "plan", "--schema", schema, "--rows", written["rows"], *question, "-o", "plan.json"
-    )
+        return command_line("data", "schema", out, "--target", _TARGET, "-o", "schema.json")
+    words = (schema, "counts(v0, class)", "--rows", written["rows"], "-o", "plan.json")
+    return command_line("plan", *words)

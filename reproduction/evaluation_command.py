@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console, RenderableType
-from rich.text import Text
 
-from encryptedstats.cli._console import fact_table, print_json, printable
-from encryptedstats.cli._options import AsJson, Force, Workers, file_option
+from encryptedstats.cli._console import tell
+from encryptedstats.cli._options import AsJson, Force, file_option, option
+from encryptedstats.views import View
 from reproduction import datasets
 
 _OUT: Final = Path("out", "reproduction")
@@ -75,7 +74,9 @@ def evaluation(
             "UCI's server.",
         ),
     ] = None,
-    workers: Workers = None,
+    workers: Annotated[
+        int | None, option(min=1, metavar="N", help="Processes; all cores by default.")
+    ] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -108,15 +109,10 @@ def evaluation(
         after=done.__setitem__,
     )
     verdicts = Counter(finding.verdict for finding in findings(Evidence(out)))
-    if as_json:
-        print_json({"report": str(report), "computed": done, "statements": dict(verdicts)})
-        return
-    rows: list[tuple[str, RenderableType]] = [
-        (part, f"{count:,} computed" if count else "was there already")
+    document = {"report": str(report), "computed": done, "statements": dict(verdicts)}
+    shown = {
+        part: f"{count:,} computed" if count else "was there already"
         for part, count in done.items()
-    ]
-    rows.append(
-        ("statements", ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common()))
-    )
-    rows.append(("report", Text(printable(str(report)), style="bold")))
-    Console().print(fact_table(rows))
+    }
+    listed = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
+    tell(View(f"Report {report}", {**shown, "statements": listed}), document, as_json)

@@ -17,13 +17,13 @@ ROOT = Path(encryptedstats.__file__).parent
 NATIVE = ROOT / "_native"
 # Top to bottom: each may import itself and what comes after it. The package itself imports them
 # all, so it stands on top of everything but the command line, which is its user. `loading` opens
-# all that can be stored; `machine`, `progress`, `recent`, `checks`, `views`
+# all that can be stored; `machine`, `progress`, `checks`, `views`
 # and `words` are tools that know nothing of this library.
 ORDER = (
     "cli", "app", "", "studies", "questions", "devices", "moving", "loading", "workers", "service",
     "pages", "cluster", "publishing", "kinds",
     "statistics", "plots", "models", "metrics", "tables", "circuits", "arrays", "joint", "crypto", "storage", "machine",
-    "progress", "recent", "checks", "views", "words", "errors",
+    "progress", "checks", "views", "words", "errors",
 )  # fmt: skip
 #: What lies beside the library, uses it, and is in no wheel.
 BESIDE = {"reproduction", "examples", "benchmarks"}

@@ -1,18 +1,14 @@
-"""The one registry of what files of this library can hold: what it is in words, what reads it, and
-what it consists of.
+"""The registry of what files can hold: what it is in words, what reads it, what it consists of.
 
-``es.load``, ``info``, ``decrypt`` and the other commands all read it; a new kind of file is one
-more entry.
+``es.load`` and the commands look here. A new kind of file is one more entry; those of answers are
+written beside their reader, in ``tables/answers/files.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from encryptedstats.arrays.array import ARRAY_KIND, read_array
-from encryptedstats.circuits.results import CUT, NUMBERS_KIND, EncryptedNumbers
 from encryptedstats.crypto import PublicKeys
 from encryptedstats.crypto.keyfiles import OWNER_KIND, PUBLIC_KIND
 from encryptedstats.errors import ArgumentTypeError, FileFormatError
@@ -25,58 +21,13 @@ from encryptedstats.joint.messages import (
     SHARES_KIND,
 )
 from encryptedstats.joint.state import MEMBER_KIND, SEEN_KIND
-from encryptedstats.storage.container import Container
-from encryptedstats.tables import PublicSchema, Schema
-from encryptedstats.tables.answers.answer import MODEL_CUT, PREDICTION_KIND
-from encryptedstats.tables.answers.files import listed_blocks, read_presented
+from encryptedstats.storage.container import Container, Facts, FileKind
+from encryptedstats.tables import PublicSchema
+from encryptedstats.tables.answers.files import ANSWER_FILES
 from encryptedstats.tables.blocks import BLOCK_KIND
-from encryptedstats.tables.encrypted_table import TABLE_KIND
 from encryptedstats.tables.encryption import DRAFT_KIND
-from encryptedstats.tables.questions.question import (
-    FOLDS_KIND,
-    MODEL_KIND,
-    OPEN_MODEL_KIND,
-    OPEN_RESULT_KIND,
-    RESULT_KIND,
-)
+from encryptedstats.tables.manifest import TABLE_KIND
 from encryptedstats.words import plural
-
-Facts = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class FileKind:
-    """A kind of file.
-
-    Attributes
-    ----------
-    words : str
-        What it is, for people.
-    use : str
-        Where it belongs on the command line.
-    sections : set of str
-        What it consists of; none of them is secret.
-    read : callable, optional
-        What makes an object of it, given its container and public keys.
-    needs_keys : bool
-        Whether that takes public keys.
-    opens : bool
-        Whether its owner opens it with the secret key.
-    facts : callable
-        What it tells about itself, without making anything of it, ready for JSON.
-    told : callable
-        That for people, given these facts, its kind among them, and its question in words.
-    """
-
-    words: str
-    use: str
-    sections: frozenset[str]
-    read: Callable[[Container, PublicKeys | None], Any] | None = None
-    needs_keys: bool = False
-    opens: bool = False
-    facts: Callable[[Container], Facts] = lambda file: {}
-    told: Callable[[Facts, str], str] = lambda facts, question: str(facts["kind"])
-
 
 # -- reading
 # ------------------------------------------------------------------------------------------------
@@ -92,72 +43,6 @@ def _of_members(file: Container, keys: PublicKeys | None) -> Any:
 
 # -- what files tell
 # ------------------------------------------------------------------------------------------------
-
-
-def _totals_facts(file: Container) -> Facts:
-    totals, noises = (file.read_list(name) for name in ("numbers", "noise"))
-    return {"totals": len(totals), "ciphertexts": len(noises), "form": file.expect("form", str)}
-
-
-def _head_facts(file: Container, schema: Schema | PublicSchema) -> Facts:
-    """What all answers say, without making the question; so neither scikit-learn nor the code of
-    others is imported.
-    """
-    return {
-        "question": file.expect("question", str),
-        "params": file.expect("params", dict),
-        "rows": file.expect("n_rows", int),
-        "blocks": len(listed_blocks(file)),
-        "variables": len(schema.variables),
-        "classes": schema.public().n_classes,
-    }
-
-
-def _answer_facts(file: Container) -> Facts:
-    known = _head_facts(file, PublicSchema.from_json(file.expect("schema", str)))
-    return {**known, "encrypted": True, **_totals_facts(file), "drawn": "drawn" in file.sections}
-
-
-def _prediction_facts(file: Container) -> Facts:
-    known = _head_facts(file, PublicSchema.from_json(file.expect("schema", str)))
-    noises, numbers = (file.read_list(name) for name in ("noise", "numbers"))
-    return {
-        **known,
-        "encrypted": True,
-        "output": file.expect("output", str),
-        "answers": len(numbers),
-        "ciphertexts": len(noises),
-    }
-
-
-def _opened_facts(file: Container) -> Facts:
-    private = file.expect("private", bool)
-    schema = (Schema if private else PublicSchema).from_json(file.expect("schema", str))
-    beside = {name: name in file.sections for name in ("drawn", "calibration")}
-    return {
-        **_head_facts(file, schema),
-        "encrypted": False,
-        "names_inside": private,
-        "drawn": beside["drawn"],
-        "calibrated": beside["calibration"],
-        "released": _released(file),
-    }
-
-
-def _released(file: Container) -> Facts | None:
-    """What a file says of the noise in it: a statement of whoever wrote it."""
-    said = file.fields.get("released")
-    if said is None:
-        return None
-    kinds = {"epsilon": (int, float), "delta": (int, float), "unit": (str,), "relation": (str,)}
-    if not isinstance(said, dict) or not all(
-        isinstance(said.get(name), kind) for name, kind in kinds.items()
-    ):
-        raise FileFormatError(
-            "the file says that it was released with noise, and not with how much",
-            code="no-noise-stated",
-        )
-    return said
 
 
 def _draft_facts(file: Container) -> Facts:
@@ -198,45 +83,14 @@ def _block_told(facts: Facts, question: str) -> str:
     )
 
 
-def _totals_told(facts: Facts, question: str) -> str:
-    return f"encrypted result: {_ciphertexts(facts)}"
-
-
-def _answer_told(facts: Facts, question: str) -> str:
-    size = (
-        f"{plural(facts['rows'], 'row')}, {plural(facts['variables'], 'variable')}, "
-        f"{facts['classes']} classes"
-    )
-    inside = f"; {_ciphertexts(facts)}" if facts["encrypted"] else ""
-    drawn = "; its stochastic fraction is drawn" * facts["drawn"]
-    return (
-        f"{facts['kind']}: "
-        f"{question}\n{size}{inside}{drawn}{'; calibrated' * facts.get('calibrated', False)}"
-    )
-
-
-def _prediction_told(facts: Facts, question: str) -> str:
-    answers = (
-        f"{plural(facts['answers'], 'number')} for each, in "
-        f"{plural(facts['ciphertexts'], 'ciphertext')}"
-    )
-    which = f" as {facts['output']}" if facts["output"] else ""
-    return f"{facts['kind']}{which} of {question}\n{plural(facts['rows'], 'row')}, {answers}"
-
-
 def _member_told(facts: Facts, question: str) -> str:
     return f"{facts['kind']}: {facts['member']}"
-
-
-def _ciphertexts(facts: Facts) -> str:
-    return f"{plural(facts['totals'], 'total')} in {plural(facts['ciphertexts'], 'ciphertext')}"
 
 
 # -- the registry
 # ------------------------------------------------------------------------------------------------
 
-_TOTALS: Final = frozenset({"numbers", "chunks", "places", "noise", "residues", CUT})
-_DECRYPT: Final = "its owner opens it with decrypt"
+_DECRYPT: Final = "its owner opens it with open"
 
 #: By the kind that a file says it is.
 KINDS: Final[dict[str, FileKind]] = {
@@ -290,7 +144,7 @@ KINDS: Final[dict[str, FileKind]] = {
     },
     TABLE_KIND: FileKind(
         "an encrypted table",
-        "counts, crosstab, moments, ask and fit compute on it",
+        "ask computes on it",
         frozenset({"schema", "columns", "blocks"}),
         facts=_draft_facts,
         told=lambda facts, question: (
@@ -317,77 +171,13 @@ KINDS: Final[dict[str, FileKind]] = {
         "an encrypted array",
         _DECRYPT,
         frozenset({"values", "ciphertexts"}),
-        lambda file, keys: read_array(file, keys),  # type: ignore[arg-type]  # keys are there: they are needed
+        lambda file, keys: read_array(file, keys),
         needs_keys=True,
         opens=True,
         facts=lambda file: {"shape": file.expect("shape", list)},
         told=_array_told,
     ),
-    NUMBERS_KIND: FileKind(
-        "an encrypted result",
-        _DECRYPT,
-        _TOTALS,
-        lambda file, keys: EncryptedNumbers.from_container(file, keys),  # type: ignore[arg-type]  # as above
-        needs_keys=True,
-        opens=True,
-        facts=_totals_facts,
-        told=_totals_told,
-    ),
-    RESULT_KIND: FileKind(
-        "an encrypted result",
-        _DECRYPT,
-        _TOTALS | {"blocks"},
-        read_presented,
-        True,
-        True,
-        facts=_answer_facts,
-        told=_answer_told,
-    ),
-    MODEL_KIND: FileKind(
-        "a model that is still encrypted",
-        "its owner opens it with decrypt -o",
-        _TOTALS | {"blocks", "drawn"},
-        read_presented,
-        True,
-        True,
-        facts=_answer_facts,
-        told=_answer_told,
-    ),
-    FOLDS_KIND: FileKind(
-        "the folds of an encrypted model",
-        "its owner scores them with evaluate",
-        _TOTALS | {"blocks"},
-        read_presented,
-        needs_keys=True,
-        facts=_answer_facts,
-        told=_answer_told,
-    ),
-    PREDICTION_KIND: FileKind(
-        "an encrypted prediction",
-        _DECRYPT,
-        _TOTALS | {"blocks", MODEL_CUT},
-        read_presented,
-        True,
-        True,
-        facts=_prediction_facts,
-        told=_prediction_told,
-    ),
-    OPEN_MODEL_KIND: FileKind(
-        "an opened model",
-        "predict and evaluate read it",
-        frozenset({"totals", "calibration", "blocks", "drawn"}),
-        read_presented,
-        facts=_opened_facts,
-        told=_answer_told,
-    ),
-    OPEN_RESULT_KIND: FileKind(
-        "an opened result",
-        "info shows it",
-        frozenset({"totals", "blocks"}),
-        read_presented,
-        facts=_opened_facts,
-        told=_answer_told,
-    ),
+    **ANSWER_FILES,
 }
 
 

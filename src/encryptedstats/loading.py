@@ -13,7 +13,7 @@ from encryptedstats.crypto.encryption import Decryptor
 from encryptedstats.kinds import read_file
 from encryptedstats.storage.objects import load_file, object_exists, open_store
 from encryptedstats.tables import EncryptedTable
-from encryptedstats.tables.encrypted_table import MANIFEST
+from encryptedstats.tables.manifest import MANIFEST
 
 
 def load(

@@ -21,7 +21,8 @@ from encryptedstats.tables import EncryptedTable, Schema
 from encryptedstats.tables.answers.answer import Answer
 from encryptedstats.tables.answers.files import read_answer
 from encryptedstats.tables.columns import column_bound
-from encryptedstats.tables.encrypted_table import MANIFEST, Blocks, Sign, TableFacts
+from encryptedstats.tables.facts import Blocks, Sign, TableFacts
+from encryptedstats.tables.manifest import MANIFEST
 
 
 @move_value.register(str)

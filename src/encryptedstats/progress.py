@@ -75,7 +75,7 @@ def _rich_bar() -> Any:
     except ImportError:
         return None
 
-    class Rate(ProgressColumn):
+    class RateColumn(ProgressColumn):
         """Done per second, of late."""
 
         def render(self, task: Task) -> Text:
@@ -84,7 +84,7 @@ def _rich_bar() -> Any:
                 style="progress.data.speed",
             )
 
-    class Amount(ProgressColumn):
+    class AmountColumn(ProgressColumn):
         """Done, of all."""
 
         def render(self, task: Task) -> Text:
@@ -96,8 +96,8 @@ def _rich_bar() -> Any:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        Amount(),
-        Rate(),
+        AmountColumn(),
+        RateColumn(),
         TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,

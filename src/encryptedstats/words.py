@@ -43,12 +43,12 @@ def plural(count: int, thing: str) -> str:
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
-def did_you_mean(given: object, names: Iterable[object]) -> str:
+def did_you_mean(name: object, names: Iterable[object]) -> str:
     """Return the name that was probably meant, as a part of an error; empty if none is near.
 
     >>> did_you_mean("Age", ["age", "sex"]), did_you_mean("height", ["age", "sex"])
     (" (did you mean 'age'?)", '')
     """
     by_text = {str(name).casefold(): name for name in reversed(list(names))}
-    near = get_close_matches(str(given).casefold(), by_text, n=1, cutoff=0.7)
+    near = get_close_matches(str(name).casefold(), by_text, n=1, cutoff=0.7)
     return f" (did you mean {by_text[near[0]]!r}?)" if near else ""

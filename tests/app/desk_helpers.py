@@ -88,7 +88,7 @@ class Page:
 
 def answered(folder: Path, asked: dict[str, Any]) -> bytes:
     """What an honest worker gives."""
-    question = question_class(asked["question"]).from_parameters(asked["params"])
+    question = question_class(asked["question"])._from_parameters(asked["params"])
     answer = es.load(folder / "table.enc").ask(question)
     return container.to_bytes(answer.to_container())
 

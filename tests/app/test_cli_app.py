@@ -12,7 +12,7 @@ import pytest
 
 import encryptedstats as es
 from encryptedstats.app import server
-from encryptedstats.cli.app import app
+from encryptedstats.cli.app import app_ as app
 from error_codes import error
 
 

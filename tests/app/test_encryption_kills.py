@@ -15,8 +15,8 @@ from desk_helpers import PASSPHRASE, Page, answered, waited
 
 import encryptedstats as es
 from encryptedstats.app.steps.send import UnfinishedError, take_result
-from encryptedstats.tables.encrypted_table import MANIFEST
 from encryptedstats.tables.encryption import DRAFT
+from encryptedstats.tables.manifest import MANIFEST
 
 SECONDS = 60.0
 #: Runs a task as the page does, in a child that never ends by itself, and prints its process number.

@@ -89,7 +89,7 @@ class Service:
         self.program: Program | None = None
 
     def token(self, name: str, *more: str) -> str:
-        words = ["serve", "token", "add", name, "--storage", str(self.storage), "--json", *more]
+        words = ["worker", "token", str(self.storage), "add", name, "--json", *more]
         done = subprocess.run(
             [sys.executable, "-m", "encryptedstats.cli", *words],
             capture_output=True,
@@ -101,11 +101,11 @@ class Service:
 
     def start(self, workers: int) -> None:
         words = [
+            "worker",
             "serve",
-            "--storage",
             str(self.storage),
-            "--port",
-            str(self.port),
+            "--listen",
+            f"127.0.0.1:{self.port}",
             "--workers",
             str(workers),
         ]

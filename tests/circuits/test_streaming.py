@@ -28,7 +28,7 @@ from encryptedstats import progress
 from encryptedstats.circuits import Expression, Layout, slices
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.devices.native import sums as native
-from encryptedstats.circuits.devices.native.sums import Evaluator, Loads, sums_in_batches
+from encryptedstats.circuits.devices.native.sums import Loads, SumsEvaluator, sums_in_batches
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.lowering import FLAT
 from encryptedstats.circuits.slices import CHECKPOINT, Slice, slices_of
@@ -135,9 +135,11 @@ def summed(
     outputs: list[Expression], table: EncryptedTable, *, memory_limit: int | None, **options: Any
 ) -> Any:
     """The sums over rows of some outputs, some at a time."""
-    steps = [output.step for output in lowered(outputs, table, FLAT).outputs]
+    steps = [output.step for output in lowered(outputs, table.source(), FLAT).outputs]
     limit = default_limit() if memory_limit is None else memory_limit
-    return sums_in_batches(steps, Evaluator(Loads(table, 0, {}, 0), 2, limit), **options)
+    return sums_in_batches(
+        steps, SumsEvaluator(Loads(table.source(), 0, {}, 0), 2, limit), **options
+    )
 
 
 # -- one read, in bounded memory
@@ -172,7 +174,7 @@ def test_sums_and_columns_keep_to_the_memory(
     sealed: EncryptedTable, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[int] = []
-    aligned, read_loads = native._aligned, Loads.read
+    aligned, read_loads = native._allocate_aligned, Loads.read
 
     def allocate(words: int) -> Any:
         held.append(8 * words)
@@ -183,7 +185,7 @@ def test_sums_and_columns_keep_to_the_memory(
         return read_loads(self, steps, chunk, one)
 
     columns: list[int] = []
-    monkeypatch.setattr(native, "_aligned", allocate)
+    monkeypatch.setattr(native, "_allocate_aligned", allocate)
     monkeypatch.setattr(Loads, "read", read)
     outputs = circuit(sealed)
     for batch, sums in summed(outputs, sealed, memory_limit=limit):
@@ -213,13 +215,13 @@ def test_sources_that_cannot_be_read_in_pieces(sealed: EncryptedTable) -> None:
 
         @property
         def with_secret_key(self) -> bool:
-            return sealed.with_secret_key
+            return sealed.facts.with_secret_key
 
         def ranges(self) -> dict[str, ColumnRange]:
-            return sealed.ranges()
+            return sealed.facts.ranges()
 
         def residues(self, name: str, chunk: int) -> Any:
-            return sealed.residues(name, chunk)
+            return sealed.source().residues(name, chunk)
 
     outputs = circuit(sealed)
     found = evaluate(outputs, Whole(), memory_limit=SMALL)
@@ -436,7 +438,7 @@ def test_a_slice_that_is_altered_after_it_was_written_is_noticed(
 def test_a_table_in_memory_can_have_one(
     stored: tuple[es.Owner, Path], sealed: EncryptedTable, tmp_path: Path
 ) -> None:
-    from encryptedstats.tables.encrypted_table import MemoryBlocks
+    from encryptedstats.tables.facts import MemoryBlocks
 
     blocks = sealed.blocks
     held = MemoryBlocks(

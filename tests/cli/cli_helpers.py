@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -16,9 +17,12 @@ from typer import testing
 from typer.testing import CliRunner
 
 import encryptedstats as es
-from encryptedstats.cli._app import app
+from encryptedstats.cli._app import GROUPS, VERBS, app
+from encryptedstats.cli._help import load
 
 Run = Callable[..., Any]
+#: All commands as they are typed.
+PATHS = [*VERBS, *(f"{group} {name}" for group, (_, own) in GROUPS.items() for name in own)]
 # What a person at a command line cannot type.
 PYTHON = (
     "es.plan",
@@ -26,7 +30,7 @@ PYTHON = (
     "es.Owner",
     "owner.",
     "overwrite=",
-    "missing=",
+    "missing='",
     "=True",
     "=False",
     "with_kind",
@@ -34,7 +38,7 @@ PYTHON = (
     "with_missing_bin",
     "with_unknown",
     "with_classes",
-    "levels=",
+    "levels=[",
     "rare=",
     "accept_others",
     "infer(",
@@ -53,7 +57,23 @@ def invoke(*arguments: object, **options: Any) -> Any:
     """Run the program in this process, on a screen so wide that Rich folds nothing the tests look
     for.
     """
-    return _RUNNER.invoke(app, [str(a) for a in arguments], env={"COLUMNS": "200"}, **options)
+    words = [str(a) for a in arguments]
+    result = _RUNNER.invoke(app, words, env={"COLUMNS": "200"}, **options)
+    if "--json" in words and result.exit_code == 0:
+        check_json(words, result.stdout)
+    return result
+
+
+def check_json(words: list[str], stdout: str) -> None:
+    """Every document that is printed has the keys that the help of its command lists."""
+    words = [word for word in words if not word.startswith("-")]
+    path = words[0] if words[0] in VERBS else " ".join(words[:2])
+    keys = load(path).known.doc.json
+    needed = {key for key in keys if not key.endswith("?")}
+    found = set(json.loads(stdout))
+    if keys:
+        assert needed <= found, f"{path} does not print {needed - found}"
+        assert found <= {key.removesuffix("?") for key in keys}, f"{path}: {found - set(keys)}"
 
 
 def done(*arguments: object, **options: Any) -> Any:
@@ -151,25 +171,25 @@ class Hospital:
         """A result of the worker."""
         out = self.work / f"{name}.result"
         if not out.exists():
-            done(*question[:1], self.table, *question[1:], "-o", out)
+            done("ask", self.table, *question, "-o", out)
         return out
 
 
-FOREST = ("--model", "forest", "--trees", 4, "--depth", 2, "--seed", 3)
+FOREST = ("forest", "trees=4", "depth=2", "seed=3")
 # Options of the program, and the same model in Python.
 MODELS: dict[str, tuple[tuple[Any, ...], Any]] = {
     "forest": (FOREST, lambda: es.CompletelyRandomForest(n_trees=4, depth=2, random_state=3)),
     "snb": (
-        ("--model", "snb", "--no-paired", "--centred"),
+        ("snb", "paired=false", "centred=true"),
         lambda: es.SemiparametricNB(paired=False, centred=True),
     ),
-    "mnb": (("--model", "mnb", "--alpha", 0.5), lambda: es.MultinomialNB(alpha=0.5)),
+    "mnb": (("mnb", "alpha=0.5"), lambda: es.MultinomialNB(alpha=0.5)),
     "logistic": (
-        ("--model", "logistic", "--no-intercept"),
+        ("logistic", "intercept=false"),
         lambda: es.OneStepLogisticRegression(fit_intercept=False),
     ),
-    "means": (("--model", "means", "--no-centred"), lambda: es.LinearMeans(centred=False)),
-    "fisher": (("--model", "fisher"), lambda: es.FisherDiscriminant()),
+    "means": (("means", "centred=false"), lambda: es.LinearMeans(centred=False)),
+    "fisher": (("fisher",), lambda: es.FisherDiscriminant()),
 }
 
 
@@ -202,7 +222,7 @@ class Ward:
         """A model of half of the rows, fitted by the worker."""
         out = self.work / f"{name}{half}.model"
         if not out.exists():
-            done("fit", self.table(half), "-o", out, *MODELS[name][0], "--workers", 1)
+            done("ask", self.table(half), "-o", out, *MODELS[name][0])
         return out
 
     def combined(self, name: str) -> Path:
@@ -210,14 +230,14 @@ class Ward:
         out = self.work / f"{name}.model"
         if not out.exists():
             halves = (self.fitted(name, half) for half in (0, 1))
-            done("combine", out, *halves, "--keys", self.table(0))
+            done("model", "combine", out, *halves, "--keys", self.table(0))
         return out
 
     def opened(self, model: Path) -> Path:
         """A model opened by the owner."""
         out = self.home / f"{model.name}.opened"
         if not out.exists():
-            done("decrypt", model, "--key", self.key, "--schema", self.schema, "-o", out)
+            done("open", model, "--key", self.key, "--schema", self.schema, "-o", out)
         return out
 
     def clear(self, name: str, rows: slice = slice(None)) -> Any:

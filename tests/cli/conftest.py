@@ -63,19 +63,23 @@ def hospital(tmp_path_factory: pytest.TempPathFactory) -> Hospital:
     """
     story = Hospital(patients(), tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("work"))
     story.frame.to_csv(story.csv, index=False)
-    numbers = ("--digits", "dose=1", "--range", "dose=0:50", "--digits", "kilos=1")
-    columns = ("--leave-out", "patient", "--kind", "visits=continuous", *numbers)
-    done("schema", story.csv, "--target", "ill", *columns, "-o", story.schema)
-    questions = (
-        "--counts",
-        "age,class",
-        "--crosstab",
-        'grade,"sex, at birth"',
-        "--moments",
-        "dose,kilos",
+    numbers = (
+        "--column",
+        "dose digits=1",
+        "--column",
+        "dose range=0:50",
+        "--column",
+        "kilos digits=1",
     )
-    done("plan", "--schema", story.schema, "--rows", 60, *questions, "-o", story.home / "plan.json")
-    done("keygen", story.key, story.public, "--plan", story.home / "plan.json")
+    columns = ("--leave-out", "patient", "--column", "visits kind=continuous", *numbers)
+    done("data", "schema", story.csv, "--target", "ill", *columns, "-o", story.schema)
+    questions = (
+        "counts(age,class)",
+        'crosstab(grade,"sex, at birth")',
+        "moments(dose,kilos)",
+    )
+    done("plan", story.schema, "--rows", 60, *questions, "-o", story.home / "plan.json")
+    done("key", "make", story.key, story.public, "--plan", story.home / "plan.json")
     done(
         "encrypt",
         story.csv,
@@ -84,8 +88,6 @@ def hospital(tmp_path_factory: pytest.TempPathFactory) -> Hospital:
         story.schema,
         "--key",
         story.key,
-        "--workers",
-        1,
     )
     return story
 
@@ -100,9 +102,9 @@ def registry(hospital: Hospital, tmp_path_factory: pytest.TempPathFactory) -> Ho
     )
     for name in ("csv", "schema"):
         shutil.copy(getattr(hospital, name), getattr(story, name))
-    asked = ("--counts", "age,class", "--by-others")
-    done("plan", "--schema", story.schema, "--rows", 60, *asked, "-o", story.home / "plan.json")
-    done("keygen", story.key, story.public, "--plan", story.home / "plan.json")
+    asked = ("counts(age,class)", "--by-others")
+    done("plan", story.schema, "--rows", 60, *asked, "-o", story.home / "plan.json")
+    done("key", "make", story.key, story.public, "--plan", story.home / "plan.json")
     return story
 
 
@@ -112,13 +114,13 @@ def ward(tmp_path_factory: pytest.TempPathFactory) -> Ward:
     new results.
     """
     found = Ward(patients(70), tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("work"))
-    columns = ("--leave-out", "patient", "--kind", "visits=continuous")
+    columns = ("--leave-out", "patient", "--column", "visits kind=continuous")
     found.frame.to_csv(found.csv, index=False)
-    done("schema", found.csv, "--target", "ill", *columns, "-o", found.schema)
+    done("data", "schema", found.csv, "--target", "ill", *columns, "-o", found.schema)
     # Products of three, and room to add results up.
-    done("keygen", found.key, found.home / "public.keys", "--max-value", 20_000, "--depth", 3)
+    done("key", "make", found.key, found.home / "public.keys", "max_value=20000", "depth=3")
     for half, rows in enumerate((found.frame[:30], found.frame[30:])):
         rows.to_csv(found.home / f"half{half}.csv", index=False)
-        options = ("--schema", found.schema, "--key", found.key, "--folds", 2, "--workers", 1)
+        options = ("--schema", found.schema, "--key", found.key, "--folds", 2)
         done("encrypt", found.home / f"half{half}.csv", found.table(half), *options)
     return found

@@ -28,9 +28,11 @@ def kept_back(ward: Ward) -> Path:
 @pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
 def test_it_is_the_librarys(ward: Ward, opened: Path, method: str, tmp_path: Path) -> None:
     out = tmp_path / "m"
-    shown = done("calibrate", opened, kept_back(ward), "-o", out, "--method", method).stdout
+    shown = done(
+        "model", "calibrate", opened, kept_back(ward), "-o", out, "--method", method
+    ).stdout
     for words in (
-        "Calibrated forest --trees 4",
+        "Calibrated forest trees=4",
         f"by {method} on {len(ward.frame) - 30} rows",
         "mode 0600",
         "encryptedstats evaluate",
@@ -50,14 +52,16 @@ def test_it_is_the_librarys(ward: Ward, opened: Path, method: str, tmp_path: Pat
         False,
     )
     assert f"calibrated, on {len(ward.frame)} rows" in done("evaluate", out, ward.csv).stdout
-    assert "; calibrated" in done("info", out).stdout
-    assert json.loads(done("info", out, "--json").stdout)["calibrated"]
+    assert "; calibrated" in done("data", "info", out).stdout
+    assert json.loads(done("data", "info", out, "--json").stdout)["calibrated"]
 
 
 def test_a_calibrated_model_is_calibrated_anew(ward: Ward, opened: Path, tmp_path: Path) -> None:
-    done("calibrate", opened, kept_back(ward), "-o", tmp_path / "a", "--method", "isotonic")
-    done("calibrate", tmp_path / "a", kept_back(ward), "-o", tmp_path / "b")
-    done("calibrate", opened, kept_back(ward), "-o", tmp_path / "c")
+    done(
+        "model", "calibrate", opened, kept_back(ward), "-o", tmp_path / "a", "--method", "isotonic"
+    )
+    done("model", "calibrate", tmp_path / "a", kept_back(ward), "-o", tmp_path / "b")
+    done("model", "calibrate", opened, kept_back(ward), "-o", tmp_path / "c")
     assert (tmp_path / "b").read_bytes() == (tmp_path / "c").read_bytes()
 
 
@@ -67,24 +71,30 @@ def test_rows_without_a_class_are_counted(ward: Ward, opened: Path, tmp_path: Pa
     rows.to_csv(tmp_path / "d.csv", index=False)
     assert (
         "3 rows without a class"
-        in done("calibrate", opened, tmp_path / "d.csv", "-o", tmp_path / "m").stdout
+        in done("model", "calibrate", opened, tmp_path / "d.csv", "-o", tmp_path / "m").stdout
     )
 
 
 def test_what_cannot_be(run: Run, ward: Ward, opened: Path, tmp_path: Path) -> None:
     out = tmp_path / "m"
-    same = the_error(run("calibrate", opened, ward.home / "half0.csv", "-o", out))
+    same = the_error(run("model", "calibrate", opened, ward.home / "half0.csv", "-o", out))
     assert "these are the rows that the model was fitted to" in same
-    closed = the_error(run("calibrate", ward.fitted("forest", 0), kept_back(ward), "-o", out))
+    closed = the_error(
+        run("model", "calibrate", ward.fitted("forest", 0), kept_back(ward), "-o", out)
+    )
     assert "still encrypted, and an opened model is wanted here" in closed
     one = tmp_path / "one.csv"
     ward.frame[ward.frame["ill"] == "no"].to_csv(one, index=False)
-    assert "no rows of class yes among the" in the_error(run("calibrate", opened, one, "-o", out))
+    assert "no rows of class yes among the" in the_error(
+        run("model", "calibrate", opened, one, "-o", out)
+    )
     assert names(tmp_path) == ["one.csv"]
-    done("calibrate", opened, kept_back(ward), "-o", out)
-    assert "was not touched" in the_error(run("calibrate", opened, kept_back(ward), "-o", out))
-    done("calibrate", opened, kept_back(ward), "-o", out, "--force")
-    both = the_error(run("combine", tmp_path / "c", out, out))
+    done("model", "calibrate", opened, kept_back(ward), "-o", out)
+    assert "was not touched" in the_error(
+        run("model", "calibrate", opened, kept_back(ward), "-o", out)
+    )
+    done("model", "calibrate", opened, kept_back(ward), "-o", out, "--force")
+    both = the_error(run("model", "combine", tmp_path / "c", out, out))
     assert "combine the models it was made from" in both
     unopened = the_error(run("predict", out, ward.table(1), "-o", tmp_path / "v"))
     assert "for encrypted rows give the opened model that it was made from" in unopened

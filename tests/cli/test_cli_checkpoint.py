@@ -19,7 +19,7 @@ def test_a_fit_goes_on_from_its_checkpoint(
     ward: Ward, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, out = tmp_path / "part", tmp_path / "forest.enc"
-    command = ("fit", ward.table(0), "-o", out, *FOREST, "--workers", 1, "--checkpoint", place)
+    command = ("ask", ward.table(0), "-o", out, *FOREST, "--on", f"local checkpoint={place}")
     put, computed = slices.CheckpointSums.put, []
 
     def full(self: slices.CheckpointSums, number: int, sums: slices.Residues) -> None:
@@ -33,7 +33,7 @@ def test_a_fit_goes_on_from_its_checkpoint(
     assert "no space left on device" in the_error(run(*command))
     assert not out.exists()
     assert (place / slices.CHECKPOINT).exists()
-    other = the_error(run(*command, "--seed", 99))
+    other = the_error(run(*command[:4], "forest", "trees=4", "depth=2", "seed=99", *command[-2:]))
     assert "is the checkpoint of another fit (another circuit)" in other
     done(*command)
     assert computed[:4] == [0, 1, -1, 2]
@@ -43,26 +43,17 @@ def test_a_fit_goes_on_from_its_checkpoint(
 
 
 def test_a_cluster_needs_none(ward: Ward, run: Run, tmp_path: Path) -> None:
-    result = run(
-        "fit",
-        ward.table(0),
-        "-o",
-        tmp_path / "x",
-        *FOREST,
-        "--queue",
-        tmp_path / "q",
-        "--checkpoint",
-        tmp_path / "c",
-    )
+    on = f"queue://{tmp_path} checkpoint={tmp_path}"
+    result = run("ask", ward.table(0), "-o", tmp_path / "x", *FOREST, "--on", on)
     assert result.exit_code == 2
-    assert "goes on from its queue by itself" in result.stderr
+    assert "checkpoint" in result.stderr
 
 
 def test_an_interrupt_says_what_is_kept(
     ward: Ward, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, out = tmp_path / "part", tmp_path / "forest.enc"
-    command = ("fit", ward.table(0), "-o", out, *FOREST, "--workers", 1, "--checkpoint", place)
+    command = ("ask", ward.table(0), "-o", out, *FOREST, "--on", f"local checkpoint={place}")
 
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -73,13 +64,13 @@ def test_an_interrupt_says_what_is_kept(
     assert (result.exit_code, result.stdout) == (130, "")
     assert (
         result.stderr
-        == f"interrupted: what was computed is kept in {place}; run the same command again to go "
-        "on from there\n"
+        == f"interrupted: what was computed is kept in {place}; the same command goes on from "
+        "there\n"
     )
     done(*command)
     with monkeypatch.context() as patch:
-        patch.setattr("encryptedstats.CompletelyRandomForest.fit", interrupt)
-        result = run("fit", ward.table(0), "-o", tmp_path / "other", *FOREST)
+        patch.setattr("encryptedstats.EncryptedTable.ask", interrupt)
+        result = run("ask", ward.table(0), "-o", tmp_path / "other", *FOREST)
     assert result.stderr == "interrupted: nothing was left half-written\n"
 
 
@@ -89,14 +80,12 @@ def test_a_full_disk_is_named(
     place = tmp_path / "part"
     monkeypatch.setattr(storage_files.os, "fsync", disk_full)
     command = (
-        "fit",
+        "ask",
         ward.table(0),
         "-o",
         tmp_path / "f",
         *FOREST,
-        "--workers",
-        1,
-        "--checkpoint",
-        place,
+        "--on",
+        f"checkpoint={place}",
     )
     assert the_error(run(*command)).startswith(f"error: {place}/")

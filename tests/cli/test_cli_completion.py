@@ -75,27 +75,35 @@ def answered(*words: object) -> list[str]:
 
 def test_names_that_the_program_knows(home: Path) -> None:
     assert offered(home, "en") == ["encrypt"]
-    assert offered(home, "fit", "t.enc", "--model", "") == [
-        "means",
-        "fisher",
-        "forest",
-        "logistic",
-        "snb",
-        "mnb",
-        "lda",
-        "qda",
-    ]
+    assert offered(home, "key", "ma") == ["make"]
+    assert offered(home, "ask", "t.enc", "fo") == ["forest"]
     assert answered("en") == ["encrypt"]
 
 
+def test_questions_their_parameters_and_choices() -> None:
+    asked = ("ask", "t.enc")
+    offered = answered(*asked, "")
+    assert {"lm", "t.test", "forest", "KaplanMeier"} <= set(offered)
+    assert answered(*asked, "forest", "de") == ["depth="]
+    assert answered(*asked, "forest", "depth=3", "de") == []
+    assert answered(*asked, "TTest", "alternative=") == [
+        "alternative=two-sided",
+        "alternative=less",
+        "alternative=greater",
+    ]
+    assert answered(*asked, "TTest", "equal_var=t") == ["equal_var=true"]
+
+
 def test_names_in_files_that_were_given_before(home: Path, hospital: Hospital) -> None:
-    assert offered(home, "counts", hospital.table, "v") == [f"v{j}" for j in range(6)]
-    assert answered("counts", hospital.table, "v") == [f"v{j}" for j in range(6)]
-    assert answered("counts", hospital.table, "v0", "--by", "c") == ["class"]
-    assert answered("schema", hospital.csv, "--target", "i") == ["ill"]
+    ids = [f"variable=v{j}" for j in range(6)]
+    assert offered(home, "ask", hospital.table, "TTest", "variable=v") == ids
+    assert answered("ask", hospital.table, "TTest", "variable=v") == ids
+    assert answered("ask", hospital.table, "TTest", "by=c") == ["by=class"]
+    assert answered("plan", hospital.schema, "TTest", "by=ki") == ["by=kilos"]
+    assert answered("data", "schema", hospital.csv, "--target", "i") == ["ill"]
     assert answered("evaluate", "folds.enc", hospital.csv, "--weights", "vis") == ["visits"]
 
 
 def test_a_file_that_is_wrong_offers_nothing(tmp_path: Path) -> None:
-    assert answered("counts", tmp_path, "v") == []
-    assert answered("schema", tmp_path / "none.csv", "--target", "i") == []
+    assert answered("ask", tmp_path, "TTest", "variable=v") == []
+    assert answered("data", "schema", tmp_path / "none.csv", "--target", "i") == []

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from cli_helpers import _RUNNER, Run, done, patients, the_error
+from cli_helpers import Run, done, patients, the_error
 
 import encryptedstats as es
-from encryptedstats.cli._app import app
 
 
 @pytest.fixture(scope="module")
@@ -27,15 +26,16 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = (
         "--id",
         "patient",
-        "--cut",
-        "age=40,60",
-        "--levels",
-        "grade=1,2,3,4,5",
+        "--column",
+        "age cut=40,60",
+        "--column",
+        "grade levels=1,2,3,4,5",
         "--classes",
         "yes,no",
     )
-    policies = ("--missing", "bin", "--missing-bin", "kilos", "--unknown", "other")
+    policies = ("--missing", "bin", "--column", "kilos missing=bin", "--unknown", "other")
     done(
+        "data",
         "schema",
         home / "patients.csv",
         "--target",
@@ -71,15 +71,22 @@ def test_the_schema_has_what_the_options_say(story: Path) -> None:
 
 
 def test_how_a_file_is_read_is_said_in_one_line(story: Path) -> None:
-    result = done("schema", story / "patients.csv", "--target", "ill", "--leave-out", "patient")
+    result = done(
+        "data", "schema", story / "patients.csv", "--target", "ill", "--leave-out", "patient"
+    )
     assert "patients.csv read as semicolon separated, decimal comma, cp1252" in result.stderr
-    assert "read as" not in done("schema", story / "plain.csv", "--leave-out", "patient").stderr
+    assert (
+        "read as"
+        not in done("data", "schema", story / "plain.csv", "--leave-out", "patient").stderr
+    )
 
 
 def test_both_ways_to_write_a_file_give_one_schema(story: Path) -> None:
     found = [
         es.Schema.from_json(
-            done("schema", story / name, "--target", "ill", "--id", "patient", "--json").stdout
+            done(
+                "data", "schema", story / name, "--target", "ill", "--id", "patient", "--json"
+            ).stdout
         )
         for name in ("patients.csv", "plain.csv")
     ]
@@ -102,7 +109,7 @@ def test_new_levels_and_gaps_are_predicted_and_counted(story: Path, tmp_path: Pa
     assert found["patient"].tolist() == [f"P{i:04d}" for i in range(5)]
 
 
-def test_what_the_model_has_no_bin_for_is_refused_with_what_can_be_done(
+def test_files_without_a_single_prediction_are_refused(
     story: Path, run: Run, tmp_path: Path
 ) -> None:
     new = pd.read_csv(story / "plain.csv").assign(age=None)
@@ -110,8 +117,9 @@ def test_what_the_model_has_no_bin_for_is_refused_with_what_can_be_done(
     error = the_error(
         run("predict", story / "model.opened", tmp_path / "gaps.csv", "-o", tmp_path / "p.csv")
     )
-    assert "schema has no bin for them there" in error
-    assert "schema --missing-bin 'age'" in error
+    assert "no row of" in error
+    assert "column 'age', rows 1, 2, 3, 4, 5, ...: it is missing" in error
+    assert not (tmp_path / "p.csv").exists()
 
 
 @pytest.mark.parametrize(
@@ -122,24 +130,24 @@ def test_what_the_model_has_no_bin_for_is_refused_with_what_can_be_done(
             "column 'a' has numbers such as '1,234', which is 1234 (a comma between thousands) or "
             "1.234 (a decimal comma)",
         ),
-        ((), "say which, --decimal '.' or --decimal ','"),
-        (("--decimal", "x"), "decimal mark 'x': one of '.', ',' is needed"),
+        ((), "say which, --csv decimal='.' or --csv decimal=','"),
+        (("--csv", "decimal=x"), "decimal mark 'x': one of '.', ',' is needed"),
         (
-            ("--decimal", "comma", "--cut", "a=x"),
+            ("--csv", "decimal=comma", "--column", "a cut=x"),
             "'x' is no number, and no date such as 2000-12-31",
         ),
         (
-            ("--decimal", "comma", "--levels", "b=one"),
+            ("--csv", "decimal=comma", "--column", "b levels=one"),
             "column 'b' has numbers, and 'one' are not all such",
         ),
-        (("--decimal", "comma", "--classes", "0,1"), "--classes are those of the target"),
-        (("--decimal", "comma", "--id", "who"), "no column 'who' for the id of the rows"),
-        (("--decimal", "comma", "--rare", "0"), "a number of rows, such as 5"),
+        (("--csv", "decimal=comma", "--classes", "0,1"), "--classes are those of the target"),
+        (("--csv", "decimal=comma", "--id", "who"), "no column 'who' for the id of the rows"),
+        (("--csv", "decimal=comma", "--rare", "0"), "a number of rows, such as 5"),
     ],
 )
 def test_wrong_options(tmp_path: Path, run: Run, options: tuple[str, ...], words: str) -> None:
     (tmp_path / "d.csv").write_text("a;b\n1,234;1\n5,678;2\n1,234;3\n")
-    result = run("schema", tmp_path / "d.csv", *options)
+    result = run("data", "schema", tmp_path / "d.csv", *options)
     assert result.exit_code in (1, 2)
     assert words in " ".join(result.stderr.replace("│", " ").split())
 
@@ -147,18 +155,18 @@ def test_wrong_options(tmp_path: Path, run: Run, options: tuple[str, ...], words
 def test_rare_levels_and_dates(tmp_path: Path) -> None:
     lines = [f"{'big' if i else 'small'},{i % 28 + 1:02d}.12.2000" for i in range(30)]
     (tmp_path / "d.csv").write_text("town,day\n" + "\n".join(lines) + "\n")
-    result = done("schema", tmp_path / "d.csv", "--rare", 2, "--cut", "day=2000-12-15", "--json")
+    result = done(
+        "data",
+        "schema",
+        tmp_path / "d.csv",
+        "--rare",
+        2,
+        "--column",
+        "day cut=2000-12-15",
+        "--json",
+    )
     found = es.Schema.from_json(result.stdout)
     assert found["town"].rare == ("small",)
     assert found.table(
         pd.DataFrame({"town": "big", "day": pd.to_datetime(["2000-12-15", "2000-12-16"])})
     ).data[1].tolist() == [0, 1]
-
-
-def test_a_narrow_screen_shows_all_cut_points(tmp_path: Path) -> None:
-    pd.DataFrame({"a_rather_long_name": [i / 7 for i in range(60)]}).to_csv(
-        tmp_path / "d.csv", index=False
-    )
-    schema = es.Schema.infer(pd.read_csv(tmp_path / "d.csv"))
-    shown = _RUNNER.invoke(app, ["schema", str(tmp_path / "d.csv")], env={"COLUMNS": "80"}).stdout
-    assert all(f"{edge:.6g}" in shown for edge in schema.variables[0].edges)

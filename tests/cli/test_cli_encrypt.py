@@ -20,7 +20,7 @@ from encryptedstats.tables.blocks import block_id_of
 
 
 def arguments(hospital: Hospital, *more: object) -> tuple[object, ...]:
-    return ("--schema", hospital.schema, "--key", hospital.key, "--workers", 1, *more)
+    return ("--schema", hospital.schema, "--key", hospital.key, *more)
 
 
 def n_blocks(place: Path) -> int:
@@ -37,7 +37,7 @@ def test_what_is_said(run: Run, hospital: Hospital, tmp_path: Path) -> None:
         "secret.key",
     ):
         assert words in shown
-    assert "encryptedstats info" in shown
+    assert "encryptedstats ask" in shown
     assert "exists already and was not touched" in the_error(
         run("encrypt", hospital.csv, tmp_path / "t", *arguments(hospital))
     )
@@ -67,9 +67,9 @@ def test_weights_folds_and_encodings(hospital: Hospital, tmp_path: Path, run: Ru
         "number",
         "class",
     }
-    done("counts", tmp_path / "t", "v1", "--by", "class", "-o", tmp_path / "r")
+    done("ask", tmp_path / "t", "counts(v1, class)", "-o", tmp_path / "r")
     done(
-        "decrypt",
+        "open",
         tmp_path / "r",
         "--key",
         hospital.key,
@@ -82,7 +82,7 @@ def test_weights_folds_and_encodings(hospital: Hospital, tmp_path: Path, run: Ru
         hospital.frame["grade"], hospital.frame["ill"], values=weights, aggfunc="sum"
     ).fillna(0)
     assert pd.read_csv(tmp_path / "r.csv", index_col=0).to_dict() == expected.to_dict()
-    error = the_error(run("encrypt", *given, "--weight-bound", 2, "--overwrite"))
+    error = the_error(run("encrypt", *given, "--weight-bound", 2, "--force"))
     assert "the bound of the weights is 2, but the largest weight is 3" in error
     assert es.EncryptedTable.load(tmp_path / "t").n_folds == 3
 
@@ -99,20 +99,24 @@ def test_whole_where_it_is_asked_for(hospital: Hospital, tmp_path: Path) -> None
 
 
 def test_others_encrypt_with_the_public_keys(registry: Hospital, tmp_path: Path, run: Run) -> None:
-    options = ("--schema", registry.schema, "--public-keys", registry.public, "--workers", 1)
+    options = ("--schema", registry.schema, "--public-keys", registry.public)
     shown = done("encrypt", registry.csv, tmp_path / "t", *options).stdout
     assert "encrypted with the public key" in shown
     assert "you cannot" in shown
     assert "secret.key" not in shown
     assert es.PublicKeys.load(registry.public).fingerprint in shown
-    for question in (("counts", tmp_path / "t", "v1"), ("fit", tmp_path / "t", "--model", "mnb")):
+    for question in (
+        ("ask", tmp_path / "t", "counts(v1)"),
+        ("ask", tmp_path / "t", "mnb"),
+    ):
         refused = the_error(run(*question, "-o", tmp_path / "r"))
         assert "by others than its owner: whoever forges such rows and sees a result" in refused
         assert refused.endswith("ask for such rows, --by-others")
-    assert "by others" in done("info", tmp_path / "t").stdout
-    done("counts", tmp_path / "t", "v1", "-o", tmp_path / "r", "--by-others")
-    facts = json.loads(done("decrypt", tmp_path / "r", "--key", registry.key, "--json").stdout)
-    assert [row[0] for row in facts["values"]] == registry.frame[
+    assert "by others" in done("data", "info", tmp_path / "t").stdout
+    done("ask", tmp_path / "t", "counts(v1)", "-o", tmp_path / "r", "--by-others")
+    facts = json.loads(done("open", tmp_path / "r", "--key", registry.key, "--json").stdout)
+    (table,) = facts["tables"].values()
+    assert [row[0] for row in table["values"]] == registry.frame[
         "grade"
     ].value_counts().sort_index().tolist()
 
@@ -131,7 +135,7 @@ def test_keys_without_room_for_rows_of_others_are_refused_before_anything_is_enc
     )
     error = the_error(run(*rows))
     assert "is hidden from who opens it by noise, and these keys leave no room for it" in error
-    assert error.endswith("let their owner make others, plan --by-others and keygen --plan")
+    assert error.endswith("let their owner make others, plan --by-others and key make --plan")
     assert names(tmp_path) == []
 
 
@@ -139,7 +143,7 @@ def test_public_keys_are_taken_under_the_fingerprint_that_was_read_out(
     registry: Hospital, files: Path, tmp_path: Path, run: Run
 ) -> None:
     told = es.PublicKeys.load(registry.public).fingerprint
-    rows = ("encrypt", registry.csv, tmp_path / "t", "--schema", registry.schema, "--workers", 1)
+    rows = ("encrypt", registry.csv, tmp_path / "t", "--schema", registry.schema)
     other = es.PublicKeys.load(files / "public.keys")
     error = the_error(run(*rows, "--public-keys", files / "public.keys", "--fingerprint", told))
     assert (
@@ -173,7 +177,7 @@ def rows_of_three_blocks(story: Hospital, tmp_path: Path) -> Path:
     slots = es.PublicKeys.load(story.public).parameters.slots
     frame = pd.DataFrame({"a": np.arange(2 * slots + 10) % 2, "b": 1})
     frame.to_csv(tmp_path / "long.csv", index=False)
-    done("schema", tmp_path / "long.csv", "-o", tmp_path / "narrow.json")
+    done("data", "schema", tmp_path / "long.csv", "-o", tmp_path / "narrow.json")
     return tmp_path / "long.csv"
 
 
@@ -205,8 +209,6 @@ def test_an_interrupt_leaves_a_draft_that_is_resumed(
         tmp_path / "narrow.json",
         "--key",
         hospital.key,
-        "--workers",
-        1,
     )
     with monkeypatch.context() as patch:
         stop_at(1, patch, interrupt)
@@ -220,9 +222,9 @@ def test_an_interrupt_leaves_a_draft_that_is_resumed(
     first = {path.name: path.stat().st_mtime_ns for path in (out / "blocks").iterdir()}
     assert len(first) == 1
 
-    assert "unfinished table, 1 block so far" in done("info", out).stdout
-    assert json.loads(done("info", out, "--json").stdout)["blocks"] == 1
-    assert "not finished" in the_error(run("counts", out, "v0", "-o", tmp_path / "r"))
+    assert "unfinished table, 1 block so far" in done("data", "info", out).stdout
+    assert json.loads(done("data", "info", out, "--json").stdout)["blocks"] == 1
+    assert "not finished" in the_error(run("ask", out, "counts(v0)", "-o", tmp_path / "r"))
 
     shown = done(*command).stdout
     assert "1 block of an earlier run kept" in shown
@@ -230,10 +232,11 @@ def test_an_interrupt_leaves_a_draft_that_is_resumed(
     assert n_blocks(out) == 3
     name, written = next(iter(first.items()))
     assert (out / "blocks" / name).stat().st_mtime_ns == written
-    done("counts", out, "v0", "-o", tmp_path / "r")
-    facts = json.loads(done("decrypt", tmp_path / "r", "--key", hospital.key, "--json").stdout)
+    done("ask", out, "counts(v0)", "-o", tmp_path / "r")
+    facts = json.loads(done("open", tmp_path / "r", "--key", hospital.key, "--json").stdout)
     n = len(pd.read_csv(long_csv))
-    assert [row[0] for row in facts["values"]] == [n // 2, n // 2]
+    (table,) = facts["tables"].values()
+    assert [row[0] for row in table["values"]] == [n // 2, n // 2]
 
 
 def test_a_draft_of_something_else(
@@ -245,8 +248,6 @@ def test_a_draft_of_something_else(
         tmp_path / "narrow.json",
         "--public-keys",
         registry.public,
-        "--workers",
-        1,
     )
     out = tmp_path / "t"
     with monkeypatch.context() as patch:
@@ -282,8 +283,6 @@ def test_a_disk_that_gets_full_on_the_way(
         tmp_path / "narrow.json",
         "--key",
         hospital.key,
-        "--workers",
-        1,
     )
     with monkeypatch.context() as patch:
         stop_at(2, patch, disk_full)
@@ -308,8 +307,14 @@ def test_a_disk_that_gets_full_on_the_way(
         ),
         (lambda frame: frame.assign(ill="perhaps"), "'perhaps' is not a class of the schema"),
         (lambda frame: frame.assign(age="old"), "column 'age', row 1: 'old' is not a number"),
-        (lambda frame: frame.assign(dose=1000), "schema --range COLUMN=LOW:HIGH widens them"),
-        (lambda frame: frame.assign(age=np.nan), "make one, schema --missing-bin 'age'"),
+        (
+            lambda frame: frame.assign(dose=1000),
+            "data schema --column 'COLUMN range=LOW:HIGH' widens them",
+        ),
+        (
+            lambda frame: frame.assign(age=np.nan),
+            "make one, data schema --column 'age missing=bin'",
+        ),
     ],
 )
 def test_rows_that_do_not_fit(
@@ -348,7 +353,9 @@ def test_keys_for_smaller_numbers(
     run: Run, hospital: Hospital, files: Path, tmp_path: Path
 ) -> None:
     hospital.frame[["dose"]].to_csv(tmp_path / "d.csv", index=False)
-    done("schema", tmp_path / "d.csv", "--digits", "dose=6", "-o", tmp_path / "s.json")
+    done(
+        "data", "schema", tmp_path / "d.csv", "--column", "dose digits=6", "-o", tmp_path / "s.json"
+    )
     rows = (
         "encrypt",
         tmp_path / "d.csv",
@@ -358,7 +365,7 @@ def test_keys_for_smaller_numbers(
         "--key",
         files / "secret.key",
     )
-    assert "it takes keys for --max-value 67108864 (plan chooses it)" in the_error(run(*rows))
+    assert "it takes keys for max_value=67108864 (plan chooses it)" in the_error(run(*rows))
     assert names(tmp_path) == ["d.csv", "s.json"]
 
 
@@ -368,7 +375,7 @@ def test_passphrases(
     private_file(tmp_path / "wrong", b"battery staple\n")
     private_file(tmp_path / "right", b"correct horse\n")
     pd.DataFrame({"a": [0, 1, 1]}).to_csv(tmp_path / "d.csv", index=False)
-    done("schema", tmp_path / "d.csv", "-o", tmp_path / "s.json")
+    done("data", "schema", tmp_path / "d.csv", "-o", tmp_path / "s.json")
     rows = (
         "encrypt",
         tmp_path / "d.csv",
@@ -387,11 +394,11 @@ def test_passphrases(
         run(*rows, "--passphrase-file", tmp_path / "wrong")
     )
     assert not (tmp_path / "t").exists()
-    done(*rows, "--passphrase-file", tmp_path / "right", "--workers", 1)
+    done(*rows, "--passphrase-file", tmp_path / "right")
 
-    done("counts", tmp_path / "t", "v0", "-o", tmp_path / "r")
+    done("ask", tmp_path / "t", "counts(v0)", "-o", tmp_path / "r")
     monkeypatch.setattr("encryptedstats.cli._keys._somebody_is_here", lambda: True)
-    result = done("decrypt", tmp_path / "r", "--key", files / "locked.key", input="correct horse\n")
+    result = done("open", tmp_path / "r", "--key", files / "locked.key", input="correct horse\n")
     assert "Counts of v0" in result.stdout
     assert "correct horse" not in result.output
 
@@ -410,6 +417,9 @@ def test_a_table_is_not_laid_among_secrets(run: Run, hospital: Hospital, tmp_pat
 
 def test_a_url(hospital: Hospital, tmp_path: Path) -> None:
     done("encrypt", hospital.csv, "memory://cli-test/t", *arguments(hospital))
-    assert json.loads(done("info", "memory://cli-test/t", "--json", "--check").stdout)["rows"] == 60
-    done("counts", "memory://cli-test/t", "v0", "-o", tmp_path / "r")
+    assert (
+        json.loads(done("data", "info", "memory://cli-test/t", "--json", "--check").stdout)["rows"]
+        == 60
+    )
+    done("ask", "memory://cli-test/t", "counts(v0)", "-o", tmp_path / "r")
     assert "fsspec" in sys.modules

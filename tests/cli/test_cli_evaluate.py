@@ -22,9 +22,7 @@ from encryptedstats.storage import files as storage_files
 @pytest.fixture(scope="module")
 def folds(ward: Ward) -> Path:
     out = ward.work / "folds.enc"
-    shown = done(
-        "fit", ward.table(0), "-o", out, "--model", "mnb", "--folds", "--workers", 1
-    ).stdout
+    shown = done("ask", ward.table(0), "-o", out, "mnb", "--folds").stdout
     assert "encryptedstats evaluate" in shown
     return out
 
@@ -42,7 +40,7 @@ def test_folds_are_scored_on_rows_they_have_not_seen(
 ) -> None:
     shown = done("evaluate", folds, half(ward), *owner(ward), "-o", tmp_path / "s.csv").stdout
     for words in (
-        "Scored 2 folds of mnb --alpha 1.0 on 30 rows",
+        "Scored 2 folds of mnb on 30 rows",
         "AUC",
         "mean",
         "positive class yes",
@@ -105,10 +103,8 @@ def test_a_file_that_is_read_in_pieces_has_the_same_folds(ward: Ward, tmp_path: 
         2,
         "--fold-seed",
         5,
-        "--workers",
-        1,
     )
-    done("fit", table, "-o", tmp_path / "folds", "--model", "mnb", "--folds", "--workers", 1)
+    done("ask", table, "-o", tmp_path / "folds", "mnb", "--folds")
     scored = (
         "evaluate",
         tmp_path / "folds",
@@ -149,7 +145,7 @@ def test_an_opened_model_needs_no_key(ward: Ward, name: str) -> None:
     assert facts["seen"]
     shown = done("evaluate", ward.opened(ward.combined(name)), ward.csv).stdout
     assert "these are the rows that the model was fitted to" in shown
-    assert ("encryptedstats calibrate" in shown) == (name == "forest")
+    assert ("encryptedstats model calibrate" in shown) == (name == "forest")
 
 
 def test_the_positive_class_and_the_threshold_are_named(
@@ -319,9 +315,19 @@ def test_parquet_in_csv_out(
     """The same story from a Parquet file."""
     rows = tmp_path / "rows.parquet"
     ward.frame[:30].to_parquet(rows)
-    done("schema", rows, "--target", "ill", "--leave-out", "patient", "-o", tmp_path / "s.json")
-    done("encrypt", rows, tmp_path / "t", *owner(ward), "--folds", 2, "--workers", 1)
-    done("fit", tmp_path / "t", "-o", tmp_path / "f", "--model", "mnb", "--folds", "--workers", 1)
+    done(
+        "data",
+        "schema",
+        rows,
+        "--target",
+        "ill",
+        "--leave-out",
+        "patient",
+        "-o",
+        tmp_path / "s.json",
+    )
+    done("encrypt", rows, tmp_path / "t", *owner(ward), "--folds", 2)
+    done("ask", tmp_path / "t", "-o", tmp_path / "f", "mnb", "--folds")
     from_csv = done("evaluate", tmp_path / "f", half(ward), *owner(ward), "-o", tmp_path / "a.csv")
     from_parquet = done("evaluate", tmp_path / "f", rows, *owner(ward), "-o", tmp_path / "b.csv")
     assert from_csv.exit_code == from_parquet.exit_code == 0

@@ -70,16 +70,16 @@ def refused(done: subprocess.CompletedProcess[str]) -> str:
 @pytest.mark.slow
 def test_keys(tmp_path: Path) -> None:
     """There is room for the secret key, not for both: neither is there afterwards."""
-    options = ("--max-value", 1000, "--depth", 1)
+    options = ("max_value=1000", "depth=1")
     error = refused(
-        on_disk(tmp_path / "d", 2 << 20, "keygen", "secret.key", "public.keys", *options)
+        on_disk(tmp_path / "d", 2 << 20, "key", "make", "secret.key", "public.keys", *options)
     )
     assert error.startswith("error: public.keys: no space left on device; free some space")
 
 
 @pytest.mark.parametrize("room", [pytest.param(0, marks=pytest.mark.slow), 4096])
 def test_results(hospital: Hospital, ward: Ward, tmp_path: Path, room: int) -> None:
-    fit = ("fit", ward.table(0), "-o", "m", "--model", "mnb", "--workers", 1)
+    fit = ("ask", ward.table(0), "-o", "m", "mnb")
     error = refused(on_disk(tmp_path / "d", room, *fit))
     assert error == "error: m: no space left on device; free some space, or write elsewhere\n"
 
@@ -100,8 +100,6 @@ def test_a_table_is_gone_on_with(hospital: Hospital, tmp_path: Path) -> None:
         hospital.schema,
         "--key",
         hospital.key,
-        "--workers",
-        1,
     )
     done = on_disk(tmp_path / "d", 1 << 18, *encrypt)
     assert done.returncode == 1

@@ -35,6 +35,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder / "one-unknown.csv", index=False
     )
     done(
+        "data",
         "schema",
         folder / "rows.csv",
         "--target",
@@ -52,7 +53,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_encryption_counts_what_it_leaves_out(place: Path, tmp_path: Path) -> None:
-    done("keygen", tmp_path / "s.key", tmp_path / "p.keys", "--max-value", 1000, "--depth", 1)
+    done("key", "make", tmp_path / "s.key", tmp_path / "p.keys", "max_value=1000", "depth=1")
     encrypt = (
         "encrypt",
         place / "rows.csv",
@@ -61,12 +62,10 @@ def test_encryption_counts_what_it_leaves_out(place: Path, tmp_path: Path) -> No
         place / "schema.json",
         "--key",
     )
-    said = done(*encrypt, tmp_path / "s.key", "--workers", 1)
+    said = done(*encrypt, tmp_path / "s.key")
     assert said.stderr == "warning: 3 of 40 rows have gaps and are left out (--missing drop)\n"
     assert "3 rows with gaps" in said.stdout
-    facts = json.loads(
-        done(*encrypt, tmp_path / "s.key", "--workers", 1, "--force", "--json").stdout
-    )
+    facts = json.loads(done(*encrypt, tmp_path / "s.key", "--force", "--json").stdout)
     assert (facts["rows"], facts["rows_left_out"]) == (37, 3)
 
 

@@ -1,10 +1,9 @@
-"""``fit``, ``combine``, ``decrypt`` and ``predict``: the whole story of a model by the program,
+"""``ask``, ``model combine``, ``open`` and ``predict``: the whole story of a model by the program,
 equal to the fit in the clear.
 """
 
 from __future__ import annotations
 
-import inspect
 import io
 import json
 import stat
@@ -30,8 +29,7 @@ from cli_helpers import (
 )
 
 import encryptedstats as es
-from encryptedstats.cli import _models
-from encryptedstats.cli._questions import question_text
+from encryptedstats.cli._words import describe, make_questions, question_type
 from encryptedstats.storage import container
 from encryptedstats.storage import files as storage_files
 from encryptedstats.tables.questions import question
@@ -44,6 +42,7 @@ def test_the_whole_story_with_planned_keys(tmp_path: Path) -> None:
     work.mkdir()
     frame.to_csv(home / "all.csv", index=False)
     done(
+        "data",
         "schema",
         home / "all.csv",
         "--target",
@@ -53,20 +52,26 @@ def test_the_whole_story_with_planned_keys(tmp_path: Path) -> None:
         "-o",
         home / "schema.json",
     )
-    done("plan", "--schema", home / "schema.json", "--rows", 50, *FOREST, "-o", home / "plan.json")
+    done("plan", home / "schema.json", "--rows", 50, *FOREST, "-o", home / "plan.json")
     shown = done(
-        "keygen", home / "secret.key", home / "public.keys", "--plan", home / "plan.json"
+        "key", "make", home / "secret.key", home / "public.keys", "--plan", home / "plan.json"
     ).stdout
-    assert "fit of forest --trees 4 --depth 2 --averaged 1 --seed 3" in shown
+    assert "forest trees=4 depth=2 seed=3" in shown
     owner = ("--schema", home / "schema.json", "--key", home / "secret.key")
     for half, rows in (("a", frame[:20]), ("b", frame[20:])):
         rows.to_csv(home / f"{half}.csv", index=False)
-        done("encrypt", home / f"{half}.csv", work / f"{half}.enc", *owner, "--workers", 1)
-        done("fit", work / f"{half}.enc", "-o", work / f"{half}.model", *FOREST, "--workers", 1)
+        done("encrypt", home / f"{half}.csv", work / f"{half}.enc", *owner)
+        done("ask", work / f"{half}.enc", "-o", work / f"{half}.model", *FOREST)
     done(
-        "combine", work / "all.model", work / "a.model", work / "b.model", "--keys", work / "a.enc"
+        "model",
+        "combine",
+        work / "all.model",
+        work / "a.model",
+        work / "b.model",
+        "--keys",
+        work / "a.enc",
     )
-    done("decrypt", work / "all.model", *owner, "-o", home / "all.opened")
+    done("open", work / "all.model", *owner, "-o", home / "all.opened")
     done("predict", home / "all.opened", home / "all.csv", "-o", home / "predicted.csv")
 
     schema = es.Schema.load(home / "schema.json")
@@ -97,9 +102,9 @@ def test_every_model_is_that_of_the_clear_fit(ward: Ward, name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_has_a_summary_and_predicts(ward: Ward, tmp_path: Path, name: str) -> None:
-    opened = ("decrypt", ward.combined(name), "--key", ward.key)
+    opened = ("open", ward.combined(name), "--key", ward.key)
     shown = done(*opened, "--schema", ward.schema).stdout
-    assert f"Opened {name} " in shown
+    assert f"Opened {name}" in shown
     assert "kilos" in shown
     assert f"no {(ward.frame['ill'] == 'no').sum()}" in shown
     assert "--schema" not in shown
@@ -107,8 +112,10 @@ def test_every_model_has_a_summary_and_predicts(ward: Ward, tmp_path: Path, name
     assert "Give --schema" in opaque
     assert "kilos" not in opaque
     facts = json.loads(done(*opened, "--json").stdout)
-    assert facts["class_counts"] == ward.frame["ill"].value_counts()[["no", "yes"]].tolist()
-    assert np.shape(facts["values"]) == (len(facts["index"]), len(facts["columns"]))
+    counts = ward.frame["ill"].value_counts()
+    assert list(facts["facts"]["classes"].values()) == counts[["no", "yes"]].tolist()
+    table = next(iter(facts["tables"].values()))
+    assert np.shape(table["values"]) == (len(table["index"]), len(table["columns"]))
     done("predict", ward.opened(ward.combined(name)), ward.csv, "-o", tmp_path / "p.csv")
     predicted = pd.read_csv(tmp_path / "p.csv", index_col="row")
     model = ward.clear(name)
@@ -124,22 +131,22 @@ def test_every_model_has_a_summary_and_predicts(ward: Ward, tmp_path: Path, name
 
 
 def test_what_the_worker_is_told(run: Run, ward: Ward, tmp_path: Path) -> None:
-    shown = done("fit", ward.table(0), "-o", tmp_path / "m", *FOREST, "--workers", 1).stdout
+    shown = done("ask", ward.table(0), "-o", tmp_path / "m", *FOREST).stdout
     for words in (
-        "Fitted forest --trees 4 --depth 2 --averaged 1 --seed 3 over 30 rows",
+        "Asked forest trees=4 depth=2 seed=3 over 30 rows",
         "26 totals",
         "whose owner alone can open it",
-        "encryptedstats decrypt",
+        "encryptedstats open",
     ):
         assert words in shown
-    again = ("fit", ward.table(0), "-o", tmp_path / "m", *FOREST, "--json", "--workers", 1)
+    again = ("ask", ward.table(0), "-o", tmp_path / "m", *FOREST, "--json")
     before = (tmp_path / "m").read_bytes()
-    assert "--force to replace it (what it holds would have to be fitted again)" in the_error(
+    assert "--force to replace it (what it holds would have to be computed again)" in the_error(
         run(*again)
     )
     assert (tmp_path / "m").read_bytes() == before
-    facts = json.loads(done(*again, "--force").stdout)
-    assert facts["model"] == "CompletelyRandomForest"
+    (facts,) = json.loads(done(*again, "--force").stdout)["answers"]
+    assert facts["question"] == "CompletelyRandomForest"
     assert facts["params"]["random_state"] == 3
     assert facts["bytes"] == (tmp_path / "m").stat().st_size
     assert (facts["rows"], facts["totals"], facts["encrypted"]) == (30, 26, True)
@@ -148,62 +155,55 @@ def test_what_the_worker_is_told(run: Run, ward: Ward, tmp_path: Path) -> None:
 
 def test_folds(run: Run, ward: Ward, tmp_path: Path) -> None:
     out = tmp_path / "folds"
-    shown = done(
-        "fit", ward.table(0), "-o", out, "--model", "mnb", "--folds", "--workers", 1
-    ).stdout
-    assert "Fitted 2 folds of mnb --alpha 1.0 over 30 rows" in shown
+    shown = done("ask", ward.table(0), "-o", out, "mnb", "--folds").stdout
+    assert "Asked 2 folds of mnb over 30 rows" in shown
     owner = es.Owner.load(ward.key)
     schema = es.Schema.load(ward.schema)
     models = owner.open(es.load(out, owner.public_keys()), schema=schema)
     clear = es.MultinomialNB().fit_folds(schema.table(ward.frame[:30], folds=2))
     assert [list(model.totals_) for model in models] == [list(model.totals_) for model in clear]
-    assert "folds of an encrypted model: 2 folds of mnb --alpha 1.0" in done("info", out).stdout
-    assert "its owner scores them with evaluate" in the_error(
-        run("decrypt", out, "--key", ward.key)
-    )
+    assert "folds of an encrypted model: 2 folds of mnb" in done("data", "info", out).stdout
+    assert "its owner scores them with evaluate" in the_error(run("open", out, "--key", ward.key))
     assert "a fitted model is wanted here" in the_error(
         run("predict", out, ward.csv, "-o", tmp_path / "p.csv")
     )
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("words", "told"),
     [
-        (
-            ("--model", "snb", "--trees", 3),
-            "--trees is no option of snb, which has --paired, --centred",
-        ),
-        (("--model", "forest", "--no-paired"), "--no-paired is no option of forest"),
-        (
-            ("--model", "forest", "--max-features", "many"),
-            "--max-features many: a number of variables, a share between 0 and 1",
-        ),
-        (("--model", "forest", "--fraction", "3"), "--fraction 3: 0, a power of two from 2 to 64"),
-        (("--model", "forest", "--averaged", 3), "--averaged 3: a power of two from 1 to 1024"),
-        (("--model", "forest", "--depth", 7), "--depth 7: an integer from 1 to 6 is needed"),
-        (("--model", "forest", "--trees", 0), "--trees 0: an integer from 1 to 1048576 is needed"),
-        (("--model", "mnb", "--alpha", -1), "--alpha -1.0: a number of at least 0 is needed"),
-        (("--model", "forest", "--depth", "deep"), "--depth"),
-        (("--model", "tree"), "there is no model 'tree': choose from means, fisher, forest"),
-        ((), "--model"),
+        (("snb", "trees=3"), "snb has no parameter 'trees'"),
+        (("forest", "paired=false"), "forest has no parameter 'paired'"),
+        (("forest", "max_features=many"), "max_features='many'"),
+        (("forest", "fraction=3"), "fraction=3: one of 0, 2, 4"),
+        (("forest", "averaged=3"), "averaged=3: one of 1, 2, 4"),
+        (("forest", "depth=7"), "depth=7: an integer from 1 to 6 is needed"),
+        (("forest", "trees=0"), "trees=0: an integer from 1 to 1048576 is needed"),
+        (("mnb", "alpha=-1"), "alpha=-1: a number of at least 0 is needed"),
+        (("forest", "depth=deep"), "depth='deep'"),
+        (("tree",), "there is no question 'tree'"),
+        (("depth=3",), "of which question?"),
+        ((), "QUESTION"),
     ],
 )
-def test_options_that_cannot_be(
-    run: Run, ward: Ward, tmp_path: Path, options: Any, words: str
+def test_words_that_cannot_be(
+    run: Run, ward: Ward, tmp_path: Path, words: tuple[str, ...], told: str
 ) -> None:
-    result = run("fit", ward.table(0), "-o", tmp_path / "m", *options)
+    result = run("ask", ward.table(0), "-o", tmp_path / "m", *words)
     assert result.exit_code == 2
-    assert words in " ".join(result.stderr.replace("│", " ").split())
+    assert told.replace("'", "") in " ".join(
+        result.stderr.replace("│", " ").replace("'", "").split()
+    )
     assert names(tmp_path) == []
 
 
-def test_options_become_parameters() -> None:
-    given = {"max_features": "0.5", "fraction": "inverse", "trees": None, "depth": None}
-    (made,) = _models.make_models(["forest"], given)
+def test_words_become_parameters() -> None:
+    (made,) = make_questions(["forest", "max_features=0.5", "fraction=inverse"])
     assert (made.max_features, made.fraction, made.n_trees) == (0.5, "inverse", 100)
     for text, value in (("3", 3), ("sqrt", "sqrt")):
-        assert _models.make_models(["forest"], {"max_features": text})[0].max_features == value
-    forest, bayes = _models.make_models(["forest", "mnb", "forest"], {"trees": 7, "alpha": 2.0})
+        (made,) = make_questions(["forest", f"max_features={text}"])
+        assert made.max_features == value
+    forest, bayes = make_questions(["forest", "n_trees=7", "mnb", "alpha=2.0"])
     assert (forest.n_trees, bayes.alpha) == (7, 2.0)
 
 
@@ -239,25 +239,13 @@ def own_model(monkeypatch: pytest.MonkeyPatch) -> type[es.MultinomialNB]:
     return Sparse
 
 
-def test_every_model_has_its_options(own_model: type[Any]) -> None:
-    options = {option.name: option for option in _models.model_options()}
-    for name, model in _models.models().items():
-        # Rows are cut into bins by the schema.
-        parameters = set(inspect.signature(model).parameters) - {"bins"}
-        assert {_models._option_name(one) for one in parameters} <= set(options), name
-    kept, smooth, prior = options["kept"], options["smooth"], options["prior"]
-    assert (kept.opts, kept.help) == (["--kept"], "Sparse: Bins to keep. By default 3.")
-    assert (smooth.opts, smooth.help) == (["--smooth"], "Sparse: How. Or not. By default a.")
-    assert (prior.opts, prior.secondary_opts) == (["--prior"], ["--no-prior"])
-    assert prior.help == "Sparse: Whether. By default --no-prior."
-    assert options["alpha"].help == "mnb, Sparse: Laplace smoothing. By default 1.0."
-    (made,) = _models.make_models(["Sparse"], {"kept": 2, "prior": True, "smooth": "7"})
-    assert (type(made), made.n_kept, made.fit_prior, made.smooth) == (own_model, 2, True, "7")
-    assert (
-        question_text("Sparse", made.get_params())
-        == "Sparse --kept 2 --smooth 7 --prior --alpha 1.0"
-    )
-    assert question_text("Unheard", {"a": 1}) == "Unheard a=1"
+def test_a_new_model_has_its_words(own_model: type[Any]) -> None:
+    (made,) = make_questions(["Sparse", "kept=2", "prior=true", "smooth=x"])
+    assert (type(made), made.n_kept, made.fit_prior, made.smooth) == (own_model, 2, True, "x")
+    assert describe(made) == "Sparse kept=2 smooth=x prior=true"
+    shown = " ".join(done("ask", "--about", "Sparse").stdout.split())
+    for words in ("kept=3 Bins to keep", "smooth=a How", "prior=false Whether"):
+        assert words in shown
 
 
 def test_a_model_in_a_file_of_ones_own(
@@ -271,19 +259,19 @@ def test_a_model_in_a_file_of_ones_own(
         "    def __init__(self, bins=5, alpha=1.0):\n        super().__init__(bins=bins, "
         "alpha=alpha)\n"
     )
-    fit = ("fit", ward.table(0), "-o", tmp_path / "own", "--model", "own", "--workers", 1)
-    assert "there is no model 'own'" in run(*fit).stderr
+    fit = ("ask", ward.table(0), "-o", tmp_path / "own", "own")
+    assert "there is no question 'own'" in run(*fit).stderr
     monkeypatch.setenv("ENCRYPTEDSTATS_QUESTIONS", str(tmp_path / "mine.py"))
-    assert "Fitted own --alpha 1.0" in done(*fit).stdout
-    assert "own: Bayes, by me." in _models.models_help()
-    assert "encrypted model: own --alpha 1.0" in done("info", tmp_path / "own").stdout
-    shown = done("decrypt", tmp_path / "own", "--key", ward.key, "--schema", ward.schema).stdout
-    assert "Opened own --alpha 1.0" in shown
+    assert "Asked own" in done(*fit).stdout
+    assert "Bayes, by me." in done("ask", "--about", "own").stdout
+    assert "encrypted model: own" in done("data", "info", tmp_path / "own").stdout
+    shown = done("open", tmp_path / "own", "--key", ward.key, "--schema", ward.schema).stdout
+    assert "Opened own" in shown
     assert "as I see it" in shown
     predicted = done(
         "predict", ward.opened(tmp_path / "own"), ward.csv, "-o", tmp_path / "own.csv"
     ).stdout
-    assert "my own guesses (see calibrate)" in predicted
+    assert "my own guesses (see model calibrate)" in predicted
     opened = es.load(ward.opened(tmp_path / "own"))
     assert type(opened).__name__ == "OwnBayes"
     assert opened.totals_ == es.load(ward.opened(ward.fitted("mnb", 0))).totals_
@@ -298,15 +286,9 @@ def test_a_short_name_that_is_taken_is_left_to_who_had_it(monkeypatch: pytest.Mo
     class Heir(es.LinearMeans):
         """Has a name of its own: short names are not inherited."""
 
-    assert _models.models()["forest"] is es.CompletelyRandomForest
-    assert _models.models()["OtherForest"] is OtherForest
-    assert _models.models()["Heir"] is Heir
-
-
-def test_help_says_what_each_model_is() -> None:
-    shown = " ".join(done("fit", "--help").stdout.replace("│", " ").split())
-    for model in (es.CompletelyRandomForest, es.MultinomialNB, es.LinearDiscriminant):
-        assert f"{model.short_name}: {model.about()}" in shown
+    assert question_type("forest") is es.CompletelyRandomForest
+    assert question_type("OtherForest") is OtherForest
+    assert question_type("Heir") is Heir
 
 
 def test_models_are_imported_only_where_one_is_asked_for() -> None:
@@ -318,14 +300,14 @@ def test_models_are_imported_only_where_one_is_asked_for() -> None:
 def test_fits_that_cannot_be(
     run: Run, ward: Ward, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fit = ("fit", ward.table(0), "-o", tmp_path / "m")
-    other = ("--model", "mnb", "--keys", files / "public.keys")
+    fit = ("ask", ward.table(0), "-o", tmp_path / "m")
+    other = ("mnb", "--keys", files / "public.keys")
     assert "belongs to key" in the_error(run(*fit, *other))
     assert "holds a secret key and was not touched" in the_error(
-        run("fit", ward.table(0), "-o", ward.key, *FOREST)
+        run("ask", ward.table(0), "-o", ward.key, *FOREST)
     )
     assert "no encrypted table" in the_error(
-        run("fit", tmp_path / "none", "-o", tmp_path / "m", *FOREST)
+        run("ask", tmp_path / "none", "-o", tmp_path / "m", *FOREST)
     )
     rows = ward.frame.drop(columns="ill")
     rows.to_csv(tmp_path / "new.csv", index=False)
@@ -338,11 +320,11 @@ def test_fits_that_cannot_be(
         "--key",
         ward.key,
     )
-    without = ("fit", tmp_path / "new.enc", "-o", tmp_path / "m")
+    without = ("ask", tmp_path / "new.enc", "-o", tmp_path / "m")
     assert "has no target" in the_error(run(*without, *FOREST))
     assert "encrypt --folds K does" in the_error(run(*without, *FOREST, "--folds"))
     monkeypatch.setattr(storage_files.os, "fsync", disk_full)
-    assert "free some space" in the_error(run(*fit, "--model", "mnb", "--workers", 1))
+    assert "free some space" in the_error(run(*fit, "mnb"))
     assert names(tmp_path) == ["new.csv", "new.enc"]
 
 
@@ -352,6 +334,7 @@ def test_fits_that_cannot_be(
 
 def test_forgetting(ward: Ward, tmp_path: Path) -> None:
     less = (
+        "model",
         "combine",
         tmp_path / "less",
         ward.combined("mnb"),
@@ -360,7 +343,7 @@ def test_forgetting(ward: Ward, tmp_path: Path) -> None:
         "--keys",
         ward.table(0),
     )
-    assert "Combined mnb --alpha 0.5 over 30 rows" in done(*less).stdout
+    assert "Combined mnb alpha=0.5 over 30 rows" in done(*less).stdout
     assert list(es.load(ward.opened(tmp_path / "less")).totals_) == list(
         ward.clear("mnb", slice(30)).totals_
     )
@@ -368,12 +351,14 @@ def test_forgetting(ward: Ward, tmp_path: Path) -> None:
 
 def test_opened_models_combine_too(ward: Ward, tmp_path: Path) -> None:
     a, b = (ward.opened(ward.fitted("mnb", half)) for half in (0, 1))
-    shown = done("combine", tmp_path / "all", a, b).stdout
+    shown = done("model", "combine", tmp_path / "all", a, b).stdout
     assert "it is not encrypted" in shown
     assert stat.S_IMODE((tmp_path / "all").stat().st_mode) == 0o600
     assert list(es.load(tmp_path / "all").totals_) == list(ward.clear("mnb").totals_)
     facts = json.loads(
-        done("combine", tmp_path / "less", tmp_path / "all", "--forget", b, "--json").stdout
+        done(
+            "model", "combine", tmp_path / "less", tmp_path / "all", "--forget", b, "--json"
+        ).stdout
     )
     assert (facts["rows"], facts["encrypted"]) == (30, False)
 
@@ -381,7 +366,7 @@ def test_opened_models_combine_too(ward: Ward, tmp_path: Path) -> None:
 def test_what_cannot_be_combined(run: Run, ward: Ward, files: Path, tmp_path: Path) -> None:
     a, b = ward.fitted("mnb", 0), ward.fitted("mnb", 1)
     keys = ("--keys", ward.table(0))
-    both = ("combine", tmp_path / "m", a)
+    both = ("model", "combine", tmp_path / "m", a)
     assert run(*both).exit_code == 2
     assert "give --keys" in the_error(run(*both, b))
     assert "belongs to key" in the_error(run(*both, b, "--keys", files / "public.keys"))
@@ -393,49 +378,47 @@ def test_what_cannot_be_combined(run: Run, ward: Ward, files: Path, tmp_path: Pa
     assert "check the path" in the_error(run(*both, tmp_path / "none", *keys))
     other = tmp_path / "other.model"
     done(
-        "fit",
+        "ask",
         ward.table(1),
         "-o",
         other,
-        "--model",
         "forest",
-        "--trees",
-        4,
-        "--depth",
-        2,
-        "--seed",
-        4,
+        "trees=4",
+        "depth=2",
+        "seed=4",
     )
-    error = the_error(run("combine", tmp_path / "m", ward.fitted("forest", 0), other, *keys))
-    assert "--seed is 3 and 4" in error
+    error = the_error(
+        run("model", "combine", tmp_path / "m", ward.fitted("forest", 0), other, *keys)
+    )
+    assert "seed is 3 and 4" in error
     assert names(tmp_path) == ["other.model"]
 
 
-# -- decrypt
+# -- open
 # ------------------------------------------------------------------------------------------------
 
 
 def test_an_opened_model_is_private(run: Run, ward: Ward, tmp_path: Path) -> None:
     out = tmp_path / "m.opened"
-    opened = ("decrypt", ward.combined("forest"), "--key", ward.key, "--schema", ward.schema, "-o")
+    opened = ("open", ward.combined("forest"), "--key", ward.key, "--schema", ward.schema, "-o")
     shown = done(*opened, out).stdout
-    for words in (f"Wrote {out}", "mode 0600", "importance", "encryptedstats predict"):
+    for words in (f"wrote  {out}", "mode 0600", "encryptedstats predict"):
         assert words in shown
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
-    assert "is no CSV" in the_error(run(*opened, "-"))
+    assert done(*opened, "-").stdout.startswith("variable,importance,splits")
     assert "is read by this command" in the_error(run(*opened, ward.key, "--force"))
-    assert "predict and evaluate read it" in the_error(run("decrypt", out, "--key", ward.key))
+    assert "importance" in done("open", out).stdout
 
 
 def test_models_that_cannot_be_opened(run: Run, ward: Ward, files: Path, tmp_path: Path) -> None:
     model, out = ward.combined("mnb"), tmp_path / "m"
     assert "belongs to key" in the_error(
-        run("decrypt", model, "--key", files / "secret.key", "-o", out)
+        run("open", model, "--key", files / "secret.key", "-o", out)
     )
     ward.frame[["age", "ill"]].to_csv(tmp_path / "d.csv", index=False)
-    done("schema", tmp_path / "d.csv", "--target", "ill", "-o", tmp_path / "s.json")
+    done("data", "schema", tmp_path / "d.csv", "--target", "ill", "-o", tmp_path / "s.json")
     error = the_error(
-        run("decrypt", model, "--key", ward.key, "--schema", tmp_path / "s.json", "-o", out)
+        run("open", model, "--key", ward.key, "--schema", tmp_path / "s.json", "-o", out)
     )
     assert "this schema is not the one of the rows" in error
     assert not out.exists()
@@ -489,15 +472,15 @@ def test_what_cannot_be_predicted(
     opened, out = ward.opened(ward.combined("mnb")), tmp_path / "p.csv"
     rest = (ward.csv, "-o", out)
     assert (
-        "is still encrypted, and rows in the clear bring no keys: its owner opens it with decrypt "
+        "is still encrypted, and rows in the clear bring no keys: its owner opens it with open "
         "-o" in the_error(run("predict", ward.combined("mnb"), *rest))
     )
     assert "a fitted model is wanted here" in the_error(run("predict", ward.key, *rest))
-    done("decrypt", ward.combined("mnb"), "--key", ward.key, "-o", tmp_path / "nameless")
-    assert "decrypt it again, with --schema" in the_error(
-        run("predict", tmp_path / "nameless", *rest)
+    done("open", ward.combined("mnb"), "--key", ward.key, "-o", tmp_path / "nameless.model")
+    assert "open it again, with --schema" in the_error(
+        run("predict", tmp_path / "nameless.model", *rest)
     )
-    (tmp_path / "nameless").unlink()
+    (tmp_path / "nameless.model").unlink()
     assert "check the path" in the_error(run("predict", opened, tmp_path / "none", "-o", out))
     ward.frame[["age"]].to_csv(tmp_path / "d.csv", index=False)
     assert "d.csv: the data has no column" in the_error(
@@ -517,17 +500,17 @@ def test_what_cannot_be_predicted(
 
 
 def test_info_of_models(ward: Ward, tmp_path: Path) -> None:
-    shown = done("info", ward.combined("forest")).stdout
-    assert "encrypted model: forest --trees 4 --depth 2 --averaged 1 --seed 3" in shown
+    shown = done("data", "info", ward.combined("forest")).stdout
+    assert "encrypted model: forest trees=4 depth=2 seed=3" in shown
     assert "70 rows, 6 variables, 2 classes; 26 totals in" in shown
     assert "nothing in it can decrypt" in shown
     assert "NOT ENCRYPTED" not in shown
     opened = ward.opened(ward.combined("forest"))
-    shown = done("info", opened).stdout
+    shown = done("data", "info", opened).stdout
     assert "NOT ENCRYPTED" in shown
     assert "names, cut points and classes" in shown
     assert "chmod" not in shown
-    facts = json.loads(done("info", opened, "--json").stdout)
+    facts = json.loads(done("data", "info", opened, "--json").stdout)
     assert (facts["encrypted"], facts["names_inside"], facts["holds_secret_key"]) == (
         False,
         True,
@@ -535,20 +518,20 @@ def test_info_of_models(ward: Ward, tmp_path: Path) -> None:
     )
     (tmp_path / "m").write_bytes(opened.read_bytes())
     (tmp_path / "m").chmod(0o644)
-    assert "chmod 600" in done("info", tmp_path / "m").stdout
+    assert "chmod 600" in done("data", "info", tmp_path / "m").stdout
 
 
 def test_info_of_a_model_from_anybody(run: Run, ward: Ward, tmp_path: Path) -> None:
     file = container.read(ward.opened(ward.combined("forest")))
     fields = {**file.fields, "question": "\x1b[2J", "params": {"n_trees": "\x1b[2J"}}
     container.write(container.Container(file.kind, "", "", fields, file.sections), tmp_path / "m")
-    assert "\x1b" not in done("info", tmp_path / "m").stdout
+    assert "\x1b" not in done("data", "info", tmp_path / "m").stdout
     for name in ("question", "params", "n_rows", "schema", "private"):
         container.write(
             container.Container(file.kind, "", "", {**file.fields, name: []}, file.sections),
             tmp_path / "m",
         )
-        the_error(run("info", tmp_path / "m"))
+        the_error(run("data", "info", tmp_path / "m"))
 
 
 @pytest.mark.parametrize(

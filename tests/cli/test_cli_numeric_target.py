@@ -25,6 +25,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     frame.to_csv(folder / "rows.csv", index=False)
     frame.drop(columns="cost").to_csv(folder / "new.csv", index=False)
     done(
+        "data",
         "schema",
         folder / "rows.csv",
         "--target",
@@ -43,7 +44,15 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_next_command_that_schema_names_runs(home: Path, tmp_path: Path) -> None:
     shown = done(
-        "schema", home / "rows.csv", "--target", "cost", "--numbers", "keep", "-o", tmp_path / "s"
+        "data",
+        "schema",
+        home / "rows.csv",
+        "--target",
+        "cost",
+        "--numbers",
+        "keep",
+        "-o",
+        tmp_path / "s",
     ).stdout
     words = shown[shown.index("encryptedstats plan") :].split()[1:]
     words[words.index("-o") + 1] = str(tmp_path / "plan.json")
@@ -54,10 +63,12 @@ def test_the_next_command_that_schema_names_runs(home: Path, tmp_path: Path) -> 
 def test_rows_with_their_target_are_not_said_to_lack_it(
     home: Path, tmp_path: Path, file: str, has_target: bool
 ) -> None:
-    words = ("--schema", home / "schema.json", "--key", home / "secret.key", "--workers", 1)
+    words = ("--schema", home / "schema.json", "--key", home / "secret.key")
     shown = done("encrypt", home / file, tmp_path / "t.enc", *words).stdout
     assert ("rows to predict" in shown) == (not has_target)
-    assert ("rows to predict" in done("info", tmp_path / "t.enc").stdout) == (not has_target)
+    assert ("rows to predict" in done("data", "info", tmp_path / "t.enc").stdout) == (
+        not has_target
+    )
     assert es.load(tmp_path / "t.enc").has_target == has_target
 
 
@@ -71,11 +82,11 @@ def test_a_regression_predicts_with_and_without_the_target(
     assert facts["rows"] == len(pd.read_csv(tmp_path / "p.csv")) == 60
 
 
-@pytest.mark.parametrize("command", ["evaluate", "calibrate"])
+@pytest.mark.parametrize("command", ["evaluate", "model calibrate"])
 def test_a_regression_is_not_scored_by_classes(
     home: Path, run: Run, tmp_path: Path, command: str
 ) -> None:
-    result = run(command, home / "lm.opened", home / "rows.csv", "-o", tmp_path / "out")
+    result = run(*command.split(), home / "lm.opened", home / "rows.csv", "-o", tmp_path / "out")
     the_error(result)
     error = cause_of(result)
     assert isinstance(error, es.DataError)

@@ -16,38 +16,31 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
-from cli_helpers import Hospital, Run, Ward, done, the_error
+from cli_helpers import PATHS, Hospital, Run, Ward, done, the_error
 
 import encryptedstats as es
 import encryptedstats.cli
 from encryptedstats.cli import _help
-from encryptedstats.cli._app import ROLES
 from encryptedstats.cli._files import Writes, inputs_of, outputs_of, save, write_text
-from encryptedstats.tables.encrypted_table import MANIFEST
+from encryptedstats.tables.manifest import MANIFEST
 from error_codes import error
 
 COMMANDS: dict[str, Any] = {
-    name: _help.loaded(name)
-    for commands in ROLES.values()
-    for name in commands
-    if name != "study"  # which tests its own
+    path: _help.load(path)
+    for path in PATHS
+    if not path.startswith("study ")  # which tests its own
 }
-WRITERS = {
-    name: outputs_of(_help._functions[name])
-    for name in COMMANDS
-    if outputs_of(_help._functions[name])
-}
+FUNCTIONS = {path: command.known.function for path, command in COMMANDS.items()}
+WRITERS = {path: found for path, one in FUNCTIONS.items() if (found := outputs_of(one))}
 OUTPUTS = [(name, output) for name, outputs in WRITERS.items() for output in outputs]
-PAIRS = [
-    (name, output, read) for name, output in OUTPUTS for read in inputs_of(_help._functions[name])
-]
+PAIRS = [(name, output, read) for name, output in OUTPUTS for read in inputs_of(FUNCTIONS[name])]
 CONTENT = "nobody loses this"
 
 
 def words_for(name: str, folder: Path, given: dict[str, object]) -> list[str]:
     """A command with all that it demands, made up, and with these parameters."""
     options, arguments = [], []
-    hints = get_type_hints(_help._functions[name])
+    hints = get_type_hints(FUNCTIONS[name])
     for parameter in COMMANDS[name].params:
         if parameter.name not in given and not parameter.required:
             continue
@@ -58,10 +51,14 @@ def words_for(name: str, folder: Path, given: dict[str, object]) -> list[str]:
             arguments.append(str(value))
         else:
             options += [parameter.opts[0], str(value)]
-    return [name, *arguments, *options]
+    if "passphrase_file" in given:  # an option of all commands
+        options += ["--passphrase-file", str(given["passphrase_file"])]
+    return [*name.split(), *arguments, *options]
 
 
 def made_up(hint: Any, place: Path) -> object:
+    if hint == list[str]:
+        return "epsilon=1"
     if hint in (int, float):
         return 1
     return next(iter(hint)).value if isinstance(hint, type) and issubclass(hint, Enum) else place
@@ -86,8 +83,7 @@ def test_all_commands_are_looked_at() -> None:
 
 @pytest.mark.parametrize("name", list(WRITERS))
 def test_force_is_on_all(name: str) -> None:
-    (force,) = (one for one in COMMANDS[name].params if "--force" in one.opts)
-    assert force.help == "Replace what is there; never what this command reads."
+    assert "force" in COMMANDS[name].known.shared
 
 
 @pytest.mark.parametrize(("name", "output"), OUTPUTS)
@@ -125,7 +121,7 @@ def test_no_module_writes_past_the_rule() -> None:
     """The functions of ``_files`` are the only ones that write; key pairs, tables and folders of
     results have writers below.
     """
-    allowed = {("_files.py", "save"), ("_files.py", "write_atomic"), ("keygen.py", "save")}
+    allowed = {("_files.py", "save"), ("_files.py", "write_atomic"), ("key.py", "save")}
     allowed |= {
         ("app.py", "write_atomic")
     }  # by which the browser is opened: a name that nobody gives
@@ -164,7 +160,7 @@ def test_a_file_that_appears_meanwhile_is_not_replaced(owner: es.Owner, tmp_path
 def test_an_output_is_not_put_into_a_table(run: Run, hospital: Hospital) -> None:
     inside = hospital.table / MANIFEST
     before = inside.read_bytes()
-    error = the_error(run("counts", hospital.table, "v0", "-o", inside, "--force"))
+    error = the_error(run("ask", hospital.table, "counts(v0)", "-o", inside, "--force"))
     assert "is read by this command" in error
     assert inside.read_bytes() == before
 
@@ -181,10 +177,11 @@ def test_what_lies_open_is_private(hospital: Hospital, ward: Ward, tmp_path: Pat
     try:
         opened, model = tmp_path / "m.opened", ward.combined("mnb")
         key = ("--key", ward.key, "--schema", ward.schema)
-        done("decrypt", model, *key, "-o", opened)
+        done("open", model, *key, "-o", opened)
         done("predict", opened, ward.csv, "-o", tmp_path / "predicted.csv")
         done("evaluate", opened, ward.csv, "-o", tmp_path / "scores.csv")
         done(
+            "data",
             "schema",
             ward.csv,
             "--target",
@@ -196,18 +193,16 @@ def test_what_lies_open_is_private(hospital: Hospital, ward: Ward, tmp_path: Pat
         )
         done(
             "plan",
-            "--schema",
             ward.schema,
             "--rows",
             9,
-            "--counts",
-            "age",
+            "counts(age)",
             "-o",
             tmp_path / "plan.json",
         )
-        counts = hospital.ask("age", "counts", "v0")
+        counts = hospital.ask("age", "counts(v0)")
         done(
-            "decrypt",
+            "open",
             counts,
             "--key",
             hospital.key,
@@ -218,11 +213,11 @@ def test_what_lies_open_is_private(hospital: Hospital, ward: Ward, tmp_path: Pat
         )
         private = [path for path in tmp_path.iterdir() if mode(path) != 0o600]
         assert private == []
-        done("counts", hospital.table, "v0", "-o", tmp_path / "for-the-owner.enc")
+        done("ask", hospital.table, "counts(v0)", "-o", tmp_path / "for-the-owner.enc")
         assert mode(tmp_path / "for-the-owner.enc") == 0o644
         # a file that was readable to all is not when it is replaced
         (tmp_path / "counts.csv").chmod(0o644)
-        done("decrypt", counts, "--key", hospital.key, "-o", tmp_path / "counts.csv", "--force")
+        done("open", counts, "--key", hospital.key, "-o", tmp_path / "counts.csv", "--force")
         assert mode(tmp_path / "counts.csv") == 0o600
     finally:
         os.umask(old)

@@ -32,18 +32,21 @@ def program(*arguments: object, **options: Any) -> subprocess.CompletedProcess[s
 def test_version_and_help(run: Run) -> None:
     assert run("--version").stdout == f"encryptedstats {es.__version__}\n"
     shown = run("--help").stdout
-    assert all(command in shown for command in ("doctor", "keygen", "info", "bench"))
+    assert all(
+        command in shown
+        for command in ("check", "install", "key", "make", "data", "info", "check", "speed")
+    )
 
 
 def test_a_real_process_keeps_errors_to_one_line(tmp_path: Path) -> None:
-    done = program("info", "missing.enc", cwd=tmp_path)
+    done = program("data", "info", "missing.enc", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr == "error: missing.enc: no such file or directory; check the path\n"
 
 
 def test_a_real_process_shows_the_traceback_with_debug(tmp_path: Path) -> None:
-    done = program("--debug", "info", "missing.enc", cwd=tmp_path)
+    done = program("--debug", "data", "info", "missing.enc", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith("Traceback")
     assert "FileNotFoundError" in done.stderr
@@ -51,7 +54,7 @@ def test_a_real_process_shows_the_traceback_with_debug(tmp_path: Path) -> None:
 
 def test_usage_errors_are_2(run: Run) -> None:
     assert run("nonsense").exit_code == 2
-    assert run("info").exit_code == 2
+    assert run("data", "info").exit_code == 2
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])
@@ -68,7 +71,9 @@ def test_without_the_extra_it_says_what_to_install(missing: str) -> None:
 
 
 def test_a_reader_that_goes_away_is_no_error(files: Path) -> None:
-    command = f"{sys.executable} -m encryptedstats.cli info {files / 'public.keys'} --json | true"
+    command = (
+        f"{sys.executable} -m encryptedstats.cli data info {files / 'public.keys'} --json | true"
+    )
     done = subprocess.run(
         ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False
     )
@@ -99,7 +104,7 @@ def test_every_error_is_one_line(
         raise error
 
     monkeypatch.setattr("encryptedstats.cli.info.describe", fail)
-    assert the_error(run("info", files / "public.keys")) == f"error: {line}"
+    assert the_error(run("data", "info", files / "public.keys")) == f"error: {line}"
 
 
 def test_an_interrupt_is_one_line(run: Run, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +112,7 @@ def test_an_interrupt_is_one_line(run: Run, files: Path, monkeypatch: pytest.Mon
         raise KeyboardInterrupt
 
     monkeypatch.setattr("encryptedstats.cli.info.describe", interrupt)
-    result = run("info", files / "public.keys")
+    result = run("data", "info", files / "public.keys")
     assert result.exit_code == 130
     assert result.stderr == "interrupted: nothing was left half-written\n"
 
@@ -122,7 +127,7 @@ def test_a_file_that_may_not_be_read(
         "os.access", lambda *_: False
     )  # what Typer would look at, and answer in a box of its own
     monkeypatch.setattr("encryptedstats.storage.container.read", refuse)
-    error = the_error(run("decrypt", files / "array.enc", "--key", files / "secret.key"))
+    error = the_error(run("open", files / "array.enc", "--key", files / "secret.key"))
     assert error == "error: secret.key: permission denied; check who may read and write it"
 
 
@@ -159,7 +164,7 @@ def test_cures_are_options() -> None:
     larger = Cure("larger values", "choose max_value=9 or more, es.plan(...) does", {"value": 9})
     error = es.SchemaError("could reach ±9: ", larger)
     assert str(error) == "could reach ±9: choose max_value=9 or more, es.plan(...) does"
-    assert one_line(error) == "could reach ±9: it takes keys for --max-value 9 (plan chooses it)"
+    assert one_line(error) == "could reach ±9: it takes keys for max_value=9 (plan chooses it)"
     assert copy.copy(error).cures == (larger,)  # and so when it comes from another process
     wrapped = es.SchemaError(f"rows.csv: {error}")
     wrapped.__cause__ = error
@@ -187,11 +192,11 @@ def test_mistakes_of_the_library_are_not_hidden(
     run: Run, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("encryptedstats.cli.info.describe", None)
-    result = run("info", files / "public.keys")
+    result = run("data", "info", files / "public.keys")
     assert (result.exit_code, result.stdout) == (3, "")
     assert result.stderr.startswith("error: a mistake of the program, not yours (TypeError: ")
     assert result.stderr.endswith("please report it with what --debug shows\n")
-    assert isinstance(run("--debug", "info", files / "public.keys").exception, TypeError)
+    assert isinstance(run("--debug", "data", "info", files / "public.keys").exception, TypeError)
 
 
 def test_warnings_are_one_line_too(run: Run, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +208,7 @@ def test_warnings_are_one_line_too(run: Run, files: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("encryptedstats.cli.info.describe", warn)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        result = run("info", files / "public.keys", "--json")
+        result = run("data", "info", files / "public.keys", "--json")
     assert result.stderr == "warning: heavy indeed\n"
     assert warnings.showwarning is shown is not monkeypatched
 
@@ -211,7 +216,7 @@ def test_warnings_are_one_line_too(run: Run, files: Path, monkeypatch: pytest.Mo
 def test_cures_of_warnings_are_options(run: Run, tmp_path: Path) -> None:
     rows = "".join(f"P{i},{i % 2}\n" for i in range(60))
     (tmp_path / "d.csv").write_text(f"patient,ill\n{rows}")
-    result = run("schema", tmp_path / "d.csv", "--target", "ill")
+    result = run("data", "schema", tmp_path / "d.csv", "--target", "ill")
     assert result.exit_code == 0
     assert "leave it out (--leave-out)" in result.stderr
     assert result.stderr.startswith("warning: ")

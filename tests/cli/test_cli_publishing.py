@@ -19,14 +19,13 @@ def ledger(hospital: Hospital, tmp_path: Path) -> Path:
     folder = tmp_path / "study.ledger"
     # Every test begins a ledger of the same key.
     begun = done(
-        "ledger",
+        "publish",
+        "begin",
         folder,
-        "--begin",
         "--another",
         "--key",
         hospital.key,
-        "--epsilon",
-        3,
+        "epsilon=3",
         "--rules",
         "five",
     )
@@ -36,7 +35,7 @@ def ledger(hospital: Hospital, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def forest(hospital: Hospital) -> Path:
-    return hospital.ask("published-forest", "fit", "--model", "forest", "--trees", 4, "--depth", 1)
+    return hospital.ask("published-forest", "forest", "trees=4", "depth=1")
 
 
 def owned(hospital: Hospital) -> tuple[object, ...]:
@@ -48,16 +47,24 @@ def test_a_forest_is_released_shown_and_predicts(
 ) -> None:
     out = tmp_path / "forest.released"
     shown = done(
-        "release", forest, *owned(hospital), "--epsilon", 1, "--ledger", ledger, "-o", out
+        "publish",
+        "release",
+        forest,
+        *owned(hospital),
+        "epsilon=1",
+        "--ledger",
+        ledger,
+        "-o",
+        out,
     ).stdout
     assert "released with epsilon 1" in shown
     assert "spent so far: epsilon 1 of 3" in shown
-    assert "schema --range COLUMN=LOW:HIGH" in shown
+    assert "data schema --column 'COLUMN range=LOW:HIGH'" in shown
     assert "Schema.infer" not in shown
-    told = done("info", out).stdout
+    told = done("data", "info", out).stdout
     assert "counts with noise (released with epsilon 1" in told
     done("predict", out, hospital.csv, "-o", tmp_path / "predicted.csv")
-    book = json.loads(done("ledger", ledger, "--keys", hospital.public, "--json").stdout)
+    book = json.loads(done("publish", "ledger", ledger, "--keys", hospital.public, "--json").stdout)
     assert [entry["what"] for entry in book["entries"]] == ["begin", "released"]
     assert book["epsilon_spent"] == pytest.approx(1.0)
 
@@ -66,18 +73,26 @@ def test_beyond_the_budget_is_one_line(
     run: Run, hospital: Hospital, forest: Path, ledger: Path
 ) -> None:
     error = the_error(
-        run("release", forest, *owned(hospital), "--epsilon", 5, "--delta", 0, "--ledger", ledger)
+        run(
+            "publish",
+            "release",
+            forest,
+            *owned(hospital),
+            "epsilon=5",
+            "delta=0",
+            "--ledger",
+            ledger,
+        )
     )
     assert "is epsilon 3 at delta 1e-06; 0 is spent, and with this release it would be 5" in error
-    done("ledger", ledger, "--key", hospital.key, "--epsilon", 6)
+    done("publish", "budget", ledger, "--key", hospital.key, "epsilon=6")
     again = done(
+        "publish",
         "release",
         forest,
         *owned(hospital),
-        "--epsilon",
-        5,
-        "--delta",
-        0,
+        "epsilon=5",
+        "delta=0",
         "--ledger",
         ledger,
         "--json",
@@ -86,35 +101,32 @@ def test_beyond_the_budget_is_one_line(
 
 
 def test_counts_are_published_by_rules(hospital: Hospital, ledger: Path, tmp_path: Path) -> None:
-    counts = hospital.ask("published-grades", "crosstab", "v1", "v2")
-    shown = done(
-        "decrypt", counts, *owned(hospital), "--rules", "pcornet", "--ledger", ledger
-    ).stdout
+    counts = hospital.ask("published-grades", "crosstab(v1, v2)")
+    shown = done("open", counts, *owned(hospital), "--rules", "pcornet", "--ledger", ledger).stdout
     assert "hidden" in shown
     assert "published by the rules pcornet" in shown
     facts = json.loads(
-        done("decrypt", counts, *owned(hospital), "--rules", "pcornet", "--json").stdout
+        done("open", counts, *owned(hospital), "--rules", "pcornet", "--json").stdout
     )
-    assert facts["whole"] is False
-    assert facts["left_out"]
-    done("decrypt", counts, *owned(hospital), "--rules", "pcornet", "-o", tmp_path / "counts.csv")
+    assert facts["facts"]["whole"] is False
+    assert facts["facts"]["left out"]
+    done("open", counts, *owned(hospital), "--rules", "pcornet", "-o", tmp_path / "counts.csv")
     assert "hidden" in (tmp_path / "counts.csv").read_text()
-    done("decrypt", counts, *owned(hospital), "--ledger", ledger, "-o", tmp_path / "exact.csv")
-    told = done("ledger", ledger, "--key", hospital.key).stdout
+    done("open", counts, *owned(hospital), "--ledger", ledger, "-o", tmp_path / "exact.csv")
+    told = done("publish", "ledger", ledger, "--key", hospital.key).stdout
     assert "published" in told
     assert "opened" in told
 
 
 def test_a_released_table_is_written_as_csv(hospital: Hospital, tmp_path: Path) -> None:
-    counts = hospital.ask("released-grades", "counts", "v1", "--by", "class")
+    counts = hospital.ask("released-grades", "counts(v1, class)")
     done(
+        "publish",
         "release",
         counts,
         *owned(hospital),
-        "--epsilon",
-        2,
-        "--delta",
-        0,
+        "epsilon=2",
+        "delta=0",
         "-o",
         tmp_path / "counts.csv",
     )
@@ -125,16 +137,15 @@ def test_a_table_that_cannot_be_written_is_refused_before_it_is_paid_for(
     run: Run, hospital: Hospital, ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise the cost would be spent, and the result lost."""
-    counts = hospital.ask("released-grades", "counts", "v1", "--by", "class")
+    counts = hospital.ask("released-grades", "counts(v1, class)")
     monkeypatch.delitem(WRITTEN, "counts")
     released = (
+        "publish",
         "release",
         counts,
         *owned(hospital),
-        "--epsilon",
-        1,
-        "--delta",
-        0,
+        "epsilon=1",
+        "delta=0",
         "--ledger",
         ledger,
     )
@@ -151,9 +162,18 @@ def test_a_report_is_written_from_the_files(
     hospital: Hospital, forest: Path, ledger: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "report.html"
-    done("release", forest, *owned(hospital), "--epsilon", 1, "--ledger", ledger)
+    done("publish", "release", forest, *owned(hospital), "epsilon=1", "--ledger", ledger)
     told = done(
-        "report", hospital.table, forest, "--keys", hospital.public, "--ledger", ledger, "-o", out
+        "publish",
+        "report",
+        hospital.table,
+        forest,
+        "--keys",
+        hospital.public,
+        "--ledger",
+        ledger,
+        "-o",
+        out,
     ).stdout
     assert "readable to you only" in told
     page = out.read_text()
@@ -170,19 +190,22 @@ def test_a_report_is_written_from_the_files(
 @pytest.mark.parametrize(
     ("command", "complaint"),
     [
-        (("ledger", "{folder}/none", "--keys", "{public}"), "has no ledger of key"),
+        (("publish", "ledger", "{folder}/none", "--keys", "{public}"), "has no ledger of key"),
         (
-            ("ledger", "{folder}/none"),
+            ("publish", "ledger", "{folder}/none"),
             "whose ledger is it: give --keys public.keys, or --key secret.key",
         ),
         (
-            ("ledger", "{ledger}", "--begin", "--key", "{key}"),
+            ("publish", "begin", "{ledger}", "epsilon=1", "--key", "{key}"),
             "has a ledger already, and was not touched",
         ),
-        (("report", "{table}", "-o", "{folder}/x.html"), "whose ledger is it: give --keys"),
-        (("decrypt", "{forest}", "--key", "{key}", "--rules", "lax"), "rules='lax'"),
         (
-            ("release", "{forest}", "--key", "{key}", "--epsilon", "0"),
+            ("publish", "report", "{table}", "-o", "{folder}/x.html"),
+            "whose ledger is it: give --keys",
+        ),
+        (("open", "{forest}", "--key", "{key}", "--rules", "lax"), "rules='lax'"),
+        (
+            ("publish", "release", "{forest}", "--key", "{key}", "epsilon=0"),
             "epsilon=0.0: a number above 0",
         ),
     ],

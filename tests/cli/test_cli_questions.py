@@ -16,7 +16,7 @@ import pytest
 from cli_helpers import Run, done, the_error
 
 import encryptedstats as es
-from encryptedstats.cli._questions import make_question
+from encryptedstats.cli._words import make_questions
 from encryptedstats.storage import container
 from encryptedstats.tables.questions.question import load_questions
 
@@ -58,17 +58,13 @@ def asked(home: Path, data: str, question: str, *of_schema: str) -> Path:
     """
     name, questions = Path(data).stem, home / "my_questions.py"
     schema, plan, key = (home / f"{name}.{kind}" for kind in ("json", "plan", "key"))
-    done("schema", home / data, "-o", schema, *of_schema)
-    shown = done(
-        "plan", "--schema", schema, "--rows", 80, "--ask", f"{questions}:{question}", "-o", plan
-    ).stdout
+    done("data", "schema", home / data, "-o", schema, *of_schema)
+    shown = done("plan", schema, "--rows", 80, f"{questions}:{question}", "-o", plan).stdout
     assert question in shown
-    done("keygen", key, home / f"{name}.keys", "--plan", plan)
+    done("key", "make", key, home / f"{name}.keys", "--plan", plan)
     done("encrypt", home / data, home / name, "--schema", schema, "--key", key)
     out = home / f"{name}.enc"
-    shown = done(
-        "ask", home / name, *f"{questions}:{question}".split(), "-o", out, "--workers", 1
-    ).stdout
+    shown = done("ask", home / name, *f"{questions}:{question}".split(), "-o", out).stdout
     assert f"{question} over 80 rows" in shown
     return out
 
@@ -77,7 +73,9 @@ def asked(home: Path, data: str, question: str, *of_schema: str) -> Path:
 def doses(home: Path) -> Path:
     """An encrypted answer; beside it the table, the key and the schema."""
     numbers = [
-        option for name in ("dose", "kilos", "pressure") for option in ("--digits", f"{name}=0")
+        option
+        for name in ("dose", "kilos", "pressure")
+        for option in ("--column", f"{name} digits=0")
     ]
     return asked(home, "doses.csv", "MyRidge target=v2 alpha=10", *numbers)
 
@@ -91,36 +89,29 @@ def test_ridge(home: Path, doses: Path) -> None:
         "--questions",
         home / "my_questions.py",
     )
-    done("decrypt", doses, *opening, "-o", home / "ridge.csv")
+    done("open", doses, *opening, "-o", home / "ridge.csv")
     schema = es.Schema.load(home / "doses.json")
     questions = load_questions(home / "my_questions.py")
     wanted = schema.table(pd.read_csv(home / "doses.csv")).ask(questions.MyRidge("v2", 10))
     found = pd.read_csv(home / "ridge.csv", index_col=0)["coefficient"]
     pd.testing.assert_series_equal(found, wanted)
-    facts = json.loads(done("decrypt", doses, *opening, "--json").stdout)
+    facts = json.loads(done("open", doses, *opening, "--json").stdout)
     assert facts["question"] == "MyRidge"
     assert facts["params"] == {"target": "v2", "alpha": 10}
-    assert np.allclose(np.ravel(facts["values"]), wanted)
-    by_number = done("decrypt", doses, *opening[:2], *opening[4:]).stdout
+    (table,) = facts["tables"].values()
+    assert np.allclose(np.ravel(table["values"]), wanted)
+    by_number = done("open", doses, *opening[:2], *opening[4:]).stdout
     assert "v0" in by_number
     assert "Give --schema" in by_number
 
 
-def test_a_regression_is_fitted_by_asking(doses: Path, run: Run, tmp_path: Path) -> None:
-    """``fit --model`` has the options of classifiers, and says so."""
+def test_a_regression_is_fitted_by_asking(doses: Path, tmp_path: Path) -> None:
     table, formula = doses.with_suffix(""), "formula=v2 ~ v0 + v1"
-    refused = run("fit", table, "-o", tmp_path / "m.enc", "--model", "LinearRegression")
-    assert refused.exit_code == 2
-    said = (
-        "'LinearRegression' is no classifier, and is fitted by asking: encryptedstats ask TABLE "
-        "LinearRegression formula=..."
-    )
-    assert said in " ".join(refused.stderr.replace("│", " ").split())
     for model in ("LinearRegression", "Ridge"):
         out = tmp_path / f"{model}.enc"
-        done("ask", table, model, formula, "-o", out, "--workers", 1)
+        done("ask", table, model, formula, "-o", out)
         opened = tmp_path / f"{model}.opened"
-        done("decrypt", out, "--key", f"{table}.key", "--schema", f"{table}.json", "-o", opened)
+        done("open", out, "--key", f"{table}.key", "--schema", f"{table}.json", "-o", opened)
         rows = pd.read_csv(f"{table}.csv")
         plain = getattr(es, model)(formula="pressure ~ dose + kilos").fit(
             es.Schema.load(f"{table}.json").table(rows)
@@ -138,7 +129,7 @@ def test_kaplan_meier(home: Path) -> None:
         "--questions",
         home / "my_questions.py",
     )
-    done("decrypt", out, *opening, "-o", home / "curve.csv")
+    done("open", out, *opening, "-o", home / "curve.csv")
     rows = pd.read_csv(home / "followed.csv")
     at_risk = [int((rows["year"] >= year).sum()) for year in range(1, 5)]
     events = [
@@ -154,10 +145,10 @@ def test_kaplan_meier(home: Path) -> None:
 def test_info_imports_nothing(doses: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("encryptedstats.tables.questions.question._known", {})
     monkeypatch.setattr("encryptedstats.tables.questions.question._LATE", ())
-    shown = done("info", doses).stdout
+    shown = done("data", "info", doses).stdout
     assert "encrypted result: MyRidge alpha=10 target=v2" in shown
     assert "nothing in it can decrypt" in shown
-    facts = json.loads(done("info", doses, "--json").stdout)
+    facts = json.loads(done("data", "info", doses, "--json").stdout)
     assert (facts["question"], facts["params"]["alpha"], facts["holds_secret_key"]) == (
         "MyRidge",
         10,
@@ -187,16 +178,18 @@ def test_folds_that_cannot_be_are_one_line(
         replace(file, fields={**file.fields, "question": "folds", "params": params}),
         tmp_path / "forged",
     )
-    assert "the folds are of no question that can be" in the_error(run("info", tmp_path / "forged"))
+    assert "the folds are of no question that can be" in the_error(
+        run("data", "info", tmp_path / "forged")
+    )
 
 
 def test_a_question_that_is_not_there(
     home: Path, doses: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("encryptedstats.tables.questions.question._known", {})
-    opening = ("decrypt", doses, "--key", home / "doses.key")
+    opening = ("open", doses, "--key", home / "doses.key")
     assert (
-        "nobody here knows the question 'MyRidge': name the file that defines it, decrypt "
+        "nobody here knows the question 'MyRidge': name the file that defines it, open "
         "--questions FILE.py" in (the_error(run(*opening)))
     )
     (home / "again.py").write_text(example("SurvivalCurve") + example("MyRidge"))
@@ -208,8 +201,11 @@ def test_a_question_that_is_not_there(
     ("words", "said"),
     [
         (("MyRidge",), "MyRidge needs target=..."),
-        (("MyRidge", "target=v2", "beta=1"), "beta=1: MyRidge takes target=..., alpha=..."),
-        (("MyRidge", "v2"), "v2: MyRidge takes target=..."),
+        (
+            ("MyRidge", "target=v2", "beta=1"),
+            "MyRidge has no parameter 'beta': it takes target, alpha",
+        ),
+        (("MyRidge", "v2"), "MyRidge needs target=..."),
         (("Lasso",), "has no question 'Lasso'"),
         (("np",), "has no question 'np'"),
     ],
@@ -229,12 +225,12 @@ def test_questions_that_are_no_questions(
         ("Correlation variables=age,prio", es.Correlation(("age", "prio"))),
         ("Correlation variables=age", es.Correlation(("age",))),
         ('Correlation variables=["a,b"]', es.Correlation(("a,b",))),
-        ("Anova outcome=age by=fin,race", es.Anova("age", ["fin", "race"])),
+        ("Anova variable=age by=fin,race", es.Anova("age", ["fin", "race"])),
         ("Describe variables=age quantiles=0.1,0.9", es.Describe(["age"], quantiles=(0.1, 0.9))),
-        ("CoxScore time=week covariates=fin,age", es.CoxScore("week", covariates=["fin", "age"])),
+        ("CoxScore time=week variables=fin,age", es.CoxScore("week", variables=["fin", "age"])),
         ("TTest variable=age by=a,b", es.TTest("age", "a,b")),
     ],
 )
 def test_lists_are_written_with_commas(words: str, wanted: es.Question) -> None:
-    found = make_question(words.split())
+    (found,) = make_questions(words.split())
     assert json.dumps(found.parameters()) == json.dumps(wanted.parameters())

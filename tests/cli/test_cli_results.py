@@ -14,6 +14,7 @@ import pytest
 from cli_helpers import Run, done, the_error
 
 import encryptedstats as es
+from encryptedstats.cli._console import view_text
 
 
 @pytest.fixture(scope="module")
@@ -26,26 +27,25 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows["ill"] = np.where(rng.random(60) < 0.4, "yes", "no")
     rows.to_csv(home / "rows.csv", index=False)
     done(
+        "data",
         "schema",
         home / "rows.csv",
         "--target",
         "ill",
-        "--digits",
-        "bmi=0",
+        "--column",
+        "bmi digits=0",
         "-o",
         home / "schema.json",
     )
     asked = (
-        "--ask",
         "TTest variable=bmi by=sex",
-        "--ask",
         "KaplanMeier time=year event=ill event_level=yes",
     )
     shown = done(
-        "plan", "--schema", home / "schema.json", "--rows", 60, *asked, "-o", home / "plan.json"
+        "plan", home / "schema.json", "--rows", 60, *asked, "-o", home / "plan.json"
     ).stdout
-    assert "TTest variable=v0 by=v1" in shown
-    done("keygen", home / "secret.key", home / "public.keys", "--plan", home / "plan.json")
+    assert "TTest variable=bmi by=sex" in shown
+    done("key", "make", home / "secret.key", home / "public.keys", "--plan", home / "plan.json")
     done(
         "encrypt",
         home / "rows.csv",
@@ -56,9 +56,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         home / "secret.key",
     )
     by_name = ("TTest", "variable=bmi", "by=sex", "--schema", home / "schema.json")
-    done("ask", home / "sealed", *by_name, "-o", home / "t.enc", "--workers", 1)
+    done("ask", home / "sealed", *by_name, "-o", home / "t.enc")
     by_id = ("KaplanMeier", "time=v2", "event=class", "event_level=class1")
-    done("ask", home / "sealed", *by_id, "-o", home / "km.enc", "--workers", 1)
+    done("ask", home / "sealed", *by_id, "-o", home / "km.enc")
     return home
 
 
@@ -69,30 +69,31 @@ def opening(home: Path) -> tuple[str | Path, ...]:
 def test_a_summary_csv_and_json(home: Path) -> None:
     schema = es.Schema.load(home / "schema.json")
     wanted = schema.table(pd.read_csv(home / "rows.csv")).ask(es.TTest("bmi", by="sex"))
-    shown = done("decrypt", home / "t.enc", *opening(home)).stdout
-    assert [line.rstrip() for line in shown.splitlines()] == wanted.summary().splitlines()
-    done("decrypt", home / "t.enc", *opening(home), "-o", home / "t.csv")
+    shown = done("open", home / "t.enc", *opening(home)).stdout
+    assert shown == view_text(wanted.view()) + "\n"
+    done("open", home / "t.enc", *opening(home), "-o", home / "t.csv")
     assert (home / "t.csv").read_text() == wanted.to_csv()
-    done("decrypt", home / "t.enc", *opening(home), "-o", home / "t.json")
-    assert json.loads((home / "t.json").read_text()) == json.loads(json.dumps(wanted.to_dict()))
-    facts = json.loads(done("decrypt", home / "t.enc", *opening(home), "--json").stdout)
+    done("open", home / "t.enc", *opening(home), "-o", home / "t.json")
+    assert json.loads((home / "t.json").read_text())["result"] == json.loads(
+        json.dumps(wanted.to_dict())
+    )
+    facts = json.loads(done("open", home / "t.enc", *opening(home), "--json").stdout)
     assert facts["params"]["variable"] == "v0"
     assert facts["result"]["pvalue"] == wanted.pvalue
 
 
 def test_an_opened_result_is_kept_and_looked_at(home: Path) -> None:
-    kept = done("decrypt", home / "t.enc", *opening(home), "-o", home / "t.opened").stdout
-    assert (
-        done("decrypt", home / "t.enc", *opening(home)).stdout.strip() in kept
-    )  # as that of a model
-    assert f"Wrote {home / 't.opened'}" in kept
+    kept = done("open", home / "t.enc", *opening(home), "-o", home / "t.opened").stdout
+    assert f"wrote  {home / 't.opened'}" in kept
+    again = done("open", home / "t.opened").stdout  # without any key
+    assert again == done("open", home / "t.enc", *opening(home)).stdout
     assert "encryptedstats predict" not in kept
     found = es.load(home / "t.opened")
     assert stat.S_IMODE((home / "t.opened").stat().st_mode) == 0o600
-    shown = done("info", home / "t.opened").stdout
+    shown = done("data", "info", home / "t.opened").stdout
     assert "This result is NOT ENCRYPTED" in shown
     assert found.title in shown
-    facts = json.loads(done("info", home / "t.opened", "--json").stdout)
+    facts = json.loads(done("data", "info", home / "t.opened", "--json").stdout)
     assert (facts["kind"], facts["question"], facts["names_inside"]) == (
         "opened result",
         "TTest",
@@ -102,9 +103,9 @@ def test_an_opened_result_is_kept_and_looked_at(home: Path) -> None:
 
 def test_a_plot(home: Path, run: Run) -> None:
     pytest.importorskip("matplotlib")
-    done("decrypt", home / "km.enc", *opening(home), "--plot", home / "km.svg")
+    done("open", home / "km.enc", *opening(home), "--plot", home / "km.svg")
     assert (home / "km.svg").read_text().startswith("<?xml")
-    refused = run("decrypt", home / "km.enc", *opening(home), "--plot", home / "km.txt")
+    refused = run("open", home / "km.enc", *opening(home), "--plot", home / "km.txt")
     assert refused.exit_code == 2
     assert "a .png, .svg or .pdf is drawn" in refused.stderr
 
@@ -129,14 +130,22 @@ def test_numbers_are_kept(tmp_path: Path, run: Run) -> None:
         {"age": [30.25, 41.5, 52.0, 60.0], "sex": list("fmfm"), "y": [1.5, 2.0, 3.5, 4.0]}
     )
     frame.to_csv(tmp_path / "rows.csv", index=False)
-    arguments = ("schema", tmp_path / "rows.csv", "--target", "y", "--numbers", "keep")
+    arguments = ("data", "schema", tmp_path / "rows.csv", "--target", "y", "--numbers", "keep")
     shown = done(*arguments, "-o", tmp_path / "schema.json").stdout
     assert "target" in shown
     schema = es.Schema.load(tmp_path / "schema.json")
     assert (schema["age"].digits, schema.target_number.digits) == (2, 1)
-    done(*arguments, "--digits", "1", "--digits", "y=3", "-o", tmp_path / "schema.json", "--force")
+    done(
+        *arguments[:-1],
+        "keep:1",
+        "--column",
+        "y digits=3",
+        "-o",
+        tmp_path / "schema.json",
+        "--force",
+    )
     schema = es.Schema.load(tmp_path / "schema.json")
     assert (schema["age"].digits, schema.target_number.digits) == (1, 3)
-    refused = run("schema", tmp_path / "rows.csv", "--digits", "1")
+    refused = run("data", "schema", tmp_path / "rows.csv", "--numbers", "bins:1")
     assert refused.exit_code == 2
-    assert "--digits 1: which column? COLUMN=1, or all with --numbers keep" in refused.stderr
+    assert "bins, keep, keep:N" in refused.stderr

@@ -38,7 +38,7 @@ pytestmark = [
 ]
 
 OWNER, CLINIC, WORKER = 64_001, 64_002, 64_003  # nobody has these numbers
-FOREST = ("--model", "forest", "--trees", 3, "--depth", 2, "--workers", 1)
+FOREST = ("forest", "trees=3", "depth=2")
 # Of the owner alone: names of columns, levels and classes that nothing else in a process is called.
 WORDS = (b"haemoglobin_zq", b"afflicted_zq", b"spared_zq", b"smokes_zq", b"never_zq")
 MARK = b"mark-in-the-environment-of-the-party"
@@ -202,7 +202,7 @@ class Story:
         """The worker's model of a table."""
         out = self.hamlet.folders[WORKER] / f"{name}.model"
         if not out.exists():
-            self.hamlet.run(WORKER, "fit", f"{name}.enc", "-o", out.name, "--by-others", *FOREST)
+            self.hamlet.run(WORKER, "ask", f"{name}.enc", "-o", out.name, "--by-others", *FOREST)
         return out
 
 
@@ -224,19 +224,20 @@ def story(hamlet: Hamlet) -> Story:
     os.chown(clinic / "more.csv", CLINIC, CLINIC)
     hamlet.run(
         OWNER,
+        "data",
         "schema",
         "rows.csv",
         "--target",
         "ill",
-        "--kind",
-        "age=continuous",
+        "--column",
+        "age kind=continuous",
         "-o",
         "schema.json",
     )
-    options = ("--folds", 2, "--by-others", *FOREST[:-2], "--model", "mnb", "--counts", "v0,class")
-    hamlet.run(OWNER, "plan", "--schema", "schema.json", "--rows", 80, *options, "-o", "plan.json")
-    hamlet.run(OWNER, "keygen", "secret.key", "public.keys", "--plan", "plan.json")
-    keys = ("--schema", "schema.json", "--workers", 1)
+    options = ("--folds", 2, "--by-others", *FOREST, "mnb", "counts(v0,class)")
+    hamlet.run(OWNER, "plan", "schema.json", "--rows", 80, *options, "-o", "plan.json")
+    hamlet.run(OWNER, "key", "make", "secret.key", "public.keys", "--plan", "plan.json")
+    keys = ("--schema", "schema.json")
     hamlet.run(OWNER, "encrypt", "rows.csv", "rows.enc", *keys, "--key", "secret.key", "--folds", 2)
     hamlet.send("schema.json", OWNER, CLINIC)
     hamlet.send("public.keys", OWNER, CLINIC)
@@ -279,10 +280,10 @@ def secrets(story: Story) -> set[str]:
 
 def test_the_search_finds_the_key_in_the_process_and_the_files_of_its_owner(story: Story) -> None:
     home = story.hamlet.folders[OWNER]
-    story.hamlet.run(WORKER, "counts", "rows.enc", "v0", "--by", "class", "-o", "counts.enc")
+    story.hamlet.run(WORKER, "ask", "rows.enc", "counts(v0, class)", "-o", "counts.enc")
     story.hamlet.send("counts.enc", WORKER, OWNER)
     opened = (
-        "decrypt",
+        "open",
         "counts.enc",
         "--key",
         "secret.key",
@@ -303,8 +304,8 @@ def test_the_search_finds_the_key_in_the_process_and_the_files_of_its_owner(stor
 @pytest.mark.parametrize(
     "command",
     [
-        ("fit", "rows.enc", "-o", "rows.model", "--force", *FOREST),
-        ("crosstab", "rows.enc", "v0", "v2", "-o", "table.enc", "--workers", 1),
+        ("ask", "rows.enc", "-o", "rows.model", "--force", *FOREST),
+        ("ask", "rows.enc", "crosstab(v0, v2)", "-o", "table.enc"),
     ],
     ids=lambda command: command[0],
 )
@@ -335,7 +336,9 @@ def test_nothing_of_the_owner_is_in_the_files_of_the_worker(story: Story) -> Non
 
 @pytest.mark.parametrize("user", [WORKER, CLINIC])
 def test_the_folder_of_the_owner_is_closed(story: Story, user: int) -> None:
-    done = story.hamlet.run(user, "info", story.hamlet.folders[OWNER] / "secret.key", code=1)
+    done = story.hamlet.run(
+        user, "data", "info", story.hamlet.folders[OWNER] / "secret.key", code=1
+    )
     assert done.stdout == ""
     assert done.stderr.startswith("error: ")
     assert done.stderr.endswith("permission denied; check who may read and write it\n")
@@ -349,17 +352,18 @@ def test_the_result_is_that_of_the_clear_rows(story: Story) -> None:
     hamlet, home = story.hamlet, story.hamlet.folders[OWNER]
     hamlet.run(
         WORKER,
+        "model",
         "combine",
         "all.model",
         *(story.fitted(name).name for name in ("rows", "more")),
         "--keys",
         "rows.enc",
     )
-    hamlet.run(WORKER, "fit", "rows.enc", "-o", "folds.enc", "--model", "mnb", "--folds")
+    hamlet.run(WORKER, "ask", "rows.enc", "-o", "folds.enc", "mnb", "--folds")
     for name in ("all.model", "folds.enc"):
         hamlet.send(name, WORKER, OWNER)
     keys = ("--key", "secret.key", "--schema", "schema.json")
-    hamlet.run(OWNER, "decrypt", "all.model", *keys, "-o", "all.opened")
+    hamlet.run(OWNER, "open", "all.model", *keys, "-o", "all.opened")
     schema = es.Schema.load(home / "schema.json")
     clear = es.CompletelyRandomForest(n_trees=3, depth=2).fit(schema.table(story.frame))
     assert list(es.load(home / "all.opened").totals_) == list(clear.totals_)

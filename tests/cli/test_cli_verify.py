@@ -13,22 +13,24 @@ from encryptedstats.storage import container
 
 
 def test_what_the_worker_computed_comes_out_again(hospital: Hospital) -> None:
-    result = hospital.ask("age", "counts", "v0")
-    shown = done("verify", result, hospital.table).stdout
+    result = hospital.ask("age", "counts(v0)")
+    shown = done("check", "answer", result, hospital.table).stdout
     assert "Verified" in shown
     assert "60 rows in 1 block" in shown
-    facts = json.loads(done("verify", result, hospital.table, "--device", "seal", "--json").stdout)
+    facts = json.loads(
+        done("check", "answer", result, hospital.table, "--on", "device=seal", "--json").stdout
+    )
     assert facts["verified"] is True
     assert facts["question"] == "counts"
 
 
 def test_what_it_altered_does_not(hospital: Hospital, run: Run, tmp_path: Path) -> None:
-    file = container.read(hospital.ask("age", "counts", "v0"))
+    file = container.read(hospital.ask("age", "counts(v0)"))
     residues = bytearray(file.section("residues"))
     residues[0] ^= 1
     forged = replace(file, sections={**file.sections, "residues": bytes(residues)})
     container.write(forged, tmp_path / "forged.enc")
-    error = the_error(run("verify", tmp_path / "forged.enc", hospital.table))
+    error = the_error(run("check", "answer", tmp_path / "forged.enc", hospital.table))
     assert (
         "this is not what its question gives over these rows: it was altered, or computed in "
         "another way" in error
@@ -36,28 +38,7 @@ def test_what_it_altered_does_not(hospital: Hospital, run: Run, tmp_path: Path) 
 
 
 def test_what_is_no_result_of_this_table(hospital: Hospital, run: Run) -> None:
-    assert "encrypted result" in the_error(run("verify", hospital.public, hospital.table))
-
-
-def test_plans_for_members(hospital: Hospital) -> None:
-    arguments = (
-        "plan",
-        "--schema",
-        hospital.schema,
-        "--rows",
-        60,
-        "--counts",
-        "v0",
-        "--members",
-        3,
-        "--json",
-    )
-    facts = json.loads(done(*arguments).stdout)
-    assert facts["parameters"]["members"] == 3
-    assert facts["flooded"] is True
-    shown = done(*arguments[:-1]).stdout
-    assert "study create --kind joint" in shown
-    assert "keygen" not in shown  # which would make a key that one holds
+    assert "encrypted answer" in the_error(run("check", "answer", hospital.public, hospital.table))
 
 
 def test_votes_come_out_again_too(tmp_path: Path) -> None:
@@ -75,7 +56,8 @@ def test_votes_come_out_again_too(tmp_path: Path) -> None:
     model.fit(trained).predict_votes(new).save(tmp_path / "votes.enc")
     facts = json.loads(
         done(
-            "verify",
+            "check",
+            "answer",
             tmp_path / "votes.enc",
             tmp_path / "table.enc",
             "--rows",
@@ -84,7 +66,7 @@ def test_votes_come_out_again_too(tmp_path: Path) -> None:
         ).stdout
     )
     assert (facts["verified"], facts["rows"], facts["blocks"]) == (True, 7, 1)
-    error = the_error(invoke("verify", tmp_path / "votes.enc", tmp_path / "table.enc"))
+    error = the_error(invoke("check", "answer", tmp_path / "votes.enc", tmp_path / "table.enc"))
     assert (
         "a prediction is verified with the table that its model is of and the rows that it is for"
         in error

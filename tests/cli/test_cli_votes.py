@@ -22,19 +22,19 @@ from encryptedstats.crypto.encryption import Decryptor
 from encryptedstats.storage import container
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.errors.InsecureParametersWarning")
-DRAWN = (*FOREST, "--fraction", 2, "--averaged", 2)
+DRAWN = (*FOREST, "fraction=2", "averaged=2")
 MODELS: dict[str, tuple[tuple[Any, ...], Any]] = {
     "forest": (
-        (*FOREST, "--fraction", 0),
+        (*FOREST, "fraction=0"),
         es.CompletelyRandomForest(n_trees=4, depth=2, fraction=0, random_state=3),
     ),
     "drawn": (
         DRAWN,
         es.CompletelyRandomForest(n_trees=4, depth=2, random_state=3, fraction=2, averaged=2),
     ),
-    "mnb": (("--model", "mnb"), es.MultinomialNB()),
-    "means": (("--model", "means"), es.LinearMeans()),
-    "fisher": (("--model", "fisher"), es.FisherDiscriminant()),
+    "mnb": (("mnb",), es.MultinomialNB()),
+    "means": (("means",), es.LinearMeans()),
+    "fisher": (("fisher",), es.FisherDiscriminant()),
 }
 COLUMNS = (
     "--target",
@@ -85,14 +85,14 @@ class Clinic:
         """By the worker."""
         out = self.work / f"{name}.model"
         if not out.exists():
-            done("fit", self.work / "train.enc", "-o", out, *MODELS[name][0], "--workers", 1)
+            done("ask", self.work / "train.enc", "-o", out, *MODELS[name][0])
         return out
 
     def opened(self, name: str) -> Path:
         """By the owner."""
         out = self.home / f"{name}.opened"
         if not out.exists():
-            done("decrypt", self.fitted(name), *self.owner, "-o", out)
+            done("open", self.fitted(name), *self.owner, "-o", out)
         return out
 
     def clear(self, name: str, rows: slice = slice(None)) -> Any:
@@ -101,7 +101,7 @@ class Clinic:
 
     def csv(self, votes: Path) -> pd.DataFrame:
         """Votes as the owner reads them."""
-        done("decrypt", votes, *self.owner, "-o", votes.with_suffix(".csv"), "--force")
+        done("open", votes, *self.owner, "-o", votes.with_suffix(".csv"), "--force")
         return pd.read_csv(votes.with_suffix(".csv"), index_col="row")
 
 
@@ -131,17 +131,15 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Clinic:
     )
     made.train.to_csv(made.home / "train.csv", index=False)
     made.new.to_csv(made.new_csv, index=False)
-    done("schema", made.home / "train.csv", *COLUMNS, "-o", made.schema)
+    done("data", "schema", made.home / "train.csv", *COLUMNS, "-o", made.schema)
     write_plan(made.home / "plan.json", ROTATIONS)
-    done("keygen", made.key, made.public, "--plan", made.home / "plan.json")
+    done("key", "make", made.key, made.public, "--plan", made.home / "plan.json")
     for name in ("train", "new"):
         done(
             "encrypt",
             made.home / f"{name}.csv",
             made.work / f"{name}.enc",
             *made.owner,
-            "--workers",
-            1,
         )
     return made
 
@@ -165,19 +163,17 @@ def test_the_whole_story_with_planned_keys(clinic: Clinic, tmp_path: Path) -> No
     home, work = tmp_path / "home", tmp_path / "work"
     home.mkdir()
     work.mkdir()
-    options = ("--model", "forest", "--trees", 2, "--depth", 1, "--seed", 5)
+    options = ("forest", "trees=2", "depth=1", "seed=5")
     wish = (
-        "--schema",
         clinic.schema,
         "--rows",
         60,
         *options,
         "--encrypted-prediction",
-        "--predict-rows",
         20,
     )
     shown = done("plan", *wish, "-o", home / "plan.json").stdout
-    assert "fit of forest --trees 2 --depth 1 --averaged 1 --seed 5" in shown
+    assert "forest trees=2 depth=1 seed=5" in shown
     assert "prediction of 20 rows with it, unopened" in shown
     assert "pack and expand" in shown
     facts = json.loads((home / "plan.json").read_text())
@@ -188,18 +184,16 @@ def test_the_whole_story_with_planned_keys(clinic: Clinic, tmp_path: Path) -> No
     assert facts["parameters"]["kept_primes"] == expected.prediction.kept_primes
     assert facts["prediction"]["n_predict"] == 20
 
-    keys = ("keygen", home / "secret.key", home / "public.keys", "--plan", home / "plan.json")
+    keys = ("key", "make", home / "secret.key", home / "public.keys", "--plan", home / "plan.json")
     assert "prediction of 20 rows with it, unopened" in done(*keys).stdout
     owner = ("--schema", clinic.schema, "--key", home / "secret.key")
     for name in ("train", "new"):
-        done("encrypt", clinic.home / f"{name}.csv", work / f"{name}.enc", *owner, "--workers", 1)
-    done("fit", work / "train.enc", "-o", work / "forest.enc", *options, "--workers", 1)
-    shown = done(
-        "predict", work / "forest.enc", work / "new.enc", "-o", work / "votes.enc", "--workers", 1
-    ).stdout
-    assert "Predicted 20 rows by forest --trees 2" in shown
+        done("encrypt", clinic.home / f"{name}.csv", work / f"{name}.enc", *owner)
+    done("ask", work / "train.enc", "-o", work / "forest.enc", *options)
+    shown = done("predict", work / "forest.enc", work / "new.enc", "-o", work / "votes.enc").stdout
+    assert "Predicted 20 rows by forest trees=2" in shown
     assert "whose owner alone can open it" in shown
-    done("decrypt", work / "votes.enc", *owner, "-o", home / "votes.csv")
+    done("open", work / "votes.enc", *owner, "-o", home / "votes.csv")
     found = pd.read_csv(home / "votes.csv", index_col="row")
     assert list(found.columns) == ["predicted", "P(no)", "P(yes)", "votes(no)", "votes(yes)"]
     same(found, forest.fit(schema.table(clinic.train)).predict_votes(clinic.new))
@@ -224,7 +218,7 @@ def test_encrypted_or_not_it_is_the_same(clinic: Clinic, tmp_path: Path, name: s
     own = ("--keys", clinic.public, "--schema", clinic.schema)
     ways = {"a": (sealed, table), "b": (opened, table), "c": (sealed, clinic.new_csv, *own)}
     for way, words in ways.items():
-        done("predict", *words, "-o", tmp_path / f"{way}.enc", "--workers", 1)
+        done("predict", *words, "-o", tmp_path / f"{way}.enc")
         same(clinic.csv(tmp_path / f"{way}.enc"), wanted)
     done("predict", opened, clinic.new_csv, "-o", tmp_path / "clear.csv")
     clear, found = (
@@ -249,7 +243,7 @@ def test_who_predicts_has_public_keys_only(
         monkeypatch.setattr(place, "__init__", never)
     monkeypatch.setattr(es.Owner, "load", never)
     own = ("--keys", clinic.public, "--schema", clinic.schema)
-    done("predict", sealed, clinic.work / "new.enc", "-o", tmp_path / "a", "--workers", 1)
+    done("predict", sealed, clinic.work / "new.enc", "-o", tmp_path / "a")
     done(
         "predict",
         sealed,
@@ -258,19 +252,17 @@ def test_who_predicts_has_public_keys_only(
         tmp_path / "b",
         "--keys",
         clinic.public,
-        "--workers",
-        1,
     )
-    done("predict", sealed, clinic.new_csv, "-o", tmp_path / "c", *own, "--workers", 1)
+    done("predict", sealed, clinic.new_csv, "-o", tmp_path / "c", *own)
 
 
 def test_factors_and_products(run: Run, clinic: Clinic, tmp_path: Path) -> None:
     model, table, clear = clinic.fitted("mnb"), clinic.work / "new.enc", clinic.clear("mnb")
     for kind in ("factors", "products"):
         out = tmp_path / f"{kind}.enc"
-        done("predict", model, table, "-o", out, "--output-kind", kind, "--workers", 1)
+        done("predict", model, table, "-o", out, "--output-kind", kind)
         same(clinic.csv(out), clear.predict_votes(clinic.new, output=kind))
-        assert f"encrypted prediction as {kind} of mnb" in done("info", out).stdout
+        assert f"encrypted prediction as {kind} of mnb" in done("data", "info", out).stdout
     words = (
         "predict",
         clinic.fitted("forest"),
@@ -294,16 +286,19 @@ def test_factors_and_products(run: Run, clinic: Clinic, tmp_path: Path) -> None:
 
 
 def test_a_fit_draws_where_keys_were_planned_for_it(clinic: Clinic, tmp_path: Path) -> None:
-    fit = ("fit", clinic.work / "train.enc", "-o", tmp_path / "m", *DRAWN, "--workers", 1)
+    fit = ("ask", clinic.work / "train.enc", "-o", tmp_path / "m", *DRAWN)
     shown = done(*fit).stdout
-    assert "forest --trees 4 --depth 2 --fraction 2 --averaged 2 --seed 3" in shown
+    assert "forest trees=4 depth=2 fraction=2 averaged=2 seed=3" in shown
     assert "16 fractions drawn" in shown
-    assert json.loads(done(*fit, "--force", "--json").stdout)["drawn"] == 16
-    shown = done("info", tmp_path / "m").stdout
+    (facts,) = json.loads(done(*fit, "--force", "--json").stdout)["answers"]
+    assert facts["drawn"] == 16
+    shown = done("data", "info", tmp_path / "m").stdout
     assert "its stochastic fraction is drawn" in shown
     assert "none: nothing in it can decrypt" in shown
     assert (
-        json.loads(done("info", clinic.opened("drawn"), "--json").stdout)["holds_secret_key"]
+        json.loads(done("data", "info", clinic.opened("drawn"), "--json").stdout)[
+            "holds_secret_key"
+        ]
         is False
     )
 
@@ -317,48 +312,41 @@ def test_draw_for_a_forest_that_was_combined(run: Run, clinic: Clinic, tmp_path:
             tmp_path / f"{half}.csv",
             tmp_path / f"{half}.enc",
             *clinic.owner,
-            "--workers",
-            1,
         )
         done(
-            "fit",
+            "ask",
             tmp_path / f"{half}.enc",
             "-o",
             tmp_path / f"{half}.model",
             *DRAWN,
-            "--workers",
-            1,
         )
         tables.append(es.load(tmp_path / f"{half}.enc"))
     tables[0].append(tables[1])  # the stored table grows
     halves = (tmp_path / "0.model", tmp_path / "1.model")
-    done("combine", tmp_path / "all.model", *halves, "--keys", clinic.public)
+    done("model", "combine", tmp_path / "all.model", *halves, "--keys", clinic.public)
     predict = (
         "predict",
         tmp_path / "all.model",
         clinic.work / "new.enc",
         "-o",
         tmp_path / "votes.enc",
-        "--workers",
-        1,
     )
     error = the_error(run(*predict))
     assert (
-        "--fraction 2 has not been drawn for this forest: see draw, with a table of all its rows"
+        "fraction=2 has not been drawn for this forest: see model draw, with a table of all its rows"
         in error
     )
     assert "plan --encrypted-prediction" in error
     draw = (
+        "model",
         "draw",
         tmp_path / "all.model",
         tmp_path / "0.enc",
         "-o",
         tmp_path / "drawn.model",
-        "--workers",
-        1,
     )
-    assert "holds other rows than" in the_error(run(*draw[:2], tmp_path / "1.enc", *draw[3:]))
-    assert "Drew 16 fractions" in done(*draw).stdout
+    assert "holds other rows than" in the_error(run(*draw[:3], tmp_path / "1.enc", *draw[4:]))
+    assert "16 fractions drawn" in done(*draw).stdout
     assert json.loads(done(*draw, "--json", "--force").stdout)["drawn"] == 16
     done("predict", tmp_path / "drawn.model", *predict[2:])
     same(clinic.csv(tmp_path / "votes.enc"), clinic.clear("drawn").predict_votes(clinic.new))
@@ -367,11 +355,13 @@ def test_draw_for_a_forest_that_was_combined(run: Run, clinic: Clinic, tmp_path:
 def test_what_cannot_be_drawn(run: Run, clinic: Clinic, tmp_path: Path) -> None:
     rest = (clinic.work / "train.enc", "-o", tmp_path / "x")
     assert "only forests have a stochastic fraction" in the_error(
-        run("draw", clinic.fitted("mnb"), *rest)
+        run("model", "draw", clinic.fitted("mnb"), *rest)
     )
-    assert "there is no fraction to draw" in the_error(run("draw", clinic.fitted("forest"), *rest))
+    assert "there is no fraction to draw" in the_error(
+        run("model", "draw", clinic.fitted("forest"), *rest)
+    )
     assert "an encrypted forest is wanted here" in the_error(
-        run("draw", clinic.opened("forest"), *rest)
+        run("model", "draw", clinic.opened("forest"), *rest)
     )
     assert names(tmp_path) == []
 
@@ -383,41 +373,43 @@ def test_what_cannot_be_drawn(run: Run, clinic: Clinic, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def votes(clinic: Clinic) -> Path:
     out = clinic.work / "votes.enc"
-    done("predict", clinic.fitted("forest"), clinic.work / "new.enc", "-o", out, "--workers", 1)
+    done("predict", clinic.fitted("forest"), clinic.work / "new.enc", "-o", out)
     return out
 
 
 def test_votes_on_the_screen_and_as_json(clinic: Clinic, votes: Path) -> None:
     wanted = clinic.clear("forest").predict_votes(clinic.new)
-    shown = done("decrypt", votes, *clinic.owner).stdout
+    shown = done("open", votes, *clinic.owner).stdout
     for words in (
-        "Prediction by forest --trees 4",
-        "for 20 rows",
+        "Prediction by forest trees=4",
+        ", 20 rows",
         "P(yes)",
         "votes(yes)",
         "predicted",
     ):
         assert words in shown
     assert "--schema" not in shown
-    facts = json.loads(done("decrypt", votes, *clinic.owner, "--json").stdout)
+    facts = json.loads(done("open", votes, *clinic.owner, "--json").stdout)
     counts = wanted.predict().value_counts()
-    assert facts["predicted"] == {label: int(counts.get(label, 0)) for label in ("no", "yes")}
-    assert (facts["rows"], facts["model"]) == (20, "CompletelyRandomForest")
-    opaque = done("decrypt", votes, "--key", clinic.key).stdout
+    assert facts["facts"]["predicted"] == {
+        label: int(counts.get(label, 0)) for label in ("no", "yes")
+    }
+    assert (facts["rows"], facts["question"]) == (20, "CompletelyRandomForest")
+    opaque = done("open", votes, "--key", clinic.key).stdout
     assert "Give --schema" in opaque
     assert "votes(1)" in opaque
-    assert done("decrypt", votes, *clinic.owner, "-o", "-").stdout.startswith("row,predicted,P(no)")
+    assert done("open", votes, *clinic.owner, "-o", "-").stdout.startswith("row,predicted,P(no)")
 
 
 def test_info_of_votes(votes: Path) -> None:
-    shown = done("info", votes).stdout
+    shown = done("data", "info", votes).stdout
     for words in (
-        "encrypted prediction of forest --trees 4",
+        "encrypted prediction of forest trees=4",
         "20 rows, 2 numbers for each, in 2 ciphertexts",
     ):
         assert words in shown
     assert "none: nothing in it can decrypt" in shown
-    facts = json.loads(done("info", votes, "--json").stdout)
+    facts = json.loads(done("data", "info", votes, "--json").stdout)
     assert (facts["rows"], facts["answers"], facts["classes"], facts["holds_secret_key"]) == (
         20,
         2,
@@ -430,7 +422,7 @@ def test_the_key_of_somebody_else(
     run: Run, ward: Ward, clinic: Clinic, votes: Path, tmp_path: Path
 ) -> None:
     assert "belongs to key" in the_error(
-        run("decrypt", votes, "--key", ward.key, "-o", tmp_path / "x")
+        run("open", votes, "--key", ward.key, "-o", tmp_path / "x")
     )
     keys = ("--keys", ward.home / "public.keys", "--schema", clinic.schema)
     words = ("predict", clinic.fitted("forest"), clinic.new_csv, "-o", tmp_path / "x", *keys)
@@ -439,7 +431,7 @@ def test_the_key_of_somebody_else(
 
 
 def test_the_schema_of_somebody_else(run: Run, ward: Ward, votes: Path, clinic: Clinic) -> None:
-    error = the_error(run("decrypt", votes, "--key", clinic.key, "--schema", ward.schema))
+    error = the_error(run("open", votes, "--key", clinic.key, "--schema", ward.schema))
     assert "this schema is not the one of the rows" in error
 
 
@@ -452,7 +444,7 @@ def test_votes_are_not_mistaken(run: Run, clinic: Clinic, votes: Path, tmp_path:
     for words, wanted in (
         (("predict", votes, clinic.work / "new.enc", *out), "a fitted model"),
         (("predict", clinic.opened("forest"), votes, *out), "a CSV or Parquet file with rows"),
-        (("fit", votes, *out, *FOREST), "the folder of an encrypted table"),
+        (("ask", votes, *out, *FOREST), "the folder of an encrypted table"),
     ):
         expected = f"holds an encrypted prediction, and {wanted} is wanted here"
         assert expected in the_error(run(*words))
@@ -479,7 +471,7 @@ def test_rows_in_the_clear_need_keys_and_schema(run: Run, clinic: Clinic, tmp_pa
 
 
 def test_keys_that_were_not_planned_for_it(run: Run, ward: Ward, tmp_path: Path) -> None:
-    words = ("predict", ward.combined("mnb"), ward.table(0), "-o", tmp_path / "x", "--workers", 1)
+    words = ("predict", ward.combined("mnb"), ward.table(0), "-o", tmp_path / "x")
     error = the_error(run(*words))
     assert "plan --encrypted-prediction" in error
     assert "es." not in error
@@ -498,8 +490,6 @@ def test_a_file_is_not_replaced_unless_told_to(run: Run, clinic: Clinic, votes: 
         clinic.work / "new.enc",
         "-o",
         votes,
-        "--workers",
-        1,
     )
     assert "--force to replace it" in the_error(run(*words))
     assert votes.read_bytes() == before
@@ -535,21 +525,21 @@ def test_options_that_make_no_sense(
 @pytest.mark.parametrize(
     "options",
     [
-        ("--model", "forest", "--predict-rows", 5),
-        ("--counts", "age", "--encrypted-prediction"),
-        ("--model", "forest", "--averaged", 3),
+        ("forest", "--encrypted-prediction", "many"),
+        ("counts(age)", "--encrypted-prediction", "auto"),
+        ("forest", "averaged=3"),
     ],
 )
 def test_plans_that_make_no_sense(run: Run, clinic: Clinic, options: tuple[Any, ...]) -> None:
-    assert run("plan", "--schema", clinic.schema, "--rows", 60, *options).exit_code == 2
+    assert run("plan", clinic.schema, "--rows", 60, *options).exit_code == 2
 
 
 @pytest.mark.parametrize(
     ("options", "planned"),
     [
-        (("--model", "mnb"), ["fit of mnb --alpha 1.0", "fit of means"]),
-        (("--counts", "age"), ["counts of age", "fit of means"]),
-        (("--workers", 4), ["fit of means"]),
+        (("mnb",), ["mnb", "means"]),
+        (("counts(age)",), ["counts of age", "means"]),
+        (("--on", "workers=4"), ["means"]),
     ],
 )
 def test_what_is_planned_beside_a_model_that_predicts_unopened(
@@ -557,14 +547,13 @@ def test_what_is_planned_beside_a_model_that_predicts_unopened(
 ) -> None:
     words = (
         "plan",
-        "--schema",
         clinic.schema,
         "--rows",
         60,
         *options,
-        "--model",
         "means",
         "--encrypted-prediction",
+        "auto",
     )
     made = json.loads(done(*words, "--json").stdout)
     *found, prediction = made["questions"]
@@ -572,19 +561,18 @@ def test_what_is_planned_beside_a_model_that_predicts_unopened(
     assert all(one.startswith(a) for one, a in zip(found, planned, strict=True))
     assert prediction.startswith("prediction of ")
     assert prediction.endswith("unopened")
-    assert ("cluster" in made) == ("--workers" in options)
+    assert ("cluster" in made) == ("--on" in options)
 
 
 def test_a_model_that_cannot_be_planned_for_it(run: Run, clinic: Clinic) -> None:
     words = (
         "plan",
-        "--schema",
         clinic.schema,
         "--rows",
         60,
-        "--model",
         "fisher",
         "--encrypted-prediction",
+        "auto",
     )
     assert "Plan it without --encrypted-prediction" in the_error(run(*words))
 
@@ -593,7 +581,15 @@ def test_keys_for_a_drawn_fraction_have_rotations(clinic: Clinic, tmp_path: Path
     facts = json.loads((clinic.home / "plan.json").read_text())
     assert list(es.PublicKeys.load(clinic.public).rotations) == facts["rotations"] == ROTATIONS
     write_plan(tmp_path / "plan.json", NO_ROTATIONS)
-    made = ("keygen", tmp_path / "s", tmp_path / "p", "--plan", tmp_path / "plan.json", "--json")
+    made = (
+        "key",
+        "make",
+        tmp_path / "s",
+        tmp_path / "p",
+        "--plan",
+        tmp_path / "plan.json",
+        "--json",
+    )
     assert json.loads(done(*made).stdout)["rotations"] == NO_ROTATIONS
 
 
@@ -605,10 +601,13 @@ def test_rows_that_others_encrypted_are_named_as_the_cause(
     """
     prove = compiled.prove_rows
 
-    def as_planned(*arguments: Any, with_secret_key: bool, **options: Any) -> Any:
-        if not with_secret_key:
+    def as_planned(outputs: Any, setting: Any, **options: Any) -> Any:
+        if not setting.with_secret_key:
             raise es.NoiseError("it could not be proven")
-        return prove(*arguments, with_secret_key=with_secret_key, **options)
+        return prove(outputs, setting, **options)
+
+    def never(*_: Any, **__: Any) -> Any:
+        raise es.NoiseError("it could not be proven")
 
     monkeypatch.setattr(compiled, "prove_rows", as_planned)
     predict = (
@@ -617,17 +616,15 @@ def test_rows_that_others_encrypted_are_named_as_the_cause(
         clinic.home / "new.csv",
         "-o",
         tmp_path / "votes.enc",
-        "--workers",
-        1,
     )
     predict += ("--keys", clinic.home / "public.keys", "--schema", clinic.schema)
     error = the_error(run(*predict))
     assert "The cause: these rows were encrypted with public keys, which makes more noise" in error
-    assert error.endswith("Keys for both: plan --encrypted-prediction --by-others")
+    assert error.endswith("Keys for both: plan --encrypted-prediction auto --by-others")
 
-    monkeypatch.setattr(compiled, "prove_rows", lambda *_, **__: as_planned(with_secret_key=False))
+    monkeypatch.setattr(compiled, "prove_rows", never)
     error = the_error(run(*predict))
     assert (
-        "takes keys that were planned for it, plan --encrypted-prediction; and if rows of the "
+        "takes keys that were planned for it, plan --encrypted-prediction auto; and if rows of the "
         "model or these" in error
     )

@@ -18,7 +18,7 @@ MISTAKEN: dict[str, Callable[[Hospital, Ward], Path]] = {
     "holds a secret key": lambda h, w: h.key,
     "holds public keys": lambda h, w: h.public,
     "is an encrypted table": lambda h, w: h.table,
-    "holds an encrypted result": lambda h, w: h.ask("age", "counts", "v0"),
+    "holds an encrypted result": lambda h, w: h.ask("age", "counts(v0)"),
     "holds a model that is still encrypted": lambda h, w: w.combined("mnb"),
     "holds an opened model": lambda h, w: w.opened(w.combined("mnb")),
     "holds a schema": lambda h, w: h.schema,
@@ -29,13 +29,13 @@ RESULT, TABLE = "holds an encrypted result", "is an encrypted table"
 MODELS = {"holds a model that is still encrypted", "holds an opened model"}
 # Where a file is asked for: the command, in which it is the word None, and what may be given there.
 PLACES: dict[str, tuple[Callable[[Hospital, Ward, Path], tuple[Any, ...]], set[str]]] = {
-    "schema DATA": (lambda h, w, t: ("schema", None), {"is no file of this program"}),
+    "schema DATA": (lambda h, w, t: ("data", "schema", None), {"is no file of this program"}),
     "plan --schema": (
-        lambda h, w, t: ("plan", "--schema", None, "--rows", 9, "--counts", "v0"),
+        lambda h, w, t: ("plan", None, "--rows", 9, "counts(v0)"),
         {"holds a schema"},
     ),
     "keygen --plan": (
-        lambda h, w, t: ("keygen", t / "s", t / "p", "--plan", None),
+        lambda h, w, t: ("key", "make", t / "s", t / "p", "--plan", None),
         {"holds a plan"},
     ),
     "encrypt DATA": (
@@ -54,17 +54,17 @@ PLACES: dict[str, tuple[Callable[[Hospital, Ward, Path], tuple[Any, ...]], set[s
         lambda h, w, t: ("encrypt", h.csv, t / "t", "--schema", h.schema, "--public-keys", None),
         {"holds public keys", TABLE},
     ),
-    "fit TABLE": (lambda h, w, t: ("fit", None, "-o", t / "m", *FOREST), {TABLE}),
-    "fit --keys": (
-        lambda h, w, t: ("fit", h.table, "-o", t / "m", *FOREST, "--keys", None),
+    "ask TABLE": (lambda h, w, t: ("ask", None, "-o", t / "m", *FOREST), {TABLE}),
+    "ask --keys": (
+        lambda h, w, t: ("ask", h.table, "-o", t / "m", *FOREST, "--keys", None),
         {"holds public keys", TABLE},
     ),
-    "decrypt FILE": (
-        lambda h, w, t: ("decrypt", None, "--key", h.key, "-o", t / "x"),
-        {RESULT, "holds a model that is still encrypted"},
+    "open FILE": (
+        lambda h, w, t: ("open", None, "--key", h.key, "-o", t / "x.csv"),
+        {RESULT, "holds a model that is still encrypted", "holds an opened model"},
     ),
-    "decrypt --schema": (
-        lambda h, w, t: ("decrypt", h.ask("age", "counts", "v0"), "--key", h.key, "--schema", None),
+    "open --schema": (
+        lambda h, w, t: ("open", h.ask("age", "counts(v0)"), "--key", h.key, "--schema", None),
         {"holds a schema"},
     ),
     "predict MODEL": (lambda h, w, t: ("predict", None, w.csv, "-o", t / "p"), MODELS),
@@ -73,15 +73,26 @@ PLACES: dict[str, tuple[Callable[[Hospital, Ward, Path], tuple[Any, ...]], set[s
         {"is no file of this program", TABLE},
     ),
     "evaluate FILE": (lambda h, w, t: ("evaluate", None, w.csv), {"holds an opened model"}),
-    "combine MODEL": (
-        lambda h, w, t: ("combine", t / "m", None, w.fitted("mnb", 0), "--keys", w.table(0)),
+    "model combine": (
+        lambda h, w, t: (
+            "model",
+            "combine",
+            t / "m",
+            None,
+            w.fitted("mnb", 0),
+            "--keys",
+            w.table(0),
+        ),
         MODELS,
     ),
-    "draw MODEL": (
-        lambda h, w, t: ("draw", None, h.table, "-o", t / "m"),
+    "model draw MODEL": (
+        lambda h, w, t: ("model", "draw", None, h.table, "-o", t / "m"),
         {"holds a model that is still encrypted"},
     ),
-    "draw TABLE": (lambda h, w, t: ("draw", w.combined("forest"), None, "-o", t / "m"), {TABLE}),
+    "model draw TABLE": (
+        lambda h, w, t: ("model", "draw", w.combined("forest"), None, "-o", t / "m"),
+        {TABLE},
+    ),
 }
 
 
@@ -111,7 +122,7 @@ def test_a_secret_key_where_a_worker_wants_public_keys(
     run: Run, hospital: Hospital, tmp_path: Path
 ) -> None:
     error = the_error(
-        run("counts", hospital.table, "v0", "-o", tmp_path / "r", "--keys", hospital.key)
+        run("ask", hospital.table, "counts(v0)", "-o", tmp_path / "r", "--keys", hospital.key)
     )
     assert "keep the secret key off every machine but the owner's" in error
 
@@ -119,7 +130,7 @@ def test_a_secret_key_where_a_worker_wants_public_keys(
 def test_public_keys_may_be_named_by_the_table_they_lie_in(
     hospital: Hospital, tmp_path: Path
 ) -> None:
-    done("counts", hospital.table, "v0", "-o", tmp_path / "r", "--keys", hospital.table)
+    done("ask", hospital.table, "counts(v0)", "-o", tmp_path / "r", "--keys", hospital.table)
     assert names(tmp_path) == ["r"]
 
 
@@ -127,5 +138,5 @@ def test_a_schema_that_was_edited_says_where_it_is_wrong(
     run: Run, hospital: Hospital, tmp_path: Path
 ) -> None:
     (tmp_path / "s.json").write_text(hospital.schema.read_text()[:-20])
-    error = the_error(run("plan", "--schema", tmp_path / "s.json", "--rows", 9, "--counts", "v0"))
+    error = the_error(run("plan", tmp_path / "s.json", "--rows", 9, "counts(v0)"))
     assert "line" in error

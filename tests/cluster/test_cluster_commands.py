@@ -1,4 +1,4 @@
-"""The commands for many machines: fit --queue and --scheduler, worker, queue."""
+"""The commands for many machines: ask --on queue:// and dask://, worker run and queue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from encryptedstats.cli._app import app
 
-MODEL = ("--model", "forest", "--trees", 4, "--depth", 2, "--seed", 3)
+MODEL = ("forest", "trees=4", "depth=2", "seed=3")
 
 
 def run(*arguments: object) -> Any:
@@ -30,18 +30,18 @@ def done(*arguments: object) -> Any:
 
 def test_a_queue_from_beginning_to_end(hospital: Hospital, tmp_path: Path) -> None:
     queue, out = tmp_path / "work", tmp_path / "forest.enc"
-    queued = done(
-        "fit", hospital.table, "-o", out, *MODEL, "--queue", queue, "--rows-per-shard", ROWS
-    )
+    (queued,) = done(
+        "ask", hospital.table, "-o", out, *MODEL, "--on", f"queue://{queue} rows_per_shard={ROWS}"
+    )["answers"]
     assert (queued["shards"], queued["rows"]) == (BLOCKS, BLOCKS * ROWS)
     assert not out.exists()
-    assert not done("queue", queue)["jobs"][0]["finished"]
+    assert not done("worker", "queue", queue)["jobs"][0]["finished"]
     (keys,) = hospital.table.glob("public-*.keys")
-    report = done("worker", "--queue", queue, "--keys", keys)
+    report = done("worker", "run", queue, "--keys", keys)
     assert report["shards"] == BLOCKS
-    assert done("worker", "--queue", queue)["items"] == 0
+    assert done("worker", "run", queue)["items"] == 0
     assert hospital.is_exact(FOREST, out)
-    (job,) = done("queue", queue)["jobs"]
+    (job,) = done("worker", "queue", queue)["jobs"]
     assert job["finished"]
     assert job["workers"][report["worker"]]["shards"] == BLOCKS
 
@@ -49,39 +49,51 @@ def test_a_queue_from_beginning_to_end(hospital: Hospital, tmp_path: Path) -> No
 def test_folds_by_a_queue(hospital: Hospital, tmp_path: Path) -> None:
     place, queue = tmp_path / "dealt", tmp_path / "work"
     store_table(hospital.owner, place, range(3), folds=2)
-    fit = ("fit", place, *MODEL, "--folds")
-    done(*fit, "-o", tmp_path / "there", "--queue", queue, "--rows-per-shard", ROWS)
-    assert done("worker", "--queue", queue)["shards"] == 3
+    fit = ("ask", place, *MODEL, "--folds")
+    done(*fit, "-o", tmp_path / "there", "--on", f"queue://{queue} rows_per_shard={ROWS}")
+    assert done("worker", "run", queue)["shards"] == 3
     done(*fit, "-o", tmp_path / "here")
     here, there = (hospital.owner.open(tmp_path / name, SCHEMA) for name in ("here", "there"))
     assert [list(one.totals_) for one in here] == [list(one.totals_) for one in there]
-    refused = run(*fit, "-o", tmp_path / "x", "--queue", queue, "--trees-per-task", 2)
+    refused = run(*fit, "-o", tmp_path / "x", "--on", f"queue://{queue} trees_per_task=2")
     assert "folds are cut by rows alone" in refused.output
 
 
 def test_what_is_shown(hospital: Hospital, tmp_path: Path) -> None:
     queue = tmp_path / "work"
     shown = run(
-        "fit", hospital.table, "-o", tmp_path / "m", *MODEL, "--queue", queue, "--trees-per-task", 2
+        "ask",
+        hospital.table,
+        "-o",
+        tmp_path / "m",
+        *MODEL,
+        "--on",
+        f"queue://{queue} trees_per_task=2",
     )
     assert "Queued" in shown.output
-    assert "encryptedstats worker --queue" in shown.output
-    assert "Done" in run("worker", "--queue", queue).output
+    assert "encryptedstats worker run" in shown.output
+    assert "Done" in run("worker", "run", queue).output
     again = run(
-        "fit", hospital.table, "-o", tmp_path / "m", *MODEL, "--queue", queue, "--trees-per-task", 2
+        "ask",
+        hospital.table,
+        "-o",
+        tmp_path / "m",
+        *MODEL,
+        "--on",
+        f"queue://{queue} trees_per_task=2",
     )
     assert "Done already" in again.output
     assert "Queued" not in again.output
     assert "encryptedstats worker" not in again.output
-    assert "finished: " in run("queue", queue).output
-    assert "there is no work" in run("queue", tmp_path / "elsewhere").output
+    assert "finished: " in run("worker", "queue", queue).output
+    assert "there is no work" in run("worker", "queue", tmp_path / "elsewhere").output
 
 
 def test_a_damaged_block_is_one_line(copied: Hospital, tmp_path: Path) -> None:
     path = sorted((copied.table / "blocks").iterdir())[0]
     path.write_bytes(b"nothing")
-    done("fit", copied.table, "-o", tmp_path / "m", *MODEL, "--queue", tmp_path / "work")
-    result = run("worker", "--queue", tmp_path / "work")
+    done("ask", copied.table, "-o", tmp_path / "m", *MODEL, "--on", f"queue://{tmp_path / 'work'}")
+    result = run("worker", "run", tmp_path / "work")
     assert result.exit_code != 0
     assert path.name in result.output
     assert "Traceback" not in result.output
@@ -90,27 +102,31 @@ def test_a_damaged_block_is_one_line(copied: Hospital, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (("--rows-per-shard", 5), "is for --scheduler or --queue"),
-        (("--trees-per-task", 5), "is for --scheduler or --queue"),
+        (("--on", "rows_per_shard=5"), "NAME=VALUE is needed"),
+        (("--on", "local trees_per_task=5"), "NAME=VALUE is needed"),
     ],
 )
 def test_options_that_do_not_fit(
     hospital: Hospital, tmp_path: Path, options: tuple[object, ...], complaint: str
 ) -> None:
-    result = run("fit", hospital.table, "-o", tmp_path / "m", *MODEL, *options)
+    result = run("ask", hospital.table, "-o", tmp_path / "m", *MODEL, *options)
     assert result.exit_code == 2
     assert complaint in " ".join(result.output.replace("│", " ").split())
 
 
 def test_a_url_needs_a_cluster(hospital: Hospital) -> None:
-    result = run("fit", hospital.table, "-o", "s3://bucket/m", *MODEL)
+    result = run("ask", hospital.table, "-o", "s3://bucket/m", *MODEL)
     assert result.exit_code == 2
-    assert "a URL is written with" in " ".join(result.output.replace("│", " ").split())
+    assert "a URL is written by dask:// or queue://" in " ".join(
+        result.output.replace("│", " ").split()
+    )
 
 
 def test_somebody_elses_file_is_not_touched(hospital: Hospital, tmp_path: Path) -> None:
     (tmp_path / "m").write_bytes(b"mine")
-    result = run("fit", hospital.table, "-o", tmp_path / "m", *MODEL, "--queue", tmp_path / "work")
+    result = run(
+        "ask", hospital.table, "-o", tmp_path / "m", *MODEL, "--on", f"queue://{tmp_path / 'work'}"
+    )
     assert result.exit_code != 0
     assert (tmp_path / "m").read_bytes() == b"mine"
 
@@ -127,9 +143,9 @@ def program(*arguments: object) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 def test_a_local_cluster(hospital: Hospital, tmp_path: Path) -> None:
     out = tmp_path / "m"
-    options = ("--scheduler", "local", "--workers", 2, "--rows-per-shard", 2 * ROWS, "--json")
-    result = program("fit", hospital.table, "-o", out, *MODEL, *options)
+    options = ("--on", f"dask://local workers=2 rows_per_shard={2 * ROWS}", "--json")
+    result = program("ask", hospital.table, "-o", out, *MODEL, *options)
     assert result.returncode == 0, result.stderr
-    facts = json.loads(result.stdout)
+    (facts,) = json.loads(result.stdout)["answers"]
     assert (facts["rows"], facts["bytes"]) == (BLOCKS * ROWS, out.stat().st_size)
     assert hospital.is_exact(FOREST, out)

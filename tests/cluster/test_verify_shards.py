@@ -123,7 +123,7 @@ def test_predictions_are_verified(tmp_path: Path, model_in_shards: bool) -> None
             lambda file: with_section(file, MODEL_CUT, [[2], *file.read_list(MODEL_CUT)[1:]])
         ]
     else:
-        model_cut = [[1, 2], [FOREST.n_totals(es.load(table).schema)], whole.ciphertexts.width]
+        model_cut = [[1, 2], [FOREST._n_totals(es.load(table).schema)], whole.ciphertexts.width]
         changes += [lambda file: with_section(file, MODEL_CUT, model_cut)]
     for change in changes:
         (tmp_path / "copy").write_bytes((tmp_path / "votes").read_bytes())
@@ -241,7 +241,7 @@ def test_shards_are_all_blocks_and_totals_and_packs_decrypt() -> None:
         owner.encrypt(samples.rows(1), workers=1)
     )
     question = Counts(["v1"]).in_ids(sealed.schema)
-    n_totals, n_blocks = question.n_totals(sealed.schema), len(sealed.blocks.ids)
+    n_totals, n_blocks = question._n_totals(sealed.schema), len(sealed.blocks.ids)
     width = total_in_shards(sealed, question, Cut((1, n_blocks), (n_totals,), 1), workers=1).width
     assert width == 1
     for cut in (

@@ -10,7 +10,7 @@ import hmac
 import pytest
 
 import encryptedstats as es
-from encryptedstats.crypto.digests import join_digests, keyed_digest, read_digest
+from encryptedstats.crypto.encryption import join_digests, keyed_digest, read_digest
 from encryptedstats.storage.container import Container
 from error_codes import error
 

@@ -142,7 +142,7 @@ def test_once_and_for_what_was_agreed_on(study, table, new, receiver, tmp_path):
     with pytest.raises(es.VerificationError, check=error("rows-to-predict-unclear")):
         north.share(votes, question, table, receiver=to)
     with pytest.raises(es.VerificationError, check=error("rows-to-predict-unclear")):
-        north.share(table.answer_to(question), question, table, new, receiver=to)
+        north.share(table._answer_to(question), question, table, new, receiver=to)
     with pytest.raises(es.VerificationError, check=error("different-questions")):
         north.share(votes, forest(4), table, new, receiver=to)
     with pytest.raises(es.VerificationError, check=error("different-rows")):

@@ -320,7 +320,7 @@ def test_the_flooding_of_a_share(study, table):
     very ciphertext's noise.
     """
     question = forest(next(SEEDS))
-    answer = table.answer_to(question)
+    answer = table._answer_to(question)
     shares = study.shares(answer, question, table)
     model, (_, noise) = (
         packing_model(study.joint.parameters, packing_primes(study.joint.parameters)),
@@ -347,7 +347,7 @@ def test_the_flooding_of_a_share(study, table):
 
 
 def test_the_noise_that_is_flooded_keeps_its_bound(study, table):
-    lab, answer = JointLab(study), table.answer_to(forest(next(SEEDS)))
+    lab, answer = JointLab(study), table._answer_to(forest(next(SEEDS)))
     for residues, noise in answer.packs():
         phase = lab.phase(ciphertext_of(lab.small, residues), lab.small)
         assert max(abs(int(c)) for c in phase) < packing_model(
@@ -360,7 +360,7 @@ def test_all_but_one_and_the_worker_see_a_uniform_polynomial(study, table, absen
     """What the worker has, and all that two members know, leaves the pack hidden behind c_1 times
     the third secret.
     """
-    answer = table.answer_to(forest(int(hashlib.sha256(absent.encode()).hexdigest()[:6], 16)))
+    answer = table._answer_to(forest(int(hashlib.sha256(absent.encode()).hexdigest()[:6], 16)))
     (residues, _), moduli = (
         answer.packs()[0],
         packing_parameters(study.joint.parameters).data_moduli,
@@ -382,7 +382,7 @@ def test_all_but_one_and_the_worker_see_a_uniform_polynomial(study, table, absen
 
 def test_a_share_is_missing(study, table):
     question = forest(next(SEEDS))
-    answer = table.answer_to(question)
+    answer = table._answer_to(question)
     shares = study.shares(answer, question, table)
     del shares["south"]
     with pytest.raises(es.MemberError, check=error("wrong-messages")):
@@ -401,7 +401,7 @@ def test_a_share_is_missing(study, table):
 @pytest.fixture(scope="module")
 def opening(study: Study, table: es.EncryptedTable) -> tuple[EncryptedAnswer, dict[str, bytes]]:
     question = forest(7)
-    answer = table.answer_to(question)
+    answer = table._answer_to(question)
     return answer, study.shares(answer, question, table)
 
 
@@ -425,7 +425,7 @@ def test_what_is_no_share_of_this_opening_is_refused_and_named(
 ):
     answer, shares = opening
     other_question = forest(next(SEEDS))
-    other = table.answer_to(other_question)
+    other = table._answer_to(other_question)
     body = container.from_bytes(shares["south"]).section("packs")
     cases = [
         ("unreadable-message", changed(shares["south"], packs=body[:-8])),
@@ -516,7 +516,7 @@ def test_wrong_members(study, tmp_path):
 
 def test_the_same_bytes_again_and_never_another_share(study, table, receiver):
     question, north = forest(next(SEEDS)), study.members["north"]
-    answer = table.answer_to(question)
+    answer = table._answer_to(question)
     share = north.share(answer, question, table)
     assert north.share(answer, question, table) == share
     assert es.Member(north.home, study.joint, "north").share(answer, question, table) == share
@@ -531,7 +531,7 @@ def test_the_same_bytes_again_and_never_another_share(study, table, receiver):
     with pytest.raises(es.MemberError, check=error("already-shared")):
         north.share(claimed, other, trust_worker=True)
     # With another c_0, which a share does not depend on.
-    numbers = table.answer_to(other).ciphertexts
+    numbers = table._answer_to(other).ciphertexts
     parts = [
         Part(np.stack([new.residues[0], old.residues[1]]), new.noise)
         for new, old in zip(numbers.parts, answer.ciphertexts.parts, strict=True)
@@ -542,7 +542,11 @@ def test_the_same_bytes_again_and_never_another_share(study, table, receiver):
         north.share(crossed, other, trust_worker=True)
     # Another ciphertext for the same question.
     again = EncryptedAnswer(
-        question, table.answer_to(other).ciphertexts, answer.schema, answer.n_rows, answer.block_ids
+        question,
+        table._answer_to(other).ciphertexts,
+        answer.schema,
+        answer.n_rows,
+        answer.block_ids,
     )
     with pytest.raises(es.MemberError, check=error("already-shared")):
         north.share(again, question, trust_worker=True)
@@ -550,7 +554,7 @@ def test_the_same_bytes_again_and_never_another_share(study, table, receiver):
 
 def test_only_for_the_agreed_question_over_the_agreed_rows(study, table):
     question, north = forest(next(SEEDS)), study.members["north"]
-    answer = table.answer_to(question)
+    answer = table._answer_to(question)
     with pytest.raises(ValueError, check=error("table-or-trust", "trust_worker=True")):
         north.share(answer, question)
     with pytest.raises(es.VerificationError, check=error("different-questions")):
@@ -559,7 +563,7 @@ def test_only_for_the_agreed_question_over_the_agreed_rows(study, table):
         north.share(answer, forest(next(SEEDS)), trust_worker=True)
     with pytest.raises(es.VerificationError, check=error("different-rows", "90", "3")):
         north.share(answer, question, pooled(study, FRAME))
-    forged = table.answer_to(question)
+    forged = table._answer_to(question)
     residues = forged.ciphertexts.parts[0].residues.copy()
     residues[1] = np.array(packing_parameters(study.joint.parameters).data_moduli, dtype=np.uint64)[
         :, None
@@ -575,7 +579,7 @@ def test_a_worker_who_is_believed_reads_the_secret_off_a_share(study, table):
     documents say so.
     """
     question, north = forest(next(SEEDS)), study.members["north"]
-    forged = table.answer_to(question)
+    forged = table._answer_to(question)
     moduli = packing_parameters(study.joint.parameters).data_moduli
     modulus = math.prod(moduli)
     residues = forged.ciphertexts.parts[0].residues.copy()
@@ -593,7 +597,7 @@ def test_a_worker_who_is_believed_reads_the_secret_off_a_share(study, table):
 
 
 def test_rows_are_never_opened(study, table):
-    answer = table.answer_to(forest(next(SEEDS)))
+    answer = table._answer_to(forest(next(SEEDS)))
     for form in ("slots", "replicated"):
         answer.ciphertexts.form = form
         with pytest.raises(ValueError, check=error("form-not-opened", form)):
@@ -606,8 +610,8 @@ def test_of_other_keys(study, table, receiver, tmp_path):
     question, north = forest(next(SEEDS)), study.members["north"]
     other = made(tmp_path, study.joint.parameters)
     with pytest.raises(es.KeyMismatchError, check=error("other-key")):
-        north.share(pooled(other, FRAME).answer_to(question), question, trust_worker=True)
-    answer = table.answer_to(question)
+        north.share(pooled(other, FRAME)._answer_to(question), question, trust_worker=True)
+    answer = table._answer_to(question)
     for wrong in (es.Owner(joint_parameters(3, (50,) * 7)).public_keys(), other.keys):
         with pytest.raises(es.KeyMismatchError, check=error("unfit-receiver")):
             north.share(answer, question, table, receiver=wrong)
@@ -756,7 +760,7 @@ def test_a_share_is_stored_before_it_is_sent(study, table):
     has seen any.
     """
     question, north = forest(next(SEEDS)), study.members["north"]
-    answer, before = table.answer_to(question), kept(north.home)
+    answer, before = table._answer_to(question), kept(north.home)
     work = partial(north.share, answer, question, trust_worker=True)
     killed(work, 1, after=False)
     assert kept(north.home) == before

@@ -20,7 +20,7 @@ import encryptedstats as es
 from encryptedstats import cluster
 from encryptedstats.storage.leases import write_alone
 from encryptedstats.storage.objects import LEASE, open_store
-from encryptedstats.tables.encrypted_table import MANIFEST
+from encryptedstats.tables.manifest import MANIFEST
 
 s3fs = pytest.importorskip("s3fs")
 pytest.importorskip("moto.server")

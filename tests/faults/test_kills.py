@@ -17,9 +17,9 @@ from fault_samples import chance, duration, ended, fork, killed, unfinished_file
 
 import encryptedstats as es
 from encryptedstats import cluster
-from encryptedstats.cli.keygen import save_pair
+from encryptedstats.cli.key import save_pair
 from encryptedstats.errors import BusyError
-from encryptedstats.tables.encrypted_table import MANIFEST
+from encryptedstats.tables.manifest import MANIFEST
 
 MNB = es.MultinomialNB()
 

@@ -79,7 +79,7 @@ def test_one_shard_is_the_whole(stored: tuple[es.Plan, es.Owner, Path]) -> None:
     plan, _, place = stored
     table = es.load(place)
     n_chunks = plan.layout.n_chunks
-    n_totals = len(table.answer_to(FOREST).ciphertexts.facts)
+    n_totals = len(table._answer_to(FOREST).ciphertexts.facts)
     cut = Cut((n_chunks,), (n_totals,), plan.report.width)
     assert (total_in_shards(table, FOREST, cut).program_digest,) == plan.digests
 

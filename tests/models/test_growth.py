@@ -233,11 +233,11 @@ def test_files_without_the_parameter_have_trees_that_repeat_splits() -> None:
     forest = es.CompletelyRandomForest(n_trees=5, depth=3, random_state=7)
     stored = forest.parameters()
     del stored["repeats"], stored["variables"]
-    found = es.CompletelyRandomForest.from_parameters(stored)
+    found = es.CompletelyRandomForest._from_parameters(stored)
     assert (
         found.grow(MIXED) == grow(MIXED, ForestShape(5, 3, repeats=True), 7) != forest.grow(MIXED)
     )
-    assert es.CompletelyRandomForest.from_parameters(forest.parameters()).grow(
+    assert es.CompletelyRandomForest._from_parameters(forest.parameters()).grow(
         MIXED
     ) == forest.grow(MIXED)
 

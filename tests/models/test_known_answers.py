@@ -273,11 +273,11 @@ def test_a_model_knows_how_many_totals_it_has(model: Any) -> None:
     known = es.Schema(
         (*variables, flat, Variable("o", "ordinal", levels=(1, 2))), "y", (0, 1)
     ).public()
-    assert model.n_totals(known) == len(model.circuit(known))
+    assert model._n_totals(known) == len(model.circuit(known))
     with pytest.raises(ValueError, check=error("cut-into-bins")):
         es.MultinomialNB().check_schema(known)
     binned = es.Schema((variables[2], flat), "y", (0, 1, 2)).public()
-    assert es.MultinomialNB().n_totals(binned) == len(es.MultinomialNB().circuit(binned)) == 3 * 6
+    assert es.MultinomialNB()._n_totals(binned) == len(es.MultinomialNB().circuit(binned)) == 3 * 6
 
 
 def test_rows_of_one_class_only_are_certain() -> None:

@@ -316,7 +316,7 @@ def test_a_forest_counted_by_hand() -> None:
 def test_what_trees_share_is_computed_once() -> None:
     known = schema()
     model = es.CompletelyRandomForest(n_trees=300, depth=1)
-    totals = model.n_totals(known.public())
+    totals = model._n_totals(known.public())
     given = known_given(model, known.public(), {MODEL: _ones(totals)})
     answers = flat_answers(model, known.public(), [], given, "")
     used = {
@@ -346,8 +346,8 @@ def test_the_number_of_answers_is_known_without_the_circuit(
     model: Any, outputs: tuple[str, ...]
 ) -> None:
     public = schema().public()
-    drawn = {name: _ones(math.prod(shape)) for name, shape in model.beside_shapes(public).items()}
-    known = known_given(model, public, {MODEL: _ones(model.n_totals(public)), **drawn})
+    drawn = {name: _ones(math.prod(shape)) for name, shape in model._beside_shapes(public).items()}
+    known = known_given(model, public, {MODEL: _ones(model._n_totals(public)), **drawn})
     for output in outputs:
         found = model.answers(public, None, known, output)
         shapes = {name: np.array(answers, dtype=object).shape for name, answers in found.items()}

@@ -323,8 +323,8 @@ OF_RELEASES = [
     ),
     (
         "entries name the rows",
-        "source.said(with_rows=unit.relation != ADD)",
-        "source.said(with_rows=True)",
+        "source.facts(with_rows=unit.relation != ADD)",
+        "source.facts(with_rows=True)",
         NO_ROWS,
     ),
     (

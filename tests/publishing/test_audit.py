@@ -79,7 +79,7 @@ def test_one_row_of_a_large_weight_may_dominate_a_sum(weight_bound: int, broken:
     """Its number counts four times in the sum, and its square four times in the squares."""
     frame = pd.DataFrame({"pay": [20] * 4 + [1] * 40, "sick": [0, 1] * 22})
     schema = es.Schema.infer(frame, target="sick", kinds={"pay": "number"}, bounds={"pay": (0, 20)})
-    asked = asked_of(es.Covariance(["pay"]), schema).settled()
-    totals = asked.named([int(x) for x in schema.table(frame).totals(asked)], schema.public())
+    asked = asked_of(es.Covariance(["pay"]), schema)._settled()
+    totals = asked._named([int(x) for x in schema.table(frame).totals(asked)], schema.public())
     found = broken_rules(asked, totals, schema.public(), 41, Rules(0, dominance=0.6), weight_bound)
     assert [finding.rule for finding in found] == ["dominance"] * broken

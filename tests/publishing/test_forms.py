@@ -65,10 +65,10 @@ CASES = [
 def test_totals_come_back_as_they_were_and_noisy_ones_can_be_read(
     question: es.Question, schema: es.Schema, public: bool
 ) -> None:
-    asked, known = asked_of(question, schema).settled(), schema.public()
+    asked, known = asked_of(question, schema)._settled(), schema.public()
     exact = [int(x) for x in schema.table(FRAME).totals(asked)]
     form = form_of(asked, known)
-    numbers = np.array(form.numbers(asked.named(exact, known), 200), dtype=object)
+    numbers = np.array(form.numbers(asked._named(exact, known), 200), dtype=object)
     n_rows = 200 if public else None
     named, rows = form.totals(numbers, n_rows)
     assert [int(x) for name in form.shapes for x in named[name].flat] == exact
@@ -111,7 +111,7 @@ def test_a_released_forest_adds_up_in_every_tree() -> None:
     forest = es.CompletelyRandomForest(n_trees=5, depth=3)
     exact = [int(x) for x in BINS.table(FRAME).totals(forest)]
     form = form_of(forest, BINS.public())
-    numbers = np.array(form.numbers(forest.named(exact, BINS.public()), 200), dtype=object)
+    numbers = np.array(form.numbers(forest._named(exact, BINS.public()), 200), dtype=object)
     named, _ = form.totals(
         numbers + np.random.default_rng(0).normal(0, 50, len(numbers)).round(), 200
     )

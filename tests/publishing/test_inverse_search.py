@@ -17,7 +17,7 @@ import pytest
 import encryptedstats as es
 from encryptedstats.publishing import suppression
 from encryptedstats.publishing.opening import AnswerSource
-from encryptedstats.publishing.publish import _describe_hidden, checked
+from encryptedstats.publishing.publish import _describe_hidden, show_by_rules
 from encryptedstats.publishing.rules import PROFILES, Rules
 from encryptedstats.publishing.suppression import Suppressed, suppress, with_margins
 from encryptedstats.tables.answers.answer import Answer
@@ -277,7 +277,7 @@ def find_telling_texts(shape: tuple[int, ...], rules: Rules) -> list[str]:
     k, groups = rules.min_count, defaultdict[str, list[np.ndarray]](list)
     for values in itertools.product(range(k + 3), repeat=int(np.prod(shape))):
         if sum(values):
-            made, _ = checked(
+            made, _ = show_by_rules(
                 AnswerSource(Answer(question, tuple(values), schema, sum(values))),
                 list(values),
                 rules,

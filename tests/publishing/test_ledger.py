@@ -222,11 +222,11 @@ import os, signal, sys, warnings
 warnings.simplefilter("ignore")
 import encryptedstats as es
 from encryptedstats.publishing import opening
-opened = opening.AnswerSource.opened
+opened = opening.AnswerSource.open_with
 def killed(self, owner):
     opened(self, owner)
     os.kill(os.getpid(), signal.SIGKILL)
-opening.AnswerSource.opened = killed
+opening.AnswerSource.open_with = killed
 owner = es.Owner.load(sys.argv[2])
 print(owner.release(sys.argv[3], epsilon=0.5, ledger=sys.argv[1]))
 """

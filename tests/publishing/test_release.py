@@ -74,7 +74,7 @@ def test_the_cost_is_spent_before_anything_is_opened(
     def killed(*args: Any) -> Any:
         raise Killed
 
-    monkeypatch.setattr(module.AnswerSource, "opened", killed)
+    monkeypatch.setattr(module.AnswerSource, "open_with", killed)
     with pytest.raises(Killed):
         owner.release(table.counts("sex"), SCHEMA, epsilon=1.0, ledger=ledger)
     assert ledger.epsilon_spent == pytest.approx(1.0)
@@ -83,7 +83,9 @@ def test_the_cost_is_spent_before_anything_is_opened(
 def test_nothing_is_opened_where_the_budget_is_empty(
     owner: es.Owner, table: es.EncryptedTable, ledger: es.Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module.AnswerSource, "opened", lambda *args: pytest.fail("it was opened"))
+    monkeypatch.setattr(
+        module.AnswerSource, "open_with", lambda *args: pytest.fail("it was opened")
+    )
     with pytest.raises(es.BudgetError, check=error("budget-exceeded")):
         owner.release(table.counts("sex"), SCHEMA, epsilon=3.1, delta=0, ledger=ledger)
 
@@ -317,7 +319,9 @@ def test_weights_are_refused_before_anything_is_spent(
     rows = SCHEMA.table(FRAME, weights=weights)
     model = es.MultinomialNB().fit(owner.encrypt(rows) if sealed else rows)
     model.answer_ = replace(model.answer_, weight_bound=1)  # as whoever computes could write
-    monkeypatch.setattr(module.AnswerSource, "opened", lambda *args: pytest.fail("it was opened"))
+    monkeypatch.setattr(
+        module.AnswerSource, "open_with", lambda *args: pytest.fail("it was opened")
+    )
     with pytest.raises(es.ParameterError, check=error("max-weight-missing")):
         owner.release(model, epsilon=1.0, ledger=ledger)
     assert ledger.epsilon_spent == 0
@@ -389,7 +393,9 @@ def test_a_range_that_would_wrap_at_64_bits_is_refused_before_anything_is_spent(
         frame, target="sick", kinds={"x": "number"}, bounds={"x": (-(1 << bits), 1 << bits)}
     )
     result = schema.table(frame).ask(es.Covariance(["x"]))
-    monkeypatch.setattr(module.AnswerSource, "opened", lambda *args: pytest.fail("it was opened"))
+    monkeypatch.setattr(
+        module.AnswerSource, "open_with", lambda *args: pytest.fail("it was opened")
+    )
     with pytest.raises(es.ParameterError) as refused:
         owner.release(result, epsilon=0.1, ledger=ledger, max_weight=bound)
     assert [cure.action for cure in refused.value.cures] == ["narrower bounds"]
@@ -408,7 +414,9 @@ def test_a_total_of_2_to_the_62_is_refused_before_anything_is_spent(
     )
     owner.release(schema.table(frame[:15]).ask(es.Covariance(["x"])), epsilon=0.1, ledger=book)
     assert len(book.entries()) == 2
-    monkeypatch.setattr(module.AnswerSource, "opened", lambda *args: pytest.fail("it was opened"))
+    monkeypatch.setattr(
+        module.AnswerSource, "open_with", lambda *args: pytest.fail("it was opened")
+    )
     for rows, most in ((frame, None), (frame[:4], 4)):
         with pytest.raises(es.ParameterError) as refused:
             owner.release(
@@ -541,7 +549,9 @@ def test_a_release_of_another_unit_is_refused_before_anything_is_spent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Added up, epsilons of a row and of a person would promise one of the two too much."""
-    monkeypatch.setattr(module.AnswerSource, "opened", lambda *args: pytest.fail("it was opened"))
+    monkeypatch.setattr(
+        module.AnswerSource, "open_with", lambda *args: pytest.fail("it was opened")
+    )
     with pytest.raises(es.ParameterError) as refused:
         owner.release(table.counts("sex"), SCHEMA, epsilon=0.5, ledger=ledger, **other)
     assert [cure.action for cure in refused.value.cures] == ["unit of the ledger"]

@@ -87,10 +87,8 @@ class Server:
                     return function(*given)
 
                 jobs.Maker.__call__ = make  # type: ignore[method-assign]  # in this process
-                files = {"certificate": self.certificate, "certificate_key": self.certificate}
-                running.serve(
-                    settings, "127.0.0.1", self.port, **(files if self.certificate else {})
-                )
+                files = (self.certificate, self.certificate)
+                running.serve(settings, running.Listening("127.0.0.1", self.port, *files))
                 code = 0
             finally:
                 os._exit(code)

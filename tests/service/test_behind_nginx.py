@@ -7,10 +7,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
+import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,11 +24,11 @@ from cluster_samples import BLOCKS, FOREST, ROWS, Hospital
 
 import encryptedstats as es
 from certificates import pin_of
-from encryptedstats.crypto.keyfiles import PUBLIC_KIND
 from encryptedstats.service import tokens
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import open_store
+from encryptedstats.tables.blocks import BLOCK_KIND
 
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 PAGE = Path(__file__).parents[2] / "docs/guides/service.md"
@@ -68,6 +71,9 @@ def documented(port: int, behind: int, certificate: Path) -> str:
         ("/etc/ssl/worker.pem", str(certificate)),
         ("/etc/ssl/worker.key", str(certificate)),
         ("http://127.0.0.1:8443", f"http://127.0.0.1:{behind}"),
+        ("client_header_timeout 30s", "client_header_timeout 2s"),
+        ("client_body_timeout 30s", "client_body_timeout 2s"),
+        ("limit_conn addresses 64", "limit_conn addresses 8"),
     ):
         assert text.count(old) == 1, old
         text = text.replace(old, new)
@@ -91,19 +97,19 @@ def site(tmp_path_factory: pytest.TempPathFactory, certificate: Path) -> Iterato
         sys.executable,
         "-m",
         "encryptedstats.cli",
+        "worker",
         "serve",
-        "--storage",
         str(folder / "storage"),
     ]
     command += [
-        "--port",
-        str(behind),
+        "--listen",
+        f"127.0.0.1:{behind}",
         "--behind-proxy",
         "127.0.0.1",
         "--workers",
         "1",
-        "--largest",
-        "0.1",
+        "--limits",
+        "largest=0.1",
     ]
     running: list[subprocess.Popen[bytes]] = []
 
@@ -178,8 +184,9 @@ def test_events_come_as_they_happen(site: Site, hospital: Hospital, tmp_path: Pa
 
 
 def test_large_bodies_go_through_and_come_back(site: Site) -> None:
+    fields = {"id": "0" * 32, "rows": 1, "columns": 1, "seal": ""}
     data = container.to_bytes(
-        Container(PUBLIC_KIND, "", "", {}, {"public_key": os.urandom(48 << 20)})
+        Container(BLOCK_KIND, "", "", fields, {"residues": os.urandom(48 << 20)})
     )
     name = data[-32:].hex()
     with site.connect("large") as worker, site.raw(site.token("large")) as client:
@@ -209,6 +216,39 @@ def test_refusals_are_the_servers_own(site: Site, hospital: Hospital) -> None:
             assert answer.status_code == status, answer.text
             assert why in answer.json()["why"]
         assert client.put(f"/v1/objects/{block[-32:].hex()}", content=block).status_code == 201
+
+
+def test_slow_and_silent_clients_are_cut_off_by_the_proxy(site: Site) -> None:
+    host, port = site.url.removeprefix("https://").split(":")
+    context = ssl._create_unverified_context()
+    head = "PUT /v1/objects/{} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n"
+    for request in ("GET /healthz HTTP/1.1\r\n", head.format("0" * 64) + "\r\n0"):
+        began = time.monotonic()
+        with (
+            socket.create_connection((host, int(port)), timeout=20) as line,
+            context.wrap_socket(line) as secured,
+        ):
+            secured.sendall(request.encode())
+            answer = secured.recv(1000)
+            assert b" 200 " not in answer, answer
+        assert time.monotonic() - began < 10
+
+
+def test_an_address_has_so_many_requests_at_once(site: Site, hospital: Hospital) -> None:
+    token = site.token("hasty")
+    with es.connect(site.url, token, pin=site.pin) as worker, ExitStack() as stack:
+        table = worker.upload(hospital.table)
+        site.stop()  # so that nobody works on the job, and its events do not end
+        site.start()
+        _until_it_answers(site)
+        job = worker.fit(FOREST, table, rows_per_shard=ROWS, wait=False)
+        codes = []
+        for _ in range(12):
+            client = stack.enter_context(site.raw(token))
+            stream = client.stream("GET", f"/v1/jobs/{job.id}/events")
+            codes.append(stack.enter_context(stream).status_code)
+        assert codes.count(429) >= 2, codes
+        assert codes[0] == 200
 
 
 def test_who_guesses_tokens_waits_and_nobody_else_does(site: Site) -> None:

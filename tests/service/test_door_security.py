@@ -25,7 +25,7 @@ from encryptedstats.service.limits import Rate
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import open_store
-from encryptedstats.tables.encrypted_table import MANIFEST
+from encryptedstats.tables.manifest import MANIFEST
 from error_codes import error
 
 

@@ -24,7 +24,7 @@ import encryptedstats as es
 from encryptedstats.service import tokens
 from encryptedstats.service.server import Settings, make_app
 from encryptedstats.storage.container import DIGEST_BYTES
-from encryptedstats.tables.encrypted_table import MANIFEST
+from encryptedstats.tables.manifest import MANIFEST
 from encryptedstats.tables.questions.folds import folds_of
 from encryptedstats.tables.questions.question import known_questions
 from encryptedstats.tables.questions.summaries import Counts, CrossTable, Moments
@@ -44,7 +44,7 @@ ODD: tuple[Any, ...] = (
 SEX, WEIGHT, MONTH, DOSE, FIRST, SECOND = (f"v{k}" for k in range(6))
 ASKED: tuple[es.Question, ...] = (
     es.AODE(),
-    es.CoxRegression(MONTH, event="class", covariates=[SEX]),
+    es.CoxRegression(MONTH, event="class", variables=[SEX]),
     es.CumulativeIncidence(MONTH, event="class"),
     es.ElasticNet(formula=f"{WEIGHT} ~ {DOSE}"),
     es.TAN(),
@@ -54,7 +54,7 @@ ASKED: tuple[es.Question, ...] = (
     es.CompletelyRandomForest(n_trees=2, depth=2, random_state=3),
     es.Correlation((WEIGHT, DOSE)),
     es.Covariance((WEIGHT, DOSE)),
-    es.CoxScore(MONTH, covariates=[SEX]),
+    es.CoxScore(MONTH, variables=[SEX]),
     es.Describe([WEIGHT], by=SEX),
     es.FisherDiscriminant(),
     es.FisherExact(SEX, MONTH),
@@ -67,6 +67,11 @@ ASKED: tuple[es.Question, ...] = (
     es.LifeTable(MONTH),
     es.LinearDiscriminant(),
     es.LinearMeans(),
+    es.McNemar(FIRST, SECOND),
+    es.PairwiseTTest(WEIGHT, SEX),
+    es.VarianceTest(WEIGHT, SEX),
+    es.PartialCorrelation((WEIGHT,), given=(DOSE,)),
+    es.CronbachAlpha((WEIGHT, DOSE)),
     es.LinearRegression(f"{WEIGHT} ~ {SEX}"),
     es.LogRank(MONTH, by=SEX),
     es.MantelHaenszel(SEX, "class", strata=FIRST),
@@ -74,7 +79,7 @@ ASKED: tuple[es.Question, ...] = (
     es.OddsRatio(SEX),
     es.OneStepLogisticRegression(),
     es.PCA(variables=(WEIGHT, DOSE)),
-    es.PiecewiseExponential(MONTH, covariates=[SEX], cuts=["bin1"]),
+    es.PiecewiseExponential(MONTH, variables=[SEX], cuts=["bin1"]),
     es.QuadraticDiscriminant(),
     es.ROC(MONTH),
     es.Ridge(2.0, f"{WEIGHT} ~ {SEX}"),

@@ -18,7 +18,7 @@ from encryptedstats.service.door import Door, Place
 from encryptedstats.service.presigned import Presigner
 from encryptedstats.service.refusals import Refusal
 from encryptedstats.storage.objects import FsspecStore, open_store
-from encryptedstats.tables.encrypted_table import MANIFEST
+from encryptedstats.tables.manifest import MANIFEST
 
 QUOTA = 64 << 20
 
@@ -77,11 +77,11 @@ def test_what_is_on_its_way_is_not_forgotten_by_counting_again(
 ) -> None:
     place = Place(door.store, "a" * 32)
     monkeypatch.setattr(doors, "_RECOUNT_SECONDS", 0.0)
-    door.reserve(place, "1" * 64, 60, 100, key="first")
+    door.usage.reserve(place.owner, "first", 60, 100)
     with pytest.raises(Refusal, match="60 of 100 bytes are taken"):
-        door.reserve(place, "2" * 64, 60, 100, key="second")
+        door.usage.reserve(place.owner, "second", 60, 100)
     door.usage.settle(place.owner, "first", 0)
-    door.reserve(place, "2" * 64, 60, 100, key="second")
+    door.usage.reserve(place.owner, "second", 60, 100)
     door.store.write(place.of("objects", "3" * 64), [bytes(50)])  # by another server
     with pytest.raises(Refusal, match="110 of 100 bytes are taken"):
         door.usage.check(place.owner, 100)
@@ -96,7 +96,7 @@ def test_of_many_at_once_no_more_are_let_in_than_fit(
 
     def ask(number: int) -> None:
         try:
-            door.reserve(place, "1" * 64, 10, 50, key=str(number))
+            door.usage.reserve(place.owner, str(number), 10, 50)
         except Refusal:
             return
         taken.append(number)

@@ -1,4 +1,4 @@
-"""``serve`` and its tokens, ``--worker URL`` on the commands that a worker runs, and certificates
+"""``worker serve`` and its tokens, ``--on URL`` on the commands that a worker runs, and certificates
 that are pinned.
 """
 
@@ -44,13 +44,15 @@ def test_commands_need_no_other_change(
 ) -> None:
     here, there = tmp_path / "here.enc", tmp_path / "there.enc"
     for arguments in (
-        ("counts", hospital.table, "v0", "--by", "class"),
-        ("crosstab", hospital.table, "v0", "v1"),
+        ("ask", hospital.table, "counts(v0, class)"),
+        ("ask", hospital.table, "crosstab(v0, v1)"),
         ("ask", hospital.table, "ChiSquare", "first=v0", "second=v1"),
-        ("fit", hospital.table, "--model", "mnb"),
+        ("ask", hospital.table, "mnb"),
     ):
         run(*arguments, "-o", here, "--force")
-        said = json.loads(run(*arguments, "-o", there, "--force", "--worker", server.url, "--json"))
+        (said,) = json.loads(run(*arguments, "-o", there, "--force", "--on", server.url, "--json"))[
+            "answers"
+        ]
         made_here, made_there = (str(hospital.owner.open(one, SCHEMA)) for one in (here, there))
         assert said["rows"] == 120
         assert said["file"] == str(there)
@@ -62,10 +64,10 @@ def test_folds_by_a_worker(
 ) -> None:
     place, here, there = tmp_path / "dealt", tmp_path / "here.enc", tmp_path / "there.enc"
     samples.store_table(hospital.owner, place, folds=3)
-    fit = ("fit", place, "--model", "forest", "--trees", 3, "--depth", 2, "--seed", 5, "--folds")
+    fit = ("ask", place, "forest", "trees=3", "depth=2", "seed=5", "--folds")
     run(*fit, "-o", here)
-    said = json.loads(run(*fit, "-o", there, "--worker", server.url, "--json"))
-    assert (said["folds"], said["rows"], said["model"]) == (3, 120, "CompletelyRandomForest")
+    (said,) = json.loads(run(*fit, "-o", there, "--on", server.url, "--json"))["answers"]
+    assert (said["params"]["n_folds"], said["rows"], said["question"]) == (3, 120, "folds")
     local, remote = (hospital.owner.open(one, SCHEMA) for one in (here, there))
     clear = es.CompletelyRandomForest(n_trees=3, depth=2, random_state=5).fit_folds(
         es.Table.concat([samples.rows(block, 3) for block in range(samples.BLOCKS)])
@@ -74,14 +76,13 @@ def test_folds_by_a_worker(
     assert [list(one.totals_) for one in clear] == [list(one.totals_) for one in remote]
     assert [one.block_ids_ for one in local] == [one.block_ids_ for one in remote]
     undealt = (
-        "fit",
+        "ask",
         hospital.table,
         "-o",
         tmp_path / "x.enc",
-        "--model",
         "mnb",
         "--folds",
-        "--worker",
+        "--on",
         server.url,
     )
     assert "this table declares no folds: encrypt --folds K does" in " ".join(
@@ -90,54 +91,38 @@ def test_folds_by_a_worker(
 
 
 def test_a_plan_by_a_worker(
-    server: service.Server, hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: service.Server, hospital: Hospital, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = server.token("planner")
     monkeypatch.setenv("ENCRYPTEDSTATS_TOKEN", token)
-    SCHEMA.save(tmp_path / "schema.json")
-    elsewhere = ("plan", "--table", hospital.table, "--worker", server.url, "--model", "mnb")
-    shown = " ".join(run(*elsewhere, "--counts", "v0,class").split())
+    elsewhere = ("plan", hospital.table, "--on", server.url, "mnb")
+    shown = " ".join(run(*elsewhere, "counts(v0,class)").split())
     for words in (
         "counts of v0 by class",
-        "fit of mnb",
+        "mnb",
         "rows 120",
         "are still to be sent",
         "of one core",
-        "fit",
+        "encryptedstats ask",
     ):
         assert words in shown
-    named = ("--counts", "age,ill", "--schema", tmp_path / "schema.json", "--json")
+    named = ("counts(v0,class)", "--json")
     said = json.loads(run(*elsewhere, *named))
-    assert said["questions"] == ["counts of age by ill", "fit of mnb --alpha 1.0"]
-    assert said["worker"] == server.url
+    assert said["questions"] == ["mnb", "counts of v0 by class"]
+    assert said["on"] == server.url
     with es.connect(server.url, token) as worker:
         table = worker.upload(hospital.table)
         alone = worker.plan(es.MultinomialNB(), table)
-        assert said["plans"][1]["totals"] == alone["totals"]
+        assert said["plans"][0]["totals"] == alone["totals"]
         assert said["totals"] == alone["totals"] + 6
         assert said["bytes_up"] > 0
     assert "all of it is there" in run(*elsewhere)
 
 
-@pytest.mark.parametrize(
-    ("more", "complaint"),
-    [
-        (("--worker", "http://127.0.0.1:1"), "give --table and --worker together"),
-        (
-            ("--table", "t", "--worker", "http://127.0.0.1:1", "--rows", "10"),
-            "--rows is of a table that is still to be",
-        ),
-        (
-            ("--table", "t", "--worker", "http://127.0.0.1:1", "-o", "p"),
-            "--output is of a table that is still to be",
-        ),
-        (("--rows", "10"), "--schema and --rows; or --table and --worker"),
-    ],
-)
-def test_plans_that_are_half_of_a_worker(more: tuple[str, ...], complaint: str) -> None:
-    assert complaint in " ".join(
-        run("plan", "--model", "mnb", *more, code=2).replace("│", " ").split()
-    )
+@pytest.mark.parametrize("more", [("--rows", "10"), ("-o", "p")])
+def test_plans_of_a_worker_choose_no_keys(hospital: Hospital, more: tuple[str, ...]) -> None:
+    said = run("plan", hospital.table, "mnb", "--on", "http://127.0.0.1:1", *more, code=2)
+    assert "is of a table that is still to be" in " ".join(said.replace("│", " ").split())
 
 
 @pytest.mark.slow
@@ -148,18 +133,24 @@ def test_combine_and_predict_by_a_worker(
     for name, blocks in (("north", range(1)), ("south", range(1, 2)), ("both", range(2))):
         samples.store_table(owner, tmp_path / name, blocks)
         run(
-            "fit",
+            "ask",
             tmp_path / name,
             "-o",
             tmp_path / f"{name}.enc",
-            "--model",
             "mnb",
-            "--worker",
+            "--on",
             server.url,
         )
     files = [tmp_path / f"{name}.enc" for name in ("north", "south")]
     run(
-        "combine", tmp_path / "all.enc", *files, "--keys", tmp_path / "both", "--worker", server.url
+        "model",
+        "combine",
+        tmp_path / "all.enc",
+        *files,
+        "--keys",
+        tmp_path / "both",
+        "--on",
+        server.url,
     )
     one, other = (
         owner.open(es.load(tmp_path / f"{name}.enc", owner.public_keys()))
@@ -172,7 +163,7 @@ def test_combine_and_predict_by_a_worker(
         tmp_path / "both",
         "-o",
         tmp_path / "votes.enc",
-        "--worker",
+        "--on",
         server.url,
     )
     opened = owner.open(tmp_path / "votes.enc", SCHEMA)
@@ -185,7 +176,7 @@ def test_combine_and_predict_by_a_worker(
         tmp_path / "both",
         "-o",
         tmp_path / "x",
-        "--worker",
+        "--on",
         server.url,
         code=1,
     )
@@ -195,24 +186,17 @@ def test_options_that_a_worker_has_no_use_for(
     server: service.Server, token: str, hospital: Hospital, tmp_path: Path
 ) -> None:
     fit = (
-        "fit",
+        "ask",
         hospital.table,
         "-o",
         tmp_path / "x.enc",
-        "--model",
         "mnb",
-        "--worker",
+        "--on",
         server.url,
     )
-    for more in (
-        ("--checkpoint", tmp_path / "c"),
-        ("--queue", tmp_path / "q"),
-        ("--workers", "2"),
-        ("--device", "seal"),
-    ):
-        assert "and --worker does it elsewhere" in " ".join(
-            run(*fit, *more, code=2).replace("│", " ").split()
-        )
+    for word in ("checkpoint=c", "workers=2", "device=seal"):
+        said = run(*fit[:-1], f"{server.url} {word}", code=2).replace("│", " ")
+        assert "NAME=VALUE is needed" in " ".join(said.split())
     (tmp_path / "x.enc").write_text("mine")
     assert "exists already and was not touched" in run(*fit, code=1)
 
@@ -221,13 +205,12 @@ def test_a_refused_token_is_one_line(
     server: service.Server, hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fit = (
-        "fit",
+        "ask",
         hospital.table,
         "-o",
         tmp_path / "x.enc",
-        "--model",
         "mnb",
-        "--worker",
+        "--on",
         server.url,
     )
     monkeypatch.setenv("ENCRYPTEDSTATS_TOKEN", "est_wrong")
@@ -239,56 +222,55 @@ def test_a_refused_token_is_one_line(
 
 
 def test_tokens_by_the_command_line(tmp_path: Path) -> None:
-    made = run("serve", "token", "add", "Hospital North", "--storage", tmp_path).split()[0]
+    made = run("worker", "token", tmp_path, "add", "Hospital North").split()[0]
     assert made.startswith("est_")
     said = json.loads(
         run(
-            "serve",
+            "worker",
             "token",
+            tmp_path,
             "add",
             "me",
             "--operator",
             "--quota",
             "2",
-            "--storage",
-            tmp_path,
             "--json",
         )
     )
     assert said["role"] == "operator"
-    listed = json.loads(run("serve", "token", "list", "--storage", tmp_path, "--json"))["tokens"]
+    listed = json.loads(run("worker", "token", tmp_path, "list", "--json"))["tokens"]
     assert [one["name"] for one in listed] == ["Hospital North", "me"]
     assert listed[1]["quota_bytes"] == 2 << 30
     assert made not in json.dumps(listed)
-    assert "Hospital North" in run("serve", "token", "list", "--storage", tmp_path)
-    assert "revoked 1 token" in run("serve", "token", "revoke", "me", "--storage", tmp_path)
-    assert "there is no token" in run(
-        "serve", "token", "revoke", "me", "--storage", tmp_path, code=1
-    )
+    assert "Hospital North" in run("worker", "token", tmp_path, "list")
+    assert "Revoked 1 token" in run("worker", "token", tmp_path, "revoke", "me")
+    assert "there is no token" in run("worker", "token", tmp_path, "revoke", "me", code=1)
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("serve",), "a folder or a URL is needed"),
-        (("serve", "tokens", "--storage", "x"), "is nothing that serve does"),
-        (("serve", "--storage", "x", "--host", "0.0.0.0"), "would send tokens in the clear"),
-        (("serve", "--storage", "x", "--certificate", "c.pem"), "given together"),
-        (("serve", "audit", "--storage", "s3://bucket/x"), "say where the audit log lies"),
+        (("serve",), "STORAGE"),
+        (("token", "x", "tokens"), "add NAME, revoke NAME or list is needed"),
+        (("serve", "x", "--listen", "0.0.0.0:8443"), "would send tokens in the clear"),
+        (("serve", "x", "--listen", "8443"), "HOST:PORT is needed"),
+        (("serve", "x", "--certificate", "c.pem"), "--certificate"),
+        (("serve", "x", "--limits", "quotas=3"), "did you mean 'quota'"),
+        (("audit", "s3://bucket/x"), "say where the audit log lies"),
     ],
 )
 def test_what_serve_refuses(arguments: tuple[str, ...], complaint: str) -> None:
-    assert complaint in " ".join(run(*arguments, code=2).replace("│", " ").split())
+    assert complaint in " ".join(run("worker", *arguments, code=2).replace("│", " ").split())
 
 
 def test_the_log_is_checked_and_exported(tmp_path: Path) -> None:
     log = audit.Log(tmp_path / "audit.jsonl")
     log.add("x", "put object", object="1")
     log.add("x", "put object", object="2")
-    said = run("serve", "audit", "--storage", tmp_path)
+    said = run("worker", "audit", tmp_path)
     assert said.count("put object") == 2
     log.path.write_text("".join(log.path.read_text().splitlines(keepends=True)[1:]))
-    assert "does not follow the one before" in run("serve", "audit", "--storage", tmp_path, code=1)
+    assert "does not follow the one before" in run("worker", "audit", tmp_path, code=1)
 
 
 @pytest.mark.slow
@@ -299,16 +281,16 @@ def test_the_program_itself_serves_with_workers_beside_it(
     real.
     """
     place, port = tmp_path / "storage", service.free_port()
-    token = run("serve", "token", "add", "north", "--storage", place).split()[0]
+    token = run("worker", "token", place, "add", "north").split()[0]
     command = [
         sys.executable,
         "-m",
         "encryptedstats.cli",
+        "worker",
         "serve",
-        "--storage",
         str(place),
-        "--port",
-        str(port),
+        "--listen",
+        f"127.0.0.1:{port}",
     ]
     running = subprocess.Popen([*command, "--workers", "1"], stderr=subprocess.PIPE, text=True)
     try:

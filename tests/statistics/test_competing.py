@@ -21,6 +21,7 @@ import pandas as pd
 import pytest
 
 import encryptedstats as es
+from effort import one_scheme
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -88,6 +89,7 @@ def test_cuminc_of_r() -> None:
     np.testing.assert_allclose(tests["statistic"], [0.1572398859660, 0.1138892309641], rtol=1e-10)
 
 
+@one_scheme
 def test_encrypted_is_clear(toy: es.Owner) -> None:
     frame = made_up()
     known = schema_of(frame)

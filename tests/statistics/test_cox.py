@@ -21,6 +21,7 @@ import pandas as pd
 import pytest
 
 import encryptedstats as es
+from effort import one_scheme
 from encryptedstats.statistics.cox import Stratum, partial_likelihood
 from error_codes import error
 
@@ -74,7 +75,7 @@ def schema_of(frame: pd.DataFrame) -> es.Schema:
 
 
 def ask(frame: pd.DataFrame, **options: Any) -> Any:
-    question = es.CoxRegression("month", **{"covariates": COVARIATES, **options})
+    question = es.CoxRegression("month", **{"variables": COVARIATES, **options})
     return schema_of(frame).table(frame).ask(question)
 
 
@@ -115,6 +116,7 @@ def test_strata_have_a_baseline_each() -> None:
     np.testing.assert_allclose(last, [0.6200742120369, 0.9442342766632, 1.9136240985835])
 
 
+@one_scheme
 def test_stratified_log_rank_of_r(toy: es.Owner) -> None:
     """``survdiff(Surv(month, died) ~ arm + strata(site))``."""
     frame = made_up()
@@ -131,10 +133,11 @@ def test_stratified_log_rank_of_r(toy: es.Owner) -> None:
     assert plain.statistic != found.statistic
 
 
+@one_scheme
 def test_encrypted_is_clear(toy: es.Owner) -> None:
     frame = made_up()
     known = schema_of(frame)
-    question = es.CoxRegression("v0", covariates=["v1", "v2"], strata=["v3"])
+    question = es.CoxRegression("v0", variables=["v1", "v2"], strata=["v3"])
     sealed = toy.encrypt(known.table(frame), workers=1)
     found = toy.open(sealed.ask(question, workers=1), schema=known)
     assert found == ask(frame, strata="site")
@@ -162,7 +165,7 @@ def test_repeated_rows_count_as_often() -> None:
     twice = pd.concat([frame, frame], ignore_index=True)
     known = schema_of(frame)
     weighted = known.table(frame, weights=np.full(len(frame), 2))
-    question = es.CoxRegression("month", covariates=COVARIATES)
+    question = es.CoxRegression("month", variables=COVARIATES)
     assert weighted.ask(question).coefficients.equals(ask(twice).coefficients)
 
 
@@ -183,14 +186,14 @@ def test_a_level_without_events_has_no_maximum() -> None:
 def test_columns_that_depend_on_others_are_left_out() -> None:
     frame = made_up()
     frame["copy"] = frame["sex"]
-    found = ask(frame[[*frame.columns[:-2], "copy", "died"]], covariates=["sex", "copy"])
+    found = ask(frame[[*frame.columns[:-2], "copy", "died"]], variables=["sex", "copy"])
     assert np.isnan(found.coefficients.loc["copy[m]", "estimate"])
-    alone = ask(made_up(), covariates=["sex"])
+    alone = ask(made_up(), variables=["sex"])
     assert found.coefficients.loc["sex[m]", "estimate"] == pytest.approx(
         alone.coefficients.loc["sex[m]", "estimate"]
     )
     in_strata = ask(
-        frame[[*frame.columns[:-2], "copy", "died"]], covariates=["arm", "copy"], strata=["sex"]
+        frame[[*frame.columns[:-2], "copy", "died"]], variables=["arm", "copy"], strata=["sex"]
     )
     assert np.isnan(in_strata.coefficients.loc["copy[m]", "estimate"])
 
@@ -198,8 +201,8 @@ def test_columns_that_depend_on_others_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("options", "code"),
     [
-        ({"covariates": []}, "no-covariates"),
-        ({"covariates": ["arm", "arm"]}, "same-variable-twice"),
+        ({"variables": []}, "no-covariates"),
+        ({"variables": ["arm", "arm"]}, "same-variable-twice"),
         ({"strata": ["month"]}, "same-variable-twice"),
         ({"ties": "exact"}, "unknown-ties"),
     ],

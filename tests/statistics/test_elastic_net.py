@@ -11,6 +11,7 @@ from sklearn.linear_model import ElasticNet, LinearRegression
 from sklearn.linear_model import Ridge as PlainRidge
 
 import encryptedstats as es
+from effort import one_scheme
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -55,6 +56,7 @@ def test_scikit_learn_finds_the_same(alpha: float, l1_ratio: float) -> None:
     assert through_0.intercept_ == 0
 
 
+@one_scheme
 def test_encrypted_is_clear(toy: es.Owner) -> None:
     frame = made_up()
     known = schema_of(frame)
@@ -90,6 +92,7 @@ def test_the_path_begins_where_all_coefficients_are_0() -> None:
     assert slightly_less.drop(columns="(Intercept)").to_numpy().any()
 
 
+@one_scheme
 def test_cross_validation_is_that_of_the_rows(toy: es.Owner) -> None:
     frame, alphas = made_up(), [0.05, 0.5, 5.0]
     known = schema_of(frame)

@@ -111,7 +111,7 @@ def test_another_variable_and_another_class_can_be_the_outcome(people: pd.DataFr
     named = table_of(
         people.assign(sick=people["sick"].map({0: "no", 1: "yes"})), numbers={"rs1": 0}
     )
-    found = opened(named, es.GenomeScan(["rs1"], outcome="sick"))
+    found = opened(named, es.GenomeScan(["rs1"], target="sick"))
     assert found.table.loc["rs1", "chi2_trend"] == pytest.approx(whole.loc["rs1", "chi2_trend"])
 
 
@@ -145,8 +145,8 @@ def test_one_class_and_impossible_totals_are_refused(people: pd.DataFrame) -> No
         (es.GenomeScan(["v1"]), "not-a-genotype"),
         (es.GenomeScan(["v9"]), "unknown-variable"),
         (es.GenomeScan(test="both"), "unknown-test"),
-        (es.GenomeScan(["v0"], outcome="v2"), "event-not-named"),
-        (es.GenomeScan(["v2"], outcome="v2", event="bin0"), "outcome-is-genotype"),
+        (es.GenomeScan(["v0"], target="v2"), "event-not-named"),
+        (es.GenomeScan(["v2"], target="v2", event="bin0"), "outcome-is-genotype"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(question: es.Question, complaint: str) -> None:

@@ -51,7 +51,7 @@ def score_by_statsmodels(frame: pd.DataFrame, columns: list[str], ties: str) -> 
 def test_encrypted_scores_are_those_of_statsmodels(toy: es.Owner, ties: str) -> None:
     frame = made_up()
     known = schema_of(frame)
-    question = es.CoxScore("v0", covariates=["v1", "v2"], ties=ties)
+    question = es.CoxScore("v0", variables=["v1", "v2"], ties=ties)
     found = toy.open(
         toy.encrypt(known.table(frame), workers=1).ask(question, workers=1), schema=known
     )
@@ -78,7 +78,7 @@ def test_rossi_as_r_has_it() -> None:
         "week", "ordinal", levels=range(1, 53)
     )
     known = known.with_kind("age", "number", digits=0).with_kind("prio", "number", digits=0)
-    found = known.table(rossi).ask(es.CoxScore("v0", covariates=["v1", "v2", "v3"]))
+    found = known.table(rossi).ask(es.CoxScore("v0", variables=["v1", "v2", "v3"]))
     x = rossi[["fin", "age", "prio"]].to_numpy(dtype=float)
     model = regression.PHReg(
         rossi["week"].to_numpy(dtype=float), x, status=rossi["arrest"].to_numpy(), ties="efron"
@@ -92,7 +92,7 @@ def test_a_score_test_of_groups_without_ties_is_the_log_rank_test() -> None:
     frame = made_up(6).assign(week=range(1, 7), died=[1, 0, 1, 1, 0, 1], arm=list("ababab"))
     table = schema_of(frame).table(frame)
     score, rank = (
-        table.ask(es.CoxScore("v0", covariates=["v1"])),
+        table.ask(es.CoxScore("v0", variables=["v1"])),
         table.ask(es.LogRank("v0", by="v1")),
     )
     assert score.statistic == pytest.approx(rank.statistic, rel=1e-12)
@@ -121,7 +121,7 @@ def test_a_piecewise_exponential_regression_is_that_of_statsmodels_on_the_long_t
 
     frame = made_up()
     known = schema_of(frame)
-    question = es.PiecewiseExponential("v0", covariates=["v1"], cuts=["bin1", "bin3"])
+    question = es.PiecewiseExponential("v0", variables=["v1"], cuts=["bin1", "bin3"])
     found = toy.open(
         toy.encrypt(known.table(frame), workers=1).ask(question, workers=1), schema=known
     )
@@ -159,21 +159,21 @@ def test_rows_from_which_nothing_is_learnt() -> None:
     known = schema_of(frame)
     nobody = known.table(frame.assign(died=0))
     with pytest.raises(es.DataError, check=error("no-events", "60")):
-        nobody.ask(es.CoxScore("v0", covariates="v1"))
+        nobody.ask(es.CoxScore("v0", variables="v1"))
     with pytest.raises(es.DataError, check=error("no-events", "60")):
-        nobody.ask(es.PiecewiseExponential("v0", covariates="v1"))
+        nobody.ask(es.PiecewiseExponential("v0", variables="v1"))
     with pytest.raises(es.DataError, check=error("no-overlap-at-risk")):
-        known.table(frame.assign(arm="a")).ask(es.CoxScore("v0", covariates="v1"))
+        known.table(frame.assign(arm="a")).ask(es.CoxScore("v0", variables="v1"))
     with pytest.raises(es.DataError, check=error("no-overlap-at-risk")):
-        known.table(frame[:1].assign(died=1)).ask(es.CoxScore("v0", covariates="v1"))
+        known.table(frame[:1].assign(died=1)).ask(es.CoxScore("v0", variables="v1"))
     empty = known.table(frame[frame["arm"] != "b"])
-    assert empty.ask(es.CoxScore("v0", covariates="v1")).df == 1
-    found = empty.ask(es.PiecewiseExponential("v0", covariates="v1"))
+    assert empty.ask(es.CoxScore("v0", variables="v1")).df == 1
+    found = empty.ask(es.PiecewiseExponential("v0", variables="v1"))
     assert any("aliased): arm[b]" in note for note in found.notes)
     assert (
         schema_of(frame)
         .table(frame.assign(age=50))
-        .ask(es.CoxScore("v0", covariates=["v1", "v2"]))
+        .ask(es.CoxScore("v0", variables=["v1", "v2"]))
         .df
         == 2
     )
@@ -184,12 +184,12 @@ def test_rows_from_which_nothing_is_learnt() -> None:
     [
         (lambda: es.CoxScore("v0"), es.ParameterError, "name some"),
         (
-            lambda: es.CoxScore("v0", covariates="v1", ties="exact"),
+            lambda: es.CoxScore("v0", variables="v1", ties="exact"),
             es.ParameterError,
             "ties='exact': one of",
         ),
         (
-            lambda: es.CoxScore("v0", covariates=["v0"]),
+            lambda: es.CoxScore("v0", variables=["v0"]),
             es.SchemaError,
             "have to be different variables",
         ),
@@ -221,8 +221,8 @@ def test_results_are_stored_and_read_again(tmp_path: Any) -> None:
     table = schema_of(frame).table(frame)
     for number, question in enumerate(
         (
-            es.CoxScore("v0", covariates=["v1", "v2"]),
-            es.PiecewiseExponential("v0", covariates=["v1"], cuts=["bin2"]),
+            es.CoxScore("v0", variables=["v1", "v2"]),
+            es.PiecewiseExponential("v0", variables=["v1"], cuts=["bin2"]),
         )
     ):
         found = table.ask(question)
@@ -235,18 +235,18 @@ def test_events_before_any_person_time() -> None:
     frame = made_up().assign(week=lambda rows: rows["week"] - 1, died=1)
     known = schema_of(frame).with_kind("week", "ordinal", levels=range(6))
     with pytest.raises(es.DataError, check=error("event-at-time-zero", "0")):
-        known.table(frame).ask(es.PiecewiseExponential("week", covariates="arm", cuts=[0]))
+        known.table(frame).ask(es.PiecewiseExponential("week", variables="arm", cuts=[0]))
 
 
 def test_totals_that_cannot_be_are_refused() -> None:
     frame = made_up()
     known = schema_of(frame)
-    question = es.CoxScore("v0", covariates=["v1"])
+    question = es.CoxScore("v0", variables=["v1"])
     totals = list(known.table(frame).totals(question))
     totals[0] = -1
     with pytest.raises(ValueError, match="fewer than no rows: the result was altered"):
         question.opened(totals, known, len(frame))
-    for other in (es.KaplanMeier("v0"), es.PiecewiseExponential("v0", covariates="v1")):
+    for other in (es.KaplanMeier("v0"), es.PiecewiseExponential("v0", variables="v1")):
         altered = list(known.table(frame).totals(other))
         altered[0] = -1
         with pytest.raises(ValueError, match="the result was altered"):

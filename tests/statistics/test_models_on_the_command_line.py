@@ -9,11 +9,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from rich.console import Console
 from sklearn.datasets import load_iris
 
 import encryptedstats as es
-from encryptedstats.cli import decrypt
+from encryptedstats.cli._console import view_text
+from encryptedstats.cli.open import describe_opened
+from encryptedstats.tables.questions.question import MODEL_KIND
 
 FRAME = (
     load_iris(as_frame=True)
@@ -26,7 +27,7 @@ FRAME = (
     ("model", "shown"),
     [
         (es.LinearRegression("pw ~ sl + sw"), "rsquared adj"),
-        (es.Ridge(1.0, "pw ~ sl + sw"), "Ridge regression of pw by alpha"),
+        (es.Ridge(1.0, "pw ~ sl + sw"), "alpha  (Intercept)"),
         (es.PCA(2), "Proportion of variance"),
         (es.LinearDiscriminant(), "mean c"),
         (es.QuadraticDiscriminant(), "mean c"),
@@ -36,14 +37,13 @@ FRAME = (
 def test_opened_models_are_shown(model: Any, shown: str) -> None:
     schema = es.Schema.infer(FRAME, target="kind", numbers="keep", digits=1)
     fitted = model.fit(schema.table(FRAME))
-    console = Console(width=120, record=True)
-    opened = decrypt._model("model.enc", fitted, schema)
-    console.print(opened.view(120))
-    assert shown in console.export_text()
-    facts = json.loads(json.dumps(opened.facts, allow_nan=False))
+    opened = describe_opened(fitted, MODEL_KIND, schema=schema)
+    assert shown in view_text(opened.view, 120)
+    facts = json.loads(json.dumps(opened.document, allow_nan=False))
     assert facts["rows"] == 150
-    assert facts["model"] == type(model).__name__
+    assert facts["question"] == type(model).__name__
     frame = fitted.summary().to_frame()
-    assert facts["index"] == list(map(str, frame.index))
-    assert pd.DataFrame(facts["values"], facts["index"], facts["columns"]).shape == frame.shape
-    assert ("classes" in facts) == isinstance(model, es.TotalsClassifier)
+    table = next(iter(facts["tables"].values()))
+    assert table["index"] == list(map(str, frame.index))
+    assert pd.DataFrame(table["values"], table["index"], table["columns"]).shape == frame.shape
+    assert ("classes" in facts["facts"]) == isinstance(model, es.TotalsClassifier)

@@ -55,7 +55,7 @@ ONE_GROUP = [
     es.CochranArmitage("only"),
     es.CochranArmitage("first", "only", event="o"),
     es.LogRank("week", by="only"),
-    es.PiecewiseExponential("week", covariates=["only"]),
+    es.PiecewiseExponential("week", variables=["only"]),
 ]
 
 
@@ -95,7 +95,7 @@ def test_levels_that_only_the_owner_knows(
         es.LifeTable("month"),
         es.LogRank("month", by="pair"),
         es.IncidenceRate("month"),
-        es.CoxScore("month", covariates=["pair"]),
+        es.CoxScore("month", variables=["pair"]),
         es.PiecewiseExponential("month"),
     ],
     ids=repr,
@@ -142,7 +142,7 @@ def test_what_can_be_answered_is_planned(table: es.Table) -> None:
     for question in (
         es.Kappa("first", "third"),
         es.IncidenceRate("week"),
-        es.PiecewiseExponential("week", covariates=["pair"]),
+        es.PiecewiseExponential("week", variables=["pair"]),
         es.OddsRatio("first", reference="b"),
         es.LinearDiscriminant(priors=[0.25, 0.75]),
         es.CochranArmitage("first", scores=[1, 2, 2]),
@@ -155,7 +155,7 @@ def test_what_can_be_answered_is_planned(table: es.Table) -> None:
 def test_a_worker_cannot_tell_and_the_owner_is_told_when_it_is_opened(table: es.Table) -> None:
     question = es.Kappa("v0", "v1")
     question.check(table.public_schema)
-    totals = question.named(table.totals(question), table.public_schema)
+    totals = question._named(table.totals(question), table.public_schema)
     assert (
         question.read(totals, table.public_schema, len(table)).details["agreement"] == 1.0
     )  # by numbers of bins

@@ -268,8 +268,8 @@ def test_weights_count_rows_several_times(frame: pd.DataFrame, schema: es.Schema
         (schema, es.KaplanMeier("v0", by="v1")),
         (schema, es.IncidenceRate("v0", by="v1")),
         (numbers, es.IncidenceRate("v0", by="v1")),
-        (schema, es.CoxScore("v0", covariates=["v1"])),
-        (schema, es.PiecewiseExponential("v0", covariates=["v1"], cuts=["bin4"])),
+        (schema, es.CoxScore("v0", variables=["v1"])),
+        (schema, es.PiecewiseExponential("v0", variables=["v1"], cuts=["bin4"])),
     ):
         weighted = known.table(frame, weights=weights).ask(question)
         repeated = known.table(frame.loc[frame.index.repeat(weights)]).ask(question)
@@ -428,10 +428,10 @@ def test_variables_and_levels_go_by_name(frame: pd.DataFrame, schema: es.Schema)
         (es.KaplanMeier("week", "died", event_level=0), es.KaplanMeier("v0", event_level="class0")),
         (es.LogRank("week", by="arm"), es.LogRank("v0", by="v1")),
         (es.IncidenceRate("week", by="arm"), es.IncidenceRate("v0", by="v1")),
-        (es.CoxScore("week", covariates=["arm"]), es.CoxScore("v0", covariates=["v1"])),
+        (es.CoxScore("week", variables=["arm"]), es.CoxScore("v0", variables=["v1"])),
         (
-            es.PiecewiseExponential("week", covariates=["arm"], cuts=[4, 8]),
-            es.PiecewiseExponential("v0", covariates=["v1"], cuts=["bin3", "bin7"]),
+            es.PiecewiseExponential("week", variables=["arm"], cuts=[4, 8]),
+            es.PiecewiseExponential("v0", variables=["v1"], cuts=["bin3", "bin7"]),
         ),
     ):
         assert table.ask(named) == table.ask(by_id)

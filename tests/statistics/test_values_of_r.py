@@ -237,8 +237,8 @@ def test_log_rank_and_score_tests(rows: es.Table) -> None:
     """survdiff(Surv(week, died) ~ g, d); coxph(Surv(week, died) ~ x + g, d, ties = ...)$score."""
     found = rows.ask(es.LogRank("week", by="g"))
     check([found.statistic, *found.table["expected"]], "logrank")
-    check(rows.ask(es.CoxScore("week", covariates=["x", "g"])).statistic, "cox")
-    check(rows.ask(es.CoxScore("week", covariates=["x", "g"], ties="breslow")).statistic, "coxb")
+    check(rows.ask(es.CoxScore("week", variables=["x", "g"])).statistic, "cox")
+    check(rows.ask(es.CoxScore("week", variables=["x", "g"], ties="breslow")).statistic, "coxb")
 
 
 def test_rates(rows: es.Table) -> None:

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from encryptedstats.crypto.signatures import Signer, verifies
 from encryptedstats.errors import FileFormatError
-from encryptedstats.storage.chains import MAX_ENTRY_BYTES, Chain, Entry
+from encryptedstats.storage.chains import MAX_ENTRY_BYTES, Chain, ChainEntry
 from encryptedstats.storage.objects import open_store
 from error_codes import error
 
@@ -49,7 +49,7 @@ def chain(request, tmp_path):
     return Chain(open_store(url), "log", "topic", signed)
 
 
-def append(chain: Chain, content: Any) -> Entry:
+def append(chain: Chain, content: Any) -> ChainEntry:
     return chain.append(content, ME, SIGNER.sign)
 
 
@@ -128,7 +128,7 @@ def test_an_altered_entry_is_refused_and_named(chain, change):
 
 def test_an_entry_by_who_knows_the_chain_but_not_the_key_is_refused(chain):
     entry = append(chain, {"n": 0})
-    forged = Entry("topic", 1, entry.hash, ME, {"n": 1}, entry.signature)
+    forged = ChainEntry("topic", 1, entry.hash, ME, {"n": 1}, entry.signature)
     chain.store.write(chain.name(1), [forged.to_bytes()])
     with pytest.raises(FileFormatError, check=error("wrong-signature", ME)):
         chain.entries()

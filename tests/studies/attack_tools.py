@@ -16,7 +16,8 @@ from encryptedstats.storage.chains import Chain
 from encryptedstats.studies import holding
 from encryptedstats.studies.parties import Identity
 from encryptedstats.studies.transcript import MESSAGES
-from encryptedstats.tables.encrypted_table import EncryptedTable, MemoryBlocks
+from encryptedstats.tables.encrypted_table import EncryptedTable
+from encryptedstats.tables.facts import MemoryBlocks
 
 
 def say(made: World, me: Identity, content: dict[str, Any], *, by: bytes = b"") -> None:

@@ -602,7 +602,7 @@ def test_keys_of_one_owner_are_never_those_of_members(
 
     def is_flooded(keys: es.PublicKeys) -> bool:
         table = keys.encrypt(SCHEMA.table(FRAMES["north"])).accept_others()
-        return bool(table.answer_to(BAYES).ciphertexts.flooded)
+        return bool(table._answer_to(BAYES).ciphertexts.flooded)
 
     assert is_flooded(owner.public_keys())
     assert is_flooded(marked)

@@ -28,7 +28,8 @@ from encryptedstats.storage import container
 from encryptedstats.studies import joint, totals
 from encryptedstats.studies.documents import StudyDocument
 from encryptedstats.tables.answers.files import read_answer
-from encryptedstats.tables.encrypted_table import EncryptedTable, MemoryBlocks
+from encryptedstats.tables.encrypted_table import EncryptedTable
+from encryptedstats.tables.facts import MemoryBlocks
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 BAYES = es.MultinomialNB()

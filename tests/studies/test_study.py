@@ -27,7 +27,8 @@ import encryptedstats as es
 from encryptedstats.crypto.residues import ciphertext_of, residues_of
 from encryptedstats.storage import container
 from encryptedstats.studies.pooling import pool
-from encryptedstats.tables.encrypted_table import EncryptedTable, MemoryBlocks
+from encryptedstats.tables.encrypted_table import EncryptedTable
+from encryptedstats.tables.facts import MemoryBlocks
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")

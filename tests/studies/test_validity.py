@@ -18,7 +18,8 @@ from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.packing import centre
 from encryptedstats.crypto.residues import ciphertext_of, residues_of
 from encryptedstats.studies import validity
-from encryptedstats.tables.encrypted_table import EncryptedTable, MemoryBlocks
+from encryptedstats.tables.encrypted_table import EncryptedTable
+from encryptedstats.tables.facts import MemoryBlocks
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 SLOTS, N, FEW = 1024, 40, 7

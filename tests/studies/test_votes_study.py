@@ -31,7 +31,8 @@ import encryptedstats as es
 from encryptedstats.storage import container
 from encryptedstats.storage.chains import Chain
 from encryptedstats.studies.transcript import _KINDS, MESSAGES, InvalidMessage, Message
-from encryptedstats.tables.encrypted_table import EncryptedTable, MemoryBlocks
+from encryptedstats.tables.encrypted_table import EncryptedTable
+from encryptedstats.tables.facts import MemoryBlocks
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -192,7 +193,7 @@ def test_a_worker_who_votes_otherwise_gets_no_shares(judged: World, tmp_path: Pa
 def test_the_model_in_place_of_its_votes_is_refused(judged: World, tmp_path: Path) -> None:
     made = copied(judged, tmp_path)
     centre = made.as_("centre")
-    model = centre.table().answer_to(centre.document.questions["forest"].question)
+    model = centre.table()._answer_to(centre.document.questions["forest"].question)
     digest = centre.transcript.store_object(container.to_bytes(model.to_container()))
     centre.post("answer", {"question": "forest", "object": digest})
     made.as_("registry").open(made.key)

@@ -17,7 +17,7 @@ from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import Store, open_store
 from encryptedstats.tables import Column, Schema, Table
-from encryptedstats.tables.encrypted_table import MANIFEST
+from encryptedstats.tables.manifest import MANIFEST
 
 SLOTS = 1024
 ALL = ("onehot", "ordinal", "centred")

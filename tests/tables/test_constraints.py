@@ -121,4 +121,4 @@ def test_parameters_from_files_and_requests_are_checked(
     parameters: dict[str, Any], code: str
 ) -> None:
     with pytest.raises(es.ParameterError, check=error(code)):
-        es.GLM.from_parameters({**es.GLM().get_params(), **parameters})
+        es.GLM._from_parameters({**es.GLM().get_params(), **parameters})

@@ -20,7 +20,9 @@ from encryptedstats.crypto.residues import Residues, residues_of
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.tables.blocks import BlockShape, pack_residues
-from encryptedstats.tables.encrypted_table import MANIFEST, EncryptedTable, MemoryBlocks
+from encryptedstats.tables.encrypted_table import EncryptedTable
+from encryptedstats.tables.facts import MemoryBlocks
+from encryptedstats.tables.manifest import MANIFEST
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")

@@ -426,5 +426,5 @@ def test_others_encrypt_files_with_the_public_keys(keeper, schema, write_csv, tm
     sealed = (
         keeper.public_keys().encrypt_file(write_csv(frame), schema, tmp_path / "t").accept_others()
     )
-    assert not sealed.with_secret_key
+    assert not sealed.facts.with_secret_key
     assert plain(keeper, es.load(tmp_path / "t", by_others=True)) == clear(schema.table(frame))

@@ -28,8 +28,8 @@ import encryptedstats as es
 from encryptedstats.storage import container
 from encryptedstats.storage.objects import FolderStore, open_store
 from encryptedstats.tables.blocks import block_id_of
-from encryptedstats.tables.encrypted_table import MANIFEST, keys_name
 from encryptedstats.tables.encryption import DRAFT
+from encryptedstats.tables.manifest import MANIFEST, keys_name
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")

@@ -39,7 +39,7 @@ from encryptedstats.storage import container
 from encryptedstats.storage.objects import open_store
 from encryptedstats.tables import EncryptedTable, Schema
 from encryptedstats.tables.blocks import BlockRows, block_bytes, block_entry
-from encryptedstats.tables.encrypted_table import MANIFEST, keys_name
+from encryptedstats.tables.manifest import MANIFEST, keys_name
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")

@@ -454,10 +454,11 @@ def test_columns_of_a_chunk(keeper, schema, tmp_path):
         for chunk in range(2):
             expected = [in_memory.blocks.block(chunk)[names.index(name)] for name in some]
             for sealed in (in_memory, es.load(tmp_path)):
-                np.testing.assert_array_equal(sealed.chunk(some, chunk), expected)
+                source = sealed.source()
+                np.testing.assert_array_equal(source.chunk(some, chunk), expected)
                 np.testing.assert_array_equal(
-                    [sealed.residues(name, chunk) for name in some], expected
+                    [source.residues(name, chunk) for name in some], expected
                 )
     assert np.shares_memory(
-        in_memory.chunk(names[:1], 0)[0], in_memory.blocks.residues[0]
+        in_memory.source().chunk(names[:1], 0)[0], in_memory.blocks.residues[0]
     )  # not copied

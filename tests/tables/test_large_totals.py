@@ -398,7 +398,7 @@ def test_digit_bits_are_checked() -> None:
 def test_a_table_with_other_digits_than_its_parameters_say_is_refused(
     sealed: es.EncryptedTable,
 ) -> None:
-    from encryptedstats.tables.encrypted_table import facts_from_container, facts_to_container
+    from encryptedstats.tables.manifest import facts_from_container, facts_to_container
 
     other = replace(
         sealed.facts, columns=tuple(table_columns(sealed.schema, (), classes=True, digit_bits=9))

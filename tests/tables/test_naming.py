@@ -74,7 +74,7 @@ def test_names_become_ids(schema: es.Schema) -> None:
 
 def test_ids_become_names(schema: es.Schema) -> None:
     asked = Share("v1", ["b"], among=["grade", "sick"], weights={"age": 2})
-    assert asked.in_ids(schema).in_names(schema) == asked
+    assert asked.in_ids(schema)._in_names(schema) == asked
     said = "Share(variable='grade', levels=['(-inf, 2.0]'], among=None, weights=None)"
     assert (
         Share("v1", ["bin0"]).describe(schema) == said
@@ -86,7 +86,7 @@ def test_ids_become_names(schema: es.Schema) -> None:
         "formula": "class ~ v0 + v1",
         "reference": {"v0": "bin1"},
     }
-    assert model.in_ids(schema).in_names(schema).get_params() == model.get_params()
+    assert model.in_ids(schema)._in_names(schema).get_params() == model.get_params()
 
 
 @pytest.mark.parametrize("name", ["age", "sick"])

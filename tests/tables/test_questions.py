@@ -125,7 +125,7 @@ def test_a_model_is_a_question(
     assert isinstance(fitted, es.MultinomialNB)
     assert closed.is_encrypted
     assert fitted.totals_ == es.MultinomialNB().fit(table).totals_ == tiny.open(closed).totals_
-    named = es.MultinomialNB().named(fitted.totals_, schema.public())
+    named = es.MultinomialNB()._named(fitted.totals_, schema.public())
     assert {name: array.shape for name, array in named.items()} == {
         "class_counts": (2,),
         "bins": (4, 2),
@@ -472,7 +472,7 @@ def test_errors_tell_the_owner_which_names_ids_have() -> None:
         with pytest.raises(es.ParameterError, check=error(said)):
             ask(wrong)
     with pytest.raises(es.SchemaError, check=error("power-of-factor", "'v1'", "'race'")):
-        es.LinearRegression("y ~ race^2").fit(schema.table(frame))
+        es.LinearRegression("y ~ I(race^2)").fit(schema.table(frame))
     with pytest.raises(
         es.ParameterError, check=error("not-two-groups")
     ):  # whoever computes knows no names

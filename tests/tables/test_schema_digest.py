@@ -16,7 +16,7 @@ from encrypted_samples import objects, put, rewritten_manifest, small_owner
 import encryptedstats as es
 from encryptedstats.circuits.expressions import column
 from encryptedstats.storage import container
-from encryptedstats.tables.encrypted_table import MANIFEST
+from encryptedstats.tables.manifest import MANIFEST
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")

@@ -26,7 +26,8 @@ import encryptedstats as es
 from encryptedstats.storage import container
 from encryptedstats.storage.objects import FolderStore
 from encryptedstats.tables.blocks import BLOCK_KIND
-from encryptedstats.tables.encrypted_table import MANIFEST, TABLE_VERSION
+from encryptedstats.tables.facts import TABLE_VERSION
+from encryptedstats.tables.manifest import MANIFEST
 from error_codes import error
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")

@@ -76,6 +76,7 @@ _LABELS: Final = {
     "variables": "Variables",
     "by": "Groups",
     "groups": "Two of the groups, if there are more",
+    "target": "Outcome",
     "first": "First variable",
     "second": "Second variable",
     "n_trees": "Number of trees",
@@ -381,7 +382,7 @@ def question_of(name: str, parameters: Mapping[str, Any], schema: es.Schema) -> 
     """Return the question in the ids that a worker knows, with nothing left to chance; refused
     where these columns cannot be asked it.
     """
-    return asked_of(_made(name, parameters), schema).settled()
+    return asked_of(_made(name, parameters), schema)._settled()
 
 
 def _made(name: str, parameters: Mapping[str, Any]) -> es.Question:
@@ -427,7 +428,7 @@ def needs_of(
         needs = {one: need for role, need in zip(roles, chosen[1:], strict=True) for one in role}
         try:
             schema = _mixed(drafts, chosen[0], needs)
-            asked = asked_of(question, schema).settled()
+            asked = asked_of(question, schema)._settled()
             if NUMBER in needs.values():
                 _check_reads_all(asked, schema, needs)
         except (es.EncryptedStatsError, ValueError) as error:
@@ -483,7 +484,7 @@ def _roles(question: es.Question, schema: es.Schema) -> Iterator[list[str]]:
             yield [value]
         elif value:
             yield list(map(str, value))
-        elif parameter in ("variables", "snps") and not parameters.get("formula"):
+        elif parameter == "variables" and not parameters.get("formula"):
             yield [one for one in names if one != parameters.get("target")]
 
 

@@ -27,7 +27,7 @@ def begin_sample(desk: Desk) -> Project:
     content = sample_rows().to_csv(index=False).encode()
     choose_dropped(desk, project, "made-up-patients.csv", io.BytesIO(content))
     ask(desk, project, "TTest", {"variable": "bmi", "by": "sex"})
-    ask(desk, project, "OddsRatio", {"exposure": "smoker", "outcome": "readmitted"})
+    ask(desk, project, "OddsRatio", {"exposure": "smoker", "target": "readmitted"})
     ask(desk, project, "GLM", {"target": "readmitted", "variables": ["smoker", "sex"]})
     return project
 

@@ -77,7 +77,7 @@ class AskTask(BaseModel):
 
     def run(self, _: Report) -> dict[str, Any]:
         """Compute, and store the answer for its user only."""
-        question = question_class(self.question).from_parameters(self.parameters)
+        question = question_class(self.question)._from_parameters(self.parameters)
         answer = es.load(self.table).ask(question)
         write_atomic(self.out, [container.to_bytes(answer.to_container())], mode=PRIVATE)
         return {}

@@ -34,6 +34,7 @@ WORDS: Final[dict[str, str]] = {
     "leave one out": "leave one of them out",
     "name the id": ", as the row number",
     "cut at the median": "",
+    "keep the target": "",
     "fewer levels": "leave the column out, give it another kind, or join rare levels",
     "rare levels": "join levels with fewer rows than {value}",
     "keep numbers": "choose a column of numbers, or let it be one in the step Columns",

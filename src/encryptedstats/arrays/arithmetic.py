@@ -250,7 +250,9 @@ class EncryptedOperand:
         if depth > parameters.depth:
             cure = f"depth={depth} or more (they have {parameters.depth})"
         else:
-            promised = parameters.noise.budget(parameters.noise.promised(depth, parameters.terms))
+            promised = parameters.noise.budget(
+                parameters.noise.promised_noise(depth, parameters.terms)
+            )
             missing = max(1, math.ceil(promised - budget)) if math.isfinite(budget) else 64
             cure = f"terms={parameters.terms << missing} or more (they have {parameters.terms})"
         raise NoiseError(
@@ -277,7 +279,7 @@ class EncryptedOperand:
 
     def __eq__(self, other: object) -> NoReturn:
         raise ArgumentTypeError(
-            "encrypted integers cannot be compared: whoever computes does not see them. Compare "
+            "encrypted integers cannot be compared: the worker cannot see them. Compare "
             "after owner.open, "
             "or encode categories as 0/1 indicators, whose products test for equality",
             code="comparison-impossible",

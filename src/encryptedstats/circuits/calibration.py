@@ -44,7 +44,7 @@ from encryptedstats.storage.bitpack import pack, unpack
 from encryptedstats.storage.files import write_atomic
 
 _FEW_COLUMNS, _SAMPLE_COLUMNS = 3, 5  # of the table that devices are measured with
-_OF_CORES: Final = ("native", "seal")  # a card says itself what it takes
+_OF_CORES: Final = ("native", "seal")  # a GPU says itself what it takes
 _TRIES = 3
 _BUSY = 0.5  # processes that want a core, for every core: from then on others are in the way
 FAST_PRIME_BITS: Final = (

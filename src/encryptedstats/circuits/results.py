@@ -26,9 +26,8 @@ from encryptedstats.circuits.program import (
     subtract_digests,
 )
 from encryptedstats.circuits.slices import drop_checkpoint
-from encryptedstats.crypto.digests import DIGEST_FIELD, join_digests, read_digest
 from encryptedstats.crypto.dispatch import decrypt_value
-from encryptedstats.crypto.encryption import Decryptor
+from encryptedstats.crypto.encryption import DIGEST_FIELD, Decryptor, join_digests, read_digest
 from encryptedstats.crypto.engine import Engine, engine_for
 from encryptedstats.crypto.flooding import flood, flooded_noise, flooding_width
 from encryptedstats.crypto.keys import PublicKeys, check_belongs

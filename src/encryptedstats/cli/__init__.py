@@ -32,6 +32,8 @@ def main() -> None:
 def load_program() -> Callable[[], None]:
     """Import all that the program needs, and give the function that runs it."""
     try:
+        import rich  # noqa: F401  help and spinners import parts of it when they are shown
+
         from encryptedstats.cli._app import app
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _EXTRA:

@@ -1,7 +1,8 @@
 """What a shell is offered when somebody presses the tab key: names that only the program, or a file
 given before, knows.
 
-Whatever goes wrong here offers nothing; the command itself will say what is wrong.
+Whatever goes wrong here offers nothing; the command itself will say what is wrong. The library is
+imported only then.
 """
 
 from __future__ import annotations
@@ -9,55 +10,69 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import typer
-
-import encryptedstats as es
-from encryptedstats.tables.rows.row_files import read_frames
 
 Completion = Callable[[typer.Context, str], list[str]]
 
 
-def offering(names: Callable[[typer.Context], Iterable[str]]) -> Completion:
-    """Offers those that begin as what was typed does."""
+def offer(names: Callable[[typer.Context, str], Iterable[str]]) -> Completion:
+    """Return a completion with the names that begin as what was typed does."""
 
-    def offer(ctx: typer.Context, incomplete: str) -> list[str]:
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
         with suppress(Exception):
-            return [name for name in names(ctx) if name.startswith(incomplete)]
+            return [name for name in names(ctx, incomplete) if name.startswith(incomplete)]
         return []
 
-    return offer
+    return complete
 
 
-def _given(ctx: typer.Context, name: str) -> str:
+def _find(ctx: typer.Context, name: str) -> Any:
     """An argument that was given before; while the value of an option is typed, Typer has not given
     it its name yet.
     """
     if ctx.params.get(name) is not None:
-        return str(ctx.params[name])
+        return ctx.params[name]
     arguments = [one.name for one in ctx.command.params if one.param_type_name == "argument"]
-    return str(ctx.args[arguments.index(name)])
+    place = arguments.index(name)
+    return ctx.args[place:] if name == "questions" else ctx.args[place]
 
 
-def _columns(ctx: typer.Context) -> Iterable[str]:
-    for frame in read_frames(Path(_given(ctx, "data")), rows=1):
+def _columns(ctx: typer.Context, _: str) -> Iterable[str]:
+    from encryptedstats.tables.rows.row_files import read_frames
+
+    for frame in read_frames(Path(str(_find(ctx, "data"))), rows=1):
         return [str(name) for name in frame.columns]
     return []
 
 
-def _variable_ids(ctx: typer.Context) -> Iterable[str]:
-    return [
-        variable.id for variable in es.EncryptedTable.load(_given(ctx, "table")).schema.variables
-    ]
+def _questions(ctx: typer.Context, incomplete: str) -> Iterable[str]:
+    from encryptedstats.cli._words import complete_words
+
+    words = list(map(str, _find(ctx, "questions") or ()))
+    return complete_words(words, incomplete, lambda: _variables(ctx))
 
 
-def _class_and_ids(ctx: typer.Context) -> Iterable[str]:
-    return ["class", *_variable_ids(ctx)]
+def _variables(ctx: typer.Context) -> list[str]:
+    """The variables of the schema or the table that was given before."""
+    import encryptedstats as es
+
+    with suppress(Exception):
+        given = ctx.params.get("schema") or _find(ctx, "source")
+        schema = es.Schema.load(given)
+        return [*(variable.name for variable in schema.variables), "class"]
+    table = es.EncryptedTable.load(str(_find(ctx, "table")))
+    return [*(variable.id for variable in table.schema.variables), "class"]
 
 
 #: Columns of the file of rows that was given before.
-columns: Completion = offering(_columns)
-#: Ids of the variables of the table that was given before.
-variable_ids: Completion = offering(_variable_ids)
-#: What counts may be taken by.
-class_and_ids: Completion = offering(_class_and_ids)
+columns: Completion = offer(_columns)
+#: Questions, their parameters, the choices of these, and variables.
+questions: Completion = offer(_questions)
+#: Where questions are computed.
+places: Completion = offer(lambda *_: ("local", "dask://", "queue://", "https://"))
+#: What is said of a CSV file.
+csv_words: Completion = offer(
+    lambda *_: ("separator=", "decimal=", "thousands=", "charset=", "dates=")
+)

@@ -1,36 +1,52 @@
-"""What the commands share in how they print: sizes, times, tables of facts, parameters, JSON."""
+"""How commands print: views as text, facts as JSON, parameters in words. No command prints in
+another way.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import shlex
+import shutil
+import sys
 from collections.abc import Iterable, Mapping
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
-from rich.console import Console, RenderableType
-from rich.table import Table
-from rich.text import Text
 
-import encryptedstats as es
-from encryptedstats.crypto.security import MAX_MODULUS_BITS, TABLE_NAME
+from encryptedstats.views import View, render_text
 from encryptedstats.words import plural as plural
 from encryptedstats.words import size_text as size_text
 from encryptedstats.words import time_text as time_text
 
-_STANDARD = TABLE_NAME.partition(",")[0]
+if TYPE_CHECKING:
+    import pandas as pd
+
+    import encryptedstats as es
+
+Facts = Mapping[str, Any]
+_GAP: Final = 2
 
 
-def print_json(facts: Mapping[str, Any]) -> None:
-    """Facts as JSON on stdout, nothing else."""
+def tell(view: View, document: Facts, as_json: bool) -> None:
+    """Print JSON for programs, or a view for people."""
+    if as_json:
+        print_json(document)
+    else:
+        show(view)
+
+
+def print_json(facts: Facts) -> None:
+    """Print facts as JSON on stdout, nothing else."""
     typer.echo(json.dumps(_finite(facts), indent=2, allow_nan=False))
 
 
 def _finite(value: Any) -> Any:
-    """The same with null for numbers that are none: JSON has no NaN, and strict readers
-    refuse it.
-    """
+    """The same with null for numbers that are none: JSON has no NaN, and strict readers refuse it."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
@@ -38,37 +54,90 @@ def _finite(value: Any) -> Any:
     return [_finite(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
-def progress(message: str) -> Any:
-    """A spinner on stderr while something takes its time; nothing at all where stderr is no
-    terminal.
+def show(view: View, *, err: bool = False) -> None:
+    """Print a view. On a terminal, tables are cut to its width; in a pipe no line is broken."""
+    stream = sys.stderr if err else sys.stdout
+    width = shutil.get_terminal_size().columns if stream.isatty() else None
+    typer.echo(view_text(view, width), err=err)
+
+
+def view_text(view: View, width: int | None = None) -> str:
+    """Return a view as text without anything that a terminal would obey, or that would begin a line
+    of its own. A tuple of texts stands below each other.
     """
-    return Console(stderr=True).status(message)
+    facts = {
+        printable(name): value
+        for name, value in view.facts.items()
+        if value is not None and value not in ("", (), [])
+    }
+    indent = "\n" + " " * (max(map(len, facts), default=0) + _GAP)
+    safe = View(
+        printable(view.title),
+        {name: _fact_text(value, indent) for name, value in facts.items()},
+        tuple(replace(table, frame=_printable_frame(table.frame)) for table in view.tables),
+        notes=tuple(map(printable, view.notes)),
+    )
+    return render_text(safe, width)
+
+
+def _fact_text(value: Any, indent: str) -> Any:
+    if isinstance(value, tuple) and all(isinstance(one, str) for one in value):
+        return indent.join(map(printable, value))
+    return printable(value) if isinstance(value, str) else value
+
+
+def _printable_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same with names, levels and texts that are safe to print."""
+
+    def safe(value: Any) -> Any:
+        return printable(value) if isinstance(value, str) else value
+
+    found = frame.rename(index=safe, columns=safe)
+    for place, kind in enumerate(found.dtypes):
+        if getattr(kind, "kind", "O") not in "biufc":
+            found.isetitem(place, found.iloc[:, place].map(safe).to_numpy())
+    return found
 
 
 def printable(text: str) -> str:
-    """Text that may come from a file of unknown origin, with everything escaped that a terminal
-    would obey.
+    """Return text that may come from a file of unknown origin, with everything escaped that a
+    terminal would obey.
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def command_line(*words: object) -> Text:
-    """A command to type next; words with spaces and the like in quotes."""
-    return Text(printable(f"encryptedstats {shlex.join(map(str, words))}"), style="cyan")
+def progress(message: str) -> AbstractContextManager[Any]:
+    """Show a spinner on stderr while something takes its time; nothing where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        return nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True).status(message)
 
 
-def fact_table(rows: Iterable[tuple[str, RenderableType]]) -> Table:
-    """Two columns without lines: what, and how much of it."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in rows:
-        table.add_row(name, Text(value) if isinstance(value, str) else value)
-    return table
+def command_line(*words: object) -> str:
+    """Return a command to type next; words with spaces and the like in quotes."""
+    return printable(f"encryptedstats {shlex.join(map(str, words))}")
+
+
+def file_text(path: object, *more: str) -> str:
+    """Return a file with its size, and more about it."""
+    return ", ".join([f"{path}  {size_text(os.stat(str(path)).st_size)}", *more])
+
+
+def file_facts(path: Path) -> dict[str, Any]:
+    """Return the name and the size of a file that was written."""
+    return {"file": str(path), "bytes": path.stat().st_size}
+
+
+def shorten(lines: Iterable[str], most: int = 6) -> tuple[str, ...]:
+    """Return the first few of many lines."""
+    found = tuple(lines)
+    return found if len(found) <= most + 1 else (*found[:most], f"and {len(found) - most} more")
 
 
 def parameter_facts(parameters: es.Parameters) -> dict[str, Any]:
-    """Parameters and what they give, ready for JSON."""
+    """Return parameters and what they give, ready for JSON."""
     return {
         **parameters.to_dict(),
         "fingerprint": parameters.fingerprint,
@@ -82,39 +151,34 @@ def parameter_facts(parameters: es.Parameters) -> dict[str, Any]:
     }
 
 
-def parameter_rows(parameters: es.Parameters) -> list[tuple[str, RenderableType]]:
-    """Parameters as rows for :func:`fact_table`."""
+def parameter_rows(parameters: es.Parameters) -> dict[str, str]:
+    """Return parameters as facts of a view."""
     bits = [q.bit_length() for q in parameters.coefficient_moduli]
-    products = plural(parameters.depth, "product")
-    return [
-        ("scheme", parameters.scheme.upper()),
-        ("security", _security(parameters)),
-        ("exact up to", f"±{parameters.max_value:,} (t = {parameters.plain_modulus})"),
-        (
-            "depth",
-            f"{products} in a row with sums of up to {parameters.terms} at each level; a plan may "
-            "go deeper",
-        ),
-        (
-            "failure bound",
-            f"{parameters.failure_bound} that a decryption within these limits goes wrong",
-        ),
-        ("ring degree", f"{parameters.ring_degree}"),
-        ("moduli", f"{' + '.join(map(str, bits[:-1]))} bits, {bits[-1]} for key switching"),
-        ("ciphertext", f"{size_text(parameters.ciphertext_bytes())} when fresh"),
-    ]
+    return {
+        "scheme": parameters.scheme.upper(),
+        "security": _security(parameters),
+        "exact up to": f"±{parameters.max_value:,} (t = {parameters.plain_modulus})",
+        "depth": f"{plural(parameters.depth, 'product')} in a row with sums of up to "
+        f"{parameters.terms} at each level; a plan may go deeper",
+        "failure bound": f"{parameters.failure_bound} that a decryption within these limits goes "
+        "wrong",
+        "ring degree": str(parameters.ring_degree),
+        "moduli": f"{' + '.join(map(str, bits[:-1]))} bits, {bits[-1]} for key switching",
+        "ciphertext": f"{size_text(parameters.ciphertext_bytes())} when fresh",
+    }
 
 
-def _security(parameters: es.Parameters) -> Text:
+def _security(parameters: es.Parameters) -> str:
+    from encryptedstats.crypto.security import MAX_MODULUS_BITS, TABLE_NAME
+
     allowed = MAX_MODULUS_BITS[parameters.security or 128][parameters.ring_degree]
     if not parameters.security:
-        return Text(
+        return (
             f"INSECURE, less than 128 bits: a {parameters.modulus_bits}-bit modulus where "
-            f"{allowed} are allowed. "
-            "For tests, never for real data",
-            style="bold red",
+            f"{allowed} are allowed. For tests, never for real data"
         )
-    text = Text(f"{parameters.security} bits", style="bold")
-    return text.append(
-        f" ({parameters.modulus_bits} of {allowed} bits of modulus; {_STANDARD})", style="not bold"
+    standard = TABLE_NAME.partition(",")[0]
+    return (
+        f"{parameters.security} bits ({parameters.modulus_bits} of {allowed} bits of modulus; "
+        f"{standard})"
     )

@@ -1,22 +1,19 @@
-"""How a CSV file is written, as options say it, and the line that says how one was read. All
-commands that read rows share them.
+"""How a CSV file is written, as words say it, and the line that says how one was read. All commands
+that read rows share them.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from functools import wraps
-from typing import Annotated, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import typer
 
 from encryptedstats.cli._console import printable
-from encryptedstats.cli._parameters import hints_of, with_parameters
+from encryptedstats.cli._words import parse_pairs
 from encryptedstats.tables.rows.csv_format import CsvFormat, CsvOptions
 
-_PANEL: Final = "How the CSV file is written (found out where it is not said)"
-_WORDS: Final = {
+_SIGNS: Final = {
     "comma": ",",
     "semicolon": ";",
     "tab": "\t",
@@ -26,54 +23,22 @@ _WORDS: Final = {
     "space": " ",
     "apostrophe": "'",
 }
+_NAMES: Final = ("separator", "decimal", "thousands", "charset", "dates")
+_OF_SIGNS: Final = ("separator", "decimal", "thousands")
 
 
-#: What the options say, by the fields of ``CsvOptions``.
-_OPTIONS: Final = {
-    "separator": ("SIGN", "Between fields: comma, semicolon, tab, pipe, or any sign."),
-    "decimal": ("SIGN", "The decimal mark: point or comma."),
-    "thousands": ("SIGN", "Between thousands: point, comma, space, apostrophe, or none."),
-    "charset": ("NAME", "The character set: utf-8, cp1252, latin-1, utf-16, ..."),
-    "dates": ("FORMAT", "Format of dates, as in %d.%m.%Y; or none, to leave them as text."),
-}
-_SIGNS: Final = ("separator", "decimal", "thousands")
-AS_FOUND: Final = CsvOptions()
-
-
-def with_csv_options(function: Callable[..., None]) -> Callable[..., None]:
-    """A command whose one parameter ``csv`` is five options."""
-
-    @wraps(function)
-    def command(**given: Any) -> None:
-        said = {name: given.pop(name) for name in _OPTIONS}
-        signs = {name: _sign(said[name]) for name in _SIGNS}
-        function(csv=CsvOptions(**{**said, **signs}), **given)
-
-    hints = hints_of(function)
-    hints |= {name: _option(name, *words) for name, words in _OPTIONS.items()}
-    defaults = {
-        name: one.default
-        for name, one in inspect.signature(function).parameters.items()
-        if name != "csv"
+def csv_options(given: Sequence[str] | None) -> CsvOptions:
+    """Return what ``--csv`` says."""
+    said: dict[str, Any] = dict(parse_pairs(given, _NAMES, "--csv"))
+    signs: dict[str, Any] = {
+        name: _SIGNS.get(said[name], said[name]) for name in _OF_SIGNS if name in said
     }
-    defaults |= dict.fromkeys(_OPTIONS)
-    return with_parameters(command, hints, defaults)
-
-
-def _option(name: str, metavar: str, help: str) -> Any:
-    asked = typer.Option(
-        f"--{name}", metavar=metavar, help=help, show_default=False, rich_help_panel=_PANEL
-    )
-    return Annotated[str | None, asked]
-
-
-def _sign(given: str | None) -> str | None:
-    return None if given is None else _WORDS.get(given, given)
+    return CsvOptions(**{**said, **signs})
 
 
 def say_format(path: object) -> Any:
-    """A function that says on the error output how a file is read, where that is not what everybody
-    expects.
+    """Return a function that says on the error output how a file is read, where that is not what
+    everybody expects.
     """
 
     def say(form: CsvFormat) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 import typer
 
 from encryptedstats.cli._console import printable
-from encryptedstats.cli._models import flag
+from encryptedstats.cli._words import short_name
 from encryptedstats.errors import Cure, ParameterError, reword
 from encryptedstats.storage.files import FULL as FULL
 
@@ -21,56 +21,55 @@ WORDS: Final[dict[str, str]] = {
     "say what becomes of gaps": "make the schema with --missing bin or --missing drop",
     "drop gaps": "--missing drop",
     "drop gaps anew": "make the schema with --missing drop",
-    "bin for gaps": "schema --missing-bin {name!r}",
+    "bin for gaps": "data schema --column '{name} missing=bin'",
     "leave rows out": "",
     "rows without weights": "encrypt the rows without --weights, each as often as it counts",
-    "know a level": "correct it; or, before anything is encrypted, give it a level, schema --levels "
-    "'{name}=A,B,...', or say "
-    "where unknown ones go, schema --unknown other",
+    "know a level": "correct it; or, before anything is encrypted, give it a level, data schema "
+    "--column '{name} levels=A,B,...', or say where unknown ones go, --unknown other",
     "know a class": "correct it, or name all classes before anything is encrypted, schema --classes A,B,...",
     "read text": "correct it, or leave it empty if it is missing; if {name!r} is a category, say so before "
     "anything is encrypted, "
-    "schema --kind COLUMN=categorical",
-    "widen": "schema --range COLUMN=LOW:HIGH widens them",
-    "keep numbers": "schema --digits COLUMN=N keeps numbers",
-    "cut into bins": "make a schema with --kind COLUMN=continuous",
+    "data schema --column 'COLUMN kind=categorical'",
+    "widen": "data schema --column 'COLUMN range=LOW:HIGH' widens them",
+    "keep numbers": "data schema --column 'COLUMN digits=N' keeps numbers",
+    "cut into bins": "make a schema with --column 'COLUMN kind=continuous'",
     "leave out": "leave it out (--leave-out)",
     "leave column out": "leave the column out (--leave-out)",
     "smaller integers": "correct it, write the column in a larger unit, or leave it out (--leave-out)",
     "leave one out": "leave one of them out (--leave-out)",
     "name the id": " (--id {name!r})",
     "cut at the median": "",
-    "fewer levels": "leave the column out (--leave-out), give it another kind (--kind), let --rare join those "
-    "of few rows, or "
-    "give --levels",
+    "keep the target": ", --numbers keep",
+    "fewer levels": "leave the column out (--leave-out), give it another kind (--column 'NAME kind=...'), let "
+    "--rare join those of few rows, or give levels=",
     "rare levels": "--rare {value}",
     "show all classes": "give --classes when the data does not show all of them",
-    "kinds of columns": "--kind or --digits names",
-    "digits of columns": "--digits names",
-    "digits": "--digits",
-    "bounds of columns": "--range names",
+    "kinds of columns": "--column names",
+    "digits of columns": "--column names",
+    "digits": "digits=",
+    "bounds of columns": "--column names",
     "keep all numbers": "--numbers keep",
-    "say the digits": "--digits says how many to keep",
+    "say the digits": "--numbers keep:N says how many to keep",
     "classes of the target": "make the schema with --classes, or without --numbers keep",
-    "name by ids": "write its id, v0, v1, ... (schema shows its owner which), or give --schema where you are "
+    "name by ids": "write its id, v0, v1, ... (data schema shows its owner which), or give --schema where you are "
     "the owner",
-    "name the target": "make it with schema --target",
+    "name the target": "make it with data schema --target",
     "column of the target": "the rows have no column of the target",
     "declare folds": "encrypt --folds K does",
     # how a file is written
     "name every column": "name every column, also that of row names (R: write.csv(x, row.names=FALSE) leaves it out)",
     "remove title lines": "remove all lines above the column names",
     "take again": "take it again",
-    "say the format": "--{option} {value!r}",
-    "say one of the format": "--{option}",
-    "say the decimal mark": "correct it, or say how numbers are written, --decimal . or --decimal ,",
-    "device": "--device {device}",
+    "say the format": "--csv {option}={value!r}",
+    "say one of the format": "--csv {option}=",
+    "say the decimal mark": "correct it, or say how numbers are written, --csv decimal=. or --csv decimal=,",
+    "device": "--on device={device}",
     # studies
     "let the study plan": "create the study on the command line, which plans them",
     "create the study again": "create it again, with encryptedstats study create",
-    "mask totals": "--ask-masked gives the same sum",
+    "mask totals": "--ask masked:NAME=QUESTION gives the same sum",
     "name another receiver": "--receiver names a party that is no --site",
-    "any device": "--device auto chooses one that can",
+    "any device": "--on device=auto chooses one that can",
     # keys
     "schema of the rows": "give the schema that the table was encrypted with, with --schema (keep its file beside "
     "the secret key)",
@@ -80,59 +79,58 @@ WORDS: Final[dict[str, str]] = {
     "ENCRYPTEDSTATS_PIN",
     "load the key": ": give its file, with --key",
     "plan": "encryptedstats plan",
-    "larger values": "it takes keys for --max-value {value} (plan chooses it)",
-    "keys for more rows": "plan --rows {rows} and keygen --plan",
-    "keys that predict": "plan --encrypted-prediction and keygen --plan",
-    "plan prediction": "plan --encrypted-prediction",
-    "plan for others": "plan --encrypted-prediction --by-others",
+    "larger values": "it takes keys for max_value={value} (plan chooses it)",
+    "keys for more rows": "plan --rows {rows} and key make --plan",
+    "keys that predict": "plan --encrypted-prediction auto and key make --plan",
+    "plan prediction": "plan --encrypted-prediction auto",
+    "plan for others": "plan --encrypted-prediction auto --by-others",
     "plan for rows of others": "plan --by-others",
-    "keys for rows of others": "plan --by-others and keygen --plan",
-    "plan for members": "plan --members {members}",
+    "keys for rows of others": "plan --by-others and key make --plan",
+    "plan for members": "a study of --kind joint, which plans",
     "accept rows of others": "--by-others",
     "other form": "",
-    "wish": "--security {security} --max-value {max_value} --depth {depth} --terms {terms}",
-    "smaller values": "--max-value up to {value} with this --depth",
-    "less depth": "--depth up to {depth} with this --max-value",
-    "other scheme": "--scheme bfv",
-    "both smaller": "a smaller --depth together with a smaller --max-value",
+    "wish": "security={security} max_value={max_value} depth={depth} terms={terms}",
+    "smaller values": "max_value up to {value} with this depth",
+    "less depth": "depth up to {depth} with this max_value",
+    "other scheme": "scheme=bfv",
+    "both smaller": "a smaller depth together with a smaller max_value",
     "make private": "chmod 600 {file!r}",
-    "planned keys": "keygen --plan makes those that were planned, and encrypt puts them into the table",
+    "planned keys": "key make --plan makes those that were planned, and encrypt puts them into the table",
     "open before predicting": "without --encrypted-prediction",
     # models and results
     "name another variable": "name a variable with two groups or more",
-    "give the same levels": "give both the same levels in the same order, schema --levels COLUMN=A,B,...",
-    "keep points of time": "keep it as a number, schema --digits COLUMN=N, or give it a grid of levels, "
-    "schema --levels COLUMN=1,2,...",
+    "give the same levels": "give both the same levels in the same order, data schema --column 'COLUMN levels=A,B,...'",
+    "keep points of time": "keep it as a number, data schema --column 'COLUMN digits=N', or give it a grid "
+    "of levels, --column 'COLUMN levels=1,2,...'",
     "ask of fewer variables": "ask of fewer variables, without those that are missing everywhere",
     "leave the term out": "leave it out of the formula",
     "predict numbers": "predict writes the numbers that it expects, to compare with yours",
-    "open": "its owner opens it with decrypt -o, and predicts with what is opened",
-    "open with names": "decrypt it again, with --schema",
-    "open before adding": "let the owner decrypt them, and combine what is opened",
-    "fewer shards": "fewer shards (--rows-per-shard), or keys that were planned with --workers, which makes room",
-    "no inverse": "--fraction inverse averages leaf shares and divides, which only an opened forest can: "
-    "open it, or fit with "
-    "--fraction 0 or 2 to 64",
+    "open": "its owner opens it with open -o, and predicts with what is opened",
+    "open with names": "open it again, with --schema",
+    "open before adding": "let the owner open them, and combine what is opened",
+    "fewer shards": "larger shards (--on '... rows_per_shard=N'), or keys that were planned with --on workers=N, which makes room",
+    "no inverse": "fraction=inverse averages leaf shares and divides, which only an opened forest can: "
+    "open it, or ask with fraction=0 or 2 to 64",
     "use weights": "weights=rows uses them",
-    "other device": "--device {device} goes on without it",
-    "parameter": "{parameter} {value}",
+    "other device": "--on device={device} goes on without it",
+    "parameter": "{parameter}={value}",
     "parameter is": "{parameter} is",
     "answers": "--output-kind {output}",
     "no choice of answers": "without --output-kind",
-    "draw": "see draw, with a table of all its rows",
+    "draw": "see model draw, with a table of all its rows",
     "as products": "--output-kind products",
     "as factors": "--output-kind factors",
-    "largest weight": "--max-weight N",
-    "begin ledger": "ledger --begin",
+    "largest weight": "max_weight=N",
+    "begin ledger": "publish begin",
     "another ledger": "--another",
-    "ledger for each unit": "another ledger for each unit, ledger --begin --another",
-    "unit of the ledger": "as the ledger says, without --max-rows and --relation",
+    "ledger for each unit": "another ledger for each unit, publish begin --another",
+    "unit of the ledger": "as the ledger says, without max_rows and relation",
     "narrower bounds": "give narrower bounds, fewer digits, or a smaller bound of the weights when the table is "
     "encrypted",
     "known encoding": "Ask for bins, codes, numbers or classes",
     "save the release": "give -o a name that does not end in .csv",
-    "public schema": "schema --range COLUMN=LOW:HIGH, --levels COLUMN=A,B,..., --classes A,B,...",
-    "import questions": "name the file that defines it, decrypt --questions FILE.py, or install the package that "
+    "public schema": "data schema --column 'COLUMN range=LOW:HIGH', --column 'COLUMN levels=A,B,...', --classes A,B,...",
+    "import questions": "name the file that defines it, open --questions FILE.py, or install the package that "
     "brings it",
 }
 _CURES: Final[dict[type[OSError], str]] = {
@@ -185,7 +183,7 @@ def spelled_as_options() -> Iterator[None]:
 def _in_options(cure: Cure) -> str:
     values = dict(cure.values)
     if "parameter" in values:  # of a model, which its option need not be called after
-        values["parameter"] = flag(str(values["parameter"]))
+        values["parameter"] = short_name(str(values["parameter"]))
     try:
         return WORDS[cure.action].format(**values)
     except LookupError:  # of somebody else's question, which has words of its own

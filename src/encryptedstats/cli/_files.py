@@ -13,22 +13,23 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, get_args, get_origin
+from typing import Any, Final, get_args
 
 import typer
 
-from encryptedstats.cli._parameters import hints_of
+from encryptedstats.cli._parameters import hints_of, marks_of
 from encryptedstats.crypto.keyfiles import OWNER_KIND, PUBLIC_KIND
 from encryptedstats.storage import container
 from encryptedstats.storage.files import PRIVATE, PUBLIC, name_errors, write_atomic
 from encryptedstats.storage.objects import is_url, local_or_url, open_store
-from encryptedstats.tables.encrypted_table import MANIFEST
 from encryptedstats.tables.encryption import DRAFT
+from encryptedstats.tables.manifest import MANIFEST
 
 #: Instead of a file: CSV on the screen.
 SCREEN: Final = "-"
 COMPUTED: Final = "what it holds would have to be computed again"
 # Where a secret key says that it is one, within the first bytes of its file.
+_CLUSTERS: Final = ("dask://", "queue://")
 _HEAD_BYTES: Final = container.MAX_HEADER_BYTES + 64
 _SECRET_MARK: Final = f'"kind":"{OWNER_KIND}"'.encode()
 _PUBLIC_MARK: Final = f'"kind":"{PUBLIC_KIND}"'.encode()
@@ -42,20 +43,22 @@ class Writes:
         What is lost with what is replaced, for the error.
     table
         An encrypted table: what counts as there already is a finished one.
+    folder
+        A folder that is there is fine: the command looks at what it writes into it.
     or_file
         A table or a file, by what is read.
     over_keys
         With ``--force`` a secret key may be replaced.
-    left_to
-        Options under which somebody else looks whether it is there: a cluster goes on where it was,
-        and knows its own results.
+    resumed
+        The command goes on from what is there. With ``--on`` a cluster it always does.
     """
 
     loss: str = "it would be lost"
     table: bool = False
+    folder: bool = False
     or_file: bool = False
     over_keys: bool = False
-    left_to: tuple[str, ...] = ()
+    resumed: bool = False
 
 
 class Reads:
@@ -66,7 +69,7 @@ class Reads:
 
 def outputs_of(function: Callable[..., Any]) -> dict[str, Writes]:
     """The parameters of a command that name what it writes."""
-    marked = {name: _marks(hint) for name, hint in hints_of(function).items()}
+    marked = {name: marks_of(hint) for name, hint in hints_of(function).items()}
     return {
         name: mark for name, marks in marked.items() for mark in marks if isinstance(mark, Writes)
     }
@@ -78,12 +81,8 @@ def inputs_of(function: Callable[..., Any]) -> list[str]:
     return [
         name
         for name, hint in hints.items()
-        if name not in written and (_is_path(hint) or Reads in _marks(hint))
+        if name not in written and (_is_path(hint) or Reads in marks_of(hint))
     ]
-
-
-def _marks(hint: Any) -> tuple[Any, ...]:
-    return tuple(get_args(hint)[1:]) if get_origin(hint) is Annotated else ()
 
 
 def _is_path(hint: Any) -> bool:
@@ -117,8 +116,8 @@ def check_outputs(function: Callable[..., Any], given: Mapping[str, Any]) -> Non
                     f"{place} is read by this command, so that nothing is written there: give "
                     "another name"
                 )
-        somebody_else = any(given.get(name) is not None for name in mark.left_to)
-        check_output(place, mark, force=bool(given.get("force")) or somebody_else)
+        resumed = mark.resumed or str(given.get("on")).startswith(_CLUSTERS)
+        check_output(place, mark, force=bool(given.get("force")) or resumed)
 
 
 def _places(value: Any) -> list[str]:
@@ -131,8 +130,8 @@ def check_output(place: str | Path, mark: Writes, *, force: bool) -> None:
     place = str(place)
     if mark.table and not (mark.or_file and Path(place).is_file()):
         there = open_store(place).exists(MANIFEST)
-    elif is_url(place):
-        there = False  # only a cluster writes there, and looks for itself
+    elif is_url(place) or (mark.folder and Path(place).is_dir()):
+        there = False  # only a cluster writes to a URL, and looks for itself
     else:
         _check_file(Path(place), mark)
         there = Path(place).exists()

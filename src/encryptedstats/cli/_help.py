@@ -1,102 +1,146 @@
-"""Help that teaches: what stands behind ``Examples:`` in a command's docstring becomes a panel
-below its options.
+"""How commands are registered, parsed and helped with.
+
+A command is a function. What stands behind ``Examples:`` and ``JSON:`` in its docstring is shown
+below its options. Parameters that are marked with :class:`Shared` are options of the program: they
+may stand anywhere on the line, and are described once.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache, cached_property
+from difflib import get_close_matches
+from functools import cache, wraps
 from importlib import import_module
 from typing import Any, Final
 
 import typer
-from rich.console import Console
-from rich.panel import Panel
-from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
 from encryptedstats.cli._exits import EXIT_CODES
+from encryptedstats.cli._parameters import hints_of, marks_of, with_parameters
 
-_MARK: Final = "Examples:"
-_MORE: Final = "encryptedstats.more"
-_examples: dict[str, str] = {}  # by name of the function; the program's own has none
-_functions: dict[str, Callable[..., None]] = {}
+_EXAMPLES: Final = "Examples:"
+_JSON: Final = "JSON:"
+VERBS: Final = "Verbs"
+NOUNS: Final = "More, by noun"
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Marks a parameter of a command that is an option of the program, with its spelling."""
+
+    option: str
+
+
+@dataclass(frozen=True)
+class Doc:
+    """The parts of a command's docstring."""
+
+    text: str
+    examples: str
+    json: tuple[str, ...]
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Doc:
+        """Split a docstring at its headings."""
+        rest, _, examples = inspect.cleandoc(function.__doc__ or "").partition(_EXAMPLES)
+        text, _, names = rest.partition(_JSON)
+        keys = tuple(name.strip() for name in " ".join(names.split()).split(",") if name.strip())
+        return cls(unwrap(text), inspect.cleandoc(examples), keys)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A command that was loaded: its function, and the options of the program that it takes."""
+
+    function: Callable[..., None]
+    doc: Doc
+    shared: Mapping[str, Shared]
+
+
+_known: dict[Callable[..., None], Known] = {}
+_given: ContextVar[Mapping[str, Any]] = ContextVar("_given")
 
 
 class Command(TyperCommand):
     """A command whose outputs are checked before it begins, and whose help ends with examples."""
 
+    @property
+    def known(self) -> Known:
+        """The function that it runs, and what its docstring says."""
+        return _known[inspect.unwrap(self.callback or (lambda: None))]
+
     def invoke(self, ctx: Any) -> Any:
-        """Typer's, after a look at what is to be written; options that the function has no
-        parameters for are kept aside.
-        """
-        for option in self._more:
-            ctx.meta[_MORE, option.name] = ctx.params.pop(option.name)
+        """Run it with the options of the program, after a look at what is to be written."""
+        given = ctx.find_root().params
+        own = self.known.shared
+        taken = {mark.option for mark in own.values()}
+        for option, flag in SHARED.items():
+            if given.get(option) and option not in taken:
+                raise typer.BadParameter(
+                    f"{flag} means nothing to {ctx.command_path}: leave it out"
+                )
+        values = {name: given.get(mark.option) for name, mark in own.items()}
         from encryptedstats.cli._files import check_outputs  # which needs the library
 
-        check_outputs(self.function, ctx.params)
-        return super().invoke(ctx)
-
-    @cached_property
-    def _more(self) -> list[Any]:
-        """Options, and help of others, that are found out when the command is asked for, not
-        whenever the program starts.
-        """
-        own: dict[str | None, Any] = {parameter.name: parameter for parameter in self.params}
-        function = self.function
-        for name, text in getattr(function, "more_help", dict)().items():
-            own[name].help = f"{own[name].help} {text}"
-        find = getattr(function, "more_options", list)
-        return [option for option in find() if option.name not in own]
+        check_outputs(self.known.function, {**ctx.params, **values})
+        token = _given.set(values)
+        try:
+            return super().invoke(ctx)
+        finally:
+            _given.reset(token)
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Typer's, and those that are found out."""
-        *own, help_option = super().get_params(ctx)
-        return _without_types([*own, *self._more, help_option])
+        """Switches are shown without the word ``bool``, which reads as if they took a value."""
+        return _without_types(super().get_params(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Typer's help, then the examples."""
+        """Typer's help, then the options of the program that it takes, and the examples."""
         super().format_help(ctx, formatter)
-        show_examples(self.examples)
-
-    @property
-    def function(self) -> Callable[..., None]:
-        """What it runs: commands of different groups may have the same name, functions have not."""
-        return _functions[self.callback.__name__ if self.callback else ""]
-
-    @property
-    def examples(self) -> str:
-        """What stands behind the help of it."""
-        return _examples[self.callback.__name__ if self.callback else ""]
+        show_panel(self.known.doc.examples, "Examples")
+        flags = [SHARED[mark.option] for mark in self.known.shared.values()]
+        if flags:
+            typer.echo(f" Takes {', '.join(flags)} too: see encryptedstats --help.")
 
 
-def more_options(ctx: typer.Context) -> dict[str, Any]:
-    """What was given of the options that were found out when the command was asked for."""
-    return {key[1]: value for key, value in ctx.meta.items() if key[0] == _MORE}
+#: Options of the program that only some commands take, by the names of their parameters.
+SHARED: Final = {
+    "as_json": "--json",
+    "force": "--force",
+    "passphrase_file": "--passphrase-file",
+}
 
 
 class Late(TyperCommand):
-    """The name of a command and a line about it, in its place until it is used: what it imports
-    takes a second.
-    """
+    """The name of a command or a group and a line about it, until it is used."""
 
 
 class Group(TyperGroup):
-    """The program, whose help ends with the whole story."""
+    """Commands that are imported when they are used. Wrong names are answered with near ones."""
 
     story = ""
     _lists = False
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Typer's; all of it, unless commands are only listed."""
+        """Return all of a command, unless commands are only listed."""
         found = super().get_command(ctx, cmd_name)
-        return loaded(cmd_name) if isinstance(found, Late) and not self._lists else found
+        return load(found.late) if isinstance(found, Late) and not self._lists else found  # type: ignore[attr-defined]  # set below
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Typer's."""
+        """Switches are shown without the word ``bool``."""
         return _without_types(super().get_params(ctx))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Name what is near a command that there is not, also where it stands in another group."""
+        if args and super().get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            known = {path.rpartition(" ")[2]: path for path in paths()}
+            near = [repr(known[one]) for one in get_close_matches(args[0], known)]
+            hint = f": did you mean {' or '.join(near)}?" if near else ""
+            ctx.fail(f"there is no command {args[0]!r}{hint}")
+        return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Typer's help, then the story and what exit codes mean."""
@@ -105,12 +149,12 @@ class Group(TyperGroup):
             super().format_help(ctx, formatter)
         finally:
             self._lists = False
-        show_examples(self.story, title="The whole story")
-        show_examples(EXIT_CODES, title="Exit codes", style="")
+        show_panel(self.story, "The whole story")
+        if ctx.parent is None:
+            show_panel(EXIT_CODES, "Exit codes")
 
 
 def _without_types(parameters: list[Any]) -> list[Any]:
-    """Switches without the word ``bool`` beside them, which reads as if they took a value."""
     for parameter in parameters:
         if getattr(parameter, "is_flag", False) and parameter.metavar is None:
             parameter.metavar = ""
@@ -119,92 +163,124 @@ def _without_types(parameters: list[Any]) -> list[Any]:
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a command is found: the module that has a function, or the commands of a group, and a
-    line about it.
+    """Where a command is found: a module, a line about it, and its name there.
+
+    ``commands`` are those of a group, by name: module and line.
     """
 
     module: str
     line: str
-    panel: str
+    function: str = ""
+    commands: tuple[tuple[str, tuple[str, str]], ...] = ()
 
 
 _entries: dict[str, Entry] = {}
 
 
-def register_late(app: typer.Typer, name: str, entry: Entry) -> None:
-    """Add a command that is imported when it is used. Its line is the first of its docstring
-    (tests/cli/test_cli_help.py).
-    """
+def paths() -> list[str]:
+    """Return all commands as they are typed."""
+    return [
+        path
+        for name, entry in _entries.items()
+        for path in ([f"{name} {one}" for one, _ in entry.commands] or [name])
+    ]
+
+
+def register_late(app: typer.Typer, name: str, entry: Entry, panel: str = VERBS) -> None:
+    """Add a command that is imported when it is used."""
+    _entries[name] = entry
+    _add_late(app, name, name, entry.line, panel)
+
+
+def register_group(
+    app: typer.Typer, name: str, about: str, commands: Mapping[str, tuple[str, str]]
+) -> None:
+    """Add a group of commands, each imported when it is used."""
+    _entries[name] = Entry("", about, commands=tuple(commands.items()))
+    _add_late(app, name, name, f"{about} ({', '.join(commands)})", NOUNS)
+
+
+def _add_late(app: typer.Typer, name: str, key: str, line: str, panel: str | None) -> None:
+    class One(Late):
+        late = key
 
     def late() -> None:
-        raise AssertionError(f"{name} was not loaded")
+        raise AssertionError(f"{key} was not loaded")
 
-    _entries[name] = entry
-    app.command(name, cls=Late, help=entry.line, rich_help_panel=entry.panel)(late)
+    app.command(name, cls=One, help=line, rich_help_panel=panel)(late)
 
 
 @cache
-def loaded(name: str) -> Any:
-    """A command, or a group of them, with all its options."""
-    entry = _entries[name]
-    module = import_module(f"encryptedstats.cli.{entry.module}")
-    if hasattr(module, "COMMANDS"):
-        group = new_group(name, module.ABOUT, module.STORY)
-        for part, function in module.COMMANDS.items():
-            register(group, function, "Commands", part)
-        return typer.main.get_command(group)
+def load(key: str) -> Any:
+    """Return a command (``"ask"``, ``"key make"``) or a group with all its options."""
+    group, _, part = key.partition(" ")
+    entry = _entries[group]
+    if entry.commands and not part:
+        return _load_group(group, entry)
+    module, _ = dict(entry.commands)[part] if part else (entry.module, "")
+    found = import_module(f"encryptedstats.cli.{module}")
+    function = getattr(found, f"{group}_{part}" if part else f"{group}_")
     alone = typer.Typer(add_completion=False)
-    register(alone, getattr(module, name), entry.panel)
+    register(alone, function, None, part or group)
     return typer.main.get_command(alone)
 
 
-def register(
-    app: typer.Typer, function: Callable[..., None], panel: str, name: str | None = None
-) -> None:
-    """Add a command under a heading, with help and examples from its docstring; called as its
-    function, unless it has a name.
-    """
-    text, _, examples = inspect.cleandoc(function.__doc__ or "").partition(_MARK)
-    _examples[function.__name__] = inspect.cleandoc(examples)
-    _functions[function.__name__] = function
-    app.command(name, cls=Command, help=unwrapped(text), rich_help_panel=panel)(function)
-
-
-def new_group(word: str, about: str, story: str) -> typer.Typer:
-    """Commands that have a word before them, with the story of how they go together below their
-    help.
-    """
-    _examples[word] = story
-
-    class Part(Group):
-        def format_help(self, ctx: Any, formatter: Any) -> None:
-            """Typer's help, then the story."""
-            TyperGroup.format_help(self, ctx, formatter)
-            show_examples(story)
-
-    return typer.Typer(
-        name=word, cls=Part, help=unwrapped(about), no_args_is_help=True, add_completion=False
+def _load_group(name: str, entry: Entry) -> Any:
+    app = typer.Typer(
+        name=name, cls=Group, help=entry.line, no_args_is_help=True, add_completion=False
     )
+    app.callback()(lambda: None)
+    for part, (_, line) in entry.commands:
+        _add_late(app, part, f"{name} {part}", line, None)
+    return typer.main.get_command(app)
 
 
-def unwrapped(text: str) -> str:
-    """Paragraphs of one line each, for Typer to fold; it would keep the line breaks of the source.
+def register(
+    app: typer.Typer, function: Callable[..., None], panel: str | None, name: str | None = None
+) -> None:
+    """Add a command with help and examples from its docstring; options of the program are left to
+    the program.
+    """
+    hints = hints_of(function)
+    shared = {
+        one: mark
+        for one, hint in hints.items()
+        for mark in marks_of(hint)
+        if isinstance(mark, Shared)
+    }
+    defaults = {
+        one: about.default
+        for one, about in inspect.signature(function).parameters.items()
+        if one not in shared
+    }
 
-    >>> unwrapped('''One
+    @wraps(function)
+    def command(**given: Any) -> None:
+        function(**given, **_given.get())
+
+    _known[function] = Known(function, Doc.of(function), shared)
+    ready = with_parameters(command, {one: hints[one] for one in defaults}, defaults)
+    app.command(name, cls=Command, help=Doc.of(function).text, rich_help_panel=panel)(ready)
+
+
+def unwrap(text: str) -> str:
+    """Return paragraphs of one line each, for Typer to fold; it would keep the line breaks.
+
+    >>> unwrap('''One
     ... line.
     ...
     ... Another.''')
     'One line.\\n\\nAnother.'
     """
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
+    return "\n\n".join(" ".join(part.split()) for part in text.strip().split("\n\n"))
 
 
-def show_examples(examples: str, title: str = "Examples", style: str = "cyan") -> None:
-    """Commands as they are typed, and dim remarks, in a panel like those that Typer draws."""
-    if not examples:
+def show_panel(text: str, title: str) -> None:
+    """Print commands as they are typed in a panel like those that Typer draws."""
+    if not text:
         return
-    text = Text()
-    for number, line in enumerate(examples.splitlines()):
-        text.append("\n" if number else "")
-        text.append(line, style="dim" if line.lstrip().startswith("#") else style)
-    Console().print(Panel(text, title=title, title_align="left", border_style="dim"))
+    from rich.console import Console
+    from rich.panel import Panel
+    from rich.text import Text
+
+    Console().print(Panel(Text(text), title=title, title_align="left", border_style="dim"))

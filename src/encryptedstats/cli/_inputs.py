@@ -15,8 +15,8 @@ from encryptedstats.kinds import KINDS
 from encryptedstats.storage import container
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
 from encryptedstats.storage.objects import is_url, load_file, local_or_url
-from encryptedstats.tables.encrypted_table import MANIFEST, TABLE_KIND
 from encryptedstats.tables.encryption import DRAFT, DRAFT_KIND
+from encryptedstats.tables.manifest import MANIFEST, TABLE_KIND
 from encryptedstats.tables.rows.row_files import PARQUET_SUFFIXES
 
 SCHEMA: Final = "schema"
@@ -30,7 +30,7 @@ _HEAD_BYTES: Final = 64
 _NATURES: Final[dict[str, tuple[str, str]]] = {
     **{kind: (known.words, known.use) for kind, known in KINDS.items()},
     SCHEMA: ("a schema", "give it with --schema"),
-    PLAN: ("a plan", "give it with keygen --plan"),
+    PLAN: ("a plan", "give it with key make --plan"),
     JSON: ("JSON of another kind", "check the path"),
     FOLDER: ("a folder without a table in it", "check the path"),
     OTHER: ("no file of this program", "check the path"),
@@ -98,7 +98,9 @@ def check_rows(path: Path) -> None:
 def load_schema(path: Path) -> es.Schema:
     """A schema."""
     # The loader says best what is wrong with a document that was edited by hand.
-    expect(path, (SCHEMA, JSON), "a schema", "encryptedstats schema DATA -o schema.json makes one")
+    expect(
+        path, (SCHEMA, JSON), "a schema", "encryptedstats data schema DATA -o schema.json makes one"
+    )
     return es.Schema.load(path)
 
 
@@ -107,7 +109,7 @@ def load_public_keys(path: Path) -> es.PublicKeys:
     if path.is_dir():
         expect(path, (TABLE_KIND,), "a file of public keys, or the folder of a table with them")
         return es.EncryptedTable.load(path).public_keys()
-    cure = "give the file that keygen wrote second"
+    cure = "give the file that key make wrote second"
     if nature(path) == OWNER_KIND:
         cure += ", and keep the secret key off every machine but the owner's"
     expect(path, (PUBLIC_KIND,), "a file of public keys", cure)

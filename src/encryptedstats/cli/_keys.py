@@ -30,10 +30,10 @@ def load_owner(
     """
     if key is None:
         raise es.ArgumentError(
-            "the secret key is needed: --key secret.key, the file that keygen wrote first",
+            "the secret key is needed: --key secret.key, the file that key make wrote first",
             code="no-secret-key",
         )
-    expect(key, (OWNER_KIND,), "your secret key", "give the file that keygen wrote first")
+    expect(key, (OWNER_KIND,), "your secret key", "give the file that key make wrote first")
     content = container.read(key, kind=OWNER_KIND)
     if opens is not None and (wanted := load_file(opens).key_id) != content.key_id:
         raise es.KeyMismatchError(

@@ -14,6 +14,7 @@ import typer
 
 from encryptedstats.cli import _complete
 from encryptedstats.cli._files import COMPUTED, Reads, Writes
+from encryptedstats.cli._help import Shared
 
 
 class SchemeName(str, Enum):
@@ -36,144 +37,88 @@ class Encoding(str, Enum):
 # -----------------------------------------------------------------------------------------
 
 
-def file_argument(metavar: str, help: str) -> Any:
-    """An argument that is a file, or several of them."""
-    return typer.Argument(metavar=metavar, readable=False, help=help, show_default=False)
+def argument(metavar: str, help: str, **more: Any) -> Any:
+    """Return an argument of a command."""
+    return typer.Argument(metavar=metavar, readable=False, help=help, show_default=False, **more)
+
+
+def option(*names: str, help: str, metavar: str | None = None, **more: Any) -> Any:
+    """Return an option whose default says nothing by itself."""
+    return typer.Option(*names, metavar=metavar, help=help, show_default=False, **more)
 
 
 def file_option(*names: str, help: str, metavar: str = "FILE") -> Any:
-    """An option that is a file, or a folder."""
-    return typer.Option(*names, metavar=metavar, readable=False, help=help, show_default=False)
+    """Return an option that is a file, or a folder."""
+    return option(*names, metavar=metavar, readable=False, help=help)
 
 
 def output(help: str) -> Any:
-    """Where a result goes."""
+    """Return the option for where a result goes."""
     return file_option("--output", "-o", help=help)
 
 
 # -- what is asked for
 # -----------------------------------------------------------------------------------------------
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-Scheme = Annotated[SchemeName, typer.Option(help="BGV is faster; BFV is the scheme of the paper.")]
-Security = Annotated[int, typer.Option(metavar="BITS", help="Bits of security: 128, 192 or 256.")]
-DataFile = Annotated[Path, file_argument("DATA", "CSV or Parquet file with the rows.")]
-SchemaFile = Annotated[
-    Path, file_option("--schema", help="The schema, as the command schema wrote it.")
-]
+AsJson = Annotated[bool, Shared("as_json")]
+#: On every command that writes, and the same on all.
+Force = Annotated[bool, Shared("force")]
+PassphraseFile = Annotated[Path | None, Shared("passphrase_file")]
+
+DataFile = Annotated[Path, argument("DATA", "CSV or Parquet file with the rows.")]
+SchemaFile = Annotated[Path, file_option("--schema", help="The schema, as data schema wrote it.")]
 OwnSchema = Annotated[
     Path | None, file_option("--schema", help="Your schema, to see names instead of v0, v1, ...")
 ]
-KeyFile = Annotated[Path | None, file_option("--key", help="Your secret key, as keygen wrote it.")]
-PassphraseFile = Annotated[
-    Path | None,
-    file_option(
-        help="The first line opens a locked key; without it you are asked. Only you may have "
-        "access (mode 0600)."
-    ),
+KeyFile = Annotated[
+    Path | None, file_option("--key", help="Your secret key, as key make wrote it.")
 ]
-Encodings = Annotated[
-    list[Encoding],
-    typer.Option(
-        "--encoding",
-        metavar="ENCODING",
-        help="What is stored of binned variables: onehot, ordinal or centred; may be given several "
-        "times.",
+Csv = Annotated[
+    list[str] | None,
+    option(
+        metavar="NAME=VALUE",
+        help="How a CSV file is written, where it is not found out: separator, decimal, thousands, "
+        "charset or dates, such as 'separator=; decimal=,' or dates=%d.%m.%Y.",
+        autocompletion=_complete.csv_words,
     ),
 ]
 FoldSeed = Annotated[int, typer.Option(metavar="N", help="Seed of the folds.")]
 Weights = Annotated[
     str | None,
-    typer.Option(
+    option(
         metavar="COLUMN",
         help="Column of integer weights of the rows.",
         autocompletion=_complete.columns,
-        show_default=False,
     ),
 ]
 WeightBound = Annotated[
     int | None,
-    typer.Option(
-        min=1,
-        metavar="N",
-        help="A bound of the weights, which a worker learns.",
-        show_default=False,
-    ),
+    option(min=1, metavar="N", help="A bound of the weights, which a worker learns."),
 ]
-Device = Annotated[
+On = Annotated[
     str,
-    typer.Option(
-        "--device",
-        metavar="NAME",
-        help="What computes: cuda (a GPU), native (kernels in C), seal (SEAL alone), or auto, the "
-        "fastest. The result is the same.",
-        show_default=False,
+    option(
+        metavar="WHERE",
+        help="Where it is computed: local (the default), dask://HOST:PORT, queue://URL for worker "
+        "run, or https://HOST that worker serve runs. Options follow as words: 'local workers=4 "
+        "device=cuda', 'queue://work rows_per_shard=5000'.",
+        autocompletion=_complete.places,
     ),
-]
-Workers = Annotated[
-    int | None,
-    typer.Option(min=1, metavar="N", help="Processes; all cores by default.", show_default=False),
 ]
 TableUrl = Annotated[
     str,
     Reads,
-    typer.Argument(
-        metavar="TABLE", help="Folder or URL of an encrypted table.", show_default=False
-    ),
+    argument("TABLE", "Folder or URL of an encrypted table."),
 ]
-VariableId = Annotated[
-    str,
-    typer.Argument(
-        metavar="ID",
-        help="Id of a variable: v0, v1, ... as info shows them.",
-        autocompletion=_complete.variable_ids,
-        show_default=False,
-    ),
-]
-ResultFile = Annotated[Path, Writes(COMPUTED), output("Where the encrypted result goes.")]
 TableKeys = Annotated[
     Path | None,
     file_option("--keys", help="Public keys to compute with, instead of those in the table."),
 ]
-ByOthers = Annotated[
-    bool,
-    typer.Option(
-        "--by-others",
-        help="Compute on rows that others have encrypted with the public keys. Whoever forges such "
-        "rows and sees a result can "
-        "recover the secret key: only where all of them are trusted like the key, or see no "
-        "results.",
-    ),
-]
-Fingerprint = Annotated[
-    str | None,
-    typer.Option(
-        "--fingerprint",
-        metavar="DIGITS",
-        help="Of the public keys, as their owner read it to you by telephone: others are refused.",
-        show_default=False,
-    ),
-]
+ResultFile = Annotated[Path, Writes(COMPUTED), output("Where the encrypted result goes.")]
 LedgerFolder = Annotated[
     str | None,
-    typer.Option(
-        "--ledger",
+    option(
         metavar="LEDGER",
-        help="Folder or URL of the ledger that it is written down in, as the command ledger began "
-        "it.",
-        show_default=False,
+        help="Folder or URL of the ledger that it is written down in, as publish begin made it.",
     ),
-]
-Profile = Annotated[
-    str | None,
-    typer.Option(
-        "--rules",
-        metavar="PROFILE",
-        help="Disclosure rules: datashield (counts of 3 and more), five, ten or pcornet (11).",
-        show_default=False,
-    ),
-]
-#: On every command that writes, and the same on all.
-Force = Annotated[
-    bool, typer.Option("--force", help="Replace what is there; never what this command reads.")
 ]

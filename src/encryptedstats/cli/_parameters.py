@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The types of a function's parameters, with all that is annotated.
+    """Return the types of a function's parameters, with all that is annotated.
 
     ``typing.get_type_hints`` would lose that in Python 3.10 wherever the default is None: it puts
     another ``Optional`` around it.
@@ -21,11 +21,16 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
     }
 
 
+def marks_of(hint: Any) -> tuple[Any, ...]:
+    """Return what an annotated type is marked with."""
+    return tuple(get_args(hint)[1:]) if get_origin(hint) is Annotated else ()
+
+
 def with_parameters(
     function: Callable[..., None], hints: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> Callable[..., None]:
-    """The function, as one that takes these parameters by name; ``inspect.Parameter.empty`` where
-    one must be given.
+    """Return the function, as one that takes these parameters by name; ``inspect.Parameter.empty``
+    where one must be given.
     """
     kind = inspect.Parameter.KEYWORD_ONLY
     parameters = [

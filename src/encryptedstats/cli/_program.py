@@ -1,33 +1,41 @@
-"""A program of commands: its global options, and how an error reaches the person. ``_app`` has
-those of the library.
+"""A program of commands: the options of all commands, and how an error reaches the person. ``_app``
+has the commands of the library.
 """
 
 from __future__ import annotations
 
 import warnings
-from typing import Annotated, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 import typer
 
 import encryptedstats as es
 from encryptedstats.cli._exits import FAILED, INTERRUPTED, MISTAKE
-from encryptedstats.cli._help import Group, unwrapped
+from encryptedstats.cli._help import SHARED, Group, unwrap
 
 # What a person can fix, and what Typer ends well by itself. Everything else is a mistake of the
 # program.
 _MENDABLE = (es.EncryptedStatsError, OSError, ValueError, OverflowError, MemoryError, ImportError)
 _QUIET: tuple[type[BaseException], ...] = (
-    BrokenPipeError,  # as in `encryptedstats info x | head`
+    BrokenPipeError,  # as in `encryptedstats data info x | head`
     typer.Exit,
     typer.Abort,
     *(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"),
 )
+_FLAGS: Final = (SHARED["as_json"], SHARED["force"], "--debug")
+_PANEL: Final = "Options of all commands, anywhere on the line"
 
 
 class Program(Group):
     """Turns errors into one line on stderr and an exit code, unless ``--debug`` asks for the
     traceback.
     """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Find the options of all commands wherever they stand."""
+        return super().parse_args(ctx, move_to_front(args))
 
     def invoke(self, ctx: Any) -> Any:
         """Typer's, with errors told."""
@@ -40,16 +48,33 @@ class Program(Group):
             except (KeyboardInterrupt, Exception) as error:
                 if ctx.params.get("debug"):
                     raise
-                line, code = _said(error)
+                line, code = _describe(error)
                 typer.echo(line, err=True)
                 raise typer.Exit(code) from error
 
 
-def _said(error: BaseException) -> tuple[str, int]:
-    """What is said of an error, and the exit code for it."""
-    from encryptedstats.cli._errors import (
-        one_line,
-    )  # which needs the library, as the list of commands does not
+def move_to_front(args: Sequence[str]) -> list[str]:
+    """Return the arguments with the options of all commands first.
+
+    >>> move_to_front(["open", "x", "--json", "--passphrase-file", "f", "--", "--force"])
+    ['--json', '--passphrase-file', 'f', 'open', 'x', '--', '--force']
+    """
+    front, rest, words = [], [], iter(args)
+    for word in words:
+        if word in _FLAGS or word.startswith(f"{SHARED['passphrase_file']}="):
+            front.append(word)
+        elif word == SHARED["passphrase_file"]:
+            front += [word, *[one for one in [next(words, None)] if one is not None]]
+        elif word == "--":
+            rest += [word, *words]
+        else:
+            rest.append(word)
+    return [*front, *rest]
+
+
+def _describe(error: BaseException) -> tuple[str, int]:
+    """Return what is said of an error, and the exit code for it."""
+    from encryptedstats.cli._errors import one_line  # which needs the library
 
     if isinstance(error, KeyboardInterrupt):
         return "interrupted: nothing was left half-written", INTERRUPTED
@@ -72,10 +97,10 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def new_program(help: str, kind: type[Program] = Program) -> typer.Typer:
-    """A program without commands yet, but with the options that stand before one."""
+    """Return a program without commands yet, but with the options of all commands."""
     app = typer.Typer(
         cls=kind,
-        help=unwrapped(help),
+        help=unwrap(help),
         no_args_is_help=True,
         # Rich's tracebacks can show local variables, and one of them may be a passphrase.
         pretty_exceptions_enable=False,
@@ -91,8 +116,31 @@ def _version(wanted: bool) -> None:
 
 
 def _options(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, for programs.", rich_help_panel=_PANEL)
+    ] = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Replace what is there; never what the command reads.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = False,
+    passphrase_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            readable=False,
+            show_default=False,
+            help="The first line locks or opens a secret key; without it you are asked. Only you "
+            "may have access (mode 0600).",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Before a command: show the traceback of an error.")
+        bool,
+        typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=_PANEL),
     ] = False,
     version: Annotated[
         bool,

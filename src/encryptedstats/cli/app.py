@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 import encryptedstats as es
-from encryptedstats.cli._console import printable
+from encryptedstats.cli._console import show
 from encryptedstats.cli._options import file_option
 from encryptedstats.storage.files import PRIVATE, release_lock, take_lock, write_atomic
+from encryptedstats.views import View
 
 _NEEDED: Final = {
     "fastapi",
@@ -27,7 +26,7 @@ _NEEDED: Final = {
 }
 
 
-def app(
+def app_(
     folder: Annotated[
         Path | None,
         file_option(
@@ -56,9 +55,9 @@ def app(
 ) -> None:
     """Do all of the owner's part on a page in your browser, without writing a command.
 
-    The page is served by this machine to this machine only. The address that is printed opens one browser, once. Choose a file,
-    ask, see the plan, make a key, encrypt, send, and open the results; projects are kept in a folder, and go on after a restart.
-    Ctrl-C ends it.
+    The page is served by this machine to this machine only. The address that is printed opens one
+    browser, once. Choose a file, ask, see the plan, make a key, encrypt, send, and open the
+    results; projects are kept in a folder, and go on after a restart. Ctrl-C ends it.
 
     Examples:
       encryptedstats app
@@ -90,15 +89,8 @@ def app(
             desk, listener.getsockname()[1], (files or Path.home()).expanduser().absolute()
         )
         resume(desk)
-        console = Console()
-        console.print(Text.assemble(("Open ", "bold"), (url, "cyan")), soft_wrap=True)
-        console.print(
-            Text(
-                f"It opens one browser, once. Projects are in {printable(str(home))}. Ctrl-C ends "
-                "it.",
-                style="dim",
-            )
-        )
+        about = f"It opens one browser, once. Projects are in {home}. Ctrl-C ends it."
+        show(View(f"Open {url}", notes=(about,)))
         if browser:
             _open(url, desk.projects.home)
         serve(page, listener)

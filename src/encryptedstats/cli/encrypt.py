@@ -11,20 +11,10 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
-from rich.console import Console, RenderableType
-from rich.text import Text
 
 import encryptedstats as es
-from encryptedstats.cli._console import (
-    command_line,
-    fact_table,
-    plural,
-    print_json,
-    printable,
-    size_text,
-    time_text,
-)
-from encryptedstats.cli._csv import AS_FOUND, say_format, with_csv_options
+from encryptedstats.cli._console import command_line, plural, size_text, tell, time_text
+from encryptedstats.cli._csv import csv_options, say_format
 from encryptedstats.cli._errors import FULL, one_line
 from encryptedstats.cli._exits import INTERRUPTED
 from encryptedstats.cli._files import Writes
@@ -32,18 +22,19 @@ from encryptedstats.cli._inputs import check_rows, expect, load_public_keys, loa
 from encryptedstats.cli._keys import load_owner
 from encryptedstats.cli._options import (
     AsJson,
+    Csv,
     DataFile,
     Encoding,
-    Encodings,
-    Fingerprint,
     FoldSeed,
+    Force,
     KeyFile,
     PassphraseFile,
     SchemaFile,
     WeightBound,
     Weights,
-    Workers,
+    argument,
     file_option,
+    option,
 )
 from encryptedstats.crypto.keyfiles import PUBLIC_KIND
 from encryptedstats.crypto.keys import fingerprint_of
@@ -52,20 +43,15 @@ from encryptedstats.storage.files import name_errors
 from encryptedstats.storage.objects import Store, open_store
 from encryptedstats.tables.blocks import block_id_of
 from encryptedstats.tables.encryption import DRAFT
-from encryptedstats.tables.rows.csv_format import CsvOptions
+from encryptedstats.views import View
 
 
-@with_csv_options
-def encrypt(
+def encrypt_(
     data: DataFile,
     out: Annotated[
         str,
         Writes("its rows would have to be encrypted again", table=True),
-        typer.Argument(
-            metavar="OUT",
-            help="Folder for the encrypted table, or a URL such as s3://...",
-            show_default=False,
-        ),
+        argument("OUT", "Folder for the encrypted table, or a URL such as s3://..."),
     ],
     schema: SchemaFile,
     key: KeyFile = None,
@@ -73,45 +59,54 @@ def encrypt(
         Path | None,
         file_option(help="Instead of --key: encrypt for somebody whose public keys these are."),
     ] = None,
-    fingerprint: Fingerprint = None,
-    encoding: Encodings = [Encoding.onehot],  # noqa: B006  Typer copies it
+    fingerprint: Annotated[
+        str | None,
+        option(
+            metavar="DIGITS",
+            help="Of the public keys, as their owner read it to you by telephone: others are "
+            "refused.",
+        ),
+    ] = None,
+    encoding: Annotated[
+        list[Encoding],
+        typer.Option(
+            metavar="ENCODING",
+            help="What is stored of binned variables: onehot, ordinal or centred; may be given "
+            "several times.",
+        ),
+    ] = [Encoding.onehot],  # noqa: B006  Typer copies it
     whole: Annotated[
         bool,
         typer.Option(
             "--whole",
             help="Store both polynomials of every ciphertext: twice the bytes, and a little less "
-            "work for who computes on them. "
-            "By default a seed stands for one of them, but for --public-keys, where all are "
-            "stored whole.",
+            "work for who computes on them. By default a seed stands for one of them, but for "
+            "--public-keys, where all are stored whole.",
         ),
     ] = False,
     folds: Annotated[
         int | None,
-        typer.Option(
-            min=2,
-            metavar="K",
-            help="Deal the rows into so many folds for cross-validation.",
-            show_default=False,
-        ),
+        option(min=2, metavar="K", help="Deal the rows into so many folds for cross-validation."),
     ] = None,
     fold_seed: FoldSeed = 0,
     weights: Weights = None,
     weight_bound: WeightBound = None,
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force", "--overwrite", help="Replace what is there; never what this command reads."
-        ),
-    ] = False,
-    workers: Workers = None,
+    workers: Annotated[
+        int | None, option(min=1, metavar="N", help="Processes; all cores by default.")
+    ] = None,
+    csv: Csv = None,
     passphrase_file: PassphraseFile = None,
-    csv: CsvOptions = AS_FOUND,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Encrypt the rows of a file into a table that can be handed to anybody.
 
-    Rows are read and encrypted a piece at a time, so the file may be larger than memory. When it is interrupted, running
-    it again goes on where it stopped.
+    Rows are read and encrypted a piece at a time, so the file may be larger than memory. When it
+    is interrupted, running it again goes on where it stopped.
+
+    JSON: table, rows, rows_left_out, seconds, rows_per_second, blocks, blocks_kept, bytes,
+      bytes_per_value, stored, slots, columns, variables, classes, folds, key_id, encrypted_with,
+      by_others, security, parameters, secret_key_inside
 
     Examples:
       encryptedstats encrypt patients.csv patients.enc --schema schema.json --key secret.key
@@ -156,7 +151,7 @@ def encrypt(
             fold_seed=fold_seed,
             overwrite=force,
             workers=workers,
-            csv=csv,
+            csv=csv_options(csv),
             told=say_format(data),
         )
     seconds = time.perf_counter() - started
@@ -169,15 +164,12 @@ def encrypt(
         "blocks_kept": kept,
         "rows_left_out": table.n_dropped,
     }
-    if as_json:
-        print_json(facts)
-        return
-    console = Console()
     speed = "" if kept else f", {facts['rows_per_second']:,.0f} rows/s"
-    console.print(Text.assemble(("Encrypted", "bold"), f" in {time_text(seconds)}{speed}"))
-    console.print(fact_table(_rows(facts, private, table)))
-    console.print()
-    console.print(fact_table(_who_gets_what(table, out, key, public_keys, schema)))
+    shown = {
+        **_rows(facts, private, table),
+        **_who_gets_what(table, out, key, public_keys, schema),
+    }
+    tell(View(f"Encrypted in {time_text(seconds)}{speed}", shown), facts, as_json)
 
 
 def _check_place(out: str, store: Store, private: list[Path]) -> None:
@@ -220,7 +212,7 @@ def _encryption(
             f"{public_keys}: what is computed on rows of others is hidden from who opens it by "
             "noise, and these keys leave no room "
             "for it, so that nothing could be computed: let their owner make others, plan "
-            "--by-others and keygen --plan",
+            "--by-others and key make --plan",
             code="no-room-for-noise",
         )
     return public.encrypt_file
@@ -255,71 +247,41 @@ def _left(store: Store, resumable: bool) -> str:
     )
 
 
-def _rows(
-    facts: dict[str, Any], schema: es.Schema, table: es.EncryptedTable
-) -> list[tuple[str, RenderableType]]:
+def _rows(facts: dict[str, Any], schema: es.Schema, table: es.EncryptedTable) -> dict[str, str]:
     kinds = ", ".join(f"{count} {kind}" for kind, count in facts["variables"].items())
     classes = f", {facts['classes']} classes" if facts["classes"] else ""
-    rows: list[tuple[str, RenderableType]] = [
-        (
-            "rows",
-            f"{facts['rows']:,} in {plural(facts['blocks'], 'block')} of up to {facts['slots']:,}",
-        ),
-        ("columns", f"{facts['columns']:,}, of {kinds}{classes}"),
-        ("size", f"{size_text(facts['bytes'])}, {facts['bytes_per_value']:,} bytes a value"),
-        (
-            "key",
-            Text.assemble(
-                (facts["key_id"], "cyan"), f", encrypted with the {facts['encrypted_with']}"
-            ),
-        ),
-    ]
-    if schema.target is not None and not table.has_target:
-        absent = f"no column {schema.target!r} in the file: these are rows to predict"
-        rows.append(("target", Text(printable(absent), style="yellow")))
-    if facts["folds"]:
-        rows.append(("folds", f"{facts['folds']}, for fit --folds and evaluate"))
-    if facts["rows_left_out"]:
-        rows.append(
-            ("left out", Text(f"{plural(facts['rows_left_out'], 'row')} with gaps", style="yellow"))
-        )
-    if facts["blocks_kept"]:
-        rows.append(("resumed", f"{plural(facts['blocks_kept'], 'block')} of an earlier run kept"))
-    return rows
+    kept, left_out = facts["blocks_kept"], facts["rows_left_out"]
+    absent = schema.target is not None and not table.has_target
+    return {
+        "rows": f"{facts['rows']:,} in {plural(facts['blocks'], 'block')} of up to "
+        f"{facts['slots']:,}",
+        "columns": f"{facts['columns']:,}, of {kinds}{classes}",
+        "size": f"{size_text(facts['bytes'])}, {facts['bytes_per_value']:,} bytes a value",
+        "key": f"{facts['key_id']}, encrypted with the {facts['encrypted_with']}",
+        "target": f"no column {schema.target!r} in the file: these are rows to predict"
+        if absent
+        else "",
+        "folds": f"{facts['folds']}, for ask --folds and evaluate" if facts["folds"] else "",
+        "left out": f"{plural(left_out, 'row')} with gaps" if left_out else "",
+        "resumed": f"{plural(kept, 'block')} of an earlier run kept" if kept else "",
+    }
 
 
 def _who_gets_what(
     table: es.EncryptedTable, out: str, key: Path | None, public_keys: Path | None, schema: Path
-) -> list[tuple[str, RenderableType]]:
-    give = Text.assemble(
-        (printable(out), "bold green"), "  whole, to whoever computes: no key in it opens anything"
-    )
+) -> dict[str, str]:
+    give = f"{out}  whole, to whoever computes: no key in it opens anything"
     if key is None:
-        owner = Text.assemble(
-            "only who made ", (printable(str(public_keys)), "bold"), " can open it; you cannot"
-        )
-        compare = Text.assemble(
-            (fingerprint_of(table.key_id), "cyan"), "  compare it with the owner's by telephone"
-        )
-        worker = Text(
-            "computes on it only with --by-others: rows that were encrypted with public keys"
-        )
-        notes: list[tuple[str, RenderableType]] = [
-            ("give away", give),
-            ("opens", owner),
-            ("fingerprint", compare),
-            ("worker", worker),
-        ]
-        return notes
-    keep = Text.assemble(
-        (printable(str(key)), "bold red"), " and ", (printable(str(schema)), "bold red")
-    )
-    keep.append("  they open results, and say which column is which")
-    worker = Text(
-        "counts, crosstab, moments or fit, as the keys were planned; to look at the columns:\n"
-    )
-    return [
-        ("keep", keep),
-        ("give away", give),
-        ("worker", worker.append_text(command_line("info", out))),
-    ]
+        return {
+            "give away": give,
+            "opens": f"only who made {public_keys} can open it; you cannot",
+            "fingerprint": f"{fingerprint_of(table.key_id)}  compare it with the owner's by "
+            "telephone",
+            "worker": "computes on it only with --by-others: rows that were encrypted with public "
+            "keys",
+        }
+    return {
+        "keep": f"{key} and {schema}  they open results, and say which column is which",
+        "give away": give,
+        "worker": f"asks it what the keys were planned for: {command_line('ask', out)} ...",
+    }

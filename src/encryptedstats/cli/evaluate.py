@@ -12,39 +12,29 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
 import pandas as pd
-import typer
 from numpy.typing import NDArray
-from rich.console import Console, RenderableType
-from rich.text import Text
 
 import encryptedstats as es
-from encryptedstats.cli._console import (
-    command_line,
-    fact_table,
-    plural,
-    print_json,
-    printable,
-    progress,
-    size_text,
-)
-from encryptedstats.cli._csv import AS_FOUND, say_format, with_csv_options
+from encryptedstats.cli._console import command_line, file_text, plural, progress, tell
+from encryptedstats.cli._csv import csv_options, say_format
 from encryptedstats.cli._files import COMPUTED, Writes, write_parts, write_text
-from encryptedstats.cli._frames import frame_view, label_text
 from encryptedstats.cli._inputs import check_rows, expect, load_schema, nature
 from encryptedstats.cli._keys import load_owner
 from encryptedstats.cli._options import (
     AsJson,
+    Csv,
     DataFile,
     FoldSeed,
     Force,
     KeyFile,
     PassphraseFile,
     Weights,
-    file_argument,
+    argument,
     file_option,
+    option,
     output,
 )
-from encryptedstats.cli._questions import question_text
+from encryptedstats.cli._words import describe_question
 from encryptedstats.kinds import read_file
 from encryptedstats.models.clear_rows import (
     check_classifies,
@@ -60,6 +50,8 @@ from encryptedstats.tables.questions.folds import Folds
 from encryptedstats.tables.questions.question import FOLDS_KIND, MODEL_KIND, OPEN_MODEL_KIND
 from encryptedstats.tables.rows.csv_format import CsvOptions
 from encryptedstats.tables.rows.table_from_frame import RowOptions
+from encryptedstats.views import TableView, View, label_text
+from encryptedstats.words import did_you_mean
 
 if TYPE_CHECKING:
     from encryptedstats.metrics import Evaluation
@@ -85,28 +77,25 @@ class _Work:
     n_unlabelled: int
 
 
-@with_csv_options
-def evaluate(
+def evaluate_(
     file: Annotated[
-        Path, file_argument("FILE", "Folds, as fit --folds wrote them, or an opened model.")
+        Path, argument("FILE", "Folds, as ask --folds wrote them, or an opened model.")
     ],
     data: DataFile,
     pos_label: Annotated[
         str | None,
-        typer.Option(
+        option(
             metavar="CLASS",
             help="The positive class. By default the second of two in the schema; of more, each "
             "against all others.",
-            show_default=False,
         ),
     ] = None,
     threshold: Annotated[
         float | None,
-        typer.Option(
+        option(
             metavar="X",
             help="Call a row positive from this probability on; by default as the model predicts, "
             "above 0.5.",
-            show_default=False,
         ),
     ] = None,
     key: KeyFile = None,
@@ -121,25 +110,31 @@ def evaluate(
         Writes(COMPUTED),
         file_option("--plot", help="Draw ROC and calibration there: a .png, .svg or .pdf file."),
     ] = None,
+    csv: Csv = None,
     passphrase_file: PassphraseFile = None,
-    csv: CsvOptions = AS_FOUND,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Score a model on rows with known classes: AUC, accuracy, log loss, Brier score, sensitivity, specificity, calibration.
+    """Score a model on rows with known classes, with 95 % intervals.
 
-    Each figure has its 95 % interval: Wilson's for shares, DeLong's for the AUC, else a normal one. Folds are opened with the
-    secret key, and each is scored on the rows that its model has not seen: give the file that was encrypted, with the same
-    --fold-seed and --weights. An opened model needs no key: give rows that it was not fitted to.
+    AUC, accuracy, log loss, Brier score, sensitivity, specificity, calibration; intervals are
+    Wilson's for shares, DeLong's for the AUC, else normal ones. Folds are opened with the secret
+    key, and each is scored on the rows that its model has not seen: give the file that was
+    encrypted, with the same --fold-seed and --weights. An opened model needs no key: give rows
+    that it was not fitted to.
+
+    JSON: file, data, model, caveat, params, calibrated, classes, seen, folds, mean, rows,
+      class_counts, positive, threshold, confidence, scores, by_class, calibration, rows_left_out,
+      rows_without_class, notes
 
     Examples:
       # an opened model on rows that were kept back
-      encryptedstats evaluate forest.opened test.csv
-      encryptedstats evaluate forest.opened test.csv --pos-label ill --threshold 0.3 --plot curves.png
+      encryptedstats evaluate forest.model test.csv
+      encryptedstats evaluate forest.model test.csv --pos-label ill --threshold 0.3 --plot curves.png
 
       # the owner, then the worker, then the owner
       encryptedstats encrypt patients.csv patients.enc --schema schema.json --key secret.key --folds 5
-      encryptedstats fit patients.enc -o folds.enc --model forest --folds
+      encryptedstats ask patients.enc forest --folds -o folds.enc
       encryptedstats evaluate folds.enc patients.csv --key secret.key --schema schema.json -o scores.csv
     """
     kind = expect(
@@ -154,9 +149,11 @@ def evaluate(
             )
         private = load_schema(schema)
         owner = load_owner(key, passphrase_file, opens=file)
-        work = _folds(file, data, private, owner, fold_seed=fold_seed, weights=weights, csv=csv)
+        work = _folds(
+            file, data, private, owner, fold_seed=fold_seed, weights=weights, csv=csv_options(csv)
+        )
     else:
-        work = _opened(file, data, weights, csv)
+        work = _opened(file, data, weights, csv_options(csv))
     asked = _asked(work.models[0].classes_, pos_label, threshold)
     predictions = _predictions(work)
     frame, found = _scores(work, predictions, asked)
@@ -180,15 +177,13 @@ def evaluate(
         _draw(predictions, found, facts, plot, force=force)
     if out is not None:
         write_text(out, frame.to_csv(lineterminator="\n"), force=force)
-    if as_json:
-        print_json(facts)
-    else:
-        _show(work, frame, found, facts, [path for path in (out, plot) if path is not None])
+    written = [path for path in (out, plot) if path is not None]
+    tell(_view(work, frame, found, facts, written), facts, as_json)
 
 
 def _cure(file: Path) -> str:
     if nature(file) == MODEL_KIND:
-        return "its owner opens it with decrypt -o, or let the worker fit --folds"
+        return "its owner opens it with open -o, or let the worker ask it --folds"
     return ""
 
 
@@ -197,7 +192,9 @@ def _asked(classes: NDArray[Any], pos_label: str | None, threshold: float | None
     labels = {str(label): label for label in classes.tolist()}
     if pos_label is not None and pos_label not in labels:
         raise es.ArgumentError(
-            f"--pos-label {pos_label}: the classes are {', '.join(labels)}", code="unknown-class"
+            f"--pos-label {pos_label}: the classes are {', '.join(labels)}"
+            f"{did_you_mean(pos_label, labels)}",
+            code="unknown-class",
         )
     if threshold is not None and pos_label is None and len(labels) > 2:
         raise es.ArgumentError(
@@ -220,7 +217,7 @@ def _folds(file: Path, data: Path, schema: es.Schema, owner: es.Owner, **options
     csv = options.pop("csv", None)
     rows_as = RowOptions(**{**options, "folds": asked.n_folds})
     rows = FileRows(schema, data, rows_as, csv, say_format(data))
-    with progress(f"reading {printable(str(data))}"):
+    with progress(f"reading {data}"):
         tables = list(rows.tables(owner.parameters.slots))
     rows.count.warn(stacklevel=2)
     if not tables:
@@ -236,7 +233,7 @@ def _folds(file: Path, data: Path, schema: es.Schema, owner: es.Owner, **options
 def _opened(file: Path, data: Path, weights: str | None, csv: CsvOptions) -> _Work:
     model = read_file(container.read(file))
     check_classifies(model, file)
-    with progress(f"reading {printable(str(data))}"):
+    with progress(f"reading {data}"):
         schema = model._known_private()
         table, unlabelled = labelled_rows(schema, data, weights, csv, say_format(data))
     return _Work([model], table, [np.arange(len(table))], [_ALL], table.n_dropped, unlabelled)
@@ -339,7 +336,7 @@ def _draw(
     from encryptedstats.metrics import Predictions
     from encryptedstats.plots import draw_predictions
 
-    name = question_text(facts["model"], facts["params"]).split()[0] + (
+    name = describe_question(facts["model"], facts["params"]).split()[0] + (
         ", calibrated" if facts["calibrated"] else ""
     )
     figure = draw_predictions(
@@ -357,73 +354,58 @@ def _draw(
 # ------------------------------------------------------------------------------------------------
 
 
-def _show(
+def _view(
     work: _Work,
     frame: pd.DataFrame,
     found: Evaluation,
     facts: Mapping[str, Any],
     written: Sequence[Path],
-) -> None:
+) -> View:
     from encryptedstats.metrics import SCORES
 
-    console = Console()
-    what = question_text(facts["model"], facts["params"]) + (
+    what = describe_question(facts["model"], facts["params"]) + (
         ", calibrated," if facts["calibrated"] else ""
     )
     folds = f"{len(work.models)} folds of " if len(work.models) > 1 else ""
-    console.print(
-        Text.assemble(("Scored", "bold"), f" {folds}{what} on {plural(found.n_rows, 'row')}")
-    )
-    console.print(fact_table(_about(work, found, facts)))
-    console.print()
-    console.print(frame_view(_score_frame(found), console.width))
+    tables = [TableView("scores", _score_frame(found))]
     if found.by_class:
         names = {name: SCORES[name] for name in _OF_CLASSES}
         single = {
             label: {names[n]: str(scores[n]) for n in names}
             for label, scores in found.by_class.items()
         }
-        console.print()
-        console.print(frame_view(pd.DataFrame(single).T.rename_axis("class"), console.width))
+        tables.append(TableView("by class", pd.DataFrame(single).T.rename_axis("class")))
     if found.calibration is not None:
-        console.print()
-        console.print(frame_view(_calibration_frame(found), console.width))
+        tables.append(TableView("calibration", _calibration_frame(found)))
     if len(frame) > 1:
         shown = frame[["rows", *_OF_FOLDS]].drop(_ALL).astype(dict.fromkeys(_OF_FOLDS, object))
         for name in _OF_FOLDS:
             shown[name] = [_figure(score) for score in shown[name]]
-        console.print()
-        console.print(frame_view(shown.rename(columns=SCORES), console.width, _MEAN))
-    notes = _notes(frame, facts, written)
-    if notes:
-        console.print()
-        console.print(fact_table(notes))
-
-
-def _about(
-    work: _Work, found: Evaluation, facts: Mapping[str, Any]
-) -> list[tuple[str, RenderableType]]:
-    """Which rows, which class is the positive one, and when a row is called so."""
-    classes = ", ".join(
-        f"{label_text(label)} {count:,}" for label, count in found.class_counts.items()
+        tables.append(TableView("folds", shown.rename(columns=SCORES)))
+    title = f"Scored {folds}{what} on {plural(found.n_rows, 'row')}"
+    return View(
+        title, _about(work, found, facts), tuple(tables), notes=_notes(frame, facts, written)
     )
-    rows: list[tuple[str, RenderableType]] = [("classes", classes)]
-    if found.positive is None:
-        rows.append(("positive", "each class in turn, against all others; --pos-label names one"))
-    else:
-        rows.append(("positive", Text(label_text(found.positive), style="bold")))
-    if found.threshold is None:
-        rows.append(("called", "as the model predicts"))
-    else:
-        rows.append(("called", f"{label_text(found.positive)} from {found.threshold:g} on"))
-    rows += [("left out", Text(text, style="yellow")) for text in found.left_out()]
-    rows += [("note", Text(printable(text), style="yellow")) for text in found.notes]
-    if facts["seen"]:
-        text = "these are the rows that the model was fitted to: it will do worse on others"
-        rows.append(("note", Text(text, style="yellow")))
-    if len(work.models) > 1:
-        rows.append(("rows", "each is predicted by the model that has not seen its fold"))
-    return rows
+
+
+def _about(work: _Work, found: Evaluation, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Which rows, which class is the positive one, and when a row is called so."""
+    seen = "these are the rows that the model was fitted to: it will do worse on others"
+    called = "as the model predicts"
+    if found.threshold is not None:
+        called = f"{label_text(found.positive)} from {found.threshold:g} on"
+    return {
+        "classes": dict(found.class_counts),
+        "positive": "each class in turn, against all others; --pos-label names one"
+        if found.positive is None
+        else label_text(found.positive),
+        "called": called,
+        "left out": tuple(found.left_out()),
+        "note": (*found.notes, *([seen] if facts["seen"] else [])),
+        "predicted by": "the model that has not seen the row's fold"
+        if len(work.models) > 1
+        else "",
+    }
 
 
 def _score_frame(found: Evaluation) -> pd.DataFrame:
@@ -476,23 +458,14 @@ def _figure(score: float) -> str:
 
 def _notes(
     frame: pd.DataFrame, facts: Mapping[str, Any], written: Sequence[Path]
-) -> list[tuple[str, RenderableType]]:
-    notes: list[tuple[str, RenderableType]] = []
+) -> tuple[str, ...]:
+    notes = []
     if len(frame) > 1:
         spread = frame.drop([_MEAN, _ALL])["auc"].std()
-        notes.append(("spread", f"{_figure(spread)} between the folds, in AUC"))
+        notes.append(f"{_figure(spread)} between the folds, in AUC")
     elif facts["caveat"]:
-        hint = command_line("calibrate", facts["file"], "kept-back.csv", "-o", "calibrated.opened")
+        words = ("calibrate", facts["file"], "kept-back.csv", "-o", "calibrated.model")
         notes.append(
-            ("probabilities", Text.assemble(f"{facts['caveat']}; with other rows: ", hint))
+            f"probabilities: {facts['caveat']}; with other rows: {command_line('model', *words)}"
         )
-    for path in written:
-        notes.append(
-            (
-                "wrote",
-                Text.assemble(
-                    (printable(str(path)), "bold"), f"  {size_text(path.stat().st_size)}"
-                ),
-            )
-        )
-    return notes
+    return (*notes, *(f"Wrote {file_text(path)}" for path in written))

@@ -8,32 +8,30 @@ import json
 import stat
 import warnings
 from collections import Counter
+from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console, RenderableType
-from rich.panel import Panel
-from rich.text import Text
 
 import encryptedstats as es
 from encryptedstats.cli._console import (
     command_line,
-    fact_table,
     parameter_facts,
     parameter_rows,
     plural,
     print_json,
     printable,
     size_text,
+    tell,
 )
 from encryptedstats.cli._files import is_secret_key
 from encryptedstats.cli._inputs import JSON, PLAN, SCHEMA, nature
-from encryptedstats.cli._options import AsJson
-from encryptedstats.cli._questions import question_text
+from encryptedstats.cli._options import AsJson, argument
+from encryptedstats.cli._words import describe_question
 from encryptedstats.cli.plan import read_plan
-from encryptedstats.cli.schema import schema_view
+from encryptedstats.cli.schema import schema_table
 from encryptedstats.crypto.keyfiles import OWNER_KIND, PUBLIC_KIND, read_parameters
 from encryptedstats.crypto.keys import fingerprint_of
 from encryptedstats.kinds import KINDS
@@ -44,23 +42,18 @@ from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
 from encryptedstats.storage.objects import Store, open_store
 from encryptedstats.tables.answers.files import read_presented
 from encryptedstats.tables.blocks import block_id_of
-from encryptedstats.tables.encrypted_table import BY_OTHERS_FACT, MANIFEST, TABLE_KIND, keys_name
+from encryptedstats.tables.encrypted_table import BY_OTHERS_FACT
 from encryptedstats.tables.encryption import DRAFT, DRAFT_KIND
+from encryptedstats.tables.manifest import MANIFEST, TABLE_KIND, keys_name
 from encryptedstats.tables.questions.question import OPEN_MODEL_KIND, OPEN_RESULT_KIND
+from encryptedstats.views import View
 
 _SECRET_SECTION: Final = "secret_key"
 _OPEN_KINDS: Final = (OPEN_MODEL_KIND, OPEN_RESULT_KIND)
 
 
-def info(
-    file: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE",
-            help="A file of this program, or folder or URL of a table.",
-            show_default=False,
-        ),
-    ],
+def data_info(
+    file: Annotated[str, argument("FILE", "A file of this program, or folder or URL of a table.")],
     check: Annotated[
         bool, typer.Option("--check", help="Of a table: read and check every block.")
     ] = False,
@@ -68,12 +61,14 @@ def info(
 ) -> None:
     """Show what a file or a table holds, whose it is, and if a secret is in it.
 
+    Nothing of the secret itself is shown.
+
     Examples:
-      encryptedstats info patients.enc
-      encryptedstats info secret.key
+      encryptedstats data info patients.enc
+      encryptedstats data info secret.key
 
       # is all of it there, as the owner wrote it?
-      encryptedstats info s3://bucket/patients.enc --check
+      encryptedstats data info s3://bucket/patients.enc --check
     """
     path = Path(file.removeprefix("file://"))
     if "://" in file.removeprefix("file://"):
@@ -110,11 +105,11 @@ def _info_of_file(file: Path, as_json: bool) -> None:
     facts = describe(file, content, parameters)
     if as_json:
         print_json(facts)
-    else:
-        _show(facts, parameters, _rows(facts))
-        if content.kind == OPEN_RESULT_KIND:
-            lines = str(read_presented(content)).splitlines()
-            Console().print(Text("\n".join(["", *map(printable, lines)])))
+        return
+    notes: tuple[str, ...] = ()
+    if content.kind == OPEN_RESULT_KIND:
+        notes = tuple(str(read_presented(content)).splitlines())
+    _tell(facts, parameters, _rows(facts), notes=notes)
 
 
 def describe(file: Path, content: Container, parameters: es.Parameters | None) -> dict[str, Any]:
@@ -150,54 +145,37 @@ def _holds_secret_key(content: Container) -> bool | None:
     return False if known else None
 
 
-def _rows(facts: dict[str, Any]) -> list[tuple[str, RenderableType]]:
-    rows: list[tuple[str, RenderableType]] = [
-        ("file", Text(f"{printable(facts['file'])}  {size_text(facts['bytes'])}, SHA-256 fits")),
-        ("holds", Text(_kind_text(facts), style="bold")),
-        ("key", Text(printable(facts["key_id"]) or "none", style="cyan")),
-        (
-            "secret",
-            _open_text(facts)
-            if facts["kind"] in _OPEN_KINDS
-            else _secret_text(facts["holds_secret_key"]),
-        ),
-        (
-            "sections",
-            ", ".join(
-                f"{printable(name)} {size_text(size)}" for name, size in facts["sections"].items()
-            ),
-        ),
-    ]
-    if facts["kind"] in (OWNER_KIND, PUBLIC_KIND):
-        rows.insert(3, ("fingerprint", _fingerprint_text(facts)))
-    if facts.get("retired"):
-        instead = (
-            f"; encrypt for key {facts['retired']['successor']} instead"
-            if facts["retired"]["successor"]
-            else ""
-        )
-        rows.insert(
-            2,
-            (
-                "retired",
-                Text(printable(f"{facts['retired']['why']}{instead}"), style="bold yellow"),
-            ),
-        )
-    if facts.get("rotations"):
-        rows.append(("rotations", ", ".join(map(str, facts["rotations"]))))
-    return rows
+def _rows(facts: dict[str, Any]) -> dict[str, Any]:
+    retired = facts.get("retired")
+    instead = ""
+    if retired and retired["successor"]:
+        instead = f"; encrypt for key {retired['successor']} instead"
+    is_key = facts["kind"] in (OWNER_KIND, PUBLIC_KIND)
+    sections = (f"{name} {size_text(size)}" for name, size in facts["sections"].items())
+    return {
+        "file": f"{facts['file']}  {size_text(facts['bytes'])}, SHA-256 fits",
+        "holds": _kind_text(facts),
+        "retired": f"{retired['why']}{instead}" if retired else "",
+        "key": facts["key_id"] or "none",
+        "fingerprint": _fingerprint_text(facts) if is_key else "",
+        "secret": _open_text(facts)
+        if facts["kind"] in _OPEN_KINDS
+        else _secret_text(facts["holds_secret_key"]),
+        "sections": ", ".join(sections),
+        "rotations": ", ".join(map(str, facts.get("rotations") or ())),
+    }
 
 
-def _fingerprint_text(facts: dict[str, Any]) -> Text:
-    return Text.assemble((printable(facts["fingerprint"]), "cyan"), "  compare it by telephone")
+def _fingerprint_text(facts: Mapping[str, Any]) -> str:
+    return f"{facts['fingerprint']}  compare it by telephone"
 
 
-def _kind_text(facts: dict[str, Any]) -> str:
+def _kind_text(facts: dict[str, Any]) -> str | tuple[str, ...]:
     """What a file is, for people."""
     if facts["kind"] not in KINDS:
-        return printable(facts["kind"])
-    asked = question_text(facts["question"], facts["params"]) if "question" in facts else ""
-    return "\n".join(map(printable, KINDS[facts["kind"]].told(facts, printable(asked)).split("\n")))
+        return str(facts["kind"])
+    asked = describe_question(facts["question"], facts["params"]) if "question" in facts else ""
+    return tuple(KINDS[facts["kind"]].told(facts, printable(asked)).split("\n"))
 
 
 # -- schemas and plans
@@ -206,38 +184,23 @@ def _kind_text(facts: dict[str, Any]) -> str:
 
 def _info_of_schema(file: Path, as_json: bool) -> None:
     found = es.Schema.load(file)
-    if as_json:
-        typer.echo(found.to_json())
-        return
-    console = Console()
     private = "yours: names, cut points and levels are in it; a worker never gets it"
-    console.print(
-        fact_table(
-            [
-                ("file", Text(printable(str(file)))),
-                ("holds", Text("schema", "bold")),
-                ("private", private),
-            ]
-        )
-    )
-    console.print()
-    console.print(schema_view(found))
+    view = View(f"{file}: schema", {"private": private}, (schema_table(found),))
+    tell(view, json.loads(found.to_json()), as_json)
 
 
 def _info_of_plan(file: Path, as_json: bool) -> None:
     planned = read_plan(file)
-    if as_json:
-        print_json(json.loads(read_regular(file, limit=MAX_DOCUMENT_BYTES)))
-        return
-    rows: list[tuple[str, RenderableType]] = [
-        ("file", Text(printable(str(file)))),
-        ("holds", Text("plan", "bold")),
-        ("for", Text("\n".join(map(printable, planned.questions)))),
-        ("rows", f"up to {planned.rows:,}"),
-        *(row for row in parameter_rows(planned.parameters) if row[0] != "depth"),
-        ("next", command_line("keygen", "secret.key", "public.keys", "--plan", file)),
-    ]
-    Console().print(fact_table(rows))
+    parameters = parameter_rows(planned.parameters)
+    del parameters["depth"]
+    facts = {
+        "for": tuple(planned.questions),
+        "rows": f"up to {planned.rows:,}",
+        **parameters,
+        "next": command_line("key", "make", "secret.key", "public.keys", "--plan", file),
+    }
+    document = json.loads(read_regular(file, limit=MAX_DOCUMENT_BYTES))
+    tell(View(f"{file}: plan", facts), document, as_json)
 
 
 # -- tables
@@ -262,10 +225,7 @@ def _info_of_folder(url: str, check: bool, as_json: bool) -> None:
         if check:
             _check_blocks(table)
     facts = _table_facts(url, store, table) | {"checked": check}
-    if as_json:
-        print_json(facts)
-    else:
-        _show(facts, table.parameters, _table_rows(facts, table))
+    _tell(facts, table.parameters, _table_rows(facts, table), as_json=as_json)
 
 
 def _check_blocks(table: es.EncryptedTable) -> None:
@@ -326,59 +286,31 @@ def _nature(head: bytes) -> str:
     return "no part of a table"
 
 
-def _target_row(facts: dict[str, Any], table: es.EncryptedTable) -> tuple[str, RenderableType]:
-    if table.has_target and not table.has_classes:
-        return "target", "a number"
-    return "class", f"{facts['classes']} classes" if facts["classes"] else "none: rows to predict"
-
-
-def _table_rows(
-    facts: dict[str, Any], table: es.EncryptedTable
-) -> list[tuple[str, RenderableType]]:
+def _table_rows(facts: dict[str, Any], table: es.EncryptedTable) -> dict[str, Any]:
     blocks = f"{plural(facts['blocks'], 'block')}, {facts['bytes_per_value']:,} bytes a value"
-    keys = (
-        "those to compute with are inside"
-        if facts["public_keys"]
-        else "not inside: give them with --keys"
+    classes = f"{facts['classes']} classes" if facts["classes"] else "none: rows to predict"
+    codings = ", ".join(f"{n:,} {coding}" for coding, n in facts["codings"].items())
+    strays = (
+        f"{name}: {what}; take it out before giving the table away"
+        for name, what in facts["other_files"].items()
     )
-    rows: list[tuple[str, RenderableType]] = [
-        ("table", Text(f"{printable(facts['file'])}  {size_text(facts['bytes'])} in {blocks}")),
-        ("holds", Text(f"encrypted table of {plural(facts['rows'], 'row')}", style="bold")),
-        ("variables", Text("\n".join(_variables(table.schema)))),
-        _target_row(facts, table),
-        (
-            "columns",
-            f"{facts['columns']:,}: "
-            f"{', '.join(f'{n:,} {coding}' for coding, n in facts['codings'].items())}",
-        ),
-        (
-            "key",
-            Text.assemble(
-                (printable(facts["key_id"]), "cyan"),
-                f", encrypted with the {facts['encrypted_with']}",
-            ),
-        ),
-        ("fingerprint", _fingerprint_text(facts)),
-        ("public keys", keys),
-        ("secret", _secret_text(facts["holds_secret_key"])),
-    ]
-    if facts["by_others"]:
-        rows.insert(7, ("by others", Text(BY_OTHERS_FACT, style="yellow")))
-    if facts["folds"]:
-        rows.insert(4, ("folds", str(facts["folds"])))
-    for name, what in facts["other_files"].items():
-        style = "bold red" if what in ("secret key", "schema") else "yellow"
-        rows.append(
-            (
-                "beside it",
-                Text(f"{printable(name)}: {what}; take it out before giving the table away", style),
-            )
-        )
-    if facts["checked"]:
-        rows.append(
-            ("checked", Text("every block is there and as the owner wrote it", style="green"))
-        )
-    return rows
+    return {
+        "table": f"{facts['file']}  {size_text(facts['bytes'])} in {blocks}",
+        "holds": f"encrypted table of {plural(facts['rows'], 'row')}",
+        "variables": tuple(_variables(table.schema)),
+        "target": "a number" if table.has_target and not table.has_classes else classes,
+        "folds": str(facts["folds"] or ""),
+        "columns": f"{facts['columns']:,}: {codings}",
+        "key": f"{facts['key_id']}, encrypted with the {facts['encrypted_with']}",
+        "fingerprint": _fingerprint_text(facts),
+        "public keys": "those to compute with are inside"
+        if facts["public_keys"]
+        else "not inside: give them with --keys",
+        "by others": BY_OTHERS_FACT if facts["by_others"] else "",
+        "secret": _secret_text(facts["holds_secret_key"]),
+        "beside it": tuple(strays),
+        "checked": "every block is there and as the owner wrote it" if facts["checked"] else "",
+    }
 
 
 def _variables(schema: es.PublicSchema) -> list[str]:
@@ -412,70 +344,65 @@ def _info_of_draft(store: Store, as_json: bool) -> None:
         "blocks": blocks,
         **KINDS[DRAFT_KIND].facts(draft),
     }
-    if as_json:
-        print_json(facts)
-        return
-    Console().print(
-        fact_table(
-            [
-                ("folder", Text(printable(store.url))),
-                (
-                    "holds",
-                    Text(
-                        f"unfinished table, {plural(blocks, 'block')} so far", style="bold yellow"
-                    ),
-                ),
-                ("key", Text(printable(draft.key_id), style="cyan")),
-                ("to finish", "run the same encrypt again; until then nobody can compute on it"),
-            ]
-        )
-    )
+    shown = {
+        "holds": f"unfinished table, {plural(blocks, 'block')} so far",
+        "key": draft.key_id,
+        "to finish": "run the same encrypt again; until then nobody can compute on it",
+    }
+    tell(View(store.url, shown), facts, as_json)
 
 
 # -- showing
 # ------------------------------------------------------------------------------------------------
 
 
-def _show(
-    facts: dict[str, Any], parameters: es.Parameters | None, rows: list[tuple[str, RenderableType]]
+def _tell(
+    facts: dict[str, Any],
+    parameters: es.Parameters | None,
+    rows: Mapping[str, Any],
+    *,
+    as_json: bool = False,
+    notes: tuple[str, ...] = (),
 ) -> None:
-    console = Console()
-    if facts["holds_secret_key"]:
-        console.print(_secret_warning(facts))
-    if facts["kind"] in _OPEN_KINDS:
-        console.print(_open_warning(facts))
+    """Warnings come first: a secret in a file is what there is to know of it."""
+    if as_json:
+        print_json(facts)
+        return
+    warned = [*_secret_warning(facts), *_open_warning(facts)]
     if facts["insecure"]:
-        console.print(
-            Panel(
-                "INSECURE parameters: less than 128 bits of security. Never for real data.",
-                style="bold red",
-            )
-        )
-    console.print(fact_table(rows + (parameter_rows(parameters) if parameters is not None else [])))
+        warned.append("INSECURE parameters: less than 128 bits of security. Never for real data.")
+    about = {} if parameters is None else parameter_rows(parameters)
+    for line in warned:
+        typer.echo(printable(f"! {line}"))
+    tell(View(str(facts["file"]), {**rows, **about}, notes=notes), facts, as_json)
 
 
-def _secret_warning(facts: dict[str, Any]) -> Panel:
+def _secret_warning(facts: dict[str, Any]) -> list[str]:
+    if not facts["holds_secret_key"]:
+        return []
     if facts["kind"] == TABLE_KIND:
-        return Panel(
-            "A SECRET KEY lies in the folder of this table. Take it out before anybody gets it.",
-            style="bold red",
-        )
-    lines = [
+        return [
+            "A SECRET KEY lies in the folder of this table. Take it out before anybody gets it."
+        ]
+    return [
         "This file holds a SECRET KEY: whoever has it can open everything encrypted under it. "
-        "Never give it away."
+        "Never give it away.",
+        "It is locked by a passphrase."
+        if facts["locked"]
+        else "No passphrase locks it: reading the file is enough.",
+        *_mode_warning(facts),
     ]
-    if facts["locked"]:
-        lines.append("It is locked by a passphrase.")
-    else:
-        lines.append("No passphrase locks it: reading the file is enough.")
-    if facts["others_may_read"]:
-        lines.append(
-            f"Other users of this machine may read it (mode {facts['mode']}): chmod 600 it."
-        )
-    return Panel("\n".join(lines), style="bold red")
 
 
-def _open_warning(facts: dict[str, Any]) -> Panel:
+def _mode_warning(facts: dict[str, Any]) -> list[str]:
+    mode = facts["mode"]
+    text = f"Other users of this machine may read it (mode {mode}): chmod 600 it."
+    return [text] if facts["others_may_read"] else []
+
+
+def _open_warning(facts: dict[str, Any]) -> list[str]:
+    if facts["kind"] not in _OPEN_KINDS:
+        return []
     names = (
         ", and the names, cut points and classes of the schema are in it"
         if facts["names_inside"]
@@ -484,31 +411,23 @@ def _open_warning(facts: dict[str, Any]) -> Panel:
     said = facts["released"]
     inside = "exact counts of your rows"
     if said is not None:
-        cost = f"epsilon {said['epsilon']:g}, delta {said['delta']:g}; {printable(said['unit'])}"
+        cost = f"epsilon {said['epsilon']:g}, delta {said['delta']:g}; {said['unit']}"
         inside = f"counts with noise (released with {cost})"
-    lines = [f"This {_what(facts)} is NOT ENCRYPTED: {inside}{names}. Never give it to a worker."]
-    if facts["others_may_read"]:
-        lines.append(
-            f"Other users of this machine may read it (mode {facts['mode']}): chmod 600 it."
-        )
-    return Panel("\n".join(lines), style="bold red")
+    text = f"This {_what(facts)} is NOT ENCRYPTED: {inside}{names}. Never give it to a worker."
+    return [text, *_mode_warning(facts)]
 
 
 def _what(facts: dict[str, Any]) -> str:
     return "model" if facts["kind"] == OPEN_MODEL_KIND else "result"
 
 
-def _open_text(facts: dict[str, Any]) -> Text:
+def _open_text(facts: dict[str, Any]) -> str:
     if facts["holds_secret_key"] is False:
-        return Text(f"no key is inside, and the {_what(facts)} itself lies open", style="bold red")
+        return f"no key is inside, and the {_what(facts)} itself lies open"
     return _secret_text(facts["holds_secret_key"])
 
 
-def _secret_text(holds: bool | None) -> Text:
+def _secret_text(holds: bool | None) -> str:
     if holds is None:
-        return Text(
-            "not known: this command knows no such file, so treat it as secret", style="yellow"
-        )
-    if holds:
-        return Text("YES, the secret key is inside", style="bold red")
-    return Text("none: nothing in it can decrypt", style="green")
+        return "not known: this command knows no such file, so treat it as secret"
+    return "YES, the secret key is inside" if holds else "none: nothing in it can decrypt"

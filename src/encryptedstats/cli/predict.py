@@ -4,85 +4,79 @@ encrypted, for the owner to open.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, RenderableType
-from rich.text import Text
 
-from encryptedstats.cli._clusters import MANY, FitQueue, RowsPerShard, Scheduler, is_for_cluster
+import encryptedstats as es
 from encryptedstats.cli._console import (
-    fact_table,
+    command_line,
+    file_facts,
+    file_text,
     plural,
-    print_json,
-    printable,
     progress,
     size_text,
+    tell,
+    time_text,
 )
-from encryptedstats.cli._csv import AS_FOUND, say_format, with_csv_options
-from encryptedstats.cli._files import COMPUTED, SCREEN, Reads, Writes, write_parts
-from encryptedstats.cli._inputs import check_rows, expect, nature
+from encryptedstats.cli._csv import csv_options, say_format
+from encryptedstats.cli._files import COMPUTED, SCREEN, Reads, Writes, save, write_parts
+from encryptedstats.cli._inputs import (
+    check_rows,
+    expect,
+    load_public_keys,
+    load_schema,
+    load_table,
+    nature,
+)
+from encryptedstats.cli._on import LOCAL, Place, Request
 from encryptedstats.cli._options import (
     AsJson,
-    Device,
+    Csv,
     Force,
-    Workers,
-    file_argument,
+    On,
+    argument,
     file_option,
+    option,
     output,
 )
-from encryptedstats.cli._votes import (
-    Unopened,
-    counts_text,
-    predict_by_many,
-    predict_elsewhere,
-    predict_unopened,
-)
-from encryptedstats.cli._workers import WorkerUrl, is_for_worker
+from encryptedstats.cli._words import describe_question
+from encryptedstats.cli.ask import queued_text
 from encryptedstats.kinds import read_file
-from encryptedstats.models.clear_rows import (
-    SUMMARIES_OF_NUMBERS,
-    FilePredictions,
-    check_predicts,
-)
-from encryptedstats.storage.objects import is_url, load_file, local_or_url
-from encryptedstats.tables.encrypted_table import TABLE_KIND
+from encryptedstats.storage.objects import is_url, load_file, local_or_url, read_object
 from encryptedstats.tables.encryption import DRAFT_KIND
+from encryptedstats.tables.manifest import TABLE_KIND
 from encryptedstats.tables.questions.question import MODEL_KIND, OPEN_MODEL_KIND
 from encryptedstats.tables.rows.csv_format import CsvOptions
+from encryptedstats.tables.rows.row_files import read_frame
+from encryptedstats.tables.rows.table_from_frame import complete_rows_to_predict
+from encryptedstats.views import View
 
 
-@with_csv_options
-def predict(
+def predict_(
     ctx: typer.Context,
     model: Annotated[
-        str,
-        Reads,
-        file_argument(
-            "MODEL", "A fitted model: opened, as decrypt -o wrote it, or still encrypted."
-        ),
+        str, Reads, argument("MODEL", "A model: opened, as open -o wrote it, or still encrypted.")
     ],
     rows: Annotated[
         str,
         Reads,
-        typer.Argument(
-            metavar="ROWS",
-            help="CSV or Parquet file with the rows, or folder or URL of an encrypted table.",
-            show_default=False,
-        ),
+        argument("ROWS", "CSV or Parquet file, or folder or URL of an encrypted table."),
     ],
     out: Annotated[
         str,
-        Writes(COMPUTED, left_to=MANY),
+        Writes(COMPUTED),
         output("Where the prediction goes: CSV, or encrypted; - for CSV on the screen."),
     ],
     keys: Annotated[
         Path | None,
         file_option(
             "--keys",
-            help="Public keys, for an encrypted model and rows that are not; a table brings its "
-            "own.",
+            help="Public keys, for an encrypted model and rows that are not; a table "
+            "brings its own.",
         ),
     ] = None,
     schema: Annotated[
@@ -93,83 +87,83 @@ def predict(
     ] = None,
     output_kind: Annotated[
         str | None,
-        typer.Option(
+        option(
             metavar="NAME",
             help="How a model answers that can in several ways: mnb gives counts for each variable "
-            "(factors, the default), or "
-            "their products.",
-            show_default=False,
+            "(factors, the default), or their products.",
         ),
     ] = None,
-    workers: Workers = None,
-    device: Device = "auto",
-    scheduler: Scheduler = None,
-    queue: FitQueue = None,
-    rows_per_shard: RowsPerShard = None,
-    worker: WorkerUrl = None,
+    on: On = LOCAL,
+    csv: Csv = None,
     force: Force = False,
-    csv: CsvOptions = AS_FOUND,
     as_json: AsJson = False,
 ) -> None:
-    """Predict the class of rows, or a number: as CSV if model and rows are open, else encrypted.
+    """Predict the class or the number of every row, as CSV or encrypted.
 
-    An opened model and rows in the clear give one line for every row of the file, counted from 1, with probabilities;
-    those of a forest are shares of its votes, in order but not calibrated (see calibrate). A regression gives the number
-    that it expects. Rows with a value that the schema does not allow (a gap, a number out of bounds, an unknown level)
-    keep an empty line. Where the file has the column of the target, it is not looked at but to say how many
-    predictions are right. If the model or the rows are encrypted, so is the prediction: it takes public keys only, opens
-    nothing, and only the owner can read it, with decrypt. Its keys are planned for that with plan --encrypted-prediction.
+    An opened model and rows in the clear give one line for every row of the file, counted from 1,
+    with probabilities; those of a forest are shares of its votes, in order but not calibrated
+    (see model calibrate). A regression gives the number that it expects. Rows with a value that
+    the schema does not allow (a gap, a number out of bounds, an unknown level) keep an empty
+    line. Where the file has the column of the target, it is not looked at but to say how many
+    predictions are right. If the model or the rows are encrypted, so is the prediction: it takes
+    public keys only, opens nothing, and only the owner can read it, with open. Its keys are
+    planned for that with plan --encrypted-prediction.
+
+    JSON: file, bytes, encrypted, rows, seconds, model?, params?, predicted?,
+      rows_without_prediction?, reasons?, without_a_bin?, judged?, right?, caveat?, output?,
+      ciphertexts?, key_id?, job?, queue?, shards?, finished?
 
     Examples:
-      encryptedstats predict forest.opened new.csv -o predicted.csv
+      encryptedstats predict forest.model new.csv -o predicted.csv
 
-      # a worker, with an encrypted model and encrypted rows: the owner decrypts votes.enc
+      # a worker, with an encrypted model and encrypted rows: the owner opens votes.enc
       encryptedstats predict forest.enc new.enc -o votes.enc
 
       # rows that whoever predicts may see, and a model that nobody but its owner may
       encryptedstats predict forest.enc new.csv --keys public.keys --schema schema.json -o votes.enc
 
-      # many machines, for rows of an encrypted table: by a Dask scheduler, or by workers that need none
-      encryptedstats predict s3://bucket/forest s3://bucket/new -o s3://bucket/votes --scheduler tcp://10.0.0.1:8786
-      encryptedstats predict s3://bucket/forest s3://bucket/new -o s3://bucket/votes --queue s3://bucket/work
+      # many machines, for rows of an encrypted table
+      encryptedstats predict s3://bucket/forest s3://bucket/new -o s3://bucket/votes --on dask://10.0.0.1:8786
+      encryptedstats predict s3://bucket/forest s3://bucket/new -o s3://bucket/votes --on queue://s3://bucket/work
     """
-    away = is_for_worker(ctx.params)
-    many = is_for_cluster(ctx.params)
+    place = Place.parse(on)
     kind = expect(model, (MODEL_KIND, OPEN_MODEL_KIND), "a fitted model")
     is_table = _is_table(rows)
-    what = Unopened(model, rows, keys, schema, output_kind, csv)
-    if worker is not None and away:
-        if not is_table or kind != MODEL_KIND:
-            raise typer.BadParameter(
-                "--worker predicts encrypted rows by an encrypted model: what lies open stays here"
-            )
-        predict_elsewhere(what, Path(out), worker, force=force, as_json=as_json)
-        return
-    if many:
-        if not is_table:
-            raise typer.BadParameter(
-                "--scheduler and --queue are for the rows of an encrypted table: encrypt makes one"
-            )
-        predict_by_many(what, out, ctx.params)
-        return
-    if kind == MODEL_KIND or is_table:
-        predict_unopened(
-            what,
-            Path(out),
-            is_table=is_table,
-            workers=workers,
-            device=device,
-            force=force,
-            as_json=as_json,
+    if is_url(out) and not place.is_cluster:
+        raise typer.BadParameter(f"-o {out}: a URL is written by dask:// or queue://, see --on")
+    if not place.is_local and (not is_table or (not place.is_cluster and kind != MODEL_KIND)):
+        raise typer.BadParameter(
+            "--on: encrypted rows are predicted elsewhere, by a service with an encrypted model; "
+            "what lies open stays here"
         )
-        return
-    for name in ("keys", "schema", "output_kind", "workers"):
-        if ctx.params[name] is not None:
-            flag = f"--{name.replace('_', '-')}"
+    started = time.perf_counter()
+    if kind == OPEN_MODEL_KIND and not is_table:
+        given = [name for name in ("keys", "schema", "output_kind") if ctx.params[name] is not None]
+        if given or place.options:
+            flag = f"--{given[0].replace('_', '-')}" if given else "--on"
             raise typer.BadParameter(
                 f"{flag} is for an encrypted model or encrypted rows, and these lie open"
             )
-    _predict_opened(read_file(load_file(model)), Path(rows), Path(out), force, as_json, csv)
+        _predict_opened(model, Path(rows), out, csv_options(csv), force=force, as_json=as_json)
+        return
+    if out == SCREEN:
+        raise typer.BadParameter(
+            "-o -: an encrypted prediction is no text for a screen: give a file"
+        )
+    if is_table and schema is not None:
+        raise typer.BadParameter(
+            "--schema is for rows in the clear: an encrypted table brings what a worker may know"
+        )
+    if place.is_local:
+        clear = None if is_table else _clear_rows(model, rows, keys, schema, csv_options(csv))
+        votes = _predict_here(model, rows, keys, clear, output=output_kind, **place.local_options())
+        save(votes, Path(out), force=force)
+    else:
+        request = Request(rows, [out], keys, force, by_others=True)
+        votes = place.predict(model, output_kind, request)
+    document = {"file": out, "encrypted": True, **_facts(votes, out)}
+    document["seconds"] = time.perf_counter() - started
+    tell(_view(document), document, as_json)
 
 
 def _is_table(rows: str) -> bool:
@@ -178,55 +172,126 @@ def _is_table(rows: str) -> bool:
     return is_url(address) or nature(rows) in (TABLE_KIND, DRAFT_KIND)
 
 
+# -- encrypted
+# ------------------------------------------------------------------------------------------------
+
+
+def _predict_here(
+    model: str, rows: str, keys: Path | None, clear: es.Table | None, **options: Any
+) -> Any:
+    table: Any = load_table(rows, keys, by_others=True) if clear is None else clear
+    public = table.keys if clear is None else load_public_keys(keys or Path())
+    file = load_file(model)
+    found = read_file(file, None if file.kind == OPEN_MODEL_KIND else public)
+    return found.predict_votes(table, **options)
+
+
+def _clear_rows(
+    model: str, rows: str, keys: Path | None, schema: Path | None, csv: CsvOptions
+) -> es.Table:
+    """Rows in the clear for an encrypted model: encrypted here, with the public keys, as the
+    owner's schema says.
+    """
+    check_rows(Path(rows))
+    if keys is None:
+        raise es.ArgumentError(
+            f"{model} is still encrypted, and rows in the clear bring no keys: its owner opens it "
+            "with open -o; or it predicts as it is, with the public keys, --keys, and the owner's "
+            "schema, --schema",
+            code="still-encrypted",
+        )
+    if schema is None:
+        raise es.ArgumentError(
+            f"{model} is encrypted and knows its columns by number only: give the owner's schema, "
+            f"--schema, or let the owner encrypt {rows} and give the folder of that table",
+            code="no-schema",
+        )
+    known = load_schema(schema)
+    try:
+        return complete_rows_to_predict(known, read_frame(rows, known, csv, say_format(rows)))
+    except es.SchemaError as error:
+        raise es.SchemaError(f"{rows}: {error}") from error
+
+
+def _facts(votes: Any, out: str) -> dict[str, Any]:
+    if hasattr(votes, "items"):  # a job of a queue
+        return {
+            "bytes": None,
+            "model": votes.model.name,
+            "params": votes.model.parameters(),
+            "rows": votes.n_rows,
+            "job": votes.id,
+            "queue": votes.queue,
+            "shards": sum(item.is_shard for item in votes.items.values()),
+            "finished": votes.finished,
+        }
+    return {
+        "bytes": len(read_object(out)) if is_url(out) else Path(out).stat().st_size,
+        "model": votes.question.name,
+        "params": votes.question.parameters(),
+        "output": votes.output,
+        "rows": votes.n_rows,
+        "ciphertexts": len(votes.ciphertexts.parts),
+        "key_id": votes.keys.key_id,
+    }
+
+
+def _view(facts: dict[str, Any]) -> View:
+    file, rows = facts["file"], plural(facts["rows"], "row")
+    if "job" in facts:
+        done = facts["finished"]
+        next_ = {} if done else {"next": command_line("worker", "run", facts["queue"])}
+        return View("Done already" if done else "Queued", {"votes": queued_text(facts), **next_})
+    model = describe_question(facts["model"], facts["params"])
+    size = f"{size_text(facts['bytes'])}, {plural(facts['ciphertexts'], 'ciphertext')}"
+    owner = command_line("open", file, "--key", "secret.key", "--schema", "schema.json")
+    return View(
+        f"Predicted {rows} by {model}, opening nothing, in {time_text(facts['seconds'])}",
+        {
+            "votes": f"{file}  {size}, for the owner",
+            "key": f"{facts['key_id']}, whose owner alone can open it",
+            "owner": f"{owner} -o votes.csv",
+        },
+    )
+
+
+# -- open
+# ------------------------------------------------------------------------------------------------
+
+
 def _predict_opened(
-    opened: Any, data: Path, out: Path, force: bool, as_json: bool, csv: CsvOptions
+    model: str, data: Path, out: str, csv: CsvOptions, *, force: bool, as_json: bool
 ) -> None:
-    screen = str(out) == SCREEN
-    if screen and as_json:
+    from encryptedstats.models.clear_rows import FilePredictions, check_predicts
+
+    if out == SCREEN and as_json:
         raise typer.BadParameter("-o - and --json would both write to the screen: give a file")
+    started = time.perf_counter()
+    opened = read_file(load_file(model))
     check_predicts(opened)
     check_rows(data)
     work = FilePredictions(opened, csv, say_format(data))
-    if screen:
+    if out == SCREEN:
         for part in work.csv(data):
             typer.echo(part, nl=False)
         return
-    with progress(f"predicting {printable(str(data))}"):
-        write_parts(out, (part.encode() for part in work.csv(data)), force=force)
-    facts = {"file": str(out), "bytes": out.stat().st_size, "encrypted": False, **work.facts()}
-    if as_json:
-        print_json(facts)
-    else:
-        _show_predictions(facts, out)
+    with progress(f"predicting {data}"):
+        write_parts(Path(out), (part.encode() for part in work.csv(data)), force=force)
+    facts = {**file_facts(Path(out)), "encrypted": False, **work.facts()}
+    facts["seconds"] = time.perf_counter() - started
+    tell(_opened_view(facts), facts, as_json)
 
 
-def _show_predictions(facts: dict[str, Any], out: Path) -> None:
-    written = Text.assemble((printable(str(out)), "bold"), f"  {size_text(facts['bytes'])}")
-    said = facts["predicted"]
-    numbers = said.keys() == SUMMARIES_OF_NUMBERS.keys() and ", ".join(
-        f"{name} {value:.6g}" for name, value in said.items()
-    )
-    rows: list[tuple[str, RenderableType]] = [
-        ("wrote", written),
-        ("predicted", numbers or counts_text(said)),
-    ]
+def _opened_view(facts: Mapping[str, Any]) -> View:
+    empty, rows = facts["rows_without_prediction"], facts["rows"]
+    shown: dict[str, Any] = {"wrote": file_text(facts["file"]), "predicted": facts["predicted"]}
     if facts["judged"]:
         share = f"{100 * facts['right'] / facts['judged']:.1f} %"
-        rows.append(
-            (
-                "right",
-                f"{facts['right']:,} of {facts['judged']:,}, {share}, by the target in the file",
-            )
+        shown["right"] = (
+            f"{facts['right']:,} of {facts['judged']:,}, {share}, by the target in the file"
         )
-    if facts["rows_without_prediction"]:
-        empty = (
-            f"{facts['rows_without_prediction']:,} of {plural(facts['rows'], 'row')}: their lines "
-            "are empty"
-        )
-        rows.append(("no prediction", Text(empty, style="yellow")))
+    if empty:
+        shown["no prediction"] = f"{empty:,} of {plural(rows, 'row')}: their lines are empty"
     if facts["caveat"]:
-        rows.append(("P(...)", Text(f"{facts['caveat']} (see calibrate)", style="dim")))
-    console = Console()
-    done = facts["rows"] - facts["rows_without_prediction"]
-    console.print(Text.assemble(("Predicted", "bold"), f" {plural(done, 'row')}"))
-    console.print(fact_table(rows))
+        shown["P(...)"] = f"{facts['caveat']} (see model calibrate)"
+    return View(f"Predicted {plural(rows - empty, 'row')}", shown)

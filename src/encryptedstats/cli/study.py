@@ -6,55 +6,36 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Mapping
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 import encryptedstats as es
-from encryptedstats.cli._console import plural, print_json, printable, progress
+from encryptedstats.cli._console import plural, printable, progress, show, tell
 from encryptedstats.cli._files import Reads, Writes, save, write_text
 from encryptedstats.cli._inputs import load_schema
 from encryptedstats.cli._keys import first_line
+from encryptedstats.cli._on import LOCAL, Place
 from encryptedstats.cli._options import (
     AsJson,
-    Device,
     Force,
+    On,
     PassphraseFile,
     SchemaFile,
-    Workers,
-    file_argument,
+    argument,
     file_option,
+    option,
 )
-from encryptedstats.cli._questions import make_question
+from encryptedstats.cli._words import make_questions
+from encryptedstats.cli.open import describe_opened
+from encryptedstats.tables.answers.answer import PREDICTION_KIND
+from encryptedstats.views import View
 
-ABOUT: Final = """Several owners: hospitals that pool encrypted rows, agree on what may be asked, and open nothing else.
+_WAYS: Final = ("rows", "votes", "totals", "masked")
+_KINDS: Final = ("one-holder", "escrow", "joint")
 
-All parties share a folder or bucket, and no party has to be there when another is: every command does what is due for whoever runs
-it. study status says who is next.
-"""
-STORY: Final = """\
-# whoever sets it up; each party is sent its own file of invitations
-encryptedstats study create shared --schema schema.json --rows 5000 --site north --site south --site west \\
-  --worker centre --receiver registry --ask "forest=CompletelyRandomForest n_trees=20 random_state=1" --invitations sent
-# every party, once; then all compare the fingerprint that status shows, by telephone
-encryptedstats study join shared sent/north.invitation north.id
-encryptedstats study keygen shared --identity registry.id --key registry.key
-encryptedstats study add shared patients.csv --identity north.id
-encryptedstats study share shared --identity north.id
-encryptedstats study fit shared --identity centre.id
-encryptedstats study open shared --identity registry.id --key registry.key -o results
-encryptedstats study status shared"""
-
-StudyUrl = Annotated[
-    str,
-    Reads,
-    typer.Argument(
-        metavar="STUDY", help="Folder or URL that all parties share.", show_default=False
-    ),
-]
+StudyUrl = Annotated[str, Reads, argument("STUDY", "Folder or URL that all parties share.")]
 IdentityFile = Annotated[
     Path,
     file_option("--identity", help="Who you are in the study: the file that study join has made."),
@@ -63,14 +44,7 @@ StudyKey = Annotated[
     Path | None,
     file_option("--key", help="The secret key, where one holder has it: the receiver alone."),
 ]
-
-
-class KeyKindName(str, Enum):
-    """Who can open results, as an option offers it."""
-
-    one_holder = "one-holder"
-    escrow = "escrow"
-    joint = "joint"
+Why = Annotated[str, option(metavar="TEXT", help="The reason, for the record.")]
 
 
 def study_create(
@@ -80,19 +54,10 @@ def study_create(
         int, typer.Option(min=1, metavar="N", help="The most rows that all sites have together.")
     ],
     site: Annotated[
-        list[str],
-        typer.Option(
-            metavar="NAME", help="A site, which brings rows; given for each.", show_default=False
-        ),
+        list[str], option(metavar="NAME", help="A site, which brings rows; given for each.")
     ],
-    worker: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="Who computes on what is encrypted.", show_default=False),
-    ],
-    receiver: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="Who opens results; not the worker.", show_default=False),
-    ],
+    worker: Annotated[str, option(metavar="NAME", help="Who computes on what is encrypted.")],
+    receiver: Annotated[str, option(metavar="NAME", help="Who opens results; not the worker.")],
     invitations: Annotated[
         Path,
         Writes("the invitations of a study are stored nowhere else"),
@@ -103,80 +68,62 @@ def study_create(
     ],
     ask: Annotated[
         list[str],
-        typer.Option(
-            metavar="NAME=QUESTION",
-            help="A question that is answered from encrypted rows, as ask takes it: 'ages=Describe "
-            "variables=age'.",
-            show_default=False,
+        option(
+            metavar="[WAY:]NAME=QUESTION",
+            help="A question, as ask takes it: 'ages=Describe(age)'. Ways: rows (the default), from "
+            "encrypted rows; totals, which sites compute at home and encrypt; masked, which they "
+            "compute at home and mask, so that only the sum is seen; votes, with --kind joint: a "
+            "model that is never opened, whose votes for new rows the receiver gets.",
         ),
     ] = [],  # noqa: B006  Typer copies it
-    ask_votes: Annotated[
-        list[str],
+    kind: Annotated[
+        str,
         typer.Option(
-            metavar="NAME=MODEL",
-            help="A model that is never opened: with --kind joint, the receiver gets its votes for "
-            "new rows that sites bring.",
-            show_default=False,
+            metavar="KIND",
+            help="Who can open: one-holder, the receiver alone; escrow:N, so many of the sites "
+            "together with it; or (experimental) joint, all of them, with a key that nobody ever "
+            "holds.",
         ),
-    ] = [],  # noqa: B006
-    ask_totals: Annotated[
-        list[str],
-        typer.Option(
-            metavar="NAME=QUESTION",
-            help="A question whose totals sites compute at home, and encrypt.",
-            show_default=False,
-        ),
-    ] = [],  # noqa: B006
-    ask_masked: Annotated[
-        list[str],
-        typer.Option(
-            metavar="NAME=QUESTION",
-            help="A question whose totals sites compute at home, and mask: only the sum is seen.",
-            show_default=False,
-        ),
-    ] = [],  # noqa: B006
-    key: Annotated[
-        KeyKindName,
-        typer.Option(
-            "--kind",
-            help="Who can open: the receiver alone; --openers of the sites together with it; or "
-            "(joint, experimental) all of them, "
-            "with a key that nobody ever holds.",
-        ),
-    ] = KeyKindName.one_holder,
-    openers: Annotated[
-        int, typer.Option(metavar="N", help="With --kind escrow: how many sites it takes.")
-    ] = 0,
+    ] = _KINDS[0],
     name: Annotated[str, typer.Option(metavar="NAME", help="What the study is called.")] = "study",
 ) -> None:
     """Write the document of a new study, and an invitation for each party.
 
-    The document says who takes part, what may be asked, and how rows are cut. Nothing else is ever opened. It cannot be changed:
-    another agreement is another study.
+    The document says who takes part, what may be asked, and how rows are cut. Nothing else is
+    ever opened. It cannot be changed: another agreement is another study. All parties share a
+    folder or bucket, and no party has to be there when another is: every command does what is due
+    for whoever runs it.
 
     Examples:
       encryptedstats study create shared --schema schema.json --rows 5000 --site north --site south --site west \\
-        --worker centre --receiver registry --ask "forest=CompletelyRandomForest n_trees=20 random_state=1" --invitations sent
+        --worker centre --receiver registry --ask "model=forest trees=20 seed=1" --invitations sent
+      # every party, once; then all compare the fingerprint that status shows, by telephone
+      encryptedstats study join shared sent/north.invitation north.id
+      encryptedstats study keygen shared --identity registry.id --key registry.key
+      encryptedstats study add shared patients.csv --identity north.id
+      encryptedstats study share shared --identity north.id
+      encryptedstats study fit shared --identity centre.id
+      encryptedstats study open shared --identity registry.id --key registry.key -o results
+      encryptedstats open results/model.opened
 
       # a key that nobody holds: two of three sites have to help to open
       encryptedstats study create shared --schema schema.json --rows 5000 --site north --site south --site west \\
-        --worker centre --receiver registry --ask "bayes=MultinomialNB" --kind escrow --openers 2 --invitations sent
+        --worker centre --receiver registry --ask "bayes=mnb" --kind escrow:2 --invitations sent
     """
-    known = load_schema(schema)
-    questions: dict[str, tuple[es.Question, str]] = {}
-    for way, listed in (
-        ("rows", ask),
-        ("votes", ask_votes),
-        ("totals", ask_totals),
-        ("masked", ask_masked),
-    ):
-        for text in listed:
-            called, equals, words = text.partition("=")
-            if not equals or called in questions:
-                raise typer.BadParameter(f"{text}: give NAME=QUESTION, each name once")
-            questions[called] = (make_question(shlex.split(words), known), way)
+    known, questions = load_schema(schema), {}
+    for text in ask:
+        called, way, words = _question_words(text)
+        if called in questions:
+            raise typer.BadParameter(f"--ask {text}: give each name once")
+        made = make_questions(words, known)
+        if len(made) != 1:
+            raise typer.BadParameter(f"--ask {text}: one question for each name")
+        questions[called] = (made[0], way)
+    key, _, openers = kind.partition(":")
+    if key not in _KINDS or (openers and not openers.isdigit()):
+        raise typer.BadParameter(f"--kind {kind}: one-holder, escrow:N or joint is needed")
     with progress("planning"):
-        made = es.Study.create(
+        study = es.Study.create(
             url,
             schema=known,
             questions=questions,
@@ -184,29 +131,42 @@ def study_create(
             sites=site,
             worker=worker,
             receiver=receiver,
-            key=key.value.replace("-", " "),
-            openers=openers,
+            key=key.replace("-", " "),
+            openers=int(openers or 0),
             name=name,
         )
     invitations.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for party, code in made.invitations.items():
+    for party, code in study.invitations.items():
         write_text(invitations / f"{party}.invitation", code + "\n", force=False)
-    typer.echo(printable(f"Study {made.document.id} at {url}"))
-    typer.echo(
-        printable(
-            f"Wrote {plural(len(made.invitations), 'invitation')} to {invitations}: send each to "
-            "its party"
+    wrote = (
+        f"{plural(len(study.invitations), 'invitation')} to {invitations}: send each to its party"
+    )
+    show(View(f"Study {study.document.id} at {url}", {"wrote": wrote}))
+
+
+def _question_words(text: str) -> tuple[str, str, list[str]]:
+    """A name, a way and the words of ``WAY:NAME=QUESTION``; a call is one word."""
+    called, equals, words = text.partition("=")
+    way, colon, rest = called.partition(":")
+    if not equals or (colon and way not in _WAYS):
+        raise typer.BadParameter(
+            f"--ask {text}: NAME=QUESTION, or one of {', '.join(_WAYS)}: before it"
         )
+    is_call = "(" in words.partition(" ")[0] or words.rstrip().endswith(")")
+    return (
+        (rest if colon else called),
+        (way if colon else _WAYS[0]),
+        ([words] if is_call else shlex.split(words)),
     )
 
 
 def study_join(
     url: StudyUrl,
-    invitation: Annotated[Path, file_argument("INVITATION", "The file that you were sent.")],
+    invitation: Annotated[Path, argument("INVITATION", "The file that you were sent.")],
     identity: Annotated[
         Path,
-        Writes("whoever loses an identity has left the study", left_to=("invitation",)),
-        file_argument("IDENTITY", "File for your secret in this study: it stays with you."),
+        Writes("whoever loses an identity has left the study", resumed=True),
+        argument("IDENTITY", "File for your secret in this study: it stays with you."),
     ],
     passphrase_file: PassphraseFile = None,
 ) -> None:
@@ -219,12 +179,8 @@ def study_join(
     """
     words = None if passphrase_file is None else first_line(passphrase_file)
     joined = es.Study.join(url, first_line(invitation, private=False), identity, passphrase=words)
-    typer.echo(
-        printable(
-            f"You are {joined.me.name} in study {joined.document.name!r}. Keep {identity}, and "
-            "give it to nobody"
-        )
-    )
+    text = f"You are {joined.me.name} in study {joined.document.name!r}"
+    show(View(f"{text}. Keep {identity}, and give it to nobody"))
 
 
 def study_keygen(
@@ -235,9 +191,10 @@ def study_keygen(
 ) -> None:
     """Make the study's key, when all have joined.
 
-    With one holder, the receiver keeps it in a file. Under escrow it is sealed, and every site gets a share. A joint key is made by
-    all sites, each a few times, as status says: every site keeps its part beside its identity. The receiver comes last, with a file
-    for a key of its own, to which results are switched.
+    With one holder, the receiver keeps it in a file. Under escrow it is sealed, and every site
+    gets a share. A joint key is made by all sites, each a few times, as status says: every site
+    keeps its part beside its identity. The receiver comes last, with a file for a key of its own,
+    to which results are switched.
 
     Examples:
       encryptedstats study keygen shared --identity registry.id --key registry.key
@@ -256,7 +213,7 @@ def study_keygen(
 
 def study_add(
     url: StudyUrl,
-    data: Annotated[Path, file_argument("DATA", "CSV or Parquet file with your rows.")],
+    data: Annotated[Path, argument("DATA", "CSV or Parquet file with your rows.")],
     identity: IdentityFile,
     new: Annotated[
         Path | None,
@@ -270,8 +227,8 @@ def study_add(
 ) -> None:
     """Bring your rows: checked against the agreed schema, and encrypted for the study's key.
 
-    Of questions that are answered at home, the totals of the rows are computed, encrypted or masked, and announced. When all sites
-    have announced theirs, study share stores them.
+    Of questions that are answered at home, the totals of the rows are computed, encrypted or
+    masked, and announced. When all sites have announced theirs, study share stores them.
 
     Examples:
       encryptedstats study add shared patients.csv --identity north.id
@@ -285,39 +242,37 @@ def study_add(
 def study_fit(
     url: StudyUrl,
     identity: IdentityFile,
+    on: On = LOCAL,
     passphrase_file: PassphraseFile = None,
-    workers: Workers = None,
-    device: Device = "auto",
 ) -> None:
-    """Compute what can be computed now: whether the rows of each site are valid, then the answers.
+    """Compute what can be computed now.
+
+    First whether the rows of each site are valid, then the answers.
 
     Examples:
       encryptedstats study fit shared --identity centre.id
     """
     study = _opened(url, identity, passphrase_file)
-    done = study.fit(workers=workers, device=device)
-    typer.echo(
-        printable(f"Computed {', '.join(done)}" if done else "There is nothing to compute now")
-    )
-    _tell(study)
+    options = Place.parse(on).local_options()
+    done = study.fit(**options)
+    _tell(study, f"Computed {', '.join(done)}" if done else "There is nothing to compute now")
 
 
 def study_share(
     url: StudyUrl, identity: IdentityFile, passphrase_file: PassphraseFile = None
 ) -> None:
-    """Send what the study waits for from you: your number of the coin, totals that all have announced, your share of an opening.
+    """Send what the study waits for from you.
 
-    With a joint key, what is to be opened is first computed anew from the rows of all sites: that takes as long as the worker took.
+    Your number of the coin, totals that all have announced, or your share of an opening. With a
+    joint key, what is to be opened is first computed anew from the rows of all sites: that takes
+    as long as the worker took.
 
     Examples:
       encryptedstats study share shared --identity north.id
     """
     study = _opened(url, identity, passphrase_file)
     given = study.share()
-    typer.echo(
-        printable(f"Sent {', '.join(given)}" if given else "The study does not wait for you now")
-    )
-    _tell(study)
+    _tell(study, f"Sent {', '.join(given)}" if given else "The study does not wait for you now")
 
 
 def study_open(
@@ -343,41 +298,45 @@ def study_open(
     passphrase_file: PassphraseFile = None,
     force: Force = False,
 ) -> None:
-    """Open what may be opened now: first whether rows are valid, then the answers to the questions of the document.
+    """Open results, as the receiver of the study.
 
-    Under escrow, and with a joint key, the first time calls for the shares of the sites, and the next time opens when enough are
-    there. Every opening is recorded in the study before it is shown.
+    Opens what may be opened now: first whether rows are valid, then the answers to the questions
+    of the document; open shows their files again, and writes them as tables.
+
+    Under escrow, and with a joint key, the first time calls for the shares of the sites, and the
+    next time opens when enough are there. Every opening is recorded in the study before it is
+    shown.
 
     Examples:
       encryptedstats study open shared --identity registry.id --key registry.key -o results
     """
     study = _opened(url, identity, passphrase_file)
     for name, result in study.open(key, again=again).items():
-        if out is None:
-            typer.echo(f"{name}:")
-            for line in str(
-                result.summary() if hasattr(result, "summary") else result
-            ).splitlines():
-                typer.echo(printable(line))
-        else:
+        if out is not None:
             typer.echo(printable(_written(out, name, result, force)))
+            continue
+        kind = PREDICTION_KIND if isinstance(result, es.Votes) else ""
+        is_known = hasattr(result, "source") or hasattr(result, "answer_")
+        view = describe_opened(result, kind).view if is_known else None
+        typer.echo(f"{name}:")
+        if view is not None and not kind:
+            show(view)
+        else:
+            typer.echo("\n".join(map(printable, str(result).splitlines())))
     _tell(study)
 
 
 def study_exclude(
     url: StudyUrl,
-    site: Annotated[
-        str, typer.Argument(metavar="SITE", help="The site to go on without.", show_default=False)
-    ],
+    site: Annotated[str, argument("SITE", "The site to go on without.")],
     identity: IdentityFile,
-    why: Annotated[
-        str, typer.Option(metavar="TEXT", help="The reason, for the record.", show_default=False)
-    ],
+    why: Why,
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Go on without a site that does not come, in all questions, in writing.
 
-    Totals that are computed at home are sent again without it, under other masks. Refused once any question is complete.
+    Totals that are computed at home are sent again without it, under other masks. Refused once
+    any question is complete.
 
     Examples:
       encryptedstats study exclude shared west --why "has withdrawn" --identity registry.id
@@ -390,12 +349,12 @@ def study_exclude(
 def study_retire(
     url: StudyUrl,
     identity: IdentityFile,
-    why: Annotated[
-        str, typer.Option(metavar="TEXT", help="The reason, for the record.", show_default=False)
-    ],
+    why: Why,
     passphrase_file: PassphraseFile = None,
 ) -> None:
-    """Retire the study's key, in writing: sites add nothing after this. What is there is computed on and opened as before.
+    """Retire the study's key, in writing.
+
+    Sites add nothing after this. What is there is computed on and opened as before.
 
     Examples:
       encryptedstats study retire shared --why "the receiver's laptop was lost" --identity registry.id
@@ -406,7 +365,12 @@ def study_retire(
 
 
 def study_status(url: StudyUrl, as_json: AsJson = False) -> None:
-    """Show who has done what, what was refused, and who has to do what next. Anybody who may read the folder can look.
+    """Show who has done what, what was refused, and who has to do what next.
+
+    Anybody who may read the folder can look.
+
+    JSON: study, name, fingerprint, key, key_id, retired, joined, rows, new_rows, planned_rows,
+      excluded, valid, answered, opened, refused, next, open_risks
 
     Examples:
       encryptedstats study status shared
@@ -414,28 +378,9 @@ def study_status(url: StudyUrl, as_json: AsJson = False) -> None:
     study = es.Study(url)
     status = study.status()
     told = study.fingerprint if status.state.joined else ""
-    if as_json:
-        print_json({**status.to_dict(), "fingerprint": told})
-        return
-    for line in str(status).splitlines():
-        typer.echo(printable(line))
-    if told:
-        typer.echo(f"  fingerprint  {told}")
-
-
-#: The commands of the group, by name.
-COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
-    "create": study_create,
-    "join": study_join,
-    "keygen": study_keygen,
-    "add": study_add,
-    "share": study_share,
-    "fit": study_fit,
-    "open": study_open,
-    "exclude": study_exclude,
-    "retire": study_retire,
-    "status": study_status,
-}
+    title, *lines = str(status).splitlines()
+    notes = [*lines, *([f"  fingerprint  {told}"] if told else [])]
+    tell(View(title, notes=tuple(notes)), {**status.to_dict(), "fingerprint": told}, as_json)
 
 
 def _opened(url: str, identity: Path, passphrase_file: Path | None) -> es.Study:
@@ -444,16 +389,15 @@ def _opened(url: str, identity: Path, passphrase_file: Path | None) -> es.Study:
     )
 
 
-def _tell(study: es.Study) -> None:
-    """What was refused, and who is next."""
+def _tell(study: es.Study, done: str = "") -> None:
+    """What was done, what was refused, and who is next."""
     status = study.status()
-    for why in status.to_dict()["refused"]:
-        typer.echo(printable(f"refused: {why}"))
-    steps = status.next
-    for who, what in steps:
-        typer.echo(printable(f"next: {who}, encryptedstats study {what}"))
-    if not steps:
-        typer.echo(printable(status.ended.capitalize()))
+    lines = [f"refused: {why}" for why in status.to_dict()["refused"]]
+    lines += [f"next: {who}, encryptedstats study {what}" for who, what in status.next]
+    if not status.next:
+        lines.append(status.ended.capitalize())
+    for line in [*([done] if done else []), *lines]:
+        typer.echo(printable(line))
 
 
 def _written(folder: Path, name: str, result: Any, force: bool) -> str:

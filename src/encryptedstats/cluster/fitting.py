@@ -38,7 +38,7 @@ def submit(
     folds: bool = False,
     overwrite: bool = False,
 ) -> Job:
-    """Cut a fit into items of work and put them into a queue; ``encryptedstats worker --queue`` or
+    """Cut a fit into items of work and put them into a queue; ``encryptedstats worker run`` or
     :func:`work` does them.
 
     Submitting the same again changes nothing; ``finished`` of what is returned says whether the

@@ -55,15 +55,14 @@ from encryptedstats.tables import EncryptedTable, Question
 from encryptedstats.tables.answers.answer import Answer
 from encryptedstats.tables.blocks import BlockEntry
 from encryptedstats.tables.encodings import Column
-from encryptedstats.tables.encrypted_table import (
+from encryptedstats.tables.facts import StoredBlocks, TableFacts
+from encryptedstats.tables.manifest import (
     MANIFEST,
     MAX_MANIFEST_BYTES,
     TABLE_KIND,
-    StoredBlocks,
-    TableFacts,
-    _listed_blocks,
     facts_from_container,
     keys_name,
+    read_blocks,
 )
 from encryptedstats.tables.questions.folds import Folds, folds_of
 from encryptedstats.tables.questions.question import question_class
@@ -458,7 +457,7 @@ def _job_file(store: Store, job_id: str, where: str) -> Container:
 def _from_container(file: Container, queue: str, job_id: str) -> Job:
     facts, entries = listed_table(file.section("manifest"), "its table")
     try:
-        question = question_class(file.expect("question", str)).from_parameters(
+        question = question_class(file.expect("question", str))._from_parameters(
             file.expect("params", dict)
         )
         question.check(facts.schema)
@@ -498,7 +497,7 @@ def listed_table(manifest: bytes, where: str) -> tuple[TableFacts, tuple[BlockEn
     """What is known of a stored table, and its blocks."""
     file = container.from_bytes(manifest, kind=TABLE_KIND, name=where)
     facts = facts_from_container(file)
-    return facts, _listed_blocks(file, facts.shape)
+    return facts, read_blocks(file, facts.shape)
 
 
 def place_of_keys(file: Container) -> str | None:
@@ -604,7 +603,7 @@ def make_job(question: Question, asked: Fit) -> tuple[Job, bytes]:
     )
     question = question.in_ids(facts.schema)
     question.check(facts.schema)
-    question = question.settled()
+    question = question._settled()
     totals = distinct_totals(facts, question, whole.layout)
     outputs = totals.distinct
     for name in column_names(outputs):
@@ -689,9 +688,9 @@ def _add_up_proof(
     fits below t.
     """
     try:
-        ranges = tuple(table.ranges().items())
+        ranges = tuple(table.facts.ranges().items())
         find_facts(
-            outputs, Conditions(table.parameters, table.layout, ranges, table.with_secret_key)
+            outputs, Conditions(table.parameters, table.layout, ranges, table.facts.with_secret_key)
         )
         report = prove_cut(outputs, table.facts, table.blocks.rows, shards)
     except (NoiseError, TooLargeError) as error:

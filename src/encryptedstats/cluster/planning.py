@@ -11,7 +11,7 @@ from encryptedstats.circuits.cost import read_cost
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.crypto.packing import packing_parameters
 from encryptedstats.tables.columns import column_ranges
-from encryptedstats.tables.encrypted_table import TableFacts
+from encryptedstats.tables.facts import TableFacts
 from encryptedstats.tables.questions.question import Question
 
 

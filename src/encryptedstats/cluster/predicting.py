@@ -101,7 +101,7 @@ class PredictionJob(StoredJob):
             )
         model = _read_model(data, self.model_url, lambda: self.keys)
         asked = prediction_of(
-            model.as_predictor(), self.sub_table((0, len(self.entries))), self.output
+            model._as_predictor(), self.sub_table((0, len(self.entries))), self.output
         )
         if circuit_digest(asked.expressions) != self.circuit_digest:
             raise other_version(self, model)
@@ -155,7 +155,7 @@ class PredictionJob(StoredJob):
                 code="other-rows",
             )
         if (
-            not votes.question.asks_same(self.model)
+            not votes.question._asks_same(self.model)
             or votes.output != self.output
             or votes.schema.public() != self.facts.schema
         ):
@@ -275,7 +275,7 @@ def submit_prediction(
     overwrite: bool = False,
 ) -> PredictionJob:
     """Cut a prediction into items of work and put them into a queue; ``encryptedstats worker
-    --queue`` or :func:`work` does them.
+    run`` or :func:`work` does them.
 
     Submitting the same again changes nothing.
 
@@ -309,8 +309,8 @@ def submit_prediction(
         place, "", *places, facts, entries, shards, False, model_url, sha256, "", ""
     )
     fitted = _read_model(data, model_url, lambda: job.keys)
-    chosen = fitted.chosen_output(output)
-    asked = check_prediction(fitted.as_predictor(), job.sub_table((0, len(entries))), chosen)
+    chosen = fitted._chosen_output(output)
+    asked = check_prediction(fitted._as_predictor(), job.sub_table((0, len(entries))), chosen)
     job = replace(job, output=chosen, circuit_digest=circuit_digest(asked.expressions))
     job_data = _job_bytes(job, manifest)
     job = replace(job, id=hashlib.sha256(job_data).hexdigest())

@@ -1,21 +1,30 @@
-"""SEAL's encryption and decryption, with the noise of new ciphertexts and their key."""
+"""SEAL's encryption and decryption, and keyed digests of what only the owner knows."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import seal
 from numpy.typing import NDArray
 
-from encryptedstats.crypto.digests import keyed_digest
 from encryptedstats.crypto.keyfiles import encryptor_bytes
 from encryptedstats.crypto.noise import Noise
 from encryptedstats.crypto.residues import Residues, residues_of
 from encryptedstats.crypto.seeded import SeededEncryption
 from encryptedstats.crypto.signatures import Signer
-from encryptedstats.errors import ArgumentError, Cure, KeyMismatchError
+from encryptedstats.errors import (
+    ArgumentError,
+    Cure,
+    FileFormatError,
+    KeyMismatchError,
+    SchemaError,
+)
+from encryptedstats.storage.container import Container
 
 if TYPE_CHECKING:
     from encryptedstats.crypto.keys import PublicKeys
@@ -131,3 +140,43 @@ def encode_slots(values: NDArray[np.int64], encryptor: Encryptor) -> Any:
 def encrypt_slots(values: NDArray[np.int64], encryptor: Encryptor) -> tuple[Any, Noise]:
     """Encrypt values into the first slots of one ciphertext, with zeros in the others."""
     return encryptor.encrypt(encode_slots(values, encryptor))
+
+
+# -- keyed digests -------------------------------------------------------------------------------
+# Of what only the owner knows: anybody can carry one along, and only the owner can make or compare
+# it. Whoever has no secret key sees which results have the same digest, and nothing else. None is what
+# was encrypted with the public key: whoever did has no secret to make a digest with.
+
+DIGEST_FIELD: Final = "schema_digest"
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
+
+
+def keyed_digest(key: bytes, purpose: str, data: bytes) -> str:
+    """Compute an HMAC-SHA256 in hexadecimal. Digests for different purposes never collide."""
+    return hmac.new(key, purpose.encode() + b"\0" + data, hashlib.sha256).hexdigest()
+
+
+def read_digest(file: Container) -> str | None:
+    """Return the digest in the fields of a file, or None."""
+    digest = file.fields.get(DIGEST_FIELD)
+    if digest is not None and not (isinstance(digest, str) and _DIGEST.fullmatch(digest)):
+        raise FileFormatError(
+            f"field {DIGEST_FIELD!r} of the {file.kind} file is no digest", code="malformed-digest"
+        )
+    return digest
+
+
+def join_digests(a: str | None, b: str | None) -> str | None:
+    """Return the digest of two parts, or raise an error where the digests differ.
+
+    A part without a digest is accepted: nobody can vouch for it.
+    """
+    if a is not None and b is not None and a != b:
+        raise SchemaError(
+            "these were encrypted with different schemas of the same shape (cut points, levels, "
+            "names, their order, or classes "
+            "differ): only rows that were encrypted with one and the same schema can be brought "
+            "together",
+            code="different-schemas",
+        )
+    return a if a is not None else b

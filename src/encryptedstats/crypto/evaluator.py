@@ -87,7 +87,7 @@ class Evaluator:
         )
 
     def expand(self, pack: Any, count: int, level: int, start: int = 0) -> list[Any]:
-        """Return the totals of a pack, a ciphertext for each, or for 2^start side by side."""
+        """Return the totals of a pack, a ciphertext for each, or for 2^start interleaved totals."""
         return packing.expand(self._packing_engine, self.packing_keys, pack, count, level, start)
 
     @property

@@ -515,7 +515,7 @@ def _ring(parameters: Parameters, cpu: str) -> Any:
 
 @lru_cache(maxsize=256)
 def minimal_root(prime: int, order: int) -> int:
-    """The smallest primitive root of unity of an order that is a power of two: the one that SEAL
+    """Return the smallest primitive root of unity of an order that is a power of two: the one that SEAL
     transforms with.
 
     >>> minimal_root(17, 8)

@@ -419,8 +419,8 @@ class Owner:
         ----------
         value : int, nested list or integer array
         bound : int, optional
-            For integers and arrays: a public bound on every absolute value. Whoever computes needs
-            one, to prove that nothing overflows, so it is stored in the clear. By default it is the
+            For integers and arrays: a public bound on every absolute value. The worker needs
+            it to prove that nothing overflows, so it is stored in the clear. By default it is the
             power of two (at least 16) that covers the largest absolute value: give it yourself
             where even that says too much.
 
@@ -507,9 +507,8 @@ class Owner:
     def retire(self, why: str, successor: PublicKeys | None = None) -> PublicKeys:
         """Return the public keys with your signed statement that they are retired.
 
-        Save them over those that you have given away, or beside: whoever loads them can compute on
-        what there is, and encrypts nothing. What is encrypted already, the secret key opens as
-        before.
+        Replace the files that you have given away by them. They can compute on existing data, and
+        encrypt nothing. The secret key opens existing data as before.
         """
         said = Retirement(why, "" if successor is None else successor.key_id, "")
         said = replace(said, signature=self._signer.sign(said.statement(self.key_id)))

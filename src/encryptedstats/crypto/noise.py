@@ -377,7 +377,7 @@ class NoiseModel:
     # -- the promise
     # --------------------------------------------------------------------------------------------
 
-    def promised(self, depth: int, terms: int) -> Noise:
+    def promised_noise(self, depth: int, terms: int) -> Noise:
         """Bound a sum of ``terms`` products at this depth of the promised circuit."""
         noise = self.fresh(with_secret_key=False)
         if depth == 0:

@@ -231,7 +231,7 @@ def packed_noise(model: NoiseModel, start: Noise) -> Noise:
     """Bound the coefficients of a pack of ciphertexts that are all bounded by ``start``.
 
     A coefficient of the pack comes from one total (divided and multiplied by N) and from what was
-    added on its way up: it sees nothing of the other totals. An error added at level l is doubled
+    added on each later merge: it sees nothing of the other totals. An error added at level l is doubled
     at each later level.
     """
     noise = Noise(model.coefficient_bound(start))

@@ -89,8 +89,8 @@ class Parameters:
         owner.
     copies : int
         How often a ciphertext holds every value: a small table is repeated in the slots that it
-        leaves empty, so that many totals can lie side by side in one ciphertext before they are
-        brought down. A power of two.
+        leaves empty, so that many totals can be interleaved in one ciphertext before modulus
+        switching. A power of two.
 
     Examples
     --------
@@ -622,7 +622,7 @@ def smallest_chain(
         Whether BGV may use primes that are not 1 modulo t where there are no others: for programs.
     """
 
-    def good(total: int) -> bool:
+    def is_good(total: int) -> bool:
         sizes = _even_split(total, count)
         try:
             return carries(
@@ -636,11 +636,11 @@ def smallest_chain(
     allowed = MAX_MODULUS_BITS[security].get(ring_degree, 0)
     for count in range(2, allowed // smallest + 1):
         low, high = count * smallest, min(allowed, count * largest_prime)
-        if low > high or not good(high):
+        if low > high or not is_good(high):
             continue
         while low < high:  # more bits carry more, so halve
             middle = (low + high) // 2
-            low, high = (low, middle) if good(middle) else (middle + 1, high)
+            low, high = (low, middle) if is_good(middle) else (middle + 1, high)
         return _even_split(high, count)
     return None
 
@@ -659,20 +659,20 @@ def _what_is_possible(
         f"security={security}, max_value={max_value}, depth={depth}, terms={terms}",
         {"security": security, "max_value": max_value, "depth": depth, "terms": terms},
     )
-    deepest = _largest(lambda d: _feasible(security, max_value, d, scheme, terms), 0, depth)
+    deepest = _largest(lambda d: _is_feasible(security, max_value, d, scheme, terms), 0, depth)
     options = []
     if deepest is not None:
         options.append(
             Cure("less depth", f"depth up to {deepest} with this max_value", {"depth": deepest})
         )
     bits = _largest(
-        lambda b: _feasible(security, 1 << b, depth, scheme, terms), 1, max_value.bit_length()
+        lambda b: _is_feasible(security, 1 << b, depth, scheme, terms), 1, max_value.bit_length()
     )
     if bits is not None:
         options.append(
             Cure("smaller values", f"max_value up to 2**{bits} with this depth", {"value": 2**bits})
         )
-    if scheme == "bgv" and _feasible(security, max_value, depth, "bfv", terms):
+    if scheme == "bgv" and _is_feasible(security, max_value, depth, "bfv", terms):
         options.append(Cure("other scheme", "scheme='bfv'"))
     if not options:
         options.append(Cure("both smaller", "a smaller depth together with a smaller max_value"))
@@ -680,7 +680,7 @@ def _what_is_possible(
     return [f"no {scheme} parameters give ", wish, f". Possible at {security} bits: ", *between]
 
 
-def _feasible(security: int, max_value: int, depth: int, scheme: Scheme, terms: int) -> bool:
+def _is_feasible(security: int, max_value: int, depth: int, scheme: Scheme, terms: int) -> bool:
     ring = RINGS[-1]
     return max_value < 1 << MAX_PRIME_BITS and (
         _smallest_chain(scheme, ring, plain_modulus_for(ring, max_value), security, depth, terms)

@@ -93,7 +93,7 @@ class Member:
         if digests[self.name] != digest_of(own):
             raise MemberError(
                 f"the commitment that is said to be {self.name}'s is not hers: it was exchanged "
-                "on its way",
+                "in transit",
                 code="exchanged-commitment",
             )
         with self.state.lock():
@@ -226,10 +226,10 @@ class Member:
         rows : EncryptedTable, optional
             Of votes: the new rows that they are for. What is opened are their votes, row by row.
         receiver : PublicKeys, optional
-            Whose key the answer is switched to. Without one, whoever has all shares reads it.
+            Whose key the answer is switched to. Without one, anybody with all shares can read it.
         trust_worker : bool
             Share for what the worker has sent, without the rows: **the worker is then trusted with
-            her key**, for whoever may have any ciphertext opened can read her secret off the
+            the key**, since a party that may have any ciphertext opened can read the secret off the
             shares.
         """
         if (table is None) != trust_worker:
@@ -246,7 +246,7 @@ class Member:
                 f"{self.keys.key_id}",
                 code="other-key",
             )
-        answer = answer.verified(question, table, rows)
+        answer = answer.verify(question, table, rows)
         return self.share_packs(answer.packs(), answer.statement(), receiver)
 
     def share_packs(
@@ -284,7 +284,7 @@ class Member:
         self, packs: Sequence[Pack], fields: Mapping[str, Any], receiver: PublicKeys | None
     ) -> Container:
         moduli = common_moduli(self.joint.parameters, packs)
-        shares, secret = self.state.known_shares(fields, moduli), self.state.secret(SECRET)
+        shares, secret = self.state.find_shares(fields, moduli), self.state.secret(SECRET)
         for pack, second in zip(packs, fields["seconds"], strict=True):
             if second not in shares:
                 shares[second] = make_opening_share(secret, pack, moduli, receiver)

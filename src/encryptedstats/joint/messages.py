@@ -108,14 +108,14 @@ def read_contributions(
     joint: JointKey, digests: Mapping[str, str], contributions: Messages
 ) -> dict[str, Container]:
     """Read the contributions and check them against the commitments."""
-    given = read_messages(joint, CONTRIBUTION_KIND, contributions)
-    for member in given:
+    checked = read_messages(joint, CONTRIBUTION_KIND, contributions)
+    for member in checked:
         if digest_of(contributions[member]) != digests.get(member):
             raise MemberError(
                 f"the contribution of {member} is not the one that {member} committed to",
                 code="broken-commitment",
             )
-    return given
+    return checked
 
 
 def transcript_of(joint: JointKey, messages: Messages) -> str:
@@ -124,7 +124,10 @@ def transcript_of(joint: JointKey, messages: Messages) -> str:
 
 
 def sum_section(
-    given: Mapping[str, Container], section: str, moduli: Sequence[int], shape: tuple[int, int]
+    contributions: Mapping[str, Container],
+    section: str,
+    moduli: Sequence[int],
+    shape: tuple[int, int],
 ) -> Residues:
     """Add up a section of all members.
 
@@ -132,7 +135,7 @@ def sum_section(
     """
     polynomials, ring = shape
     total = np.zeros((polynomials, len(moduli), ring), dtype=np.uint64)
-    for member, message in given.items():
+    for member, message in contributions.items():
         try:
             one = residues_from_bytes(
                 message.section(section), moduli, ring, polynomials=polynomials

@@ -55,7 +55,7 @@ class Openable(Protocol):
 class OpenableAnswer(Openable, Protocol):
     """The answer to a question, as members open it."""
 
-    def verified(self, question: Any, table: Any, rows: Any = None) -> Self:
+    def verify(self, question: Any, table: Any, rows: Any = None) -> Self:
         """Return the answer computed anew from the table; votes are computed for the rows.
 
         Raises an error where it is not the answer to the question. Without a table nothing is

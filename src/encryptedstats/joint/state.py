@@ -94,7 +94,7 @@ class MemberState:
         digests: dict[str, str] = self.require("commitments", SEEN_KIND).expect("digests", dict)
         return digests
 
-    def known_shares(self, fields: Mapping[str, Any], moduli: Sequence[int]) -> dict[str, Residues]:
+    def find_shares(self, fields: Mapping[str, Any], moduli: Sequence[int]) -> dict[str, Residues]:
         """Return the shares that were made for some of these ciphertexts, by the digest of c_1.
 
         Class counts beside votes are the same ciphertext for as many rows, under whatever question,

@@ -42,9 +42,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
-from encryptedstats.crypto.digests import join_digests
 from encryptedstats.crypto.dispatch import decrypt_value, openable
-from encryptedstats.crypto.encryption import Decryptor
+from encryptedstats.crypto.encryption import Decryptor, join_digests
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.errors import (
     ArgumentError,
@@ -138,8 +137,8 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     """
 
     kind: ClassVar[str] = MODEL_KIND
-    opened_kind: ClassVar[str] = OPEN_MODEL_KIND
-    answer_noun: ClassVar[str] = "model"
+    _opened_kind: ClassVar[str] = OPEN_MODEL_KIND
+    _answer_noun: ClassVar[str] = "model"
     remarks: ClassVar[tuple[str, ...]] = ()  #: what to know when reading what it has learned
     _target: ClassVar[str] = "target"  # what y is
     # What a model made from this one keeps of its fit.
@@ -220,7 +219,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
 
     def learned(self) -> pd.DataFrame:
         """What an opened model has learned, as a table: by default its totals, by name."""
-        named = self.named(self.totals_, self.schema_.public())
+        named = self._named(self.totals_, self.schema_.public())
         totals = {
             f"{name}[{', '.join(map(str, place))}]" if place else name: int(total)
             for name, array in named.items()
@@ -245,7 +244,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
 
     def describe(self, schema: Any = None) -> str:
         """As scikit-learn has it, with the names that a schema knows."""
-        asked = self.in_names(schema) if isinstance(schema, Schema) else self
+        asked = self._in_names(schema) if isinstance(schema, Schema) else self
         return str(BaseEstimator.__repr__(asked))
 
     def read(self: M, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> M:
@@ -254,28 +253,28 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         model: M = self.opened(flat, schema, n_rows)
         return model
 
-    def present(self, answer: Answer) -> Any:
+    def _present(self, answer: Answer) -> Any:
         """Return a fitted model that holds an answer; of a prediction, what any question does."""
-        return super().present(answer) if answer.is_prediction else self._copy()._hold(answer)
+        return super()._present(answer) if answer.is_prediction else self._copy()._hold(answer)
 
-    def as_asked(self: M) -> M:
+    def _as_asked(self: M) -> M:
         """Return the question that the fit answered: unfitted, with the parameters of that time."""
         asked = self.growth_ if hasattr(self, "answer_") else self.parameters()
         model: M = clone(self).set_params(**asked)
         return model
 
-    def as_predictor(self) -> Answer:
+    def _as_predictor(self) -> Answer:
         """Return the answer to predict with, whose question is this model with its parameters of
         now.
         """
-        names = self.beside_shapes(self.schema_.public())
+        names = self._beside_shapes(self.schema_.public())
         beside = {name: found for name, found in self.beside_.items() if name in names}
         return replace(self.answer_, question=self, beside=beside)
 
-    def known_totals(self) -> dict[str, Any] | None:
+    def _known_totals(self) -> dict[str, Any] | None:
         """Return all numbers of an opened model; None of one that is unfitted or encrypted."""
         is_open = hasattr(self, "answer_") and not self.is_encrypted
-        return numbers_of(self.as_predictor()) if is_open else None
+        return numbers_of(self._as_predictor()) if is_open else None
 
     # -- fitting
     # --------------------------------------------------------------------------------------------
@@ -323,7 +322,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
                 )
             join_digests(self.totals_.schema_digest, X.facts.schema_digest)
         self._check_table(X)
-        return self._hold(self.answer_ + X.answer_to(self.answer_.question, **options))
+        return self._hold(self.answer_ + X._answer_to(self.answer_.question, **options))
 
     def _training_table(
         self, X: Any, y: Any, sample_weight: Any = None, **known: Any
@@ -361,8 +360,8 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         known = known_schema(table)
         self._translate(known)
         # What an earlier fit left to chance is drawn anew.
-        asked = clone(self).in_ids(known).settled()
-        return self._hold(table.answer_to(asked, **options))
+        asked = clone(self).in_ids(known)._settled()
+        return self._hold(table._answer_to(asked, **options))
 
     def _translate(self, schema: Schema | PublicSchema) -> None:
         """Remember by which ids the variables go that parameters name."""
@@ -383,7 +382,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
 
     def _hold(self: M, answer: Answer) -> M:
         """Become the fitted model of an answer, and learn from its totals if they are decrypted."""
-        answer = replace(answer, question=answer.question.as_asked())
+        answer = replace(answer, question=answer.question._as_asked())
         for name in [
             name for name in vars(self) if name.endswith("_") and name not in self._carried
         ]:
@@ -394,7 +393,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
             self._set_feature_names(answer.schema)
         if not answer.is_encrypted:
             public = answer.schema.public()
-            self.learn(self.named(answer.totals, public), public)
+            self.learn(self._named(answer.totals, public), public)
         return self
 
     def _set_labels(self, schema: Schema | PublicSchema) -> None:
@@ -671,16 +670,16 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
 
     def scores(self, table: Table) -> NDArray[np.float64]:
         """Class probabilities (or scores, for classifiers without) of the rows of a table."""
-        votes = self.as_predictor().predict_votes(table, output=self.outputs[0])
+        votes = self._as_predictor().predict_votes(table, output=self.outputs[0])
         found: NDArray[np.float64] = votes.scores.to_numpy()
         return found
 
     @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
+    def _from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
         """Return the model with these parameters; files of version 0.2 lack ``variables``."""
         has_variables = "variables" in inspect.signature(cls).parameters
         later = {"variables": None} if has_variables else {}
-        return super().from_parameters({**later, **parameters})
+        return super()._from_parameters({**later, **parameters})
 
     def _positions(self, schema: PublicSchema) -> list[int]:
         """Return the positions of the predictors."""
@@ -875,10 +874,10 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
             ``EncryptedTable.evaluate``.
         """
         check_is_fitted(self, "answer_")
-        chosen = self.chosen_output(output)
+        chosen = self._chosen_output(output)
         is_encrypted = isinstance(X, EncryptedTable)
         rows = X if is_encrypted else self._rows_to_predict(X, complete=True)
-        votes: Votes | Answer = self.as_predictor().predict_votes(rows, output=chosen, **options)
+        votes: Votes | Answer = self._as_predictor().predict_votes(rows, output=chosen, **options)
         if isinstance(votes, Votes) and isinstance(X, pd.DataFrame):
             votes.index = votes._scores.index = (
                 X.index
@@ -908,7 +907,7 @@ def _decrypt_model(model: Any, decryptor: Decryptor, *, schema: Schema | None = 
             "opened model)",
             code="already-open",
         )
-    return model.present(decrypt_answer(model.answer_, decryptor, schema))
+    return model._present(decrypt_answer(model.answer_, decryptor, schema))
 
 
 def _labels(schema: Schema | PublicSchema) -> NDArray[Any]:

@@ -72,6 +72,12 @@ class FilePredictions:
                 yield lines.to_csv(header=is_first, lineterminator="\n")
         if not self.n_rows:
             raise no_rows_error(data, self.schema)
+        if self.n_rows == self.n_unpredicted > 1:
+            raise SchemaError(
+                f"no row of {data} can be predicted: {'; '.join(map(str, self.unusable))}. Correct "
+                "the file, or fit a model of a schema that allows such rows",
+                code="no-row-predicted",
+            )
         warn_of_unusable(self.unusable, self.n_unpredicted, self.n_rows, stacklevel=1)
         warn_of_moved(self.moved, stacklevel=1)
 

@@ -205,11 +205,11 @@ class FisherDiscriminant(LinearMeans):
         self, schema: PublicSchema, columns: Columns, known: Known, output: str = ""
     ) -> Arrays:
         """None before it is opened."""
-        raise self.cannot_predict()
+        raise self._cannot_predict()
 
     def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
         """None before it is opened."""
-        raise self.cannot_predict()
+        raise self._cannot_predict()
 
     def learned(self) -> pd.DataFrame:
         """The direction of every class."""

@@ -18,7 +18,7 @@ from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import Expression, column, sum_of
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.results import EncryptedNumbers
-from encryptedstats.crypto.digests import join_digests
+from encryptedstats.crypto.encryption import join_digests
 from encryptedstats.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -224,11 +224,11 @@ class CompletelyRandomForest(TotalsClassifier):
         }
 
     @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
+    def _from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
         """Return the forest with these parameters; those of earlier files lack ``repeats``."""
-        return super().from_parameters({"repeats": True, **parameters})
+        return super()._from_parameters({"repeats": True, **parameters})
 
-    def settled(self) -> CompletelyRandomForest:
+    def _settled(self) -> CompletelyRandomForest:
         """With a seed: that of its fit, if it had one."""
         if self.random_state is not None:
             return self
@@ -328,7 +328,7 @@ class CompletelyRandomForest(TotalsClassifier):
 
     def _votes(self, table: Table) -> NDArray[np.float64]:
         if self.fraction == 0:
-            return predict_clear(self.as_predictor(), table, "")["votes"].astype(float)
+            return predict_clear(self._as_predictor(), table, "")["votes"].astype(float)
         weighted = self.leaf_counts_ * self.leaf_weights()[:, :, None]
         leaves = self._leaves(table)
         return sum(
@@ -486,16 +486,16 @@ class CompletelyRandomForest(TotalsClassifier):
         found: list[int] | EncryptedNumbers = self.beside_[DRAWN]
         return found
 
-    def drawn_circuit(
+    def _drawn_circuit(
         self, schema: PublicSchema
     ) -> tuple[Callable[[Layout], list[Expression]] | None, Interval]:
         """The stochastic fraction of every leaf."""
         if not self._draws:
-            return super().drawn_circuit(schema)
+            return super()._drawn_circuit(schema)
         fraction, trees = self._fraction(), self.grow(schema)
         return partial(fraction_circuit, fraction, trees, schema), Interval(1, fraction.largest)
 
-    def beside_shapes(self, schema: PublicSchema) -> Shapes:
+    def _beside_shapes(self, schema: PublicSchema) -> Shapes:
         """One fraction for every leaf of every tree, where one is drawn."""
         return {DRAWN: (int(self.n_trees), 2 ** int(self.depth))} if self._draws else {}
 

@@ -166,7 +166,7 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
         """For one predictor: e and d, whose ratio is the log-odds, then the class counts."""
         found = self._features(schema, columns)
         if len(found) > 1:
-            raise self.cannot_predict()
+            raise self._cannot_predict()
         (n0, n1), ((x0, x1),), (xx,) = known["class_counts"], known["sums"], known["products"]
         line = (
             line_of(n0, n1, x0, x1, xx, paired=True)
@@ -181,7 +181,7 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
     def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
         """Two, and one for every class."""
         if self._count_features(schema) != 1:
-            raise self.cannot_predict()
+            raise self._cannot_predict()
         return {"line": (2,), "class_counts": (2,)}
 
     def judge(self, answers: Totals, schema: Schema | PublicSchema, output: str = "") -> Votes:
@@ -204,7 +204,7 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
 
     def _log_odds(self, table: Table) -> NDArray[np.float64]:
         if self._count_features(table.public_schema) == 1:
-            return self._log_odds_of(predict_clear(self.as_predictor(), table, ""))
+            return self._log_odds_of(predict_clear(self._as_predictor(), table, ""))
         log_odds: NDArray[np.float64] = self._matrix(table) @ self.coef_[0] + self.intercept_[0]
         return log_odds
 

@@ -232,12 +232,12 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
         d_j.
         """
         table = self._rows(X)
-        lines = predict_clear(self.as_predictor(), table, "")["lines"]
+        lines = predict_clear(self._as_predictor(), table, "")["lines"]
         return table.leave_blank(lines[:, :, 0].astype(object)), lines[0, :, 1].tolist()
 
     def predict_log_odds(self, X: Any) -> NDArray[np.float64]:
         """Log-odds of the second class for every row."""
-        predictor = self.as_predictor()
+        predictor = self._as_predictor()
         return self._by_row(X, lambda table: _log_odds(predict_clear(predictor, table, "")))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -463,7 +463,7 @@ class MultinomialNB(BinCountClassifier):
     def _log_joint(self, table: Table) -> NDArray[np.float64]:
         output = self.outputs[0]
         return self._joint(
-            predict_clear(self.as_predictor(), table, output), table.public_schema, output
+            predict_clear(self._as_predictor(), table, output), table.public_schema, output
         )[0]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:

@@ -29,7 +29,7 @@ from encryptedstats.publishing.forms import CellForm
 from encryptedstats.publishing.rules import DIFFERENCING, Finding, are_counts, rows_shown
 from encryptedstats.publishing.sensitivity import possible_states
 from encryptedstats.publishing.suppression import find_extremes, find_least_hidden
-from encryptedstats.storage.chains import Entry
+from encryptedstats.storage.chains import ChainEntry
 from encryptedstats.tables.blocks import rows_id
 from encryptedstats.tables.questions.question import Question, question_class
 from encryptedstats.tables.schema.variables import PublicSchema
@@ -77,7 +77,7 @@ class ShownNumbers:
             return [True] * len(self.numbers)
         return are_counts(list(self.rows), schema)
 
-    def said(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """Return the facts for the ledger."""
         kept = {"shown": list(self.numbers)} if len(self.numbers) <= MOST_KEPT else {}
         return {**kept, "predicted": True} if self.predicted else kept
@@ -93,7 +93,7 @@ class Audit:
 
 def audit_result(
     new: ShownNumbers,
-    before: Sequence[Entry],
+    before: Sequence[ChainEntry],
     schema: PublicSchema,
     schema_hash: str,
     min_count: int,
@@ -113,7 +113,7 @@ def audit_result(
             comparable = said["schema"] == schema_hash and not (
                 new.predicted or said.get("predicted")
             )
-            old = _shown_before(said, schema) if comparable else None
+            old = _numbers_before(said, schema) if comparable else None
             if old is None:
                 unknown.append(entry.number)
             else:
@@ -129,7 +129,7 @@ def audit_result(
     return Audit(tuple(findings), tuple(dict.fromkeys(unknown)))
 
 
-def _compare(before: Sequence[Entry], new: ShownNumbers) -> list[int]:
+def _compare(before: Sequence[ChainEntry], new: ShownNumbers) -> list[int]:
     """Return the entries of the same rows."""
     listed = [entry for entry in before if entry.content.get("what") == "published"]
     rows = _rows_of(new.block_ids)
@@ -195,10 +195,10 @@ def _of_rows(
             yield Finding(DIFFERENCING, text)
 
 
-def _shown_before(said: Said, schema: PublicSchema) -> ShownNumbers | None:
+def _numbers_before(said: Said, schema: PublicSchema) -> ShownNumbers | None:
     """Return the numbers that an entry of the ledger has shown, or None if they are unknown."""
     try:
-        question = question_class(said["question"]).from_parameters(said["params"])
+        question = question_class(said["question"])._from_parameters(said["params"])
         form, rows = rows_shown(question, schema)
     except (ValueError, TypeError, LookupError):
         return None

@@ -39,7 +39,7 @@ from encryptedstats.errors import (
 from encryptedstats.publishing.accounting import Spent, total_epsilon
 from encryptedstats.publishing.rules import Rules
 from encryptedstats.publishing.units import ADD, REPLACE, ROW, Unit
-from encryptedstats.storage.chains import Chain, Entry
+from encryptedstats.storage.chains import Chain, ChainEntry
 from encryptedstats.storage.files import PRIVATE, write_atomic
 from encryptedstats.storage.objects import open_store
 from encryptedstats.tables.blocks import rows_id
@@ -143,7 +143,7 @@ class Ledger:
         chosen = None if rules is None else Rules.find(rules)
         signing = [ledger.keys.signing_key.hex(), *(keys.signing_key.hex() for keys in members)]
 
-        def content(before: Sequence[Entry]) -> Content:
+        def content(before: Sequence[ChainEntry]) -> Content:
             if before:
                 raise ExistsError(
                     f"{ledger.url} has a ledger already, and was not touched: use it, or give "
@@ -185,7 +185,7 @@ class Ledger:
     # -- reading
     # --------------------------------------------------------------------------------------------
 
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[ChainEntry, ...]:
         """Return all entries, each checked to follow the one before and to be signed by a member."""
         found = self._chain.entries()
         if not found:
@@ -322,12 +322,14 @@ class Ledger:
         """Refuse a release of another unit or relation than the ledger is about."""
         _check_unit(self.entries(), unit, self.url)
 
-    def spend(self, owner: Owner, spent: Spent, said: Mapping[str, Any], unit: Unit = ROW) -> Entry:
+    def spend(
+        self, owner: Owner, spent: Spent, said: Mapping[str, Any], unit: Unit = ROW
+    ) -> ChainEntry:
         """Write down a release, before it is shown; refused where unit or budget do not
         allow it.
         """
 
-        def content(before: Sequence[Entry]) -> Content:
+        def content(before: Sequence[ChainEntry]) -> Content:
             _check_unit(before, unit, self.url)
             budget = _budget(before)
             if budget is not None:
@@ -350,14 +352,16 @@ class Ledger:
         return self._append(content, owner)
 
     def write(
-        self, owner: Owner, what: str, said: Callable[[Sequence[Entry]], Mapping[str, Any]]
-    ) -> Entry:
+        self, owner: Owner, what: str, said: Callable[[Sequence[ChainEntry]], Mapping[str, Any]]
+    ) -> ChainEntry:
         """Write down what was opened or published; ``said`` gets all entries so far, and may
         refuse.
         """
         return self._append(lambda before: _stamp(what, **said(before)), owner)
 
-    def _append(self, content: Callable[[Sequence[Entry]], Content], owner: Owner) -> Entry:
+    def _append(
+        self, content: Callable[[Sequence[ChainEntry]], Content], owner: Owner
+    ) -> ChainEntry:
         signing = owner.public_keys(()).signing_key.hex()
         return self._chain.append(content, by=signing, sign=owner.sign)
 
@@ -371,7 +375,7 @@ def _is_signed(by: str, statement: bytes, signature: str) -> bool:
     return len(by) == _MEMBER and verifies(bytes.fromhex(by), statement, signature)
 
 
-def _members(first: Entry) -> list[str]:
+def _members(first: ChainEntry) -> list[str]:
     if first.content.get("what") != BEGIN or not isinstance(first.content.get("members"), list):
         raise FileFormatError(
             "the first entry of a ledger says who its members are, and this does not",
@@ -380,7 +384,7 @@ def _members(first: Entry) -> list[str]:
     return [str(member) for member in first.content["members"]]
 
 
-def _budget(entries: Sequence[Entry]) -> Budget | None:
+def _budget(entries: Sequence[ChainEntry]) -> Budget | None:
     for entry in reversed(entries):
         said = entry.content if entry.content["what"] == BUDGET else entry.content.get("budget")
         if said is not None:
@@ -388,7 +392,7 @@ def _budget(entries: Sequence[Entry]) -> Budget | None:
     return None
 
 
-def _spent(entries: Sequence[Entry]) -> list[Spent]:
+def _spent(entries: Sequence[ChainEntry]) -> list[Spent]:
     released = [entry.content for entry in entries if entry.content["what"] == RELEASED]
     spent = [Spent(float(said["rho"]), said["pure_epsilon"]) for said in released]
     if any(one.rho < 0 or (one.pure_epsilon or 0) < 0 for one in spent):
@@ -402,7 +406,7 @@ def _spent(entries: Sequence[Entry]) -> list[Spent]:
 # -- units ---------------------------------------------------------------------------------------
 
 
-def _units(entries: Sequence[Entry]) -> list[Unit]:
+def _units(entries: Sequence[ChainEntry]) -> list[Unit]:
     """Return every unit that the ledger began with or that something was spent in."""
     begun = entries[0].content.get("unit") if entries else None
     found = [] if begun is None else [_read_unit(lambda: Unit.from_dict(begun))]
@@ -424,7 +428,7 @@ def _read_unit(read: Callable[[], Unit]) -> Unit:
         ) from error
 
 
-def unit_of(entries: Sequence[Entry]) -> Unit | None:
+def unit_of(entries: Sequence[ChainEntry]) -> Unit | None:
     """Return the one unit of a ledger, None where nothing fixes it; refused where there are
     several.
     """
@@ -443,14 +447,16 @@ def unit_of(entries: Sequence[Entry]) -> Unit | None:
     return found[0] if found else None
 
 
-def hides_rows(entries: Sequence[Entry]) -> bool:
+def hides_rows(entries: Sequence[ChainEntry]) -> bool:
     """Return whether the number of rows is not public in this ledger, so that no entry
     may name it.
     """
     return any(unit.relation == ADD for unit in _units(entries))
 
 
-def exact_of_same_rows(entries: Sequence[Entry], blocks: Iterable[str]) -> dict[str, list[int]]:
+def exact_of_same_rows(
+    entries: Sequence[ChainEntry], blocks: Iterable[str]
+) -> dict[str, list[int]]:
     """Return the entries that show some of these rows without noise, those opened exactly first."""
     own, found = {rows_id(block) for block in blocks}, dict[str, list[int]]()
     for what in (OPENED, PUBLISHED):
@@ -462,7 +468,7 @@ def exact_of_same_rows(entries: Sequence[Entry], blocks: Iterable[str]) -> dict[
     return found
 
 
-def _blocks(entry: Entry) -> set[str]:
+def _blocks(entry: ChainEntry) -> set[str]:
     """Return what tells the rows of its blocks, also where they were encrypted anew."""
     return {rows_id(str(block)) for block in entry.content.get("blocks", ())}
 
@@ -483,7 +489,7 @@ def describe_exact(found: Mapping[str, Sequence[int]]) -> list[str]:
     ]
 
 
-def _check_unit(entries: Sequence[Entry], unit: Unit, url: str) -> None:
+def _check_unit(entries: Sequence[ChainEntry], unit: Unit, url: str) -> None:
     own = unit_of(entries)
     if own is not None and unit != own:
         raise ParameterError(

@@ -37,13 +37,13 @@ class AnswerSource:
     answer: Answer
     digest: str = ""
 
-    def opened(self, owner: Owner) -> list[int]:
+    def open_with(self, owner: Owner) -> list[int]:
         """Return the exact totals."""
         if not self.answer.is_encrypted:
             return list(self.answer.totals)
         return [int(total) for total in decrypt_value(self.answer.ciphertexts, owner.decryptor)]
 
-    def said(self, *, with_rows: bool = True) -> dict[str, Any]:
+    def facts(self, *, with_rows: bool = True) -> dict[str, Any]:
         """Return what a ledger keeps of it: by ids, without names.
 
         ``with_rows=False`` leaves the number of rows out, for where it is not public. The hash of a
@@ -70,7 +70,7 @@ def record_opening(value: Any, owner: Owner, ledger: Any) -> None:
     """Write down that something was opened as it is, for its owner alone."""
     source = source_of(value, owner)
     Ledger.of(ledger, owner).write(
-        owner, OPENED, lambda before: source.said(with_rows=not hides_rows(before))
+        owner, OPENED, lambda before: source.facts(with_rows=not hides_rows(before))
     )
 
 

@@ -36,7 +36,7 @@ from encryptedstats.publishing.rules import (
     rows_shown,
 )
 from encryptedstats.publishing.suppression import Suppressed, suppress, with_margins
-from encryptedstats.storage.chains import Entry
+from encryptedstats.storage.chains import ChainEntry
 from encryptedstats.tables.questions.question import in_shapes
 from encryptedstats.tables.questions.summaries import labels, variable_name
 from encryptedstats.tables.schema.names import CLASS
@@ -157,8 +157,8 @@ def publish(
     if source.answer.is_prediction:
         return _prediction(source, owner, chosen, book)
     chosen = _count_weights(chosen, source)
-    totals = source.opened(owner)
-    made, shown = checked(source, totals, chosen)
+    totals = source.open_with(owner)
+    made, shown = show_by_rules(source, totals, chosen)
     if book is not None:
         made = _record(made, shown, source, owner, book)
     return made
@@ -169,7 +169,7 @@ def _count_weights(rules: Rules, source: AnswerSource) -> Rules:
     return replace(rules, min_count=rules.min_count * (source.answer.weight_bound or 1))
 
 
-def checked(
+def show_by_rules(
     source: AnswerSource, totals: list[int], rules: Rules
 ) -> tuple[Published, ShownNumbers]:
     """Return what may be shown of opened totals, before earlier results are considered."""
@@ -192,7 +192,7 @@ def checked(
             for n, out in zip(with_margins(cells).flat, hidden.flat, strict=True)
         ]
     if not findings:
-        result = asked.present(
+        result = asked._present(
             replace(source.answer, question=asked, totals=tuple(totals), beside={})
         )
     elif table is None:
@@ -318,10 +318,10 @@ def _record(
 
     Refuses or warns, as the rules say, where it would reveal rows together with earlier results.
     """
-    said, public = source.said(), source.answer.schema.public()
+    said, public = source.facts(), source.answer.schema.public()
     audit = Audit((), ())
 
-    def content(before: Sequence[Entry]) -> dict[str, Any]:
+    def content(before: Sequence[ChainEntry]) -> dict[str, Any]:
         nonlocal audit
         audit = audit_result(shown, before, public, said["schema"], made.rules.min_count)
         more = audit.findings
@@ -337,7 +337,7 @@ def _record(
             **said,
             "rules": made.rules.to_dict(),
             "findings": _describe_findings(found),
-            **shown.said(),
+            **shown.facts(),
         }
 
     book.write(owner, PUBLISHED, content)

@@ -39,6 +39,7 @@ from encryptedstats.publishing.tables import release_table
 from encryptedstats.publishing.units import ADD, REPLACE, ROW, Unit
 from encryptedstats.storage.objects import save_file
 from encryptedstats.tables.answers.answer import Answer
+from encryptedstats.tables.answers.results import TableResult
 from encryptedstats.tables.questions.question import ImpossibleTotalsError, Question
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
@@ -107,7 +108,7 @@ class Privacy:
             f"unit: {self.unit}; {self.relation}",
         ]
         if self.spent is None:
-            lines.append("spent from no ledger: whoever adds up releases has to remember this one")
+            lines.append("spent from no ledger: remember this release when you add up releases")
         else:
             limit = "no budget" if self.budget is None else f"of {self.budget:g}"
             lines.append(f"spent so far: epsilon {self.spent:.4g} {limit}")
@@ -151,6 +152,20 @@ class Release:
         These know nothing of the noise and must not be published.
         """
         return release_table(self.source.question.name, self.result)
+
+    def synthesize(
+        self, n_rows: int | None = None, random_state: int | None = None
+    ) -> pd.DataFrame:
+        """Draw synthetic rows from released pairs: see :func:`publishing.synthetic.synthesize`."""
+        from encryptedstats.publishing.synthetic import synthesize  # imports scikit-learn
+
+        return synthesize(self, n_rows, random_state)
+
+    def compare_synthetic(self, rows: pd.DataFrame) -> TableResult:
+        """Compare synthetic rows with the released counts."""
+        from encryptedstats.publishing.synthetic import compare_synthetic
+
+        return compare_synthetic(self, rows)
 
     def __repr__(self) -> str:
         return self.summary()
@@ -212,7 +227,7 @@ def plan_release(
     )  # fmt: skip
 
     def noisy(totals: Sequence[int], n_rows: int) -> tuple[list[int], int]:
-        exact = form.numbers(question.named(list(totals), schema), n_rows)
+        exact = form.numbers(question._named(list(totals), schema), n_rows)
         public = n_rows if relation == REPLACE and max_weight == 1 else None
         found = add_noise(np.array(exact, dtype=object), moved.ranges, chosen)
         named, rows = form.totals(found, public, chosen.deviation * max_weight)
@@ -268,7 +283,7 @@ def release(
         What the question reads from the noisy totals, and what can be said of its privacy.
     """
     book = None if ledger is None else Ledger.of(ledger, owner)
-    unit = _chosen_unit(book, max_rows, relation)
+    unit = _choose_unit(book, max_rows, relation)
     source = source_of(value, owner, schema)
     if source.answer.is_prediction:
         raise ParameterError(
@@ -277,7 +292,7 @@ def release(
         )
     asked = source.answer.question.in_ids(source.answer.schema)
     public = source.answer.schema.public()
-    most = _chosen_weight(source, max_weight)
+    most = _choose_weight(source, max_weight)
     plan = plan_release(
         asked,
         public,
@@ -305,14 +320,14 @@ def release(
         )
         stated = privacy.to_dict()
         kept = ("epsilon", "delta", "mechanism", "scale", "l1", "l2", "not_covered")
-        rows = source.said(with_rows=unit.relation != ADD)
+        rows = source.facts(with_rows=unit.relation != ADD)
         said = {**rows, "others": n_others, **{name: stated[name] for name in kept}}
         book.spend(owner, plan.spent, said, unit)
         budget = book.budget
         privacy = replace(
             privacy, spent=book.epsilon_spent, budget=None if budget is None else budget.epsilon
         )
-    exact = source.opened(owner)
+    exact = source.open_with(owner)
     _check_counted(asked, exact, public, source.answer.n_rows, most)
     totals, n_rows = plan.noisy(exact, source.answer.n_rows)
     # Without the ids of the blocks: they are hashes of the rows, without noise. The ledger has
@@ -336,7 +351,7 @@ def _read(question: Question, totals: list[int], schema: Schema | PublicSchema, 
         ) from error
 
 
-def _chosen_unit(book: Ledger | None, max_rows: int | None, relation: str | None) -> Unit:
+def _choose_unit(book: Ledger | None, max_rows: int | None, relation: str | None) -> Unit:
     """Return the unit of a release: the ledger's where there is one, and no other."""
     own = ROW if book is None else book.unit or ROW
     unit = Unit(
@@ -356,7 +371,7 @@ def _not_covered_by(book: Ledger, source: AnswerSource, n_others: int) -> list[s
     return known
 
 
-def _chosen_weight(source: AnswerSource, max_weight: int | None) -> int:
+def _choose_weight(source: AnswerSource, max_weight: int | None) -> int:
     """Return the largest weight that noise is made for: at least the bound that the
     answer brings.
     """
@@ -392,9 +407,9 @@ def _chosen_weight(source: AnswerSource, max_weight: int | None) -> int:
 def _check_known_weights(
     source: AnswerSource, question: Question, schema: PublicSchema, max_weight: int
 ) -> None:
-    """Refuse rows with weights that nobody has said the largest of, by what is known before
-    anything is spent: of what is closed, how large its counts can be; of what was opened already,
-    the counts.
+    """Refuse rows whose largest weight is unknown, before anything is spent.
+
+    For an encrypted answer the possible size of its counts decides, for a decrypted one the counts.
     """
     if not source.answer.is_encrypted:
         _check_counted(question, source.answer.totals, schema, source.answer.n_rows, max_weight)
@@ -423,7 +438,7 @@ def _check_counted(
     if max_weight > 1 or name is None:
         return
     counted, each = (
-        int(question.named(list(totals), schema)[name].sum()),
+        int(question._named(list(totals), schema)[name].sum()),
         _row_weight(question, schema, name),
     )
     if not each.low * n_rows <= counted <= each.high * n_rows:

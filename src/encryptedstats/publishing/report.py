@@ -42,11 +42,11 @@ from encryptedstats.publishing.ledger import (
 from encryptedstats.publishing.rules import Rules
 from encryptedstats.publishing.units import Unit
 from encryptedstats.storage import container
-from encryptedstats.storage.chains import Entry
+from encryptedstats.storage.chains import ChainEntry
 from encryptedstats.storage.files import PRIVATE, write_atomic
 from encryptedstats.storage.objects import open_store, read_object
 from encryptedstats.tables import EncryptedTable
-from encryptedstats.tables.encrypted_table import MANIFEST
+from encryptedstats.tables.manifest import MANIFEST
 from encryptedstats.tables.questions.question import question_class
 from encryptedstats.words import plural, size_text
 
@@ -306,7 +306,7 @@ def _computed_line(one: _Computed, hidden: bool) -> dict[str, str]:
 def _asked(facts: Mapping[str, Any]) -> str:
     """A question in words, by ids; as it is stored where its code is not here."""
     try:
-        return question_class(facts["question"]).from_parameters(facts["params"]).describe()
+        return question_class(facts["question"])._from_parameters(facts["params"]).describe()
     except (ValueError, TypeError, LookupError):
         pass
     params = ", ".join(
@@ -329,7 +329,7 @@ def _ledger_facts(ledger: Ledger) -> dict[str, Any]:
     return found
 
 
-def _openings(entries: Sequence[Entry], ledger: Ledger) -> list[dict[str, Any]]:
+def _openings(entries: Sequence[ChainEntry], ledger: Ledger) -> list[dict[str, Any]]:
     frame = ledger.to_frame()
     return [
         {
@@ -378,14 +378,14 @@ def _cost(said: Any) -> dict[str, str]:
     return {"epsilon": f"{said['epsilon']:g}", "delta": delta, "rho": f"{said['rho']:.3g}"}
 
 
-def _units(entries: Sequence[Entry], ledger: Ledger | None) -> list[str]:
+def _units(entries: Sequence[ChainEntry], ledger: Ledger | None) -> list[str]:
     if ledger is None or not any(entry.content["what"] == RELEASED for entry in entries):
         return []
     return list(map(str, ledger.units))
 
 
 def _not_covered(
-    entries: Sequence[Entry], computed: Sequence[_Computed], ledger: Ledger
+    entries: Sequence[ChainEntry], computed: Sequence[_Computed], ledger: Ledger
 ) -> list[str]:
     """Return what epsilon does not cover, first of all exact openings."""
     released = [entry.content for entry in entries if entry.content["what"] == RELEASED]
@@ -403,7 +403,9 @@ def _not_covered(
     ]
 
 
-def _without_noise(entries: Sequence[Entry], released: Sequence[Mapping[str, Any]]) -> list[str]:
+def _without_noise(
+    entries: Sequence[ChainEntry], released: Sequence[Mapping[str, Any]]
+) -> list[str]:
     """Name the entries without noise: first of rows that were released too, then all others."""
     shared = exact_of_same_rows(
         entries, [block for said in released for block in said.get("blocks", ())]
@@ -433,7 +435,7 @@ def _opened_files(computed: Sequence[_Computed]) -> list[str]:
     ]
 
 
-def _software(entries: Sequence[Entry], computed: Sequence[_Computed]) -> _Facts:
+def _software(entries: Sequence[ChainEntry], computed: Sequence[_Computed]) -> _Facts:
     rows = [(name, [_Cell(found)]) for name in _PACKAGES if (found := _version(name))]
     if entries:
         used = ", ".join(dict.fromkeys(str(entry.content.get("version", "")) for entry in entries))

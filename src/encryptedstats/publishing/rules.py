@@ -215,7 +215,7 @@ def n_parameters(question: Question, form: ReleaseForm | None, schema: PublicSch
         return 0
     if isinstance(form, MomentForm):
         return len(form.bounds)
-    return len(form.rows) if form is not None else question.n_totals(schema)
+    return len(form.rows) if form is not None else question._n_totals(schema)
 
 
 def are_counts(rows: list[Any], schema: PublicSchema) -> list[bool]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from encryptedstats.crypto.digests import DIGEST_FIELD
+from encryptedstats.crypto.encryption import DIGEST_FIELD
 from encryptedstats.crypto.keyfiles import PUBLIC_KIND
 from encryptedstats.crypto.keys import PublicKeys, reading_keys
 from encryptedstats.errors import FileFormatError
@@ -23,7 +23,7 @@ from encryptedstats.storage.container import DIGEST_BYTES, Container
 from encryptedstats.tables.answers.answer import BLOCKS, PREDICTION_KIND
 from encryptedstats.tables.answers.files import ANSWER_KINDS, read_answer
 from encryptedstats.tables.blocks import BLOCK_KIND
-from encryptedstats.tables.encrypted_table import TABLE_KIND, facts_from_container
+from encryptedstats.tables.manifest import TABLE_KIND, facts_from_container
 
 _NUMBERS: Final = {"parameters", "form", "width", "flooded", "circuit", "program", DIGEST_FIELD}
 _ANSWER: Final = _NUMBERS | {

@@ -36,13 +36,8 @@ from encryptedstats.storage.files import temporary_name
 from encryptedstats.storage.objects import FolderStore, Store
 from encryptedstats.tables.answers.files import ANSWER_KINDS
 from encryptedstats.tables.blocks import BLOCK_KIND, BlockEntry
-from encryptedstats.tables.encrypted_table import (
-    MANIFEST,
-    MAX_MANIFEST_BYTES,
-    TABLE_KIND,
-    TableFacts,
-    keys_name,
-)
+from encryptedstats.tables.facts import TableFacts
+from encryptedstats.tables.manifest import MANIFEST, MAX_MANIFEST_BYTES, TABLE_KIND, keys_name
 from encryptedstats.words import plural
 
 #: Runs a function of :mod:`encryptedstats.service.making`, in another process where there is one.
@@ -368,21 +363,6 @@ class Door:
 
     # -- objects
     # --------------------------------------------------------------------------------------------
-
-    def reserve(
-        self,
-        place: Place,
-        sha256: str,
-        size: int,
-        quota: int,
-        *,
-        key: str,
-        seconds: float = math.inf,
-        arrives: str = "",
-    ) -> None:
-        """A body of so many bytes is about to come: room for it is held, unless it is too large."""
-        self.check_size(sha256, size)
-        self.usage.reserve(place.owner, key, size, quota, seconds=seconds, arrives=arrives)
 
     def check_size(self, sha256: str, size: int) -> None:
         """Refuse an object that is too large."""

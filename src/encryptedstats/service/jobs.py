@@ -38,7 +38,7 @@ from encryptedstats.service.door import Door, Place
 from encryptedstats.service.limits import Limits
 from encryptedstats.service.refusals import Refusal, missing
 from encryptedstats.storage.objects import FolderStore, open_store
-from encryptedstats.tables.encrypted_table import MANIFEST
+from encryptedstats.tables.manifest import MANIFEST
 
 ENDED: Final = (DONE, FAILED, CANCELLED)
 _MAX_RECORD: Final = 64 << 20

@@ -23,7 +23,8 @@ from encryptedstats.storage.objects import read_object
 from encryptedstats.tables import Question
 from encryptedstats.tables.answers.files import IMPOSSIBLE
 from encryptedstats.tables.blocks import BlockEntry
-from encryptedstats.tables.encrypted_table import MAX_MANIFEST_BYTES, TableFacts
+from encryptedstats.tables.facts import TableFacts
+from encryptedstats.tables.manifest import MAX_MANIFEST_BYTES
 from encryptedstats.tables.questions.constraints import example_parameters, parameters_schema
 from encryptedstats.tables.questions.folds import Folds
 from encryptedstats.tables.questions.parameters import described_parameters
@@ -104,8 +105,8 @@ def _question(asked: Mapping[str, Any]) -> Question:
         for name, one in inspect.signature(known).parameters.items()
         if one.default is not inspect.Parameter.empty
     }
-    question = known.from_parameters({**defaults, **asked["params"]})
-    if question.settled() is not question:
+    question = known._from_parameters({**defaults, **asked["params"]})
+    if question._settled() is not question:
         raise ArgumentError(
             f"the {question.name} leaves something to chance: give it a seed, so that asking "
             "twice asks the same",
@@ -123,7 +124,7 @@ def _of_table(asked: Mapping[str, Any]) -> tuple[Question, TableFacts, tuple[Blo
     )
     question = _question(asked).in_ids(facts.schema)
     question.check(facts.schema)
-    count, most = question.n_totals(facts.schema), asked["totals"]
+    count, most = question._n_totals(facts.schema), asked["totals"]
     if count > most:
         raise ArgumentError(
             f"the {question.name} has {count:,} totals, and this worker takes at most {most:,} in "

@@ -42,7 +42,8 @@ class Presigner:
                 f"PUT /v1/objects/{sha256} instead",
             )
         upload = secrets.token_hex(_NAME_BYTES)
-        self._door.reserve(place, sha256, size, quota, key=upload, seconds=_SECONDS, arrives=sha256)
+        self._door.check_size(sha256, size)
+        self._door.usage.reserve(place.owner, upload, size, quota, seconds=_SECONDS, arrives=sha256)
         url = store.presign(place.of("incoming", upload), _SECONDS, size)
         return {"upload": upload, "url": url, "seconds": _SECONDS}
 

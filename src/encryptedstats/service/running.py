@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -136,30 +137,40 @@ def _impatient(seconds: float, lines: Lines) -> type[H11Protocol]:
     return Impatient
 
 
-def serve(
-    settings: Settings,
-    host: str,
-    port: int,
-    *,
-    certificate: Path | None = None,
-    certificate_key: Path | None = None,
-    proxies: str | None = None,
-    workers: int = 0,
-    device: str = "auto",
-) -> None:
+@dataclass(frozen=True)
+class Listening:
+    """Where a server listens.
+
+    Attributes
+    ----------
+    host, port : str, int
+    certificate, certificate_key : Path, optional
+        For TLS.
+    proxies : str, optional
+        Addresses of proxies that say who asks, with commas between them.
+    """
+
+    host: str
+    port: int
+    certificate: Path | None = None
+    certificate_key: Path | None = None
+    proxies: str | None = None
+
+
+def serve(settings: Settings, at: Listening, *, workers: int = 0, device: str = "auto") -> None:
     """Serve until stopped, with ``workers`` workers of the queue beside it."""
     config = uvicorn.Config(
         make_app(settings),
-        host=host,
-        port=port,
-        http=_impatient(settings.limits.idle_seconds, Lines(settings.limits, proxies)),
+        host=at.host,
+        port=at.port,
+        http=_impatient(settings.limits.idle_seconds, Lines(settings.limits, at.proxies)),
         ws="none",
         log_level="warning",
         server_header=False,
-        ssl_certfile=certificate,
-        ssl_keyfile=certificate_key,
-        proxy_headers=proxies is not None,
-        forwarded_allow_ips=proxies,
+        ssl_certfile=at.certificate,
+        ssl_keyfile=at.certificate_key,
+        proxy_headers=at.proxies is not None,
+        forwarded_allow_ips=at.proxies,
         timeout_keep_alive=int(settings.limits.idle_seconds) or 1,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         limit_concurrency=_CONNECTIONS,
@@ -178,7 +189,7 @@ def queue_workers(queue: str, storage: str, count: int, device: str) -> Iterator
         "-m",
         "encryptedstats.cli",
         "worker",
-        "--queue",
+        "run",
         queue,
         "--allow",
         storage,

@@ -120,7 +120,7 @@ class Service:
             raise Refusal(
                 401,
                 "the token",
-                "it is missing, mistyped or revoked",
+                "it is missing, mistyped, expired or revoked",
                 "send it as 'Authorization: Bearer TOKEN'; whoever runs the worker makes one with "
                 "'serve token add'",
                 {"WWW-Authenticate": "Bearer"},
@@ -293,7 +293,7 @@ def _add_handlers(app: FastAPI) -> None:
 
 def _owner_of(service: Service) -> Callable[..., Holder]:
     bearer = HTTPBearer(
-        auto_error=False, description="The token that 'encryptedstats serve token add' printed."
+        auto_error=False, description="The token that 'encryptedstats worker token' printed."
     )
 
     def holder(
@@ -414,7 +414,8 @@ def _add_objects(app: FastAPI, service: Service) -> None:
         place, size = Place(store, holder.owner), int(length)
         there = await run_in_threadpool(place.has, "objects", sha256)
         held = secrets.token_hex()
-        await run_in_threadpool(lambda: door.reserve(place, sha256, size, quota(holder), key=held))
+        door.check_size(sha256, size)
+        await run_in_threadpool(door.usage.reserve, place.owner, held, size, quota(holder))
         kept = False
         try:
             incoming = Incoming(door.spool, sha256, size)

@@ -312,7 +312,7 @@ class Anova(Question):
 
     Parameters
     ----------
-    outcome : str
+    variable : str
         Kept as a number.
     by : list of one or two str
         Variables with bins, or the class.
@@ -327,12 +327,12 @@ class Anova(Question):
     """
 
     title: ClassVar[str] = "Analysis of variance"
-    of_variables: ClassVar[tuple[str, ...]] = ("outcome", "by")
+    of_variables: ClassVar[tuple[str, ...]] = ("variable", "by")
     constraints: ClassVar[Constraints] = {
         "typ": Choice(values=(1, 2, 3), code="unknown-sum-type"),
     }
 
-    outcome: str
+    variable: str
     by: list[str]
     interaction: bool = True
     typ: int = 2
@@ -344,7 +344,7 @@ class Anova(Question):
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse what is no number, no factor, or too many of them."""
-        number_position(schema, self.outcome)
+        number_position(schema, self.variable)
         positions = [factor_position(schema, variable) for variable in self.by]
         if not 1 <= len(positions) <= 2 or len(set(positions)) < len(positions):
             raise ParameterError(
@@ -360,15 +360,15 @@ class Anova(Question):
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
         """Rows, sums and sums of squares of every group."""
-        return power_totals(schema, self.outcome, self.by, fold=fold)
+        return power_totals(schema, self.variable, self.by, fold=fold)
 
     def shapes(self, schema: PublicSchema) -> Shapes:
         """Of every group."""
-        return power_shapes(schema, self.outcome, self.by)
+        return power_shapes(schema, self.variable, self.by)
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         """The table."""
-        found, notes = _with_rows(read_powers(totals, schema, self.outcome, self.by, n_rows))
+        found, notes = _with_rows(read_powers(totals, schema, self.variable, self.by, n_rows))
         names = [one.name for one in found.cells.factors]
         n = found.cells.n
         grand: Fraction = sum(found.sums[0].flat, Fraction(0)) ** 2 / n

@@ -303,7 +303,7 @@ class MantelHaenszel(Counted):
 
     Parameters
     ----------
-    exposure, outcome : str
+    exposure, target : str
         Variables of two groups each. The event is the last group of the outcome, the exposed are
         the last of the exposure.
     strata : str
@@ -313,22 +313,22 @@ class MantelHaenszel(Counted):
     """
 
     title: ClassVar[str] = "Mantel-Haenszel odds ratio"
-    of_variables: ClassVar[tuple[str, ...]] = ("exposure", "outcome", "strata")
+    of_variables: ClassVar[tuple[str, ...]] = ("exposure", "target", "strata")
 
     exposure: str
-    outcome: str
+    target: str
     strata: str
     correction: bool = True
     confidence: float = 0.95
     constraints: ClassVar[Constraints] = {"confidence": CONFIDENCE}
 
     def _asked(self) -> tuple[str, ...]:
-        return self.exposure, self.outcome, self.strata
+        return self.exposure, self.target, self.strata
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse more than two groups."""
         super().check_schema(schema)
-        for variable in (self.exposure, self.outcome):
+        for variable in (self.exposure, self.target):
             n = len(factor(schema, variable).labels)
             if n != 2:
                 raise SchemaError(
@@ -471,7 +471,7 @@ class CochranArmitage(Counted):
     ----------
     exposure : str
         A variable whose bins have an order.
-    outcome : str
+    target : str
         A variable of two groups, or the class; the event is the last one, or ``event``.
     scores : list of int or float, optional
         Of the groups; 0, 1, 2 ... by default.
@@ -479,17 +479,17 @@ class CochranArmitage(Counted):
     """
 
     title: ClassVar[str] = "Cochran-Armitage trend test"
-    of_variables: ClassVar[tuple[str, ...]] = ("exposure", "outcome")
-    of_levels: ClassVar[Mapping[str, str]] = {"event": "outcome"}
+    of_variables: ClassVar[tuple[str, ...]] = ("exposure", "target")
+    of_levels: ClassVar[Mapping[str, str]] = {"event": "target"}
 
     exposure: str
-    outcome: str = "class"
+    target: str = "class"
     scores: list[float] | None = None
     event: Any = None
     constraints: ClassVar[Constraints] = {"scores": NUMBERS}
 
     def _asked(self) -> tuple[str, ...]:
-        return self.exposure, self.outcome
+        return self.exposure, self.target
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse scores that do not fit, and more than two outcomes without an event."""
@@ -508,7 +508,7 @@ class CochranArmitage(Counted):
                     code="scores-all-equal",
                 )
         check_groups(schema, [self.exposure])
-        two_groups(factor(schema, self.outcome), self.event)
+        two_groups(factor(schema, self.target), self.event)
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         """The test of the textbook; its sums are exact where the scores are."""
@@ -597,7 +597,7 @@ class OddsRatio(Counted):
     ----------
     exposure : str
         A variable with bins; all its groups are compared with one of them.
-    outcome : str
+    target : str
         A variable with bins, or the class.
     reference, event : level, optional
         The first of the exposure and the last of the outcome by default.
@@ -607,25 +607,25 @@ class OddsRatio(Counted):
     """
 
     title: ClassVar[str] = "Odds ratio and risk ratio"
-    of_variables: ClassVar[tuple[str, ...]] = ("exposure", "outcome")
-    of_levels: ClassVar[Mapping[str, str]] = {"reference": "exposure", "event": "outcome"}
+    of_variables: ClassVar[tuple[str, ...]] = ("exposure", "target")
+    of_levels: ClassVar[Mapping[str, str]] = {"reference": "exposure", "event": "target"}
 
     exposure: str
-    outcome: str = "class"
+    target: str = "class"
     reference: Any = None
     event: Any = None
     confidence: float = 0.95
     constraints: ClassVar[Constraints] = {"confidence": CONFIDENCE}
 
     def _asked(self) -> tuple[str, ...]:
-        return self.exposure, self.outcome
+        return self.exposure, self.target
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse an exposure of one group, and more than two outcomes without an event."""
         super().check_schema(schema)
         check_groups(schema, [self.exposure])
         chosen_group(factor(schema, self.exposure), self.reference, "reference", 0)
-        two_groups(factor(schema, self.outcome), self.event)
+        two_groups(factor(schema, self.target), self.event)
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         """The measures of every group against the reference."""
@@ -739,6 +739,128 @@ def _measures(
     }
 
 
+# -- pairs of ratings
+# ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class McNemar(Counted):
+    """Whether two ratings of the same rows have the same shares: McNemar's test, and Bowker's of
+    more than two levels.
+
+    Parameters
+    ----------
+    first, second : str
+        Variables with the same levels, or the class.
+    exact : bool
+        Of two levels: the binomial test of the rows where the ratings differ.
+    correction : bool
+        For continuity, of two levels, as R's ``mcnemar.test``.
+    confidence : float
+        Of the odds ratio of two levels, whose interval is exact.
+
+    References
+    ----------
+    McNemar (1947). Bowker (1948), A test for symmetry in contingency tables.
+    """
+
+    of_variables: ClassVar[tuple[str, ...]] = ("first", "second")
+    title: ClassVar[str] = "McNemar's test"
+
+    first: str
+    second: str
+    exact: bool = False
+    correction: bool = True
+    confidence: float = 0.95
+    constraints: ClassVar[Constraints] = {"confidence": CONFIDENCE}
+
+    def _asked(self) -> tuple[str, ...]:
+        return self.first, self.second
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse ratings of different numbers of groups, and an exact test of more than two."""
+        super().check_schema(schema)
+        one, other = (factor(schema, variable) for variable in self._asked())
+        if len(one.labels) != len(other.labels):
+            raise SchemaError(
+                f"{self.first!r} has {len(one.labels)} groups, {self.second!r} has "
+                f"{len(other.labels)}: McNemar's test needs the same",
+                code="group-counts-differ",
+            )
+        check_groups(schema, self._asked())
+        if self.exact and len(one.labels) != 2:
+            raise ParameterError(
+                f"exact=True is for two levels, and there are {len(one.labels)}: ",
+                Cure("parameter", "exact=False", {"parameter": "exact", "value": False}),
+                code="not-two-by-two",
+            )
+
+    def check_names(self, schema: Schema) -> None:
+        """Refuse ratings whose levels differ."""
+        check_same_levels(*(factor(schema, variable) for variable in self._asked()))
+
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
+        """Return the test of the rows where the ratings differ."""
+        cells = self._cells(totals, schema, n_rows)
+        one, other = cells.factors
+        if isinstance(schema, Schema):
+            self.check_names(schema)
+        counts, k = cells.counts, len(one.labels)
+        pairs = [(int(counts[i, j]), int(counts[j, i])) for i in range(k) for j in range(i)]
+        used = [pair for pair in pairs if sum(pair)]
+        if not used:
+            raise DataError("the ratings agree in all rows: nothing differs", code="no-difference")
+        half = 1 if self.correction and k == 2 else 0
+        statistic = float(sum(Fraction(max(0, abs(a - b) - half) ** 2, a + b) for a, b in used))
+        estimate = low = high = np.nan
+        pvalue, df = chi2_tail(statistic, len(used)), float(len(used))
+        if k == 2:
+            from scipy.stats import binomtest
+
+            below, above = pairs[0]  # second below first, and above it
+            test = binomtest(above, above + below)
+            ends = test.proportion_ci(self.confidence)
+            estimate = exact_ratio(above, below)
+            low, high = (exact_ratio(Fraction(p), 1 - Fraction(p)) for p in (ends.low, ends.high))
+            if self.exact:
+                statistic, df, pvalue = float(min(pairs[0])), np.nan, float(test.pvalue)
+        kind = (
+            "Bowker's test"
+            if k > 2
+            else "McNemar's test, exact"
+            if self.exact
+            else "McNemar's test"
+        )
+        return TestResult(
+            title=f"{kind}: {one.name} and {other.name}",
+            n_rows=cells.n,
+            notes=cells.notes,
+            statistic=statistic,
+            df=df,
+            pvalue=pvalue,
+            estimate=estimate,
+            low=low,
+            high=high,
+            confidence=self.confidence if k == 2 else np.nan,
+            term="odds ratio of the second to the first" if k == 2 else "symmetry",
+            table=cells.frame,
+        )
+
+
+def check_same_levels(one: Factor, other: Factor) -> None:
+    """Refuse ratings whose levels differ."""
+    if list(map(str, one.labels)) != list(map(str, other.labels)):
+        raise SchemaError(
+            f"{one.name!r} and {other.name!r} have different levels, {one.labels} and "
+            f"{other.labels}: ",
+            Cure(
+                "give the same levels",
+                "give both the same levels in the same order, schema.with_kind(name, kind, "
+                "levels=[...])",
+            ),
+        )
+
+
 # -- agreement
 # ------------------------------------------------------------------------------------------------
 
@@ -789,17 +911,7 @@ class Kappa(Counted):
 
     def check_names(self, schema: Schema) -> None:
         """Refuse ratings whose levels differ."""
-        one, other = (factor(schema, variable) for variable in self._asked())
-        if list(map(str, one.labels)) != list(map(str, other.labels)):
-            raise SchemaError(
-                f"{one.name!r} and {other.name!r} have different levels, {one.labels} and "
-                f"{other.labels}: ",
-                Cure(
-                    "give the same levels",
-                    "give both the same levels in the same order, schema.with_kind(name, kind, "
-                    "levels=[...])",
-                ),
-            )
+        check_same_levels(*(factor(schema, variable) for variable in self._asked()))
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         """Kappa, and its large-sample errors."""
@@ -862,7 +974,7 @@ class ROC(Counted):
     ----------
     score : str
         A variable with ordered bins: higher ones speak for the event.
-    outcome : str
+    target : str
         A variable of two groups, or the class.
     event : level, optional
         The last group by default; all others count as none.
@@ -870,17 +982,17 @@ class ROC(Counted):
     """
 
     title: ClassVar[str] = "ROC curve"
-    of_variables: ClassVar[tuple[str, ...]] = ("score", "outcome")
-    of_levels: ClassVar[Mapping[str, str]] = {"event": "outcome"}
+    of_variables: ClassVar[tuple[str, ...]] = ("score", "target")
+    of_levels: ClassVar[Mapping[str, str]] = {"event": "target"}
 
     score: str
-    outcome: str = "class"
+    target: str = "class"
     event: Any = None
     confidence: float = 0.95
     constraints: ClassVar[Constraints] = {"confidence": CONFIDENCE}
 
     def _asked(self) -> tuple[str, ...]:
-        return self.score, self.outcome
+        return self.score, self.target
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse a score without order."""
@@ -891,7 +1003,7 @@ class ROC(Counted):
                 f"{self.score!r} has no order among its bins: a score is continuous or ordinal",
                 code="no-order",
             )
-        two_groups(factor(schema, self.outcome), self.event)
+        two_groups(factor(schema, self.target), self.event)
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         """The curve, from the rows of each bin."""

@@ -306,7 +306,7 @@ class CoxRegression(Counted):
     ----------
     time, event, event_level
         As of :class:`KaplanMeier`.
-    covariates : list of str
+    variables : list of str
         Factors; their first levels are the reference.
     strata : list of str
         Factors whose levels have a baseline hazard each.
@@ -326,14 +326,14 @@ class CoxRegression(Counted):
     ...     {"week": [1, 2, 3, 4, 2, 3, 4, 4], "arm": list("aaaabbbb"), "died": [1, 1, 1, 0, 1, 0, 1, 0]}
     ... )
     >>> schema = es.Schema.infer(frame, target="died").with_kind("week", "ordinal", levels=[1, 2, 3, 4])
-    >>> result = schema.table(frame).ask(es.CoxRegression("week", covariates=["arm"]))
+    >>> result = schema.table(frame).ask(es.CoxRegression("week", variables=["arm"]))
     >>> float(round(result.coefficients.loc["arm[b]", "estimate"], 4))
     -0.8911
     """
 
     time: str
     event: str = CLASS
-    covariates: Any = ()
+    variables: Any = ()
     strata: Any = ()
     event_level: Any = None
     ties: str = "efron"
@@ -346,29 +346,29 @@ class CoxRegression(Counted):
         "transform": Choice(values=TRANSFORMS),
         "confidence": CONFIDENCE,
     }
-    of_variables: ClassVar[tuple[str, ...]] = ("time", "event", "covariates", "strata")
+    of_variables: ClassVar[tuple[str, ...]] = ("time", "event", "variables", "strata")
     of_levels: ClassVar[Mapping[str, str]] = {"event_level": "event"}
     _apart: ClassVar[str] = "time, event, covariates and strata have to be different variables"
 
     def __post_init__(self) -> None:
-        for name in ("covariates", "strata"):
+        for name in ("variables", "strata"):
             value = getattr(self, name)
             object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
         self.check_parameters()
-        if not self.covariates:
+        if not self.variables:
             raise ParameterError(
-                "covariates=[]: a Cox regression needs at least one covariate", code="no-covariates"
+                "variables=[]: a Cox regression needs at least one covariate", code="no-covariates"
             )
 
     def _asked(self) -> tuple[str, ...]:
-        return (self.time, self.event, *self.covariates, *self.strata)
+        return (self.time, self.event, *self.variables, *self.strata)
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse what has no bins, an unknown event, and tables that are too large."""
         check_time(schema, self.time)
         super().check_schema(schema)
         event_number(schema, self.event, self.event_level)
-        check_groups(schema, self.covariates)
+        check_groups(schema, self.variables)
         check_size("CoxRegression", self._asked(), cell_shape(schema, self._asked()))
 
     def check_names(self, schema: Schema) -> None:
@@ -384,7 +384,7 @@ class CoxRegression(Counted):
         level = event_number(schema, self.event, self.event_level)
         counts = cells.counts.astype(float)
         outcome, rest = cells.factors[1], cells.factors[2:]
-        covariates, by = rest[: len(self.covariates)], rest[len(self.covariates) :]
+        covariates, by = rest[: len(self.variables)], rest[len(self.variables) :]
         n_events = int(counts[:, level].sum())
         if not n_events:
             raise DataError(

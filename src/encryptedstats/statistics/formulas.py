@@ -164,7 +164,7 @@ class Formula:
         """Return it with the ids of variables, as a worker knows them."""
         return self._renamed(lambda name: variable_id(schema, name))
 
-    def in_names(self, schema: Schema) -> Formula:
+    def _in_names(self, schema: Schema) -> Formula:
         """Return it with the names of variables, for the owner."""
         return self._renamed(lambda name: name_of(name, schema))
 
@@ -660,13 +660,13 @@ class OfFormula(Question):
         return (
             translated
             if found.items() <= own.items()
-            else self.from_parameters({**translated.parameters(), **found})
+            else self._from_parameters({**translated.parameters(), **found})
         )
 
-    def in_names(self, schema: Schema) -> Self:
+    def _in_names(self, schema: Schema) -> Self:
         """Return it with names in the formula and for the reference levels."""
-        asked = super().in_names(schema)
-        return asked.from_parameters(
+        asked = super()._in_names(schema)
+        return asked._from_parameters(
             {**asked.parameters(), **formula_in_names(asked.parameters(), schema)}
         )
 
@@ -674,7 +674,7 @@ class OfFormula(Question):
 def formula_in_names(parameters: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
     """Return the parameters ``formula`` and ``reference`` with names in place of ids."""
     formula, reference = parameters["formula"], parameters.get("reference")
-    found = {"formula": formula and str(parse(formula).in_names(schema))}
+    found = {"formula": formula and str(parse(formula)._in_names(schema))}
     if reference is not None:
         found["reference"] = {
             name_of(one, schema): level_name(schema, one, level) for one, level in reference.items()

@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from encryptedstats.errors import DataError, ParameterError, SchemaError
+from encryptedstats.errors import ArgumentError, DataError, ParameterError, SchemaError
 from encryptedstats.models.base import TotalsModel
-from encryptedstats.statistics._distributions import normal_quantile, normal_tails
+from encryptedstats.statistics._distributions import chi2_tail, normal_quantile, normal_tails
 from encryptedstats.statistics.designs import Design, design
 from encryptedstats.statistics.factors import (
     cell_shape,
@@ -34,7 +34,7 @@ from encryptedstats.statistics.formulas import (
     regression_formula,
 )
 from encryptedstats.statistics.results import Coefficients
-from encryptedstats.tables.answers.results import dropped_rows
+from encryptedstats.tables.answers.results import TableResult, dropped_rows
 from encryptedstats.tables.questions.constraints import (
     Choice,
     Constraints,
@@ -486,11 +486,12 @@ class GLM(OfFormula, TotalsModel):
         notes = made.reference_notes(
             {j: set(places[:, place].tolist()) for j, place in axis.items()}, known
         )
+        counted = events[chosen].astype(float), rows[chosen].astype(float)
+        self._cells = (matrix, *counted)
         self.result_, self.fit_ = fitted_result(
             [column.name(known) if column.factors else INTERCEPT for column in made.columns],
             matrix,
-            events[chosen].astype(float),
-            rows[chosen].astype(float),
+            *counted,
             self.family,
             title=f"{'Logistic' if binomial else 'Poisson'} regression: {shown}",
             n_rows=cells.n,
@@ -548,6 +549,51 @@ class GLM(OfFormula, TotalsModel):
         """The formula, by the names that are known here."""
         terms = " + ".join(term.name(schema) for term in made.terms) or "1"
         return f"{variable_name(schema, made.targets[0])} ~ {terms}"
+
+    def anova(self, typ: int = 1) -> TableResult:
+        """Return likelihood-ratio tests of the terms, from the same totals.
+
+        Of type 1 each term is tested after those before it, as R's ``anova(model, test="LRT")``; of
+        type 2 after all others that do not contain it.
+        """
+        self._check_open()
+        if typ not in (1, 2):
+            raise ArgumentError(f"typ={typ!r}: 1 and 2 are there", code="unknown-sum-type")
+        made = self._design(self.schema_.public())
+        terms = [set(term.columns) for term in made.terms]
+        atoms = [frozenset(term.atoms) for term in made.terms]
+        matrix, events, exposed = self._cells
+
+        def fitted(places: set[int]) -> tuple[float, int]:
+            chosen = matrix[:, sorted({0, *places})]
+            fit = maximise(chosen, events, exposed, self.family)
+            return deviance(events, exposed, fit.fitted, self.family), chosen.shape[1] - len(
+                fit.aliased
+            )
+
+        lines = []
+        before, rank = fitted(set())
+        used: set[int] = set()
+        for k, own in enumerate(terms):
+            if typ == 2:
+                others = [one for j, one in enumerate(terms) if not atoms[k] <= atoms[j]]
+                used = set().union(*others)
+                before, rank = fitted(used)
+            left, more = fitted(used | own)
+            lines.append(
+                [float(more - rank), left, before - left, chi2_tail(before - left, more - rank)]
+            )
+            used, before, rank = used | own, left, more
+        return TableResult(
+            title=f"Analysis of deviance of {self.result_.formula}, type {typ}",
+            n_rows=self.result_.n_rows,
+            notes=self.result_.notes,
+            table=pd.DataFrame(
+                lines,
+                [term.name(self.schema_) for term in made.terms],
+                ["df", "deviance", "statistic", "pvalue"],
+            ),
+        )
 
     def summary(self) -> GLMResult:
         """The fitted model as R shows it."""

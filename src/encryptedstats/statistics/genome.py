@@ -124,10 +124,10 @@ class GenomeScan(Question):
 
     Parameters
     ----------
-    snps : list of str, optional
+    variables : list of str, optional
         Variables that are genotypes; by default all that can be: numbers from 0 to 2, and variables
         of three ordered bins.
-    outcome : str
+    target : str
         The class, or a variable with bins.
     event : level, optional
         Which of its groups the cases are; the last of two by default. All others are controls.
@@ -151,33 +151,35 @@ class GenomeScan(Question):
     """
 
     title: ClassVar[str] = "Genome-wide scan"
-    of_variables: ClassVar[tuple[str, ...]] = ("snps", "outcome")
-    of_levels: ClassVar[Mapping[str, str]] = {"event": "outcome"}
+    of_variables: ClassVar[tuple[str, ...]] = ("variables", "target")
+    of_levels: ClassVar[Mapping[str, str]] = {"event": "target"}
 
-    snps: list[str] | None = None
-    outcome: str = "class"
+    variables: list[str] | None = None
+    target: str = "class"
     event: Any = None
     test: str = "trend"
     constraints: ClassVar[Constraints] = {"test": Choice(values=tuple(TESTS), code="unknown-test")}
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "snps", None if self.snps is None else list(self.snps))
+        object.__setattr__(
+            self, "variables", None if self.variables is None else list(self.variables)
+        )
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse what is no genotype, and a schema without classes."""
         self._case(schema)
-        named = self.snps is not None
+        named = self.variables is not None
         found = self._positions(schema)
         wrong = [schema.variables[j].id for j in found if not _is_genotype(schema.variables[j])]
-        own = factor_position(schema, self.outcome)
-        if factor(schema, self.outcome).missing_bin:
+        own = factor_position(schema, self.target)
+        if factor(schema, self.target).missing_bin:
             raise SchemaError(
-                f"values of the outcome {self.outcome!r} may be missing: a scan needs all of them",
+                f"values of the outcome {self.target!r} may be missing: a scan needs all of them",
                 code="outcome-may-be-missing",
             )
         if own in found:
             raise SchemaError(
-                f"{self.outcome!r} is the outcome: it is no genotype beside it",
+                f"{self.target!r} is the outcome: it is no genotype beside it",
                 code="outcome-is-genotype",
             )
         if wrong or not found:
@@ -193,12 +195,12 @@ class GenomeScan(Question):
             )
 
     def _case(self, schema: Schema | PublicSchema) -> int:
-        one = factor(schema, self.outcome)
+        one = factor(schema, self.target)
         two_groups(one, self.event)
         return chosen_group(one, self.event, "event", -1)
 
     def _positions(self, schema: PublicSchema) -> list[int]:
-        if self.snps is None:
+        if self.variables is None:
             ordered = (
                 *ORDERED_KINDS,
                 "number",
@@ -207,10 +209,10 @@ class GenomeScan(Question):
                 j for j, v in enumerate(schema.variables) if v.kind in ordered and _is_genotype(v)
             ]
         places = {variable.id: j for j, variable in enumerate(schema.variables)}
-        unknown = [name for name in self.snps if name not in places]
+        unknown = [name for name in self.variables if name not in places]
         if unknown:
-            raise SchemaError(f"snps: no variable {unknown[0]!r}", code="unknown-column")
-        return [places[name] for name in self.snps]
+            raise SchemaError(f"variables: no variable {unknown[0]!r}", code="unknown-column")
+        return [places[name] for name in self.variables]
 
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
@@ -218,7 +220,7 @@ class GenomeScan(Question):
         """Of each SNP: alleles, their squares, those of cases; and rows without a genotype, of all
         and of cases.
         """
-        classes = groups(schema, [self.outcome], fold)
+        classes = groups(schema, [self.target], fold)
         case = classes[self._case(schema)]
         found = [_genotype(schema, j) for j in self._positions(schema)]
         gaps = [present for _, _, present in found if present is not None]
@@ -237,7 +239,7 @@ class GenomeScan(Question):
         n, gaps = len(positions), sum(schema.variables[j].missing_bin for j in positions)
         of_each = dict.fromkeys(("alleles", "squares", "of_cases"), (n,))
         return {
-            "classes": cell_shape(schema, [self.outcome]),
+            "classes": cell_shape(schema, [self.target]),
             **of_each,
             "present": (gaps,),
             "present_cases": (gaps,),
@@ -289,7 +291,7 @@ class GenomeScan(Question):
         chi2 = table[f"chi2_{self.test}"]
         tested = chi2.notna()
         notes = [
-            f"cases are {_group_name(schema, self.outcome, case)}: {int(classes[case]):,} of "
+            f"cases are {_group_name(schema, self.target, case)}: {int(classes[case]):,} of "
             f"{int(classes.sum()):,}"
         ]
         if missing.any():

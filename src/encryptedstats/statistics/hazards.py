@@ -96,7 +96,7 @@ class CoxScore(Question):
     ----------
     time, event, event_level
         As of :class:`KaplanMeier`.
-    covariates : list of str
+    variables : list of str
         Factors, whose first level is the reference, and numbers.
     ties : "efron" or "breslow"
 
@@ -107,27 +107,27 @@ class CoxScore(Question):
 
     time: str
     event: str = CLASS
-    covariates: Any = ()
+    variables: Any = ()
     event_level: Any = None
     ties: str = "efron"
 
     title: ClassVar[str] = "Cox score test"
     constraints: ClassVar[Constraints] = {"ties": Choice(values=TIES, code="unknown-ties")}
-    of_variables: ClassVar[tuple[str, ...]] = ("time", "event", "covariates")
+    of_variables: ClassVar[tuple[str, ...]] = ("time", "event", "variables")
     of_levels: ClassVar[Mapping[str, str]] = {"event_level": "event"}
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "covariates", _named(self.covariates))
+        object.__setattr__(self, "variables", _named(self.variables))
         self.check_parameters()
-        if not self.covariates:
+        if not self.variables:
             raise ParameterError(
-                "covariates=[]: a score test is of covariates, name some", code="no-covariates"
+                "variables=[]: a score test is of covariates, name some", code="no-covariates"
             )
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse what has no bins, and a variable beside itself."""
         check_time(schema, self.time)
-        named = (self.time, self.event, *self.covariates)
+        named = (self.time, self.event, *self.variables)
         positions = [class_or_variable(name, schema) for name in named]
         if len(set(positions)) < len(positions):
             raise SchemaError(
@@ -138,7 +138,7 @@ class CoxScore(Question):
         event_number(schema, self.event, self.event_level)
         constant = [
             name
-            for name in self.covariates
+            for name in self.variables
             if not is_kept_number(schema, name) and len(factor(schema, name).labels) < 2
         ]
         if constant:
@@ -154,7 +154,7 @@ class CoxScore(Question):
 
     def _columns(self, schema: PublicSchema) -> list[_Column]:
         found: list[_Column] = []
-        for name in self.covariates:
+        for name in self.variables:
             if is_kept_number(schema, name):
                 found.append(_Column(name, None))
             else:
@@ -205,7 +205,7 @@ class CoxScore(Question):
         level = chosen_group(outcome, self.event_level, "event_level", 1)
         columns = indicators(schema, outcome.position, fold)[: len(outcome.labels)]
         both = [sum_of([one for k, one in enumerate(columns) if k != level]), columns[level]]
-        for name in self.covariates:
+        for name in self.variables:
             if not is_kept_number(schema, name) and factor(schema, name).missing_bin:
                 present = sum_of(bin_columns(schema, factor(schema, name).position)[:-1])
                 both = [one * present for one in both]
@@ -381,7 +381,7 @@ class PiecewiseExponential(Counted):
     time, event, event_level
         As of :class:`KaplanMeier`; the time is a grid of numbers, which says how long rows were
         followed.
-    covariates : list of str
+    variables : list of str
         Factors; their first levels are the reference.
     cuts : list
         Levels of the time at which an interval ends and the next one starts.
@@ -394,24 +394,24 @@ class PiecewiseExponential(Counted):
 
     time: str
     event: str = CLASS
-    covariates: Any = ()
+    variables: Any = ()
     cuts: Any = ()
     event_level: Any = None
     confidence: float = 0.95
 
     title: ClassVar[str] = "Piecewise exponential regression"
     constraints: ClassVar[Constraints] = {"confidence": CONFIDENCE}
-    of_variables: ClassVar[tuple[str, ...]] = ("time", "event", "covariates")
+    of_variables: ClassVar[tuple[str, ...]] = ("time", "event", "variables")
     of_levels: ClassVar[Mapping[str, str]] = {"event_level": "event", "cuts": "time"}
     _apart: ClassVar[str] = "time, event and covariates have to be different variables"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "covariates", _named(self.covariates))
+        object.__setattr__(self, "variables", _named(self.variables))
         object.__setattr__(self, "cuts", tuple(self.cuts))
         self.check_parameters()
 
     def _asked(self) -> tuple[str, ...]:
-        return (self.time, self.event, *self.covariates)
+        return (self.time, self.event, *self.variables)
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse what has no bins, cuts that are no levels, and tables that are too large."""
@@ -419,7 +419,7 @@ class PiecewiseExponential(Counted):
         super().check_schema(schema)
         event_number(schema, self.event, self.event_level)
         self._ends(schema)
-        check_groups(schema, self.covariates)
+        check_groups(schema, self.variables)
         check_size("PiecewiseExponential", self._asked(), cell_shape(schema, self._asked()))
 
     def check_names(self, schema: Schema) -> None:

@@ -174,16 +174,16 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         found = super().in_ids(schema)
         if found.weights in (None, ROWS):
             return found
-        return found.from_parameters(
+        return found._from_parameters(
             {**found.parameters(), "weights": variable_id(schema, found.weights)}
         )
 
-    def in_names(self: L, schema: Schema) -> L:
+    def _in_names(self: L, schema: Schema) -> L:
         """The same as the owner asks it."""
-        found = super().in_names(schema)
+        found = super()._in_names(schema)
         if found.weights in (None, ROWS):
             return found
-        return found.from_parameters(
+        return found._from_parameters(
             {**found.parameters(), "weights": name_of(found.weights, schema)}
         )
 

@@ -11,7 +11,7 @@ import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,7 +22,13 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.base import TransformerMixin
 
-from encryptedstats.errors import ArgumentError, ArgumentTypeError, ParameterError, SchemaError
+from encryptedstats.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DataError,
+    ParameterError,
+    SchemaError,
+)
 from encryptedstats.models.base import TotalsModel, array_names
 from encryptedstats.models.discriminants import FisherDiscriminant
 from encryptedstats.models.features import Feature, product_totals, symmetric
@@ -32,6 +38,7 @@ from encryptedstats.statistics._fixed import repeated, schema_of_numbers, with_n
 from encryptedstats.statistics._least_squares import Exact, as_floats, independent
 from encryptedstats.statistics.factors import left_out
 from encryptedstats.statistics.plots import plot_loadings, plot_matrix, plot_variances
+from encryptedstats.statistics.results import TestResult
 from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables.answers.results import Result, as_terms, dropped_rows
 from encryptedstats.tables.encodings import Column
@@ -41,6 +48,7 @@ from encryptedstats.tables.questions.constraints import (
     Integer,
     ListOf,
     RealNumber,
+    VariableName,
 )
 from encryptedstats.tables.questions.question import (
     Arrays,
@@ -189,6 +197,163 @@ class Correlation(_Products):
         )
 
 
+@dataclass(frozen=True)
+class PartialCorrelation(_Products):
+    """Correlations of numbers without the linear effects of others, with tests (of 0) and intervals
+    (Fisher's z).
+
+    Parameters
+    ----------
+    variables : list of str
+        By name or id; all other numbers by default. Rows where one of them, or of ``given``, is
+        missing are left out.
+    confidence : float
+        Of the intervals.
+    given : list of str
+        Numbers whose effects are taken off.
+
+    Examples
+    --------
+    >>> import pandas as pd, encryptedstats as es
+    >>> frame = pd.DataFrame({"a": [1, 2, 3, 4, 6], "b": [2, 1, 4, 3, 7], "age": [1, 2, 3, 4, 5]})
+    >>> table = es.Schema.infer(frame, numbers="keep").table(frame)
+    >>> table.ask(es.PartialCorrelation(["a", "b"], given=["age"])).correlation.round(3)
+           a      b
+    a  1.000  0.764
+    b  0.764  1.000
+    """
+
+    title: ClassVar[str] = "Partial correlation"
+    of_variables: ClassVar[tuple[str, ...]] = ("variables", "given")
+    constraints: ClassVar[Constraints] = {"given": ListOf(item=VariableName(), least=1)}
+
+    given: tuple[str | int, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "given", tuple(self.given))
+        super().__post_init__()
+
+    def _positions(self, schema: PublicSchema) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        given = tuple(position(schema, one) for one in self.given)
+        chosen = numbers_of_schema(schema, self.variables)
+        if not self.variables:
+            chosen = tuple(j for j in chosen if j not in given)
+        return chosen, given
+
+    def moments(self, schema: PublicSchema) -> Moments:
+        """Return the moments of the variables and of those that are given."""
+        chosen, given = self._positions(schema)
+        return Moments((*chosen, *given))
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse fewer than two variables, and variables that are given as well."""
+        chosen, given = self._positions(schema)
+        if len(chosen) < 2 or set(chosen) & set(given):
+            raise SchemaError(
+                "a partial correlation is of two variables or more, and given= names others",
+                code="same-variable-twice",
+            )
+        super().check_schema(schema)
+
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> CorrelationResult:
+        """Return the matrix, with probabilities and intervals of each pair."""
+        found = self._read(totals, schema, n_rows)
+        n_chosen = len(self._positions(schema.public())[0])
+        given = found.names[n_chosen:]
+        partial = found.without_effects(n_chosen)
+        return CorrelationResult(
+            title=f"Correlations of {', '.join(partial.names)}, given {', '.join(given)}",
+            n_rows=found.n,
+            notes=(
+                *found.notes,
+                f"{self.confidence:.4g} intervals by Fisher's z; tests of no correlation by "
+                "Student's t",
+            ),
+            correlation=partial.frame(partial.correlation),
+            pairs=partial.correlation_table(self.confidence),
+        )
+
+
+class CronbachAlpha(_Products):
+    """Cronbach's alpha: how far several numbers measure the same.
+
+    Parameters
+    ----------
+    variables : list of str
+        The items, kept as numbers; all by default. Rows where one is missing are left out.
+    confidence : float
+        Of Feldt's interval.
+
+    References
+    ----------
+    Cronbach (1951). Feldt, Woodruff and Salih (1987).
+
+    Examples
+    --------
+    >>> import pandas as pd, encryptedstats as es
+    >>> frame = pd.DataFrame({"a": [1, 2, 3, 4], "b": [2, 1, 4, 3], "c": [1, 2, 4, 4]})
+    >>> table = es.Schema.infer(frame, numbers="keep").table(frame)
+    >>> round(table.ask(es.CronbachAlpha()).estimate, 4)
+    0.8981
+    """
+
+    title: ClassVar[str] = "Cronbach's alpha"
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse a single item."""
+        super().check_schema(schema)
+        if len(self.moments(schema).variables) < 2:
+            raise SchemaError("Cronbach's alpha needs two items or more", code="too-few-variables")
+
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
+        """Return alpha, and what it is without each item."""
+        from scipy.stats import f as fisher
+
+        found = self._read(totals, schema, n_rows)
+        units = [int(unit) for unit in found.scales]
+        k, n = len(units), found.n
+        scatter = [
+            [Fraction(int(found.scatter[a, b]), units[a] * units[b]) for b in range(k)]
+            for a in range(k)
+        ]
+        alpha = _alpha(scatter, list(range(k)))
+        if alpha is None or n < 2:
+            raise DataError("the items have no spread together", code="constant-data")
+        tail, free = (1 - self.confidence) / 2, (n - 1, (n - 1) * (k - 1))
+        missing = 1 - float(alpha)
+        without = [
+            _alpha(scatter, [other for other in range(k) if other != one]) for one in range(k)
+        ]
+        table = pd.DataFrame(
+            {
+                "mean": found.means,
+                "sd": np.sqrt(np.diag(found.covariance)),
+                "alpha without it": [
+                    np.nan if value is None or k < 3 else float(value) for value in without
+                ],
+            },
+            found.names,
+        )
+        return TestResult(
+            title=f"Cronbach's alpha of {', '.join(found.names)}",
+            n_rows=n,
+            notes=(*found.notes, f"{self.confidence:.4g} interval by Feldt"),
+            estimate=float(alpha),
+            low=1 - missing * float(fisher.isf(tail, *free)),
+            high=1 - missing * float(fisher.ppf(tail, *free)),
+            confidence=self.confidence,
+            term="alpha",
+            table=table,
+        )
+
+
+def _alpha(scatter: Sequence[Sequence[Fraction]], items: Sequence[int]) -> Fraction | None:
+    whole = sum((scatter[a][b] for a in items for b in items), Fraction(0))
+    own = sum((scatter[a][a] for a in items), Fraction(0))
+    k = len(items)
+    return Fraction(k, k - 1) * (1 - own / whole) if whole and k > 1 else None
+
+
 @dataclass(frozen=True, kw_only=True)
 class CovarianceResult(Result):
     """A covariance matrix.
@@ -295,6 +460,31 @@ class _Read:
     sums: Exact
     scatter: Exact  #: n times the sums of products around the means
     scales: Exact
+    taken: int = 0  #: how many variables' effects were taken off
+
+    def without_effects(self, n_kept: int) -> _Read:
+        """Return the first variables without the linear effects of the others."""
+        rows = [[Fraction(int(value)) for value in line] for line in self.scatter]
+        taken = 0
+        for k in range(n_kept, len(rows)):
+            pivot = rows[k][k]
+            if not pivot:  # it depends on others that are given
+                continue
+            taken += 1
+            for line in [one for place, one in enumerate(rows) if place < n_kept or place > k]:
+                ratio = line[k] / pivot
+                line[:] = [b - ratio * a for a, b in zip(rows[k], line, strict=True)]
+        left = [line[:n_kept] for line in rows[:n_kept]]
+        unit = lcm(*(value.denominator for line in left for value in line))
+        scatter = np.array([[int(value * unit) for value in line] for line in left], dtype=object)
+        return replace(
+            self,
+            names=self.names[:n_kept],
+            sums=self.sums[:n_kept],
+            scatter=scatter,
+            scales=self.scales[:n_kept],
+            taken=taken,
+        )
 
     def frame(self, values: NDArray[np.float64]) -> DataFrame:
         return pd.DataFrame(values, self.names, self.names)
@@ -358,7 +548,8 @@ class _Read:
     def correlation_table(self, confidence: float) -> DataFrame:
         from scipy.stats import t
 
-        rows, df, width = {}, self.n - 2, normal_quantile(confidence)
+        rows, n, width = {}, self.n - self.taken, normal_quantile(confidence)
+        df = n - 2
         for a in range(len(self.names)):
             for b in range(a + 1, len(self.names)):
                 r, square = self.r(a, b), self.squared(a, b)
@@ -369,16 +560,14 @@ class _Read:
                 if df > 0 and square is not None:
                     statistic = r * math.sqrt(df / left) if left else math.copysign(math.inf, r)
                     pvalue = 2 * float(t.sf(abs(statistic), df))
-                if self.n > 3 and square is not None:
+                if n > 3 and square is not None:
                     # arctanh(r) is log((1 + r)^2 / (1 - r^2)) / 2
                     z = (
                         math.copysign(math.inf, r)
                         if not left
                         else math.copysign(math.log((1 + abs(r)) ** 2 / left) / 2, r)
                     )
-                    low, high = (
-                        math.tanh(z + sign * width / math.sqrt(self.n - 3)) for sign in (-1, 1)
-                    )
+                    low, high = (math.tanh(z + sign * width / math.sqrt(n - 3)) for sign in (-1, 1))
                 rows[self.names[a], self.names[b]] = [r, low, high, statistic, df, pvalue]
         index = pd.MultiIndex.from_tuples(rows) if rows else pd.MultiIndex.from_arrays([[], []])
         columns = ["estimate", "low", "high", "statistic", "df", "pvalue"]

@@ -749,9 +749,9 @@ class LogRank(_Followed):
             )
 
     @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
+    def _from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
         """Return the question with these parameters; files of version 0.2 lack ``strata``."""
-        return super().from_parameters({"strata": None, **parameters})
+        return super()._from_parameters({"strata": None, **parameters})
 
     def _asked(self) -> tuple[str, ...]:
         return (*super()._asked(), *((self.strata,) if self.strata else ()))

@@ -39,7 +39,7 @@ Verify = Callable[[str, bytes, str], bool]
 
 
 @dataclass(frozen=True)
-class Entry:
+class ChainEntry:
     """One entry of a chain.
 
     Attributes
@@ -114,13 +114,13 @@ class Chain:
         self.topic = topic
         self._folder = folder.strip("/")
         self._verify = verify
-        self._read: list[Entry] = []
+        self._read: list[ChainEntry] = []
 
     def name(self, number: int) -> str:
         """Return the name of the object that holds an entry."""
         return f"{self._folder}/{number:0{_DIGITS}}.json"
 
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[ChainEntry, ...]:
         """Return all entries in order.
 
         Raises an error where one is missing, altered, out of place or badly signed.
@@ -158,10 +158,10 @@ class Chain:
 
     def append(
         self,
-        content: Content | Callable[[Sequence[Entry]], Content],
+        content: Content | Callable[[Sequence[ChainEntry]], Content],
         by: str = "",
         sign: Callable[[bytes], str] | None = None,
-    ) -> Entry:
+    ) -> ChainEntry:
         """Add an entry to the end, and read the chain first.
 
         Parameters
@@ -177,9 +177,11 @@ class Chain:
         for _ in range(_ATTEMPTS):
             before = self.entries()
             said = content(before) if callable(content) else content
-            entry = Entry(self.topic, len(before), _last_hash(self.topic, before), by, dict(said))
+            entry = ChainEntry(
+                self.topic, len(before), _last_hash(self.topic, before), by, dict(said)
+            )
             if sign is not None:
-                entry = Entry(
+                entry = ChainEntry(
                     self.topic,
                     entry.number,
                     entry.previous,
@@ -217,7 +219,7 @@ class Chain:
                 return
             self._read.append(self._check(entry, self._read))
 
-    def _entry(self, number: int) -> Entry:
+    def _entry(self, number: int) -> ChainEntry:
         return self._parse(self.store.read(self.name(number), limit=MAX_ENTRY_BYTES), number)
 
     def _later(self) -> bool | None:
@@ -234,13 +236,13 @@ class Chain:
             if folder == self._folder and _NAME.fullmatch(last):
                 yield int(last[:_DIGITS])
 
-    def _parse(self, data: bytes, number: int) -> Entry:
+    def _parse(self, data: bytes, number: int) -> ChainEntry:
         where = self.store.where(self.name(number))
         try:
             values = json.loads(data)
             good = isinstance(values, dict) and set(values) == set(_FIELDS)
             good = good and all(type(values[name]) is kind for name, kind in _FIELDS.items())
-            entry = Entry(**values) if good else None
+            entry = ChainEntry(**values) if good else None
             same = entry is not None and entry.to_bytes() == data
         except (ValueError, RecursionError):
             entry, same = None, False
@@ -251,7 +253,7 @@ class Chain:
             )
         return entry
 
-    def _check(self, entry: Entry, before: Sequence[Entry]) -> Entry:
+    def _check(self, entry: ChainEntry, before: Sequence[ChainEntry]) -> ChainEntry:
         where = self.store.where(self.name(len(before)))
         if entry.topic != self.topic:
             raise FileFormatError(
@@ -276,5 +278,5 @@ class Chain:
         return entry
 
 
-def _last_hash(topic: str, entries: Sequence[Entry]) -> str:
+def _last_hash(topic: str, entries: Sequence[ChainEntry]) -> str:
     return entries[-1].hash if entries else first_hash(topic)

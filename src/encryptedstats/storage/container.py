@@ -20,7 +20,7 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -298,3 +298,42 @@ def _section_lengths(entries: list[Any], name: str) -> dict[str, int]:
             raise FileFormatError(f"{name} has a malformed list of sections", code="malformed-list")
         lengths[entry[0]] = entry[1]
     return lengths
+
+
+# -- kinds of files
+
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """A kind of file.
+
+    Attributes
+    ----------
+    words : str
+        What it is, for people.
+    use : str
+        Where it belongs on the command line.
+    sections : set of str
+        What it consists of; none of them is secret.
+    read : callable, optional
+        What makes an object of it, given its container and public keys.
+    needs_keys : bool
+        Whether that takes public keys.
+    opens : bool
+        Whether its owner opens it with the secret key.
+    facts : callable
+        What it tells about itself, without making anything of it, ready for JSON.
+    told : callable
+        That for people, given these facts, its kind among them, and its question in words.
+    """
+
+    words: str
+    use: str
+    sections: frozenset[str]
+    read: Callable[[Container, Any], Any] | None = None
+    needs_keys: bool = False
+    opens: bool = False
+    facts: Callable[[Container], Facts] = lambda file: {}
+    told: Callable[[Facts, str], str] = lambda facts, question: str(facts["kind"])

@@ -145,7 +145,7 @@ class StudyDocument:
         )
         return tuple(role for role, held in has if held)
 
-    def asked(self, *modes: str) -> dict[str, AskedQuestion]:
+    def questions_in(self, *modes: str) -> dict[str, AskedQuestion]:
         """Return the questions that are answered in one of these modes."""
         return {name: one for name, one in self.questions.items() if one.mode in modes}
 
@@ -161,7 +161,7 @@ class StudyDocument:
     def open_risks(self) -> tuple[str, ...]:
         """Return what the study does not protect from, in sentences for its members."""
         found, receiver, worker = [], self.receiver, self.worker
-        if self.asked(MASKED):
+        if self.questions_in(MASKED):
             found.append(
                 f"all sites but one, together with {receiver}, get the totals of the one that is "
                 "left"
@@ -192,12 +192,12 @@ class StudyDocument:
     @property
     def needs_key(self) -> bool:
         """True if anything is encrypted under a key; masked totals are not."""
-        return bool(self.asked(ROWS, VOTES, TOTALS))
+        return bool(self.questions_in(ROWS, VOTES, TOTALS))
 
     @property
     def pools(self) -> bool:
         """True if sites bring encrypted rows."""
-        return bool(self.asked(ROWS, VOTES))
+        return bool(self.questions_in(ROWS, VOTES))
 
     # -- stored form
     # --------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ class StudyDocument:
                 raise ArgumentError(f"format {values['format']!r}", code="unsupported-version")
             questions = {
                 name: AskedQuestion(
-                    question_class(one["question"]).from_parameters(one["params"]), one["way"]
+                    question_class(one["question"])._from_parameters(one["params"]), one["way"]
                 )
                 for name, one in values["questions"].items()
             }
@@ -312,7 +312,7 @@ class StudyDocument:
         self._check_parameters()
         if self.key.kind == JOINT:
             self._check_joint()
-        if self.asked(VOTES) and self.key.kind != JOINT:
+        if self.questions_in(VOTES) and self.key.kind != JOINT:
             raise ArgumentError(
                 "votes are numbers of single rows, which sites encrypt for each other: they are "
                 "opened under a joint key alone, "
@@ -320,11 +320,11 @@ class StudyDocument:
                 "predict at home",
                 code="votes-without-joint-key",
             )
-        for name, one in self.asked(VOTES).items():
+        for name, one in self.questions_in(VOTES).items():
             self._check_votes(name, one.question)
         for one in self.questions.values():
             one.question.check(self.schema)
-            if one.question.settled() is not one.question:
+            if one.question._settled() is not one.question:
                 raise ArgumentError(
                     "a question that leaves something to chance: everybody must ask the same",
                     code="no-seed",
@@ -360,9 +360,9 @@ class StudyDocument:
 
     def _check_joint(self) -> None:
         """Refuse what would open a ciphertext that one party has chosen under a joint key."""
-        if self.asked(TOTALS):
+        if self.questions_in(TOTALS):
             raise ParameterError(
-                f"{', '.join(self.asked(TOTALS))}: under a joint key, encrypted totals of one "
+                f"{', '.join(self.questions_in(TOTALS))}: under a joint key, encrypted totals of one "
                 "site could be chosen so that "
                 "their sum tells the other sites' parts of the key: ",
                 Cure("mask totals", f"ask in the mode {MASKED!r}, which gives the same sum"),
@@ -389,7 +389,7 @@ class StudyDocument:
                 f"it in the mode {ROWS!r}",
                 code="rows-needed-for-votes",
             ) from None
-        if question.drawn_circuit(self.schema)[0] is not None:
+        if question._drawn_circuit(self.schema)[0] is not None:
             raise ArgumentError(
                 f"{name!r} draws a fraction, which is done from rows that one owner encrypted: "
                 "fraction=0",
@@ -401,11 +401,11 @@ class StudyDocument:
 
         A share is made once for a ciphertext, so the second question could not be opened.
         """
-        asked = list(self.asked(ROWS, VOTES).items()) if self.key.kind == JOINT else []
+        asked = list(self.questions_in(ROWS, VOTES).items()) if self.key.kind == JOINT else []
         for (other, before), (name, one) in combinations(asked, 2):
             if one.mode != before.mode:
                 continue
-            if one.question.asks_same(before.question):
+            if one.question._asks_same(before.question):
                 raise ArgumentError(
                     f"{other!r} and {name!r} are one question: it is answered, and opened, once",
                     code="repeated-question",
@@ -426,11 +426,11 @@ class StudyDocument:
 
     def _computes_the_same(self, one: AskedQuestion, other: AskedQuestion) -> bool:
         """Return True if two questions in one mode have equal circuits, hence equal ciphertexts."""
-        if one.question.n_totals(self.schema) != other.question.n_totals(self.schema):
+        if one.question._n_totals(self.schema) != other.question._n_totals(self.schema):
             return False  # so most are told apart, and no circuit is written
-        return self._computed(one) == self._computed(other)
+        return self._digests_of(one) == self._digests_of(other)
 
-    def _computed(self, one: AskedQuestion) -> list[str]:
+    def _digests_of(self, one: AskedQuestion) -> list[str]:
         """Return digests of everything that is computed for a question."""
         stored = table_columns(self.schema, classes=self.schema.has_target)
         if one.mode == ROWS:
@@ -455,13 +455,13 @@ class StudyDocument:
     def _bound_to(self) -> bytes:
         return f"{_FORMAT} {self.nonce}".encode()
 
-    def invited(self, invitation: Invitation) -> str:
+    def find_invited(self, invitation: Invitation) -> str:
         """Return the name that an invitation is for."""
         found = [name for name, public in self.invitations.items() if public == invitation.public]
         if not found:
             raise KeyMismatchError(
-                f"this invitation is for another study than {self.name!r}: ask whoever has made "
-                "the study for yours",
+                f"this invitation is for another study than {self.name!r}: ask the maker of the "
+                "study for yours",
                 code="other-study",
             )
         return found[0]
@@ -492,7 +492,7 @@ def write_document(
     nonce, reading = os.urandom(16).hex(), os.urandom(SEED_BYTES)
     bound = f"{_FORMAT} {nonce}".encode()
     asked = {
-        one: AskedQuestion(asked_of(checked_question(question), schema).settled(), mode)
+        one: AskedQuestion(asked_of(checked_question(question), schema)._settled(), mode)
         for one, (question, mode) in questions.items()
     }
     names = tuple(dict.fromkeys((*sites, worker, receiver)))

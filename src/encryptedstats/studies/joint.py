@@ -112,7 +112,7 @@ class Joint(KeyKind):
             KEY_ROUNDS[2]: lambda said: member.relinearise(said[KEY_ROUNDS[1]]),
         }
         for number, name in enumerate(KEY_ROUNDS):
-            if number and not state.key_round_complete(KEY_ROUNDS[number - 1]):
+            if number and not state.is_key_round_complete(KEY_ROUNDS[number - 1]):
                 return state
             if me not in state.key_rounds[name]:
                 said = {one: self._read_messages(study, state, one) for one in KEY_ROUNDS[:number]}
@@ -151,7 +151,7 @@ class Joint(KeyKind):
         }
 
     def _member(self, study: Study) -> Member:
-        # Locked by a secret of the identity: whoever has a passphrase for that has one for this.
+        # Locked by a secret of the identity, so the identity's passphrase protects it too.
         words = study.me.secret(b"member of a joint key").hex()
         return Member(
             study.path_by_identity(_HOME),

@@ -134,8 +134,8 @@ class Identity:
             write_object(path, json.dumps(head).encode() + b"\n", private=True, overwrite=False)
         except FileExistsError:
             raise ExistsError(
-                f"{os.fspath(path)} exists already, and it was not touched: whoever loses an "
-                "identity has left the study. "
+                f"{os.fspath(path)} exists already, and it was not touched: without its "
+                "identity a party has left the study. "
                 "Give another name",
                 code="already-exists",
             ) from None

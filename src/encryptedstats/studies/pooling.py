@@ -17,14 +17,8 @@ from encryptedstats.studies.transcript import SiteRows
 from encryptedstats.tables import EncryptedTable
 from encryptedstats.tables.blocks import Residues
 from encryptedstats.tables.columns import table_columns
-from encryptedstats.tables.encrypted_table import (
-    MANIFEST,
-    MAX_MANIFEST_BYTES,
-    Blocks,
-    Sign,
-    StoredBlocks,
-    read_manifest,
-)
+from encryptedstats.tables.facts import Blocks, Sign, StoredBlocks
+from encryptedstats.tables.manifest import MANIFEST, MAX_MANIFEST_BYTES, read_manifest
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ def _debtors(state: StudyState) -> list[str]:
     owing = [site for site in state.sites if site not in state.rows] if document.pools else []
     owing = list(state.undecided) or owing  # those before all others
     ready = state.judged or not document.pools
-    for question in document.asked(TOTALS, MASKED) if ready else ():
+    for question in document.questions_in(TOTALS, MASKED) if ready else ():
         now = state.round(question)
         owing += [site for site in now.members if site not in now.objects]
     return list(dict.fromkeys(owing))
@@ -145,7 +145,7 @@ def _row_steps(state: StudyState) -> list[tuple[str, str]]:
 
 def _total_steps(state: StudyState) -> list[tuple[str, str]]:
     document, steps = state.document, []
-    for question, asked in document.asked(TOTALS, MASKED).items():
+    for question, asked in document.questions_in(TOTALS, MASKED).items():
         if not state.round(question).complete or question in state.opened:
             continue
         if asked.mode == TOTALS and question not in state.answers:

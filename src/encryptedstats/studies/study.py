@@ -71,8 +71,8 @@ from encryptedstats.tables import EncryptedTable, Question, Schema, Table
 from encryptedstats.tables.answers.answer import PREDICTION_KIND, Answer
 from encryptedstats.tables.answers.files import read_answer
 from encryptedstats.tables.columns import table_columns
-from encryptedstats.tables.encrypted_table import MANIFEST
 from encryptedstats.tables.encryption import FileRows
+from encryptedstats.tables.manifest import MANIFEST
 from encryptedstats.tables.questions.question import asked_of
 from encryptedstats.tables.questions.row_answers import stages_of
 
@@ -255,8 +255,9 @@ class Study:
         name: str = "study",
         parameters: Parameters | None = None,
     ) -> Study:
-        """Write the document of a new study. :attr:`invitations` of what is returned has a code for
-        each party.
+        """Write the document of a new study.
+
+        :attr:`invitations` of the result has a code for each party.
 
         Parameters
         ----------
@@ -323,7 +324,7 @@ class Study:
         interrupted, with the same file.
         """
         study, invited = cls(url), Invitation(invitation)
-        name = study.document.invited(invited)
+        name = study.document.find_invited(invited)
         if object_exists(identity):
             me = Identity.load(identity, passphrase)
         else:
@@ -469,13 +470,13 @@ class Study:
         """
         self._as(SITE, "bring rows")
         state = self.state()
-        if new is not None and not self.document.asked(VOTES):
+        if new is not None and not self.document.questions_in(VOTES):
             raise StudyError(
                 "new= is for studies that ask for votes, and no question of this one does",
                 code="no-votes-asked",
             )
         if isinstance(data, EncryptedTable):
-            if self.document.asked(TOTALS, MASKED):
+            if self.document.questions_in(TOTALS, MASKED):
                 raise StudyError(
                     "totals are computed from plain rows, and these are encrypted: give the rows",
                     code="already-encrypted",
@@ -483,7 +484,7 @@ class Study:
             table: Table | None = None
         elif not isinstance(data, (str, os.PathLike)):
             table = self._check_table(data, y)
-        elif self.document.asked(
+        elif self.document.questions_in(
             TOTALS, MASKED
         ):  # these take the rows as a whole; encrypted rows are read a piece at a time
             table = Table.concat(
@@ -498,7 +499,7 @@ class Study:
             if not self.state().undecided:
                 self._add_rows("rows", data if table is None else table, state, options)
         if table is not None and (self.state().judged or not self.document.pools):
-            for question in self.document.asked(TOTALS, MASKED):
+            for question in self.document.questions_in(TOTALS, MASKED):
                 self._add_totals(question, table)
         self._store_totals()
 
@@ -750,7 +751,7 @@ class Study:
         ready = list(state.answerable)
         ready += [
             question
-            for question in self.document.asked(TOTALS)
+            for question in self.document.questions_in(TOTALS)
             if self._has_totals(state, question)
         ]
         return [question for question in ready if question not in state.answers]
@@ -826,7 +827,7 @@ class Study:
         The answer is the same for everybody.
         """
         asked = self.document.questions[question]
-        answer = self.table().answer_to(asked.question, **options)
+        answer = self.table()._answer_to(asked.question, **options)
         return answer.predict_votes(self.new_rows(), **options) if asked.mode == VOTES else answer
 
     # -- the receiver
@@ -921,7 +922,7 @@ class Study:
         if question not in state.opened or question in state.pending:
             self.post("opened", {"question": question, "object": digest})
         return opener(
-            answer if asked.mode == TOTALS else answer.question.present(answer), schema=self.schema
+            answer if asked.mode == TOTALS else answer.question._present(answer), schema=self.schema
         )
 
     def _check_answer(self, question: str, answer: Answer, state: StudyState) -> None:
@@ -930,7 +931,7 @@ class Study:
         """
         asked = self.document.questions[question]
         good = (
-            answer.question.asks_same(asked.question)
+            answer.question._asks_same(asked.question)
             and answer.schema.public() == self.document.schema
         )
         if asked.mode != TOTALS:
@@ -958,7 +959,7 @@ class Study:
 
     def _open_masked(self, state: StudyState) -> dict[str, Any]:
         found = {}
-        for question, asked in self.document.asked(MASKED).items():
+        for question, asked in self.document.questions_in(MASKED).items():
             now = state.round(question)
             if self._has_totals(state, question):
                 read = home.unmask(self, question, now, asked.question, self.schema)
@@ -1004,12 +1005,12 @@ def planned_circuits(
     rows = [question for question, mode in asked.values() if mode == ROWS]
     sums = [question for question, mode in asked.values() if mode == TOTALS]
     votes = [
-        asked_of(question, schema).settled() for question, mode in asked.values() if mode == VOTES
+        asked_of(question, schema)._settled() for question, mode in asked.values() if mode == VOTES
     ]
     public = schema.public()
     circuits: list[Any] = [
         *rows,
-        *(home.plan_totals(one.in_ids(schema).settled(), public, n_rows) for one in sums),
+        *(home.plan_totals(one.in_ids(schema)._settled(), public, n_rows) for one in sums),
     ]
     stored = table_columns(public, classes=public.has_target)
     for number, one in enumerate(votes):

@@ -180,7 +180,7 @@ def site_values(question: Question, table: Table) -> list[int]:
 
 def unmask(study: Study, question: str, now: Round, asked: Question, schema: Schema) -> Any:
     """Return the question's answer from the sum of all members."""
-    count = asked.n_totals(schema.public()) + _BESIDE
+    count = asked._n_totals(schema.public()) + _BESIDE
     total = [0] * count
     for site in now.members:
         sealed = study.transcript.read_object(now.objects[site])
@@ -202,6 +202,6 @@ def unmask(study: Study, question: str, now: Round, asked: Question, schema: Sch
             "other totals than it should",
             code="impossible-row-count",
         )
-    return asked.present(
+    return asked._present(
         Answer(asked, tuple(totals), schema, n_rows, n_dropped=n_dropped, weight_bound=1)
     )

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from encryptedstats.crypto.signatures import verifies
 from encryptedstats.errors import EncryptedStatsError, FileFormatError, StudyError
-from encryptedstats.storage.chains import Chain, Entry
+from encryptedstats.storage.chains import Chain, ChainEntry
 from encryptedstats.storage.objects import Store
 from encryptedstats.studies.documents import (
     JOINT,
@@ -182,18 +182,18 @@ class StudyState:
     def __post_init__(self) -> None:
         self.rounds = {
             question: Round(0, self.document.sites)
-            for question in self.document.asked(TOTALS, MASKED)
+            for question in self.document.questions_in(TOTALS, MASKED)
         }
         self.key_rounds = {name: {} for name in KEY_ROUNDS}
 
-    def key_round_complete(self, name: str) -> bool:
+    def is_key_round_complete(self, name: str) -> bool:
         """Return True if all sites have sent their message of a round of a joint key."""
         return set(self.key_rounds[name]) == set(self.document.sites)
 
     @property
     def key_rounds_complete(self) -> bool:
         """True if all messages of a joint key are there."""
-        return all(map(self.key_round_complete, KEY_ROUNDS))
+        return all(map(self.is_key_round_complete, KEY_ROUNDS))
 
     @property
     def joined(self) -> bool:
@@ -241,7 +241,7 @@ class StudyState:
         """Sites that must say which new rows they bring, before anybody brings training rows."""
         return (
             tuple(site for site in self.sites if site not in self.asked)
-            if self.document.asked(VOTES)
+            if self.document.questions_in(VOTES)
             else ()
         )
 
@@ -304,7 +304,7 @@ class StudyState:
         """The questions that the worker answers from valid rows; votes need rows to vote on."""
         modes = (ROWS, VOTES) if self.asking_sites else (ROWS,)
         enough = self.judged and len(self.good_sites) >= MIN_SITES
-        return tuple(self.document.asked(*modes)) if enough else ()
+        return tuple(self.document.questions_in(*modes)) if enough else ()
 
     @property
     def call(self) -> Call | None:
@@ -380,7 +380,7 @@ class Transcript:
         says why not.
         """
 
-        def written(entries: Sequence[Entry]) -> dict[str, Any]:
+        def make_entry(entries: Sequence[ChainEntry]) -> dict[str, Any]:
             state = self._replay(entries)
             said = {"kind": kind, **(content(state) if callable(content) else content)}
             number = len(entries)
@@ -390,7 +390,7 @@ class Transcript:
             return said
 
         entry = self._chain.append(
-            written, identity.signer.public_bytes.hex(), identity.signer.sign
+            make_entry, identity.signer.public_bytes.hex(), identity.signer.sign
         )
         return Message(entry.number, identity.name, kind, entry.content, entry.hash)
 
@@ -402,13 +402,13 @@ class Transcript:
                 f"{said.kind!r} by {said.by} would be refused: {why}", code="refused-message"
             ) from None
 
-    def _replay(self, entries: Sequence[Entry]) -> StudyState:
+    def _replay(self, entries: Sequence[ChainEntry]) -> StudyState:
         state = StudyState(self.document)
         for entry in entries:
             self._take(state, self._message(state, entry), entry)
         return state
 
-    def _message(self, state: StudyState, entry: Entry) -> Message:
+    def _message(self, state: StudyState, entry: ChainEntry) -> Message:
         kind = entry.content.get("kind")
         by = next(
             (name for name, party in state.parties.items() if party.signing.hex() == entry.by), ""
@@ -418,7 +418,7 @@ class Transcript:
             by = str(party.get("name", "")) if isinstance(party, dict) else ""
         return Message(entry.number, by or "a stranger", str(kind), entry.content, entry.hash)
 
-    def _take(self, state: StudyState, said: Message, entry: Entry) -> None:
+    def _take(self, state: StudyState, said: Message, entry: ChainEntry) -> None:
         try:
             _apply(state, said, bytes.fromhex(entry.by))
         except InvalidMessage as why:
@@ -512,7 +512,7 @@ def _key_round(state: StudyState, said: Message) -> None:
     state.need(name in KEY_ROUNDS, f"{name!r} is no round")
     before = KEY_ROUNDS[: KEY_ROUNDS.index(name)]
     state.need(
-        all(map(state.key_round_complete, before)),
+        all(map(state.is_key_round_complete, before)),
         f"not all messages of the rounds before {name!r} are there",
     )
     state.need(
@@ -574,7 +574,9 @@ def _new_rows(state: StudyState, said: Message) -> None:
         bool(state.keys) and state.key_id not in state.retired,
         "the study has no key, or it is retired",
     )
-    state.need(bool(state.document.asked(VOTES)), "no question of this study votes on new rows")
+    state.need(
+        bool(state.document.questions_in(VOTES)), "no question of this study votes on new rows"
+    )
     state.need(
         said.by not in state.asked,
         f"the new rows of {said.by} are there already, and stay as they are",
@@ -669,10 +671,10 @@ def _verdict(state: StudyState, said: Message) -> None:
 def _answer(state: StudyState, said: Message) -> None:
     name = said.text("question")
     state.need(
-        name in state.document.asked(ROWS, VOTES, TOTALS),
+        name in state.document.questions_in(ROWS, VOTES, TOTALS),
         f"{name!r} is no question of the document that a worker answers",
     )
-    if name not in state.document.asked(TOTALS):
+    if name not in state.document.questions_in(TOTALS):
         state.need(name in state.answerable, "no rows were found to be valid yet")
     else:
         state.need(state.round(name).complete, "not all totals are there")
@@ -715,7 +717,7 @@ def _share(state: StudyState, said: Message) -> None:
 def _check_opening(state: StudyState, said: Message) -> None:
     name = said.text("question")
     state.need(name in state.document.questions, f"{name!r} is no question of the document")
-    masked = name in state.document.asked(MASKED)
+    masked = name in state.document.questions_in(MASKED)
     state.need(not masked or state.round(name).complete, "not all totals are there")
     answer = state.round(name).digest if masked else state.answers.get(name)
     state.need(answer == said.digest("object"), f"it is not the answer to {name!r}")
@@ -728,7 +730,7 @@ def _check_opening(state: StudyState, said: Message) -> None:
 def _totals(state: StudyState, said: Message) -> None:
     name = said.text("question")
     state.need(
-        name in state.document.asked(TOTALS, MASKED),
+        name in state.document.questions_in(TOTALS, MASKED),
         f"{name!r} is no question that sites answer with totals",
     )
     state.need(state.joined, "not everybody has joined")
@@ -749,7 +751,7 @@ def _totals(state: StudyState, said: Message) -> None:
         said.by not in now.objects,
         f"the totals of {said.by} are there already: the first ones count",
     )
-    if name in state.document.asked(TOTALS):
+    if name in state.document.questions_in(TOTALS):
         state.need(
             bool(state.keys) and state.key_id not in state.retired,
             "the study has no key, or it is retired",

@@ -129,7 +129,11 @@ def ask(table: EncryptedTable, coin: bytes, sites: int, **options: Any) -> Encry
     ]
     # Each by itself: two in one would be weighted by one number less.
     return evaluate(
-        totals, table, bounds=[Interval(-largest, largest)] * len(totals), flood=True, **options
+        totals,
+        table.source(),
+        bounds=[Interval(-largest, largest)] * len(totals),
+        flood=True,
+        **options,
     )
 
 

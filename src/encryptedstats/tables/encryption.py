@@ -54,12 +54,10 @@ from encryptedstats.tables.blocks import (
 )
 from encryptedstats.tables.columns import column_bound
 from encryptedstats.tables.encodings import Column, encoding_of
-from encryptedstats.tables.encrypted_table import (
+from encryptedstats.tables.encrypted_table import EncryptedTable
+from encryptedstats.tables.facts import MemoryBlocks, StoredBlocks, TableFacts
+from encryptedstats.tables.manifest import (
     MANIFEST,
-    EncryptedTable,
-    MemoryBlocks,
-    StoredBlocks,
-    TableFacts,
     facts_from_container,
     facts_to_container,
     remove_unlisted,

@@ -536,7 +536,7 @@ def _checked_workers(workers: int | None, price_per_core_hour: float | None) -> 
 
 def _in_ids(question: Question, schema: Schema | PublicSchema) -> Question:
     """As whoever computes asks it, if the schema allows it; what is opened has been asked."""
-    if question.known_totals() is None:
+    if question._known_totals() is None:
         return asked_of(question, schema)
     question.check(schema.public())
     return question

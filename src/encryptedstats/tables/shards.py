@@ -25,12 +25,8 @@ from encryptedstats.circuits.results import Cut, EncryptedNumbers, pieces_of, su
 from encryptedstats.circuits.shards import prove_shards
 from encryptedstats.errors import ArgumentTypeError, VerificationError
 from encryptedstats.tables.answers.answer import Answer
-from encryptedstats.tables.encrypted_table import (
-    EncryptedTable,
-    MemoryBlocks,
-    StoredBlocks,
-    TableFacts,
-)
+from encryptedstats.tables.encrypted_table import EncryptedTable
+from encryptedstats.tables.facts import MemoryBlocks, StoredBlocks, TableFacts
 from encryptedstats.tables.questions.question import Question
 
 
@@ -175,7 +171,7 @@ def predict_again(
     Votes of rows have the same residues in whichever shards the rows are predicted.
     """
     question = votes.question
-    drawn = bool(question.beside_shapes(table.schema))
+    drawn = bool(question._beside_shapes(table.schema))
     model = _answer(question, table, votes.model_cut, drawn=drawn, **options)
     own: Answer = model.predict_votes(rows, output=votes.output, **options)
     return replace(own, model_blocks=table.blocks.ids)
@@ -185,12 +181,12 @@ def _answer(
     question: Question, table: EncryptedTable, cut: Cut | None, *, drawn: bool, **options: Any
 ) -> Answer:
     if cut is None:
-        answer = table.answer_to(question, **options)
+        answer = table._answer_to(question, **options)
     else:
-        answer = table.with_totals(question, total_in_shards(table, question, cut, **options))
+        answer = table._with_totals(question, total_in_shards(table, question, cut, **options))
     if not drawn:
         return answer
-    model = question.present(answer)
+    model = question._present(answer)
     if not hasattr(model, "draw_fraction"):
         raise VerificationError(
             f"the result has more totals beside its own than a {question.name} gives",

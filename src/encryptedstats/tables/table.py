@@ -354,10 +354,10 @@ class Table(ColumnAlgebra[Integers], Asked):
         """The answer to a question. Options are those of encrypted tables, and change
         nothing here.
         """
-        asked = asked_of(checked_question(question), self.schema).settled()
-        return asked.present(self.answer_to(asked))
+        asked = asked_of(checked_question(question), self.schema)._settled()
+        return asked._present(self._answer_to(asked))
 
-    def answer_to(self, asked: Question) -> Answer:
+    def _answer_to(self, asked: Question) -> Answer:
         """Return the answer to a question in ids."""
         return Answer(
             asked,
@@ -513,9 +513,9 @@ def bins_of_number(variable: Variable, numbers: NDArray[Any]) -> NDArray[Any]:
 
 
 def _in_units(values: NDArray[Any], variable: Variable) -> pd.Series[Any]:
-    """The fixed-point integers of a number as the owner writes it; NaN where it is missing."""
-    numbers = pd.Series(values / 10.0 ** (variable.digits or 0))
-    return numbers.mask(values == GAP)
+    """Return the fixed-point integers of a number in its own unit, or as dates; NaN if missing."""
+    numbers = pd.Series(values / 10.0 ** (variable.digits or 0)).mask(values == GAP)
+    return pd.to_datetime(numbers, unit="D") if variable.dates else numbers
 
 
 def _cut(values: NDArray[Any] | None, rows: slice) -> NDArray[Any] | None:

@@ -46,7 +46,7 @@ def connect(
         ``"local"``, this process; ``"dask://host:port"``, a Dask scheduler, or ``"dask://local"``
         for a cluster of processes that is started here, each with a shared folder behind a slash if
         jobs are not to lie beside the tables; ``"queue://"`` and a folder or bucket, where
-        ``encryptedstats worker --queue`` works; or ``"https://host"``, where ``encryptedstats
+        ``encryptedstats worker run`` works; or ``"https://host"``, where ``encryptedstats worker
         serve`` runs (plain http only to this machine itself).
     token : str, optional
         Of a service; whoever runs it gives it. By default it is in a file that ``token_file`` or

@@ -68,7 +68,7 @@ class LocalWorker(Worker):
             sealed = EncryptedTable(table.facts, table.blocks, public, table.private_schema)
         known = WorkerTable(
             self,
-            sealed.content_id,
+            sealed.source().content_id,
             "",
             sealed.facts,
             tuple(sealed.blocks.rows),
@@ -179,7 +179,7 @@ def _compute(order: Order) -> Answer:
         sealed = sealed.accept_others()
     if order.kind in (FIT, ASK):
         assert order.question is not None
-        return sealed.answer_to(order.question, **options)
+        return sealed._answer_to(order.question, **options)
     given, forgotten = (
         [read_given(one, order.table) for one in some] for some in (order.answers, order.forget)
     )

@@ -30,7 +30,8 @@ from encryptedstats.errors import ArgumentError, Failure, WorkerError
 from encryptedstats.storage.container import DIGEST_BYTES, Container
 from encryptedstats.storage.objects import load_file, open_store
 from encryptedstats.tables import EncryptedTable, Question
-from encryptedstats.tables.encrypted_table import MANIFEST, StoredBlocks, keys_name
+from encryptedstats.tables.facts import StoredBlocks
+from encryptedstats.tables.manifest import MANIFEST, keys_name
 from encryptedstats.tables.questions.question import RESULT_KIND
 from encryptedstats.workers.sending import known_table, objects_of, stored
 from encryptedstats.workers.worker import (
@@ -264,6 +265,7 @@ class QueueWorker(_StoredWorker):
     def __init__(self, queue: str) -> None:
         super().__init__(f"queue://{queue}")
         self._queue = absolute(queue)
+        self._hint = f" encryptedstats worker --queue {queue}"
 
     def _reaches(self, url: str) -> bool:
         assert self._queue is not None

@@ -20,13 +20,8 @@ from encryptedstats.storage.container import DIGEST_BYTES
 from encryptedstats.storage.objects import Store, open_store, read_object
 from encryptedstats.tables import EncryptedTable
 from encryptedstats.tables.blocks import BlockEntry
-from encryptedstats.tables.encrypted_table import (
-    MANIFEST,
-    MAX_MANIFEST_BYTES,
-    StoredBlocks,
-    TableFacts,
-    keys_name,
-)
+from encryptedstats.tables.facts import StoredBlocks, TableFacts
+from encryptedstats.tables.manifest import MANIFEST, MAX_MANIFEST_BYTES, keys_name
 from encryptedstats.workers.worker import Url, Worker, WorkerTable
 
 

@@ -17,8 +17,8 @@ from encryptedstats.app.projects import Project, Sealed
 from encryptedstats.app.tasks import EncryptTask
 from encryptedstats.app.web import TheDesk, TheProject, TheWeb
 from encryptedstats.app.work import Work, run_task
-from encryptedstats.tables.encrypted_table import MANIFEST
 from encryptedstats.tables.encryption import DRAFT
+from encryptedstats.tables.manifest import MANIFEST
 
 router = APIRouter()
 

@@ -112,7 +112,7 @@ class Answer:
         """The kind of its file."""
         if self.is_prediction:
             return PREDICTION_KIND
-        return self.question.kind if self.is_encrypted else self.question.opened_kind
+        return self.question.kind if self.is_encrypted else self.question._opened_kind
 
     @property
     def schema_digest(self) -> str | None:
@@ -155,7 +155,9 @@ class Answer:
     def __add__(self, other: Answer) -> Answer:
         """Return the answer from the rows of both."""
         self._check_combines(other)
-        block_ids = joined_rows(self.block_ids, other.block_ids, f"the {self.question.answer_noun}")
+        block_ids = joined_rows(
+            self.block_ids, other.block_ids, f"the {self.question._answer_noun}"
+        )
         return self._combine(other, 1, block_ids)
 
     def __sub__(self, other: Answer) -> Answer:
@@ -171,13 +173,13 @@ class Answer:
                 "add up",
                 code="rows-not-totals",
             )
-        nouns = f"{self.question.answer_noun}s"
+        nouns = f"{self.question._answer_noun}s"
         if self.is_encrypted != other.is_encrypted:
             raise ArgumentTypeError(
                 f"one of the {nouns} is encrypted and the other is open: open both, or none",
                 code="encrypted-and-open",
             )
-        if not self.question.asks_same(other.question):
+        if not self.question._asks_same(other.question):
             raise ArgumentError(
                 "answers to different questions cannot be combined: "
                 f"{self.question.describe()} and {other.question.describe()}",
@@ -232,9 +234,9 @@ class Answer:
                 "with",
                 code="prediction-of-prediction",
             )
-        return predict_rows(self, rows, self.question.chosen_output(output), **options)
+        return predict_rows(self, rows, self.question._chosen_output(output), **options)
 
-    def verified(
+    def verify(
         self,
         question: Question,
         table: EncryptedTable | None,

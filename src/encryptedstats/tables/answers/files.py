@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from encryptedstats.circuits.passes.digits import split_into_digits
 from encryptedstats.circuits.program import ROWS
-from encryptedstats.circuits.results import NUMBERS_KIND, EncryptedNumbers, read_cut
+from encryptedstats.circuits.results import CUT, NUMBERS_KIND, EncryptedNumbers, read_cut
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.errors import ArgumentTypeError, FileFormatError
 from encryptedstats.storage import container
-from encryptedstats.storage.container import Container
+from encryptedstats.storage.container import Container, Facts, FileKind
 from encryptedstats.storage.objects import load_file
 from encryptedstats.tables.answers.answer import BLOCKS, MODEL_CUT, PREDICTION_KIND, Answer
 from encryptedstats.tables.columns import digits_among, table_columns
@@ -33,6 +33,7 @@ from encryptedstats.tables.questions.question import (
 )
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
+from encryptedstats.words import plural
 
 ANSWER_KINDS: Final = (RESULT_KIND, MODEL_KIND, FOLDS_KIND, PREDICTION_KIND)
 OPENED_KINDS: Final = {OPEN_RESULT_KIND: RESULT_KIND, OPEN_MODEL_KIND: MODEL_KIND}
@@ -68,10 +69,10 @@ def read_presented(file: Container, keys: PublicKeys | None = None) -> Any:
     """Read an answer and present it: as a result, a model, or encrypted as it is."""
     if file.kind not in OPENED_KINDS:
         found = read_answer(file, keys)
-        return found.question.present(found)
+        return found.question._present(found)
     answer = read_opened(file)
     try:
-        presented = answer.question.present(answer)
+        presented = answer.question._present(answer)
     except FileFormatError:
         raise
     except IMPOSSIBLE as error:
@@ -99,7 +100,7 @@ def read_opened(file: Container) -> Answer:
             code="wrong-number-of-totals",
         )
     beside = _read_beside(
-        file, question.beside_shapes(public), lambda name: _read_integers(file, name)
+        file, question._beside_shapes(public), lambda name: _read_integers(file, name)
     )
     return replace(answer, totals=tuple(totals), beside=beside)
 
@@ -162,7 +163,7 @@ def read_answer(file: Container, keys: PublicKeys | None) -> Answer:
         totals=ciphertexts,
         output=output,
         beside=_read_beside(
-            file, question.beside_shapes(public), lambda name: _read_numbers(file, name, keys)
+            file, question._beside_shapes(public), lambda name: _read_numbers(file, name, keys)
         ),
         model_cut=read_cut(file, MODEL_CUT) if is_prediction else None,
     )
@@ -193,7 +194,7 @@ def _read_header(file: Container, schema_type: type[Schema | PublicSchema]) -> A
             code="impossible-weight-bound",
         )
     try:
-        question = question_class(name).from_parameters(parameters)
+        question = question_class(name)._from_parameters(parameters)
         schema = schema_type.from_json(document)
         public = schema.public()
         if (
@@ -204,7 +205,7 @@ def _read_header(file: Container, schema_type: type[Schema | PublicSchema]) -> A
                 "the file claims more bins or classes than there can be", code="too-many-bins"
             )
         question.check(public)
-        if question.settled() is not question:
+        if question._settled() is not question:
             raise FileFormatError(
                 f"the file has a {name} that leaves something to chance: it was never asked so",
                 code="unsettled-question",
@@ -315,3 +316,175 @@ def _count_numbers(question: Question, schema: PublicSchema, output: str | None)
             f"the file has a question that its schema does not allow: {error}",
             code="question-not-of-schema",
         ) from error
+
+
+# -- what files tell without being opened
+
+
+def _totals_facts(file: Container) -> Facts:
+    totals, noises = (file.read_list(name) for name in ("numbers", "noise"))
+    return {"totals": len(totals), "ciphertexts": len(noises), "form": file.expect("form", str)}
+
+
+def _head_facts(file: Container, schema: Schema | PublicSchema) -> Facts:
+    """Read what all answers say, without making the question.
+
+    So neither scikit-learn nor the code of others is imported.
+    """
+    return {
+        "question": file.expect("question", str),
+        "params": file.expect("params", dict),
+        "rows": file.expect("n_rows", int),
+        "blocks": len(listed_blocks(file)),
+        "variables": len(schema.variables),
+        "classes": schema.public().n_classes,
+    }
+
+
+def _answer_facts(file: Container) -> Facts:
+    known = _head_facts(file, PublicSchema.from_json(file.expect("schema", str)))
+    return {**known, "encrypted": True, **_totals_facts(file), "drawn": "drawn" in file.sections}
+
+
+def _prediction_facts(file: Container) -> Facts:
+    known = _head_facts(file, PublicSchema.from_json(file.expect("schema", str)))
+    noises, numbers = (file.read_list(name) for name in ("noise", "numbers"))
+    return {
+        **known,
+        "encrypted": True,
+        "output": file.expect("output", str),
+        "answers": len(numbers),
+        "ciphertexts": len(noises),
+    }
+
+
+def _opened_facts(file: Container) -> Facts:
+    private = file.expect("private", bool)
+    schema = (Schema if private else PublicSchema).from_json(file.expect("schema", str))
+    beside = {name: name in file.sections for name in ("drawn", "calibration")}
+    return {
+        **_head_facts(file, schema),
+        "encrypted": False,
+        "names_inside": private,
+        "drawn": beside["drawn"],
+        "calibrated": beside["calibration"],
+        "released": _released(file),
+    }
+
+
+def _released(file: Container) -> Facts | None:
+    """Return what a file says of the noise in it: a statement of whoever wrote it."""
+    said = file.fields.get("released")
+    if said is None:
+        return None
+    kinds = {"epsilon": (int, float), "delta": (int, float), "unit": (str,), "relation": (str,)}
+    if not isinstance(said, dict) or not all(
+        isinstance(said.get(name), kind) for name, kind in kinds.items()
+    ):
+        raise FileFormatError(
+            "the file says that it was released with noise, and not with how much",
+            code="no-noise-stated",
+        )
+    return said
+
+
+def _totals_told(facts: Facts, question: str) -> str:
+    return f"encrypted result: {_ciphertexts(facts)}"
+
+
+def _answer_told(facts: Facts, question: str) -> str:
+    size = (
+        f"{plural(facts['rows'], 'row')}, {plural(facts['variables'], 'variable')}, "
+        f"{facts['classes']} classes"
+    )
+    inside = f"; {_ciphertexts(facts)}" if facts["encrypted"] else ""
+    drawn = "; its stochastic fraction is drawn" * facts["drawn"]
+    return (
+        f"{facts['kind']}: "
+        f"{question}\n{size}{inside}{drawn}{'; calibrated' * facts.get('calibrated', False)}"
+    )
+
+
+def _prediction_told(facts: Facts, question: str) -> str:
+    answers = (
+        f"{plural(facts['answers'], 'number')} for each, in "
+        f"{plural(facts['ciphertexts'], 'ciphertext')}"
+    )
+    which = f" as {facts['output']}" if facts["output"] else ""
+    return f"{facts['kind']}{which} of {question}\n{plural(facts['rows'], 'row')}, {answers}"
+
+
+def _ciphertexts(facts: Facts) -> str:
+    return f"{plural(facts['totals'], 'total')} in {plural(facts['ciphertexts'], 'ciphertext')}"
+
+
+_TOTALS: Final = frozenset({"numbers", "chunks", "places", "noise", "residues", CUT})
+
+#: By the kind that a file says it is.
+ANSWER_FILES: Final[dict[str, FileKind]] = {
+    NUMBERS_KIND: FileKind(
+        "an encrypted result",
+        "its owner opens it with open",
+        _TOTALS,
+        lambda file, keys: EncryptedNumbers.from_container(file, keys),
+        needs_keys=True,
+        opens=True,
+        facts=_totals_facts,
+        told=_totals_told,
+    ),
+    RESULT_KIND: FileKind(
+        "an encrypted result",
+        "its owner opens it with open",
+        _TOTALS | {"blocks"},
+        read_presented,
+        True,
+        True,
+        facts=_answer_facts,
+        told=_answer_told,
+    ),
+    MODEL_KIND: FileKind(
+        "a model that is still encrypted",
+        "its owner opens it with open -o",
+        _TOTALS | {"blocks", "drawn"},
+        read_presented,
+        True,
+        True,
+        facts=_answer_facts,
+        told=_answer_told,
+    ),
+    FOLDS_KIND: FileKind(
+        "the folds of an encrypted model",
+        "its owner scores them with evaluate",
+        _TOTALS | {"blocks"},
+        read_presented,
+        needs_keys=True,
+        facts=_answer_facts,
+        told=_answer_told,
+    ),
+    PREDICTION_KIND: FileKind(
+        "an encrypted prediction",
+        "its owner opens it with open",
+        _TOTALS | {"blocks", MODEL_CUT},
+        read_presented,
+        True,
+        True,
+        facts=_prediction_facts,
+        told=_prediction_told,
+    ),
+    OPEN_MODEL_KIND: FileKind(
+        "an opened model",
+        "predict and evaluate read it",
+        frozenset({"totals", "calibration", "blocks", "drawn"}),
+        read_presented,
+        facts=_opened_facts,
+        told=_answer_told,
+    ),
+    OPEN_RESULT_KIND: FileKind(
+        "an opened result",
+        "info shows it",
+        frozenset({"totals", "blocks"}),
+        read_presented,
+        facts=_opened_facts,
+        told=_answer_told,
+    ),
+}

@@ -5,9 +5,10 @@ The worker opens nothing, and what cannot be predicted is refused before a row i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from threading import Lock
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +19,8 @@ from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Expression, column_names
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.circuits.results import EncryptedNumbers
-from encryptedstats.crypto.digests import join_digests
+from encryptedstats.crypto.encryption import join_digests
 from encryptedstats.errors import Cure, KeyMismatchError, RowsByOthersError, SchemaError
-from encryptedstats.recent import Recent
 from encryptedstats.tables.answers.answer import Answer
 from encryptedstats.tables.columns import digits_among, over_stored_columns
 from encryptedstats.tables.encodings import Column
@@ -90,8 +90,31 @@ def prediction_of(by: Answer, rows: EncryptedTable, output: str) -> Prediction:
     return Prediction(*_answers(by, rows, output, bounds), packs)
 
 
+Made = TypeVar("Made")
+
+
+class _Recent(Generic[Made]):
+    """The last ``most`` results by key. Unlike ``lru_cache`` it does not keep the arguments alive."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._made, self._lock = most, dict[Hashable, Made](), Lock()
+
+    def get(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """Return the result for this key, and make it first if it is not there."""
+        with self._lock:
+            if key in self._made:
+                self._made[key] = self._made.pop(key)
+                return self._made[key]
+        made = make()
+        with self._lock:
+            self._made[key] = made
+            while len(self._made) > self._most:
+                del self._made[next(iter(self._made))]
+        return made
+
+
 _Answers = tuple[list[RowAnswer], list[Interval]]
-_kept: Recent[_Answers] = Recent(4)
+_kept: _Recent[_Answers] = _Recent(4)
 
 
 def _answers(
@@ -103,10 +126,10 @@ def _answers(
     if not bounds:
         return _written(by, rows, output, bounds)
     limits = [(name, tuple(found)) for name, found in bounds.items()]
-    public = rows.schema, rows.facts.columns, tuple(rows.ranges().items()), rows.n_rows
+    public = rows.schema, rows.facts.columns, tuple(rows.facts.ranges().items()), rows.n_rows
     key = (
         question_key(by.question),
-        question_key(by.question.as_asked()),
+        question_key(by.question._as_asked()),
         *limits,
         *public,
         output,
@@ -137,7 +160,7 @@ def _written(
     stored = over_stored_columns([answer.value for answer in answers], schema, rows.facts.columns)
     answers = [replace(answer, value=value) for answer, value in zip(answers, stored, strict=True)]
     ranges: dict[Any, ColumnRange] = {
-        **rows.ranges(),
+        **rows.facts.ranges(),
         **(given_ranges(bounds, answers) if bounds else {}),
     }
     return answers, answer_bounds(answers, ranges, rows.n_rows)
@@ -149,7 +172,9 @@ def check_prediction(by: Answer, rows: EncryptedTable, output: str) -> Predictio
     """
     refuse_rows_of_others(rows)
     asked = prediction_of(by, rows, output)
-    compile_for(asked.values, rows, form=ROWS, given=asked.packs, bounds=tuple(asked.bounds))
+    compile_for(
+        asked.values, rows.source(), form=ROWS, given=asked.packs, bounds=tuple(asked.bounds)
+    )
     return asked
 
 
@@ -177,7 +202,7 @@ def _predict_encrypted(by: Answer, rows: EncryptedTable, output: str, **options:
     told = asked.told(rows.parameters.max_value)
     found = evaluate(
         asked.values,
-        rows,
+        rows.source(),
         form=ROWS,
         given=asked.packs,
         bounds=asked.bounds,
@@ -188,7 +213,7 @@ def _predict_encrypted(by: Answer, rows: EncryptedTable, output: str, **options:
     # Rows encrypted with the public key have no digest: take that of the rows behind the totals.
     found.schema_digest = join_digests(by.schema_digest, rows.facts.schema_digest)
     cut = by.ciphertexts.cut if by.is_encrypted else None
-    question = by.question.as_asked()
+    question = by.question._as_asked()
     return Answer(
         question, found, schema, rows.n_rows, rows.blocks.ids, output=output, model_cut=cut
     )

@@ -1,6 +1,6 @@
 """With which schema a result is opened: that of its rows, and no other of the same shape.
 
-Results carry a keyed digest of the private schema (see :mod:`encryptedstats.crypto.digests`), which
+Results carry a keyed digest of the private schema (see :mod:`encryptedstats.crypto.encryption`), which
 only the owner can compare.
 """
 
@@ -28,7 +28,7 @@ _CURE: Final = Cure(
 def _open_answer(answer: Answer, decryptor: Decryptor, *, schema: Any = None) -> Any:
     """Decrypt an answer, and return what the question makes of it."""
     opened = decrypt_answer(answer, decryptor, schema)
-    return opened.question.present(opened)
+    return opened.question._present(opened)
 
 
 def decrypt_answer(answer: Answer, decryptor: Decryptor, schema: Any = None) -> Answer:

@@ -96,7 +96,7 @@ def recompute(
     """
     schema = given.schema if table is None else table.private_schema or table.schema
     asked = asked_of(checked_question(question), schema)
-    if not asked.asks_same(given.question):
+    if not asked._asks_same(given.question):
         raise VerificationError(
             f"this answers {given.question.describe()}, and the question is {asked.describe()}, "
             "or one with other parameters",

@@ -65,7 +65,7 @@ class Folds(Question):
         }
 
     @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Folds:
+    def _from_parameters(cls, parameters: Mapping[str, Any]) -> Folds:
         """The inverse."""
         name, params, n_folds = (parameters.get(one) for one in ("question", "params", "n_folds"))
         if (
@@ -83,11 +83,11 @@ class Folds(Question):
                 f"the file has {n_folds} folds of a {name}, which cannot be",
                 code="impossible-folds",
             )
-        return cls(inside.from_parameters(params), n_folds)
+        return cls(inside._from_parameters(params), n_folds)
 
-    def settled(self) -> Folds:
+    def _settled(self) -> Folds:
         """Every fold is asked alike."""
-        settled = self.question.settled()
+        settled = self.question._settled()
         return self if settled is self.question else Folds(settled, self.n_folds)
 
     def in_ids(self, schema: Schema | PublicSchema) -> Folds:
@@ -128,13 +128,13 @@ class Folds(Question):
         )
         return found
 
-    def present(self, answer: Answer) -> Any:
+    def _present(self, answer: Answer) -> Any:
         """Return for every fold what the rows of all others say; an encrypted answer as it is."""
         if answer.is_encrypted:
             return answer
-        totals = self.named(answer.totals, answer.schema.public())
+        totals = self._named(answer.totals, answer.schema.public())
         return [
-            self.question.present(self._without(answer, totals, fold))
+            self.question._present(self._without(answer, totals, fold))
             for fold in range(self.n_folds)
         ]
 

@@ -125,13 +125,29 @@ class Known(Mapping[str, NDArray[Any]]):
 
 
 class Question(ABC):
-    """What is asked of a table: named arrays of totals, and what the owner makes of them once they
-    are opened.
+    """What is asked of a table: named totals, and what their opened values mean.
 
-    A subclass is known by its name to files and the command line. Its parameters are the fields of
-    a dataclass. It writes
-    :meth:`totals`, :meth:`shapes` and :meth:`read`; to predict without being opened also
-    :meth:`answers`, :meth:`answer_shapes` and :meth:`judge`.
+    To write a question, define a frozen dataclass. Its fields are the parameters. It has
+
+    ``totals(schema, columns, fold)``
+        the totals by name: nested lists or arrays of expressions that end in ``.total()``;
+    ``shapes(schema)``
+        the shape of each, without writing them;
+    ``read(totals, schema, n_rows)``
+        the result, made of the opened integers.
+
+    These are optional:
+
+    ``check_schema(schema)``, ``check_names(schema)``
+        refuse a table that the question cannot be asked of;
+    ``answers``, ``answer_shapes``, ``judge``
+        predict rows while the totals stay encrypted;
+    ``constraints``, ``of_variables``, ``of_levels``
+        say what parameters may be, and which of them name variables or levels;
+    ``name``, ``short_name``, ``title``, ``outputs``, ``caveat``, ``why_opened``, ``unweighted``
+        say what files, commands, pages and errors call it or tell about it.
+
+    Nothing else has to be written.
 
     Examples
     --------
@@ -150,37 +166,33 @@ class Question(ABC):
     [1, 2]
     """
 
-    name: ClassVar[str] = (
-        #: in files and on the command line; that of the class, unless it says another one
-        "Question"
-    )
-    short_name: ClassVar[str] = (
-        "Question"  #: for people who type it; its name, unless it says another one
-    )
-    title: ClassVar[str] = (
-        "Question"  #: what people call it, on pages and in lists; that of the class by default
-    )
-    kind: ClassVar[str] = RESULT_KIND  #: of the files of encrypted answers
-    opened_kind: ClassVar[str] = OPEN_RESULT_KIND  #: of the files of decrypted answers
-    answer_noun: ClassVar[str] = "answer"  #: what errors call its answers
-    outputs: ClassVar[tuple[str, ...]] = ("",)  #: ways to answer for rows, the first by default
-    why_opened: ClassVar[str] = ""  #: why it has to be opened before it can predict, if it has
-    caveat: ClassVar[str] = (
-        ""  #: what to know of the probabilities that it predicts, if they are not to be believed
-    )
-    of_variables: ClassVar[
-        tuple[str, ...]
-    ] = ()  #: parameters that name variables: one, a list, or a mapping by them
-    of_levels: ClassVar[
-        Mapping[str, str]
-    ] = {}  #: parameters that name levels, and by which one their variable is named
-    constraints: ClassVar[
-        Constraints
-    ] = {}  #: what its parameters may be, where their annotations do not say all of it
+    #: Name in files and on the command line; that of the class by default.
+    name: ClassVar[str] = "Question"
+    #: Name for people who type it; ``name`` by default.
+    short_name: ClassVar[str] = "Question"
+    #: Name on pages and in lists; that of the class by default.
+    title: ClassVar[str] = "Question"
+    #: Kind of the files of encrypted answers.
+    kind: ClassVar[str] = RESULT_KIND
+    _opened_kind: ClassVar[str] = OPEN_RESULT_KIND
+    _answer_noun: ClassVar[str] = "answer"
+    #: Ways to answer for rows; the first is the default.
+    outputs: ClassVar[tuple[str, ...]] = ("",)
+    #: Why answers have to be opened before they predict; empty if they need not be.
+    why_opened: ClassVar[str] = ""
+    #: What to know of predicted probabilities that are not calibrated.
+    caveat: ClassVar[str] = ""
+    #: Parameters that name variables: one, a list, or a mapping by them.
+    of_variables: ClassVar[tuple[str, ...]] = ()
+    #: Parameters that name levels, each with the parameter that names their variable.
+    of_levels: ClassVar[Mapping[str, str]] = {}
+    #: What parameters may be, where their annotations do not tell all of it.
+    constraints: ClassVar[Constraints] = {}
+    #: What to do about a table whose weights the question does not count.
     unweighted: ClassVar[Cure] = Cure(
         "rows without weights",
         "make the table without weights=, and with rows as often as they count",
-    )  #: what to do about a table whose weights it does not count
+    )
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -202,7 +214,7 @@ class Question(ABC):
         return {name: plain(getattr(self, name)) for name in names}
 
     @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
+    def _from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
         """The question with these parameters, all of them and no others."""
         if set(parameters) != set(inspect.signature(cls).parameters):
             raise FileFormatError(
@@ -226,7 +238,7 @@ class Question(ABC):
         value = getattr(self, name)
         return Cure("parameter", f"{name}={shown(value)}", {"parameter": name, "value": value})
 
-    def settled(self) -> Self:
+    def _settled(self) -> Self:
         """The same with nothing left to chance: what is asked of one table can then be asked of
         another.
         """
@@ -247,22 +259,22 @@ class Question(ABC):
         return (
             self
             if all(found[name] == own[name] for name in found)
-            else self.from_parameters({**own, **found})
+            else self._from_parameters({**own, **found})
         )
 
-    def in_names(self, schema: Schema) -> Self:
+    def _in_names(self, schema: Schema) -> Self:
         """The same question, asked by ids, as its owner asks it."""
         own = self.parameters()
         found = {name: names_of(own[name], schema) for name in self.of_variables if name in own}
         found |= {
             name: level_names_of(own[name], own[by], schema) for name, by in self.of_levels.items()
         }
-        return self.from_parameters({**own, **found}) if found else self
+        return self._from_parameters({**own, **found}) if found else self
 
     def describe(self, schema: Schema | PublicSchema | None = None) -> str:
         """In words, with the names that a schema knows."""
         asked = (
-            self if schema is None or isinstance(schema, PublicSchema) else self.in_names(schema)
+            self if schema is None or isinstance(schema, PublicSchema) else self._in_names(schema)
         )
         return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in asked.parameters().items())})"
 
@@ -271,7 +283,7 @@ class Question(ABC):
         """What it is, in a line or two: how its docstring begins."""
         return " ".join((inspect.getdoc(cls) or "").partition("\n\n")[0].split())
 
-    def asks_same(self, other: Question) -> bool:
+    def _asks_same(self, other: Question) -> bool:
         """Return whether both ask the same."""
         return type(self) is type(other) and self.parameters() == other.parameters()
 
@@ -346,18 +358,18 @@ class Question(ABC):
             )
         return found
 
-    def n_totals(self, schema: PublicSchema) -> int:
+    def _n_totals(self, schema: PublicSchema) -> int:
         """How many totals there are."""
         return sum(math.prod(shape) for shape in self.shapes(schema).values())
 
-    def named(self, values: Sequence[Any], schema: PublicSchema) -> dict[str, NDArray[Any]]:
+    def _named(self, values: Sequence[Any], schema: PublicSchema) -> dict[str, NDArray[Any]]:
         """What stands one after the other as in :meth:`circuit`, by name and in shape."""
         return in_shapes(values, self.shapes(schema))
 
     # -- who carries it
     # --------------------------------------------------------------------------------------------
 
-    def present(self, answer: Answer) -> Any:
+    def _present(self, answer: Answer) -> Any:
         """Return what users get of an answer.
 
         An encrypted one is returned as it is, a decrypted one is read; models return a fitted
@@ -369,28 +381,28 @@ class Question(ABC):
         if answer.is_prediction:
             numbers = in_shapes(answer.totals, self.answer_shapes(public, answer.output))
             return self.judge(numbers, answer.schema, answer.output)
-        found = self.read(self.named(answer.totals, public), answer.schema, answer.n_rows)
+        found = self.read(self._named(answer.totals, public), answer.schema, answer.n_rows)
         if isinstance(found, ReadResult):
             found.read_from(answer)
         return found
 
     def opened(self, totals: Sequence[int], schema: Schema | PublicSchema, n_rows: int) -> Any:
         """Return what the decrypted totals of some rows are read as."""
-        return self.present(Answer(self.as_asked(), tuple(map(int, totals)), schema, n_rows))
+        return self._present(Answer(self._as_asked(), tuple(map(int, totals)), schema, n_rows))
 
-    def as_asked(self) -> Self:
+    def _as_asked(self) -> Self:
         """Return the question without a fit: what files and answers hold of it."""
         return self
 
-    def beside_shapes(self, schema: PublicSchema) -> Shapes:
+    def _beside_shapes(self, schema: PublicSchema) -> Shapes:
         """Shapes of further totals that may be stored beside an answer: what a forest draws."""
         return {}
 
-    def known_totals(self) -> Mapping[str, Sequence[int]] | None:
+    def _known_totals(self) -> Mapping[str, Sequence[int]] | None:
         """The plain totals of an opened model, by name; None of what is still to be asked."""
         return None
 
-    def drawn_circuit(
+    def _drawn_circuit(
         self, schema: PublicSchema
     ) -> tuple[Callable[[Layout], list[Expression]] | None, Interval]:
         """What is drawn from a table of some layout beside the totals, if anything, and what bounds
@@ -407,22 +419,22 @@ class Question(ABC):
         """Numbers for every row, by name: :class:`RowAnswer`, from the columns of new rows and the
         totals that are known.
         """
-        raise self.cannot_predict()
+        raise self._cannot_predict()
 
     def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
         """The shapes of the answers, without writing them."""
-        raise self.cannot_predict()
+        raise self._cannot_predict()
 
     def judge(self, answers: Totals, schema: Schema | PublicSchema, output: str = "") -> Any:
         """What the owner makes of opened answers, each with one more axis in front: the rows."""
-        raise self.cannot_predict()
+        raise self._cannot_predict()
 
-    def cannot_predict(self) -> StillEncryptedError:
+    def _cannot_predict(self) -> StillEncryptedError:
         """The error of a question that has no answers for rows before it is opened."""
         why = f"{self.name} has to be opened before it can predict: {self.why_opened}"
         return StillEncryptedError(why, Cure("open", "owner.open(model)"), code="still-encrypted")
 
-    def chosen_output(self, output: str | None) -> str:
+    def _chosen_output(self, output: str | None) -> str:
         """One of :attr:`outputs`; the first by default."""
         chosen = self.outputs[0] if output is None else output
         if chosen not in self.outputs:
@@ -639,7 +651,7 @@ def told_by_parameters(question: Question) -> Question | None:
     """
     if type(question).parameters is Question.parameters and not is_dataclass(question):
         return None
-    return question.from_parameters(question.parameters())
+    return question._from_parameters(question.parameters())
 
 
 # -- pieces that questions are made of

@@ -49,9 +49,9 @@ def stages_of(
     """
     columns = asked_columns(schema, stored)
     new = [column for column in columns if column.variable != -1]
-    drawn, drawn_bound = question.drawn_circuit(schema)
+    drawn, drawn_bound = question._drawn_circuit(schema)
     totals: list[Expression] = []
-    numbers = question.known_totals()
+    numbers = question._known_totals()
     if numbers is not None:
         bounds = {
             name: [Interval.of(number) for number in found] for name, found in numbers.items()
@@ -60,7 +60,7 @@ def stages_of(
     else:
         totals = question.circuit(schema, columns, weight_bound=weight_bound)
         found = read_bounds(totals, column_ranges(schema, columns, weight_bound), n_rows)
-        n_drawn = sum(math.prod(shape) for shape in question.beside_shapes(schema).values())
+        n_drawn = sum(math.prod(shape) for shape in question._beside_shapes(schema).values())
         bounds = {
             MODEL: [found[total] for total in totals],
             **({DRAWN: [drawn_bound] * n_drawn} if drawn else {}),
@@ -117,7 +117,7 @@ def _known(
     numbers: Mapping[str, Sequence[Number]],
     bounds: Mapping[str, Sequence[Interval]],
 ) -> Known:
-    beside = question.beside_shapes(schema)
+    beside = question._beside_shapes(schema)
     totals: dict[str, NDArray[Any]] = {}
     limits: dict[str, NDArray[Any]] = {}
     for name, found in numbers.items():

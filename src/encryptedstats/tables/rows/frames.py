@@ -96,6 +96,13 @@ def days(times: pd.Series[Any]) -> pd.Series[Any]:
     return (plain - pd.Timestamp(0)) / pd.Timedelta(days=1)
 
 
+def has_dates(series: pd.Series[Any]) -> bool:
+    """Whether a column holds dates or times, which become days since 1970-01-01."""
+    if series.dtype != object:
+        return series.dtype.kind == "M"
+    return infer_dtype(series.dropna(), skipna=False) in ("datetime", "datetime64", "date")
+
+
 def unboxed(series: pd.Series[Any]) -> pd.Series[Any]:
     """The column itself, but times become days, and objects that are all numbers or all booleans a
     column of such.

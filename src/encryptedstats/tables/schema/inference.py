@@ -74,9 +74,12 @@ def summarise(
     bins: int,
     rare: float | None = None,
     weights: NDArray[np.int64] | None = None,
+    *,
+    dates: bool = False,
 ) -> Summary:
-    """Read a column once, for all kinds; levels with fewer than `rare` rows (or a smaller share of
-    them) are rare.
+    """Read a column once, for all kinds.
+
+    Levels with fewer than `rare` rows, or a smaller share of them, are rare. `dates` are days.
     """
     name = str(series.name)
     numbers, problem = _numbers_or_problem(series)
@@ -111,6 +114,8 @@ def summarise(
         kind, levels = _text_kind(series), levels if declared else _by_number(levels)
     weights = None if weights is None else weights[series.notna().to_numpy(dtype=bool)]
     edges = tuple(quantile_edges(numbers, bins, weights).tolist())
+    if dates and whole:  # a cut between two days is one at the end of the first
+        edges = tuple(sorted({float(np.floor(edge)) for edge in edges}))
     low, high = numbers.min().item(), numbers.max().item()
     digits = 0 if whole else _shown_digits(numbers)
     if _is_number_column(series):
@@ -405,8 +410,9 @@ def doubtful_target(labels: pd.Series[Any], n_classes: int) -> SchemaWarning | N
         return None
     return SchemaWarning(
         f"target {labels.name!r} has {n_classes} different numbers, and each became a class: if "
-        "it is a measurement, cut it into "
-        "classes first, for example at its median",
+        "it is a measurement, keep it as a number for regressions",
+        Cure("keep the target", ", numbers='keep'"),
+        ", or cut it into classes for classifiers",
         Cure("cut at the median", f", df[{labels.name!r}] > df[{labels.name!r}].median()"),
     )
 

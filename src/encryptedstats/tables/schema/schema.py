@@ -21,7 +21,13 @@ from numpy.typing import ArrayLike
 
 from encryptedstats.errors import Cure, SchemaError, SchemaWarning
 from encryptedstats.tables.rows.csv_format import CsvFormat
-from encryptedstats.tables.rows.frames import as_frame, missing_masks, refuse_missing, unboxed
+from encryptedstats.tables.rows.frames import (
+    as_frame,
+    has_dates,
+    missing_masks,
+    refuse_missing,
+    unboxed,
+)
 from encryptedstats.tables.rows.table_from_frame import RowOptions, as_target, encode_table
 from encryptedstats.tables.schema.bins import check_bins
 from encryptedstats.tables.schema.documents import (
@@ -139,7 +145,9 @@ class Schema(Document):
     }
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "variables", tuple(self.variables))
+        dates = () if self.csv is None else [name for name, _ in self.csv.dates]
+        variables = (replace(v, dates=True) if v.name in dates else v for v in self.variables)
+        object.__setattr__(self, "variables", tuple(variables))
         object.__setattr__(self, "classes", as_levels(self.classes, "classes"))
         self._check_names()
         if self.target_number is not None:
@@ -318,7 +326,13 @@ class Schema(Document):
         wanted = _wanted_kinds(wishes.kinds, names)
         kept = wishes.kept
         summaries = {
-            label: summarise(unboxed(frame[label]), bins, wishes.rare, wishes.weights)
+            label: summarise(
+                unboxed(frame[label]),
+                bins,
+                wishes.rare,
+                wishes.weights,
+                dates=has_dates(frame[label]),
+            )
             for label in names
         }
         if labels is not None and classes is None and kept.keeps:
@@ -333,7 +347,11 @@ class Schema(Document):
         if masks and missing == "error":
             refuse_missing(masks, frame.index, made=False)
         variables = (
-            _inferred(summaries[label], wanted.get(label), missing, kept) for label in names
+            replace(
+                _inferred(summaries[label], wanted.get(label), missing, kept),
+                dates=has_dates(frame[label]),
+            )
+            for label in names
         )
         schema = cls(
             variables=tuple(
@@ -606,7 +624,10 @@ class Schema(Document):
         return replace(self, variables=variables, id=name)
 
     def _with(self, variable: Variable) -> Schema:
-        variables = tuple(variable if old.name == variable.name else old for old in self.variables)
+        variables = tuple(
+            replace(variable, dates=old.dates) if old.name == variable.name else old
+            for old in self.variables
+        )
         return replace(self, variables=variables)
 
     def _with_own(self, variable: Variable) -> Schema:
@@ -694,6 +715,7 @@ class Schema(Document):
             del fields[name]
         for variable in fields["variables"]:
             del variable["unknown"]
+            variable.pop("dates", None)
             for name in [name for name in ("other", "rare") if not variable["rare"]]:
                 del variable[name]
         return canonical({"format": self._FORMAT, "version": 1, **fields})

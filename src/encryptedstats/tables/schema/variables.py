@@ -10,7 +10,8 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
 from itertools import pairwise
 from math import isfinite
 from typing import Any, ClassVar
@@ -146,6 +147,8 @@ class Variable:
     unknown
         What becomes of a level that is neither in `levels` nor in `rare`: ``"error"``, ``"other"``
         (it counts as that level) or ``"missing"`` (it counts as missing, and needs a bin for that).
+    dates
+        Whether values are days since 1970-01-01, which are shown as dates. It changes no bin.
 
     Examples
     --------
@@ -166,6 +169,7 @@ class Variable:
     other: Level | None = None
     rare: tuple[Level, ...] = ()
     unknown: str = "error"
+    dates: bool = field(default=False, compare=False)
 
     _FIELDS: ClassVar[Mapping[str, Types]] = {
         "name": (str,),
@@ -180,6 +184,7 @@ class Variable:
         "other": (*LEVEL, type(None)),
         "rare": (list,),
         "unknown": (str,),
+        "dates": (bool,),
     }
 
     def __post_init__(self) -> None:
@@ -298,13 +303,16 @@ class Variable:
         return (*labels, "missing") if self.missing_bin else labels
 
     def _level_labels(self) -> tuple[str, ...]:
-        labels = tuple(map(str, self.levels))
+        labels = tuple(map(self._shown, self.levels))
         # 1 and "1" are two levels, and "missing" may be a level of its own: then quotes tell them
         # apart.
         ambiguous = len(set(labels)) < len(labels) or (self.missing_bin and "missing" in labels)
         return tuple(map(repr, self.levels)) if ambiguous else labels
 
     def _edge_labels(self) -> tuple[str, ...]:
+        if self.dates:
+            bounds = ["-inf", *map(date_text, self.edges)]
+            return (*(f"({low}, {high}]" for low, high in pairwise(bounds)), f"({bounds[-1]}, inf)")
         shown = [edge if edge.is_integer() else float(f"{edge:.6g}") for edge in self.edges]
         exact = len(set(shown)) < len(
             shown
@@ -326,8 +334,16 @@ class Variable:
         if self.kind == "number":
             gaps = "; values may be missing" if self.missing_bin else ""
             bins = f"; {self._describe_bins()}" if self.n_bins else ""
+            if self.dates:
+                scale = 10 ** (self.digits or 0)
+                first, last = (date_text((bound or 0) / scale) for bound in (self.low, self.high))
+                return f"dates, {first} to {last}{gaps}{bins}"
             return f"round(10**{self.digits} * x) in {self.low}..{self.high}{gaps}{bins}"
         return self._describe_bins()
+
+    def _shown(self, level: Level) -> str:
+        is_day = self.dates and isinstance(level, (int, float)) and not isinstance(level, bool)
+        return date_text(float(level)) if is_day else str(level)
 
     def _describe_bins(self) -> str:
         labels = self.labels
@@ -426,10 +442,16 @@ class Variable:
         )
 
     def _fields(self) -> dict[str, Any]:
-        return {name: _plain(getattr(self, name)) for name in self._FIELDS}
+        """Return the fields; ``dates`` only where it is true, as in files of all versions."""
+        found = {name: _plain(getattr(self, name)) for name in self._FIELDS}
+        if not self.dates:
+            del found["dates"]
+        return found
 
     @classmethod
     def _from_fields(cls, value: object, where: str) -> Variable:
+        if isinstance(value, dict):
+            value = {"dates": False, **value}
         fields = check_fields(value, cls._FIELDS, where)
         edges = check_items(fields["edges"], NUMBER, f"{where}, field 'edges'")
         levels, rare = (
@@ -446,10 +468,31 @@ def _plain(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
+def date_text(day: float) -> str:
+    """Return a number of days since 1970-01-01 as a date, with the time if it is not midnight.
+
+    >>> date_text(0), date_text(18262.5)
+    ('1970-01-01', '2020-01-01 12:00')
+    """
+    try:
+        moment = datetime(1970, 1, 1) + timedelta(days=day)
+    except OverflowError:  # bounds of numbers may lie anywhere
+        return f"{day:g} days"
+    is_midnight = (moment.hour, moment.minute) == (0, 0)
+    return moment.strftime("%Y-%m-%d" if is_midnight else "%Y-%m-%d %H:%M")
+
+
+def _as_number(edge: Any) -> float:
+    """Return a cut point as a number; a date as days since 1970-01-01."""
+    if isinstance(edge, (date, np.datetime64)):
+        return float((np.datetime64(edge) - np.datetime64("1970-01-01")) / np.timedelta64(1, "D"))
+    return float(edge)
+
+
 def _as_edges(edges: Sequence[float], where: str) -> tuple[float, ...]:
     try:
         # + 0.0 turns -0.0 into 0.0: one spelling in files and fingerprints.
-        numbers = tuple(float(edge) + 0.0 for edge in edges)
+        numbers = tuple(_as_number(edge) + 0.0 for edge in edges)
     except (TypeError, ValueError, OverflowError):
         raise SchemaError(
             f"{where}: edges {edges!r} are not all numbers", code="edges-not-numbers"

@@ -1,4 +1,4 @@
-"""``bench``: a short measurement."""
+"""``check speed``: a short measurement."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable
 import pytest
 from cli_helpers import done
 
-from encryptedstats.cli import bench
+from encryptedstats.cli import check
 from encryptedstats.crypto.evaluator import Evaluator
 from encryptedstats.crypto.noise import Scheme
 
 
 def test_the_short_measurement() -> None:
-    facts = json.loads(done("bench", "--quick", "--json").stdout)
+    facts = json.loads(done("check", "speed", "--quick", "--json").stdout)
     assert facts["quick"] is True
     assert [entry["scheme"] for entry in facts["integers"]] == ["bgv", "bfv"]
     assert all(seconds > 0 for entry in facts["integers"] for seconds in entry["seconds"].values())
@@ -38,8 +38,8 @@ def test_each_name_has_the_time_of_what_it_names(
         before, result = len(switches), operation()
         return type(result).__name__, len(switches) - before
 
-    monkeypatch.setattr(bench, "_median", counted)
-    seconds = bench._integers(scheme, True)["seconds"]
+    monkeypatch.setattr(check, "_median", counted)
+    seconds = check._integers(scheme, True)["seconds"]
     assert seconds.pop("keys") > 0
     assert seconds == {
         "encrypt": ("EncryptedInteger", 0),
@@ -51,7 +51,7 @@ def test_each_name_has_the_time_of_what_it_names(
 
 
 def test_on_the_screen() -> None:
-    shown = done("bench", "--quick").stdout
+    shown = done("check", "speed", "--quick").stdout
     for words in (
         "BGV, N = 8192",
         "BFV, N =",

@@ -1,4 +1,4 @@
-"""``doctor``: passes here, fails loudly where encryption does not work, and copes with machines
+"""``check install``: passes here, fails loudly where encryption does not work, and copes with machines
 that say little.
 """
 
@@ -14,14 +14,14 @@ import pytest
 from cli_helpers import Run
 
 import encryptedstats as es
-from encryptedstats.cli import doctor, machine
+from encryptedstats.cli import check, machine
 
 
 def test_it_passes_here(run: Run) -> None:
-    result = run("doctor")
+    result = run("check", "install")
     assert result.exit_code == 0, result.output
     assert "All is well" in result.stdout
-    words = ("seal-python", "numpy", "cores", "memory", "graphics card", "BGV", "BFV", "passed")
+    words = ("seal-python", "numpy", "cores", "memory", "GPU", "BGV", "BFV", "passed")
     assert all(word in result.stdout for word in words)
 
 
@@ -33,21 +33,24 @@ def test_it_shows_the_fingerprints_of_keys_in_this_folder(
     (tmp_path / "secret.key").chmod(0o644)
     (tmp_path / "broken.keys").write_bytes((files / "public.keys").read_bytes()[:5000])
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(doctor, "self_test", lambda scheme: doctor.SelfTest(scheme, passed=True))
-    shown = run("doctor").stdout
-    assert f"public.keys  public keys {owner.fingerprint}" in shown
+    monkeypatch.setattr(check, "self_test", lambda scheme: check.SelfTest(scheme, passed=True))
+    shown = run("check", "install").stdout
+    shown = " ".join(shown.split())
+    assert f"public.keys public keys {owner.fingerprint}" in shown
     assert (
-        f"secret.key  secret key {owner.fingerprint}, no passphrase on it; other users may read "
+        f"secret.key secret key {owner.fingerprint}, no passphrase on it; other users may read "
         "it: chmod 600" in shown
     )
-    assert [key["file"] for key in json.loads(run("doctor", "--json").stdout)["keys"]] == [
+    assert [
+        key["file"] for key in json.loads(run("check", "install", "--json").stdout)["keys"]
+    ] == [
         "public.keys",
         "secret.key",
     ]
 
 
 def test_json(run: Run) -> None:
-    facts = json.loads(run("doctor", "--json").stdout)
+    facts = json.loads(run("check", "install", "--json").stdout)
     assert facts["healthy"] is True
     assert {test["scheme"]: test["passed"] for test in facts["self_test"]} == {
         "bgv": True,
@@ -76,13 +79,13 @@ def _crash(*_: Any) -> int:
 def test_a_failed_self_test_is_exit_code_1(
     run: Run, monkeypatch: pytest.MonkeyPatch, compute: Callable[..., int], words: str
 ) -> None:
-    monkeypatch.setattr(doctor, "_compute", compute)
-    result = run("doctor")
+    monkeypatch.setattr(check, "_compute", compute)
+    result = run("check", "install")
     assert result.exit_code == 1
     assert "FAILED" in result.stdout
     assert words in result.stdout
     assert "\x1b[2J" not in result.stdout
-    facts = json.loads(run("doctor", "--json").stdout)
+    facts = json.loads(run("check", "install", "--json").stdout)
     assert facts["healthy"] is False
 
 
@@ -105,11 +108,11 @@ def test_a_machine_that_says_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delattr("os.sched_getaffinity")
     facts = machine.describe_machine()
     assert facts["memory_bytes"] is facts["cpu_features"] is None
-    result = run("doctor")
+    result = run("check", "install")
     assert result.exit_code == 0
     assert result.stdout.count("unknown") == 2
 
 
 def test_an_optional_package_that_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "package_versions", lambda: {"numpy": "2.0", "pyarrow": None})
-    assert "encryptedstats[parquet]" in run("doctor").stdout
+    monkeypatch.setattr(check, "package_versions", lambda: {"numpy": "2.0", "pyarrow": None})
+    assert "encryptedstats[parquet]" in run("check", "install").stdout

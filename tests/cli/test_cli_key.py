@@ -1,4 +1,4 @@
-"""``keygen``: two files in the right hands, never half a pair, never an old key overwritten by
+"""``key make``: two files in the right hands, never half a pair, never an old key overwritten by
 accident.
 """
 
@@ -18,7 +18,7 @@ import encryptedstats as es
 from encryptedstats.cli._keys import first_line
 from error_codes import error
 
-SMALL = ("--depth", 1, "--max-value", 1000)
+SMALL = ("depth=1", "max_value=1000")
 
 
 def names(folder: Path) -> list[str]:
@@ -27,7 +27,7 @@ def names(folder: Path) -> list[str]:
 
 def test_a_pair_is_made_and_works(run: Run, tmp_path: Path) -> None:
     secret, public = tmp_path / "s.key", tmp_path / "p.keys"
-    result = run("keygen", secret, public, *SMALL)
+    result = run("key", "make", secret, public, *SMALL)
     assert result.exit_code == 0, result.output
     assert stat.S_IMODE(secret.stat().st_mode) == 0o600
     owner, keys = es.Owner.load(secret), es.PublicKeys.load(public)
@@ -47,7 +47,14 @@ def test_a_pair_is_made_and_works(run: Run, tmp_path: Path) -> None:
 
 def test_json(run: Run, tmp_path: Path) -> None:
     result = run(
-        "keygen", tmp_path / "s", tmp_path / "p", *SMALL, "--scheme", "bfv", "--terms", 8, "--json"
+        "key",
+        "make",
+        tmp_path / "s",
+        tmp_path / "p",
+        *SMALL,
+        "scheme=bfv",
+        "terms=8",
+        "--json",
     )
     facts = json.loads(result.stdout)
     assert facts["key_id"] == es.PublicKeys.load(tmp_path / "p").key_id
@@ -64,7 +71,7 @@ def test_json(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("existing", ["s", "p"])
 def test_nothing_is_overwritten_without_force(run: Run, tmp_path: Path, existing: str) -> None:
     (tmp_path / existing).write_bytes(b"precious")
-    error = the_error(run("keygen", tmp_path / "s", tmp_path / "p", *SMALL))
+    error = the_error(run("key", "make", tmp_path / "s", tmp_path / "p", *SMALL))
     assert "exists already and was not touched" in error
     assert "--force" in error
     assert names(tmp_path) == [existing]
@@ -74,7 +81,7 @@ def test_nothing_is_overwritten_without_force(run: Run, tmp_path: Path, existing
 def test_force_replaces_both(run: Run, tmp_path: Path) -> None:
     for name in "sp":
         (tmp_path / name).write_bytes(b"old")
-    assert run("keygen", tmp_path / "s", tmp_path / "p", *SMALL, "--force").exit_code == 0
+    assert run("key", "make", tmp_path / "s", tmp_path / "p", *SMALL, "--force").exit_code == 0
     assert es.Owner.load(tmp_path / "s").key_id == es.PublicKeys.load(tmp_path / "p").key_id
     assert stat.S_IMODE((tmp_path / "s").stat().st_mode) == 0o600
     assert names(tmp_path) == ["p", "s"]
@@ -103,7 +110,7 @@ def test_a_failure_leaves_what_was_there(
             "replace",
             lambda a, b: fail() if ".new" in str(a) and Path(b).name == "p" else replace(a, b),
         )
-    error = the_error(run("keygen", tmp_path / "s", tmp_path / "p", *SMALL, "--force"))
+    error = the_error(run("key", "make", tmp_path / "s", tmp_path / "p", *SMALL, "--force"))
     name = {
         "writing the secret": tmp_path / "s",
         "writing the public": tmp_path / "p",
@@ -117,7 +124,8 @@ def test_a_failure_leaves_what_was_there(
 
 def test_a_passphrase_is_asked_twice_until_it_agrees(run: Run, tmp_path: Path) -> None:
     result = run(
-        "keygen",
+        "key",
+        "make",
         tmp_path / "s",
         tmp_path / "p",
         *SMALL,
@@ -137,7 +145,7 @@ def test_a_passphrase_is_asked_twice_until_it_agrees(run: Run, tmp_path: Path) -
 def test_a_passphrase_from_a_file(run: Run, tmp_path: Path) -> None:
     private_file(tmp_path / "words", "späte Wörter\nsecond line\n".encode())
     options = ("--passphrase-file", tmp_path / "words", "--json")
-    facts = json.loads(run("keygen", tmp_path / "s", tmp_path / "p", *SMALL, *options).stdout)
+    facts = json.loads(run("key", "make", tmp_path / "s", tmp_path / "p", *SMALL, *options).stdout)
     assert facts["secret"]["locked"] is True
     assert es.Owner.load(tmp_path / "s", "späte Wörter").key_id == facts["key_id"]
 
@@ -146,13 +154,13 @@ def test_a_passphrase_file_that_is_empty_or_missing(run: Run, tmp_path: Path) ->
     private_file(tmp_path / "words", b"\nsecond line\n")
     pair = (tmp_path / "s", tmp_path / "p")
     assert "first line" in the_error(
-        run("keygen", *pair, *SMALL, "--passphrase-file", tmp_path / "words")
+        run("key", "make", *pair, *SMALL, "--passphrase-file", tmp_path / "words")
     )
     assert "check the path" in the_error(
-        run("keygen", *pair, *SMALL, "--passphrase-file", tmp_path / "none")
+        run("key", "make", *pair, *SMALL, "--passphrase-file", tmp_path / "none")
     )
     (tmp_path / "words").write_bytes(b"caf\xe9\n")
-    error = the_error(run("keygen", *pair, *SMALL, "--passphrase-file", tmp_path / "words"))
+    error = the_error(run("key", "make", *pair, *SMALL, "--passphrase-file", tmp_path / "words"))
     assert "no UTF-8 text" in error
     assert "e9" not in error.replace(str(tmp_path), "")
     assert names(tmp_path) == ["words"]
@@ -168,14 +176,14 @@ def test_a_passphrase_file_that_others_may_use_is_refused(
         (tmp_path / "s", tmp_path / "p"),
     )
     words.chmod(mode)
-    result = run("keygen", *pair, *SMALL, "--passphrase-file", words)
+    result = run("key", "make", *pair, *SMALL, "--passphrase-file", words)
     assert "correct horse" not in the_error(result)
     error = cause_of(result)
     assert isinstance(error, es.PassphraseError)
     assert [cure.action for cure in error.cures] == ["make private"]
     assert names(tmp_path) == ["words"]
     words.chmod(0o600)
-    done("keygen", *pair, *SMALL, "--passphrase-file", words)
+    done("key", "make", *pair, *SMALL, "--passphrase-file", words)
 
 
 def test_a_passphrase_may_come_through_a_pipe(tmp_path: Path) -> None:
@@ -193,26 +201,27 @@ def test_usage_errors(run: Run, tmp_path: Path) -> None:
     for arguments in (
         (tmp_path / "s", tmp_path / "." / "s"),
         (*pair, *both),
-        (*pair, "--scheme", "ckks"),
+        (*pair, "deph=3"),
+        (*pair, "depth=deep"),
         (pair[0],),
     ):
-        assert run("keygen", *arguments, *SMALL).exit_code == 2
+        assert run("key", "make", *arguments, *SMALL).exit_code == 2
     assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--security", 100), "128, 192, 256"),
-        (("--depth", 40), "depth up to"),
-        (("--max-value", 2**70), "--max-value up to"),
-        (("--depth", -1), "at least 0"),
+        (("security=100",), "128, 192, 256"),
+        (("depth=40",), "depth up to"),
+        ((f"max_value={2**70}",), "max_value up to"),
+        (("depth=-1",), "at least 0"),
     ],
 )
 def test_impossible_wishes_say_what_is_possible(
     run: Run, tmp_path: Path, options: Any, words: str
 ) -> None:
-    assert words in the_error(run("keygen", tmp_path / "s", tmp_path / "p", *options))
+    assert words in the_error(run("key", "make", tmp_path / "s", tmp_path / "p", *options))
     assert names(tmp_path) == []
 
 
@@ -220,12 +229,12 @@ def test_places_where_no_file_can_be(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "make it first" in the_error(
-        run("keygen", tmp_path / "no" / "s", tmp_path / "p", *SMALL)
+        run("key", "make", tmp_path / "no" / "s", tmp_path / "p", *SMALL)
     )
     assert "no ordinary file" in the_error(
-        run("keygen", tmp_path / "s", tmp_path, *SMALL, "--force")
+        run("key", "make", tmp_path / "s", tmp_path, *SMALL, "--force")
     )
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert "may not write in the folder" in the_error(
-        run("keygen", tmp_path / "s", tmp_path / "p", *SMALL)
+        run("key", "make", tmp_path / "s", tmp_path / "p", *SMALL)
     )

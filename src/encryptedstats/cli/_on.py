@@ -1,0 +1,208 @@
+"""``--on``: where questions are computed. Here, on a Dask cluster, by the workers of a queue, or by
+a service; the words behind the address say how.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from encryptedstats.cli._console import printable
+from encryptedstats.cli._exits import INTERRUPTED
+from encryptedstats.cli._words import parse_numbers
+
+if TYPE_CHECKING:
+    import encryptedstats as es
+
+LOCAL: Final = "local"
+_SHARDS: Final = {"rows_per_shard": int, "trees_per_task": int}
+_OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "local": {"workers": int, "device": str, "checkpoint": Path, "price": float},
+    "dask": {**_SHARDS, "queue": str, "workers": int, "device": str},
+    "queue": _SHARDS,
+    "https": _SHARDS,
+    "http": _SHARDS,
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something is computed, and how."""
+
+    kind: str
+    address: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> Place:
+        """Read ``--on``: an address, then ``NAME=VALUE`` words."""
+        words = shlex.split(text)
+        address = LOCAL
+        if words and ("://" in words[0] or "=" not in words[0]):
+            address = words.pop(0)
+        kind, _, rest = address.partition("://")
+        if kind not in _OPTIONS:
+            raise typer.BadParameter(
+                f"--on {text}: local, dask://HOST:PORT, queue://URL or https://HOST is needed"
+            )
+        if kind != LOCAL and not rest:
+            raise typer.BadParameter(f"--on {text}: {kind}:// needs an address behind it")
+        shown = [shlex.quote(word) for word in words]
+        options = parse_numbers(shown, _OPTIONS[kind], f"--on {address}")
+        whole = address if kind in ("http", "https") else rest
+        return cls("service" if kind in ("http", "https") else kind, whole, options)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is computed by this process."""
+        return self.kind == LOCAL
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether many machines compute, and results may be URLs."""
+        return self.kind in ("dask", "queue")
+
+    def refuse(self, *names: str, why: str) -> None:
+        """Refuse options that mean nothing here."""
+        for name in names:
+            if name in self.options:
+                raise typer.BadParameter(f"--on {name}={self.options[name]}: {why}")
+
+    def local_options(self) -> dict[str, Any]:
+        """Return the options of a computation in this process; refuse any other place."""
+        if not self.is_local:
+            raise typer.BadParameter("--on: this is computed here only, local is the place")
+        self.refuse("price", why="a price is for plan")
+        return dict(self.options)
+
+    def only(self, *kinds: str) -> None:
+        """Refuse places of other kinds."""
+        if self.kind not in kinds:
+            known = {"service": "https://HOST", "dask": "dask://HOST:PORT", "queue": "queue://URL"}
+            listed = " or ".join(known.get(one, one) for one in kinds)
+            raise typer.BadParameter(f"--on: {listed} is needed here")
+
+    def _scheduling(self) -> dict[str, Any]:
+        """Options of ``es.cluster``; ``dask://local`` starts a cluster of processes here."""
+        if self.kind == "queue":
+            return {"queue": self.address, **self.options}
+        scheduler = None if self.address == LOCAL else f"tcp://{self.address}"
+        return {"scheduler": scheduler, **self.options}
+
+    # -- what is done there
+    # --------------------------------------------------------------------------------------------
+
+    def ask(self, asked: Sequence[es.Question], work: Request) -> Iterator[Any]:
+        """Yield the answers to some questions, saved; of a queue, jobs."""
+        if self.is_local:
+            yield from self._ask_here(asked, work)
+        elif self.is_cluster:
+            from encryptedstats import cluster
+
+            run = cluster.fit if self.kind == "dask" else cluster.submit
+            options: dict[str, Any] = {
+                "keys": work.keys,
+                "by_others": work.by_others,
+                "folds": work.folds,
+            }
+            for question, out in zip(asked, work.outs, strict=True):
+                yield run(
+                    question, work.table, out, overwrite=work.force, **options, **self._scheduling()
+                )
+        else:
+            yield from self._ask_service(asked, work)
+
+    def _ask_here(self, asked: Sequence[es.Question], work: Request) -> Iterator[Any]:
+        from encryptedstats.cli._files import save
+
+        table, options = work.load(), self.local_options()
+        for question, out in zip(asked, work.outs, strict=True):
+            fit = getattr(question, "fit_folds" if work.folds else "fit", None)
+            if work.folds and fit is None:
+                raise typer.BadParameter(f"--folds: {question.name} is not fitted to folds")
+            with keeping(options.get("checkpoint")):
+                answer = table.ask(question, **options) if fit is None else fit(table, **options)
+            save(answer, Path(out), force=work.force)
+            yield answer
+
+    def _ask_service(self, asked: Sequence[es.Question], work: Request) -> Iterator[Any]:
+        options = {"by_others": work.by_others, "folds": work.folds, **self.options}
+        with self._service(work) as (worker, table):
+            outs = list(work.outs)
+            yield from worker.ask(list(asked), table, outs, overwrite=work.force, **options)
+
+    def predict(self, model: str, output: str | None, work: Request) -> Any:
+        """Return the encrypted votes of a model for the rows of a table, saved; of a queue, a
+        job.
+        """
+        out = work.outs[0]
+        if self.is_cluster:
+            from encryptedstats import cluster
+
+            run = cluster.predict if self.kind == "dask" else cluster.submit_prediction
+            self.refuse("trees_per_task", why="a prediction is cut by rows")
+            options: dict[str, Any] = {"keys": work.keys, "overwrite": work.force, "output": output}
+            return run(model, work.table, out, **options, **self._scheduling())
+        with self._service(work) as (worker, table):
+            return worker.predict(
+                model, table, out, output=output, overwrite=work.force, **self.options
+            )
+
+    def draw(self, forest: Path, work: Request) -> Any:
+        """Return a forest with its stochastic fraction, drawn by a service, saved."""
+        with self._service(work) as (worker, table):
+            return worker.draw(forest, table, work.outs[0], overwrite=work.force)
+
+    def combine(self, answers: Sequence[Path], forget: Sequence[Path], work: Request) -> Any:
+        """Return the sum of encrypted answers, added up by a service, saved."""
+        with self._service(work) as (worker, table):
+            return worker.combine(answers, table, work.outs[0], forget=forget, overwrite=work.force)
+
+    @contextmanager
+    def _service(self, work: Request) -> Iterator[tuple[es.Worker, Any]]:
+        """A service, and the table that it was sent."""
+        import encryptedstats as es
+
+        self.only("service")
+        work.load()  # rows by others that nobody asked for are refused before anything is sent
+        with es.connect(self.address) as worker:
+            yield worker, worker.upload(work.table, keys=work.keys)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of a stored table, and where the results go."""
+
+    table: str
+    outs: Sequence[str]
+    keys: Path | None = None
+    force: bool = False
+    by_others: bool = False
+    folds: bool = False
+
+    def load(self) -> es.EncryptedTable:
+        """Return the table, with the keys to compute with."""
+        from encryptedstats.cli._inputs import load_table
+
+        return load_table(self.table, self.keys, self.by_others)
+
+
+@contextmanager
+def keeping(checkpoint: Path | None) -> Iterator[None]:
+    """Say what is left of a computation that was interrupted, and how to go on."""
+    from encryptedstats.circuits.slices import CHECKPOINT
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        if checkpoint is None or not (checkpoint / CHECKPOINT).exists():
+            raise
+        text = f"what was computed is kept in {checkpoint}; the same command goes on from there"
+        typer.echo(printable(f"interrupted: {text}"), err=True)
+        raise typer.Exit(INTERRUPTED) from None
