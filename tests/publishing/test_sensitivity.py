@@ -182,6 +182,7 @@ OF_LEVELS = [
     es.CochranArmitage("t", "e", event="b"),
     es.OddsRatio("g", "e", event="b"),
     es.Kappa("e", "g"),
+    es.McNemar("e", "g"),
     es.RankCorrelation("t", "e", "kendall"),
     es.MantelHaenszel("e", "y", "g"),
     es.ROC("t", "y"),
@@ -194,6 +195,9 @@ OF_LEVELS = [
     es.CumulativeIncidence("t", "e", "g"),
     es.GLM("y ~ e + g"),
     es.MultinomialNB(),
+    es.AODE(),
+    es.TAN(),
+    es.Pairs(),
     es.SemiparametricNB(),
     es.CompletelyRandomForest(n_trees=3, depth=2),
 ]
@@ -204,14 +208,18 @@ OF_NUMBERS = [
     es.PCA(variables=["x", "z"]),
     es.TTest("x", by="g"),
     es.Anova("y", ["g"]),
+    es.PairwiseTTest("x", "g"),
+    es.VarianceTest("x", "g"),
+    es.PartialCorrelation(["x", "y"], given=["z"]),
+    es.CronbachAlpha(["x", "z"]),
     es.LinearRegression("y ~ x + g"),
     es.Ridge(formula="y ~ x + z"),
 ]
 #: Those that are refused, with what can be released instead.
 REFUSED = {
-    "AODE", "CoxScore", "Describe", "ElasticNet", "FisherDiscriminant", "Folds", "GenomeScan", "IncidenceRate",
+    "CoxScore", "Describe", "ElasticNet", "FisherDiscriminant", "Folds", "GenomeScan", "IncidenceRate",
     "KruskalWallis", "LinearDiscriminant", "LinearMeans", "MannWhitney",
-    "OneStepLogisticRegression", "Pairs", "QuadraticDiscriminant", "Quantiles", "SignedRank", "TAN",
+    "OneStepLogisticRegression", "QuadraticDiscriminant", "Quantiles", "SignedRank",
 }  # fmt: skip
 
 

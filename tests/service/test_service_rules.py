@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -38,6 +39,7 @@ from encryptedstats.tables.questions.question import RESULT_KIND
 from encryptedstats.tables.questions.summaries import Counts
 from encryptedstats.workers.service import _check_welcome
 from encryptedstats.workers.worker import WorkerJob, check_answer
+from error_codes import error
 
 
 @contextmanager
@@ -466,3 +468,24 @@ def test_a_job_needs_what_it_names_and_a_place(tmp_path: Path) -> None:
     )
     with refused(404):
         jobs._answer(place, "object:" + "1" * 64)  # another owner's
+
+
+# -- tokens
+# ------------------------------------------------------------------------------------------------
+
+
+def test_a_token_that_has_expired_is_nobodys(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    good, _ = tokens.add(store, "north", days=1)
+    old, holder = tokens.add(store, "south", days=1)
+    known = tokens.Tokens(store)
+    assert known.holder(old) is not None
+    late = replace(holder, expires="2026-01-01T00:00:00+00:00")
+    store.write(tokens.TOKENS + holder.sha256, [json.dumps(asdict(late)).encode()])
+    assert tokens.Tokens(store).holder(old) is None
+    known._known[holder.sha256] = (time.monotonic(), late)  # one that was looked up before
+    assert known.holder(old) is None
+    assert known.holder(good) is not None
+    for days in (0, -1, 1e9):
+        with pytest.raises(ValueError, check=error("days-out-of-range")):
+            tokens.add(store, "north", days=days)

@@ -4,9 +4,11 @@ browser is in tests/browser.
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -169,3 +171,46 @@ def test_a_stranger_can_use_the_document(page: httpx2.Client) -> None:
     assert document["components"]["securitySchemes"]
     assert "Authorization: Bearer TOKEN" in docs
     assert set(document["components"]["schemas"]["Error"]["required"]) == {"what", "why", "cure"}
+
+
+def test_jobs_are_chosen_by_state_and_owner(
+    page: httpx2.Client, operator: str, north: es.Worker, hospital: Hospital
+) -> None:
+    job = north.fit(FOREST, north.upload(hospital.table), wait=False)
+    job.wait()
+    logged_in(page, operator)
+    for query, is_there in (
+        ("state=done", True),
+        ("state=failed", False),
+        ("owner=north", True),
+        ("state=done&owner=nobody", False),
+        ("state=%22%3E%3Cscript%3E", False),
+    ):
+        for path in ("/", "/parts/jobs"):
+            text = page.get(f"{path}?{query}").text
+            assert (job.id in text) == is_there, (path, query)
+            assert "><script>" not in text
+
+
+def test_jobs_that_nobody_begins_are_spoken_of(tmp_path: Path, hospital: Hospital) -> None:
+    with (
+        service.Server(tmp_path) as lonely,
+        lonely.connect("north") as worker,
+        httpx2.Client(base_url=lonely.url, trust_env=False, timeout=30) as page,
+    ):
+        worker.fit(FOREST, worker.upload(hospital.table), wait=False)
+        logged_in(page, lonely.token("the operator", role=tokens.OPERATOR))
+        assert "No worker is at this queue" not in page.get("/").text  # it was asked just now
+        for record in (tmp_path / "storage/owners").glob("*/jobs/*"):
+            values = json.loads(record.read_text())
+            record.write_text(json.dumps({**values, "made": "2026-01-01T00:00:00+00:00"}))
+        assert "No worker is at this queue" in page.get("/").text
+
+
+def test_the_page_says_until_when_tokens_are_good(
+    page: httpx2.Client, operator: str, server: service.Server
+) -> None:
+    _, holder = tokens.add(server.store, "for a while", days=2)
+    assert holder.expires is not None
+    logged_in(page, operator)
+    assert holder.expires[:10] in page.get("/storage").text

@@ -20,7 +20,16 @@ from encryptedstats.tables.questions.question import known_questions
 from encryptedstats.views import ESTIMATE_COLUMNS, render_html, render_json, render_text
 from tests.golden.golden_questions import make_frame, make_questions, make_schema
 
-QUESTIONS = make_questions()
+QUESTIONS = {
+    **make_questions(),
+    "mcnemar": es.McNemar("first", "second"),
+    "pairwise": es.PairwiseTTest("age", "first"),
+    "tukey": es.PairwiseTTest("age", "first", adjust="tukey"),
+    "bartlett": es.VarianceTest("age", "first"),
+    "f": es.VarianceTest("age", "arm", method="f"),
+    "cronbach": es.CronbachAlpha(["age", "dose"]),
+    "regression of polynomials": es.LinearRegression("age ~ poly(dose, 2) + arm"),
+}
 UNDECLARED = {"question"}  # of ``folds``, which asks another question
 #: Names of other libraries, and of older versions of this one.
 FOREIGN = {

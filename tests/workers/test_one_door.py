@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import cluster_samples as samples
+import distributed
 import pytest
 from cluster_samples import BLOCKS, FOREST, ROWS, SCHEMA, Hospital
 
 import encryptedstats as es
+from encryptedstats.cluster import scheduling
 from encryptedstats.tables.shards import total_in_shards
-from encryptedstats.workers import LocalWorker
+from encryptedstats.workers import JobStatus, LocalWorker
+from encryptedstats.workers.queued import DaskWorker
 from encryptedstats.workers.service import ServiceWorker
 from error_codes import error
 
@@ -194,6 +197,52 @@ def test_a_job_that_fails_says_why_everywhere(
     with pytest.raises(es.FileFormatError, check=error("block-not-listed")):
         worker.result(job)
     assert worker.status(job).state == "failed"
+
+
+def test_a_job_that_is_cancelled_goes_on_when_asked_again(
+    tmp_path: Path, hospital: Hospital, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A queue where nobody works, so that there is time."""
+    monkeypatch.setenv("ENCRYPTEDSTATS_ALLOW", str(hospital.table.parent))
+    monkeypatch.setattr("encryptedstats.workers.worker._IDLE_SECONDS", 0.1)
+    worker = es.connect(f"queue://{tmp_path / 'work'}")
+    job = worker.fit(FOREST, hospital.table, wait=False)
+    assert worker.status(job).state == "queued"
+    told: list[JobStatus] = []
+
+    def stop(status: JobStatus) -> None:
+        told.append(status)
+        if len(told) == 4:
+            worker.cancel(job)
+
+    with (
+        pytest.warns(UserWarning, match="encryptedstats worker --queue"),
+        pytest.raises(es.WorkerError, check=error("cancelled-job")),
+    ):
+        worker.result(job, progress=stop)
+    assert worker.fit(FOREST, hospital.table, wait=False).id == job.id
+    es.cluster.work(tmp_path / "work")
+    assert hospital.is_exact(FOREST, worker.result(job))
+
+
+def test_a_cancelled_job_ends_on_dask_too(
+    tmp_path: Path, hospital: Hospital, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduling, "refuse_secret_keys", lambda: None)
+    client = distributed.Client(
+        processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None
+    )
+    with client:
+        worker = DaskWorker(client, str(tmp_path / "work"))
+
+        def stop(status: JobStatus) -> None:
+            worker.cancel(status.id)
+
+        with pytest.raises(es.ClusterError, check=error("cancelled-job")):
+            worker.fit(FOREST, hospital.table, rows_per_shard=ROWS, progress=stop)
+        (status,) = worker.jobs()
+        assert status.state == "cancelled"
+        assert hospital.is_exact(FOREST, worker.fit(FOREST, hospital.table, rows_per_shard=ROWS))
 
 
 def test_a_place_that_is_none() -> None:

@@ -91,7 +91,7 @@ def _install_view(document: dict[str, Any], keys: list[FoundKey]) -> View:
         else "  ".join(f"{name} {'yes' if there else 'no'}" for name, there in features.items()),
         "memory": (size_text(total) if total else "unknown")
         + (f", {size_text(available)} available" if available else ""),
-        "graphics card": machine["graphics_card"],
+        "GPU": machine["graphics_card"],
         **{name: _package(name, version) for name, version in document["packages"].items()},
         **{
             f"self-test {test['scheme'].upper()}": _test_text(test)

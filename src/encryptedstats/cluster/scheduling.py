@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from encryptedstats.circuits.devices import AUTO, checked_name
+from encryptedstats.circuits.devices import AUTO, check_device_name
 from encryptedstats.cluster.board import Board, shown
 from encryptedstats.cluster.items import Done, is_done, run_item
 from encryptedstats.cluster.jobs import Item, StoredJob
-from encryptedstats.cluster.queues import finished_items
+from encryptedstats.cluster.queues import CANCELLED, finished_items
 from encryptedstats.crypto import Owner
 from encryptedstats.errors import ArgumentError, ArgumentTypeError, ClusterError, FileFormatError
 from encryptedstats.machine import check_workers, cores
@@ -85,7 +85,7 @@ def run_on_dask(job: StoredJob, how: DaskRun) -> None:
     """Do all items of a job that are not done."""
     scheduler, patience = how.scheduler, how.patience
     workers = check_workers(how.workers)
-    checked_name(how.device)
+    check_device_name(how.device)
     store = open_store(job.queue)
     if is_done(job, job.items[job.record], store):
         return
@@ -226,6 +226,11 @@ class _Run:
         with shown(board, self.how.progress) as tell:
             try:
                 while left:
+                    if self.store.exists(CANCELLED + self.job.id):
+                        raise ClusterError(
+                            f"job {self.job.id[:12]} was cancelled: to run it again goes on",
+                            code="cancelled-job",
+                        )
                     self._give_out(left, done)
                     for one, worker in self._finished():
                         if one.name in left:

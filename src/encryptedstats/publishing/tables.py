@@ -25,10 +25,21 @@ WRITTEN: Final[dict[str, tuple[str, ...] | None]] = {
     ),
     **dict.fromkeys(("Covariance", "Correlation", "PCA", "Ridge"), _ALL),
     **dict.fromkeys(("MultinomialNB", "SemiparametricNB", "CompletelyRandomForest"), _ALL),
-    **dict.fromkeys(("GLM", "PiecewiseExponential", "LinearRegression"), _ESTIMATE),
+    **dict.fromkeys(
+        ("GLM", "CoxRegression", "PiecewiseExponential", "LinearRegression"), _ESTIMATE
+    ),
+    "RankCorrelation": _ALL,
     "Anova": ("df", "sum_sq", "mean_sq"),
     "CochranArmitage": ("score", "rows", "events", "share"),
+    **dict.fromkeys(("AODE", "TAN", "RankCorrelation"), _ALL),
+    **dict.fromkeys(("CoxRegression", "Pairs"), _ESTIMATE),
+    "CumulativeIncidence": ("at_risk", "events", "incidence"),
     "Kappa": _ALL,
+    "McNemar": _ALL,
+    "PartialCorrelation": _ALL,
+    "PairwiseTTest": ("n", "mean", "sd"),
+    "VarianceTest": ("n", "mean", "sd"),
+    "CronbachAlpha": ("mean", "sd", "alpha without it"),
     "KaplanMeier": ("at_risk", "events", "censored", "survival"),
     "LifeTable": (
         "end",

@@ -120,7 +120,7 @@ class Service:
             raise Refusal(
                 401,
                 "the token",
-                "it is missing, mistyped or revoked",
+                "it is missing, mistyped, expired or revoked",
                 "send it as 'Authorization: Bearer TOKEN'; whoever runs the worker makes one with "
                 "'serve token add'",
                 {"WWW-Authenticate": "Bearer"},

@@ -14,7 +14,7 @@ import json
 import secrets
 import time
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Final
 
 from encryptedstats.errors import ArgumentError
@@ -26,6 +26,7 @@ PREFIX: Final = "est_"  # by which people and scanners of secrets know one
 _BYTES: Final = 32
 _MAX_RECORD: Final = 1 << 14
 _MAX_NAME: Final = 100
+_MAX_DAYS: Final = 3660
 _KNOWN_SECONDS: Final = (
     3.0  # for which a token that was good is not looked up again: so long a revoked one may live
 )
@@ -49,6 +50,8 @@ class Holder:
     made : str
     quota_bytes : int or None
         What her objects may take; None for what the server says.
+    expires : str or None
+        The time from which on the token is refused; None for never.
     """
 
     sha256: str
@@ -57,6 +60,14 @@ class Holder:
     role: str
     made: str
     quota_bytes: int | None = None
+    expires: str | None = None
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether the token is refused for its age."""
+        if self.expires is None:
+            return False
+        return datetime.fromisoformat(self.expires) <= datetime.now(timezone.utc)
 
     @property
     def id(self) -> str:
@@ -65,10 +76,15 @@ class Holder:
 
 
 def add(
-    store: Store, name: str, *, role: str = OWNER, quota_bytes: int | None = None
+    store: Store,
+    name: str,
+    *,
+    role: str = OWNER,
+    quota_bytes: int | None = None,
+    days: float | None = None,
 ) -> tuple[str, Holder]:
     """A new token, which is shown now and never again, and whose it is. A second one of a name is
-    the same owner's.
+    the same owner's. It is good for so many days, or until it is revoked.
     """
     if not name.strip() or len(name) > _MAX_NAME or not name.isprintable():
         raise ArgumentError(
@@ -83,8 +99,15 @@ def add(
     token = PREFIX + secrets.token_urlsafe(_BYTES)
     owner = same[0].owner if same else secrets.token_hex(16)
     quota = same[0].quota_bytes if same and quota_bytes is None else quota_bytes
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    holder = Holder(_digest(token), name, owner, role, now, quota)
+    if days is not None and not 0 < days <= _MAX_DAYS:
+        raise ArgumentError(
+            f"a token is good for more than 0 and at most {_MAX_DAYS:,} days, not {days!r}",
+            code="days-out-of-range",
+        )
+    now = datetime.now(timezone.utc)
+    end = None if days is None else (now + timedelta(days=days)).isoformat(timespec="seconds")
+    made = now.isoformat(timespec="seconds")
+    holder = Holder(_digest(token), name, owner, role, made, quota, end)
     store.create(TOKENS + holder.sha256, json.dumps(asdict(holder)).encode())
     return token, holder
 
@@ -134,8 +157,9 @@ class Tokens:
         now = time.monotonic()
         since, holder = self._known.get(digest, (float("-inf"), None))
         if holder is not None and now - since < _KNOWN_SECONDS:
-            return holder
+            return None if holder.has_expired else holder
         found = _read(self._store, digest)
+        found = None if found is not None and found.has_expired else found
         self._known = {
             one: known for one, known in self._known.items() if now - known[0] < _KNOWN_SECONDS
         }

@@ -9,6 +9,7 @@ FastAPI reads annotations while functions are made, so that they are not put off
 
 import json
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from itertools import groupby
 from typing import Annotated, Any, Final
 from urllib.parse import parse_qs
@@ -31,6 +32,7 @@ from encryptedstats.storage.container import DIGEST_BYTES
 
 _MAX_FORM: Final = 1 << 14
 _SHOWN_JOBS: Final = 100
+_IDLE_SECONDS: Final = 15.0  # after which a job that nobody begins is spoken of
 _SHOWN_LINES: Final = 200
 _SHOWN_BLOCKS: Final = 8
 _CHIPS: Final = {
@@ -102,18 +104,18 @@ def add_pages(app: FastAPI, service: Service) -> None:
         return response
 
     @app.get("/", include_in_schema=False)
-    def overview(holder: Operator) -> Response:
-        return shown(
-            "overview.html", holder=holder, here="jobs", **_jobs_facts(service), **_machine_facts()
-        )
+    def overview(holder: Operator, state: str = "", owner: str = "") -> Response:
+        facts: dict[str, Any] = {**_jobs_facts(service, state, owner), **_machine_facts()}
+        return shown("overview.html", holder=holder, here="jobs", **facts)
 
     @app.get("/parts/jobs", include_in_schema=False)
-    def jobs_part(holder: Operator) -> Response:
-        return shown("jobs.html", **_jobs_facts(service))
+    def jobs_part(holder: Operator, state: str = "", owner: str = "") -> Response:
+        return shown("jobs.html", **_jobs_facts(service, state, owner))
 
     @app.get("/storage", include_in_schema=False)
     def storage(holder: Operator) -> Response:
-        return shown("storage.html", holder=holder, here="storage", owners=_stored_facts(service))
+        stored, listed = _stored_facts(service), holders(service.store)
+        return shown("storage.html", holder=holder, here="storage", owners=stored, tokens=listed)
 
     @app.get("/seen/{owner}/{table}", include_in_schema=False)
     def seen(
@@ -195,12 +197,14 @@ def _owners(service: Service) -> dict[str, str]:
     return {holder.owner: holder.name for holder in holders(service.store) if holder.role == OWNER}
 
 
-def _jobs_facts(service: Service) -> dict[str, Any]:
+def _jobs_facts(service: Service, state: str, owner: str) -> dict[str, Any]:
+    """Return the jobs in a state and of an owner, or of any, and figures of all of them."""
     found = []
     used = 0
-    for owner, name in _owners(service).items():
-        place = Place(service.store, owner)
-        used += service.door.usage.of(owner)
+    owners = _owners(service)
+    for number, name in owners.items():
+        place = Place(service.store, number)
+        used += service.door.usage.of(number)
         found += [
             {**service.jobs.status(place, record), "owner": name}
             for record in service.jobs.records(place)
@@ -208,13 +212,28 @@ def _jobs_facts(service: Service) -> dict[str, Any]:
     found.sort(key=lambda job: job["made"], reverse=True)
     count = {state: sum(job["state"] == state for job in found) for state in _CHIPS}
     working = sum(job["workers"] for job in found)
+    waiting = [job for job in found if job["state"] == "queued" and _age(job) > _IDLE_SECONDS]
+    chosen = [
+        job
+        for job in found
+        if job["state"] == (state or job["state"]) and job["owner"] == (owner or job["owner"])
+    ]
     return {
-        "jobs": found[:_SHOWN_JOBS],
-        "n_jobs": len(found),
+        "jobs": chosen[:_SHOWN_JOBS],
+        "n_jobs": len(chosen),
+        "filter": {"state": state, "owner": owner},
+        "owners": sorted(set(owners.values())),
+        "idle": len(waiting) if not working else 0,
+        "queue": service.settings.queue,
         "count": count,
         "working": working,
         "used": used,
     }
+
+
+def _age(job: dict[str, Any]) -> float:
+    made = datetime.fromisoformat(job["made"])
+    return (datetime.now(timezone.utc) - made).total_seconds()
 
 
 def _machine_facts() -> dict[str, Any]:

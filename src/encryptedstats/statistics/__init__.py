@@ -14,6 +14,7 @@ from encryptedstats.statistics.contingency import (
     FisherExact,
     Kappa,
     MantelHaenszel,
+    McNemar,
     OddsRatio,
 )
 from encryptedstats.statistics.cox import CoxRegression
@@ -27,10 +28,13 @@ from encryptedstats.statistics.multivariate import (
     PCA,
     Correlation,
     Covariance,
+    CronbachAlpha,
     LinearDiscriminant,
+    PartialCorrelation,
     QuadraticDiscriminant,
 )
 from encryptedstats.statistics.pairs import Pairs
+from encryptedstats.statistics.pairwise import PairwiseTTest, VarianceTest
 from encryptedstats.statistics.ranks import (
     KruskalWallis,
     MannWhitney,
@@ -52,6 +56,7 @@ __all__ = [
     "Covariance",
     "CoxRegression",
     "CoxScore",
+    "CronbachAlpha",
     "CumulativeIncidence",
     "Describe",
     "ElasticNet",
@@ -68,8 +73,11 @@ __all__ = [
     "LogRank",
     "MannWhitney",
     "MantelHaenszel",
+    "McNemar",
     "OddsRatio",
     "Pairs",
+    "PairwiseTTest",
+    "PartialCorrelation",
     "PiecewiseExponential",
     "QuadraticDiscriminant",
     "Quantiles",
@@ -78,4 +86,5 @@ __all__ = [
     "Ridge",
     "SignedRank",
     "TTest",
+    "VarianceTest",
 ]

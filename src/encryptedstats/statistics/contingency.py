@@ -54,7 +54,7 @@ _ROUGH: Final = "some cells are expected to have fewer than 5 rows: the approxim
 
 
 def exact_ratio(above: Fraction | int, below: Fraction | int) -> float:
-    """A ratio of exact numbers: infinite over nothing, NaN of nothing over nothing."""
+    """Return a ratio of exact numbers: infinite over nothing, NaN of nothing over nothing."""
     if below == 0:
         return np.nan if above == 0 else float(np.inf if above > 0 else -np.inf)
     return float(Fraction(above) / Fraction(below))
@@ -117,7 +117,7 @@ class ChiSquare(Counted):
             )
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
-        """The test."""
+        """Return the test."""
         cells = self._cells(totals, schema, n_rows)
         if self.second is None:
             return self._of_one(cells)
@@ -338,7 +338,7 @@ class MantelHaenszel(Counted):
                 )
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
-        """The estimates of the textbook, their sums in exact fractions."""
+        """Return the estimates of the textbook, their sums in exact fractions."""
         cells = self._cells(totals, schema, n_rows)
         named = cells.factors[2]
         # Exposed and with the event first: a, b / c, d, as the textbook has it.
@@ -511,7 +511,7 @@ class CochranArmitage(Counted):
         two_groups(factor(schema, self.target), self.event)
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
-        """The test of the textbook; its sums are exact where the scores are."""
+        """Return the test of the textbook; its sums are exact where the scores are."""
         cells = self._cells(totals, schema, n_rows)
         exposure, outcome = cells.factors
         event = chosen_group(outcome, self.event, "event", -1)
@@ -628,7 +628,7 @@ class OddsRatio(Counted):
         two_groups(factor(schema, self.target), self.event)
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
-        """The measures of every group against the reference."""
+        """Return the measures of every group against the reference."""
         cells = self._cells(totals, schema, n_rows)
         exposure, outcome = cells.factors
         event, first = (
@@ -739,6 +739,128 @@ def _measures(
     }
 
 
+# -- pairs of ratings
+# ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class McNemar(Counted):
+    """Whether two ratings of the same rows have the same shares: McNemar's test, and Bowker's of
+    more than two levels.
+
+    Parameters
+    ----------
+    first, second : str
+        Variables with the same levels, or the class.
+    exact : bool
+        Of two levels: the binomial test of the rows where the ratings differ.
+    correction : bool
+        For continuity, of two levels, as R's ``mcnemar.test``.
+    confidence : float
+        Of the odds ratio of two levels, whose interval is exact.
+
+    References
+    ----------
+    McNemar (1947). Bowker (1948), A test for symmetry in contingency tables.
+    """
+
+    of_variables: ClassVar[tuple[str, ...]] = ("first", "second")
+    title: ClassVar[str] = "McNemar's test"
+
+    first: str
+    second: str
+    exact: bool = False
+    correction: bool = True
+    confidence: float = 0.95
+    constraints: ClassVar[Constraints] = {"confidence": CONFIDENCE}
+
+    def _asked(self) -> tuple[str, ...]:
+        return self.first, self.second
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse ratings of different numbers of groups, and an exact test of more than two."""
+        super().check_schema(schema)
+        one, other = (factor(schema, variable) for variable in self._asked())
+        if len(one.labels) != len(other.labels):
+            raise SchemaError(
+                f"{self.first!r} has {len(one.labels)} groups, {self.second!r} has "
+                f"{len(other.labels)}: McNemar's test needs the same",
+                code="group-counts-differ",
+            )
+        check_groups(schema, self._asked())
+        if self.exact and len(one.labels) != 2:
+            raise ParameterError(
+                f"exact=True is for two levels, and there are {len(one.labels)}: ",
+                Cure("parameter", "exact=False", {"parameter": "exact", "value": False}),
+                code="not-two-by-two",
+            )
+
+    def check_names(self, schema: Schema) -> None:
+        """Refuse ratings whose levels differ."""
+        check_same_levels(*(factor(schema, variable) for variable in self._asked()))
+
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
+        """Return the test of the rows where the ratings differ."""
+        cells = self._cells(totals, schema, n_rows)
+        one, other = cells.factors
+        if isinstance(schema, Schema):
+            self.check_names(schema)
+        counts, k = cells.counts, len(one.labels)
+        pairs = [(int(counts[i, j]), int(counts[j, i])) for i in range(k) for j in range(i)]
+        used = [pair for pair in pairs if sum(pair)]
+        if not used:
+            raise DataError("the ratings agree in all rows: nothing differs", code="no-difference")
+        half = 1 if self.correction and k == 2 else 0
+        statistic = float(sum(Fraction(max(0, abs(a - b) - half) ** 2, a + b) for a, b in used))
+        estimate = low = high = np.nan
+        pvalue, df = chi2_tail(statistic, len(used)), float(len(used))
+        if k == 2:
+            from scipy.stats import binomtest
+
+            below, above = pairs[0]  # second below first, and above it
+            test = binomtest(above, above + below)
+            ends = test.proportion_ci(self.confidence)
+            estimate = exact_ratio(above, below)
+            low, high = (exact_ratio(Fraction(p), 1 - Fraction(p)) for p in (ends.low, ends.high))
+            if self.exact:
+                statistic, df, pvalue = float(min(pairs[0])), np.nan, float(test.pvalue)
+        kind = (
+            "Bowker's test"
+            if k > 2
+            else "McNemar's test, exact"
+            if self.exact
+            else "McNemar's test"
+        )
+        return TestResult(
+            title=f"{kind}: {one.name} and {other.name}",
+            n_rows=cells.n,
+            notes=cells.notes,
+            statistic=statistic,
+            df=df,
+            pvalue=pvalue,
+            estimate=estimate,
+            low=low,
+            high=high,
+            confidence=self.confidence if k == 2 else np.nan,
+            term="odds ratio of the second to the first" if k == 2 else "symmetry",
+            table=cells.frame,
+        )
+
+
+def check_same_levels(one: Factor, other: Factor) -> None:
+    """Refuse ratings whose levels differ."""
+    if list(map(str, one.labels)) != list(map(str, other.labels)):
+        raise SchemaError(
+            f"{one.name!r} and {other.name!r} have different levels, {one.labels} and "
+            f"{other.labels}: ",
+            Cure(
+                "give the same levels",
+                "give both the same levels in the same order, schema.with_kind(name, kind, "
+                "levels=[...])",
+            ),
+        )
+
+
 # -- agreement
 # ------------------------------------------------------------------------------------------------
 
@@ -789,17 +911,7 @@ class Kappa(Counted):
 
     def check_names(self, schema: Schema) -> None:
         """Refuse ratings whose levels differ."""
-        one, other = (factor(schema, variable) for variable in self._asked())
-        if list(map(str, one.labels)) != list(map(str, other.labels)):
-            raise SchemaError(
-                f"{one.name!r} and {other.name!r} have different levels, {one.labels} and "
-                f"{other.labels}: ",
-                Cure(
-                    "give the same levels",
-                    "give both the same levels in the same order, schema.with_kind(name, kind, "
-                    "levels=[...])",
-                ),
-            )
+        check_same_levels(*(factor(schema, variable) for variable in self._asked()))
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
         """Kappa, and its large-sample errors."""
@@ -894,7 +1006,7 @@ class ROC(Counted):
         two_groups(factor(schema, self.target), self.event)
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
-        """The curve, from the rows of each bin."""
+        """Return the curve, from the rows of each bin."""
         cells = self._cells(totals, schema, n_rows)
         score, outcome = cells.factors
         event = chosen_group(outcome, self.event, "event", -1)

@@ -11,7 +11,7 @@ import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,7 +22,13 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.base import TransformerMixin
 
-from encryptedstats.errors import ArgumentError, ArgumentTypeError, ParameterError, SchemaError
+from encryptedstats.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DataError,
+    ParameterError,
+    SchemaError,
+)
 from encryptedstats.models.base import TotalsModel, array_names
 from encryptedstats.models.discriminants import FisherDiscriminant
 from encryptedstats.models.features import Feature, product_totals, symmetric
@@ -32,6 +38,7 @@ from encryptedstats.statistics._fixed import repeated, schema_of_numbers, with_n
 from encryptedstats.statistics._least_squares import Exact, as_floats, independent
 from encryptedstats.statistics.factors import left_out
 from encryptedstats.statistics.plots import plot_loadings, plot_matrix, plot_variances
+from encryptedstats.statistics.results import TestResult
 from encryptedstats.tables import PublicSchema, Schema, Table
 from encryptedstats.tables.answers.results import Result, as_terms, dropped_rows
 from encryptedstats.tables.encodings import Column
@@ -41,6 +48,7 @@ from encryptedstats.tables.questions.constraints import (
     Integer,
     ListOf,
     RealNumber,
+    VariableName,
 )
 from encryptedstats.tables.questions.question import (
     Arrays,
@@ -88,7 +96,7 @@ class _Products(Question):
         self.check_parameters()
 
     def moments(self, schema: PublicSchema) -> Moments:
-        """What it is made of."""
+        """Return what it is made of."""
         return Moments(numbers_of_schema(schema, self.variables))
 
     def check_schema(self, schema: PublicSchema) -> None:
@@ -102,7 +110,6 @@ class _Products(Question):
         return self.moments(schema).totals(schema, columns, fold)
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """Those of the moments."""
         return self.moments(schema).shapes(schema)
 
     def _read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> _Read:
@@ -134,7 +141,7 @@ class Covariance(_Products):
     title: ClassVar[str] = "Covariance"
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> CovarianceResult:
-        """The matrix, with n - 1 below."""
+        """Return the matrix, with n - 1 below."""
         found = self._read(totals, schema, n_rows)
         return CovarianceResult(
             title=f"Covariances of {', '.join(found.names)}",
@@ -174,7 +181,7 @@ class Correlation(_Products):
     title: ClassVar[str] = "Correlation"
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> CorrelationResult:
-        """The matrix, with probabilities and intervals of each pair."""
+        """Return the matrix, with probabilities and intervals of each pair."""
         found = self._read(totals, schema, n_rows)
         return CorrelationResult(
             title=f"Correlations of {', '.join(found.names)}",
@@ -187,6 +194,163 @@ class Correlation(_Products):
             correlation=found.frame(found.correlation),
             pairs=found.correlation_table(self.confidence),
         )
+
+
+@dataclass(frozen=True)
+class PartialCorrelation(_Products):
+    """Correlations of numbers without the linear effects of others, with tests (of 0) and intervals
+    (Fisher's z).
+
+    Parameters
+    ----------
+    variables : list of str
+        By name or id; all other numbers by default. Rows where one of them, or of ``given``, is
+        missing are left out.
+    confidence : float
+        Of the intervals.
+    given : list of str
+        Numbers whose effects are taken off.
+
+    Examples
+    --------
+    >>> import pandas as pd, encryptedstats as es
+    >>> frame = pd.DataFrame({"a": [1, 2, 3, 4, 6], "b": [2, 1, 4, 3, 7], "age": [1, 2, 3, 4, 5]})
+    >>> table = es.Schema.infer(frame, numbers="keep").table(frame)
+    >>> table.ask(es.PartialCorrelation(["a", "b"], given=["age"])).correlation.round(3)
+           a      b
+    a  1.000  0.764
+    b  0.764  1.000
+    """
+
+    title: ClassVar[str] = "Partial correlation"
+    of_variables: ClassVar[tuple[str, ...]] = ("variables", "given")
+    constraints: ClassVar[Constraints] = {"given": ListOf(item=VariableName(), least=1)}
+
+    given: tuple[str | int, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "given", tuple(self.given))
+        super().__post_init__()
+
+    def _positions(self, schema: PublicSchema) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        given = tuple(position(schema, one) for one in self.given)
+        chosen = numbers_of_schema(schema, self.variables)
+        if not self.variables:
+            chosen = tuple(j for j in chosen if j not in given)
+        return chosen, given
+
+    def moments(self, schema: PublicSchema) -> Moments:
+        """Return the moments of the variables and of those that are given."""
+        chosen, given = self._positions(schema)
+        return Moments((*chosen, *given))
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse fewer than two variables, and variables that are given as well."""
+        chosen, given = self._positions(schema)
+        if len(chosen) < 2 or set(chosen) & set(given):
+            raise SchemaError(
+                "a partial correlation is of two variables or more, and given= names others",
+                code="same-variable-twice",
+            )
+        super().check_schema(schema)
+
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> CorrelationResult:
+        """Return the matrix, with probabilities and intervals of each pair."""
+        found = self._read(totals, schema, n_rows)
+        n_chosen = len(self._positions(schema.public())[0])
+        given = found.names[n_chosen:]
+        partial = found.without_effects(n_chosen)
+        return CorrelationResult(
+            title=f"Correlations of {', '.join(partial.names)}, given {', '.join(given)}",
+            n_rows=found.n,
+            notes=(
+                *found.notes,
+                f"{self.confidence:.4g} intervals by Fisher's z; tests of no correlation by "
+                "Student's t",
+            ),
+            correlation=partial.frame(partial.correlation),
+            pairs=partial.correlation_table(self.confidence),
+        )
+
+
+class CronbachAlpha(_Products):
+    """Cronbach's alpha: how far several numbers measure the same.
+
+    Parameters
+    ----------
+    variables : list of str
+        The items, kept as numbers; all by default. Rows where one is missing are left out.
+    confidence : float
+        Of Feldt's interval.
+
+    References
+    ----------
+    Cronbach (1951). Feldt, Woodruff and Salih (1987).
+
+    Examples
+    --------
+    >>> import pandas as pd, encryptedstats as es
+    >>> frame = pd.DataFrame({"a": [1, 2, 3, 4], "b": [2, 1, 4, 3], "c": [1, 2, 4, 4]})
+    >>> table = es.Schema.infer(frame, numbers="keep").table(frame)
+    >>> round(table.ask(es.CronbachAlpha()).estimate, 4)
+    0.8981
+    """
+
+    title: ClassVar[str] = "Cronbach's alpha"
+
+    def check_schema(self, schema: PublicSchema) -> None:
+        """Refuse a single item."""
+        super().check_schema(schema)
+        if len(self.moments(schema).variables) < 2:
+            raise SchemaError("Cronbach's alpha needs two items or more", code="too-few-variables")
+
+    def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
+        """Return alpha, and what it is without each item."""
+        from scipy.stats import f as fisher
+
+        found = self._read(totals, schema, n_rows)
+        units = [int(unit) for unit in found.scales]
+        k, n = len(units), found.n
+        scatter = [
+            [Fraction(int(found.scatter[a, b]), units[a] * units[b]) for b in range(k)]
+            for a in range(k)
+        ]
+        alpha = _alpha(scatter, list(range(k)))
+        if alpha is None or n < 2:
+            raise DataError("the items have no spread together", code="constant-data")
+        tail, free = (1 - self.confidence) / 2, (n - 1, (n - 1) * (k - 1))
+        missing = 1 - float(alpha)
+        without = [
+            _alpha(scatter, [other for other in range(k) if other != one]) for one in range(k)
+        ]
+        table = pd.DataFrame(
+            {
+                "mean": found.means,
+                "sd": np.sqrt(np.diag(found.covariance)),
+                "alpha without it": [
+                    np.nan if value is None or k < 3 else float(value) for value in without
+                ],
+            },
+            found.names,
+        )
+        return TestResult(
+            title=f"Cronbach's alpha of {', '.join(found.names)}",
+            n_rows=n,
+            notes=(*found.notes, f"{self.confidence:.4g} interval by Feldt"),
+            estimate=float(alpha),
+            low=1 - missing * float(fisher.isf(tail, *free)),
+            high=1 - missing * float(fisher.ppf(tail, *free)),
+            confidence=self.confidence,
+            term="alpha",
+            table=table,
+        )
+
+
+def _alpha(scatter: Sequence[Sequence[Fraction]], items: Sequence[int]) -> Fraction | None:
+    whole = sum((scatter[a][b] for a in items for b in items), Fraction(0))
+    own = sum((scatter[a][a] for a in items), Fraction(0))
+    k = len(items)
+    return Fraction(k, k - 1) * (1 - own / whole) if whole and k > 1 else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,8 +380,8 @@ class CovarianceResult(Result):
         return as_terms(self.variances.rename(columns={"variance": "estimate"}))
 
     def mahalanobis(self, X: Any) -> pd.Series[Any]:
-        """Squared distances of rows from the mean in this metric, as R and scikit-learn have them:
-        for the owner of the rows.
+        """Return squared distances of rows from the mean in this metric, as R and scikit-learn have
+        them: for the owner of the rows.
 
         ``X`` is a DataFrame with the columns of this matrix, or a table.
         """
@@ -244,7 +408,7 @@ class CovarianceResult(Result):
         return pd.Series((scaled * solved.T).sum(axis=1), frame.index, name="mahalanobis")
 
     def plot(self, ax: Any = None) -> Any:
-        """A heat map of the correlations."""
+        """Draw a heat map of the correlations."""
         sd = np.sqrt(np.diag(self.covariance))
         return plot_matrix(self.covariance.div(sd, axis=0).div(sd, axis=1), ax)
 
@@ -273,7 +437,7 @@ class CorrelationResult(Result):
 
     @property
     def pvalues(self) -> DataFrame:
-        """The probabilities as a matrix."""
+        """Return the probabilities as a matrix."""
         found = pd.DataFrame(np.nan, self.correlation.index, self.correlation.columns)
         for pair, p in self.pairs["pvalue"].items():
             a, b = pair if isinstance(pair, tuple) else (pair, pair)
@@ -281,7 +445,7 @@ class CorrelationResult(Result):
         return found
 
     def plot(self, ax: Any = None) -> Any:
-        """A heat map."""
+        """Draw a heat map."""
         return plot_matrix(self.correlation, ax)
 
 
@@ -295,6 +459,31 @@ class _Read:
     sums: Exact
     scatter: Exact  #: n times the sums of products around the means
     scales: Exact
+    taken: int = 0  #: how many variables' effects were taken off
+
+    def without_effects(self, n_kept: int) -> _Read:
+        """Return the first variables without the linear effects of the others."""
+        rows = [[Fraction(int(value)) for value in line] for line in self.scatter]
+        taken = 0
+        for k in range(n_kept, len(rows)):
+            pivot = rows[k][k]
+            if not pivot:  # it depends on others that are given
+                continue
+            taken += 1
+            for line in [one for place, one in enumerate(rows) if place < n_kept or place > k]:
+                ratio = line[k] / pivot
+                line[:] = [b - ratio * a for a, b in zip(rows[k], line, strict=True)]
+        left = [line[:n_kept] for line in rows[:n_kept]]
+        unit = lcm(*(value.denominator for line in left for value in line))
+        scatter = np.array([[int(value * unit) for value in line] for line in left], dtype=object)
+        return replace(
+            self,
+            names=self.names[:n_kept],
+            sums=self.sums[:n_kept],
+            scatter=scatter,
+            scales=self.scales[:n_kept],
+            taken=taken,
+        )
 
     def frame(self, values: NDArray[np.float64]) -> DataFrame:
         return pd.DataFrame(values, self.names, self.names)
@@ -324,7 +513,7 @@ class _Read:
         ).reshape(units.shape)
 
     def squared(self, a: int, b: int) -> Fraction | None:
-        """The square of the correlation; None where one of them is constant."""
+        """Return the square of the correlation; None where one of them is constant."""
         below = int(self.scatter[a, a] * self.scatter[b, b])
         return Fraction(int(self.scatter[a, b]) ** 2, below) if below else None
 
@@ -358,7 +547,8 @@ class _Read:
     def correlation_table(self, confidence: float) -> DataFrame:
         from scipy.stats import t
 
-        rows, df, width = {}, self.n - 2, normal_quantile(confidence)
+        rows, n, width = {}, self.n - self.taken, normal_quantile(confidence)
+        df = n - 2
         for a in range(len(self.names)):
             for b in range(a + 1, len(self.names)):
                 r, square = self.r(a, b), self.squared(a, b)
@@ -369,16 +559,14 @@ class _Read:
                 if df > 0 and square is not None:
                     statistic = r * math.sqrt(df / left) if left else math.copysign(math.inf, r)
                     pvalue = 2 * float(t.sf(abs(statistic), df))
-                if self.n > 3 and square is not None:
+                if n > 3 and square is not None:
                     # arctanh(r) is log((1 + r)^2 / (1 - r^2)) / 2
                     z = (
                         math.copysign(math.inf, r)
                         if not left
                         else math.copysign(math.log((1 + abs(r)) ** 2 / left) / 2, r)
                     )
-                    low, high = (
-                        math.tanh(z + sign * width / math.sqrt(self.n - 3)) for sign in (-1, 1)
-                    )
+                    low, high = (math.tanh(z + sign * width / math.sqrt(n - 3)) for sign in (-1, 1))
                 rows[self.names[a], self.names[b]] = [r, low, high, statistic, df, pvalue]
         index = pd.MultiIndex.from_tuples(rows) if rows else pd.MultiIndex.from_arrays([[], []])
         columns = ["estimate", "low", "high", "statistic", "df", "pvalue"]
@@ -388,7 +576,7 @@ class _Read:
 def read_moments(
     totals: Totals, variables: Sequence[int], schema: Schema | PublicSchema, n_rows: int
 ) -> _Read:
-    """The totals of moments, refusing those that cannot be."""
+    """Return the totals of moments, refusing those that cannot be."""
     names = [variable_name(schema, j) for j in variables]
     n = complete_count(totals, n_rows, names)
     k, sums = len(variables), totals["sums"]
@@ -406,7 +594,7 @@ def read_moments(
 
 
 def numbers_of_schema(schema: PublicSchema, variables: Sequence[str | int] = ()) -> tuple[int, ...]:
-    """The positions of these variables, or of all that are kept as numbers."""
+    """Return the positions of these variables, or of all that are kept as numbers."""
     if variables:
         return tuple(position(schema, one) for one in variables)
     found = tuple(j for j, variable in enumerate(schema.variables) if variable.kind == "number")
@@ -493,11 +681,10 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
         return self._moments(schema).totals(schema, columns, fold)
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """Those of the moments."""
         return self._moments(schema).shapes(schema)
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
-        """The eigenvectors of the covariance (or correlation) matrix."""
+        """Set the eigenvectors of the covariance (or correlation) matrix."""
         found = read_moments(totals, self._moments(schema).variables, self.schema_, self.n_rows_)
         if found.n < 2:
             raise ArgumentError(
@@ -560,7 +747,7 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
         return table.leave_blank(np.column_stack(found))
 
     def transform(self, X: Any) -> NDArray[np.float64]:
-        """The scores of clear rows; NaN where a variable is missing."""
+        """Return the scores of clear rows; NaN where a variable is missing."""
         self._check_open()
         scores: NDArray[np.float64] = (
             (self._matrix(X) - self.mean_) / self.scale_ @ self.components_.T
@@ -577,13 +764,13 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
         return np.array([f"pca{k}" for k in range(self.n_components_)], dtype=object)
 
     def loadings(self) -> DataFrame:
-        """The components, a column each."""
+        """Return the components, a column each."""
         self._check_open()
         return pd.DataFrame(self.components_.T, self.variable_names_, self.get_feature_names_out())
 
     def summary(self) -> PCAResult:
-        """Standard deviations and shares of variance, as R's ``summary(prcomp)``, and
-        the loadings.
+        """Return standard deviations and shares of variance, as R's ``summary(prcomp)``, and the
+        loadings.
         """
         self._check_open()
         names, share = self.get_feature_names_out(), self.explained_variance_ratio_
@@ -614,16 +801,16 @@ class PCAResult(Result):
     variances: pd.Series[Any]
 
     def to_frame(self) -> DataFrame:
-        """How much of the variance each component has."""
+        """Return how much of the variance each component has."""
         return self.importance
 
     def plot(self, ax: Any = None) -> Any:
-        """Variance of each component."""
+        """Draw variance of each component."""
         return plot_variances(self.variances, ax)
 
     def biplot(self, ax: Any = None) -> Any:
-        """The variables as arrows: their loadings on the first two components. Scores of rows are
-        not known from totals.
+        """Draw the variables as arrows: their loadings on the first two components. Scores of rows
+        are not known from totals.
         """
         if self.loadings.shape[1] < 2:
             raise ArgumentError(
@@ -669,7 +856,7 @@ class _NormalClasses(FisherDiscriminant):
 
     @abstractmethod
     def _logs(self, table: Table) -> NDArray[np.float64]:
-        """The logarithm of the probability of each class, up to a constant."""
+        """Return the logarithm of the probability of each class, up to a constant."""
 
     def scores(self, table: Table) -> NDArray[np.float64]:
         """Probabilities."""
@@ -678,11 +865,11 @@ class _NormalClasses(FisherDiscriminant):
         return found
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probability of each class."""
+        """Return probability of each class."""
         return self._by_row(X, self.scores)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Log-odds of each class, up to a constant; with two classes, those of the second."""
+        """Return Log-odds of each class, up to a constant; with two classes, those of the second."""
         logs = self._by_row(X, self._logs)
         return logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs
 
@@ -691,7 +878,7 @@ class _NormalClasses(FisherDiscriminant):
         return found
 
     def learned(self) -> DataFrame:
-        """The mean of every predictor in every class."""
+        """Return the mean of every predictor in every class."""
         return self._by_class("mean", self.means_)
 
     def _infer(
@@ -776,14 +963,14 @@ class _ByClass:
 
     @property
     def centre(self) -> NDArray[np.float64]:
-        """The mean of all rows, in units."""
+        """Return the mean of all rows, in units."""
         sums = zip(self.sums.sum(axis=0), self.scales, strict=True)
         return as_floats([Fraction(int(s), self.n * int(u)) for s, u in sums])
 
     @property
     def means_from_centre(self) -> NDArray[np.float64]:
-        """The means of classes less that of all rows (as it is rounded), in units; 0 where a class
-        has no rows.
+        """Return the means of classes less that of all rows (as it is rounded), in units; 0 where a
+        class has no rows.
         """
         centre = [Fraction(value) for value in self.centre.tolist()]
         found = [
@@ -796,7 +983,7 @@ class _ByClass:
         return as_floats(found)
 
     def in_units(self, scatter: Exact, below: int) -> NDArray[np.float64]:
-        """A matrix of sums of products over something, in units."""
+        """Return a matrix of sums of products over something, in units."""
         units = np.outer(self.scales, self.scales)
         pairs = zip(scatter.flat, units.flat, strict=True)
         return as_floats(
@@ -848,7 +1035,7 @@ class LinearDiscriminant(_NormalClasses):
     short_name: ClassVar[str] = "lda"
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
-        """Means, the pooled covariance matrix and the coefficients."""
+        """Set means, the pooled covariance matrix and the coefficients."""
         found = self._learn_means(totals, schema)
         present = [(int(n), s) for n, s in zip(found.counts, found.sums, strict=True) if n]
         df = found.n - len(present)
@@ -934,7 +1121,7 @@ class QuadraticDiscriminant(_NormalClasses):
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
-        """Sums and all sums of products of two predictors, in every class."""
+        """Return sums and all sums of products of two predictors, in every class."""
         found, classes = self._features(schema, columns), class_columns(schema, fold)
         return {
             "class_counts": [y.total() for y in classes],
@@ -943,7 +1130,6 @@ class QuadraticDiscriminant(_NormalClasses):
         }
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """One product for every class and pair of predictors."""
         k = self._count_features(schema)
         by_class = (schema.n_classes, k * (k + 1) // 2)
         return {
@@ -953,7 +1139,7 @@ class QuadraticDiscriminant(_NormalClasses):
         }
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
-        """Means and covariance matrices."""
+        """Set means and covariance matrices."""
         found = self._learn_means(totals, schema)
         self.covariance_, self._factors = [], []
         for label, n, sums, products in zip(

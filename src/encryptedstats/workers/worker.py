@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -72,6 +73,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "memory_limit": "bytes that the device may hold",
     "checkpoint": "a folder for what is computed, to go on from",
 }
+_IDLE_SECONDS: Final = 10.0  # after which somebody who waits is told that nobody works
 _PAUSES: Final = (0.05, 1.0)  # seconds between two looks at a job
 _HEX: Final = frozenset("0123456789abcdef")
 
@@ -279,6 +281,8 @@ class Worker(ABC):
     takes: ClassVar[frozenset[str]]
     #: Whether opened models may predict there: what is opened lies open at the worker.
     takes_opened: ClassVar[bool] = True
+    #: How to start what computes there, for somebody who waits in vain.
+    _hint: str = ""
 
     def __init__(self, place: str) -> None:
         self.place = place
@@ -669,7 +673,7 @@ class Worker(ABC):
         events = self._events(job)
         status = next(events)
         with progress_bar(job.kind, status.rows, "rows", show) as advance:
-            done = 0
+            done, warned, late = 0, False, time.monotonic() + _IDLE_SECONDS
             while True:
                 advance(status.rows_done - done)
                 done = status.rows_done
@@ -677,6 +681,13 @@ class Worker(ABC):
                     told(status)
                 if status.has_ended:
                     break
+                if status.state == "queued" and not warned and time.monotonic() > late:
+                    warned = True
+                    warnings.warn(
+                        f"no worker has begun job {job.id[:12]} of {self.place} for "
+                        f"{_IDLE_SECONDS:.0f} seconds: is there one?{self._hint}",
+                        stacklevel=3,
+                    )
                 status = next(events)
         if status.state == "failed":
             raise self._failure(job, status)
