@@ -28,9 +28,9 @@ from benchmarks._common import Report, Settings, part
 from benchmarks.fit import Copied, Repeated
 from encryptedstats.circuits import column
 from encryptedstats.circuits.devices import CudaDevice, Device, Run, Task, registered
-from encryptedstats.circuits.devices.cuda import card as cards
+from encryptedstats.circuits.devices.cuda import gpu as gpus
 from encryptedstats.circuits.devices.cuda.lower import lower_together
-from encryptedstats.circuits.devices.cuda.ring import RingOnCard, _polys, _with_each
+from encryptedstats.circuits.devices.cuda.ring import GpuRing, _polys, _with_each
 from encryptedstats.circuits.devices.cuda.totals import load_tape
 from encryptedstats.circuits.evaluate import compile_for
 from encryptedstats.circuits.sources import Source
@@ -54,11 +54,11 @@ class Pinned(Numbered):
 
     def __init__(self, table: es.EncryptedTable, chunks: int) -> None:
         super().__init__(table, chunks)
-        card, names = cards.card(), [str(one) for one in table.facts.columns]
-        assert card is not None
+        gpu, names = gpus.gpu(), [str(one) for one in table.facts.columns]
+        assert gpu is not None
         first = np.stack([self.table.residues(name, 0) for name in names])
         self._memory = (
-            card.pinned(chunks * first.nbytes).view(np.uint64).reshape(chunks, *first.shape)
+            gpu.allocate_pinned(chunks * first.nbytes).view(np.uint64).reshape(chunks, *first.shape)
         )
         self._memory[:] = first
         self._places = {name: number for number, name in enumerate(names)}
@@ -73,7 +73,7 @@ class Pinned(Numbered):
 
 @part("gpu")
 def gpu(settings: Settings) -> Report:
-    why_not = cards.obstacle()
+    why_not = gpus.obstacle()
     if why_not is not None:
         return Report({"missing": why_not}, remarks=[f"No card is measured: {why_not}."])
     results: dict[str, Any] = {"card": _facts(), "date": datetime.now(timezone.utc).isoformat()}
@@ -111,17 +111,17 @@ def device() -> CudaDevice:
 
 
 def _facts() -> dict[str, Any]:
-    card = cards.card()
-    assert card is not None
-    (_, version) = card.driver.cuDriverGetVersion()
-    free, total = card.memory()
+    gpu = gpus.gpu()
+    assert gpu is not None
+    (_, version) = gpu.driver.cuDriverGetVersion()
+    free, total = gpu.memory()
     return {
-        "name": card.name,
-        "capability": list(card.capability),
+        "name": gpu.name,
+        "capability": list(gpu.capability),
         "driver": version,
         "bytes": total,
         "free": free,
-        "arithmetic": "doubles" if card.doubles else "integers",
+        "arithmetic": "doubles" if gpu.doubles else "integers",
         "processor": platform.processor(),
         "cores": cores(),
     }
@@ -129,15 +129,15 @@ def _facts() -> dict[str, Any]:
 
 def laps(action: Callable[[], Any], most: int = 7, seconds: float = 3.0) -> dict[str, float]:
     """Milliseconds, of several runs after one to warm up."""
-    card = cards.card()
-    assert card is not None
+    gpu = gpus.gpu()
+    assert gpu is not None
     action()
-    card.wait()
+    gpu.wait()
     found: list[float] = []
     while len(found) < most and sum(found) < seconds:
         started = time.perf_counter()
         action()
-        card.wait()
+        gpu.wait()
         found.append(time.perf_counter() - started)
     return {
         "median_ms": 1e3 * float(np.median(found)),
@@ -152,20 +152,20 @@ def _transforms() -> dict[str, Any]:
     """
     parameters = es.Parameters.from_bits("bgv", 8192, 4000, (43,) * 4)
     keys = es.Owner(parameters).public_keys()
-    card, batch = cards.card(), 16384
-    assert card is not None
+    gpu, batch = gpus.gpu(), 16384
+    assert gpu is not None
     assert keys.evaluator.kernels is not None
     rng, found = np.random.default_rng(1), {}
     values = rng.integers(0, parameters.data_moduli[0], (8, 8192), dtype=np.uint64)
     for arithmetic in ("doubles", "integers"):
-        ring = RingOnCard(parameters, card, arithmetic)
+        ring = GpuRing(parameters, gpu, arithmetic)
         for inverse in (False, True):
             same = (
                 ring.transform(values, 0, inverse=inverse)
                 == keys.evaluator.kernels.transform(values, 0, inverse=inverse)
             ).all()
-            x, out = card.empty(batch, 1, 8192), card.empty(batch, 1, 8192)
-            card.clear(x)
+            x, out = gpu.empty(batch, 1, 8192), gpu.empty(batch, 1, 8192)
+            gpu.clear(x)
             run = ring.inverse if inverse else ring.forward
             a, b = _with_each(_polys(x), 8192), _with_each(_polys(out), 8192)
             timing = laps(lambda run=run, a=a, b=b: run(a, b, batch, 1))  # type: ignore[misc]  # bound here
@@ -254,10 +254,10 @@ def _stages(ours: CudaDevice, program: Any, source: Source) -> dict[str, Any]:
         return {"stages": "the card does not hold it at once"}
     evaluator, made, firsts = loaded.evaluator, loaded.made, loaded.made.firsts
     loaded = replace(loaded, columns=list(loaded.columns))
-    sums = evaluator.sums_on_card(made, loaded.columns).values
+    sums = evaluator.sums_on_gpu(made, loaded.columns).values
     totals = lower_together(keyed, args, sums, firsts)
     return {
-        "sums": laps(lambda: evaluator.sums_on_card(made, loaded.columns)),
+        "sums": laps(lambda: evaluator.sums_on_gpu(made, loaded.columns)),
         "lowered": laps(lambda: lower_together(keyed, args, sums, firsts)),
         "merged": laps(lambda: keyed.ring.pack(totals, keyed.packing)),
         "polynomials": sum(size for size in (total.size for total in program.sums)),
@@ -361,7 +361,7 @@ def _predicted(fraction: int, rows: int) -> dict[str, Any]:
         found[name] = {"fit_predict_ms": seconds}
         opened.append(
             owner.open(votes, schema=schema).to_numpy()
-        )  # residues differ: a card puts no totals side by side
+        )  # residues differ: a GPU puts no totals side by side
     found["exact"] = bool((opened[0] == opened[1]).all())
     expected = es.CompletelyRandomForest(forest.n_trees, 2, fraction=fraction, random_state=1).fit(
         train

@@ -16,10 +16,10 @@ from encryptedstats.circuits.program import Program
 from encryptedstats.crypto.residues import Residues
 
 
-class Card(Device):
+class Gpu(Device):
     """A fast device that gains nothing from interleaving, as a GPU."""
 
-    name = "card"
+    name = "gpu"
     speed = Speed(rows=1e-30, totals=1e-30)
     side_by_side = False
     able = True
@@ -32,11 +32,11 @@ class Card(Device):
 
 
 @pytest.fixture
-def card() -> Iterator[Card]:
-    card = Card()
-    register(card, preferred=True)
-    yield card
-    unregister("card")
+def gpu() -> Iterator[Gpu]:
+    gpu = Gpu()
+    register(gpu, preferred=True)
+    yield gpu
+    unregister("gpu")
 
 
 class Counted:
@@ -61,17 +61,17 @@ def test_a_program_is_compiled_once_where_only_cores_are(counted: Counted) -> No
     assert counted.asked == [None]
 
 
-def test_a_program_is_compiled_once_for_a_card(card: Card, counted: Counted) -> None:
-    assert choose_device(counted, "auto")[1] is card
+def test_a_program_is_compiled_once_for_a_gpu(gpu: Gpu, counted: Counted) -> None:
+    assert choose_device(counted, "auto")[1] is gpu
     assert counted.asked == [1]
 
 
-def test_what_a_card_cannot_run_is_interleaved(card: Card, counted: Counted) -> None:
-    card.able = False
+def test_what_a_gpu_cannot_run_is_interleaved(gpu: Gpu, counted: Counted) -> None:
+    gpu.able = False
     assert choose_device(counted, "auto")[1].side_by_side
     assert counted.asked == [1, None]
 
 
-def test_a_card_that_is_not_asked_for_decides_nothing(card: Card, counted: Counted) -> None:
+def test_a_gpu_that_is_not_asked_for_decides_nothing(gpu: Gpu, counted: Counted) -> None:
     assert choose_device(counted, "seal")[1].name == "seal"
     assert counted.asked == [None]

@@ -1,4 +1,4 @@
-"""The CUDA device without a card: its kernels on this processor, over the conformance suite; and
+"""The CUDA device without a GPU: its kernels on this processor, over the conformance suite; and
 what is shipped.
 """
 
@@ -17,16 +17,16 @@ import pytest
 import test_devices as suite
 from circuit_samples import Lab, MemorySource, forced, lab_of
 from given_samples import kept_lab
-from host_card import COMPILER, HostCard
+from host_gpu import COMPILER, HostGpu
 
 import encryptedstats as es
 from encryptedstats.circuits.devices import Run, Task, register, registered, seal, unregister
 from encryptedstats.circuits.devices.cuda import CudaDevice, build
-from encryptedstats.circuits.devices.cuda.card import BUILT, Card, CardFullError, obstacle_of
+from encryptedstats.circuits.devices.cuda.gpu import BUILT, Gpu, GpuFullError, obstacle_of
 from encryptedstats.circuits.devices.cuda.packing import CudaPacking
-from encryptedstats.circuits.devices.cuda.ring import RingOnCard
+from encryptedstats.circuits.devices.cuda.ring import GpuRing
 from encryptedstats.circuits.devices.cuda.sums import CudaEvaluator, Tables
-from encryptedstats.circuits.devices.native.sums import Evaluator
+from encryptedstats.circuits.devices.native.sums import SumsEvaluator
 from encryptedstats.circuits.devices.seal import SealExecution
 from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Marks
@@ -46,7 +46,7 @@ class HostCuda(CudaDevice):
     name = "cuda on this processor"
 
     def __init__(self, arithmetic: str) -> None:
-        super().__init__(HostCard(), arithmetic)  # type: ignore[arg-type]  # a card in all that matters
+        super().__init__(HostGpu(), arithmetic)  # type: ignore[arg-type]  # a GPU in all that matters
 
 
 @pytest.fixture(params=["doubles", "integers"])
@@ -110,7 +110,7 @@ def test_weighted_slots(name: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["packed", "slots"])
-def test_drawing_never_leaves_the_card(
+def test_drawing_never_leaves_the_gpu(
     name: str, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Marks, moves, and products that are relinearised on the way: SEAL and the native kernels do
@@ -185,18 +185,18 @@ def test_what_is_run_again_is_started_at_once(lab: Lab, name: str) -> None:
             np.testing.assert_array_equal(packs, [part.residues for part in expected.parts])
 
 
-def test_a_table_that_has_no_room_on_the_card_is_computed_by_way_of_memory(
+def test_a_table_that_has_no_room_on_the_gpu_is_computed_by_way_of_memory(
     lab: Lab, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, outputs = lab.source((9, 5, 7), seed=3), suite.PROGRAMS["products"]
-    monkeypatch.setattr(HostCard, "memory", lambda self: (1 << 20, 1 << 20))
-    monkeypatch.setattr(CudaEvaluator, "sums_on_card", None)
+    monkeypatch.setattr(HostGpu, "memory", lambda self: (1 << 20, 1 << 20))
+    monkeypatch.setattr(CudaEvaluator, "sums_on_gpu", None)
     suite.check(outputs, source, name)
     suite.check(outputs, source, name, memory_limit=1 << 16)
 
 
 @pytest.mark.usefixtures("named")
-def test_a_table_whose_columns_have_no_room_on_the_card_comes_there_some_chunks_at_a_time(
+def test_a_table_whose_columns_have_no_room_on_the_gpu_comes_there_some_chunks_at_a_time(
     plain: Lab, doubles: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, outputs, groups = (
@@ -214,8 +214,8 @@ def test_a_table_whose_columns_have_no_room_on_the_card_comes_there_some_chunks_
         run(self, made, some, *more, **options)
 
     monkeypatch.setattr(CudaEvaluator, "_run", seen)
-    monkeypatch.setattr(Evaluator, "passes", None)
-    monkeypatch.setattr(HostCard, "memory", lambda self: (0, 600 * polynomial))
+    monkeypatch.setattr(SumsEvaluator, "passes", None)
+    monkeypatch.setattr(HostGpu, "memory", lambda self: (0, 600 * polynomial))
     suite.check(outputs, source, doubles)
     assert [len(group) for group in groups] == [4] * 7 + [2]
     device = registered()[doubles]
@@ -223,10 +223,10 @@ def test_a_table_whose_columns_have_no_room_on_the_card_comes_there_some_chunks_
     assert device.session.recorded is None
 
 
-def test_vectors_that_have_no_room_in_a_block_lie_in_the_memory_of_the_card(
+def test_vectors_that_have_no_room_in_a_block_lie_in_the_memory_of_the_gpu(
     lab: Lab, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(HostCard, "shared_bytes", 64)
+    monkeypatch.setattr(HostGpu, "shared_bytes", 64)
     device = registered()[name]
     assert isinstance(device, CudaDevice)
     for rows in ((30,), (9, 5, 7)):
@@ -234,7 +234,7 @@ def test_vectors_that_have_no_room_in_a_block_lie_in_the_memory_of_the_card(
 
 
 @pytest.mark.usefixtures("named")
-@pytest.mark.parametrize("begun_by", ["card", "native"])
+@pytest.mark.parametrize("begun_by", ["gpu", "native"])
 def test_a_checkpoint_goes_on_on_another_device(
     lab: Lab, name: str, begun_by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,19 +247,19 @@ def test_a_checkpoint_goes_on_on_another_device(
 
     def put_once(self: CheckpointSums, number: int, sums: Any) -> None:
         if kept:
-            raise DeviceError("the graphics card failed")
+            raise DeviceError("the GPU failed")
         put(self, number, sums)
         kept.append(number)
 
-    first, second = (name, "native") if begun_by == "card" else ("native", name)
+    first, second = (name, "native") if begun_by == "gpu" else ("native", name)
     monkeypatch.setattr(CheckpointSums, "put", put_once)
     with pytest.raises(DeviceError, match="failed"):
         evaluate(outputs, source, device=first, checkpoint=tmp_path, progress=False, workers=1)
     monkeypatch.setattr(CheckpointSums, "put", put)
     computed = []
-    passes = Evaluator.passes
+    passes = SumsEvaluator.passes
     monkeypatch.setattr(
-        Evaluator,
+        SumsEvaluator,
         "passes",
         lambda self, tape, slices, *more: (
             computed.extend(slices) or passes(self, tape, slices, *more)
@@ -272,38 +272,38 @@ def test_a_checkpoint_goes_on_on_another_device(
     assert len(computed) == len(lab.parameters.data_moduli) - 1
 
 
-# -- a card that fails
+# -- a GPU that fails
 # ------------------------------------------------------------------------------------------------
 
 
 def failing(
     monkeypatch: pytest.MonkeyPatch, what: str, error: Exception, at: Callable[[int, Any], bool]
 ) -> list[int]:
-    """A card that fails where ``at`` says, by the number of the call and the size that is asked
+    """A GPU that fails where ``at`` says, by the number of the call and the size that is asked
     for; and how often it has.
     """
-    calls, failures, done = [0], [0], getattr(HostCard, what)
+    calls, failures, done = [0], [0], getattr(HostGpu, what)
 
-    def fails(self: HostCard, *args: Any, **options: Any) -> Any:
+    def fails(self: HostGpu, *args: Any, **options: Any) -> Any:
         calls[0] += 1
         if at(calls[0], args):
             failures[0] += 1
             raise type(error)(str(error))
         return done(self, *args, **options)
 
-    monkeypatch.setattr(HostCard, what, fails)
+    monkeypatch.setattr(HostGpu, what, fails)
     return failures
 
 
 FULL, GONE = (
-    CardFullError("the graphics card has not enough memory left"),
-    DeviceError("the graphics card failed"),
+    GpuFullError("the GPU has not enough memory left"),
+    DeviceError("the GPU failed"),
 )
 
 
 @pytest.mark.parametrize("what", ["products", "rows elsewhere", "totals multiplied"])
 @pytest.mark.parametrize("form", ["packed", "slots"])
-def test_what_is_kept_on_a_full_card_makes_room(
+def test_what_is_kept_on_a_full_gpu_makes_room(
     plain: Lab, doubles: str, what: str, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, outputs = plain.source((9, 5), seed=3), suite.PROGRAMS[what]
@@ -331,29 +331,29 @@ def test_what_has_no_room_at_once_is_computed_some_at_a_time_or_elsewhere(
 
 
 @pytest.mark.parametrize("call", [1, 5, 30])
-def test_a_card_that_fails_says_so_and_another_device_goes_on(
+def test_a_gpu_that_fails_says_so_and_another_device_goes_on(
     plain: Lab, doubles: str, call: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, outputs = plain.source((9, 5), seed=3), suite.PROGRAMS["products"]
     failing(monkeypatch, "launch", GONE, lambda number, args: number >= call)
-    with pytest.raises(DeviceError, match="the graphics card failed"):
+    with pytest.raises(DeviceError, match="the GPU failed"):
         evaluate(outputs, source, device=doubles, **suite.QUIET)
     suite.check(outputs, source, "native")
 
 
 @pytest.mark.usefixtures("named")
-def test_a_checkpoint_of_a_card_that_fails_goes_on_on_another_device(
+def test_a_checkpoint_of_a_gpu_that_fails_goes_on_on_another_device(
     plain: Lab, doubles: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, outputs = plain.source((9, 5), seed=3), suite.PROGRAMS["products"]
     options: dict[str, Any] = {"checkpoint": tmp_path, "progress": False, "workers": 1}
     failing(monkeypatch, "launch", GONE, lambda number, args: number > 5)  # two for a slice
-    with pytest.raises(DeviceError, match="the graphics card failed"):
+    with pytest.raises(DeviceError, match="the GPU failed"):
         evaluate(outputs, source, device=doubles, **options)
     computed: list[Any] = []
-    passes = Evaluator.passes
+    passes = SumsEvaluator.passes
     monkeypatch.setattr(
-        Evaluator,
+        SumsEvaluator,
         "passes",
         lambda self, tape, slices, *more: (
             computed.extend(slices) or passes(self, tape, slices, *more)
@@ -364,28 +364,28 @@ def test_a_checkpoint_of_a_card_that_fails_goes_on_on_another_device(
     assert 0 < len(computed) < len(plain.parameters.data_moduli)
 
 
-def test_what_the_driver_says_becomes_an_error_and_a_card_that_failed_is_not_taken_again() -> None:
-    card = Card.__new__(Card)
+def test_what_the_driver_says_becomes_an_error_and_a_gpu_that_failed_is_not_taken_again() -> None:
+    gpu = Gpu.__new__(Gpu)
     results = SimpleNamespace(CUDA_SUCCESS=0, CUDA_ERROR_OUT_OF_MEMORY=2)
     said = lambda error: (0, b"an illegal memory access was encountered")  # noqa: E731
-    card.driver, card.process, card.failure = (
+    gpu.driver, gpu.process, gpu.failure = (
         SimpleNamespace(CUresult=results, cuGetErrorString=said),
         os.getpid(),
         None,
     )
-    assert card._done((0, 7)) == 7
-    with pytest.raises(CardFullError, check=error("card-full", "'native'", "device='native'")):
-        card._done((2,))
-    assert obstacle_of(card) is None
-    with pytest.raises(DeviceError, check=error("card-failed", "'native'", "device='native'")):
-        card._done((700,))
+    assert gpu._done((0, 7)) == 7
+    with pytest.raises(GpuFullError, check=error("GPU-full", "'native'", "device='native'")):
+        gpu._done((2,))
+    assert obstacle_of(gpu) is None
+    with pytest.raises(DeviceError, check=error("GPU-failed", "'native'", "device='native'")):
+        gpu._done((700,))
     assert (
         "has failed (an illegal memory access was encountered), and is of use again to a new "
-        "process" in str(obstacle_of(card))
+        "process" in str(obstacle_of(gpu))
     )
 
 
-def test_a_forked_process_is_told_why_it_has_no_card(
+def test_a_forked_process_is_told_why_it_has_no_gpu(
     plain: Lab, doubles: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "getpid", lambda: -1)
@@ -394,7 +394,7 @@ def test_a_forked_process_is_told_why_it_has_no_card(
 
 
 @pytest.mark.usefixtures("named")
-def test_columns_stay_on_the_card_until_another_table_needs_the_room(
+def test_columns_stay_on_the_gpu_until_another_table_needs_the_room(
     plain: Lab, doubles: str, monkeypatch: Any
 ) -> None:
     sources, outputs, read = (
@@ -425,7 +425,7 @@ def test_transforms(ring_degree: int, bits: int, arithmetic: str) -> None:
     """
     parameters = es.Parameters.from_bits("bgv", ring_degree, 4000, (bits,) * 3)
     keys = es.Owner(parameters).public_keys(packing=False)
-    ring = RingOnCard(parameters, HostCard(), arithmetic)  # type: ignore[arg-type]  # a card in all that matters
+    ring = GpuRing(parameters, HostGpu(), arithmetic)  # type: ignore[arg-type]  # a GPU in all that matters
     p = parameters.data_moduli[0]
     values = np.random.default_rng(1).integers(0, p, (5, ring_degree), dtype=np.uint64)
     values[1], values[2], values[3], values[4, ::2] = p - 1, 1, 0, p - 1
@@ -456,6 +456,6 @@ def test_the_kernels_compile(architecture: str) -> None:
         version = build.version()
     except RuntimeError as error:
         pytest.skip(str(error))
-    code = build.compiled(architecture)
+    code = build.compile_kernels(architecture)
     if version == json.loads((BUILT / "made.json").read_text())["nvrtc"]:
         assert code == build.path_of(architecture).read_bytes()

@@ -1,4 +1,4 @@
-"""Sums along the paths of trees, which a card computes in registers: which they are, and that no
+"""Sums along the paths of trees, which a GPU computes in registers: which they are, and that no
 residue differs.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import test_devices as suite
 from circuit_samples import Lab, MemorySource, lab_of, totals_of
-from host_card import COMPILER
+from host_gpu import COMPILER
 from test_cuda import HostCuda
 
 from encryptedstats.circuits.devices import register, registered, unregister

@@ -38,7 +38,7 @@ from encryptedstats.circuits.devices import (
     unregister,
 )
 from encryptedstats.circuits.devices.batches import Packing, expand_totals
-from encryptedstats.circuits.devices.cuda import card as cards
+from encryptedstats.circuits.devices.cuda import gpu as gpus
 from encryptedstats.circuits.evaluate import compile_for, evaluate
 from encryptedstats.circuits.expressions import Marks, Weights
 from encryptedstats.circuits.expressions import given as given_total
@@ -64,14 +64,14 @@ def documented_device() -> Device:
 
 
 documented_device()
-NO_CARD = cards.obstacle()
-NAMES = [name for name in registered() if name != "seal" and not (name == "cuda" and NO_CARD)]
+NO_GPU = gpus.obstacle()
+NAMES = [name for name in registered() if name != "seal" and not (name == "cuda" and NO_GPU)]
 
 
-@pytest.fixture(params=[*NAMES, *(["cuda"] if NO_CARD else [])])
+@pytest.fixture(params=[*NAMES, *(["cuda"] if NO_GPU else [])])
 def name(request: pytest.FixtureRequest) -> str:
-    if request.param == "cuda" and NO_CARD:
-        pytest.skip(NO_CARD)
+    if request.param == "cuda" and NO_GPU:
+        pytest.skip(NO_GPU)
     return request.param
 
 
@@ -384,24 +384,24 @@ def test_auto_takes_the_cheapest_that_can(lab: Lab, stubborn: Device) -> None:
 
 
 def test_a_faster_device_is_taken_where_it_is_worth_beginning(lab: Lab) -> None:
-    class Card(SealDevice):
-        name = "card"
+    class Gpu(SealDevice):
+        name = "gpu"
         speed = Speed(rows=0.0, totals=0.0, start=1.0)
 
     programs = [
         compile_for([(a * b).total()], lab.source((5,) * chunks)).program for chunks in (1, 9)
     ]
-    (small, large), card = (program.words for program in programs), Card()
+    (small, large), gpu = (program.words for program in programs), Gpu()
     assert large[0] == 9 * small[0]
     assert large[1] == small[1]
-    register(card)
+    register(gpu)
     try:
         assert device_for("auto", programs[0]) is registered()["native"]
-        Card.speed = Speed(rows=0.0, totals=0.0)
-        assert device_for("auto", programs[0]) is card
-        assert list(prices(programs))[:2] == ["card", "native"]
+        Gpu.speed = Speed(rows=0.0, totals=0.0)
+        assert device_for("auto", programs[0]) is gpu
+        assert list(prices(programs))[:2] == ["gpu", "native"]
     finally:
-        unregister("card")
+        unregister("gpu")
 
 
 def test_kernels_price_what_seal_does_for_them(lab: Lab) -> None:
@@ -429,14 +429,14 @@ def test_no_such_device(lab: Lab) -> None:
         evaluate([a.total()], lab.source((5,)), device="gpu")
 
 
-@pytest.mark.skipif(not NO_CARD, reason="there is a card here")
-def test_without_a_card_the_device_says_why(lab: Lab) -> None:
+@pytest.mark.skipif(not NO_GPU, reason="there is a GPU here")
+def test_without_a_gpu_the_device_says_why(lab: Lab) -> None:
     with pytest.raises(DeviceError, check=error("device-unable", "'cuda'", "device='cuda'")):
         evaluate([a.total()], lab.source((5,)), device="cuda")
 
 
-@pytest.mark.skipif(not NO_CARD, reason="there is a card here")
-def test_without_a_card_nothing_else_is_blamed(lab: Lab) -> None:
+@pytest.mark.skipif(not NO_GPU, reason="there is a GPU here")
+def test_without_a_gpu_nothing_else_is_blamed(lab: Lab) -> None:
     """Totals that lie side by side, which this device does not compute, are not the reason."""
     totals = [(a * b).total(), a.total(), b.total()]
     with pytest.raises(DeviceError, check=error("device-unable")) as refused:

@@ -37,12 +37,12 @@ from encryptedstats.circuits.clear import read_clear
 from encryptedstats.circuits.devices import NativeDevice, registered
 from encryptedstats.circuits.devices.native import sums as reader
 from encryptedstats.circuits.devices.native.sums import (
-    Evaluator,
     Loads,
+    SumsEvaluator,
     arithmetic,
     sums_in_batches,
 )
-from encryptedstats.circuits.devices.native.sums import _aligned as aligned
+from encryptedstats.circuits.devices.native.sums import _allocate_aligned as aligned
 from encryptedstats.circuits.devices.native.tape import Tape, TapeWriter
 from encryptedstats.circuits.devices.seal import SealExecution
 from encryptedstats.circuits.devices.steps import StepByStep
@@ -117,7 +117,7 @@ def fused_sums(
     **options: Any,
 ) -> Sums:
     steps = sum_steps(totals, source)
-    found = Evaluator(loads_of(source), threads, memory_limit, **options).sums(
+    found = SumsEvaluator(loads_of(source), threads, memory_limit, **options).sums(
         list(dict.fromkeys(steps.values()))
     )
     assert all(len(residues) == step.size for step, residues in found.items())
@@ -613,7 +613,7 @@ def test_memory_bounds_what_is_summed_at_once(counts: tuple[int, ...], sums_at_o
     rows: list[float] = []
     seen, batches = {}, 0
     steps = sum_steps(outputs, source)
-    evaluator = Evaluator(loads_of(source), 2, limit)
+    evaluator = SumsEvaluator(loads_of(source), 2, limit)
     for batch, sums in sums_in_batches(list(steps.values()), evaluator, advance=rows.append):
         held = sum(one.nbytes for one in sums.values())
         assert held <= limit // 2 or len(batch) == 1

@@ -28,7 +28,7 @@ from encryptedstats import progress
 from encryptedstats.circuits import Expression, Layout, slices
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.devices.native import sums as native
-from encryptedstats.circuits.devices.native.sums import Evaluator, Loads, sums_in_batches
+from encryptedstats.circuits.devices.native.sums import Loads, SumsEvaluator, sums_in_batches
 from encryptedstats.circuits.evaluate import evaluate
 from encryptedstats.circuits.lowering import FLAT
 from encryptedstats.circuits.slices import CHECKPOINT, Slice, slices_of
@@ -137,7 +137,9 @@ def summed(
     """The sums over rows of some outputs, some at a time."""
     steps = [output.step for output in lowered(outputs, table.source(), FLAT).outputs]
     limit = default_limit() if memory_limit is None else memory_limit
-    return sums_in_batches(steps, Evaluator(Loads(table.source(), 0, {}, 0), 2, limit), **options)
+    return sums_in_batches(
+        steps, SumsEvaluator(Loads(table.source(), 0, {}, 0), 2, limit), **options
+    )
 
 
 # -- one read, in bounded memory
@@ -172,7 +174,7 @@ def test_sums_and_columns_keep_to_the_memory(
     sealed: EncryptedTable, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[int] = []
-    aligned, read_loads = native._aligned, Loads.read
+    aligned, read_loads = native._allocate_aligned, Loads.read
 
     def allocate(words: int) -> Any:
         held.append(8 * words)
@@ -183,7 +185,7 @@ def test_sums_and_columns_keep_to_the_memory(
         return read_loads(self, steps, chunk, one)
 
     columns: list[int] = []
-    monkeypatch.setattr(native, "_aligned", allocate)
+    monkeypatch.setattr(native, "_allocate_aligned", allocate)
     monkeypatch.setattr(Loads, "read", read)
     outputs = circuit(sealed)
     for batch, sums in summed(outputs, sealed, memory_limit=limit):

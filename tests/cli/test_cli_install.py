@@ -21,7 +21,7 @@ def test_it_passes_here(run: Run) -> None:
     result = run("check", "install")
     assert result.exit_code == 0, result.output
     assert "All is well" in result.stdout
-    words = ("seal-python", "numpy", "cores", "memory", "graphics card", "BGV", "BFV", "passed")
+    words = ("seal-python", "numpy", "cores", "memory", "GPU", "BGV", "BFV", "passed")
     assert all(word in result.stdout for word in words)
 
 

@@ -195,6 +195,9 @@ OF_LEVELS = [
     es.CumulativeIncidence("t", "e", "g"),
     es.GLM("y ~ e + g"),
     es.MultinomialNB(),
+    es.AODE(),
+    es.TAN(),
+    es.Pairs(),
     es.SemiparametricNB(),
     es.CompletelyRandomForest(n_trees=3, depth=2),
 ]
@@ -214,9 +217,9 @@ OF_NUMBERS = [
 ]
 #: Those that are refused, with what can be released instead.
 REFUSED = {
-    "AODE", "CoxScore", "Describe", "ElasticNet", "FisherDiscriminant", "Folds", "GenomeScan", "IncidenceRate",
+    "CoxScore", "Describe", "ElasticNet", "FisherDiscriminant", "Folds", "GenomeScan", "IncidenceRate",
     "KruskalWallis", "LinearDiscriminant", "LinearMeans", "MannWhitney",
-    "OneStepLogisticRegression", "Pairs", "QuadraticDiscriminant", "Quantiles", "SignedRank", "TAN",
+    "OneStepLogisticRegression", "QuadraticDiscriminant", "Quantiles", "SignedRank",
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ import service_samples as service
 from cluster_samples import BLOCKS, FOREST, ROWS, SCHEMA, Hospital
 
 import encryptedstats as es
-from encryptedstats.circuits.devices.cuda import card as cards
+from encryptedstats.circuits.devices.cuda import gpu as gpus
 from encryptedstats.service import audit
 from encryptedstats.storage import container
 from encryptedstats.tables.manifest import MANIFEST
@@ -34,7 +34,7 @@ def test_what_a_worker_offers(north: es.Worker) -> None:
     offers = north.offers()
     assert offers["version"] == "test"
     assert {"native", "seal"} <= set(offers["devices"])
-    assert ("cuda" in offers["devices"]) == cards.is_there()  # what is known here, and what is here
+    assert ("cuda" in offers["devices"]) == gpus.is_there()  # what is known here, and what is here
     assert offers["object_bytes"] == service.LIMITS.object_bytes
     assert offers["unfinished_jobs"] == service.LIMITS.jobs
     assert offers["requests_per_second"] == service.LIMITS.requests_per_second

@@ -16,7 +16,7 @@ from encryptedstats.circuits.devices import (
     Device,
     Run,
     Task,
-    checked_name,
+    check_device_name,
     device_for,
     execute,
     registered,
@@ -101,7 +101,7 @@ def evaluate(
         :mod:`encryptedstats.crypto.flooding`. By default where rows were encrypted by others.
     """
     workers, given = check_workers(workers), given or {}
-    checked_name(device)
+    check_device_name(device)
     compile_with = partial(
         compile_for,
         outputs,

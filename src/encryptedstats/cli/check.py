@@ -21,7 +21,6 @@ from encryptedstats.cli._files import Reads, is_key_file
 from encryptedstats.cli._inputs import expect, load_table
 from encryptedstats.cli._on import LOCAL, Place
 from encryptedstats.cli._options import AsJson, On, TableKeys, TableUrl, argument, option
-from encryptedstats.cli._words import describe_question
 from encryptedstats.cli.machine import OPTIONAL, describe_machine, package_versions
 from encryptedstats.crypto.keyfiles import OWNER_KIND
 from encryptedstats.crypto.keys import fingerprint_of
@@ -31,6 +30,7 @@ from encryptedstats.machine import cores
 from encryptedstats.storage import container
 from encryptedstats.tables.answers.answer import PREDICTION_KIND
 from encryptedstats.tables.questions.question import FOLDS_KIND, MODEL_KIND, RESULT_KIND
+from encryptedstats.tables.questions.words import describe_question
 from encryptedstats.views import TableView, View
 
 # -- install
@@ -91,7 +91,7 @@ def _install_view(document: dict[str, Any], keys: list[FoundKey]) -> View:
         else "  ".join(f"{name} {'yes' if there else 'no'}" for name, there in features.items()),
         "memory": (size_text(total) if total else "unknown")
         + (f", {size_text(available)} available" if available else ""),
-        "graphics card": machine["graphics_card"],
+        "GPU": machine["graphics_card"],
         **{name: _package(name, version) for name, version in document["packages"].items()},
         **{
             f"self-test {test['scheme'].upper()}": _test_text(test)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from encryptedstats import __version__
 from encryptedstats import machine as this_machine
-from encryptedstats.circuits.devices.cuda import card as cards
+from encryptedstats.circuits.devices.cuda import gpu as gpus
 from encryptedstats.machine import cores
 
 FEATURES: Final = ("avx2", "fma", "avx512f", "avx512ifma")  # those that speed up modular arithmetic
@@ -37,15 +37,15 @@ def describe_machine() -> dict[str, Any]:
         "usable_cores": cores(),
         "memory_bytes": this_machine.total_memory(),
         "memory_available_bytes": this_machine.available_memory(),
-        "graphics_card": graphics_card(),
+        "graphics_card": describe_gpu(),
     }
 
 
-def graphics_card() -> str:
-    """The card that ``device="cuda"`` computes on, or why there is none."""
-    found = cards.card()
+def describe_gpu() -> str:
+    """The GPU that ``device="cuda"`` computes on, or why there is none."""
+    found = gpus.gpu()
     if found is None:
-        return f"none: {cards.obstacle()}"
+        return f"none: {gpus.obstacle()}"
     arithmetic = "doubles" if found.doubles else "64-bit integers"
     return f"{found.name}, {found.memory()[1] / 2**30:.0f} GiB, computes with {arithmetic}"
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from encryptedstats.circuits.devices import AUTO, checked_name
+from encryptedstats.circuits.devices import AUTO, check_device_name
 from encryptedstats.cluster.items import Done, is_done, model_is_there, run_item
 from encryptedstats.cluster.jobs import JOBS, RECORDS, Item, StoredJob
 from encryptedstats.cluster.outputs import SupersededError, claim_name, is_current
@@ -174,7 +174,7 @@ def work(
             f"{MAX_LEASE_SECONDS:,.0f} (a week)",
             code="lease-out-of-range",
         )
-    checked_name(device)
+    check_device_name(device)
     name = worker or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     keys_url = None if keys is None else os.fspath(keys)
     own = [] if keys_url is None else [keys_url]  # what the worker was given needs no leave

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from encryptedstats.circuits.devices import AUTO, checked_name
+from encryptedstats.circuits.devices import AUTO, check_device_name
 from encryptedstats.cluster.board import Board, shown
 from encryptedstats.cluster.items import Done, is_done, run_item
 from encryptedstats.cluster.jobs import Item, StoredJob
@@ -85,7 +85,7 @@ def run_on_dask(job: StoredJob, how: DaskRun) -> None:
     """Do all items of a job that are not done."""
     scheduler, patience = how.scheduler, how.patience
     workers = check_workers(how.workers)
-    checked_name(how.device)
+    check_device_name(how.device)
     store = open_store(job.queue)
     if is_done(job, job.items[job.record], store):
         return

@@ -1,4 +1,6 @@
-"""What runs programs: SEAL everywhere, kernels in C, an NVIDIA GPU; others by :func:`register`."""
+"""Devices run programs: SEAL everywhere, native kernels in C, an NVIDIA GPU; others by
+:func:`register`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from encryptedstats.circuits.devices.base import (
     Run,
     Speed,
     Task,
-    checked_name,
+    check_device_name,
     device_for,
     execute,
     present,
@@ -35,7 +37,7 @@ __all__ = [
     "SealDevice",
     "Speed",
     "Task",
-    "checked_name",
+    "check_device_name",
     "device_for",
     "execute",
     "on_residues",

@@ -1,8 +1,8 @@
-"""What runs programs: the protocol of a device, and the registry of all devices.
+"""The protocol of a device, and the registry of all devices.
 
-A device works on residues, holds no secret, and takes no decision: lowering has taken them all.
+A device works on residues, holds no secret, and makes no decisions: lowering has made them all.
 Every device returns SEAL's residues, bit for bit. A new device is a subclass of :class:`Device`
-with ``obstacle`` and ``run``, made of helpers from the other modules here, and a call of
+with ``obstacle`` and ``run``, built from the helpers of this package, and a call of
 :func:`register`. ``tests/circuits/test_devices.py`` runs every registered device.
 """
 
@@ -32,16 +32,16 @@ AUTO = "auto"
 
 @dataclass(frozen=True)
 class Run:
-    """How a program is run.
+    """Options of running a program.
 
     Attributes
     ----------
     workers : int, optional
         Processes or threads; all cores by default.
     memory_limit : int, optional
-        Bytes that may be held of sums and of what is read ahead.
+        Bytes for sums and for columns that are read ahead.
     checkpoint : path or URL, optional
-        Where sums are kept, so that another process can go on from them.
+        Where sums are kept, so that another process can continue from them.
     progress : bool, optional
         A progress bar; by default on a terminal.
     """
@@ -62,7 +62,7 @@ class Task:
     source : Source
         The encrypted columns.
     given : mapping
-        Packed totals from elsewhere, by the name that the program gives them.
+        Packed totals from elsewhere, by their name in the program.
     options : Run
     """
 
@@ -73,7 +73,6 @@ class Task:
 
     @property
     def keys(self) -> PublicKeys:
-        """The keys to compute with."""
         return self.source.keys
 
     @property
@@ -106,7 +105,7 @@ class Speed:
 
 
 class Device(ABC):
-    """Something that runs programs. A device has a ``name`` and ``run``, and mostly ``obstacle``."""
+    """The base class of devices, with a ``name``, ``run`` and usually ``obstacle``."""
 
     name: ClassVar[str]
     #: By which ``device="auto"`` compares devices.
@@ -116,7 +115,7 @@ class Device(ABC):
 
     @property
     def is_here(self) -> bool:
-        """Whether this machine has what the device needs; nothing is opened to find out."""
+        """True if this machine has what the device needs. Nothing is opened to find out."""
         return True
 
     def obstacle(self, program: Program) -> str | None:
@@ -167,7 +166,7 @@ def present() -> list[str]:
     return [name for name, device in _devices.items() if device.is_here]
 
 
-def checked_name(name: str) -> str:
+def check_device_name(name: str) -> str:
     """Return a name, or raise an error if no device has it."""
     if name != AUTO and name not in _devices:
         known = ", ".join(repr(known) for known in (AUTO, *_devices))
@@ -184,7 +183,7 @@ _ANY_DEVICE: Final = Cure("any device", 'device="auto" chooses one that can')
 
 def device_for(name: str, program: Program) -> Device:
     """Return the device of this name if it can run the program; for "auto" the cheapest one."""
-    if checked_name(name) == AUTO:
+    if check_device_name(name) == AUTO:
         return _devices[next(iter(prices([program])))]
     device = _devices[name]
     why_not = device.obstacle(program)

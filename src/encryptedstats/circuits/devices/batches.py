@@ -1,7 +1,7 @@
-"""Runs the batches of a program one after the other, and merges their totals into packs.
+"""Run the batches of a program one after the other, and merge their totals into packs.
 
-A device supplies the functions that compute a batch, and its :class:`Packing`. A pack of level k has
-2^k places. Ciphertexts of level ``start`` are totals, of which 2^start lie interleaved in each.
+A device supplies the functions that compute a batch, and its :class:`Packing`. A pack of level k
+has 2^k places. Ciphertexts of level ``start`` hold 2^start interleaved totals each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The SEAL device: instruction by instruction, everywhere. All other devices must equal it."""
+"""The SEAL device: instruction by instruction, on every machine. All other devices must equal it."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def encode_marks(keys: PublicKeys, marks: Marks | MarksBeside) -> Any:
 
 
 class SealExecution(Execution):
-    """Evaluates steps on SEAL's ciphertexts."""
+    """Evaluate steps on SEAL's ciphertexts."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Runs programs step by step: the order of steps, their lifetimes, and parallel processes.
+"""Run programs step by step: the order of steps, their lifetimes, and parallel processes.
 
 What a step computes is a *rule*, a function ``rule(keys, data, *values)`` of the data of the step
 and the values of its arguments. A table of rules makes an evaluator; a device with other rules for
@@ -49,13 +49,13 @@ Rule = Callable[..., Any]
 
 
 class Execution(ABC):
-    """Evaluates steps in order. Ciphertexts are large, so each is freed after its last use.
+    """Evaluate steps in order. Ciphertexts are large, so each is freed after its last use.
 
     Parameters
     ----------
     keys : PublicKeys
     known : mapping
-        What was computed before, as residues.
+        Residues that were computed before.
     source : Source, optional
         Where columns come from.
     """
@@ -83,7 +83,7 @@ class Execution(ABC):
 
     def values(self, wanted: Sequence[Place]) -> list[Any]:
         """Compute the values of some steps."""
-        needs = {place: self.needed(place) for place in self.in_order(wanted)}
+        needs = {place: self.needs(place) for place in self.in_order(wanted)}
         uses = Counter(place for needed in needs.values() for place in needed) + Counter(wanted)
         found: dict[Place, Any] = {}
         for place, needed in needs.items():
@@ -94,7 +94,7 @@ class Execution(ABC):
                     del found[one]
         return [found[place] for place in wanted]
 
-    def needed(self, place: Place) -> list[Place]:
+    def needs(self, place: Place) -> list[Place]:
         """Return what a step is computed from."""
         return [] if place in self.known else place[0].needed(place[1], self._n_chunks)
 
@@ -106,7 +106,7 @@ class Execution(ABC):
             place, ready = stack.pop()
             if place in seen:
                 continue
-            needed = [] if ready else self.needed(place)
+            needed = [] if ready else self.needs(place)
             if needed:
                 stack.append((place, True))
                 stack.extend((one, False) for one in reversed(needed))
@@ -159,7 +159,7 @@ class Execution(ABC):
 
 @dataclass(frozen=True)
 class StepByStep:
-    """Computes programs by executions, many in parallel processes.
+    """Compute programs by executions, many in parallel processes.
 
     Attributes
     ----------
@@ -177,7 +177,7 @@ class StepByStep:
     def totals(self, task: Task, given: Mapping[Step, Residues]) -> Iterator[dict[Step, Residues]]:
         """Compute batches of outputs, each in a process over all chunks."""
         program, source = task.program, task.source
-        known = known_everywhere(given, source.layout.n_chunks)
+        known = collect_known(given, source.layout.n_chunks)
         outputs = list(dict.fromkeys(output.step for output in program.outputs))
         _learn_headers(source.keys, [*outputs, *program.sums])
         if any(step.op == MASK for step in program.steps):
@@ -219,9 +219,9 @@ class StepByStep:
         """Add up rows over all chunks; whatever comes from totals is known."""
         execution, found = self.start(source.keys, known, source), dict[Step, Any]()
         for chunk in range(source.layout.n_chunks):
-            here = [total for total in sums if total.args[0].is_at(chunk)]
-            places = [(total.args[0], None if total.args[0].is_total else chunk) for total in here]
-            for total, value in zip(here, execution.values(places), strict=True):
+            ready = [total for total in sums if total.args[0].is_at(chunk)]
+            places = [(total.args[0], None if total.args[0].is_total else chunk) for total in ready]
+            for total, value in zip(ready, execution.values(places), strict=True):
                 found[total] = execution.add(found[total], value) if total in found else value
         for value in found.values():
             execution.check_sum(value)
@@ -266,7 +266,7 @@ class StepByStep:
         execution = self.start(source.keys, {}, source)
         places = list(execution.in_order(marked))
         turned = {
-            one for place in places if place[0].op == ROTATE for one in execution.needed(place)
+            one for place in places if place[0].op == ROTATE for one in execution.needs(place)
         }
         return [place for place in places if place[0].op in (ROTATE, MOVE) and place not in turned]
 
@@ -326,7 +326,7 @@ class StepByStep:
         return [one for part in found for one in part]
 
 
-def known_everywhere(given: Mapping[Step, Residues], n_chunks: int) -> dict[Place, Residues]:
+def collect_known(given: Mapping[Step, Residues], n_chunks: int) -> dict[Place, Residues]:
     """Make given totals known on totals and over every chunk."""
     chunks = (None, *range(n_chunks))
     return {(step, chunk): value for chunk in chunks for step, value in given.items()}

@@ -1,8 +1,8 @@
 """The CUDA device: one NVIDIA GPU, with SEAL's residues, bit for bit.
 
-Sums over rows, bringing totals down, packing, expanding and rows with given totals are kernels
-(``kernels.cu``). What has no room on the card is left to helpers of the native device. Arrays stay
-on the card between the steps of one evaluation.
+Sums over rows, modulus switching, relinearisation, packing, expanding and rows with packed totals
+are kernels (``kernels.cu``). Work that does not fit on the GPU is left to the native device. Arrays
+stay on the GPU between the steps of one evaluation.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import ClassVar, Final
 
 from encryptedstats.circuits.devices.base import Device, Speed, Task
 from encryptedstats.circuits.devices.batches import Supplied, run_rows, run_totals, supply_batches
-from encryptedstats.circuits.devices.cuda import card as cards
-from encryptedstats.circuits.devices.cuda.card import Card
+from encryptedstats.circuits.devices.cuda import gpu as gpus
+from encryptedstats.circuits.devices.cuda.gpu import Gpu
 from encryptedstats.circuits.devices.cuda.lower import bring_down
 from encryptedstats.circuits.devices.cuda.packing import CudaPacking
 from encryptedstats.circuits.devices.cuda.rows import compute_rows
@@ -30,14 +30,14 @@ _STEP_SECONDS: Final = 1e-4  # ten kernels
 
 
 class CudaDevice(Device):
-    """BGV on a card.
+    """BGV on a GPU.
 
     Parameters
     ----------
-    card : Card, optional
+    gpu : Gpu, optional
         The first one of this machine by default.
     arithmetic : "doubles" or "integers", optional
-        What suits the card, by default.
+        By default the faster one on this GPU.
     """
 
     name: ClassVar[str] = "cuda"
@@ -45,22 +45,24 @@ class CudaDevice(Device):
     # Measured on an H200; it begins with a tape and its copies.
     speed: ClassVar[Speed] = Speed(rows=2e-12, totals=35e-12, start=0.05)
 
-    def __init__(self, card: Card | None = None, arithmetic: str | None = None) -> None:
-        self.session = Session(card, arithmetic)
-        self._native = NativeDevice()  # whose helpers compute what has no room on the card
+    def __init__(self, gpu: Gpu | None = None, arithmetic: str | None = None) -> None:
+        self.session = Session(gpu, arithmetic)
+        self._native = NativeDevice()  # whose helpers compute what has no room on the GPU
 
     @property
     def is_here(self) -> bool:
-        """Whether the driver knows a card."""
-        return self._native.is_here and (self.session.given_card is not None or cards.is_there())
+        """True if the driver knows a GPU."""
+        return self._native.is_here and (self.session.given_gpu is not None or gpus.is_there())
 
     def obstacle(self, program: Program) -> str | None:
         """Refuse machines without a GPU, other schemes than BGV, and large primes."""
-        card = self.session.given_card
-        if card is None and not cards.is_there():
-            return f"no GPU was found here: {cards.obstacle()}"
+        gpu = self.session.given_gpu
+        if gpu is None and not gpus.is_there():
+            return f"no GPU was found here: {gpus.obstacle()}"
         if any(step.op == SHIFT for step in program.steps):
-            return "it brings down totals one by one, and in this program they lie side by side"
+            return (
+                "it switches and relinearises totals one by one, and this program interleaves them"
+            )
         why_not = self._native.obstacle(program)
         if why_not is not None:
             return why_not
@@ -70,7 +72,7 @@ class CudaDevice(Device):
                 f"it computes modulo primes below 2^{_MAX_PRIME_BITS}, and one of these has "
                 f"{bits} bits"
             )
-        return cards.obstacle() if card is None else cards.obstacle_of(card)
+        return gpus.obstacle() if gpu is None else gpus.obstacle_of(gpu)
 
     def seconds(self, program: Program) -> float:
         """Estimate the time; without a tape for the rows, every step starts a few kernels."""

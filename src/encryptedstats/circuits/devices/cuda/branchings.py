@@ -1,10 +1,9 @@
-"""Sums over rows that are the leaves and nodes of trees: what a card computes without leaving its
-registers.
+"""Sums over rows that are the leaves and nodes of trees, computed in the registers of a GPU.
 
-A forest asks for sums of products along paths: a root, times a factor, or what is left of the root
-outside it, times the next factor, and so on. Paths that begin alike are put together into binary
+A forest asks for sums of products along paths: a root, times a factor, or the rest of the root
+outside it, times the next factor, and so on. Paths with a common start are combined into binary
 trees three factors deep, each of which one thread computes for one coefficient over all chunks.
-Whatever else is asked, or deeper trees, are tapes.
+Other sums, and deeper trees, are tapes.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _Path = tuple[tuple[Step, int], ...]
 
 @dataclass
 class _Split:
-    """A factor of what has come so far: its sum, if that is asked for, and what comes inside and
+    """A factor of the path so far: its sum, if it is asked for, and what follows inside and
     outside.
     """
 
@@ -42,8 +41,8 @@ class _Split:
 
 @dataclass(frozen=True)
 class Branching:
-    """A root and up to seven factors, node i above nodes 2 i (inside) and 2 i + 1 (outside), with
-    the sums that are asked for.
+    """A root and up to seven factors with their sums, node i above nodes 2 i (inside) and 2 i + 1
+    (outside).
     """
 
     root: Step
@@ -52,7 +51,7 @@ class Branching:
     totals: tuple[Step | None, ...]
 
     def words(self, places: Mapping[Step, int], components: Mapping[Step, int]) -> list[int]:
-        """The struct Branching of kernels.cu."""
+        """Return the struct Branching of kernels.cu."""
         factors = [NONE if factor is None else places[factor] for factor in self.factors]
         totals = [
             NONE if total is None else components[total]
@@ -62,12 +61,12 @@ class Branching:
 
 
 def branchings_of(totals: Sequence[Step]) -> list[Branching] | None:
-    """Trees that have all these sums, each once; None if some sum is none of a tree, or no tree is
-    worth it.
+    """Return trees with all these sums, each once; None if a sum belongs to no tree, or no tree
+    pays.
     """
     roots: dict[Step, dict[Step, _Split]] = {}
     themselves: dict[Step, Step] = {}
-    preferred = _preferred(totals)
+    preferred = _count_roots(totals)
     deepest = 0
     for total in dict.fromkeys(totals):
         node = total.args[0]
@@ -96,25 +95,25 @@ def branchings_of(totals: Sequence[Step]) -> list[Branching] | None:
 def branching_words(
     branchings: Iterable[Branching], places: Mapping[Step, int], components: Mapping[Step, int]
 ) -> NDArray[np.int32]:
-    """All of them, those with the same factors side by side."""
+    """Return the words of all trees, with trees of the same factors next to each other."""
     words = [one.words(places, components) for one in branchings]
     return np.array(sorted(words, key=lambda one: (one[2 : 2 + _NODES], one[0])), dtype=np.int32)
 
 
 def _branchings(root: Step, total: Step | None, splits: dict[Step, _Split]) -> Iterator[Branching]:
-    for number, nodes in enumerate(_covered(splits, 1) or [{}]):
+    for number, nodes in enumerate(_cover(splits, 1) or [{}]):
         named = [nodes.get(node, (None, None)) for node in range(1, _NODES + 1)]
         factors, totals = zip(*named, strict=True)
         yield Branching(root, total if number == 0 else None, factors, totals)
 
 
-def _covered(splits: dict[Step, _Split], node: int) -> list[dict[int, tuple[Step, Step | None]]]:
-    """Binary trees below a node that have all splits there; those that begin with one split share
-    it, which is summed once.
+def _cover(splits: dict[Step, _Split], node: int) -> list[dict[int, tuple[Step, Step | None]]]:
+    """Return binary trees below a node that contain all splits; trees with a common first split
+    share it.
     """
     found = []
     for factor, split in splits.items():
-        sides = [_covered(split.below[side], 2 * node + side) for side in (INSIDE, OUTSIDE)]
+        sides = [_cover(split.below[side], 2 * node + side) for side in (INSIDE, OUTSIDE)]
         for number, parts in enumerate(list(zip_longest(*sides, fillvalue={})) or [({}, {})]):
             total = split.total if number == 0 else None
             found.append({node: (factor, total), **parts[INSIDE], **parts[OUTSIDE]})
@@ -122,7 +121,7 @@ def _covered(splits: dict[Step, _Split], node: int) -> list[dict[int, tuple[Step
 
 
 def _path_to(node: Step, preferred: Mapping[Step, int]) -> tuple[Step, _Path] | None:
-    """The root of a product, and the factors on the way to it."""
+    """Return the root of a product, and its factors in order."""
     path: list[tuple[Step, int]] = []
     side, whole = INSIDE, None  # of what the node is to be computed from
     while node.op == MULTIPLY:
@@ -143,8 +142,9 @@ def _path_to(node: Step, preferred: Mapping[Step, int]) -> tuple[Step, _Path] | 
 def _inside_and_factor(
     node: Step, preferred: Mapping[Step, int], whole: Step | None
 ) -> tuple[Step, Step]:
-    """What a product is a part of, and what it is multiplied by: of two that are cheap, the
-    preferred one is the root.
+    """Return the part of which a product is a share, and its factor.
+
+    Of two cheap candidates, the preferred one is the root.
     """
     a, b = node.args
     if whole is not None:
@@ -154,8 +154,10 @@ def _inside_and_factor(
     return (b, a) if _is_cheap(a) else (a, b)
 
 
-def _preferred(totals: Sequence[Step]) -> Counter[Step]:
-    """What totals begin with, and how often; most of all what they take a part away from."""
+def _count_roots(totals: Sequence[Step]) -> Counter[Step]:
+    """Count how often totals start with a step, above all as the whole from which a part is
+    subtracted.
+    """
     found: Counter[Step] = Counter()
     for total in totals:
         node: Step | None = total.args[0]

@@ -1,8 +1,8 @@
-"""The kernels compiled for all cards, by NVRTC, which needs neither card nor toolkit: ``python -m
+"""Compile the kernels for all GPUs by NVRTC, without a GPU or toolkit: ``python -m
 encryptedstats...cuda.build``.
 
-What it makes lies beside the sources and is shipped. It is for who changes the kernels, and for
-tests: ``nvidia-cuda-nvrtc`` is in none of the packages that users install.
+The result lies beside the sources and is shipped. Only authors of kernels and tests run this:
+``nvidia-cuda-nvrtc`` is in none of the packages that users install.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from encryptedstats.circuits.devices.cuda.card import BUILT
+from encryptedstats.circuits.devices.cuda.gpu import BUILT
 
 SOURCES: Final = ("kernels.cu", "arithmetic.h")
-#: What is shipped: machine code for the cards that there are, and an intermediate form that drivers
+#: What is shipped: machine code for existing GPUs, and an intermediate form that drivers
 #: compile for others.
 ARCHITECTURES: Final = ("sm_80", "sm_90", "sm_100", "compute_80")
 #: Products of doubles rely on exact rounding: contraction would merge steps that must stay apart.
@@ -23,7 +23,7 @@ OPTIONS: Final = ("--fmad=false", "--std=c++17")
 
 
 def digest() -> str:
-    """Of all that the shipped files are made of."""
+    """Return a hash of all sources of the shipped files."""
     folder = Path(__file__).parent
     content = b"\0".join(
         [*((folder / name).read_bytes() for name in SOURCES), *(o.encode() for o in OPTIONS)]
@@ -31,8 +31,8 @@ def digest() -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def compiled(architecture: str) -> bytes:
-    """The kernels for one architecture."""
+def compile_kernels(architecture: str) -> bytes:
+    """Return the kernels for one architecture."""
     from cuda.bindings import nvrtc
 
     def done(result: tuple[Any, ...]) -> Any:
@@ -62,7 +62,7 @@ def compiled(architecture: str) -> bytes:
 
 
 def version() -> str:
-    """Of NVRTC."""
+    """Return the version of NVRTC."""
     from cuda.bindings import nvrtc
 
     _, major, minor = nvrtc.nvrtcVersion()
@@ -70,16 +70,16 @@ def version() -> str:
 
 
 def path_of(architecture: str) -> Path:
-    """Where the code for an architecture lies."""
+    """Return the path of the code for an architecture."""
     return BUILT / f"{architecture}.{'ptx' if architecture.startswith('compute') else 'cubin'}"
 
 
 def main() -> None:
-    """Compile all, and say what from."""
+    """Compile all, and print the sources' hash."""
     BUILT.mkdir(exist_ok=True)
     made = {}
     for architecture in ARCHITECTURES:
-        code = compiled(architecture)
+        code = compile_kernels(architecture)
         path_of(architecture).write_bytes(code)
         made[architecture] = hashlib.sha256(code).hexdigest()
     facts = {"sources": digest(), "nvrtc": version(), "made": made}

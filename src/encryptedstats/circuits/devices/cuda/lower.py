@@ -1,4 +1,4 @@
-"""Totals on a card brought down: switched and relinearised, many at a time."""
+"""Totals on a GPU: modulus switching and relinearisation, many at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from encryptedstats.circuits.devices.cuda.card import Array
+from encryptedstats.circuits.devices.cuda.gpu import Array
 from encryptedstats.circuits.devices.cuda.session import Session
 from encryptedstats.circuits.devices.cuda.steps import Keyed
 from encryptedstats.circuits.devices.native.steps import base_below, relinearised_at
@@ -27,10 +27,10 @@ def bring_down(
     keys: PublicKeys,
     workers: int,
 ) -> list[Residues]:
-    """Compute steps from totals on the card, or natively if it has no room."""
+    """Compute steps from totals on the GPU, or natively if it has no room."""
 
     def compute() -> list[Residues] | None:
-        if session.keyed(keys) is None:
+        if session.load_keys(keys) is None:
             return None
         return fetch(lower_known(session, steps, known, keys))
 
@@ -47,11 +47,11 @@ def lower_known(
 ) -> list[Any]:
     """Compute steps from totals: many at a time what is switched and relinearised last.
 
-    What comes before is computed step by step. The results stay on the card.
+    What comes before is computed step by step. The results stay on the GPU.
     """
-    keyed = session.keyed(keys)
+    keyed = session.load_keys(keys)
     assert keyed is not None
-    card = keyed.ring.card
+    gpu = keyed.ring.gpu
     base = {step: base_below(step, known) for step in steps}
     bases = list(dict.fromkeys(base.values()))
     missing = [step for step in bases if step not in known]
@@ -59,7 +59,7 @@ def lower_known(
         places: dict[Place, Any] = {(step, None): value for step, value in known.items()}
         values = session.start(keys, places, None).values([(step, None) for step in missing])
         known = {**known, **dict(zip(missing, values, strict=True))}
-    found = {step: card.joined([known[step]]) for step in base if step in bases}
+    found = {step: gpu.concatenate([known[step]]) for step in base if step in bases}
     by_level: dict[int, list[Step]] = defaultdict(list)
     for step in base:
         if step not in found:
@@ -68,7 +68,7 @@ def lower_known(
         under = list(dict.fromkeys(base[step] for step in some))
         ends = np.cumsum([0, *(one.size for one in under[:-1])]).tolist()
         firsts = dict(zip(under, ends, strict=True))
-        found |= lower_sums(keyed, some, card.joined([known[one] for one in under]), firsts)
+        found |= lower_sums(keyed, some, gpu.concatenate([known[one] for one in under]), firsts)
     return [found[step] for step in steps]
 
 
@@ -95,7 +95,7 @@ def lower_together(
     """Lower steps of one size and level; return (steps, polynomials, primes, N)."""
     ring = keyed.ring
     every = len(ring.parameters.data_moduli)
-    out = ring.card.empty(len(steps), steps[0].size, every - steps[0].level, ring.n)
+    out = ring.gpu.empty(len(steps), steps[0].size, every - steps[0].level, ring.n)
     groups: dict[tuple[int, int, int, bool], list[int]] = defaultdict(list)
     for number, step in enumerate(steps):
         base = base_below(step, firsts)
@@ -113,7 +113,7 @@ def lower_together(
 def part_of(sums: Array, first: int, size: int) -> Array:
     """Return some polynomials of an array, in its memory."""
     each = math.prod(sums.shape[1:])
-    return Array(sums.card, sums.pointer + 8 * each * first, (size, *sums.shape[1:]), sums)
+    return Array(sums.gpu, sums.pointer + 8 * each * first, (size, *sums.shape[1:]), sums)
 
 
 def fetch(values: Sequence[Array]) -> list[Residues]:
@@ -132,7 +132,7 @@ def fetch(values: Sequence[Array]) -> list[Residues]:
 
 
 def fetch_given(given: Mapping[Step, Any]) -> dict[Step, Residues]:
-    """Copy to memory whatever is on the card."""
+    """Copy to memory whatever is on the GPU."""
     return {step: np.asarray(value) for step, value in given.items()}
 
 

@@ -1,4 +1,4 @@
-"""Packing on a card: all merges of a level at a time; what is expanded stays there."""
+"""Packing on a GPU: all merges of a level at a time; what is expanded stays there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from encryptedstats.circuits.devices.batches import Packing
-from encryptedstats.circuits.devices.cuda.card import Array
+from encryptedstats.circuits.devices.cuda.gpu import Array
 from encryptedstats.circuits.devices.cuda.session import Session
 from encryptedstats.circuits.devices.cuda.steps import Keyed
 from encryptedstats.circuits.devices.native.steps import KernelPacking
@@ -18,7 +18,7 @@ from encryptedstats.crypto.residues import Residues
 
 @dataclass(frozen=True)
 class CudaPacking(Packing):
-    """Packing on a card; in C if totals are interleaved or this process has no card."""
+    """Packing on a GPU, or in C if totals are interleaved or this process has no GPU."""
 
     session: Session | None = None
 
@@ -28,7 +28,7 @@ class CudaPacking(Packing):
 
     @property
     def _keyed(self) -> Keyed | None:
-        return None if self.session is None or self.start else self.session.keyed(self.keys)
+        return None if self.session is None or self.start else self.session.load_keys(self.keys)
 
     def merge(self, parts: Sequence[Residues], level: int, to: int | None = None) -> Residues:
         """Merge all parts of a level at a time."""
@@ -36,33 +36,33 @@ class CudaPacking(Packing):
         return (
             self._elsewhere.merge(parts, level, to)
             if keyed is None
-            else merge_on_card(keyed, parts, level, to)
+            else merge_on_gpu(keyed, parts, level, to)
         )
 
     def split(self, node: Residues, level: int, *, odd: bool) -> Sequence[Residues]:
-        """Split a part; the halves stay on the card."""
+        """Split a part; the halves stay on the GPU."""
         keyed = self._keyed
         if keyed is None:
             return self._elsewhere.split(np.asarray(node), level, odd=odd)
-        return _expand_on_card(keyed, node, 1 << (level if odd else level - 1), level, level - 1)
+        return _expand_on_gpu(keyed, node, 1 << (level if odd else level - 1), level, level - 1)
 
     def expand(self, node: Residues, count: int, level: int) -> Iterable[Residues]:
-        """Expand a part; the totals stay on the card."""
+        """Expand a part; the totals stay on the GPU."""
         keyed = self._keyed
         if keyed is None:
             return self._elsewhere.expand(np.asarray(node), count, level)
-        return _expand_on_card(keyed, node, count, level, 0)
+        return _expand_on_gpu(keyed, node, count, level, 0)
 
 
-def merge_on_card(
+def merge_on_gpu(
     keyed: Keyed, parts: Sequence[Any], level: int = 0, to: int | None = None
 ) -> Residues:
-    """Merge parts that may be on the card, and copy the result to memory."""
-    there = keyed.ring.card.joined(parts).shaped(len(parts), *parts[0].shape)
+    """Merge parts that may be on the GPU, and copy the result to memory."""
+    there = keyed.ring.gpu.concatenate(parts).reshape(len(parts), *parts[0].shape)
     return np.asarray(keyed.ring.pack(there, keyed.packing, level, to)[0])
 
 
-def _expand_on_card(keyed: Keyed, node: Any, count: int, level: int, lowest: int) -> list[Any]:
-    there = node if isinstance(node, Array) else keyed.ring.card.upload(np.asarray(node))
+def _expand_on_gpu(keyed: Keyed, node: Any, count: int, level: int, lowest: int) -> list[Any]:
+    there = node if isinstance(node, Array) else keyed.ring.gpu.upload(np.asarray(node))
     found = keyed.ring.expand(there, count, level, lowest, keyed.packing)
     return [found[number] for number in range(len(found))]

@@ -1,9 +1,8 @@
-"""A ring on a card: primes, twiddles and inverses, and what is done with many ciphertexts of it at
-once.
+"""A ring on a GPU: primes, twiddles and inverses, and operations on batches of its ciphertexts.
 
-The steps are those of ``_native/residues.c``, with one difference: they are done for a whole batch
-of ciphertexts before the next is begun, since a card is fast only with thousands of polynomials at
-a time.
+The steps are those of ``_native/residues.c``, with one difference: each step is done for a whole
+batch of ciphertexts before the next, since a GPU is fast only with thousands of polynomials at a
+time.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from encryptedstats.circuits.devices.cuda.card import Array, Card
+from encryptedstats.circuits.devices.cuda.gpu import Array, Gpu
 from encryptedstats.circuits.expressions import Marks
 from encryptedstats.crypto.engine import in_copies
 from encryptedstats.crypto.kernels import minimal_root, read_switching_keys
@@ -29,12 +28,12 @@ from encryptedstats.errors import ArgumentError
 _LONGEST: Final = 13  # log2 of what one block transforms
 _MAX_DOUBLES: Final = 49  # bits of a prime
 _THREADS: Final = 256
-_WORK_BYTES: Final = 4 << 30  # of what is on its way, for one batch
+_WORK_BYTES: Final = 4 << 30  # of intermediate results of one batch
 _U64 = np.uint64
 
 
 class _Ring(ctypes.Structure):
-    """As in kernels.cu."""
+    """The struct of kernels.cu."""
 
     _fields_ = (
         ("primes", ctypes.c_uint64),
@@ -51,7 +50,7 @@ class _Ring(ctypes.Structure):
 
 
 class Polys(ctypes.Structure):
-    """As in kernels.cu."""
+    """The struct of kernels.cu."""
 
     _fields_ = (
         ("at", ctypes.c_uint64),
@@ -62,7 +61,7 @@ class Polys(ctypes.Structure):
 
 
 class _Which(ctypes.Structure):
-    """As in kernels.cu."""
+    """The struct of kernels.cu."""
 
     _fields_ = (
         ("first", ctypes.c_int),
@@ -79,43 +78,40 @@ _int, _pointer = ctypes.c_int, ctypes.c_uint64
 
 @dataclass(frozen=True)
 class Key:
-    """A key-switching key on the card, [target][digit][part], with the table of the automorphism
-    that goes with it.
-    """
+    """A key-switching key on the GPU, [target][digit][part], with the table of its automorphism."""
 
     words: Array
     digits: int
     table: Array | None = None
 
 
-class RingOnCard:
-    """Tables of some parameters on a card, and batches of ciphertexts brought down, packed and
-    taken apart.
+class GpuRing:
+    """Tables of some parameters on a GPU, and modulus switching, packing and expanding of batches.
 
     Parameters
     ----------
     parameters : Parameters
         BGV.
-    card : Card
+    gpu : Gpu
     arithmetic : "doubles" or "integers", optional
-        By default doubles on cards that are made for them, if all primes are below 2^49.
+        By default doubles on GPUs that are made for them, if all primes are below 2^49.
     """
 
-    def __init__(self, parameters: Parameters, card: Card, arithmetic: str | None = None) -> None:
-        self.parameters, self.card = parameters, card
+    def __init__(self, parameters: Parameters, gpu: Gpu, arithmetic: str | None = None) -> None:
+        self.parameters, self.gpu = parameters, gpu
         self.moduli = parameters.coefficient_moduli
         self.n, self.t = parameters.ring_degree, parameters.plain_modulus
         self.logn = self.n.bit_length() - 1
         small = max(self.moduli) >> _MAX_DOUBLES == 0
-        self.arithmetic = arithmetic or ("doubles" if card.doubles and small else "integers")
+        self.arithmetic = arithmetic or ("doubles" if gpu.doubles and small else "integers")
         if self.arithmetic == "doubles" and not small:
             raise ArgumentError(
                 "doubles are exact modulo primes below 2^49, and one of these is larger",
                 code="primes-too-large",
             )
-        longest = 14 if card.shared_bytes >= 9 << 14 and self.logn == 14 else _LONGEST
+        longest = 14 if gpu.shared_bytes >= 9 << 14 and self.logn == 14 else _LONGEST
         self.logm = min(self.logn, longest)
-        self._tables = [card.upload(table) for table in self._made_tables()]
+        self._tables = [gpu.upload(table) for table in self._make_tables()]
         special = len(self.moduli) - 1
         self._ring = _Ring(
             *(table.pointer for table in self._tables[:5]),
@@ -130,7 +126,7 @@ class RingOnCard:
     # -- tables
     # --------------------------------------------------------------------------------------------
 
-    def _made_tables(self) -> list[np.ndarray]:
+    def _make_tables(self) -> list[np.ndarray]:
         forward, inverse, butterflies, unbutterflies = (list[Residues]() for _ in range(4))
         for p in self.moduli:
             root = minimal_root(p, 2 * self.n)
@@ -142,7 +138,9 @@ class RingOnCard:
                 pairs = _pairs(powers, p)
                 plain.append(pairs)
                 tables.append(
-                    pairs if self.arithmetic == "integers" else balanced(powers, p).view(_U64)
+                    pairs
+                    if self.arithmetic == "integers"
+                    else centre_residues(powers, p).view(_U64)
                 )
         inverses = [
             word
@@ -170,12 +168,12 @@ class RingOnCard:
 
     @cached_property
     def _plain_ring(self) -> _Ring:
-        """The ring modulo t, for what is encoded: one prime, and the way back."""
+        """The ring modulo t, for encoding: one prime, and the inverse transform."""
         powers = _bit_reversed(
             _powers(pow(minimal_root(self.t, 2 * self.n), -1, self.t), self.n, self.t)
         )
         words = np.array(prime_words(self.t, self.n), dtype=_U64), _pairs(powers, self.t)
-        prime, inverse = (self.card.upload(some) for some in words)
+        prime, inverse = (self.gpu.upload(some) for some in words)
         self._tables += [prime, inverse]
         return _Ring(prime.pointer, 0, inverse.pointer, 0, 0, self.t, self.logn, self.logm, 1, 0)
 
@@ -190,7 +188,7 @@ class RingOnCard:
         return found
 
     def factors(self, numbers: Sequence[int]) -> Array:
-        """Numbers to multiply by, one for each of the first primes."""
+        """Return numbers to multiply by, one for each of the first primes."""
         key = tuple(numbers)
         if key not in self._factors:
             words = [
@@ -198,29 +196,31 @@ class RingOnCard:
                 for f, p in zip(numbers, self.moduli, strict=False)
                 for word in _factor(f % p, p)
             ]
-            self._factors[key] = self.card.upload(np.array(words, dtype=_U64))
+            self._factors[key] = self.gpu.upload(np.array(words, dtype=_U64))
         return self._factors[key]
 
     def key(self, residues: Residues, element: int = 0) -> Key:
-        """A key of shape (digits, 2, primes, N), divided by the special prime under the others."""
+        """Return a key of shape (digits, 2, primes, N), divided by the special prime under the
+        others.
+        """
         digits = len(residues)
         special = self.moduli[-1]
         moduli = [*self.moduli[:digits], special]
         factors = [pow(special, -1, p) for p in moduli[:-1]] + [1]
         words = times_constant(residues, factors, moduli).transpose(2, 0, 1, 3)
-        table = None if not element else self.card.upload(automorphism_table(self.n, element))
-        return Key(self.card.upload(words), digits, table)
+        table = None if not element else self.gpu.upload(automorphism_table(self.n, element))
+        return Key(self.gpu.upload(words), digits, table)
 
     # -- transforms
     # --------------------------------------------------------------------------------------------
 
     def transform(self, polynomials: Residues, prime: int, *, inverse: bool = False) -> Residues:
-        """Of polynomials, (..., N), modulo one prime."""
-        x = self.card.upload(polynomials.reshape(-1, self.n))
-        out = self.card.empty(*x.shape)
+        """Apply the NTT to polynomials, (..., N), modulo one prime."""
+        x = self.gpu.upload(polynomials.reshape(-1, self.n))
+        out = self.gpu.empty(*x.shape)
         run = self.inverse if inverse else self.forward
         run(self._all(x), self._all(out), len(x), 1, first=prime)
-        return self.card.download(out).reshape(polynomials.shape)
+        return self.gpu.download(out).reshape(polynomials.shape)
 
     def _all(self, array: Array) -> Polys:
         return Polys(array.pointer, self.n, self.n, 0)
@@ -239,10 +239,10 @@ class RingOnCard:
         lifted: int = 0,
         others: bool = False,
     ) -> None:
-        """NTT of ``count`` polynomials of every item; or base factor - NTT.
+        """Apply the NTT to ``count`` polynomials of every item, or compute base factor - NTT.
 
-        ``wrap``: after so many, the first prime again; ``lifted``: so many digits under all
-        targets, or those of ``others``.
+        ``wrap``: the first prime again after so many polynomials; ``lifted``: so many digits under
+        all targets, or those of ``others``.
         """
         which = _Which(first, 1, wrap, lifted, int(others))
         if self.logm < self.logn:
@@ -267,8 +267,10 @@ class RingOnCard:
         factors: Array | None = None,
         plain: bool = False,
     ) -> None:
-        """INTT of ``count`` polynomials of every item, or factor INTT - pending; ``plain``: modulo
-        t.
+        """Apply the inverse NTT to ``count`` polynomials of every item, or compute factor INTT -
+        pending.
+
+        ``plain`` works modulo t.
         """
         which, by = (
             _Which(first, step, 0, 0, 0),
@@ -284,15 +286,15 @@ class RingOnCard:
     def _inner(self, name: str, items: int, count: int, args: Sequence[Any]) -> None:
         grid = (items << (self.logn - self.logm), count, 1)
         threads = max(32, min(256, 1 << (self.logm - 3)))
-        self.card.launch(name, grid, threads, args, shared=9 << self.logm)
+        self.gpu.launch(name, grid, threads, args, shared=9 << self.logm)
 
     def _outer(self, name: str, items: int, count: int, args: Sequence[Any]) -> None:
-        self.card.launch(name, ((1 << self.logm) // _THREADS, count, items), _THREADS, args)
+        self.gpu.launch(name, ((1 << self.logm) // _THREADS, count, items), _THREADS, args)
 
     def _each(self, name: str, y: int, z: int, args: Sequence[Any]) -> None:
-        self.card.launch(name, (self.n // _THREADS, y, z), _THREADS, (self._ring, *args))
+        self.gpu.launch(name, (self.n // _THREADS, y, z), _THREADS, (self._ring, *args))
 
-    # -- bringing down
+    # -- modulus switching and relinearisation
     # --------------------------------------------------------------------------------------------
 
     def lower(
@@ -305,8 +307,7 @@ class RingOnCard:
         out: Array,
         out_places: Sequence[int],
     ) -> None:
-        """Ciphertexts switched from so many primes to others, relinearised there with the key, and
-        switched on, in batches.
+        """Switch ciphertexts down, relinearise them with the key, and switch on, in batches.
 
         Parameters
         ----------
@@ -337,24 +338,24 @@ class RingOnCard:
     ) -> None:
         (start, at, to), n, items = levels, self.n, len(places)
         at = to if key is None or size == 2 else at
-        where = self.card.upload(np.array(places, dtype=np.int32))
-        finally_at = self.card.upload(np.array(ends, dtype=np.int32))
+        where = self.gpu.upload(np.array(places, dtype=np.int32))
+        finally_at = self.gpu.upload(np.array(ends, dtype=np.int32))
         values, kept = (
             Polys(sums.pointer, start * n, start * n, where.pointer),
             size,
         )  # places count polynomials
         out_polys = Polys(out.pointer, math.prod(out.shape[1:]), to * n, finally_at.pointer)
-        pending, has = self.card.empty(items, size, at, n), start > at
-        factors = self.factors(self._falling(start, at)) if has else None
+        pending, has = self.gpu.empty(items, size, at, n), start > at
+        factors = self.factors(self._drop_factors(start, at)) if has else None
         if has:
             self._drop(values, pending, items, size, start, at)
         if key is not None and size > 2:
-            made = self._relinearised(values, pending, items, size, at, key, factors, has)
+            made = self._relinearise(values, pending, items, size, at, key, factors, has)
             values, kept, factors, has = _polys(made), 2, None, True
         if at > to:
-            after = self.card.empty(items, kept, to, n)
+            after = self.gpu.empty(items, kept, to, n)
             self._drop(values, after, items, kept, at, to, pending)
-            pending, factors = after, self.factors(self._falling(at, to))
+            pending, factors = after, self.factors(self._drop_factors(at, to))
         for c in range(kept):
             base, end = _with_each(_part(values, c), n), _with_each(_part(out_polys, c), n)
             if has:
@@ -373,14 +374,14 @@ class RingOnCard:
         to: int,
         pending: Array | None = None,
     ) -> None:
-        """What is to be subtracted once primes are dropped."""
+        """Compute what is to be subtracted when primes are dropped."""
         n, gone = self.n, start - to
-        x = self.card.empty(items, size, gone, n)
+        x = self.gpu.empty(items, size, gone, n)
         for c in range(size):
             src = _with_each(_part(values, c), n)
             src.at += 8 * to * n
             self.inverse(src, _with_each(_part(_polys(x), c), n), items, gone, first=to)
-        factors = self.factors(self._falling(start, to))
+        factors = self.factors(self._drop_factors(start, to))
         before = NOTHING if pending is None else _polys(pending)
         has = _int(int(pending is not None))
         self._each(
@@ -388,10 +389,8 @@ class RingOnCard:
             (_polys(x), before, _polys(out), _pointer(factors.pointer), _int(start), _int(to), has),
         )  # fmt: skip
 
-    def _falling(self, start: int, to: int) -> list[int]:
-        """What residues are multiplied by when the primes from ``start`` down to ``to`` are
-        dropped, as far as they get.
-        """
+    def _drop_factors(self, start: int, to: int) -> list[int]:
+        """Return the factors of residues when the primes from ``start`` down to ``to`` are dropped."""
         found = []
         for i, p in enumerate(self.moduli[:start]):
             factor = 1
@@ -400,7 +399,7 @@ class RingOnCard:
             found.append(factor)
         return found
 
-    def _relinearised(
+    def _relinearise(
         self,
         src: Polys,
         pending: Array,
@@ -411,16 +410,16 @@ class RingOnCard:
         factors: Array | None,
         has: bool,
     ) -> Array:
-        """The values of two polynomials; what is still to be subtracted of them is pending in its
+        """Return the values of two polynomials; what must be subtracted from them is pending in the
         first two.
         """
         n = self.n
-        values = self.card.empty(items, size, at, n)
+        values = self.gpu.empty(items, size, at, n)
         touched = [False] * size
         waits = [has] * size
         for c in range(size - 1, 1, -1):
             top = _with_each(_part(_polys(values) if touched[c] else src, c), n)
-            digits = self.card.empty(items, at, n)
+            digits = self.gpu.empty(items, at, n)
             self.inverse(
                 top, _with_each(_polys(digits), n), items, at,
                 pending=_with_each(_part(_polys(pending), c), n) if waits[c] else NOTHING,
@@ -464,14 +463,13 @@ class RingOnCard:
         add: tuple[bool, bool],
         own: Polys = NOTHING,
     ) -> None:
-        """Two neighbouring polynomials plus what the key makes of digits, but for what is pending
-        then.
+        """Add two neighbouring polynomials to the key's products of digits, less what is pending.
 
-        ``own`` is what the digits were before they were transformed back, where they are nothing
-        else: each under its own prime.
+        ``own`` holds the digits before they were transformed back, where they are nothing else:
+        each under its own prime.
         """
-        n, card = self.n, self.card
-        lifted, special = card.empty(items, (at + 1) * at, n), card.empty(items, 2, n)
+        n, gpu = self.n, self.gpu
+        lifted, special = gpu.empty(items, (at + 1) * at, n), gpu.empty(items, 2, n)
         known = bool(own.at)
         self.forward(
             _with_each(_polys(digits), n), _with_each(_polys(lifted), n), items, (at + 1 - known) * at, lifted=at,
@@ -484,7 +482,7 @@ class RingOnCard:
             (_polys(lifted), own, _pointer(key.words.pointer), _int(at), _int(key.digits), base, by, out, _polys(special),
              _int(items)),
         )  # fmt: skip
-        coefficients = card.empty(items, 2, n)
+        coefficients = gpu.empty(items, 2, n)
         self.inverse(
             _polys(special), _polys(coefficients), items, 2, first=len(self.moduli) - 1, step=0
         )
@@ -498,27 +496,25 @@ class RingOnCard:
     # -- single ciphertexts, (size, primes, N)
     # -----------------------------------------------------------------------------
 
-    def brought(self, value: Array, to: int, key: Key | None = None) -> Array:
-        """Switched down to so many primes; with the key, relinearised, which is done
-        where it is.
-        """
+    def reduce(self, value: Array, to: int, key: Key | None = None) -> Array:
+        """Switch down to so many primes and, with the key, relinearise in place."""
         size, primes, _ = value.shape
         kept = size if key is None else 2
         if (size, primes) == (kept, to):
             return value
-        out = self.card.empty(1, kept, to, self.n)
+        out = self.gpu.empty(1, kept, to, self.n)
         self._lower(value, [0], size, (primes, to, to), key, out, [0])
         return out[0]
 
     def rotate(self, value: Array, key: Key) -> Array:
-        """Slots in other places."""
-        node = value.shaped(1, *value.shape)
+        """Rotate slots."""
+        node = value.reshape(1, *value.shape)
         return self._automorphism(key, node, 1, pairs=False, moved=None, base=False, level=0)[0]
 
     def multiply(self, a: Array, b: Array) -> Array:
-        """The product, of one polynomial less than both have; also with a single polynomial."""
+        """Return the product, also with a single polynomial."""
         primes = a.shape[1]
-        out = self.card.empty(len(a) + len(b) - 1, primes, self.n)
+        out = self.gpu.empty(len(a) + len(b) - 1, primes, self.n)
         words = (
             _pointer(a.pointer),
             _int(len(a)),
@@ -530,8 +526,8 @@ class RingOnCard:
         return out
 
     def combine(self, terms: Sequence[tuple[int, Array]], constant: int) -> Array:
-        """A sum, of terms with their coefficients, and a constant in all slots: numbers modulo t,
-        as SEAL takes them.
+        """Return a linear combination plus a constant in all slots, of numbers modulo t as SEAL
+        lifts them.
         """
         primes, size = terms[0][1].shape[1], max(len(value) for _, value in terms)
         numbers = [*(c for c, _ in terms), constant]
@@ -539,50 +535,48 @@ class RingOnCard:
             word
             for c in numbers
             for p in self.moduli[:primes]
-            for word in _factor(self._centred(c) % p, p)
+            for word in _factor(self._lift(c) % p, p)
         ]
         words = [*(value.pointer for _, value in terms), *(len(value) for _, value in terms), *by]
         given, out = (
-            self.card.upload(np.array(words, dtype=_U64)),
-            self.card.empty(size, primes, self.n),
+            self.gpu.upload(np.array(words, dtype=_U64)),
+            self.gpu.empty(size, primes, self.n),
         )
         pointers = _pointer(given.pointer), _pointer(out.pointer)
         self._each("combined", size * primes, 1, (*pointers, _int(len(terms)), _int(primes)))
         return out
 
-    def _centred(self, number: int) -> int:
-        """As SEAL lifts a plaintext: of what a number is modulo t, after its sign was taken off."""
+    def _lift(self, number: int) -> int:
+        """Lift a number modulo t as SEAL lifts a plaintext, after its sign was removed."""
         size = abs(number) % self.t
         size = size - self.t if 2 * size > self.t else size
         return size if number >= 0 else -size
 
     def encode(self, marks: Marks, primes: int) -> Array:
-        """The polynomial that is 1 in marked slots, or what they are weighted by, and 0 in the
-        others, (1, primes, N).
-        """
-        card, n = self.card, self.n
-        coefficients = card.empty(1, 1, n)
+        """Return the polynomial with 1 or a weight in marked slots and 0 in others, (1, primes, N)."""
+        gpu, n = self.gpu, self.n
+        coefficients = gpu.empty(1, 1, n)
         alone = type(marks) is Marks and self.parameters.copies == 1
-        values = self._marked(marks.slots) if alone else self._weighted(marks)
+        values = self._mark(marks.slots) if alone else self._weight(marks)
         self.inverse(_polys(values), _polys(coefficients), 1, 1, plain=True)
-        lifted, out = card.empty(1, primes, n), card.empty(1, primes, n)
+        lifted, out = gpu.empty(1, primes, n), gpu.empty(1, primes, n)
         self._each("lifted", primes, 1, (_pointer(coefficients.pointer), _pointer(lifted.pointer)))
         self.forward(_polys(lifted), _polys(out), 1, primes)
         return out
 
-    def _marked(self, slots: np.ndarray) -> Array:
-        card, count = self.card, len(slots)
-        where, values = card.upload(self._places_of_slots[slots]), card.empty(1, 1, self.n)
-        card.clear(values)
+    def _mark(self, slots: np.ndarray) -> Array:
+        gpu, count = self.gpu, len(slots)
+        where, values = gpu.upload(self._places_of_slots[slots]), gpu.empty(1, 1, self.n)
+        gpu.clear(values)
         args = _pointer(values.pointer), _pointer(where.pointer), _int(count)
-        card.launch("marked", (-(-count // _THREADS), 1, 1), _THREADS, args)
+        gpu.launch("marked", (-(-count // _THREADS), 1, 1), _THREADS, args)
         return values
 
-    def _weighted(self, marks: Marks) -> Array:
+    def _weight(self, marks: Marks) -> Array:
         values, parameters = np.zeros((1, 1, self.n), dtype=np.uint64), self.parameters
         factors = marks.in_slots(parameters.slots, parameters.plain_modulus)
         values[0, 0, self._places_of_slots] = in_copies(factors, parameters.copies)
-        return self.card.upload(values)
+        return self.gpu.upload(values)
 
     # -- packs
     # --------------------------------------------------------------------------------------------
@@ -598,11 +592,11 @@ class RingOnCard:
         base: bool,
         level: int,
     ) -> Array:
-        """For nodes, or pairs of them, (sum +) what the automorphism makes of their difference: see
-        ``turn`` in kernels.cu.
+        """Apply the automorphism to the difference of nodes or pairs of them: see ``turn`` in
+        kernels.cu.
         """
-        primes, n, card = nodes.shape[2], self.n, self.card
-        value, top = card.empty(items, 2, primes, n), card.empty(items, primes, n)
+        primes, n, gpu = nodes.shape[2], self.n, self.gpu
+        value, top = gpu.empty(items, 2, primes, n), gpu.empty(items, primes, n)
         assert key.table is not None
         whole = Polys(top.pointer, primes * n, 0, 0)
         self._each(
@@ -611,9 +605,9 @@ class RingOnCard:
              NOTHING if moved is None else _polys(moved), _pointer(key.table.pointer), _int(int(base)), _int(level),
              _polys(value), whole),
         )  # fmt: skip
-        digits = card.empty(items, primes, n)
+        digits = gpu.empty(items, primes, n)
         self.inverse(_with_each(_polys(top), n), _with_each(_polys(digits), n), items, primes)
-        pending, out = card.empty(items, 2, primes, n), card.empty(items, 2, primes, n)
+        pending, out = gpu.empty(items, 2, primes, n), gpu.empty(items, 2, primes, n)
         self._switch(
             digits, key, items, primes, _polys(value), None, _polys(value), _polys(pending), (False, False),
             own=_with_each(_polys(top), n),
@@ -627,15 +621,13 @@ class RingOnCard:
     def pack(
         self, nodes: Array, keys: Sequence[Sequence[Key]], level: int = 0, to: int | None = None
     ) -> Array:
-        """Parts of a pack, of 2^level places each (totals, at 0), (parts, 2, primes, N), merged
-        into one of 2^to.
-        """
+        """Merge parts of a pack of 2^level places each, (parts, 2, primes, N), into one of 2^to."""
         nodes = nodes if level else self.times_inverse_degree(nodes)
         for above in range(level + 1, (self.logn if to is None else to) + 1):
-            nodes = self._merged(nodes, keys[above - 1], above)
+            nodes = self._merge(nodes, keys[above - 1], above)
         return nodes
 
-    def _merged(self, nodes: Array, keys: Sequence[Key], level: int) -> Array:
+    def _merge(self, nodes: Array, keys: Sequence[Key], level: int) -> Array:
         items, moved = -(-len(nodes) // 2), None
         for key in keys[:-1]:
             moved = self._automorphism(
@@ -646,9 +638,9 @@ class RingOnCard:
         )
 
     def times_inverse_degree(self, nodes: Array) -> Array:
-        """Divided by N modulo every prime."""
+        """Divide by N modulo every prime."""
         primes = nodes.shape[2]
-        out = self.card.empty(*nodes.shape)
+        out = self.gpu.empty(*nodes.shape)
         by = self.factors([pow(self.n, -1, p) for p in self.moduli[:primes]])
         self._each(
             "scaled",
@@ -661,18 +653,16 @@ class RingOnCard:
     def expand(
         self, node: Array, count: int, level: int, lowest: int, keys: Sequence[Sequence[Key]]
     ) -> Array:
-        """A node of 2^level places taken apart into nodes of 2^lowest, of the first ``count``
-        places.
-        """
-        nodes = Array(self.card, node.pointer, (1, *node.shape), node)
+        """Expand a node of 2^level places into nodes of 2^lowest, for the first ``count`` places."""
+        nodes = Array(self.gpu, node.pointer, (1, *node.shape), node)
         if level == self.logn:
             nodes = self.times_inverse_degree(nodes)
         while level > lowest:
-            nodes = self._parted(nodes, -(-count >> (level - 1)), keys[level - 1], level)
+            nodes = self._part_nodes(nodes, -(-count >> (level - 1)), keys[level - 1], level)
             level -= 1
         return nodes
 
-    def _parted(self, nodes: Array, wanted: int, keys: Sequence[Key], level: int) -> Array:
+    def _part_nodes(self, nodes: Array, wanted: int, keys: Sequence[Key], level: int) -> Array:
         moved = None
         for key in keys:
             moved = self._automorphism(
@@ -680,7 +670,7 @@ class RingOnCard:
             )
         assert moved is not None
         primes, each = nodes.shape[2], 2 * nodes.shape[2] * self.n
-        out = self.card.empty(2 * len(nodes), *nodes.shape[1:])
+        out = self.gpu.empty(2 * len(nodes), *nodes.shape[1:])
         even = Polys(out.pointer, 2 * each, nodes.shape[2] * self.n, 0)
         odd = Polys(out.pointer + 8 * each, 2 * each, nodes.shape[2] * self.n, 0)
         self._each(
@@ -691,20 +681,20 @@ class RingOnCard:
         return out.first(wanted)
 
 
-def relinearisation_key(ring: RingOnCard, seal_keys: Any) -> Key:
-    """The key for s^2."""
+def relinearisation_key(ring: GpuRing, seal_keys: Any) -> Key:
+    """Return the key for s^2."""
     keys = dict(read_switching_keys(seal_keys.to_string(), ring.n))
     return ring.key(keys[0])
 
 
-def rotation_keys(ring: RingOnCard, seal_keys: Any) -> dict[int, Key]:
-    """The keys of rotations, by their automorphisms."""
+def rotation_keys(ring: GpuRing, seal_keys: Any) -> dict[int, Key]:
+    """Return the rotation keys by their automorphisms."""
     found = read_switching_keys(seal_keys.to_string(), ring.n)
     return {2 * i + 1: ring.key(residues, 2 * i + 1) for i, residues in found}
 
 
-def packing_keys(ring: RingOnCard, seal_keys: Any) -> list[list[Key]]:
-    """For every level of packing the keys of its automorphisms."""
+def packing_keys(ring: GpuRing, seal_keys: Any) -> list[list[Key]]:
+    """Return the keys of the automorphisms of every level of packing."""
     keys = dict(read_switching_keys(seal_keys.to_string(), ring.n))
     groups = packing_elements(ring.n)
     made = {g: ring.key(keys[(g - 1) // 2], g) for group in groups.values() for g in group}
@@ -716,13 +706,13 @@ def packing_keys(ring: RingOnCard, seal_keys: Any) -> list[list[Key]]:
 
 
 def _polys(array: Array) -> Polys:
-    """An array (items, polynomials, ...): the second axis is what is counted."""
+    """Describe an array (items, polynomials, ...) by its second axis."""
     each = math.prod(array.shape[2:])
     return Polys(array.pointer, array.shape[1] * each, each, 0)
 
 
 def _part(polys: Polys, number: int) -> Polys:
-    """From one of the polynomials on."""
+    """Return the polynomials from one on."""
     return Polys(polys.at + 8 * polys.each * number, polys.item, polys.each, polys.places)
 
 
@@ -735,7 +725,7 @@ def _with_each(polys: Polys, each: int) -> Polys:
 
 
 def prime_words(p: int, n: int) -> list[int]:
-    """The struct Prime of arithmetic.h."""
+    """Return the struct Prime of arithmetic.h."""
     bits, scale = p.bit_length(), pow(n, -1, p)
     return [
         p,
@@ -754,7 +744,7 @@ def _factor(w: int, p: int) -> tuple[int, int]:
 
 
 def quotients(factors: Residues, p: int) -> Residues:
-    """floor(2^64 w / p) of many."""
+    """Return floor(2^64 w / p) of each factor."""
     return np.array([(int(w) << 64) // p for w in factors], dtype=_U64)
 
 
@@ -762,8 +752,8 @@ def _pairs(factors: Residues, p: int) -> Residues:
     return np.stack([factors, quotients(factors, p)], axis=1).reshape(-1)
 
 
-def balanced(residues: Residues, p: int) -> np.ndarray:
-    """As doubles between -p/2 and p/2."""
+def centre_residues(residues: Residues, p: int) -> np.ndarray:
+    """Return residues as doubles between -p/2 and p/2."""
     signed = residues.astype(np.int64)
     return np.where(signed > p // 2, signed - p, signed).astype(np.float64)
 
@@ -789,7 +779,7 @@ def _bit_reversed(values: Residues) -> Residues:
 
 
 def automorphism_table(n: int, element: int) -> np.ndarray:
-    """Where X -> X^element finds what it puts at each place of a polynomial in NTT form."""
+    """Return where X -> X^element finds the content of each place of a polynomial in NTT form."""
     places = _reversed_numbers(n)
     exponents = element * (2 * places + 1) % (2 * n)
     found: np.ndarray = places[exponents >> 1].astype(np.int32)

@@ -1,4 +1,4 @@
-"""Numbers of every row on a card: sums over a single chunk."""
+"""Numbers of every row on a GPU: sums over a single chunk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from encryptedstats.circuits.devices.batches import Supplied
 from encryptedstats.circuits.devices.cuda.lower import fetch_given, part_of
 from encryptedstats.circuits.devices.cuda.session import Session
 from encryptedstats.circuits.devices.cuda.steps import Keyed
-from encryptedstats.circuits.devices.cuda.sums import CudaEvaluator, TapeOnCard
+from encryptedstats.circuits.devices.cuda.sums import CudaEvaluator, GpuTape
 from encryptedstats.circuits.devices.native.device import compute_rows as compute_rows_natively
 from encryptedstats.circuits.devices.native.device import rows_level, sums_over_a_chunk
 from encryptedstats.circuits.devices.native.sums import Loads, row_obstacle
@@ -24,11 +24,11 @@ _KEPT_TAPES: Final = 8
 
 
 def compute_rows(session: Session, task: Task, batches: Iterable[Supplied]) -> Iterator[list[Any]]:
-    """Compute steps over rows; the values stay on the card until they are brought down."""
+    """Compute steps over rows; the values stay on the GPU until they are switched down."""
     source, limit = task.source, task.memory_limit
     loads: Loads | None = None
     for batch, given in batches:
-        keyed = session.keyed(task.keys)
+        keyed = session.load_keys(task.keys)
         if keyed is None:
             yield from compute_rows_natively(task, [(batch, fetch_given(given))])
             continue
@@ -43,8 +43,8 @@ def compute_rows(session: Session, task: Task, batches: Iterable[Supplied]) -> I
         for chunk in range(source.layout.n_chunks):
             loads.make(made.tape.columns, chunk)
             evaluator.chunks = range(chunk, chunk + 1)
-            columns = evaluator.groups_on_card(made.tape, session.columns_of(source), 0)
-            found = evaluator.sums_on_card(made, columns)
+            columns = evaluator.groups_on_gpu(made.tape, session.columns_of(source), 0)
+            found = evaluator.sums_on_gpu(made, columns)
             evaluator.check(made, found)
             yield [
                 part_of(found.values, made.firsts[sum_of[step]], step.size) for step in batch.steps
@@ -53,7 +53,7 @@ def compute_rows(session: Session, task: Task, batches: Iterable[Supplied]) -> I
 
 def _tape_of(
     batch: Batch, source: Source, given: Mapping[Step, Residues], keyed: Keyed
-) -> tuple[dict[Step, Step], TapeWriter, TapeOnCard]:
+) -> tuple[dict[Step, Step], TapeWriter, GpuTape]:
     """Return the steps of a batch as sums over one chunk, and their tape; keep the last ones."""
     name = batch.steps, source.layout.n_chunks > 1
     if name not in keyed.tapes:
@@ -63,6 +63,6 @@ def _tape_of(
         evaluator.prepare(sums)
         while len(keyed.tapes) >= _KEPT_TAPES:
             del keyed.tapes[next(iter(keyed.tapes))]
-        keyed.tapes[name] = sum_of, evaluator.writer, TapeOnCard(evaluator.tape(sums), keyed.ring)
-    found: tuple[dict[Step, Step], TapeWriter, TapeOnCard] = keyed.tapes[name]
+        keyed.tapes[name] = sum_of, evaluator.writer, GpuTape(evaluator.tape(sums), keyed.ring)
+    found: tuple[dict[Step, Step], TapeWriter, GpuTape] = keyed.tapes[name]
     return found

@@ -1,4 +1,4 @@
-"""What stays on a card between two programs: keys, tapes, columns and recorded packs."""
+"""What stays on a GPU between two programs: keys, tapes, columns and recorded packs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from encryptedstats.circuits.devices.base import Task
-from encryptedstats.circuits.devices.cuda import card as cards
-from encryptedstats.circuits.devices.cuda.card import Array, Card, CardFullError, Recording
+from encryptedstats.circuits.devices.cuda import gpu as gpus
+from encryptedstats.circuits.devices.cuda.gpu import Array, Gpu, GpuFullError, Recording
 from encryptedstats.circuits.devices.cuda.steps import CudaExecution, Keyed
 from encryptedstats.circuits.devices.cuda.sums import (
     Columns,
     CudaEvaluator,
+    GpuTape,
     Sums,
     Tables,
-    TapeOnCard,
 )
 from encryptedstats.circuits.devices.steps import Known
 from encryptedstats.circuits.program import Program, Step
@@ -31,17 +31,17 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class LoadedTape:
-    """A tape and its columns on the card."""
+    """A tape and its columns on the GPU."""
 
     evaluator: CudaEvaluator
-    made: TapeOnCard
+    made: GpuTape
     columns: Iterable[Columns]  # a list if all of them are there
     stays: bool  # whether the columns are those of the table alone, without given totals
 
 
 @dataclass(frozen=True)
 class RecordedPacks:
-    """Packs of a program and a table that one call computes again."""
+    """The packs of a program and a table, recorded so that one call computes them again."""
 
     program: Program
     content: str
@@ -52,61 +52,61 @@ class RecordedPacks:
     recording: Recording
 
     def are_of(self, task: Task, given: Mapping[Step, Residues]) -> bool:
-        """Whether these packs are what a task asks for."""
+        """Return True if these are the packs that a task asks for."""
         same = self.program is task.program and self.keys is task.keys
         is_plain = not given and task.options.checkpoint is None
         return same and is_plain and self.content == task.source.content_id
 
 
 class Session:
-    """A card with what stays there.
+    """A GPU with what stays on it.
 
     Parameters
     ----------
-    card : Card, optional
+    gpu : Gpu, optional
         The first one of this machine by default.
     arithmetic : "doubles" or "integers", optional
-        What suits the card, by default.
+        By default the faster one on this GPU.
     """
 
-    def __init__(self, card: Card | None = None, arithmetic: str | None = None) -> None:
-        self.given_card, self._arithmetic = card, arithmetic
+    def __init__(self, gpu: Gpu | None = None, arithmetic: str | None = None) -> None:
+        self.given_gpu, self._arithmetic = gpu, arithmetic
         self.lock = RLock()
-        self.tapes: WeakKeyDictionary[Program, tuple[Any, TapeOnCard]] = WeakKeyDictionary()
+        self.tapes: WeakKeyDictionary[Program, tuple[Any, GpuTape]] = WeakKeyDictionary()
         self.recorded: RecordedPacks | None = None
         self._keyed: WeakKeyDictionary[PublicKeys, Keyed] = WeakKeyDictionary()
         self._tables = Tables()
 
-    def card(self) -> Card | None:
-        """Return the card for the calling thread; None in a fork of the process that opened it."""
-        found = self.given_card or cards.card()
+    def gpu(self) -> Gpu | None:
+        """Return the GPU for the calling thread; None in a fork of the process that opened it."""
+        found = self.given_gpu or gpus.gpu()
         if found is None or found.process != os.getpid():
             return None
         found.enter()
         return found
 
-    def keyed(self, keys: PublicKeys) -> Keyed | None:
-        """Return the keys on the card; None if this process has no card."""
-        card = self.card()
-        if card is None:
+    def load_keys(self, keys: PublicKeys) -> Keyed | None:
+        """Return the keys on the GPU; None if this process has no GPU."""
+        gpu = self.gpu()
+        if gpu is None:
             return None
         if keys not in self._keyed:
-            self._keyed[keys] = Keyed(keys, card, self._arithmetic)
+            self._keyed[keys] = Keyed(keys, gpu, self._arithmetic)
         return self._keyed[keys]
 
     def columns_of(self, source: Source) -> dict[Any, Array]:
-        """Return the columns of a table that are on the card; those of other tables make room."""
-        name, card = source.content_id, self.card()
-        if name is None or card is None:
+        """Return the columns of a table that are on the GPU; those of other tables make room."""
+        name, gpu = source.content_id, self.gpu()
+        if name is None or gpu is None:
             return {}
-        found = self._tables.of(name, card.memory()[1] // 4)
+        found = self._tables.of(name, gpu.memory()[1] // 4)
         if self.recorded is not None and self.recorded.content not in self._tables:
             self.recorded = None
         return found
 
     def start(self, keys: PublicKeys, known: Known, source: Source | None) -> CudaExecution:
-        """Begin to evaluate steps on the card."""
-        keyed = self.keyed(keys)
+        """Begin to evaluate steps on the GPU."""
+        keyed = self.load_keys(keys)
         assert keyed is not None
         held = {} if source is None else self.columns_of(source)
         return CudaExecution(keys, known, source, keyed, held)
@@ -122,13 +122,13 @@ class Session:
         self._keyed.clear()
 
     def attempt(self, compute: Callable[[], Found | None]) -> Found | None:
-        """Compute on the card; if it is full, free what stays there and try once more.
+        """Compute on the GPU; if it is full, free what stays there and try once more.
 
         Return None if there is still no room.
         """
         for _ in range(2):
             try:
                 return compute()
-            except CardFullError:
+            except GpuFullError:
                 self.forget()
         return None

@@ -1,7 +1,7 @@
-"""Steps one by one on a card, for programs without a tape: they mark, move or relinearise rows.
+"""Steps one by one on a GPU, for programs without a tape: they mark, move or relinearise rows.
 
-Values are arrays on the card from the columns to the results. Each instruction is a few kernels,
-which wait for each other on the card only.
+Values are arrays on the GPU from the columns to the results. Each instruction is a few kernels,
+which wait for each other on the GPU only.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from weakref import proxy
 
 import numpy as np
 
-from encryptedstats.circuits.devices.cuda.card import Array, Card
+from encryptedstats.circuits.devices.cuda.gpu import Array, Gpu
 from encryptedstats.circuits.devices.cuda.ring import (
+    GpuRing,
     Key,
-    RingOnCard,
     packing_keys,
     relinearisation_key,
     rotation_keys,
@@ -41,10 +41,10 @@ from encryptedstats.errors import ArgumentError, FileFormatError
 
 
 class Keyed:
-    """Public keys on a card; each is read when it is needed for the first time."""
+    """Public keys on a GPU; each is read on first use."""
 
-    def __init__(self, keys: PublicKeys, card: Card, arithmetic: str | None) -> None:
-        self.ring = RingOnCard(keys.parameters, card, arithmetic)
+    def __init__(self, keys: PublicKeys, gpu: Gpu, arithmetic: str | None) -> None:
+        self.ring = GpuRing(keys.parameters, gpu, arithmetic)
         self._keys = proxy(keys)  # what is kept by keys must not keep them
         self._relinearisation: Key | None = None
         self._packing: list[list[Key]] | None = None
@@ -68,23 +68,23 @@ class Keyed:
         return self._packing
 
     def rules(self) -> Mapping[str, Rule]:
-        """Return the rules that compute on the card."""
+        """Return the rules that compute on the GPU."""
         ring, n_primes = self.ring, len(self.ring.parameters.data_moduli)
         return {
             ADD_UP: lambda _, data, *values: ring.combine(
                 list(zip(data[0], values, strict=True)), data[1]
             ),
             MULTIPLY: lambda _, data, a, b: ring.multiply(a, b),
-            RELINEARISE: lambda _, data, value: ring.brought(
+            RELINEARISE: lambda _, data, value: ring.reduce(
                 value, value.shape[1], self.relinearisation
             ),
-            SWITCH: lambda _, level, value: ring.brought(value, n_primes - level),
+            SWITCH: lambda _, level, value: ring.reduce(value, n_primes - level),
             ROTATE: lambda _, rotation, value: ring.rotate(value, self.rotation(rotation)),
             MASK: lambda _, marks, value: ring.multiply(value, ring.encode(marks, value.shape[1])),
         }
 
     def rotation(self, step: int) -> Key:
-        """The key of one rotation."""
+        """Return the key of one rotation."""
         self._keys.evaluator.check_rotation(step)
         if self._rotations is None:
             self._rotations = rotation_keys(self.ring, self._keys.evaluator.keys.rotation)
@@ -92,15 +92,15 @@ class Keyed:
 
 
 class CudaExecution(Execution):
-    """Evaluates steps on a card.
+    """Evaluate steps on a GPU.
 
     Parameters
     ----------
     keys, known, source
-        As of :class:`Execution`; what is known may be on the card already.
+        As for :class:`Execution`; known ciphertexts may be on the GPU already.
     keyed : Keyed
     held : dict
-        Columns on the card, by name, level and chunk; columns that are read stay there.
+        Columns on the GPU, by name, level and chunk; columns that are read stay there.
     """
 
     def __init__(
@@ -113,24 +113,24 @@ class CudaExecution(Execution):
     ) -> None:
         super().__init__(keys, known, source)
         self.rules = keyed.rules()
-        self._card, self._held = keyed.ring.card, held
+        self._gpu, self._held = keyed.ring.gpu, held
 
     def value_of(self, residues: Any) -> Array:
-        """Copy residues to the card."""
-        return residues if isinstance(residues, Array) else self._card.upload(residues)
+        """Copy residues to the GPU."""
+        return residues if isinstance(residues, Array) else self._gpu.upload(residues)
 
     def residues_of(self, value: Any) -> Any:
-        """Leave the value on the card."""
+        """Leave the value on the GPU."""
         return value
 
     def check_sum(self, value: Array) -> None:
         """Refuse a sum that is 0 whatever the table; a few of its numbers tell, as a rule."""
-        few = Array(value.card, value[1].pointer, (8,), value)
+        few = Array(value.gpu, value[1].pointer, (8,), value)
         if not np.asarray(few).any() and not hides(np.asarray(value)):
             raise ArgumentError(NOTHING_HIDDEN, code="sum-cancels")
 
     def load(self, step: Step, source: Source, chunk: int) -> Any:
-        """Read a column, or take it from the card; check what was read."""
+        """Read a column, or take it from the GPU; check what was read."""
         if step.op != COLUMN:
             return self.value_of(encrypted_here(step, source, chunk))
         name = step.data, 0, chunk

@@ -1,8 +1,8 @@
-"""Sums over rows on a card: the tapes of the native device, one block of threads for a segment and
+"""Sums over rows on a GPU: the tapes of the native device, one block of threads for a segment and
 some coefficients.
 
-Columns stay on the card from one evaluation to the next, and so do tapes: a program that is run
-again on a table starts at once.
+Columns and tapes stay on the GPU from one evaluation to the next, so a program that runs again on a
+table starts at once.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any, Final
 import numpy as np
 
 from encryptedstats.circuits.devices.cuda.branchings import branching_words, branchings_of
-from encryptedstats.circuits.devices.cuda.card import Array, Card
-from encryptedstats.circuits.devices.cuda.ring import RingOnCard
-from encryptedstats.circuits.devices.native.sums import Evaluator, Loads, base_of, hides
+from encryptedstats.circuits.devices.cuda.gpu import Array, Gpu
+from encryptedstats.circuits.devices.cuda.ring import GpuRing
+from encryptedstats.circuits.devices.native.sums import Loads, SumsEvaluator, base_of, hides
 from encryptedstats.circuits.devices.native.tape import ADD_OP, NONE, PRODUCT_OP, Tape, TapeWriter
 from encryptedstats.circuits.devices.steps import NOTHING_HIDDEN
 from encryptedstats.circuits.program import COLUMN, EXPAND, Step
@@ -35,7 +35,7 @@ _LANES: Final = 4  # coefficients, or chunks, that a thread works on at a time
 _RESERVED: Final = 1 << 10  # bytes of a block's memory that the driver takes
 _TOGETHER: Final = 4  # trees of a block: some, as those of two classes, have the same factors
 _LOCAL: Final = 30  # sums over chunks that a block keeps: a tree that has more is cut
-_WORK_BYTES: Final = 4 << 30  # of what is on its way to be brought down
+_WORK_BYTES: Final = 4 << 30  # of intermediate results of modulus switching
 _PROLOGUE_BYTES: Final = (
     8 << 30
 )  # of what the segments of a tape share, for all chunks that are computed on at a time
@@ -44,7 +44,7 @@ _STREAMS, _LEAST_STREAMED = 8, 4  # groups that a table is brought in, and chunk
 
 
 class _Rows(ctypes.Structure):
-    """As in kernels.cu."""
+    """The struct of kernels.cu."""
 
     _fields_ = (
         *(
@@ -62,25 +62,25 @@ class _Rows(ctypes.Structure):
 
 
 class Columns:
-    """What a tape loads of some chunks, on the card."""
+    """The columns of some chunks that a tape loads, on the GPU."""
 
-    def __init__(self, card: Card, chunks: range, columns: Sequence[Sequence[Array]]) -> None:
+    def __init__(self, gpu: Gpu, chunks: range, columns: Sequence[Sequence[Array]]) -> None:
         self.chunks, self._held = chunks, columns
         found = [column.pointer for some in columns for column in some]
-        self.pointers = card.upload(np.array(found or [0], dtype=np.uint64))
+        self.pointers = gpu.upload(np.array(found or [0], dtype=np.uint64))
 
 
 class Tables:
-    """Columns that stay on a card, by table, name, level and chunk; those that were not asked for
-    longest make room.
+    """Columns that stay on a GPU, by table, name, level and chunk; the least recently used are
+    evicted.
     """
 
     def __init__(self) -> None:
         self._tables: dict[str, dict[Any, Array]] = {}
 
     def of(self, content: str, most: int) -> dict[Any, Array]:
-        """The columns of one table, to which more can be added, beside others of at most so many
-        bytes.
+        """Return the columns of one table, which can grow, with at most so many bytes of other
+        tables.
         """
         found = self._tables.pop(content, {})
         while self._tables and sum(self._bytes(table) for table in self._tables.values()) > most:
@@ -98,9 +98,7 @@ class Tables:
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums on the card, (polynomials, primes, N), and what is to be looked at before
-    they are used.
-    """
+    """Sums on the GPU, (polynomials, primes, N), and what must be checked before they are used."""
 
     values: Array
     wrong: Array  # for every group of chunks the first column that is no ciphertext
@@ -108,68 +106,65 @@ class Sums:
     hidden: Array  # for every total some bits of it
 
 
-class TapeOnCard:
-    """A tape with its constants where the kernels read them; or trees, of which it has the prologue
-    and the totals.
-    """
+class GpuTape:
+    """A tape with its constants on the GPU; for trees it has the prologue and the totals."""
 
-    def __init__(self, tape: Tape, ring: RingOnCard, branchings: np.ndarray | None = None) -> None:
-        self.tape, card = tape, ring.card
-        self.branchings = None if branchings is None else card.upload(branchings)
+    def __init__(self, tape: Tape, ring: GpuRing, branchings: np.ndarray | None = None) -> None:
+        self.tape, gpu = tape, ring.gpu
+        self.branchings = None if branchings is None else gpu.upload(branchings)
         self.n_branchings = 0 if branchings is None else len(branchings)
         # Instructions say where sums go: among the local ones of a segment, or, of a single chunk,
         # in memory.
-        self.local, self.words = (card.upload(_with_totals(tape, of)) for of in (1, 2))
-        self.segments = card.upload(tape.segments)
-        self.totals = card.upload(tape.places)
+        self.local, self.words = (gpu.upload(_with_totals(tape, of)) for of in (1, 2))
+        self.segments = gpu.upload(tape.segments)
+        self.totals = gpu.upload(tape.places)
         moduli = ring.moduli[:-1]
         constants = [tape.constants_modulo(p) for p in moduli]
-        self.constants = card.upload(np.concatenate([*constants, np.zeros(1, dtype=np.uint64)]))
+        self.constants = gpu.upload(np.concatenate([*constants, np.zeros(1, dtype=np.uint64)]))
         self.firsts = dict(zip(tape.totals, tape.places[:, 2].tolist(), strict=True))
         longest = int((tape.segments[1:, 1] - tape.segments[1:, 0]).max(initial=0))
         self.code = -(-longest // 2) if longest <= _MAX_CODE else 0  # words of a block's memory
 
 
-class CudaEvaluator(Evaluator):
-    """Sums of tapes on a card; of slices of a table too, whose columns and sums lie in memory, as
-    checkpoints want them.
+class CudaEvaluator(SumsEvaluator):
+    """Sums of tapes on a GPU.
+
+    For slices of a table columns and sums lie in memory, as checkpoints need.
     """
 
-    def __init__(self, loads: Loads, threads: int, memory_limit: int, ring: RingOnCard) -> None:
+    def __init__(self, loads: Loads, threads: int, memory_limit: int, ring: GpuRing) -> None:
         super().__init__(loads, threads, memory_limit, level=ring.arithmetic)
-        self.on_card, self.card = ring, ring.card
+        self.on_gpu, self.gpu = ring, ring.gpu
         self.most_vectors = _LOCAL if self.layout.n_chunks > 1 else self.most_vectors
 
-    def compiled(self, totals: Sequence[Step]) -> TapeOnCard:
-        """All of these sums, as trees if they are such, which keep nothing in memory but the sums;
-        else as a tape.
+    def compile_tape(self, totals: Sequence[Step]) -> GpuTape:
+        """Return all these sums as trees, which keep nothing in memory but the sums, or else as a
+        tape.
         """
         branchings = branchings_of(totals)
         if branchings is None:
             self.prepare(totals)
-            return TapeOnCard(self.tape(totals), self.on_card)
+            return GpuTape(self.tape(totals), self.on_gpu)
         self.prepare(totals, share_all=True)
         tape = _of_branchings(self.tape(()), totals)
         places = {step: place for (step, _), place in self.writer.shared.items()}
         components = dict(zip(tape.totals, tape.places[:, 2].tolist(), strict=True))
-        return TapeOnCard(tape, self.on_card, branching_words(branchings, places, components))
+        return GpuTape(tape, self.on_gpu, branching_words(branchings, places, components))
 
     def prologue_bytes(self, writer: TapeWriter) -> int:
-        """Of one chunk."""
+        """Return the bytes for one chunk."""
         return 8 * writer.n_shared * self.n_primes * self.ring
 
-    def sums_on_card(self, made: TapeOnCard, columns: Iterable[Columns]) -> Sums:
-        """The sums of a tape, of columns that come to the card group by group: started, and to be
-        checked.
-        """
+    def sums_on_gpu(self, made: GpuTape, columns: Iterable[Columns]) -> Sums:
+        """Start the sums of a tape over groups of columns; they must still be checked."""
         tape, shape, groups = (
             made.tape,
             (sum(made.tape.sizes), self.n_primes, self.ring),
             list[range](),
         )
-        wrong = self.card.empty(max(1, self.layout.n_chunks))
-        sums = Sums(self.card.empty(*shape), wrong, groups, self.card.empty(len(tape.totals)))
-        self.card.clear(sums.wrong, 0xFF)
+        wrong = self.gpu.empty(max(1, self.layout.n_chunks))
+        sums = Sums(self.gpu.empty(*shape), wrong, groups, self.gpu.empty(len(tape.totals)))
+        self.gpu.clear(sums.wrong, 0xFF)
         for some in columns:
             number = len(groups)
             groups.append(some.chunks)
@@ -180,20 +175,18 @@ class CudaEvaluator(Evaluator):
         pointers = [
             ctypes.c_uint64(array.pointer) for array in (sums.values, made.totals, sums.hidden)
         ]
-        self.card.launch(
+        self.gpu.launch(
             "hidden", (-(-count // 128), 1, 1), 128, (*pointers, apart, ctypes.c_int(count))
         )
         return sums
 
-    def check(self, made: TapeOnCard, sums: Sums) -> None:
+    def check(self, made: GpuTape, sums: Sums) -> None:
         """Refuse columns that are none, and sums that are 0 whatever the table."""
-        for chunks, found in zip(
-            sums.groups, self.card.download(sums.wrong).tolist(), strict=False
-        ):
+        for chunks, found in zip(sums.groups, self.gpu.download(sums.wrong).tolist(), strict=False):
             self._refuse(made.tape, chunks, found, range(self.n_primes))
-        for number in np.flatnonzero(self.card.download(sums.hidden) == 0).tolist():
+        for number in np.flatnonzero(self.gpu.download(sums.hidden) == 0).tolist():
             size, _, component = made.tape.places[number].tolist()
-            whole = [self.card.download(sums.values[component + k]) for k in range(size)]
+            whole = [self.gpu.download(sums.values[component + k]) for k in range(size)]
             if not hides(np.stack(whole)):
                 raise ArgumentError(NOTHING_HIDDEN, code="sum-cancels")
 
@@ -201,11 +194,11 @@ class CudaEvaluator(Evaluator):
         found &= 0xFFFFFFFF
         if found != 0xFFFFFFFF:
             index, prime = divmod(found, len(primes))
-            raise self.refused(tape, chunks, index, primes[prime])
+            raise self.describe_error(tape, chunks, index, primes[prime])
 
     def _run(
         self,
-        made: TapeOnCard,
+        made: GpuTape,
         columns: Columns,
         out: Array,
         wrong: Array,
@@ -215,28 +208,28 @@ class CudaEvaluator(Evaluator):
         *,
         add: bool,
     ) -> None:
-        card, tape, chunks, kind = self.card, made.tape, columns.chunks, self.on_card.arithmetic
+        gpu, tape, chunks, kind = self.gpu, made.tape, columns.chunks, self.on_gpu.arithmetic
         shared_vectors, temporary, local = tape.vectors
-        shared = card.empty(len(chunks), shared_vectors, primes, width)
+        shared = gpu.empty(len(chunks), shared_vectors, primes, width)
         n_constants, n_columns = len(tape.constants), len(tape.columns)
         many = len(chunks) > 1 or add
         words = made.local if many else made.words
         each = temporary * _LANES + (local if many else 0)
-        threads = _block(each, made.code, card.shared_bytes)
+        threads = _block(each, made.code, gpu.shared_bytes)
         grid = (
             len(tape.segments) - 1,
             -(-width // (threads if many else threads * _LANES)),
             primes,
         )
-        fits = 8 * (made.code + each * threads) <= card.shared_bytes
-        scratch = None if fits else card.empty(math.prod(grid), each, threads)
+        fits = 8 * (made.code + each * threads) <= gpu.shared_bytes
+        scratch = None if fits else gpu.empty(math.prod(grid), each, threads)
         rows = _Rows(
-            self.on_card.primes.pointer, words.pointer, made.segments.pointer, made.totals.pointer,
+            self.on_gpu.primes.pointer, words.pointer, made.segments.pointer, made.totals.pointer,
             made.constants.pointer + 8 * n_constants * first_prime, columns.pointers.pointer,
             shared.pointer, out.pointer, wrong.pointer, 0 if scratch is None else scratch.pointer, width, each, primes,
             n_columns, n_constants, shared_vectors, temporary, len(chunks), first_prime, int(add), made.code,
         )  # fmt: skip
-        card.launch(
+        gpu.launch(
             f"prologue_{kind}", (-(-width // _THREADS), primes, len(chunks)), _THREADS, (rows,)
         )
         if made.branchings is not None:
@@ -247,13 +240,13 @@ class CudaEvaluator(Evaluator):
             )
             counts = ctypes.c_int(made.n_branchings), ctypes.c_int(_TOGETHER)
             name = f"branchings_{'' if many else 'one_'}{kind}"
-            card.launch(
+            gpu.launch(
                 name, grid, _THREADS, (rows, ctypes.c_uint64(made.branchings.pointer), *counts)
             )
             return
         at_hand = 8 * (made.code + (each * threads if fits else 0))
         name = f"{'four' if many else 'one'}{'' if fits else '_spilled'}_{kind}"
-        card.launch(name, grid, threads, (rows,), shared=at_hand)
+        gpu.launch(name, grid, threads, (rows,), shared=at_hand)
 
     # -- slices, in memory
     # --------------------------------------------------------------------------------------------
@@ -267,16 +260,16 @@ class CudaEvaluator(Evaluator):
         columns: tuple[Residues, ...],
         sums: Residues,
     ) -> None:
-        self.card.enter()
-        made = TapeOnCard(tape, self.on_card)
+        self.gpu.enter()
+        made = GpuTape(tape, self.on_gpu)
         primes, n_columns = one.primes(self.parameters), len(tape.columns)
-        there = [self.card.upload(column) for column in columns]
+        there = [self.gpu.upload(column) for column in columns]
         by_chunk = [there[i * n_columns : (i + 1) * n_columns] for i in range(len(chunks))]
-        out, wrong = self.card.empty(*sums.shape), self.card.empty(1)
-        self.card.clear(wrong, 0xFF)
+        out, wrong = self.gpu.empty(*sums.shape), self.gpu.empty(1)
+        self.gpu.clear(wrong, 0xFF)
         self._run(
             made,
-            Columns(self.card, chunks, by_chunk),
+            Columns(self.gpu, chunks, by_chunk),
             out,
             wrong,
             primes.start,
@@ -284,8 +277,8 @@ class CudaEvaluator(Evaluator):
             len(primes),
             add=False,
         )
-        self._refuse(tape, chunks, int(self.card.download(wrong)[0]), primes)
-        found = self.card.download(out)
+        self._refuse(tape, chunks, int(self.gpu.download(wrong)[0]), primes)
+        found = self.gpu.download(out)
         if chunks.start == self.chunks.start:
             sums[:] = found
             return
@@ -297,32 +290,32 @@ class CudaEvaluator(Evaluator):
     # -- columns
     # --------------------------------------------------------------------------------------------
 
-    def all_there(self, tape: Tape, held: dict[Any, Array]) -> bool:
-        """Whether nothing has to be brought."""
+    def has_all(self, tape: Tape, held: dict[Any, Array]) -> bool:
+        """Return True if no column has to be uploaded."""
         return not any(self._missing(tape, chunk, held) for chunk in self.chunks)
 
-    def bytes_on_card(self, made: TapeOnCard) -> tuple[int, int, int]:
-        """What sums take, with what is made of them; all columns and what is shared of them; and
-        those of the fewest chunks.
+    def bytes_on_gpu(self, made: GpuTape) -> tuple[int, int, int]:
+        """Return the bytes of sums and results; of all columns and shared values; and of the fewest
+        chunks.
         """
         polynomial, n_chunks = 8 * self.n_primes * self.ring, len(self.chunks)
         columns, shared = 2 * len(made.tape.columns) * polynomial, self.prologue_bytes(self.writer)
         whole = columns * n_chunks + min(_PROLOGUE_BYTES, shared * n_chunks)
         few = min(n_chunks, _LEAST_STREAMED) * (columns + shared)
         return (
-            2 * sum(made.tape.sizes) * polynomial + min(self.card.memory()[1] // 16, _WORK_BYTES),
+            2 * sum(made.tape.sizes) * polynomial + min(self.gpu.memory()[1] // 16, _WORK_BYTES),
             whole,
             few,
         )
 
-    def groups_on_card(
+    def groups_on_gpu(
         self, tape: Tape, held: dict[Any, Array] | None, room: int
     ) -> Iterator[Columns]:
-        """What a tape loads, some chunks after others: the next are read and brought while the card
-        computes on these.
+        """Yield the columns of a tape in groups of chunks, uploading the next while the GPU
+        computes.
 
-        All at once, as far as there is room for what is shared, where all is on the card. Without
-        ``held`` nothing stays there.
+        If all is on the GPU there is one group, as far as there is room for shared values. Without
+        ``held`` columns do not stay.
         """
         chunks = self.chunks
         missing = {chunk: self._missing(tape, chunk, held or {}) for chunk in chunks}
@@ -337,17 +330,15 @@ class CudaEvaluator(Evaluator):
             for group in _pieces(chunks, max(1, most)):
                 into = {} if held is None else held
                 found = [
-                    self._columns_on_card(tape, chunk, into, missing[chunk], next(read))
+                    self._columns_on_gpu(tape, chunk, into, missing[chunk], next(read))
                     for chunk in group
                 ]
-                yield Columns(self.card, group, found)
+                yield Columns(self.gpu, group, found)
 
     def _read_ahead(
         self, missing: dict[int, list[Step]]
     ) -> Generator[tuple[Residues, ...], None, None]:
-        """The columns of one chunk after the other; of what is stored, threads read some chunks
-        ahead.
-        """
+        """Yield the columns of one chunk after the other; threads read stored chunks ahead."""
         bytes_of_chunk = max(1, len(self.writer.columns) * 16 * self.n_primes * self.ring)
         ahead = (
             0 if self.in_memory else min(2 * self.threads, self.memory_limit // 2 // bytes_of_chunk)
@@ -358,9 +349,9 @@ class CudaEvaluator(Evaluator):
                 if ahead < 2 or not steps:
                     yield from [one.result() for one in under_way]
                     under_way.clear()
-                    yield self.checked(steps, chunk, self.everything) if steps else ()
+                    yield self.read_checked(steps, chunk, self.everything) if steps else ()
                     continue
-                under_way.append(pool.submit(self.checked, steps, chunk, self.everything))
+                under_way.append(pool.submit(self.read_checked, steps, chunk, self.everything))
                 if len(under_way) > ahead:
                     yield under_way.popleft().result()
             while under_way:
@@ -374,7 +365,7 @@ class CudaEvaluator(Evaluator):
             or (base_of(step).op != COLUMN and not _is_there(step, self.loads))
         ]
 
-    def _columns_on_card(
+    def _columns_on_gpu(
         self,
         tape: Tape,
         chunk: int,
@@ -382,10 +373,11 @@ class CudaEvaluator(Evaluator):
         missing: Sequence[Step],
         residues: Sequence[Residues],
     ) -> list[Array]:
-        """What a tape loads of a chunk; columns stay in ``held``, and given totals may be on the
-        card already.
+        """Return the columns of a chunk that a tape loads.
+
+        Columns stay in ``held``, and packed totals may be on the GPU already.
         """
-        read = dict(zip(missing, self.card.upload_together(residues), strict=True))
+        read = dict(zip(missing, self.gpu.upload_together(residues), strict=True))
         found = []
         for step in tape.columns:
             if base_of(step).op == COLUMN:
@@ -406,7 +398,7 @@ class CudaEvaluator(Evaluator):
 
 
 def _of_branchings(tape: Tape, totals: Sequence[Step]) -> Tape:
-    """A tape that has nothing but a prologue, with totals that others compute."""
+    """Return a tape of nothing but a prologue, whose totals are computed by trees."""
     totals = tuple(dict.fromkeys(totals))
     sizes = tuple(total.size for total in totals)
     places = np.array([sizes, [0] * len(sizes), np.cumsum([0, *sizes[:-1]])], dtype=np.int32).T
@@ -418,7 +410,7 @@ def _pieces(chunks: range, size: int) -> list[range]:
 
 
 def _with_totals(tape: Tape, of: int) -> np.ndarray:
-    """The words with one of the facts about a total in place of its number."""
+    """Return the words with a fact about each total in place of its number."""
     words, facts = tape.words.tolist(), tape.places[:, of].tolist()
     at, end = int(tape.segments[0, 1]), len(words)
     while at < end:
@@ -434,9 +426,7 @@ def _with_totals(tape: Tape, of: int) -> np.ndarray:
 
 
 def _block(words: int, code: int, shared_bytes: int) -> int:
-    """How many threads a block has, so that the card runs as many as can be at a time; each takes
-    so many words.
-    """
+    """Return the number of threads in a block that lets the GPU run the most at a time."""
 
     def at_once(threads: int) -> int:
         return (shared_bytes + _RESERVED) // (_RESERVED + 8 * (code + words * threads)) * threads

@@ -1,4 +1,4 @@
-"""Totals and packs on a card, by tapes or step by step; elsewhere if the card has no room."""
+"""Totals and packs on a GPU, by tapes or step by step; elsewhere if the GPU has no room."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from encryptedstats.circuits.devices.cuda.lower import (
     lower_together,
     part_of,
 )
-from encryptedstats.circuits.devices.cuda.packing import merge_on_card
+from encryptedstats.circuits.devices.cuda.packing import merge_on_gpu
 from encryptedstats.circuits.devices.cuda.session import LoadedTape, RecordedPacks, Session
 from encryptedstats.circuits.devices.cuda.sums import Columns, CudaEvaluator
 from encryptedstats.circuits.devices.native.device import compute_totals as compute_totals_natively
 from encryptedstats.circuits.devices.native.device import loads_of, program_obstacle, totals_by_tape
 from encryptedstats.circuits.devices.native.steps import base_below
 from encryptedstats.circuits.devices.native.sums import sums_under
-from encryptedstats.circuits.devices.steps import StepByStep, batches_of, known_everywhere
+from encryptedstats.circuits.devices.steps import StepByStep, batches_of, collect_known
 from encryptedstats.circuits.program import EXPAND, SUM, Step
 from encryptedstats.crypto.residues import Residues
 from encryptedstats.progress import progress_bar
 
-_GROUPS: Final = 4  # of chunks that have room on the card: one is computed on, others are brought
+_GROUPS: Final = 4  # of chunks that have room on the GPU: one is computed on, others are brought
 
 
 # -- totals ----------------------------------------------------------------------------------------
@@ -40,9 +40,9 @@ _GROUPS: Final = 4  # of chunks that have room on the card: one is computed on, 
 def compute_totals(
     session: Session, task: Task, given: Mapping[Step, Residues]
 ) -> Iterator[dict[Step, Residues]]:
-    """Compute outputs at once if the card has room; otherwise slice by slice, or natively."""
+    """Compute outputs at once if the GPU has room; otherwise slice by slice, or natively."""
     found = session.attempt(lambda: _totals_at_once(session, task, given))
-    keyed = session.keyed(task.keys)
+    keyed = session.load_keys(task.keys)
     if found is not None:
         yield found
     elif keyed is None or program_obstacle(task.program) is not None:
@@ -61,10 +61,10 @@ def _totals_at_once(
         found = _totals_by_steps(session, task, given)
         return dict(zip(found, fetch(list(found.values())), strict=True))
     loaded = load_tape(session, task, given)
-    keyed = session.keyed(task.keys)
+    keyed = session.load_keys(task.keys)
     if loaded is None or keyed is None:
         return None
-    sums = loaded.evaluator.sums_on_card(loaded.made, loaded.columns)
+    sums = loaded.evaluator.sums_on_gpu(loaded.made, loaded.columns)
     loaded.evaluator.check(loaded.made, sums)
     firsts = loaded.made.firsts
     outputs = list(dict.fromkeys(output.step for output in task.program.outputs))
@@ -80,19 +80,19 @@ def _totals_at_once(
 
 
 def _takes_steps(session: Session, task: Task) -> bool:
-    """Whether the card evaluates steps one by one, because there is no tape."""
-    has_card = session.keyed(task.keys) is not None
+    """Return True if the GPU evaluates steps one by one, because there is no tape."""
+    has_gpu = session.load_keys(task.keys) is not None
     return (
-        has_card and task.options.checkpoint is None and program_obstacle(task.program) is not None
+        has_gpu and task.options.checkpoint is None and program_obstacle(task.program) is not None
     )
 
 
 def _totals_by_steps(
     session: Session, task: Task, given: Mapping[Step, Residues]
 ) -> dict[Step, Any]:
-    """Evaluate outputs step by step; they stay on the card."""
+    """Evaluate outputs step by step; they stay on the GPU."""
     by_steps = StepByStep(session.start, partial(lower_known, session))
-    known = known_everywhere(given, task.source.layout.n_chunks)
+    known = collect_known(given, task.source.layout.n_chunks)
     found: dict[Step, Any] = {}
     for batch in batches_of(task.program):
         found |= zip(batch, by_steps.batch(task.program, batch, task.source, known), strict=True)
@@ -105,7 +105,7 @@ def _totals_by_steps(
 def compute_packs(
     session: Session, task: Task, given: Mapping[Step, Residues]
 ) -> list[Residues] | None:
-    """Compute totals and pack them on the card; return None if they have to leave it in between.
+    """Compute totals and pack them on the GPU; return None if they have to leave it in between.
 
     A program that runs again on the same table is a recorded graph, started by one call.
     """
@@ -119,14 +119,14 @@ def _compute_packs(
     known = session.recorded
     if known is not None and known.are_of(task, given):
         evaluator = known.loaded.evaluator
-        evaluator.card.again(known.recording)
+        evaluator.gpu.again(known.recording)
         evaluator.check(known.loaded.made, known.sums)
         return [np.asarray(pack) for pack in known.packs]
     if _takes_steps(session, task):
-        found, keyed = _totals_by_steps(session, task, given), session.keyed(task.keys)
+        found, keyed = _totals_by_steps(session, task, given), session.load_keys(task.keys)
         assert keyed is not None
         return [
-            merge_on_card(keyed, [found[arg] for arg in pack.args]) for pack in task.program.packs
+            merge_on_gpu(keyed, [found[arg] for arg in pack.args]) for pack in task.program.packs
         ]
     if any(base_below(arg, {}).op != SUM for pack in task.program.packs for arg in pack.args):
         return None
@@ -136,12 +136,12 @@ def _compute_packs(
 
 def _pack_sums(session: Session, task: Task, loaded: LoadedTape) -> list[Residues]:
     evaluator, made, source = loaded.evaluator, loaded.made, task.source
-    keyed = session.keyed(task.keys)
+    keyed = session.load_keys(task.keys)
     assert keyed is not None
     packing_keys, _ = keyed.packing, keyed.relinearisation  # there before anything is recorded
-    # A recording does not bring columns to the card: it is made when all of them are there.
-    with evaluator.card.recorded() if loaded.stays else nullcontext() as recording:
-        sums = evaluator.sums_on_card(made, loaded.columns)
+    # A recording does not bring columns to the GPU: it is made when all of them are there.
+    with evaluator.gpu.record() if loaded.stays else nullcontext() as recording:
+        sums = evaluator.sums_on_gpu(made, loaded.columns)
         packs = [
             keyed.ring.pack(
                 lower_together(keyed, pack.args, sums.values, made.firsts), packing_keys
@@ -161,32 +161,32 @@ def _pack_sums(session: Session, task: Task, loaded: LoadedTape) -> list[Residue
 
 
 def load_tape(session: Session, task: Task, given: Mapping[Step, Residues]) -> LoadedTape | None:
-    """Bring a tape and its columns to the card; return None if there is no room, or no tape."""
+    """Upload a tape and its columns; return None if there is no room, or no tape."""
     program, source = task.program, task.source
     if task.options.checkpoint is not None or program_obstacle(program) is not None:
         return None
-    keyed = session.keyed(task.keys)
+    keyed = session.load_keys(task.keys)
     if keyed is None:
         return None
     evaluator = CudaEvaluator(loads_of(task, given), task.workers, task.memory_limit, keyed.ring)
     writer, made = session.tapes.get(program, (None, None))
     if writer is None or made is None:
-        made = evaluator.compiled(program.sums)
+        made = evaluator.compile_tape(program.sums)
         writer = evaluator.writer
         session.tapes[program] = (writer, made)
     evaluator.writer = writer
-    sums, whole, few = evaluator.bytes_on_card(made)
-    _, total = evaluator.card.memory()
+    sums, whole, few = evaluator.bytes_on_gpu(made)
+    _, total = evaluator.gpu.memory()
     room = int(total * 0.9) - sums
     if room < _GROUPS * few:
         return None
     if room < whole:  # some chunks after the others, none of which stays
-        columns = evaluator.groups_on_card(made.tape, None, room // _GROUPS)
+        columns = evaluator.groups_on_gpu(made.tape, None, room // _GROUPS)
         return LoadedTape(evaluator, made, _show_progress(columns, task), stays=False)
     held = session.columns_of(source)
     is_plain = not any(load.op == EXPAND for load in made.tape.columns)
-    stays = is_plain and evaluator.all_there(made.tape, held)
-    columns = evaluator.groups_on_card(made.tape, held, room)
+    stays = is_plain and evaluator.has_all(made.tape, held)
+    columns = evaluator.groups_on_gpu(made.tape, held, room)
     return LoadedTape(
         evaluator, made, list(columns) if stays else _show_progress(columns, task), stays
     )

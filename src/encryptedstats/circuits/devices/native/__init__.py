@@ -1,4 +1,4 @@
-"""The native device: see ``device.py``."""
+"""The native device."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The native device: kernels in C that release the interpreter's lock and return SEAL's residues.
 
-If rows have to be relinearised before they are added up, or moved, SEAL multiplies and adds, and
-the kernels switch keys and moduli, which is most of the work.
+If rows must be relinearised before they are added up, or moved, SEAL multiplies and adds, and the
+kernels do the key switching and modulus switching, which is most of the work.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from encryptedstats.circuits.devices.native.steps import (
     kernels_of,
 )
 from encryptedstats.circuits.devices.native.sums import (
-    Evaluator,
     Loads,
+    SumsEvaluator,
     row_obstacle,
     sums_in_batches,
 )
@@ -35,7 +35,7 @@ from encryptedstats.progress import progress_bar
 _KEPT_BYTES: Final = 1 << 30  # of columns that are switched once and kept
 _BY_STEPS: Final = StepByStep(NativeExecution, bring_down)
 #: Returns what adds up rows in place of the kernels.
-MakeEvaluator = Callable[[Loads, int, int], Evaluator]
+MakeEvaluator = Callable[[Loads, int, int], SumsEvaluator]
 
 
 def program_obstacle(program: Program) -> str | None:
@@ -50,7 +50,7 @@ def program_obstacle(program: Program) -> str | None:
 def compute_totals(task: Task, given: Mapping[Step, Residues]) -> Iterator[dict[Step, Residues]]:
     """Compute the outputs of a program by a tape if there is one, else step by step."""
     if program_obstacle(task.program) is None:
-        yield from totals_by_tape(task, given, Evaluator, bring_down)
+        yield from totals_by_tape(task, given, SumsEvaluator, bring_down)
         return
     # Before processes begin, which inherit them.
     has_rotations = any(step.op == ROTATE for step in task.program.steps)
@@ -90,7 +90,7 @@ def compute_rows(task: Task, batches: Iterable[Supplied]) -> Iterator[list[Resid
         if loads is None:
             loads = Loads(source, rows_level(sums), given, limit)
         loads.given = given
-        evaluator = Evaluator(loads, task.workers, limit)
+        evaluator = SumsEvaluator(loads, task.workers, limit)
         evaluator.prepare(sums)
         evaluator.keeps = False  # the next chunk has other columns
         tape = evaluator.tape(sums)
@@ -118,14 +118,14 @@ def rows_level(sums: list[Step] | tuple[Step, ...]) -> int:
 
 
 class NativeDevice(Device):
-    """BGV by the kernels: threads add up rows, bring totals down, pack and expand."""
+    """BGV by the kernels: threads add up rows, switch and relinearise totals, pack and expand."""
 
     name: ClassVar[str] = "native"
     speed: ClassVar[Speed] = Speed(rows=0.3e-9, totals=3e-9)  # measured as SEAL's
 
     @property
     def is_here(self) -> bool:
-        """Whether the kernels are built."""
+        """True if the kernels are built."""
         return has_extension()
 
     def obstacle(self, program: Program) -> str | None:

@@ -56,7 +56,7 @@ KERNEL_RULES: Final[Mapping[str, Rule]] = {
 
 
 class NativeExecution(SealExecution):
-    """Evaluates steps with the kernels; marks rows and adds them up in one step."""
+    """Evaluate steps with the kernels; mark rows and add them up in one step."""
 
     def __init__(self, keys: PublicKeys, known: Known, source: Source | None = None) -> None:
         super().__init__(
@@ -64,12 +64,15 @@ class NativeExecution(SealExecution):
         )
         self._read: dict[Place, Residues] = {}
 
-    def needed(self, place: Place) -> list[Place]:
-        """Masked sums are evaluated in one step, so their columns are loaded lazily."""
+    def needs(self, place: Place) -> list[Place]:
+        """Return the places that a step reads.
+
+        Masked sums are evaluated in one step, so their columns are loaded lazily.
+        """
         step, chunk = place
         masks = self._masks(step, chunk)
         if place in self.known or not masks:
-            return super().needed(place)
+            return super().needs(place)
         return [(mask.args[0], chunk) for mask in masks if mask.args[0].op != COLUMN]
 
     def compute(self, step: Step, chunk: int | None, args: Mapping[Step, Any]) -> Any:
@@ -112,7 +115,7 @@ class NativeExecution(SealExecution):
         return self._read[column, chunk]
 
 
-# -- bringing totals down --------------------------------------------------------------------------
+# -- modulus switching and relinearisation of totals --------------------------------------------------------------------------
 
 
 def bring_down(

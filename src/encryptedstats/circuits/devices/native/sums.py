@@ -1,9 +1,9 @@
-"""Sums over rows of BGV circuits, the whole circuit for one block of coefficients at a time, in C.
+"""Sums over rows of BGV circuits in C: the whole circuit for one block of coefficients at a time.
 
-What the SEAL device computes instruction by instruction, with every intermediate ciphertext going
-through memory, is here a tape (see :mod:`encryptedstats.circuits.devices.native.tape`) that runs
-over the residues of all columns, prime by prime and block by block, on all cores. The residues are
-those that SEAL gives, bit for bit.
+The SEAL device computes instruction by instruction and writes every intermediate ciphertext to
+memory. This module runs a tape (see :mod:`encryptedstats.circuits.devices.native.tape`) over the
+residues of all columns, prime by prime and block by block, on all cores. The residues are SEAL's,
+bit for bit.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from encryptedstats.circuits.devices.native.tape import (
     MOST_SEGMENT_VECTORS,
     Tape,
     TapeWriter,
+    cached_writer,
     is_load,
     is_sum_of_loads,
-    kept_writer,
     rows_in_order,
 )
 from encryptedstats.circuits.devices.seal import encrypted_here
@@ -86,16 +86,17 @@ _PIECES: Final = 4  # of work for a thread: between them it waits for the interp
 
 
 def arithmetic() -> str | None:
-    """The fastest kind of arithmetic here: "ifma", "avx512", "avx2", "neon" or "baseline"; None
-    where the extension was not built.
+    """Return the fastest arithmetic of this machine: "ifma", "avx512", "avx2", "neon" or
+    "baseline".
 
-    The environment variable ``ENCRYPTEDSTATS_CPU`` caps it.
+    Returns None where the extension was not built. The environment variable ``ENCRYPTEDSTATS_CPU``
+    caps it.
     """
     return None if _fused is None else best_level(_fused.levels())
 
 
 def row_obstacle(rows: Sequence[Step], parameters: Parameters) -> str | None:
-    """Why no tape computes these steps over rows; None if one does."""
+    """Return why no tape computes these steps over rows, or None."""
     if _fused is None:
         return "the kernels are not there: the library was installed without a C compiler"
     if parameters.scheme != "bgv":
@@ -121,7 +122,7 @@ def row_obstacle(rows: Sequence[Step], parameters: Parameters) -> str | None:
         return "these parameters carry the circuit only if products are relinearised on the way"
     steps = list(rows_in_order(rows))
     if any(step.op == SHIFT and not is_sum_of_loads(step) for step in steps):
-        return "the circuit puts totals side by side that are no products of columns"
+        return "the circuit interleaves totals that are not products of columns"
     loads = [step for step in steps if is_load(step)]
     if not all(map(is_readable, loads)) or len({step.level for step in loads}) > 1:
         return "the circuit brings totals back into the rows, or rows into other places"
@@ -129,7 +130,7 @@ def row_obstacle(rows: Sequence[Step], parameters: Parameters) -> str | None:
 
 
 def sums_under(steps: Iterable[Step]) -> list[Step]:
-    """The sums over rows that steps on totals are computed from, each once."""
+    """Return the sums over rows that steps on totals are computed from, each once."""
     found: dict[Step, None] = {}
     stack = list(steps)[::-1]
     while stack:
@@ -143,8 +144,8 @@ def sums_under(steps: Iterable[Step]) -> list[Step]:
 
 @dataclass
 class Loads:
-    """What tapes read: columns of a source, given totals, and numbers that are encrypted here; all
-    of them at one level.
+    """What tapes read: columns of a source, packed totals, and newly encrypted numbers, all at one
+    level.
     """
 
     source: Source
@@ -164,12 +165,12 @@ class Loads:
 
     @property
     def in_memory(self) -> bool:
-        """Whether reading takes no memory."""
+        """True if reading takes no memory."""
         return self._keeps if self.level else self.source.in_memory
 
     @property
     def piece_width(self) -> int:
-        """Coefficients that can be read without their neighbours: all or none of what has to be
+        """The coefficients that can be read alone: all, or none of a column that has to be
         switched.
         """
         return (
@@ -183,13 +184,13 @@ class Loads:
         twice gives other pieces.
         """
         self._made = {
-            (step, chunk): self._lowered(encrypted_here(base_of(step), self.source, chunk))
+            (step, chunk): self._lower_residues(encrypted_here(base_of(step), self.source, chunk))
             for step in steps
             if base_of(step).op == HERE
         }
 
     def read(self, steps: Sequence[Step], chunk: int, one: Slice) -> Sequence[Residues]:
-        """A slice of each over a chunk, (2, primes, width)."""
+        """Read a slice of each step over a chunk, (2, primes, width)."""
         if not self.level and all(step.op == COLUMN for step in steps):
             return self.source.pieces(
                 [step.data for step in steps], chunk, one.prime, one.start, one.stop
@@ -209,23 +210,23 @@ class Loads:
             return self.source.residues(step.data, chunk)
         if (step, chunk) in self._switched:
             return self._switched[step, chunk]
-        residues = self._lowered(self.source.residues(base_of(step).data, chunk))
+        residues = self._lower_residues(self.source.residues(base_of(step).data, chunk))
         if self._keeps:
             self._switched[step, chunk] = residues
         return residues
 
-    def _lowered(self, residues: Residues) -> Residues:
+    def _lower_residues(self, residues: Residues) -> Residues:
         return kernels_of(self.source.keys).switch(residues, self.level) if self.level else residues
 
 
 def base_of(load: Step) -> Step:
-    """What is switched down."""
+    """Return the column that is switched down."""
     return load.args[0] if load.op == SWITCH else load
 
 
 def sums_in_batches(
     outputs: Sequence[Step],
-    evaluator: Evaluator,
+    evaluator: SumsEvaluator,
     *,
     checkpoint: str | os.PathLike[str] | None = None,
     advance: Callable[[float], None] = lambda rows: None,
@@ -245,12 +246,12 @@ def sums_in_batches(
 
 
 def _from_memory(
-    evaluator: Evaluator,
+    evaluator: SumsEvaluator,
     outputs: Sequence[Step],
     totals: Sequence[Step],
     advance: Callable[[float], None],
 ) -> Iterator[tuple[list[Step], dict[Step, Residues]]]:
-    """Some outputs after the others: the columns can be read again for each."""
+    """Yield outputs in batches: the columns can be read again for each."""
     batches = evaluator.batches(outputs)
     with ThreadPoolExecutor(1) as writer:  # writes the next tape while one runs
         ahead = writer.submit(evaluator.tape, sums_under(batches[0]))
@@ -265,15 +266,13 @@ def _from_memory(
 
 
 def _slice_by_slice(
-    evaluator: Evaluator,
+    evaluator: SumsEvaluator,
     outputs: Sequence[Step],
     totals: Sequence[Step],
     checkpoint: str | os.PathLike[str] | None,
     advance: Callable[[float], None],
 ) -> Iterator[tuple[list[Step], dict[Step, Residues]]]:
-    """All outputs for one slice of the residues after the other: the table is read once. Then the
-    sums, some at a time.
-    """
+    """Yield all outputs after computing their sums slice by slice, so that the table is read once."""
     tape = evaluator.tape(totals)
     kept = evaluator.place_for(tape, checkpoint)
     try:
@@ -285,17 +284,15 @@ def _slice_by_slice(
         ):
             kept.put(number, sums)
         evaluator.release()
-        yield from _joined(evaluator, tape, outputs, kept)
+        yield from _join_slices(evaluator, tape, outputs, kept)
     finally:
         kept.close()
 
 
-def _joined(
-    evaluator: Evaluator, tape: Tape, outputs: Sequence[Step], kept: SlicedSums
+def _join_slices(
+    evaluator: SumsEvaluator, tape: Tape, outputs: Sequence[Step], kept: SlicedSums
 ) -> Iterator[tuple[list[Step], dict[Step, Residues]]]:
-    """Outputs with their sums put together from all slices, in the order in which these
-    lie there.
-    """
+    """Yield outputs with their sums joined from all slices, in the order of the sums."""
     firsts = dict(zip(tape.totals, np.cumsum([0, *tape.sizes[:-1]]).tolist(), strict=True))
     sizes = dict(zip(tape.totals, tape.sizes, strict=True))
     ordered = sorted(
@@ -318,13 +315,13 @@ def _joined(
 
 
 def _stretches(places: Sequence[tuple[int, int]]) -> list[range]:
-    """Neighbours that lie side by side, given where each begins and how long it is."""
+    """Group neighbouring places, given the start and length of each, into ranges."""
     cuts = [i for i in range(1, len(places)) if sum(places[i - 1]) != places[i][0]]
     return [range(a, b) for a, b in pairwise([0, *cuts, len(places)])]
 
 
 def _from_slices(parameters: Parameters, kept: SlicedSums, first: int, count: int) -> Residues:
-    """Some polynomials, whole."""
+    """Return some whole polynomials."""
     if len(kept.slices) == 1 and kept.slices[0].prime is None:
         return kept.get(0, first, count)
     residues = np.empty(
@@ -342,10 +339,8 @@ def _advance_share(advance: Callable[[float], None], share: float, rows: int) ->
     advance(share * rows)
 
 
-class Evaluator:
-    """One evaluation: memory that is used again and again, and the chunks of the table one group
-    after the other.
-    """
+class SumsEvaluator:
+    """One evaluation: reused memory, and the chunks of the table one group after the other."""
 
     def __init__(
         self,
@@ -395,7 +390,7 @@ class Evaluator:
         keep the tapes, of a program that may be computed again. ``share_all``: as of
         :class:`TapeWriter`.
         """
-        self.writer = (kept_writer if again else TapeWriter)(
+        self.writer = (cached_writer if again else TapeWriter)(
             tuple(totals),
             self.parameters.plain_modulus,
             montgomery=self.level == "ifma",
@@ -415,10 +410,9 @@ class Evaluator:
         self._kept, self._held = np.empty(0, dtype=np.uint64), {}
 
     def batches(self, outputs: Sequence[Step], *, joining: bool = False) -> list[list[Step]]:
-        """Outputs in groups whose sums take no more than their part of the memory; at least one in
-        each.
+        """Group outputs so that the sums of each group fit in their part of the memory.
 
-        ``joining``: sums that are there already, and only put together.
+        Each group has at least one output. ``joining`` is for sums that are only joined.
         """
         limit = self.memory_limit * (3 if self.in_memory else 1) // 4
         if self.keeps or joining:  # what is kept of several chunks is more to read for every batch
@@ -443,13 +437,11 @@ class Evaluator:
         return sum(self.parameters.ciphertext_bytes(total.size) for total in totals)
 
     def tape(self, totals: Sequence[Step]) -> Tape:
-        """The tape of some of the totals."""
+        """Return the tape of some of the totals."""
         return self.writer.tape(totals)
 
     def place_for(self, tape: Tape, checkpoint: str | os.PathLike[str] | None) -> SlicedSums:
-        """Where the sums of a tape are kept until all slices are there, and which
-        slices these are.
-        """
+        """Return where the sums of a tape are kept until all slices are there, and the slices."""
         polynomials = sum(tape.sizes)
         nbytes = 8 * polynomials * self.n_primes * self.ring
         width = self._slice_width(
@@ -471,11 +463,11 @@ class Evaluator:
         return MemorySums(slices) if 2 * nbytes <= self.memory_limit // 2 else TemporarySums(slices)
 
     def _slice_width(self, polynomials: int, longest: int) -> int:
-        """The widest slice whose sums take no more than half of the memory, and whose columns, read
-        ahead, the other half.
+        """Return the widest slice whose sums fit in half of the memory, and its columns in the
+        other half.
 
-        A slice that is narrower than what can be read alone is cut from it, which is then read
-        again for the next.
+        A slice that is narrower than what can be read alone is cut from a wider read, which is
+        repeated for the next.
         """
         width, least = longest, min(self.ring, self.block)
         while width > least:
@@ -489,14 +481,14 @@ class Evaluator:
     # --------------------------------------------------------------------------------------------
 
     def sums(self, totals: Sequence[Step]) -> dict[Step, Residues]:
-        """The sums over rows that the totals are, all at once."""
+        """Return the sums over rows, all at once."""
         self.prepare(totals)
         return self.run(self.tape(totals))
 
     def run(
         self, tape: Tape, advance: Callable[[int], None] = lambda rows: None
     ) -> dict[Step, Residues]:
-        """The sums over rows that a tape computes."""
+        """Return the sums over rows that a tape computes."""
         (found,) = self.passes(tape, [self.everything], advance)
         sums, at = {}, 0
         for total, size in zip(tape.totals, tape.sizes, strict=True):
@@ -510,9 +502,7 @@ class Evaluator:
         slices: Sequence[Slice],
         advance: Callable[[int], None] = lambda rows: None,
     ) -> Iterator[Residues]:
-        """The sums of a tape for one slice after the other, (polynomials, primes, width), each in
-        the memory of the one before.
-        """
+        """Yield the sums of a tape slice by slice, (polynomials, primes, width), in reused memory."""
         steps = [(one, chunks) for one in slices for chunks in self._groups(one)]
         with ThreadPoolExecutor(self.threads) as pool, ThreadPoolExecutor(self.threads) as readers:
             ahead = self._reads(readers, tape, steps[:1])
@@ -534,7 +524,7 @@ class Evaluator:
         shape = sum(tape.sizes), len(one.primes(self.parameters)), one.width
         words = math.prod(shape)
         if len(self._memory) < words:
-            self._memory = _aligned(max(words, self._words))
+            self._memory = _allocate_aligned(max(words, self._words))
         return self._memory[:words].reshape(shape)
 
     @property
@@ -551,11 +541,11 @@ class Evaluator:
     # --------------------------------------------------------------------------------------------
 
     def _chunk_bytes(self, one: Slice) -> int:
-        """Of all columns of a chunk."""
+        """Return the bytes of all columns of a chunk."""
         return len(self.writer.columns) * 16 * len(one.primes(self.parameters)) * one.width
 
     def _groups(self, one: Slice) -> list[range]:
-        """The chunks that are computed on at a time: more of them means less traffic of sums."""
+        """Group the chunks that are computed at a time: larger groups cause less traffic of sums."""
         most = min(_MAX_CHUNKS, _SCRATCH // (8 * self.writer.n_shared * self._stride))
         if not (
             self.in_memory or self.holds
@@ -569,7 +559,7 @@ class Evaluator:
     def _reads(
         self, readers: ThreadPoolExecutor, tape: Tape, steps: Sequence[tuple[Slice, range]]
     ) -> list[Future[tuple[Residues, ...]]]:
-        """The chunks of the next step, under way."""
+        """Start reading the chunks of the next step."""
         return [
             readers.submit(self._read, tape, one, chunk)
             for one, chunks in steps
@@ -577,15 +567,15 @@ class Evaluator:
         ]
 
     def _read(self, tape: Tape, one: Slice, chunk: int) -> tuple[Residues, ...]:
-        """The columns of a chunk: of the whole, kept where there is memory for all chunks."""
+        """Read the columns of a chunk; whole columns are kept if all chunks fit in memory."""
         if not self.holds or one != self.everything:
-            return self.checked(tape.columns, chunk, one)
+            return self.read_checked(tape.columns, chunk, one)
         if chunk not in self._held:
-            self._held[chunk] = self.checked(tape.columns, chunk, one)
+            self._held[chunk] = self.read_checked(tape.columns, chunk, one)
         return self._held[chunk]
 
-    def checked(self, loads: Sequence[Step], chunk: int, one: Slice) -> tuple[Residues, ...]:
-        """A slice of columns, if they are ciphertexts."""
+    def read_checked(self, loads: Sequence[Step], chunk: int, one: Slice) -> tuple[Residues, ...]:
+        """Read a slice of columns, and check that they are ciphertexts."""
         shape, columns = (2, len(one.primes(self.parameters)), one.width), []
         for load, residues in zip(loads, self.loads.read(loads, chunk, one), strict=True):
             if residues.shape != shape:
@@ -617,9 +607,7 @@ class Evaluator:
         columns: tuple[Residues, ...],
         sums: Residues,
     ) -> None:
-        """A tape over some chunks: written over the sums for the first of them, added to them for
-        the others.
-        """
+        """Run a tape over some chunks; the first overwrite the sums, the others are added to them."""
         scratch: SimpleQueue[NDArray[np.uint64]] = SimpleQueue()
         for buffer in self._scratch_for(tape, len(chunks)):
             scratch.put(buffer)
@@ -638,7 +626,7 @@ class Evaluator:
         known = keeps and len(self._kept) > 0
         kept = np.empty(0, dtype=np.uint64)
         if keeps:
-            kept = self._kept if known else _aligned(self._kept_words)
+            kept = self._kept if known else _allocate_aligned(self._kept_words)
 
         def work(piece: tuple[int, int, int]) -> int:
             prime, start, stop = piece
@@ -667,14 +655,12 @@ class Evaluator:
         for (prime, _, _), done in zip(pieces, under_way, strict=True):
             bad = done.result()
             if bad >= 0:
-                raise self.refused(tape, chunks, bad, primes[prime])
+                raise self.describe_error(tape, chunks, bad, primes[prime])
         if keeps:
             self._kept = kept
 
     def _pieces(self, n_primes: int, one: Slice, run_width: int) -> list[tuple[int, int, int]]:
-        """Primes and ranges of coefficients, whole blocks but for the last, none of them in two
-        runs.
-        """
+        """Cut the work into primes and ranges of whole blocks, none of them in two runs."""
         width, block = one.width, self.block
         blocks = -(-width // block)
         spans = min(blocks, -(-_PIECES * self.threads // n_primes))
@@ -692,8 +678,8 @@ class Evaluator:
             self._scratch = [np.empty(words, dtype=np.uint64) for _ in range(self.threads)]
         return self._scratch
 
-    def refused(self, tape: Tape, chunks: range, index: int, prime: int) -> FileFormatError:
-        """What is wrong with a column that has a number which is no residue."""
+    def describe_error(self, tape: Tape, chunks: range, index: int, prime: int) -> FileFormatError:
+        """Return the error of a column that holds a number which is no residue."""
         chunk, column = divmod(index, len(tape.columns))
         return FileFormatError(
             f"{self.source.chunk_name(chunks[chunk])}: column "
@@ -704,7 +690,7 @@ class Evaluator:
 
 
 def _rows_of(source: Source) -> str:
-    """What tells the rows of a source from all others."""
+    """Return a text that identifies the rows of a source."""
     known = source.content_id
     if known is None:
         raise ArgumentError(
@@ -722,15 +708,16 @@ def _check_sums(tape: Tape, sums: Residues) -> None:
         at += size
 
 
-def _aligned(words: int) -> NDArray[np.uint64]:
-    """Memory that begins with a cache line."""
+def _allocate_aligned(words: int) -> NDArray[np.uint64]:
+    """Allocate memory that begins at a cache line."""
     memory = np.empty(words + 8, dtype=np.uint64)
     skipped = -memory.ctypes.data % 64 // 8
     return memory[skipped : skipped + words]
 
 
 def hides(residues: Residues) -> bool:
-    """Whether a ciphertext hides anything: not if all but its first polynomial are 0. A few
-    coefficients tell, as a rule.
+    """Return True if a ciphertext hides its message: not if all but its first polynomial are 0.
+
+    Usually a few coefficients tell.
     """
     return bool(residues[1, 0, :8].any() or residues[1:].any())

@@ -1,10 +1,10 @@
-"""From a program to a tape: what the fused kernel does for every block of coefficients, written out
-as integers.
+"""Compile sums over rows to a tape: the integer instructions of the fused kernel for every block of
+coefficients.
 
 A tape works on *vectors*: one component of a ciphertext over one block. It has a prologue, which
 loads the columns of a chunk and computes range sums that many totals share, and segments: a few
 totals each, so few that their sums stay in the first level of cache while all chunks pass by.
-Inside a segment, products come depth first and vectors are reused as soon as nobody needs them.
+Inside a segment, products come depth first and vectors are reused as soon as possible.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Value = tuple[Step, int]
 
 @dataclass(frozen=True)
 class Tape:
-    """Some sums of a program, compiled; the arrays are what ``_fused.run`` takes.
+    """Some sums of a program, compiled; the arrays are arguments of ``_fused.run``.
 
     Attributes
     ----------
@@ -48,13 +48,13 @@ class Tape:
     sizes : tuple of int
         Components of each.
     columns : tuple of Step
-        What the prologue loads, in the order of the column numbers: the same for all tapes of a
-        circuit, as all of the prologue.
+        What the prologue loads, by column number: the same for all tapes of a circuit, as is the
+        whole prologue.
     constants : tuple of (value, power, shift)
-        Stand for value * R^power * X^shift modulo the prime: where X^shift is the same, see
+        Stand for value * R^power * X^shift modulo the prime: where X^shift is constant, see
         :meth:`root`.
     n_runs : int
-        The coefficients are in so many runs of which that is so.
+        In each of so many runs of coefficients X^shift is constant.
     vectors : (int, int, int)
         Shared by a chunk, temporary, and of local sums.
     """
@@ -70,7 +70,7 @@ class Tape:
     places: NDArray[np.int32]
 
     def constants_modulo(self, prime: int, root: int = 1) -> NDArray[np.uint64]:
-        """The constants for one prime; ``root`` is X where they are multiplied."""
+        """Return the constants for one prime; ``root`` replaces X."""
         values = [
             value * pow(2, WORD_BITS * power, prime) * pow(root, shift, prime) % prime
             for value, power, shift in self.constants
@@ -78,12 +78,11 @@ class Tape:
         return np.array(values, dtype=np.uint64)
 
     def root(self, ring_degree: int, prime: int, run: int) -> int:
-        """What X can be taken for in a run of transformed coefficients, since only some of its
-        powers are asked for.
+        """Return the number that X stands for in a run of transformed coefficients.
 
-        In SEAL's order, coefficient i is the value at w^(2 r + 1), r being i with its bits
-        reversed: of a run of N / k coefficients these differ by multiples of 2k, which multiples of
-        N / k do not see.
+        In SEAL's order, coefficient i is the value at w^(2 r + 1), where r is i with its bits
+        reversed: in a run of N / k coefficients these differ by multiples of 2k, which do not
+        change X^(N / k).
         """
         return pow(
             minimal_root(prime, 2 * ring_degree), 2 * reverse_bits(run, self.n_runs) + 1, prime
@@ -91,15 +90,13 @@ class Tape:
 
 
 def is_load(step: Step) -> bool:
-    """Whether a step is read rather than computed by a tape: a column, or what stands
-    in its place.
-    """
+    """Return True if a tape reads a step rather than computing it."""
     return step.op not in (ADD_UP, MULTIPLY, SHIFT)
 
 
 def is_sum_of_loads(step: Step) -> bool:
-    """Whether a step is a sum of what is read, or that times a power of X: so cheap that it may be
-    computed as often as it is needed.
+    """Return True if a step is a sum of loads, or that times a power of X, and so cheap to
+    recompute.
     """
     if step.op == SHIFT:
         return is_load(step.args[0]) or (
@@ -108,15 +105,15 @@ def is_sum_of_loads(step: Step) -> bool:
     return step.op == ADD_UP and all(is_load(arg) for arg in step.args)
 
 
-def _summed_loads(step: Step) -> tuple[tuple[Step, ...], tuple[int, ...], int]:
-    """What a sum of what is read adds up, with which coefficients, and its constant."""
+def _sum_of_loads(step: Step) -> tuple[tuple[Step, ...], tuple[int, ...], int]:
+    """Return the loads that a sum adds up, their coefficients, and its constant."""
     inner = step.args[0] if step.op == SHIFT else step
     return (inner.args, *inner.data) if inner.op == ADD_UP else ((inner,), (1,), 0)
 
 
 def rest_of(step: Step) -> tuple[Step, Step] | None:
-    """For a step a - a b: a, and a b; also where a is a sum of what is read, whose terms stand in
-    its place.
+    """Return a and a b for a step a - a b, also where a is a sum of loads whose terms are spelled
+    out.
     """
     if step.op != ADD_UP:
         return None
@@ -132,14 +129,14 @@ def rest_of(step: Step) -> tuple[Step, Step] | None:
 
 
 def _terms_of(step: Step) -> tuple[dict[Step, int], int]:
-    """A step as a sum: of itself, or of what it is a sum of."""
+    """Return a step as a sum of terms and a constant."""
     if step.op != ADD_UP or not is_sum_of_loads(step):
         return {step: 1}, 0
     return dict(zip(step.args, step.data[0], strict=True)), step.data[1]
 
 
 def rows_in_order(rows: Iterable[Step]) -> Iterator[Step]:
-    """All that a tape computes or reads for some steps, each after what it is computed from."""
+    """Yield everything that a tape computes or reads for some steps, in topological order."""
     seen: set[Step] = set()
     stack = [(row, False) for row in reversed(list(rows))]
     while stack:
@@ -156,9 +153,7 @@ def rows_in_order(rows: Iterable[Step]) -> Iterator[Step]:
 
 @dataclass
 class _Vectors:
-    """Hands out vectors, and takes them back: the last returned go first, they are in the nearest
-    cache.
-    """
+    """Allocate vectors; the last freed are reused first, since they are in the nearest cache."""
 
     first: int
     top: int = 0
@@ -188,24 +183,23 @@ class _Word:
 
 
 class TapeWriter:
-    """Writes the tapes of a program: some of its sums at a time, all with the same prologue.
+    """Write the tapes of a program: some of its sums at a time, all with the same prologue.
 
     Parameters
     ----------
     totals : steps
-        Each a sum over rows of products and sums of what is loaded.
+        Each a sum over rows of products and sums of loads.
     plain_modulus : int
         t: constants are lifted from it as SEAL lifts them.
     montgomery : bool
         How the ``ifma`` arithmetic multiplies: one factor of every product is kept multiplied by R.
     most_vectors : int
-        Local sums of a segment, at most, unless one total has more: a tree that is cut is computed
-        in part twice.
+        Local sums of a segment, at most, unless one total has more: a tree that is cut is partly
+        computed twice.
     share_all : bool
-        Whether the prologue computes all sums of columns, rather than those that are used several
-        times.
+        Compute all sums of columns in the prologue, rather than those that are used several times.
     copies : int
-        As of the parameters: totals may lie side by side.
+        As in the parameters: totals may be interleaved.
     """
 
     def __init__(
@@ -240,21 +234,21 @@ class TapeWriter:
         self._writing = Lock()  # constants get their numbers from one at a time
 
     def tape(self, totals: Sequence[Step]) -> Tape:
-        """The tape of some of the totals; written once."""
+        """Return the tape of some of the totals; each is written once."""
         with self._writing:
             key = tuple(totals)
             if key not in self._tapes:
-                self._tapes[key] = self._written(key)
+                self._tapes[key] = self._write(key)
             return self._tapes[key]
 
-    def _written(self, totals: Sequence[Step]) -> Tape:
+    def _write(self, totals: Sequence[Step]) -> Tape:
         segments = self._segments(totals)
         ordered = [total for segment in segments for total in segment]
         numbers = {total.args[0]: number for number, total in enumerate(ordered)}
         words, bounds, most = [self.prologue], [[0, len(self.prologue), 0, 0]], 0
         at, first = len(self.prologue), 0
         for segment in segments:
-            code, n_temporary = self._placed(self._segment_steps(segment), numbers)
+            code, n_temporary = self._place(self._segment_steps(segment), numbers)
             words.append(code)
             bounds.append([at, at + len(code), first, first + len(segment)])
             at, first, most = at + len(code), first + len(segment), max(most, n_temporary)
@@ -275,10 +269,10 @@ class TapeWriter:
     # ------------------------------------------------------------------------
 
     def _scaled_factors(self, rows: list[Step]) -> dict[Step, int]:
-        """For every product the factor (0 or 1) that is multiplied by R, so that its reduction,
-        which divides by R, gives it plain.
+        """Choose for every product the factor (0 or 1) that is multiplied by R.
 
-        Mostly range sums: a node that is needed both ways has to be converted.
+        The reduction divides by R, so the product is plain. Range sums are preferred: a node that
+        is needed both multiplied and plain has to be converted.
         """
         plain, scaled, chosen = set(rows), set[Step](), {}
         for node in self.nodes:
@@ -295,8 +289,8 @@ class TapeWriter:
         return chosen
 
     def _rests(self) -> dict[Step, Step]:
-        """Products a * b with the node a - a * b, where there is one: it costs next to nothing
-        beside the product.
+        """Return products a * b with the node a - a * b, if there is one: it is nearly free after
+        the product.
         """
         rests = {}
         for node in self.nodes:
@@ -309,8 +303,8 @@ class TapeWriter:
     # -----------------------------------------------------------------------------------------
 
     def _depth_first(self) -> dict[Step, int]:
-        """All but the cheap nodes, each after what it is computed from, and followed as soon as can
-        be by what uses it.
+        """Order all but the cheap nodes topologically, each followed by its users as soon as
+        possible.
         """
         waiting: dict[Step, int] = {}
         users: dict[Step, list[Step]] = defaultdict(list)
@@ -332,7 +326,7 @@ class TapeWriter:
         return order
 
     def _segments(self, totals: Sequence[Step]) -> list[list[Step]]:
-        """Totals in groups, each once, cut where a new tree begins."""
+        """Group totals, each once, and cut where a new tree begins."""
         totals = sorted(dict.fromkeys(totals), key=lambda total: self.order.get(total.args[0], -1))
         segments: list[list[Step]] = [[]]
         vectors = 0
@@ -364,14 +358,14 @@ class TapeWriter:
         summed = set(wanted)
         for node in sorted(needed, key=self.order.__getitem__):
             if (node, 0) not in known:
-                steps += self._computed(node, needed, known, summed)
+                steps += self._steps_for(node, needed, known, summed)
         steps += [_sum_of(node) for node in wanted if node in self.cheap]
         return self._with_cheap(steps)
 
-    def _computed(
+    def _steps_for(
         self, node: Step, needed: set[Step], known: set[Value], wanted: set[Step]
     ) -> Iterator[_Word]:
-        """The steps that compute a node, for which all it needs is known but what is cheap."""
+        """Yield the steps that compute a node once its arguments are known."""
         known.add((node, 0))
         if node.op == ADD_UP:
             yield self._combination((node, 0))
@@ -381,7 +375,7 @@ class TapeWriter:
         chosen = self.scaled_factor[node]
         plain, factor = (node.args[1 - chosen], 0), (node.args[chosen], int(self.montgomery))
         if factor[0] not in self.cheap and factor not in known:
-            yield self._converted(factor[0])
+            yield self._convert(factor[0])
             known.add(factor)
         rest = self.rests.get(node)
         if rest is None or rest not in needed:
@@ -395,9 +389,9 @@ class TapeWriter:
     def _combination(self, value: Value) -> _Word:
         node, power = value
         shift = node.data if node.op == SHIFT else 0
-        args, coefficients, constant = _summed_loads(node)
+        args, coefficients, constant = _sum_of_loads(node)
         factors = tuple(self._coefficient(c, shift) for c in coefficients)
-        added = self._constant(self._lifted(constant), power, shift) if constant else NONE
+        added = self._constant(self._lift(constant), power, shift) if constant else NONE
         return _Word(
             LINEAR_OP,
             value,
@@ -406,19 +400,19 @@ class TapeWriter:
             coefficients=factors,
         )
 
-    def _converted(self, node: Step) -> _Word:
-        """A node multiplied by R."""
+    def _convert(self, node: Step) -> _Word:
+        """Return the step that multiplies a node by R."""
         return _Word(LINEAR_OP, (node, 1), ((node, 0),), coefficients=(self._constant(1, 2),))
 
     def _coefficient(self, value: int, shift: int = 0) -> int:
-        factor = self._lifted(abs(value)) * (1 if value > 0 else -1)
+        factor = self._lift(abs(value)) * (1 if value > 0 else -1)
         if abs(factor) == 1 and not shift:
             return PLUS if factor > 0 else MINUS
         return self._constant(factor, int(self.montgomery), shift)
 
-    def _lifted(self, value: int) -> int:
-        """A plaintext as SEAL lifts it to the coefficient primes: the integer nearest to 0 that is
-        the same modulo t.
+    def _lift(self, value: int) -> int:
+        """Lift a plaintext to the coefficient primes as SEAL does: the nearest integer to 0 modulo
+        t.
         """
         rest = value % self.plain_modulus
         return rest - self.plain_modulus if rest > self.plain_modulus // 2 else rest
@@ -427,8 +421,8 @@ class TapeWriter:
         return self.constants.setdefault((value, power, shift), len(self.constants))
 
     def _with_cheap(self, steps: list[_Word]) -> list[_Word]:
-        """The steps with the sums of columns they need before them, each once, but for those that
-        the prologue has computed.
+        """Insert the sums of columns before the steps that need them, unless the prologue computes
+        them.
         """
         known = set(self.shared)
         complete = []
@@ -444,9 +438,7 @@ class TapeWriter:
     # --------------------------------------------------------------------------------------------
 
     def _prologue(self, rows: list[Step]) -> tuple[list[int], int]:
-        """Code that loads all columns and computes the sums of them that are used several times;
-        how many vectors that takes.
-        """
+        """Write the code that loads all columns and computes shared sums, and count its vectors."""
         uses: Counter[Value] = Counter((row, 0) for row in rows if row in self.cheap)
         for node in self.nodes:
             if node.op == MULTIPLY:
@@ -462,7 +454,7 @@ class TapeWriter:
         ]
         columns = dict.fromkeys(value for value in uses if is_load(value[0]))
         columns |= dict.fromkeys(
-            (arg, power) for node, power in sums for arg in _summed_loads(node)[0]
+            (arg, power) for node, power in sums for arg in _sum_of_loads(node)[0]
         )
         often = [value for value in sums if uses[value] > 1][: SHARED_VECTORS // 2]
         kept = sums if self.share_all else often
@@ -488,10 +480,8 @@ class TapeWriter:
     # -- places
     # --------------------------------------------------------------------------------------------
 
-    def _placed(self, steps: list[_Word], numbers: dict[Step, int]) -> tuple[list[int], int]:
-        """A segment in words: every value gets a vector from when it is computed to when it is last
-        read.
-        """
+    def _place(self, steps: list[_Word], numbers: dict[Step, int]) -> tuple[list[int], int]:
+        """Assign vectors to the values of a segment, from their computation to their last use."""
         last = {value: at for at, step in enumerate(steps) for value in step.reads}
         vectors, places, code = _Vectors(self.n_shared), dict(self.shared), list[int]()
         for at, step in enumerate(steps):
@@ -520,9 +510,7 @@ class TapeWriter:
         return [LINEAR_OP, places[step.to], size, step.constant, len(reads), *terms]
 
     def _places(self, segments: list[list[Step]]) -> tuple[NDArray[np.int32], int]:
-        """Size of every total, where its sum lies in the segment's local sums, and
-        where in memory.
-        """
+        """Return the size of every total, and the place of its sum in the segment and in memory."""
         places, most, component = [], 0, 0
         for segment in segments:
             local = 0
@@ -535,7 +523,7 @@ class TapeWriter:
 
 
 @lru_cache(maxsize=4)
-def kept_writer(
+def cached_writer(
     totals: tuple[Step, ...],
     plain_modulus: int,
     *,
@@ -544,7 +532,7 @@ def kept_writer(
     share_all: bool = False,
     copies: int = 1,
 ) -> TapeWriter:
-    """The writer for some totals, kept for who computes the same program again."""
+    """Return the writer for some totals; the last few are cached."""
     return TapeWriter(
         totals,
         plain_modulus,

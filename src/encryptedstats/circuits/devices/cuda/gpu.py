@@ -1,8 +1,7 @@
-"""The card: memory on it, kernels started on it, and what goes wrong with it, said as a
-:class:`DeviceError`.
+"""A GPU: its memory, starting kernels on it, and its errors as :class:`DeviceError`.
 
-Only NVIDIA's driver is spoken to, through ``cuda-bindings``. What is loaded are the files that
-:mod:`.build` made of the sources.
+It uses NVIDIA's driver alone, through ``cuda-bindings``, and loads the files that :mod:`.build`
+compiled.
 """
 
 from __future__ import annotations
@@ -28,79 +27,75 @@ from encryptedstats.machine import cores
 
 BUILT: Final = Path(__file__).parent / "built"
 OLDEST: Final = (8, 0)  # compute capability: the first that all kernels were compiled for
-_FULL_RATE: Final = 4  # of single to double precision: more is a card with few FP64 units
+_FULL_RATE: Final = 4  # of single to double precision: more is a GPU with few FP64 units
 _ELSEWHERE: Final = Cure("other device", "device='native' goes on without it", {"device": "native"})
 
 
-class CardFullError(DeviceError):
-    """There is no room left on a card: what is kept there can make some, or less is computed at a
-    time.
-    """
+class GpuFullError(DeviceError):
+    """There is no memory left on a GPU: cached arrays can be freed, or less is computed at a time."""
 
 
 class Array:
-    """Words in the card's memory; :func:`numpy.asarray` fetches them."""
+    """Words in the GPU's memory; :func:`numpy.asarray` fetches them."""
 
     dtype = np.dtype(np.uint64)
 
     def __init__(
-        self, card: Card, pointer: int, shape: tuple[int, ...], owner: Array | None = None
+        self, gpu: Gpu, pointer: int, shape: tuple[int, ...], owner: Array | None = None
     ) -> None:
-        self.card, self.pointer, self.shape, self.owner = card, pointer, shape, owner
+        self.gpu, self.pointer, self.shape, self.owner = gpu, pointer, shape, owner
 
     def __len__(self) -> int:
         return self.shape[0]
 
     @property
     def words(self) -> int:
-        """How many."""
+        """Number of words."""
         return math.prod(self.shape)
 
     def __getitem__(self, index: int) -> Array:
         apart = math.prod(self.shape[1:])
-        return Array(self.card, self.pointer + 8 * apart * index, self.shape[1:], self)
+        return Array(self.gpu, self.pointer + 8 * apart * index, self.shape[1:], self)
 
-    def shaped(self, *shape: int) -> Array:
-        """The same words, counted otherwise."""
-        return Array(self.card, self.pointer, shape, self)
+    def reshape(self, *shape: int) -> Array:
+        """Return the same words in another shape."""
+        return Array(self.gpu, self.pointer, shape, self)
 
     def first(self, count: int) -> Array:
-        """The first of them."""
-        return Array(self.card, self.pointer, (count, *self.shape[1:]), self)
+        """Return the first ``count`` items."""
+        return Array(self.gpu, self.pointer, (count, *self.shape[1:]), self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Residues:
-        return self.card.download(self)
+        return self.gpu.download(self)
 
     def __del__(self, _ends: Callable[[], bool] = sys.is_finalizing) -> None:
         if (
             self.owner is None and not _ends()
-        ):  # when the interpreter ends, the process does, and the card takes its memory back
-            self.card.free(self.pointer)
+        ):  # when the interpreter ends, the process does, and the GPU takes its memory back
+            self.gpu.free(self.pointer)
 
 
 class Recording:
-    """What was started on a card, with the memory that it works in, so that it can be started again
-    at once.
+    """Started kernels with their memory, to be started again at once.
 
-    Memory is not used twice while it is recorded; where that takes more than ``most`` bytes,
-    nothing is kept.
+    Recorded memory is not reused. If it exceeds ``most`` bytes, nothing is kept.
     """
 
     def __init__(self, most: int) -> None:
         self.calls: list[Callable[[], None]] = []
-        self.image: Any = None  # what a card makes of the calls
+        self.image: Any = None  # what a GPU makes of the calls
         self.whole, self.thread = True, threading.get_ident()
         self._arrays: list[Array] = []
         self._left = most
 
     def call(self, start: Callable[[], None]) -> None:
-        """One more, which is started too."""
+        """Add a start, and start it."""
         start()
         if self.whole and threading.get_ident() == self.thread:
             self.calls.append(start)
 
     def keep(self, array: Array) -> Array:
-        """Memory that calls use."""
+        """Keep memory that calls use."""
         if self.whole and threading.get_ident() == self.thread:
             self._arrays.append(array)
             self._left -= 8 * array.words
@@ -111,10 +106,8 @@ class Recording:
         return array
 
 
-class Card:
-    """One card of NVIDIA's, for this process alone: what was opened before a fork is of no use
-    after it.
-    """
+class Gpu:
+    """One NVIDIA GPU for this process alone: it cannot be used after a fork."""
 
     def __init__(self) -> None:
         from cuda.bindings import driver
@@ -151,14 +144,14 @@ class Card:
         self._staging = _Staging(self)
 
     def enter(self) -> None:
-        """Make it the card of the calling thread."""
+        """Make it the GPU of the calling thread."""
         self._done(self.driver.cuCtxSetCurrent(self.context))
 
     def _fact(self, attribute: Any) -> int:
         return int(self._done(self.driver.cuDeviceGetAttribute(attribute, self.device)))
 
     def _keep_memory(self) -> None:
-        """What is freed stays at hand."""
+        """Keep freed memory for the next allocation."""
         driver = self.driver
         pool = self._done(driver.cuDeviceGetDefaultMemPool(self.device))
         name = driver.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
@@ -167,31 +160,31 @@ class Card:
     def _done(self, result: tuple[Any, ...]) -> Any:
         error, *rest = result
         if error != self.driver.CUresult.CUDA_SUCCESS:
-            raise self._failed(error)
+            raise self._error(error)
         return rest[0] if rest else None
 
-    def _failed(self, error: Any) -> DeviceError:
+    def _error(self, error: Any) -> DeviceError:
         if error == self.driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
-            return CardFullError(
-                "the graphics card has not enough memory left for this: end what else runs on it. ",
+            return GpuFullError(
+                "the GPU has not enough memory left for this: end what else runs on it. ",
                 _ELSEWHERE,
-                code="card-full",
+                code="GPU-full",
             )
         said = self.driver.cuGetErrorString(error)[1]
         self.failure = (
             said.decode() if isinstance(said, bytes) else str(error)
         )  # and so will whatever is asked of it next
         return DeviceError(
-            f"the graphics card failed ({self.failure}); nothing was written. ",
+            f"the GPU failed ({self.failure}); nothing was written. ",
             _ELSEWHERE,
-            code="card-failed",
+            code="GPU-failed",
         )
 
     # -- memory
     # --------------------------------------------------------------------------------------------
 
     def memory(self) -> tuple[int, int]:
-        """Bytes that are free, and all of them."""
+        """Return free and total bytes."""
         free, total = self._pair(self.driver.cuMemGetInfo())
         return int(free), int(total)
 
@@ -200,7 +193,7 @@ class Card:
         return result[1], result[2]
 
     def empty(self, *shape: int) -> Array:
-        """Room for so many words."""
+        """Allocate uninitialised words."""
         array = self._empty(shape, self.stream)
         return array if self.recording is None else self.recording.keep(array)
 
@@ -214,7 +207,7 @@ class Card:
             self.driver.cuMemFreeAsync(pointer, self.stream)
 
     def upload(self, words: NDArray[Any]) -> Array:
-        """A copy on the card, of words of 64 bits or of pairs of 32."""
+        """Copy words of 64 bits, or pairs of 32, to the GPU."""
         words = np.ascontiguousarray(words)
         array = self.empty(*(words.shape if words.itemsize == 8 else (-(-words.nbytes // 8),)))
         if words.nbytes:
@@ -222,11 +215,10 @@ class Card:
         return array
 
     def upload_together(self, parts: Sequence[NDArray[np.uint64]]) -> list[Array]:
-        """Copies of arrays of one shape, beside the kernels that run; what is started afterwards
-        finds them there.
+        """Copy arrays of one shape while kernels run; later kernels see the copies.
 
-        The card reads pinned memory itself. To that, threads bring what is elsewhere, while the
-        card reads what was brought before.
+        The GPU reads pinned memory directly. Threads copy other memory into pinned memory while the
+        GPU reads the previous piece.
         """
         if len(parts) < 2:
             return [self.upload(part) for part in parts]
@@ -244,7 +236,7 @@ class Card:
                 )
                 list(self._staging.threads.map(lambda move: ctypes.memmove(*move), moves))
                 self._bring(whole.pointer, at, len(parts) * size)
-                self._staging.sent()
+                self._staging.mark_sent()
         self._done(self.driver.cuEventRecord(self._copied, self.copies))
         self._done(self.driver.cuStreamWaitEvent(self.stream, self._copied, 0))
         return [whole[number] for number in range(len(parts))]
@@ -258,21 +250,21 @@ class Card:
             begin <= first and first + part.nbytes <= end for begin, end in self._pinned_ranges
         )
 
-    def joined(self, parts: Sequence[Array | Residues]) -> Array:
-        """One array of several, along their first axis, wherever they are."""
+    def concatenate(self, parts: Sequence[Array | Residues]) -> Array:
+        """Return one array of several along their first axis, wherever they are."""
         whole = self.empty(sum(map(len, parts)), *parts[0].shape[1:])
         at, each = whole.pointer, 8 * math.prod(parts[0].shape[1:])
         for part in parts:
-            here = Array(self, at, part.shape, whole)
+            on_gpu = Array(self, at, part.shape, whole)
             if isinstance(part, Array):
-                self.copy(here, part)
+                self.copy(on_gpu, part)
             else:
-                self.write(here, np.ascontiguousarray(part))
+                self.write(on_gpu, np.ascontiguousarray(part))
             at += each * len(part)
         return whole
 
     def copy(self, array: Array, other: Array) -> None:
-        """Over what is there, within the card."""
+        """Copy one array over another within the GPU."""
         nbytes = 8 * other.words
         self._start(
             lambda: self._done(
@@ -281,7 +273,7 @@ class Card:
         )
 
     def write(self, array: Array, words: NDArray[Any]) -> None:
-        """Over what is there. Memory of Python's is copied by the driver before this returns."""
+        """Overwrite an array. The driver copies Python's memory before this returns."""
         self._done(
             self.driver.cuMemcpyHtoDAsync(
                 array.pointer, words.ctypes.data, words.nbytes, self.stream
@@ -289,7 +281,7 @@ class Card:
         )
 
     def download(self, array: Array) -> Residues:
-        """A copy in memory, through pinned memory, which is several times faster."""
+        """Return a copy in memory, through pinned memory, which is several times faster."""
         found = np.empty(array.shape, dtype=np.uint64)
         at, piece = self._pinned_memory(min(found.nbytes, 32 << 20)), 32 << 20
         flat = found.reshape(-1).view(np.uint8)
@@ -300,21 +292,19 @@ class Card:
             ctypes.memmove(flat.ctypes.data + start, at, size)
         return found
 
-    def pinned(self, nbytes: int) -> NDArray[np.uint8]:
-        """Memory of this process that the card reads without help; it stays until the
-        process ends.
-        """
+    def allocate_pinned(self, nbytes: int) -> NDArray[np.uint8]:
+        """Allocate memory that the GPU reads directly; it stays until the process ends."""
         at = int(self._done(self.driver.cuMemHostAlloc(nbytes, 0)))
         self._pinned_ranges.append((at, at + nbytes))
         return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(at))
 
     def _pinned_memory(self, nbytes: int) -> int:
         if self._pinned[1] < nbytes:
-            self._pinned = (int(self.pinned(nbytes).ctypes.data), nbytes)
+            self._pinned = (int(self.allocate_pinned(nbytes).ctypes.data), nbytes)
         return self._pinned[0]
 
     def clear(self, array: Array, byte: int = 0) -> None:
-        """All bytes the same."""
+        """Set all bytes to one value."""
         self._start(
             lambda: self._done(
                 self.driver.cuMemsetD8Async(array.pointer, byte, 8 * array.words, self.stream)
@@ -358,8 +348,8 @@ class Card:
             self.recording.call(call)
 
     @contextmanager
-    def recorded(self) -> Iterator[Recording]:
-        """All that is started meanwhile, by this thread."""
+    def record(self) -> Iterator[Recording]:
+        """Record everything that this thread starts in the context."""
         self.recording = Recording(self.memory()[1] // 4)
         try:
             yield self.recording
@@ -367,7 +357,7 @@ class Card:
             self.recording = None
 
     def again(self, recording: Recording) -> None:
-        """All that was recorded, as one graph."""
+        """Start everything that was recorded, as one graph."""
         driver = self.driver
         if recording.image is None:
             mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
@@ -381,19 +371,19 @@ class Card:
         self._done(driver.cuGraphLaunch(recording.image, self.stream))
 
     def wait(self) -> None:
-        """Until all is done."""
+        """Wait until everything is done."""
         self._done(self.driver.cuStreamSynchronize(self.stream))
 
 
 class _Staging:
-    """Two pieces of pinned memory, in turns: the card reads one while threads write the other."""
+    """Two pieces of pinned memory in turns: the GPU reads one while threads write the other."""
 
-    def __init__(self, card: Card) -> None:
-        self._card, self._lock = card, threading.Lock()
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu, self._lock = gpu, threading.Lock()
         self.threads = ThreadPoolExecutor(min(8, cores()))
         self._places, self._turn = [(0, 0), (0, 0)], 0
-        driver = card.driver
-        self._events = [card._done(driver.cuEventCreate(0)) for _ in self._places]
+        driver = gpu.driver
+        self._events = [gpu._done(driver.cuEventCreate(0)) for _ in self._places]
 
     def __enter__(self) -> None:
         self._lock.acquire()
@@ -402,23 +392,21 @@ class _Staging:
         self._lock.release()
 
     def next(self, nbytes: int) -> int:
-        """Where to write so many bytes, once the card has read what was there."""
+        """Return where to write, once the GPU has read the previous content."""
         self._turn = 1 - self._turn
-        self._card._done(self._card.driver.cuEventSynchronize(self._events[self._turn]))
+        self._gpu._done(self._gpu.driver.cuEventSynchronize(self._events[self._turn]))
         if self._places[self._turn][1] < nbytes:
-            self._places[self._turn] = (int(self._card.pinned(nbytes).ctypes.data), nbytes)
+            self._places[self._turn] = (int(self._gpu.allocate_pinned(nbytes).ctypes.data), nbytes)
         return self._places[self._turn][0]
 
-    def sent(self) -> None:
-        """The card has been told to read it."""
-        self._card._done(
-            self._card.driver.cuEventRecord(self._events[self._turn], self._card.copies)
-        )
+    def mark_sent(self) -> None:
+        """Note that the GPU was told to read the piece."""
+        self._gpu._done(self._gpu.driver.cuEventRecord(self._events[self._turn], self._gpu.copies))
 
 
 def image_for(capability: tuple[int, int]) -> bytes:
-    """The code for a card: of its own architecture, or of the newest before it with the same first
-    number.
+    """Return the code for a GPU: of its architecture, or of the newest older one with the same
+    major number.
     """
     major, minor = capability
     found = [int(path.stem[3:]) for path in BUILT.glob("sm_*.cubin")]
@@ -429,36 +417,40 @@ def image_for(capability: tuple[int, int]) -> bytes:
 
 
 def obstacle() -> str | None:
-    """Why there is no card to compute with here; None if there is one. Looked for once: a driver
-    does not come and go.
+    """Return why this process cannot use a GPU, or None.
+
+    The driver is looked for once: it does not come and go.
     """
     found, why_not = _found()
     return why_not if found is None else obstacle_of(found)
 
 
-def obstacle_of(card: Card) -> str | None:
-    """Why a card that was found is of no use to this process, or not any more."""
-    if card.process != os.getpid():
+def obstacle_of(gpu: Gpu) -> str | None:
+    """Return why this process cannot use a GPU that exists, or None."""
+    if gpu.process != os.getpid():
         return (
-            "this process was forked from one that computes on the card, which no fork can go on "
+            "this process was forked from one that computes on the GPU, which no fork can go on "
             "with: start processes by "
-            "multiprocessing's 'spawn', or before the card is used"
+            "multiprocessing's 'spawn', or before the GPU is used"
         )
-    if card.failure is not None:
-        return f"the card has failed ({card.failure}), and is of use again to a new process"
+    if gpu.failure is not None:
+        return f"the GPU has failed ({gpu.failure}), and is of use again to a new process"
     return None
 
 
-def card() -> Card | None:
-    """The card, where there is one that this process can use."""
+def gpu() -> Gpu | None:
+    """Return the GPU if this process can use one."""
     return _found()[0] if obstacle() is None else None
 
 
 @cache
 def is_there() -> bool:
-    """Whether the driver knows a card, which is not opened for that: a process that computes
-    nothing need not hold one.
+    """Return True if the driver knows a GPU.
+
+    The GPU is not opened for that: a process that computes nothing need not hold one.
     """
+    if not _may_have_driver():
+        return False
     try:
         from cuda.bindings import driver
 
@@ -471,8 +463,23 @@ def is_there() -> bool:
     return bool(error == driver.CUresult.CUDA_SUCCESS and count > 0)
 
 
+def _may_have_driver() -> bool:
+    """Check for a device of NVIDIA's, or WSL's: importing the bindings to ask them takes 50 ms.
+
+    Device files may appear with the first use of the driver only, so the PCI bus is looked at too.
+    """
+    if sys.platform != "linux" or any(
+        any(Path("/dev").glob(name)) for name in ("nvidia*", "nvhost*", "nvmap", "dxg")
+    ):
+        return True
+    vendors = Path("/sys/bus/pci/devices").glob("*/vendor")
+    return any(vendor.read_text().strip() == "0x10de" for vendor in vendors)
+
+
 @cache
-def _found() -> tuple[Card | None, str | None]:
+def _found() -> tuple[Gpu | None, str | None]:
+    if not _may_have_driver():
+        return None, "there is no NVIDIA driver here (no NVIDIA device is known to the system)"
     try:
         from cuda.bindings import driver
     except ImportError:
@@ -482,7 +489,7 @@ def _found() -> tuple[Card | None, str | None]:
     except RuntimeError as failure:  # what the bindings say where the driver's library is not there
         return None, f"there is no NVIDIA driver here ({failure})"
     if error == driver.CUresult.CUDA_ERROR_NO_DEVICE:
-        return None, "there is no NVIDIA card here that the driver knows"
+        return None, "there is no NVIDIA GPU here that the driver knows"
     if error != driver.CUresult.CUDA_SUCCESS:
         return (
             None,
@@ -490,14 +497,14 @@ def _found() -> tuple[Card | None, str | None]:
             "cuda-bindings?",
         )
     try:
-        found = Card()
+        found = Gpu()
     except DeviceError as failure:
-        return None, f"the card cannot be used: {failure}"
+        return None, f"the GPU cannot be used: {failure}"
     if found.capability < OLDEST:
         shown = ".".join(map(str, found.capability))
         return (
             None,
-            f"the card {found.name} is too old: it has compute capability {shown}, and 8.0 is the "
+            f"the GPU {found.name} is too old: it has compute capability {shown}, and 8.0 is the "
             "least",
         )
     return found, None

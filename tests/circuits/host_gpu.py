@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from encryptedstats.circuits.devices import cuda
-from encryptedstats.circuits.devices.cuda.card import Array, Card, Recording
+from encryptedstats.circuits.devices.cuda.gpu import Array, Gpu, Recording
 
 SOURCE = Path(cuda.__file__).parent
 COMPILER = shutil.which("g++") or shutil.which("clang++")
@@ -42,8 +42,8 @@ def library() -> ctypes.CDLL:
     return found
 
 
-class HostCard:
-    """What :class:`Card` is, in the memory of this process."""
+class HostGpu:
+    """What :class:`Gpu` is, in the memory of this process."""
 
     name, capability, shared_bytes, failure = "this processor", (0, 0), 1 << 20, None
 
@@ -59,7 +59,7 @@ class HostCard:
     def empty(self, *shape: int) -> Array:
         words = np.full(max(1, int(np.prod(shape))), 0xDEADBEEFDEADBEEF, dtype=np.uint64)
         self._held[words.ctypes.data] = words
-        array = Array(self, words.ctypes.data, shape)  # type: ignore[arg-type]  # a card in all that matters
+        array = Array(self, words.ctypes.data, shape)  # type: ignore[arg-type]  # a GPU in all that matters
         return array if self.recording is None else self.recording.keep(array)
 
     def free(self, pointer: int) -> None:
@@ -88,7 +88,7 @@ class HostCard:
     def clear(self, array: Array, byte: int = 0) -> None:
         self._start(lambda: ctypes.memset(array.pointer, byte, 8 * array.words))
 
-    def pinned(self, nbytes: int) -> np.ndarray:
+    def allocate_pinned(self, nbytes: int) -> np.ndarray:
         return np.empty(nbytes, dtype=np.uint8)
 
     def launch(
@@ -96,7 +96,7 @@ class HostCard:
     ) -> None:
         self._start(lambda: self._launched(name, grid, threads, args))
 
-    _start, recorded, joined, recording = Card._start, Card.recorded, Card.joined, None
+    _start, record, concatenate, recording = Gpu._start, Gpu.record, Gpu.concatenate, None
 
     def again(self, recording: Recording) -> None:
         for call in recording.calls:
