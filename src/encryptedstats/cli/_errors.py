@@ -9,9 +9,9 @@ from typing import Final
 import typer
 
 from encryptedstats.cli._console import printable
-from encryptedstats.cli._words import short_name
 from encryptedstats.errors import Cure, ParameterError, reword
 from encryptedstats.storage.files import FULL as FULL
+from encryptedstats.tables.questions.words import short_name
 
 #: What an error's cure is called here, by its action. The library speaks Python to its callers.
 WORDS: Final[dict[str, str]] = {

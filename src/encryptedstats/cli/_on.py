@@ -15,7 +15,7 @@ import typer
 
 from encryptedstats.cli._console import printable
 from encryptedstats.cli._exits import INTERRUPTED
-from encryptedstats.cli._words import parse_numbers
+from encryptedstats.tables.questions.words import parse_numbers
 
 if TYPE_CHECKING:
     import encryptedstats as es
