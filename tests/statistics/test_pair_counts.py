@@ -94,7 +94,7 @@ def test_classifiers_need_no_other_pass(toy: es.Owner) -> None:
     assert found == table.ask(es.Pairs())
     rows = frame[NAMES]
     for model in (es.AODE(min_rows=5), es.TAN(alpha=0.5)):
-        fitted = found.fit(model)
+        fitted = found.fit_classifier(model)
         wanted = type(model)(**model.get_params()).fit(table)
         np.testing.assert_array_equal(fitted.predict_proba(rows), wanted.predict_proba(rows))
         assert fitted.totals_ == wanted.totals_
@@ -110,7 +110,7 @@ def test_some_variables_of_a_table_with_numbers() -> None:
     assert chosen.counts("grade", "cough").equals(found.counts("grade", "cough"))
     with pytest.raises(es.ArgumentError, check=error("unknown-variable")):
         chosen.counts("grade", "fever")
-    fitted = chosen.fit(es.AODE())
+    fitted = chosen.fit_classifier(es.AODE())
     wanted = es.AODE(variables=["grade", "cough"]).fit(table)
     np.testing.assert_array_equal(fitted.predict_proba(frame), wanted.predict_proba(frame))
     with pytest.raises(es.SchemaError, check=error("kept-as-number")):
@@ -128,7 +128,7 @@ def test_a_target_that_is_a_number_has_no_classes() -> None:
     np.testing.assert_array_equal(found.counts("cough", "fever"), wanted)
     assert len(found.associations) == 3
     with pytest.raises(es.SchemaError, check=error("no-target")):
-        found.fit(es.AODE())
+        found.fit_classifier(es.AODE())
 
 
 def test_the_tree_is_drawn() -> None:

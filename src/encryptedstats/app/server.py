@@ -43,7 +43,7 @@ def make_app(desk: Desk, start: Path) -> FastAPI:
     app = FastAPI(title="encryptedstats", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.web = web = Web(desk, start, VALUES)
     app.include_router(static_files())
-    for step in (data, questions, columns, plan, key, encrypt, send, publish, results, projects):
+    for step in (data, questions, columns, plan, key, encrypt, send, results, publish, projects):
         app.include_router(step.router)
 
     @app.exception_handler(HTTPException)

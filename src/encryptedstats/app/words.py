@@ -50,6 +50,28 @@ WORDS: Final[dict[str, str]] = {
     "public schema": "cut points of your own, in the step Columns of a copy of the project",
     "pin the certificate": "let whoever runs the worker tell you the SHA-256 of its certificate, and give it below "
     "the address",
+    "bin for gaps": "let missing values be a level of their own, in the step Columns of a copy of the "
+    "project",
+    "column of the target": "the file has no column of the outcome",
+    "know a class": "correct it",
+    "give the same levels": "let both columns have the same levels",
+    "larger values": "start a copy of the project, and make a new key",
+    "keys for more rows": "start a copy of the project, and make a new key",
+    "import questions": "install the package that defines it",
+    "name every column": "give every column a name in the first line of the file, also that of row "
+    "names",
+    "remove title lines": "delete all lines above the names",
+    "narrower bounds": "keep fewer decimals in the file",
+    "say the decimal mark": "correct it in the file",
+    "both smaller": "less depth together with smaller numbers",
+    "less depth": "less depth",
+    "smaller values": "smaller numbers",
+    "wish": "what is asked",
+    "use weights": "",
+    "widen": "start a copy of the project, which finds the bounds anew",
+    "predict numbers": "",
+    "open with names": "",
+    "save the release": "",
     "schema of the rows": "this project has another schema than the rows were encrypted with",
 }
 
@@ -67,6 +89,9 @@ def in_page_words(error: BaseException) -> str:
 
 
 def _here(cure: Cure) -> str:
+    if cure.action == "parameter" and "parameter" in cure.values:
+        name = str(cure.values["parameter"]).removeprefix("n_").replace("_", " ")
+        return f"{name} {cure.values.get('value')}"
     try:
         return WORDS[cure.action].format(**cure.values)
     except LookupError:

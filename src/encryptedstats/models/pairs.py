@@ -137,6 +137,10 @@ def _inner_size(one: Counts, other: Counts) -> int:
 class PairClassifier(BinCountClassifier):
     """A classifier that is fitted by the counts of all pairs of bins."""
 
+    def pair_positions(self, schema: PublicSchema) -> list[int]:
+        """Return the positions of the variables that are paired."""
+        return self._positions(schema)
+
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:

@@ -26,6 +26,9 @@ _MOST_LEAVES: Final = (
     2_048  # that are put right together: their overlaps are as many numbers squared
 )
 _STEPS: Final = 100  # of a descent: more change votes by a thousandth of their noise
+_LEAST_SHARE: Final = 1e-3  # of what a cell would hold if rows and columns were independent
+_SCALINGS: Final = 200
+_TINY: Final = 1e-12
 _CLOSE: Final = 0.02  # of a row: less does not change whole counts
 
 
@@ -87,6 +90,53 @@ def shrunk(noisy: Floats, middle: Floats, deviation: float) -> Floats:
     signal = 1 - noisy.size * deviation**2 / spread
     few = min(1.0, float(middle.min()) / (_FAR * deviation))
     return middle + max(signal, few) * (noisy - middle)
+
+
+def table_of(near: Floats, rows: Numbers, columns: Numbers) -> Numbers:
+    """Return a whole table, not below 0, with these margins, whose cells are near others.
+
+    The cells are scaled to the margins (iterative proportional fitting) and rounded so that the
+    margins stay, by a flow.
+
+    >>> table_of(np.array([[3.2, -1.0], [0.4, 5.0]]), np.array([3, 5]), np.array([4, 4]))
+    array([[3, 0],
+           [1, 4]])
+    """
+    row_sums, column_sums = rows.astype(float), columns.astype(float)
+    if not row_sums.sum():
+        return np.zeros(near.shape, dtype=np.int64)
+    nearest = np.maximum(np.round(near), 0.0)
+    if (nearest.sum(axis=1) == row_sums).all() and (nearest.sum(axis=0) == column_sums).all():
+        return nearest.astype(np.int64)
+    expected = np.outer(row_sums, column_sums) / row_sums.sum()
+    cells = np.maximum(near, _LEAST_SHARE * expected) * (expected > 0)
+    for _ in range(_SCALINGS):
+        cells *= (row_sums / np.maximum(cells.sum(axis=1), _TINY))[:, None]
+        cells *= column_sums / np.maximum(cells.sum(axis=0), _TINY)
+        if np.abs(cells.sum(axis=1) - row_sums).max() < _CLOSE / row_sums.size:
+            break
+    whole = np.floor(cells).astype(np.int64)
+    more = [rows.astype(np.int64) - whole.sum(axis=1), columns.astype(np.int64) - whole.sum(axis=0)]
+    found: Numbers = whole + _ones_with_margins(cells - whole, *more)
+    return found
+
+
+def _ones_with_margins(shares: Floats, rows: Numbers, columns: Numbers) -> Numbers:
+    """Return a table of zeros and ones with these margins, with ones where shares are not 0."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_flow
+
+    n, m = shares.shape
+    for allowed in (shares > _TINY, np.ones_like(shares, dtype=bool)):
+        source, sink = n + m, n + m + 1
+        edges = np.zeros((n + m + 2, n + m + 2), dtype=np.int32)
+        edges[:n, n : n + m] = allowed
+        edges[source, :n], edges[n : n + m, sink] = rows, columns
+        found = maximum_flow(csr_array(edges), source, sink)
+        if found.flow_value == rows.sum():
+            flow: Numbers = found.flow.toarray()[:n, n : n + m]
+            return np.maximum(flow, 0).astype(np.int64)
+    raise ArithmeticError("no table has these margins")
 
 
 def as_objects(values: Sequence[int]) -> Numbers:

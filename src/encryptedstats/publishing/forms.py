@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -28,6 +28,7 @@ from encryptedstats.publishing.counts import (
     leaf_counts_of,
     likely_leaf_counts,
     shrunk,
+    table_of,
 )
 from encryptedstats.publishing.sensitivity import Number, row_contribution, row_interval
 from encryptedstats.tables.questions.question import (
@@ -50,7 +51,7 @@ _RELEASED: Final = (
     "logistic GLM), moments, covariances, "
     "correlations, PCA, t-tests (of pairs by their covariance), Anova, tests of pairs of groups and "
     "of variances, Cronbach's alpha, LinearRegression and Ridge without weights and poly(), "
-    "CompletelyRandomForest, MultinomialNB and SemiparametricNB"
+    "CompletelyRandomForest, MultinomialNB, SemiparametricNB, Pairs, AODE and TAN"
 )
 
 
@@ -195,6 +196,97 @@ class BinForm(ReleaseForm):
             for bins in found
         ]
         return {"class_counts": classes, "bins": np.concatenate(fitted)}, int(classes.sum())
+
+
+class PairForm(ReleaseForm):
+    """All cells of the tables of pairs, by class; the bins and class counts follow."""
+
+    def __init__(self, question: Question, schema: PublicSchema) -> None:
+        super().__init__(question, schema)
+        of_bins = self._split_bins(self.written["bins"])
+        self.sizes = [len(bins) for bins in of_bins]
+        self.n_classes = self.shapes["class_counts"][0]
+        tables = self._tables(of_bins, self.written["pairs"], _difference)
+        self.rows = [cell for table in tables for cell in table.flat]
+        ends = np.cumsum([table.size for table in tables])
+        self.groups = [
+            list(range(end - table.size, end)) for table, end in zip(tables, ends, strict=True)
+        ]
+
+    def _split_bins(self, bins: Numbers) -> list[Numbers]:
+        """Return the bins of each variable, which add up to all rows of a class once."""
+        question: Any = self.question
+        sizes = [self.schema.variables[j].n_bins for j in question.pair_positions(self.schema)]
+        return np.split(bins, np.cumsum(sizes)[:-1])
+
+    @staticmethod
+    def _tables(
+        bins: Sequence[Numbers], pairs: Numbers, less: Callable[[Any, Sequence[Any]], Any]
+    ) -> list[Numbers]:
+        """Return the whole table of each pair: its last row and column are what is left."""
+        found, start = [], 0
+        for one, other in combinations(bins, 2):
+            n, m, n_classes = len(one) - 1, len(other) - 1, one.shape[1]
+            table = np.empty((n + 1, m + 1, n_classes), dtype=object)
+            table[:n, :m] = pairs[start : start + n * m].reshape(n, m, n_classes)
+            for c in range(n_classes):
+                for a in range(n):
+                    table[a, m, c] = less(one[a, c], list(table[a, :m, c]))
+                for b in range(m + 1):
+                    table[n, b, c] = less(other[b, c], list(table[:n, b, c]))
+            found.append(table)
+            start += n * m
+        return found
+
+    def numbers(self, totals: Named, n_rows: int) -> list[int]:
+        bins = self._split_bins(totals["bins"])
+        tables = self._tables(bins, totals["pairs"], lambda whole, parts: whole - sum(parts))
+        return [int(cell) for table in tables for cell in table.flat]
+
+    def totals(
+        self, noisy: Numbers, n_rows: int | None, deviation: float = 0.0
+    ) -> tuple[dict[str, Numbers], int]:
+        """Return bins from all pairs of a variable, and tables of pairs with these margins."""
+        sizes, n_classes = self.sizes, self.n_classes
+        places = list(combinations(range(len(sizes)), 2))
+        ends = np.cumsum([sizes[i] * sizes[j] for i, j in places])[:-1]
+        cells = np.split(noisy.astype(float).reshape(-1, n_classes), ends)
+        tables = [
+            part.reshape(sizes[i], sizes[j], n_classes)
+            for (i, j), part in zip(places, cells, strict=True)
+        ]
+        each = [1 / (sizes[i] * sizes[j]) for i, j in places]
+        sums = np.average([table.sum(axis=(0, 1)) for table in tables], axis=0, weights=each)
+        classes = class_counts_of(sums, n_rows, deviation / math.sqrt(sum(each)))
+        bins = []
+        for k in range(len(sizes)):
+            own = [
+                (table.sum(axis=int(k == i)), sizes[j if k == i else i])
+                for (i, j), table in zip(places, tables, strict=True)
+                if k in (i, j)
+            ]
+            weights = [1 / size for _, size in own]
+            margin = np.average([found for found, _ in own], axis=0, weights=weights)
+            noise = deviation / math.sqrt(sum(weights))
+            margin = shrunk(margin, np.tile(classes.astype(float) / sizes[k], (sizes[k], 1)), noise)
+            bins.append(
+                np.stack([counts_of(margin[:, c], int(n)) for c, n in enumerate(classes)], axis=1)
+            )
+        inner = []
+        for (i, j), table in zip(places, tables, strict=True):
+            fitted = np.empty(table.shape, dtype=object)
+            for c, n in enumerate(classes):
+                rows, columns = bins[i][:, c], bins[j][:, c]
+                expected = np.outer(rows, columns).astype(float) / max(int(n), 1)
+                near = shrunk(table[:, :, c], expected, deviation)
+                fitted[:, :, c] = table_of(near, rows, columns)
+            inner.append(fitted[:-1, :-1].reshape(-1, n_classes))
+        found = {
+            "class_counts": classes,
+            "bins": np.concatenate(bins),
+            "pairs": np.concatenate(inner),
+        }
+        return found, int(classes.sum())
 
 
 class LineForm(ReleaseForm):
@@ -416,6 +508,13 @@ def _less(a: Number, b: Number) -> Number:
     )
 
 
+def _difference(whole: Number, parts: Sequence[Number]) -> Number:
+    expressions = [part for part in parts if isinstance(part, Expression)]
+    if isinstance(whole, Expression) and len(expressions) == len(parts):
+        return combination([(1, whole), *((-1, part) for part in expressions)])
+    return whole - sum(parts)
+
+
 def _once(rows: Sequence[Number]) -> tuple[list[Number], list[int]]:
     """Return the distinct expressions, and the position of each expression among them."""
     first = {row: place for place, row in enumerate(dict.fromkeys(rows))}
@@ -434,7 +533,8 @@ def _of_first(values: Sequence[int], places: Sequence[int]) -> list[int]:
 def form_of(question: Question, schema: PublicSchema) -> ReleaseForm:
     """Return how a question is released, or raise an error before anything is spent."""
     from encryptedstats.models import CompletelyRandomForest, MultinomialNB, SemiparametricNB
-    from encryptedstats.statistics import PCA, Anova, LinearRegression, Ridge, TTest
+    from encryptedstats.models.pairs import PairClassifier
+    from encryptedstats.statistics import PCA, Anova, LinearRegression, Pairs, Ridge, TTest
     from encryptedstats.statistics.descriptive import Histogram
     from encryptedstats.statistics.factors import Counted
     from encryptedstats.statistics.generalized import GLM
@@ -456,6 +556,8 @@ def form_of(question: Question, schema: PublicSchema) -> ReleaseForm:
         return LeafForm(question, schema)
     if isinstance(question, MultinomialNB):
         return BinForm(question, schema)
+    if isinstance(question, (Pairs, PairClassifier)):
+        return PairForm(question, schema)
     if isinstance(question, SemiparametricNB):
         return LineForm(question, schema)
     if isinstance(

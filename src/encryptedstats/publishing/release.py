@@ -39,6 +39,7 @@ from encryptedstats.publishing.tables import release_table
 from encryptedstats.publishing.units import ADD, REPLACE, ROW, Unit
 from encryptedstats.storage.objects import save_file
 from encryptedstats.tables.answers.answer import Answer
+from encryptedstats.tables.answers.results import TableResult
 from encryptedstats.tables.questions.question import ImpossibleTotalsError, Question
 from encryptedstats.tables.schema.schema import Schema
 from encryptedstats.tables.schema.variables import PublicSchema
@@ -151,6 +152,20 @@ class Release:
         These know nothing of the noise and must not be published.
         """
         return release_table(self.source.question.name, self.result)
+
+    def synthesize(
+        self, n_rows: int | None = None, random_state: int | None = None
+    ) -> pd.DataFrame:
+        """Draw synthetic rows from released pairs: see :func:`publishing.synthetic.synthesize`."""
+        from encryptedstats.publishing.synthetic import synthesize  # imports scikit-learn
+
+        return synthesize(self, n_rows, random_state)
+
+    def compare_synthetic(self, rows: pd.DataFrame) -> TableResult:
+        """Compare synthetic rows with the released counts."""
+        from encryptedstats.publishing.synthetic import compare_synthetic
+
+        return compare_synthetic(self, rows)
 
     def __repr__(self) -> str:
         return self.summary()

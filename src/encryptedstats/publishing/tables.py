@@ -28,10 +28,12 @@ WRITTEN: Final[dict[str, tuple[str, ...] | None]] = {
     **dict.fromkeys(
         ("GLM", "CoxRegression", "PiecewiseExponential", "LinearRegression"), _ESTIMATE
     ),
-    "CumulativeIncidence": ("at_risk", "events", "incidence"),
     "RankCorrelation": _ALL,
     "Anova": ("df", "sum_sq", "mean_sq"),
     "CochranArmitage": ("score", "rows", "events", "share"),
+    **dict.fromkeys(("AODE", "TAN", "RankCorrelation"), _ALL),
+    **dict.fromkeys(("CoxRegression", "Pairs"), _ESTIMATE),
+    "CumulativeIncidence": ("at_risk", "events", "incidence"),
     "Kappa": _ALL,
     "McNemar": _ALL,
     "PartialCorrelation": _ALL,

@@ -97,18 +97,18 @@ def gray_test(events: Floats, at_risk: Floats, cause: int) -> tuple[float, int]:
         d, e, n = own[:, time], other[:, time], at_risk[:, time]
         if not (d.sum() + e.sum()):
             continue
-        here = n > 0
+        present = n > 0
         # Rows that would be at risk of this cause, had nobody left for another one.
-        risk = np.where(here, n / np.where(survival > 0, survival, 1), 0.0)
+        risk = np.where(present, n / np.where(survival > 0, survival, 1), 0.0)
         total = risk.sum()
         subject = (risk * (1 - incidence)).sum()
-        after = np.where(here, survival * (n - d - e) / np.where(here, n, 1), survival)
+        after = np.where(present, survival * (n - d - e) / np.where(present, n, 1), survival)
         pooled_after = pooled + d.sum() / total
         contrast = np.diag(risk) - np.outer(risk, risk) / total
         carried += contrast * d.sum() / (total * (1 - pooled))
         score += d - d.sum() * risk * (1 - incidence) / subject
         left = np.divide(1 - pooled_after, after, out=np.zeros(n_groups), where=after > 0)
-        for k in np.flatnonzero(here):
+        for k in np.flatnonzero(present):
             if d.sum():
                 share = 1 - left[k] if after[k] > 0 else 1.0
                 tied = 1 - (d.sum() - 1) / (total * survival[k] - 1) if d.sum() > 1 else 1.0
@@ -124,7 +124,7 @@ def gray_test(events: Floats, at_risk: Floats, cause: int) -> tuple[float, int]:
                 variance += np.outer(term, term) * unit
                 mixed[:, k] -= term * left[k] * unit
                 last[k] += left[k] ** 2 * unit
-        incidence = incidence + np.where(here, survival * d / np.where(here, n, 1), 0.0)
+        incidence = incidence + np.where(present, survival * d / np.where(present, n, 1), 0.0)
         survival, pooled = after, pooled_after
     variance += (carried * last) @ carried.T + carried @ mixed.T + mixed @ carried.T
     df = n_groups - 1

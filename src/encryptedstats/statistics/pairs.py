@@ -70,7 +70,7 @@ class PairsResult(Result):
 
     def counts(self, one: str, other: str, *, by_class: bool = False) -> pd.DataFrame:
         """Return the rows of every pair of bins of two variables, perhaps by class."""
-        schema, names, tables, classes = self._counted()
+        schema, names, tables, classes = self._tables()
         for name in (one, other):
             if name not in names:
                 raise ArgumentError(
@@ -80,8 +80,8 @@ class PairsResult(Result):
         i, j = names.index(one), names.index(other)
         table = tables[min(i, j), max(i, j)]
         table = table if i < j else table.swapaxes(0, 1)
-        question = self._question
-        positions = question.positions(schema.public())
+        question = self.question
+        positions = question.pair_positions(schema.public())
         index, columns = (pd.Index(labels(schema, positions[k]), name=names[k]) for k in (i, j))
         if not by_class:
             return pd.DataFrame(table.sum(axis=2), index, columns)
@@ -100,13 +100,13 @@ class PairsResult(Result):
             square.loc[one, other] = square.loc[other, one] = value
         return square
 
-    def fit(self, model: P) -> P:
+    def fit_classifier(self, model: P) -> P:
         """Return a classifier that is fitted by these counts, without another pass over the rows.
 
         ``model`` is an unfitted AODE or TAN; it uses the variables that were counted.
         """
-        question = self._question
-        schema, *_ = self._counted()
+        question = self.question
+        schema, *_ = self._tables()
         if not schema.public().n_classes:
             raise SchemaError(
                 "the rows have no classes: a classifier needs a target with classes",
@@ -124,7 +124,8 @@ class PairsResult(Result):
         return plot_tree(self.tree, ax)
 
     @property
-    def _question(self) -> Pairs:
+    def question(self) -> Pairs:
+        """Return the question that was asked."""
         if self.source is None or not isinstance(self.source.question, Pairs):
             raise ArgumentError(
                 "only what was read from a table has counts: this result was made by hand",
@@ -132,15 +133,15 @@ class PairsResult(Result):
             )
         return self.source.question
 
-    def _counted(
+    def _tables(
         self,
     ) -> tuple[Any, list[str], dict[tuple[int, int], NDArray[np.int64]], Sequence[Any]]:
-        question = self._question
+        question = self.question
         assert self.source is not None
         schema = self.source.schema
         totals = question._named(self.source.totals, schema.public())
         _, tables = question.tables(totals, schema.public())
-        names = [variable_name(schema, j) for j in question.positions(schema.public())]
+        names = [variable_name(schema, j) for j in question.pair_positions(schema.public())]
         classes = schema.classes if isinstance(schema, Schema) else range(schema.n_classes)
         return schema, names, tables, classes
 
@@ -176,7 +177,7 @@ class Pairs(Question):
             object.__setattr__(self, "variables", tuple(self.variables))
         self.check_parameters()
 
-    def positions(self, schema: PublicSchema) -> list[int]:
+    def pair_positions(self, schema: PublicSchema) -> list[int]:
         """Return the positions of the variables."""
         if self.variables is not None:
             return chosen_positions(schema, self.variables)
@@ -184,7 +185,7 @@ class Pairs(Question):
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse numbers, which have no bins, and fewer than two variables."""
-        positions = self.positions(schema)
+        positions = self.pair_positions(schema)
         for j in positions:
             if not schema.variables[j].n_bins:
                 raise SchemaError(
@@ -206,7 +207,7 @@ class Pairs(Question):
     ) -> Arrays:
         """Return the rows of every class, in every bin, and in every pair of bins."""
         classes = self._classes(schema, fold)
-        bins = [bin_columns(schema, j) for j in self.positions(schema)]
+        bins = [bin_columns(schema, j) for j in self.pair_positions(schema)]
         return {
             "class_counts": [y.total() for y in classes],
             "bins": [[(x * y).total() for y in classes] for found in bins for x in found],
@@ -215,7 +216,7 @@ class Pairs(Question):
 
     def shapes(self, schema: PublicSchema) -> Shapes:
         """Return the shapes of the totals."""
-        n_bins = [schema.variables[j].n_bins for j in self.positions(schema)]
+        n_bins = [schema.variables[j].n_bins for j in self.pair_positions(schema)]
         n_classes = max(schema.n_classes, 1)
         return {
             "class_counts": (n_classes,),
@@ -227,7 +228,7 @@ class Pairs(Question):
         self, totals: Totals, schema: PublicSchema
     ) -> tuple[list[NDArray[np.int64]], dict[tuple[int, int], NDArray[np.int64]]]:
         """Return the counts of bins by class, and of pairs of bins by class."""
-        n_bins = [schema.variables[j].n_bins for j in self.positions(schema)]
+        n_bins = [schema.variables[j].n_bins for j in self.pair_positions(schema)]
         classes = totals["class_counts"].astype(np.int64)
         bins = np.split(totals["bins"].astype(np.int64), np.cumsum(n_bins)[:-1])
         for counts in bins:
@@ -240,7 +241,7 @@ class Pairs(Question):
         """Return the associations and the tree."""
         public = schema.public()
         bins, tables = self.tables(totals, public)
-        names = [variable_name(schema, j) for j in self.positions(public)]
+        names = [variable_name(schema, j) for j in self.pair_positions(public)]
         joint = {pair: counts.sum(axis=2) for pair, counts in tables.items()}
         if public.n_classes:
             names.append(variable_name(schema, -1))

@@ -271,12 +271,12 @@ class MannWhitney(OnGrid):
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse other than two groups."""
         super().check_schema(schema)
-        self._chosen(schema)
+        self._choose(schema)
 
-    def _chosen(self, schema: Schema | PublicSchema) -> tuple[int, int]:
+    def _choose(self, schema: Schema | PublicSchema) -> tuple[int, int]:
         one = factor(schema, str(self.by))
-        given = one.labels if self.groups is None else self.groups
-        if len(given) != 2 or given[0] == given[1]:
+        named = one.labels if self.groups is None else self.groups
+        if len(named) != 2 or named[0] == named[1]:
             raise ParameterError(
                 f"{one.name!r}: a Mann-Whitney test compares two groups, groups= names them; "
                 "see KruskalWallis for more",
@@ -284,7 +284,7 @@ class MannWhitney(OnGrid):
             )
         if self.groups is None:
             return 0, 1
-        first, second = (chosen_group(one, name, "groups", 0) for name in given)
+        first, second = (chosen_group(one, name, "groups", 0) for name in named)
         return first, second
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
@@ -292,7 +292,7 @@ class MannWhitney(OnGrid):
         from scipy.stats import mannwhitneyu
 
         found = self.read_counts(totals, schema, n_rows)
-        first, second = self._chosen(schema)
+        first, second = self._choose(schema)
         samples = [found.rows(first), found.rows(second)]
         names = [found.groups[first], found.groups[second]]
         _check_samples(samples, names)
@@ -315,7 +315,7 @@ class MannWhitney(OnGrid):
             high=high,
             confidence=self.confidence,
             term="area under the ROC curve",
-            table=_described(found, [first, second]),
+            table=_describe(found, [first, second]),
             details={"alternative": self.alternative},
         )
 
@@ -367,7 +367,7 @@ class KruskalWallis(OnGrid):
             df=float(len(samples) - 1),
             pvalue=float(test.pvalue),
             term=_name(schema, self.by),
-            table=_described(found, kept),
+            table=_describe(found, kept),
         )
 
 
@@ -430,7 +430,7 @@ class SignedRank(OnGrid):
             statistic=float(test.statistic),
             pvalue=float(test.pvalue),
             term=found.name,
-            table=_described(found, [0]),
+            table=_describe(found, [0]),
             details={"alternative": self.alternative, "mu": self.mu},
         )
 
@@ -459,7 +459,7 @@ def _check_varies(samples: Sequence[Floats], name: str) -> None:
         )
 
 
-def _described(found: GridCounts, kept: Sequence[int]) -> pd.DataFrame:
+def _describe(found: GridCounts, kept: Sequence[int]) -> pd.DataFrame:
     lines = {}
     for g in kept:
         rows = found.rows(g)
