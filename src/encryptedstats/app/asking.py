@@ -52,6 +52,8 @@ _MODELS: Final = "Predict a class"
 _HEADINGS: Final = {
     "descriptive": "Describe",
     "comparisons": "Compare means",
+    "pairwise": "Compare means",
+    "ranks": "Compare ranks",
     "contingency": "Counts and tables",
     "pairs": "Counts and tables",
     "linear": "Regression",
