@@ -87,9 +87,9 @@ def test_reference_levels_are_chosen_by_column(data: Data) -> None:
 
 
 def test_levels_keep_their_type() -> None:
-    given = given_in("OddsRatio", {"exposure": ["dose"], "outcome": ["ill"], "event": ["1"]})
+    given = given_in("OddsRatio", {"exposure": ["dose"], "target": ["ill"], "event": ["1"]})
     assert given["event"] == 1
-    given = given_in("OddsRatio", {"exposure": ["dose"], "outcome": ["ill"], "event": ['"1"']})
+    given = given_in("OddsRatio", {"exposure": ["dose"], "target": ["ill"], "event": ['"1"']})
     assert given["event"] == "1"
 
 
@@ -104,7 +104,7 @@ def test_a_formula_is_checked(text: str) -> None:
     [
         ("TTest", {"variable": "bmi", "by": "smoker"}, {"bmi": "number", "smoker": "bins"}),
         ("Histogram", {"variable": "age"}, {"age": "bins"}),
-        ("Anova", {"outcome": "bmi", "by": ["age"]}, {"bmi": "number", "age": "bins"}),
+        ("Anova", {"variable": "bmi", "by": ["age"]}, {"bmi": "number", "age": "bins"}),
         (
             "LinearRegression",
             {"target": "bmi", "variables": ["age", "smoker"]},

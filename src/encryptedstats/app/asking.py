@@ -76,6 +76,9 @@ _REFERENCE: Final = "reference-of-"
 _LABELS: Final = {
     "variable": "Measurement",
     "variables": "Variables",
+    "target": "Outcome",
+    "other": "Second variable",
+    "score": "Score",
     "by": "Groups",
     "groups": "Two of the groups, if there are more",
     "target": "Outcome",
