@@ -27,7 +27,7 @@ from sklearn.model_selection import train_test_split
 
 import encryptedstats as es
 from benchmarks._common import Report, Settings, part
-from encryptedstats.publishing.release import planned
+from encryptedstats.publishing.release import plan_release
 from reproduction import datasets
 
 EPSILONS = (0.01, 0.1, 1.0, 10.0)
@@ -104,7 +104,7 @@ def _of(name: str, repeats: int, python: str | None) -> dict[str, Any]:
     auc = _auc(forest.opened(exact, schema, len(table)), new, wanted)
     released = {}
     for epsilon in EPSILONS:
-        plan = planned(forest, schema.public(), epsilon=epsilon, delta=DELTA)
+        plan = plan_release(forest, schema.public(), epsilon=epsilon, delta=DELTA)
         made = [plan.noisy(exact, len(table)) for _ in range(repeats)]
         released[epsilon] = [
             _auc(forest.opened(totals, schema, n), new, wanted) for totals, n in made

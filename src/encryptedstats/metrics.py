@@ -95,7 +95,7 @@ def wilson_interval(successes: float, n: float, confidence: float = 0.95) -> tup
     Parameters
     ----------
     successes, n : float
-        So many of so many; of none there is no share, and the interval is nan.
+        Without trials there is no share, and the interval is nan.
     confidence : float
 
     References
@@ -125,8 +125,8 @@ def wilson_interval(successes: float, n: float, confidence: float = 0.95) -> tup
 
 
 def auc(truth: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """Area under the ROC curve: the share of pairs of both classes that are in order, ties counting
-    half.
+    """Return the area under the ROC curve: the share of pairs of both classes that are in order, ties
+    counting half.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def auc_interval(
 
 
 def delong_variance(positive: NDArray[np.bool_], scores: Floats, weights: Floats) -> float:
-    """The variance of the AUC by DeLong; nan where a class has less than two rows."""
+    """Return the variance of the AUC by DeLong; nan where a class has less than two rows."""
     one, other = weights[positive], weights[~positive]
     of_one = _share_below(scores[positive], scores[~positive], other) / other.sum()
     of_other = 1 - _share_below(scores[~positive], scores[positive], one) / one.sum()
@@ -199,7 +199,7 @@ def _newcombe(value: float, n1: float, n0: float, z: float) -> tuple[float, floa
 
 
 def _share_below(values: Floats, others: Floats, weights: Floats) -> Floats:
-    """For each value the weight of the others below it, ties counting half."""
+    """Return, for each value, the weight of the others below it, ties counting half."""
     order = np.argsort(others, kind="stable")
     ordered, summed = others[order], np.concatenate([[0.0], np.cumsum(weights[order])])
     below, upto = (
@@ -210,7 +210,7 @@ def _share_below(values: Floats, others: Floats, weights: Floats) -> Floats:
 
 
 def _variance_of_mean(values: Floats, weights: Floats) -> float:
-    """The variance of a weighted mean; of equal weights that of the textbook."""
+    """Return the variance of a weighted mean; of equal weights that of the textbook."""
     n = np.count_nonzero(weights)
     if n < 2:
         return np.nan
@@ -236,7 +236,7 @@ def _normal_quantile(confidence: float) -> float:
 def _share(
     hits: NDArray[np.bool_], among: NDArray[np.bool_], weights: Floats, confidence: float
 ) -> Estimate:
-    """The share of hits among some rows."""
+    """Return the share of hits among some rows."""
     inside, n = weights[among], int(among.sum())
     if not inside.sum():
         return Estimate(np.nan, n=n)
@@ -262,8 +262,8 @@ def roc_points(
     weights: Floats,
     resampled: NDArray[Any] | None = None,
 ) -> tuple[Floats, Floats]:
-    """Shares of others and of positives that lie at or above each score, from the highest score on;
-    both from 0 to 1.
+    """Return shares of others and of positives that lie at or above each score, from the highest
+    score on; both from 0 to 1.
     """
     weight = weights if resampled is None else weights * resampled
     false, true, _ = roc_curve(positive, scores, sample_weight=weight, drop_intermediate=False)
@@ -278,8 +278,8 @@ def roc_band(
     confidence: float = 0.95,
     n_resamples: int = 200,
 ) -> tuple[Floats, Floats]:
-    """Between which sensitivities the curve lies at each share of false positives, by drawing the
-    rows of each class again.
+    """Return bounds of the sensitivity at each share of false positives, by
+    drawing the rows of each class again.
     """
     rng = np.random.default_rng(0)
     curves = np.empty((n_resamples, len(grid)))
@@ -300,8 +300,8 @@ def calibration_table(
     n_bins: int = _N_BINS,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """What was predicted and what occurred, in groups of about equally many rows with ever higher
-    predictions.
+    """Return what was predicted and what occurred, in groups of about equally many rows with ever
+    higher predictions.
 
     Returns
     -------
@@ -354,8 +354,8 @@ class Line:
 def logistic_line(
     x: Floats, targets: Floats, weights: Floats, *, slope: float | None = None
 ) -> Line:
-    """The line of log-odds that makes the targets (0 to 1) most likely, by Newton's method; of a
-    given slope, its intercept.
+    """Return the line of log-odds that makes the targets (0 to 1) most likely, by Newton's method;
+    of a given slope, its intercept.
     """
     centre, spread = float(np.average(x, weights=weights)), float(x.std()) or 1.0
     z = (x - centre) / spread
@@ -399,7 +399,7 @@ def log_odds(p: Floats) -> Floats:
 
 
 def class_codes(classes: NDArray[Any], X: Any, y: Any) -> NDArray[np.intp]:
-    """The number of the true class of every row: of ``y``, or of a table."""
+    """Return the number of the true class of every row: of ``y``, or of a table."""
     if y is None:
         if not isinstance(X, Table) or X.class_codes is None:
             raise ArgumentError(
@@ -446,7 +446,7 @@ class Predictions:
 
     @classmethod
     def of(cls, model: Any, X: Any, y: Any = None) -> Predictions:
-        """The predictions of a model for rows of known class.
+        """Return the predictions of a model for rows of known class.
 
         Rows whose ``y`` is missing are left out and counted, rows of weight 0 left out.
         """
@@ -485,7 +485,9 @@ class Predictions:
 
     @classmethod
     def concat(cls, parts: Sequence[Predictions]) -> Predictions:
-        """The predictions of several models, each for rows of its own, as if one had made them."""
+        """Return the predictions of several models, each for rows of its own, as if one had made
+        them.
+        """
         first = parts[0]
         weights = None if first.weights is None else np.concatenate([one.weights for one in parts])
         codes, predicted, scores = (
@@ -504,11 +506,11 @@ class Predictions:
 
     @property
     def weight(self) -> Floats:
-        """The weight of every row."""
+        """Return the weight of every row."""
         return np.ones(len(self)) if self.weights is None else self.weights
 
     def against(self, position: int, threshold: float | None = None) -> Binary:
-        """A class against all others: called where the model predicts it, or where its score
+        """Return a class against all others: called where the model predicts it, or where its score
         reaches a threshold.
         """
         scores = self.scores[:, position]
@@ -538,7 +540,7 @@ class Binary:
     is_weighted: bool = False
 
     def estimates(self, confidence: float = 0.95, n_bins: int = _N_BINS) -> dict[str, Estimate]:
-        """All scores, by name."""
+        """Return all scores, by name."""
         positive, called, weight = self.positive, self.called, self.weight
         everybody = np.ones(len(positive), dtype=bool)
         nothing = Estimate(np.nan, n=len(positive))
@@ -589,8 +591,8 @@ class Binary:
 
 
 def _loss(p: Floats) -> Floats:
-    """Minus the logarithm of what was given to the true class; as scikit-learn, no less than the
-    smallest step above 0.
+    """Return minus the logarithm of what was given to the true class; as scikit-learn, no less than
+    the smallest step above 0.
     """
     least = np.finfo(np.float64).eps
     loss: Floats = -np.log(np.clip(p, least, 1 - least))
@@ -663,18 +665,18 @@ class Evaluation:
 
     @property
     def n_rows(self) -> int:
-        """Rows that were scored."""
+        """Return how many rows were scored."""
         return sum(self.class_counts.values())
 
     @property
     def table(self) -> pd.DataFrame:
-        """A line for each score: value, interval, how many rows it is about, and whose interval it
-        is.
+        """Return a line for each score: value, interval, how many rows it is about, and whose
+        interval it is.
         """
         return _score_table(self.scores)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, ready for JSON; a number that there is not is nan."""
+        """Return all of it, ready for JSON; a number that there is not is nan."""
         return {
             "positive": _plain(self.positive),
             "threshold": self.threshold,
@@ -692,7 +694,7 @@ class Evaluation:
         }
 
     def heading(self) -> str:
-        """The rows, and the positive class by name."""
+        """Return the rows, and the positive class by name."""
         if self.positive is None:
             classes = ", ".join(f"{label} {count:,}" for label, count in self.class_counts.items())
             return f"{self.n_rows:,} rows ({classes}); each class against all others"
@@ -706,7 +708,7 @@ class Evaluation:
         return "\n".join([self.heading(), *lines, *left, *self.notes])
 
     def left_out(self) -> list[str]:
-        """Rows that were not scored, in words."""
+        """Return rows that were not scored, in words."""
         counts = {"with missing values": self.n_dropped, "without a class": self.n_unlabelled}
         return [
             f"{count:,} row{'' if count == 1 else 's'} {why}"
@@ -812,7 +814,7 @@ def evaluate_predictions(
 
 
 def positive_position(classes: NDArray[Any], pos_label: Any = None) -> int | None:
-    """Which class is the positive one: the one named, else the second of two, else none."""
+    """Return which class is the positive one: the one named, else the second of two, else none."""
     known: list[Any] = np.asarray(classes).tolist()
     if pos_label is None:
         return 1 if len(known) == 2 else None

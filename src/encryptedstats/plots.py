@@ -64,8 +64,8 @@ _LONGEST: Final = 26  # characters of a line in a label
 
 
 def plot_tree(forest: CompletelyRandomForest, t: int = 0, ax: Axes | None = None) -> Axes:
-    """Tree ``t`` of an opened forest: rows that satisfy a split go left, thicker branches carry
-    more rows.
+    """Draw tree ``t`` of an opened forest: rows that satisfy a split go left, thicker branches
+    carry more rows.
 
     Under every leaf a bar for each class shows its count.
 
@@ -133,7 +133,7 @@ def plot_tree(forest: CompletelyRandomForest, t: int = 0, ax: Axes | None = None
 def plot_votes(
     forest: CompletelyRandomForest, X: Any, y: Any = None, ax: Axes | None = None
 ) -> Axes:
-    """Shares of the votes of all classes, a narrow column for each row, grouped by true class.
+    """Draw shares of the votes of all classes, a narrow column for each row, grouped by true class.
 
     The votes for the true class stand at the bottom, and rows are sorted by them: of two classes,
     rows below one half are predicted wrongly.
@@ -195,7 +195,8 @@ def plot_roc(
     pos_label: Any = None,
     band: bool = True,
 ) -> Axes:
-    """ROC curves of one or several opened models, or of any other classifiers, on the same rows.
+    """Draw ROC curves of one or several opened models, or of any other classifiers, on the same
+    rows.
 
     The legend has each AUC with DeLong's 95 % interval. Shaded is where 95 % of the curves lie when
     rows of each class are drawn again. A marker shows what the model itself predicts.
@@ -225,8 +226,8 @@ def plot_calibration(
     n_bins: int = 10,
     pos_label: Any = None,
 ) -> Axes:
-    """How often the positive class occurs among rows that are given a probability: on the diagonal,
-    it is to be trusted.
+    """Draw how often the positive class occurs among rows that are given a probability: on the
+    diagonal, it is to be trusted.
 
     Each point is a group of about equally many rows, with Wilson's 95 % interval. Strips below
     count the rows at every probability, those of the positive class upwards. Forests and naive
@@ -254,7 +255,7 @@ def plot_calibration(
 def draw_predictions(
     made: Mapping[str, Predictions], pos_label: Any, threshold: float | None = None
 ) -> Any:
-    """A figure of predictions that are there: ROC, and calibration beside it where there are
+    """Return a figure of predictions that are there: ROC, and calibration beside it where there are
     probabilities.
     """
     both = all(one.are_probabilities for one in made.values())
@@ -353,7 +354,7 @@ def _calibration(curves: Mapping[str, Binary], ax: Axes | None, n_bins: int) -> 
 
 
 def new_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
-    """Those given, or new ones of a size in inches."""
+    """Return the given axes, or new ones of a size in inches."""
     if ax is not None:
         return ax
     with _needing_matplotlib():
@@ -418,7 +419,7 @@ def _needing_matplotlib() -> Iterator[None]:
 
 
 def _named(models: Any) -> dict[str, Any]:
-    """Models by name: given, or that of their class."""
+    """Return models by name: the given one, or that of their class."""
     if isinstance(models, Mapping):
         return {str(name): model for name, model in models.items()}
     several: Sequence[Any] = models if isinstance(models, (list, tuple)) else [models]
@@ -439,7 +440,7 @@ def _curves(
     what: str,
     threshold: float | None = None,
 ) -> dict[str, Binary]:
-    """Of each model the positive class against the others, on the same rows."""
+    """Return the positive class against the others for each model, on the same rows."""
     found = {}
     for name, made in predictions.items():
         position = positive_position(made.classes, pos_label)
@@ -465,7 +466,7 @@ def _curves(
 
 
 def _class_text(curves: Mapping[str, Binary]) -> str:
-    """The positive class; a dollar in its name is no formula."""
+    """Return the positive class; a dollar in its name is no formula."""
     label = str(next(iter(curves.values())).label)
     return "class " + (label if len(label) <= _LONGEST else label[: _LONGEST - 1] + "…").replace(
         "$", r"\$"
@@ -473,7 +474,7 @@ def _class_text(curves: Mapping[str, Binary]) -> str:
 
 
 def _overlap(name: str, drawn: Mapping[str, NDArray[np.float64]]) -> str:
-    """A word on a curve that another one hides, or nearly so."""
+    """Return a word on a curve that another one hides, or nearly so."""
     for other, points in drawn.items():
         if other != name and len(points) == len(drawn[name]):
             apart = float(np.abs(points - drawn[name]).max())
@@ -483,8 +484,8 @@ def _overlap(name: str, drawn: Mapping[str, NDArray[np.float64]]) -> str:
 
 
 def _line(index: int, count: int) -> dict[str, Any]:
-    """Colour and line of a curve: a later one is thinner and broken, so that it does not hide those
-    below.
+    """Return colour and line of a curve: a later one is thinner and broken, so that it does not
+    hide those below.
     """
     width = 1.5 + 0.6 * min(3, count - 1 - index)
     style = {"linestyle": _LINES[index % len(_LINES)], "linewidth": width, "dash_capstyle": "butt"}
@@ -497,7 +498,9 @@ def _marker(index: int, size: float) -> dict[str, Any]:
 
 
 def _strip(ax: Axes, curve: Binary, index: int) -> None:
-    """How many rows have which probability: the positive class upwards, the others downwards."""
+    """Draw how many rows have which probability: the positive class upwards, the others
+    downwards.
+    """
     strip = ax.inset_axes((0, -0.03 - 0.11 * (index + 1), 1, 0.09))
     edges = np.linspace(0, 1, 41)
     tallest = 1
@@ -537,7 +540,7 @@ def _finish(
     remarks: Sequence[str],
     **place: Any,
 ) -> None:
-    """Diagonal, limits, and a legend that says of how many rows the picture is."""
+    """Draw the diagonal, limits, and a legend that says of how many rows the picture is."""
     from matplotlib.lines import Line2D
 
     ax.plot([0, 1], [0, 1], color=_GREY, linewidth=0.8, linestyle=":", zorder=1)
@@ -557,7 +560,7 @@ def _finish(
 
 
 def colour(index: int) -> str:
-    """One that everybody tells apart from the others, also in print."""
+    """Return a colour that everybody tells apart from the others, also in print."""
     found = _COLOURS[index % len(_COLOURS)]
     return _ink() if found == "#000000" else found
 
@@ -633,7 +636,7 @@ def _yes_no(ax: Axes, places: list[tuple[float, float]], font: float) -> None:
 
 
 def _rule(split: Split, schema: Schema | PublicSchema) -> str:
-    """The condition for going left, in the owner's words where they are known."""
+    """Return the condition for going left, in the owner's words where they are known."""
     if isinstance(schema, PublicSchema):
         return _lines(f"v{split.variable}", "in bins " + ", ".join(map(str, split.left)))
     variable = schema.variables[split.variable]

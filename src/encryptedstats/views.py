@@ -223,7 +223,7 @@ def number_text(value: Any) -> str:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value is None, NaN or pandas' NA."""
+    """Return whether a value is None, NaN or pandas' NA."""
     return value is None or type(value).__name__ == "NAType" or value != value
 
 
@@ -246,7 +246,7 @@ def stars(pvalue: float) -> str:
 
 
 def is_pvalue(name: object) -> bool:
-    """Whether a column or fact of this name holds p-values."""
+    """Return whether a column or fact of this name holds p-values."""
     text = str(name)
     return text.startswith("pvalue") or text.endswith("pvalue")
 
@@ -334,7 +334,7 @@ def _cells_of(frame: pd.DataFrame, marks: bool, max_rows: int | None) -> Cells:
 
 
 def _shown_rows(count: int, most: int | None) -> Sequence[int | None]:
-    """The lines that are shown; None stands for those left out in the middle."""
+    """Return the lines that are shown; None stands for those left out in the middle."""
     if most is None or count <= most:
         return range(count)
     half = most // 2
@@ -365,7 +365,9 @@ def _table_text(table: TableView, width: int | None, max_rows: int | None) -> st
 
 
 def _fitting(widths: Sequence[int], n_labels: int, width: int | None) -> Iterator[list[int]]:
-    """The columns in runs that fit side by side, each after the labels; at least one in each."""
+    """Return the columns in runs that fit side by side, each after the labels; at least one in
+    each.
+    """
     labels = list(range(n_labels))
     run, used = [*labels], sum(widths[:n_labels])
     for k in range(n_labels, len(widths)):

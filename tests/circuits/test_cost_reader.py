@@ -259,6 +259,7 @@ def test_times_scale_with_size_and_primes(bgv):
     assert Cost(p, Counter(), Counter(), Counter(), 1, 0).seconds(times) == 0
 
 
+@pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 def test_times_are_measured_once_and_kept(bgv, tmp_path, monkeypatch):
     monkeypatch.setenv("ENCRYPTEDSTATS_CACHE", str(tmp_path))
     runs = []
@@ -311,6 +312,7 @@ def test_what_a_busy_machine_measured_is_measured_again_when_it_is_quiet(
         assert len(runs) == measured
 
 
+@pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
 def test_what_seal_computes_is_measured_with_a_handful_of_totals(monkeypatch):
     """Its products take so long that a measurement of all that kernels are measured with would take
     a minute.

@@ -104,8 +104,8 @@ def reads(name: str) -> Any:
         "pairs": lambda: pairs.join_pairs([CUBE, Expression("cube", (Y,), None, False)], 8),
         "stored columns": lambda: stored_columns.use_stored_columns([CUBE], {"x": ({"y": 1}, 0)}),
         "linearity in given totals": lambda: context(with_given * X, {"model"}),
-        "sensitivity": lambda: sensitivity.substituted([CUBE], {}),
-        "added by a row": lambda: sensitivity.added_by_row(
+        "sensitivity": lambda: sensitivity.substitute([CUBE], {}),
+        "added by a row": lambda: sensitivity.row_contribution(
             Expression("cube", (X.total(),), None, True)
         ),
         "lowered rows": lambda: lowering.ROW_RULES["cube"],

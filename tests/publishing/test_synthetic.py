@@ -73,7 +73,7 @@ def test_without_noise_the_totals_are_those_of_the_rows(question: Any) -> None:
     read = rows.ask(asked) if isinstance(question, es.Pairs) else clone(question).fit(rows)
     exact = (read.source if isinstance(question, es.Pairs) else read.answer_).totals
     form = form_of(asked, public)
-    numbers = form.numbers(asked.named(list(exact), public), len(frame))
+    numbers = form.numbers(asked._named(list(exact), public), len(frame))
     named, n = form.totals(np.array(numbers, dtype=object), len(frame))
     found = [int(x) for name in form.shapes for x in np.asarray(named[name], dtype=object).flat]
     assert found == [int(x) for x in exact]

@@ -76,7 +76,7 @@ def test_a_variable_of_weights_and_one_of_one_level_explain_nothing() -> None:
 @pytest.mark.filterwarnings("ignore::encryptedstats.SchemaWarning")
 def test_one_level_beside_missing_values_counts_by_what_becomes_of_these() -> None:
     table = small(y=[1, 2, 3, 5, 6, 9], c=["u", None, "u", "u", None, "u"])
-    found = es.LinearRegression("y ~ c").fit(table)
+    found = es.LinearRegression("y ~ c", missing="level").fit(table)
     assert len(found.columns_) == 1
     with pytest.raises(es.SchemaError):
         es.LinearRegression("y ~ c", missing="complete").fit(table)

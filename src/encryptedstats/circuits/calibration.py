@@ -23,6 +23,7 @@ from typing import Any, Final
 import numpy as np
 
 from encryptedstats.circuits.bounds import ColumnRange
+from encryptedstats.circuits.compiled import compile_outputs
 from encryptedstats.circuits.cost import Times, read_cost, work_seconds
 from encryptedstats.circuits.devices import registered
 from encryptedstats.circuits.devices.native.sums import arithmetic
@@ -31,7 +32,10 @@ from encryptedstats.circuits.expressions import Expression, column
 from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.sources import Source
 from encryptedstats.crypto.encryption import encrypt_slots
+from encryptedstats.crypto.engine import Engine
+from encryptedstats.crypto.kernels import minimal_root
 from encryptedstats.crypto.keys import Owner, PublicKeys
+from encryptedstats.crypto.packing import packing_parameters
 from encryptedstats.crypto.parameters import Parameters
 from encryptedstats.crypto.residues import Residues, ciphertext_of, residues_of
 from encryptedstats.errors import NoiseError
@@ -53,10 +57,10 @@ def measured_times(parameters: Parameters) -> Times:
     that are measured.
     """
     cache, reference, busy = _cache_file(), _reference(parameters), _busy()
-    # The sixth version of what is measured; other kernels, or other arithmetic, are other times.
+    # The seventh version of what is measured; other kernels, or other arithmetic, are other times.
     key = (
         f"{reference.fingerprint} {platform.node()} {platform.machine()} {arithmetic()} "
-        f"{'+'.join(registered())} 6"
+        f"{'+'.join(registered())} 7"
     )
     try:
         known = json.loads(cache.read_text())
@@ -109,6 +113,7 @@ def scaled_times(times: Times, measured: Parameters, parameters: Parameters) -> 
         "switch": transforms,
         "encrypt": transforms,
         "mask": transforms,
+        "start": transforms,
         "key_switch": key_switch,
         "multiply": product,
     }
@@ -171,7 +176,38 @@ def calibrate(parameters: Parameters) -> Times:
         unpack=_best(read_stored),
     )
     rows_ratio, finish_ratio = _device_ratios(keys, residues, times)
-    return replace(times, rows_ratio=rows_ratio, finish_ratio=finish_ratio)
+    return replace(
+        times, rows_ratio=rows_ratio, finish_ratio=finish_ratio, **_measure_start(keys, residues)
+    )
+
+
+def _measure_start(keys: PublicKeys, residues: Residues) -> dict[str, float]:
+    """Measure what comes before the first operation of a process: contexts, keys, compiling."""
+    parameters, stored = keys.parameters, keys.to_container()
+    key_bytes = sum(map(len, stored.sections.values()))
+
+    def prepare() -> None:
+        for one in (parameters, packing_parameters(parameters)):
+            Engine(one)
+        for prime in parameters.coefficient_moduli:
+            minimal_root.__wrapped__(prime, 2 * parameters.ring_degree)
+
+    found = {
+        "start": _best(prepare, 2),
+        "read_key": _best(lambda: PublicKeys.from_container(stored), 2) / key_bytes,
+    }
+    for outputs_of in (_branches, _pairs):
+        with suppress(NoiseError, OverflowError):
+            return {**found, "compile": _time_compiling(outputs_of, _Sample(keys, residues, 1))}
+    return found
+
+
+def _time_compiling(outputs_of: Callable[[int], list[Expression]], sample: Source) -> float:
+    """Return the seconds of a step, with the writing of its outputs."""
+    compile_outputs.cache_clear()
+    started = time.process_time()
+    program = compile_for(outputs_of(_SAMPLE_COLUMNS), sample).program
+    return (time.process_time() - started) / len(program.steps)
 
 
 class _Sample(Source):

@@ -217,7 +217,9 @@ class Times:
 
     ``rows_ratio`` and ``finish_ratio`` are what the device that is taken by default needs of the
     time that SEAL would, for computing over rows and for bringing totals down; ``encrypt`` and
-    ``unpack`` are for a ciphertext of a stored table.
+    ``unpack`` are for a ciphertext of a stored table. What comes first in a process: ``start`` to
+    prepare the ring, ``read_key`` for a byte of the public keys, ``compile`` for a step of a
+    program.
     """
 
     load: float
@@ -231,6 +233,13 @@ class Times:
     rows_ratio: float = 1.0
     finish_ratio: float = 1.0
     mask: float = 0.0
+    start: float = 0.0
+    read_key: float = 0.0
+    compile: float = 0.0
+
+    def start_seconds(self, key_bytes: int, n_steps: int) -> float:
+        """Estimate the time before the first operation of a process, after all imports."""
+        return self.start + self.read_key * key_bytes + self.compile * n_steps
 
     @classmethod
     def unknown(cls) -> Times:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Final
 
 from encryptedstats.circuits.bounds import ColumnRange, Interval
 from encryptedstats.circuits.calibration import measured_times
@@ -26,6 +26,7 @@ from encryptedstats.circuits.layout import Layout
 from encryptedstats.circuits.lowering import rotations_needed
 from encryptedstats.circuits.program import PACKED, ROWS, Program
 from encryptedstats.circuits.proof import NoiseReport
+from encryptedstats.circuits.results import count_facts_bytes
 from encryptedstats.circuits.search import Found, Search, Stage, Wish, search_for
 from encryptedstats.circuits.shards import (
     ClusterCost,
@@ -44,6 +45,8 @@ from encryptedstats.crypto.security import TABLE_NAME
 from encryptedstats.errors import ParameterError
 from encryptedstats.machine import cores
 from encryptedstats.words import size_text, time_text
+
+_FILE_BYTES: Final = 2200  # of the file of an answer beside its numbers: question, schema, blocks
 
 
 @dataclass(frozen=True)
@@ -110,15 +113,16 @@ class Plan:
     n_totals : int
         Results.
     bytes_up, bytes_down : int
-        Bytes of ciphertexts to store and to download.
+        Bytes of ciphertexts to store, and of answers to download.
     bytes_keys : int
-        Bytes of the public keys that lie beside the ciphertexts.
+        Bytes of the public keys that are uploaded beside the ciphertexts.
     products, key_switches : int
         The operations that count.
     memory : int
         Bytes of memory the evaluation holds at once, beside the table.
     encrypt_seconds, seconds : float
-        Estimated time to encrypt and to compute, on the cores of this machine.
+        Estimated time to encrypt and to compute, on the cores of this machine. The latter is for
+        the first question of a process: keys are read and the program is compiled.
     rotations : tuple of int
         Rotation keys that the worker needs: ``owner.public_keys(rotations=plan.rotations)``.
     cluster : ClusterCost, optional
@@ -364,11 +368,6 @@ class _Figures:
     def programs(self) -> list[Program]:
         return [one.program for one in self.compiled]
 
-    @cached_property
-    def costs(self) -> list[Cost]:
-        """Of every stage."""
-        return list(map(read_cost, self.programs))
-
     @property
     def parameters(self) -> Parameters:
         """Those that were found."""
@@ -383,8 +382,8 @@ class _Figures:
         return "predict" if stage.form == ROWS else "draw" if callable(stage.outputs) else "fit"
 
     def _of(self, kind: str) -> list[tuple[Stage, Cost]]:
-        pairs = zip(self.search.stages, self.costs, strict=True)
-        return [(stage, cost) for stage, cost in pairs if self._are(stage) == kind]
+        pairs = zip(self.search.stages, self.programs, strict=True)
+        return [(stage, read_cost(made)) for stage, made in pairs if self._are(stage) == kind]
 
     def plan(self, n_columns: int) -> Plan:
         """All figures."""
@@ -407,6 +406,8 @@ class _Figures:
                 replicated=stage.form == "replicated",
             )
         }
+        bytes_keys = count_public_bytes(parameters, len(rotations))
+        n_steps = sum(len(program.steps) for program in self._programs_of("fit"))
         made = Plan(
             parameters=parameters,
             layout=layout,
@@ -420,7 +421,8 @@ class _Figures:
             key_switches=number_of(counts, "key switch"),
             memory=max((memory_of(parameters, cost) for _, cost in fits), default=0),
             encrypt_seconds=n_columns * layout.n_chunks * times.encrypt / cores(),
-            seconds=sum(cost.seconds(times) for _, cost in fits),
+            seconds=times.start_seconds(bytes_keys, n_steps)
+            + sum(cost.seconds(times) for _, cost in fits),
             rotations=tuple(sorted(rotations)),
             report=min(self.found.reports, key=lambda report: report.budget),
             prediction=prediction,
@@ -428,7 +430,7 @@ class _Figures:
             and any(stage.form == PACKED for stage in self.search.stages),
             device=_device_text(prices(self.programs)),
             digests=tuple(one.digest for one in self.compiled),
-            bytes_keys=count_public_bytes(parameters, len(rotations)),
+            bytes_keys=bytes_keys,
         )
         wish = self.search.wish
         if wish.workers is None or not fits:
@@ -462,8 +464,8 @@ class _Figures:
 
     def _count_downloaded_bytes(self) -> int:
         """Count what the owner downloads: answers, and totals that no later stage takes."""
-        pairs = zip(self.search.stages, self.programs, strict=True)
-        kept = [program for stage, program in pairs if not stage.gives and not stage.is_reserved]
+        pairs = zip(self.search.stages, self.compiled, strict=True)
+        kept = [made for stage, made in pairs if not stage.gives and not stage.is_reserved]
         return sum(map(_count_result_bytes, kept))
 
     def _prediction(
@@ -488,17 +490,25 @@ class _Figures:
             packing_primes(parameters) if every else 0,
             sum(cost.seconds(times) for _, cost in draws),
             seconds / cores(),
-            sum(_count_result_bytes(program) for program in self._programs_of("predict")),
+            sum(
+                _count_result_bytes(made)
+                for stage, made in zip(self.search.stages, self.compiled, strict=True)
+                if self._are(stage) == "predict"
+            ),
         )
 
 
-def _count_result_bytes(program: Program) -> int:
-    """Count the bytes of a program's ciphertexts as they are downloaded."""
-    parameters = program.parameters
+def _count_result_bytes(made: Compiled) -> int:
+    """Count the bytes of a program's results as they are downloaded: ciphertexts, and what their
+    file says of them.
+    """
+    program, parameters = made.program, made.program.parameters
+    described = _FILE_BYTES + count_facts_bytes(made.facts, made.places)
     if program.form == PACKED:
-        return len(program.packs) * packing_parameters(parameters).packed_bytes()
+        return described + len(program.packs) * packing_parameters(parameters).packed_bytes()
     chunks = program.layout.n_chunks if program.form == ROWS else 1
-    return sum(chunks * parameters.packed_bytes(output.step.level) for output in program.outputs)
+    levels = [output.step.level for output in program.outputs]
+    return described + sum(chunks * parameters.packed_bytes(level) for level in levels)
 
 
 def _device_text(seconds: Mapping[str, float]) -> str:

@@ -846,6 +846,11 @@ def _listed_facts(facts: NumberFacts) -> list[int]:
     ]
 
 
+def count_facts_bytes(facts: Sequence[NumberFacts], places: Sequence[int]) -> int:
+    """Count the bytes by which a file describes its numbers."""
+    return len(json.dumps([list(map(_listed_facts, facts)), list(places)]))
+
+
 def _read_facts(entry: Any, parameters: Parameters) -> NumberFacts:
     if not isinstance(entry, list) or [type(part) for part in entry] != [int] * 7:
         raise FileFormatError("the list of numbers is malformed", code="malformed-numbers")

@@ -34,7 +34,6 @@ from encryptedstats.cli._options import (
     option,
     output,
 )
-from encryptedstats.cli._words import describe_question
 from encryptedstats.kinds import read_file
 from encryptedstats.models.clear_rows import (
     check_classifies,
@@ -48,6 +47,7 @@ from encryptedstats.storage import container
 from encryptedstats.tables.encryption import FileRows
 from encryptedstats.tables.questions.folds import Folds
 from encryptedstats.tables.questions.question import FOLDS_KIND, MODEL_KIND, OPEN_MODEL_KIND
+from encryptedstats.tables.questions.words import describe_question
 from encryptedstats.tables.rows.csv_format import CsvOptions
 from encryptedstats.tables.rows.table_from_frame import RowOptions
 from encryptedstats.views import TableView, View, label_text

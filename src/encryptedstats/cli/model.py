@@ -42,12 +42,12 @@ from encryptedstats.cli._options import (
     file_option,
     output,
 )
-from encryptedstats.cli._words import describe_question
 from encryptedstats.cli.ask import answer_facts, sealed_text
 from encryptedstats.errors import ArgumentError
 from encryptedstats.kinds import read_file
 from encryptedstats.storage import container
 from encryptedstats.tables.questions.question import MODEL_KIND, OPEN_MODEL_KIND
+from encryptedstats.tables.questions.words import describe_question
 from encryptedstats.views import View
 
 _LOSS: Final = "what it holds would have to be fitted again"

@@ -39,7 +39,6 @@ from encryptedstats.cli._options import (
     option,
     output,
 )
-from encryptedstats.cli._words import describe
 from encryptedstats.kinds import KINDS
 from encryptedstats.tables.answers.answer import PREDICTION_KIND, Answer
 from encryptedstats.tables.questions.question import (
@@ -47,6 +46,7 @@ from encryptedstats.tables.questions.question import (
     OPEN_RESULT_KIND,
     load_questions,
 )
+from encryptedstats.tables.questions.words import describe
 from encryptedstats.views import TableView, View, render_csv, render_html, view_document
 from encryptedstats.words import did_you_mean
 

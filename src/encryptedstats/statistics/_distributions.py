@@ -6,21 +6,21 @@ from __future__ import annotations
 
 
 def chi2_tail(statistic: float, dof: float) -> float:
-    """How likely a chi-square is that is at least so large."""
+    """Return the probability that a chi-square variable is at least ``statistic``."""
     from scipy.stats import chi2
 
     return float(chi2.sf(statistic, dof))
 
 
 def normal_quantile(level: float) -> float:
-    """Between which multiples of the standard error an interval of this level lies."""
+    """Return z such that a normal deviate lies between -z and z with this probability."""
     from scipy.stats import norm
 
     return float(norm.ppf((1 + level) / 2))
 
 
 def normal_tails(z: float) -> float:
-    """How likely a normal deviate is that is at least so far from 0 on either side."""
+    """Return the two-sided p-value of a normal deviate."""
     from scipy.stats import norm
 
     return float(2 * norm.sf(abs(z)))

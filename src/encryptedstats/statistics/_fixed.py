@@ -11,22 +11,22 @@ import numpy as np
 import pandas as pd
 
 from encryptedstats.errors import SchemaError, SchemaWarning
-from encryptedstats.models.base import array_names, checked_weights, is_number
+from encryptedstats.models.base import array_names, check_weights, is_number
 from encryptedstats.tables import Schema, Variable
 from encryptedstats.tables.rows.frames import describe_missing, missing_masks
 from encryptedstats.tables.schema.bins import LARGEST_INTEGER, MOST_DIGITS
 
 #: A double has 15 digits that one can rely on.
 _SIGNIFICANT: Final = 15
-#: New rows may lie so many times farther out than those that were seen.
+#: By how many times new rows may lie farther out than those that were seen.
 _BEYOND: Final = 1000
 
 
 def repeated(rows: Any, weights: Any) -> Any:
-    """The rows of a DataFrame or array, each as often as its weight says: a row of weight 2 is two
-    rows.
+    """Return the rows of a DataFrame or array, each as often as its weight says: a row of weight 2
+    is two rows.
     """
-    counts = checked_weights(weights, len(rows))
+    counts = check_weights(weights, len(rows))
     if counts is None:
         return rows
     places = np.repeat(np.arange(len(rows)), counts)
@@ -34,13 +34,13 @@ def repeated(rows: Any, weights: Any) -> Any:
 
 
 def named_columns(rows: Any) -> pd.DataFrame:
-    """Rows as a DataFrame, whose columns have names."""
+    """Return rows as a DataFrame, whose columns have names."""
     return rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows, columns=array_names(rows))
 
 
 def schema_of_numbers(frame: pd.DataFrame, target: str | None = None) -> Schema:
-    """A schema that keeps numbers: all their digits if they are few, else 15. Text, booleans and
-    Categoricals are categories.
+    """Return a schema that keeps numbers: all their digits if they are few, else 15. Text, booleans
+    and Categoricals are categories.
     """
     numbers = [name for name in frame.columns if is_number(frame[name])]
     gaps = missing_masks(frame, list(frame.columns))
@@ -78,7 +78,7 @@ def _number(name: str, values: pd.Series[Any]) -> Variable:
 
 
 def with_numbers(schema: Schema, frame: pd.DataFrame, names: list[Any]) -> Schema:
-    """The schema with these columns kept as numbers, in the same way."""
+    """Return the schema with these columns kept as numbers, in the same way."""
     for name in names:
         digits, low, high = digits_and_bounds(frame[name].to_numpy(dtype=float))
         schema = schema.with_kind(str(name), "number", digits=digits, low=low, high=high)
@@ -86,8 +86,8 @@ def with_numbers(schema: Schema, frame: pd.DataFrame, names: list[Any]) -> Schem
 
 
 def digits_and_bounds(values: Any) -> tuple[int, float, float]:
-    """How many decimal digits to keep of these numbers, and between which bounds new
-    ones may lie.
+    """Return how many decimal digits to keep of these numbers, and between which bounds new ones
+    may lie.
     """
     largest = float(np.abs(values).max(initial=0.0)) or 1.0
     whole = int(np.floor(np.log10(largest))) + 1

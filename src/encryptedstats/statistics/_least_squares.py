@@ -64,8 +64,8 @@ class Moments:
 
     @cached_property
     def scatter(self) -> Exact:
-        """Sums of products around the means (around 0 without an intercept), times ``divisor``:
-        integers.
+        """Return sums of products around the means (around 0 without an intercept), times
+        ``divisor``: integers.
         """
         if not self.centred:
             return self.products
@@ -74,12 +74,12 @@ class Moments:
 
     @property
     def divisor(self) -> int:
-        """What the scatter is to be divided by."""
+        """Return what the scatter is to be divided by."""
         return self.weight if self.centred else 1
 
     @cached_property
     def means(self) -> Exact:
-        """Of all columns, y the last, in their units; 0 without an intercept."""
+        """Return the means of all columns, y the last, in their units; 0 without an intercept."""
         if not self.centred:
             return np.array([Fraction(0)] * len(self.sums), dtype=object)
         return np.array(
@@ -92,13 +92,13 @@ class Moments:
 
     @cached_property
     def squares_in_units(self) -> list[Fraction]:
-        """The diagonal of the scatter in units of the columns."""
+        """Return the diagonal of the scatter in units of the columns."""
         unit = self.divisor * self.weight_scale
         pairs = zip(np.diag(self.scatter), self.scales, strict=True)
         return [Fraction(int(value), unit * int(scale) ** 2) for value, scale in pairs]
 
     def of(self, columns: Sequence[int]) -> Moments:
-        """The same for some of the columns x."""
+        """Return the same for some of the columns x."""
         kept = [*columns, len(self.sums) - 1]
         products, scales = self.products[np.ix_(kept, kept)], self.scales[kept]
         return Moments(
@@ -180,7 +180,7 @@ class Solution:
 
     @property
     def unscaled_covariance(self) -> Exact:
-        """(X'WX)^-1 of the intercept, if there is one, and the columns."""
+        """Return (X'WX)^-1 of the intercept, if there is one, and the columns."""
         if not self.moments.centred:
             return self.inverse
         means, p = self.moments.means[:-1], len(self.slopes)
@@ -211,7 +211,7 @@ class Solution:
         return len(own), _quadratic(self.inverse[np.ix_(own, own)], self.slopes[own])
 
     def is_stable_without(self, columns: Sequence[int]) -> bool:
-        """Whether no other column is aliased, except for columns that do not vary."""
+        """Return whether no other column is aliased, except for columns that do not vary."""
         aliased = set(range(len(self.slopes))) - set(self.used) - set(columns)
         return not any(self.moments.scatter[j, j] for j in aliased)
 
@@ -236,7 +236,7 @@ def add_up(terms: Iterable[Fraction]) -> Fraction:
 
 
 def solve(moments: Moments, penalty: Fraction = Fraction(0)) -> Solution:
-    """Least squares, with a penalty on the squares of the slopes."""
+    """Solve least squares, with a penalty on the squares of the slopes."""
     moments.check()
     p, unit = len(moments.sums) - 1, moments.divisor * moments.weight_scale
     scales = [int(scale) for scale in moments.scales]
@@ -437,12 +437,12 @@ def _lost_bits(inverse: Sequence[Sequence[int]], bits: int) -> int:
 
 
 def independent(scatter: Exact) -> list[int]:
-    """The columns that depend on no earlier ones, from exact sums of products."""
+    """Return the columns that depend on no earlier ones, from exact sums of products."""
     return factor_matrix(scatter.tolist(), len(scatter)).used
 
 
 def as_floats(values: Any) -> NDArray[np.float64]:
-    """Fractions as floats, each rounded once."""
+    """Return fractions as floats, each rounded once."""
     array = np.asarray(values, dtype=object)
     found: NDArray[np.float64] = np.array(
         [float(value) for value in array.flat], dtype=float

@@ -154,7 +154,7 @@ class TTest(Question):
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
-        """Sums and sums of squares; of pairs also of the products of both."""
+        """Return sums and sums of squares; of pairs also of the products of both."""
         if self.paired is None:
             return power_totals(schema, self.variable, self._by, fold=fold)
         positions = [number_position(schema, name) for name in (self.variable, self.paired)]
@@ -170,7 +170,6 @@ class TTest(Question):
         }
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """Of each group."""
         if self.paired is None:
             return power_shapes(schema, self.variable, self._by)
         gaps = any(
@@ -179,7 +178,7 @@ class TTest(Question):
         return {"pairs": (5 + gaps,)}
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
-        """The test."""
+        """Return the test."""
         if self.paired is not None:
             return self._of_pairs(totals, schema, n_rows)
         found = read_powers(totals, schema, self.variable, self._by, n_rows)
@@ -359,15 +358,14 @@ class Anova(Question):
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
-        """Rows, sums and sums of squares of every group."""
+        """Return rows, sums and sums of squares of every group."""
         return power_totals(schema, self.variable, self.by, fold=fold)
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """Of every group."""
         return power_shapes(schema, self.variable, self.by)
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
-        """The table."""
+        """Return the table."""
         found, notes = _with_rows(read_powers(totals, schema, self.variable, self.by, n_rows))
         names = [one.name for one in found.cells.factors]
         n = found.cells.n
@@ -416,7 +414,7 @@ class Anova(Question):
 
 
 def _with_rows(found: Powers) -> tuple[Powers, tuple[str, ...]]:
-    """The groups without levels that have no rows."""
+    """Return the groups without levels that have no rows."""
     cells, notes = without_empty(found.cells)
     sums, missing = found.sums, found.missing
     for axis, (old, new) in enumerate(zip(found.cells.factors, cells.factors, strict=True)):
@@ -535,7 +533,7 @@ class _TwoWay:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every pair of groups has rows."""
+        """Return whether every pair of groups has rows."""
         return all(map(all, self.rows))
 
     def by_pair(self) -> Explained:

@@ -54,7 +54,7 @@ _ROUGH: Final = "some cells are expected to have fewer than 5 rows: the approxim
 
 
 def exact_ratio(above: Fraction | int, below: Fraction | int) -> float:
-    """A ratio of exact numbers: infinite over nothing, NaN of nothing over nothing."""
+    """Return a ratio of exact numbers: infinite over nothing, NaN of nothing over nothing."""
     if below == 0:
         return np.nan if above == 0 else float(np.inf if above > 0 else -np.inf)
     return float(Fraction(above) / Fraction(below))
@@ -117,7 +117,7 @@ class ChiSquare(Counted):
             )
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
-        """The test."""
+        """Return the test."""
         cells = self._cells(totals, schema, n_rows)
         if self.second is None:
             return self._of_one(cells)
@@ -338,7 +338,7 @@ class MantelHaenszel(Counted):
                 )
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
-        """The estimates of the textbook, their sums in exact fractions."""
+        """Return the estimates of the textbook, their sums in exact fractions."""
         cells = self._cells(totals, schema, n_rows)
         named = cells.factors[2]
         # Exposed and with the event first: a, b / c, d, as the textbook has it.
@@ -511,7 +511,7 @@ class CochranArmitage(Counted):
         two_groups(factor(schema, self.target), self.event)
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
-        """The test of the textbook; its sums are exact where the scores are."""
+        """Return the test of the textbook; its sums are exact where the scores are."""
         cells = self._cells(totals, schema, n_rows)
         exposure, outcome = cells.factors
         event = chosen_group(outcome, self.event, "event", -1)
@@ -628,7 +628,7 @@ class OddsRatio(Counted):
         two_groups(factor(schema, self.target), self.event)
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
-        """The measures of every group against the reference."""
+        """Return the measures of every group against the reference."""
         cells = self._cells(totals, schema, n_rows)
         exposure, outcome = cells.factors
         event, first = (
@@ -1006,7 +1006,7 @@ class ROC(Counted):
         two_groups(factor(schema, self.target), self.event)
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
-        """The curve, from the rows of each bin."""
+        """Return the curve, from the rows of each bin."""
         cells = self._cells(totals, schema, n_rows)
         score, outcome = cells.factors
         event = chosen_group(outcome, self.event, "event", -1)

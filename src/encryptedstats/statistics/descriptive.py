@@ -54,7 +54,7 @@ def bin_quantile(
     low: float | None = None,
     high: float | None = None,
 ) -> float:
-    """The quantile of values of which only the bins are known, spread evenly within each.
+    """Return the quantile of values of which only the bins are known, spread evenly within each.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class HistogramResult(Result):
     edges: tuple[float, ...]
 
     def to_frame(self) -> pd.DataFrame:
-        """The counts."""
+        """Return the counts."""
         return self.counts
 
     def quantile(
@@ -118,8 +118,8 @@ class HistogramResult(Result):
         low: float | None = None,
         high: float | None = None,
     ) -> Any:
-        """Quantiles of every group, interpolated within bins; NaN in an open bin, unless ``low`` or
-        ``high`` says where it ends.
+        """Return quantiles of every group, interpolated within bins; NaN in an open bin, unless
+        ``low`` or ``high`` says where it ends.
 
         Of one share a Series, of several a DataFrame with a line for each.
         """
@@ -142,7 +142,9 @@ class HistogramResult(Result):
         return frame.iloc[0] if isinstance(q, (int, float)) else frame
 
     def density(self, *, low: float | None = None, high: float | None = None) -> pd.DataFrame:
-        """The share of the rows of each group per unit of the variable; NaN of bins without end."""
+        """Return the share of the rows of each group per unit of the variable; NaN of bins without
+        end.
+        """
         self._check_edges()
         ends = np.array(
             [np.nan if low is None else low, *self.edges, np.nan if high is None else high],
@@ -162,7 +164,7 @@ class HistogramResult(Result):
     def plot(
         self, ax: Axes | None = None, *, low: float | None = None, high: float | None = None
     ) -> Axes:
-        """Bars: of bins with ends by density, else by the number of rows."""
+        """Draw bars: of bins with ends by density, else by the number of rows."""
         from encryptedstats.statistics.plots import plot_histogram
 
         return plot_histogram(self, ax, low=low, high=high)
@@ -170,8 +172,8 @@ class HistogramResult(Result):
     def boxplot(
         self, ax: Axes | None = None, *, low: float | None = None, high: float | None = None
     ) -> Axes:
-        """A box from the lower to the upper quartile for each group, the median, and whiskers to
-        the 5 % and 95 % quantiles.
+        """Draw a box from the lower to the upper quartile for each group, the median, and whiskers
+        to the 5 % and 95 % quantiles.
         """
         from encryptedstats.statistics.plots import plot_boxes
 
@@ -221,15 +223,14 @@ class Histogram(Question):
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
-        """The rows of every bin."""
+        """Return the rows of every bin."""
         return {"cells": cell_totals(schema, self._asked(), fold)}
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """One for every bin, or pair of bins."""
         return {"cells": cell_shape(schema, self._asked())}
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> HistogramResult:
-        """The counts."""
+        """Return the counts."""
         cells = read_cells(totals["cells"], schema, self._asked(), n_rows)
         frame = cells.frame if self.by is not None else cells.frame.set_axis(["rows"], axis=1)
         by = f" by {cells.factors[1].name}" if self.by is not None else ""
@@ -312,14 +313,16 @@ class Describe(Question):
         return () if self.by is None else (self.by,)
 
     def _asked(self, schema: PublicSchema) -> list[int]:
-        """The positions of the variables; not that of the groups, unless it is named."""
+        """Return the positions of the variables; not that of the groups, unless it is named."""
         if self.variables is not None:
             return [position(schema, name) for name in self.variables]
         own = None if self.by is None else position(schema, self.by)
         return [j for j in range(len(schema.variables)) if j != own]
 
     def _parts(self, schema: PublicSchema) -> list[tuple[str, bool]]:
-        """The id of each variable, by which its totals are called, and whether it is a number."""
+        """Return the id of each variable, by which its totals are called, and whether it is a
+        number.
+        """
         return [
             (
                 f"v{j}" if j >= 0 else target_id(schema),
@@ -331,7 +334,7 @@ class Describe(Question):
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
-        """Sums of powers of numbers, and rows of bins."""
+        """Return sums of powers of numbers, and rows of bins."""
         found: dict[str, Any] = {}
         for name, number in self._parts(schema):
             if number:
@@ -344,7 +347,7 @@ class Describe(Question):
         return found
 
     def _others(self, schema: PublicSchema, variable: str) -> tuple[str, ...]:
-        """The groups, unless they are those of the variable itself."""
+        """Return the groups, unless they are those of the variable itself."""
         return (
             ()
             if self.by is None or position(schema, self.by) == position(schema, variable)
@@ -352,7 +355,6 @@ class Describe(Question):
         )
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """Of each variable."""
         found: dict[str, tuple[int, ...]] = {}
         for name, number in self._parts(schema):
             if number:
@@ -365,7 +367,7 @@ class Describe(Question):
         return found
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TableResult:
-        """The table."""
+        """Return the table."""
         lines: dict[Any, dict[str, Any]] = {}
         frequencies: dict[str, pd.DataFrame] = {}
         by = None if self.by is None else factor(schema, self.by)
@@ -429,7 +431,7 @@ class Describe(Question):
 
 
 def is_number(schema: PublicSchema, where: int) -> bool:
-    """Whether the variable at a position is kept as a number."""
+    """Return whether the variable at a position is kept as a number."""
     return schema.variables[where].kind == "number"
 
 

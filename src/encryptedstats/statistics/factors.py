@@ -53,18 +53,18 @@ class Factor:
 
     @property
     def index(self) -> pd.Index[Any]:
-        """The groups as an axis of a table."""
+        """Return the groups as an axis of a table."""
         axis: pd.Index[Any] = pd.Index(list(self.labels), name=self.name)
         return axis
 
     @property
     def n_bins(self) -> int:
-        """How many bins it has, the one for missing values included."""
+        """Return how many bins it has, the one for missing values included."""
         return len(self.labels) + self.missing_bin
 
 
 def factor(schema: Schema | PublicSchema, variable: str) -> Factor:
-    """A variable that has bins, by its id, or the class."""
+    """Return a variable that has bins, by its id, or the class."""
     where = factor_position(schema, variable)
     known = None if where == -1 else schema.public().variables[where]
     missing = known is not None and known.missing_bin
@@ -76,7 +76,7 @@ def factor(schema: Schema | PublicSchema, variable: str) -> Factor:
 
 
 def factor_position(schema: Schema | PublicSchema, variable: str) -> int:
-    """Where it stands; -1 for the class. Refuses what has no bins."""
+    """Return the position of a variable with bins, -1 for the class; refuse what has no bins."""
     public = schema.public()
     where = position(public, variable)
     if where == -1 and not public.n_classes and public.target_number is None:
@@ -108,7 +108,7 @@ def check_groups(schema: Schema | PublicSchema, variables: Iterable[str]) -> Non
 def cell_totals(
     schema: PublicSchema, variables: Sequence[str], fold: int | None = None
 ) -> NDArray[Any]:
-    """The rows of every combination of bins, missing values included."""
+    """Return the rows of every combination of bins, missing values included."""
     return totals_of(groups(schema, variables, fold))
 
 
@@ -119,8 +119,8 @@ def groups(
     *,
     present: bool = False,
 ) -> NDArray[Any]:
-    """The indicators of every combination of bins; of those that are ``present``, without missing
-    values.
+    """Return the indicators of every combination of bins; of those that are ``present``, without
+    missing values.
     """
     axes = []
     for variable in variables:
@@ -138,7 +138,7 @@ def _array(expressions: Sequence[Expression]) -> NDArray[Any]:
 
 
 def totals_of(expressions: NDArray[Any]) -> NDArray[Any]:
-    """The total of each."""
+    """Return the total of each expression."""
     found = np.empty(expressions.shape, dtype=object)
     for place, expression in np.ndenumerate(expressions):
         found[place] = expression.total()
@@ -148,7 +148,7 @@ def totals_of(expressions: NDArray[Any]) -> NDArray[Any]:
 def cell_shape(
     schema: PublicSchema, variables: Sequence[str], *, present: bool = False
 ) -> tuple[int, ...]:
-    """The shape of :func:`cell_totals`, or of the groups that are ``present``."""
+    """Return the shape of :func:`cell_totals`, or of the groups that are ``present``."""
     found = [factor(schema, variable) for variable in variables]
     return tuple(len(one.labels) if present else one.n_bins for one in found)
 
@@ -165,17 +165,17 @@ class Cells:
 
     @property
     def n(self) -> int:
-        """Rows in all groups."""
+        """Return the number of rows in all groups."""
         return int(self.counts.sum())
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was left out."""
+        """Return what was left out."""
         return left_out(self.n_missing, [one.name for one in self.factors])
 
     @property
     def frame(self) -> pd.DataFrame:
-        """Of one or two factors: the counts, labelled."""
+        """Return the counts of one or two factors as a table."""
         if len(self.factors) == 1:
             return pd.DataFrame(
                 {"count": self.counts.astype(np.int64)}, index=self.factors[0].index
@@ -187,8 +187,8 @@ class Cells:
 def read_cells(
     counts: Ints, schema: Schema | PublicSchema, variables: Sequence[str], n_rows: int
 ) -> Cells:
-    """The opened :func:`cell_totals`, refusing those that cannot be. Every row is in one of them
-    (weights count for the class).
+    """Return the opened :func:`cell_totals`, refusing those that cannot be. Every row is in one of
+    them (weights count for the class).
     """
     found = tuple(factor(schema, variable) for variable in variables)
     total, weighted = int(counts.sum()), any(one.position == -1 for one in found)
@@ -201,7 +201,7 @@ def read_cells(
 
 
 def left_out(n_missing: int, names: Sequence[str]) -> tuple[str, ...]:
-    """A note on rows that are in no group."""
+    """Return a note on rows that are in no group."""
     if not n_missing:
         return ()
     row = "row was" if n_missing == 1 else "rows were"
@@ -209,8 +209,8 @@ def left_out(n_missing: int, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def without_empty(cells: Cells, least: int = 2) -> tuple[Cells, tuple[str, ...]]:
-    """The cells without groups that have no rows, as R drops unused levels; refuses factors with
-    fewer than ``least`` left.
+    """Return the cells without groups that have no rows, as R drops unused levels; refuses factors
+    with fewer than ``least`` left.
     """
     counts, factors, notes = cells.counts, [], []
     for axis, one in enumerate(cells.factors):
@@ -233,8 +233,8 @@ def without_empty(cells: Cells, least: int = 2) -> tuple[Cells, tuple[str, ...]]
 
 
 def chosen_group(one: Factor, given: Any, what: str, default: int) -> int:
-    """One of the groups by its id, ``bin2`` or ``class1``, as names become where a question is
-    asked; ``default`` for None.
+    """Return one of the groups by its id, ``bin2`` or ``class1``, as names become where a question
+    is asked; ``default`` for None.
     """
     if given is None:
         return default % len(one.labels)
@@ -284,30 +284,30 @@ class Powers:
 
     @property
     def n(self) -> NDArray[Any]:
-        """Rows of each group, as Python integers."""
+        """Return rows of each group, as Python integers."""
         return self.cells.counts
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was left out."""
+        """Return what was left out."""
         return (*self.cells.notes, *left_out(int(self.missing.sum()), [self.name]))
 
     def mean(self, place: Any) -> Fraction:
-        """Of a group that has rows."""
+        """Return the mean of a group that has rows."""
         return Fraction(self.sums[0][place]) / int(self.n[place])
 
     def scatter(self, place: Any) -> Fraction:
-        """The sum of squared distances from the mean of the group."""
+        """Return the sum of squared distances from the mean of the group."""
         return Fraction(self.sums[1][place]) - Fraction(self.sums[0][place]) ** 2 / int(
             self.n[place]
         )
 
     def variance(self, place: Any) -> Fraction:
-        """Of a group with at least two rows."""
+        """Return the variance of a group with at least two rows."""
         return self.scatter(place) / (int(self.n[place]) - 1)
 
     def describe(self) -> pd.DataFrame:
-        """Rows, mean and standard deviation of every group."""
+        """Return rows, mean and standard deviation of every group."""
         lines = []
         for place in np.ndindex(self.n.shape):
             n = int(self.n[place])
@@ -331,7 +331,7 @@ class Powers:
 
 
 def number_position(schema: Schema | PublicSchema, variable: str) -> int:
-    """Where a variable that is kept as a number stands; -1 for a target that is one."""
+    """Return where a variable that is kept as a number stands; -1 for a target that is one."""
     public = schema.public()
     where = position(public, variable)
     if where == -1 and public.target_number is None:
@@ -346,8 +346,8 @@ def number_position(schema: Schema | PublicSchema, variable: str) -> int:
 def power_totals(
     schema: PublicSchema, number: str, by: Sequence[str], n_powers: int = 2, fold: int | None = None
 ) -> Arrays:
-    """What :func:`read_powers` reads: the rows of every group, and in each the sums of the powers
-    of a number.
+    """Return what :func:`read_powers` reads: the rows of every group, and in each the sums of the
+    powers of a number.
     """
     where = number_position(schema, number)
     y = number_column(schema, where, gaps=True)
@@ -367,7 +367,7 @@ def power_totals(
 
 
 def power_shapes(schema: PublicSchema, number: str, by: Sequence[str], n_powers: int = 2) -> Shapes:
-    """The shapes of :func:`power_totals`."""
+    """Return the shapes of :func:`power_totals`."""
     inside = cell_shape(schema, by, present=True)
     rows = {"rows": cell_shape(schema, by)} if by else {}
     present = {"present": inside} if has_gaps(schema, number_position(schema, number)) else {}
@@ -377,7 +377,7 @@ def power_shapes(schema: PublicSchema, number: str, by: Sequence[str], n_powers:
 def read_powers(
     totals: Totals, schema: Schema | PublicSchema, number: str, by: Sequence[str], n_rows: int
 ) -> Powers:
-    """The opened totals, refusing those that cannot be."""
+    """Return the opened totals, refusing those that cannot be."""
     where = number_position(schema, number)
     unit, name = scale(schema, where), variable_name(schema, where)
     cells = (
@@ -420,7 +420,7 @@ class Counted(Question):
 
     @abstractmethod
     def _asked(self) -> tuple[str, ...]:
-        """The variables, in the order of the axes."""
+        """Return the variables, in the order of the axes."""
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse what has no bins, and a variable beside itself."""
@@ -431,11 +431,10 @@ class Counted(Question):
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
-        """The rows of every cell."""
+        """Return the rows of every cell."""
         return {"cells": cell_totals(schema, self._asked(), fold)}
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """One for every combination of bins."""
         return {"cells": cell_shape(schema, self._asked())}
 
     def _cells(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> Cells:

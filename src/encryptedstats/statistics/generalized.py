@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -36,6 +36,7 @@ from encryptedstats.statistics.formulas import (
 from encryptedstats.statistics.results import Coefficients
 from encryptedstats.tables.answers.results import TableResult, dropped_rows
 from encryptedstats.tables.questions.constraints import (
+    CONFIDENCE,
     Choice,
     Constraints,
 )
@@ -58,7 +59,7 @@ Levels = tuple[
 
 
 def cell_matrix(columns: Sequence[Levels], places: NDArray[Any]) -> Floats:
-    """The columns of a design for cells: 1 where a cell has all levels of a column, else 0."""
+    """Return the columns of a design for cells: 1 where a cell has all levels of a column, else 0."""
     found = np.ones((len(places), len(columns)))
     for place, levels in enumerate(columns):
         for axis, level in levels:
@@ -83,7 +84,7 @@ class Fit:
 
 
 def independent(matrix: Floats) -> list[int]:
-    """The columns that do not depend on earlier ones."""
+    """Return the columns that do not depend on earlier ones."""
     kept: list[int] = []
     basis: list[Floats] = []
     for place in range(matrix.shape[1]):
@@ -169,7 +170,7 @@ def log_likelihood(events: Floats, exposed: Floats, mean: Floats, family: str) -
 
 
 def deviance(events: Floats, exposed: Floats, mean: Floats, family: str) -> float:
-    """Twice what a model with a parameter for every row (binomial) or cell (Poisson) is more
+    """Return twice what a model with a parameter for every row (binomial) or cell (Poisson) is more
     likely.
     """
     from scipy.special import xlogy
@@ -216,8 +217,8 @@ class GLMResult(Coefficients):
 def fitted_result(
     names: Sequence[str], matrix: Floats, events: Floats, exposed: Floats, family: str, **said: Any
 ) -> tuple[GLMResult, Fit]:
-    """The maximum of the likelihood of cells, as a result. ``said`` are its other fields, and
-    ``n_trials``: the rows or cells.
+    """Return the maximum of the likelihood of cells, as a result. ``said`` are its other fields,
+    and ``n_trials``: the rows or cells.
     """
     n_trials, confidence = said.pop("n_trials"), said.pop("confidence", 0.95)
     fit = maximise(matrix, events, exposed, family)
@@ -259,7 +260,7 @@ def fitted_result(
 
 
 def coefficient_table(names: Sequence[str], fit: Fit, confidence: float) -> pd.DataFrame:
-    """Estimates with standard errors, Wald's tests and intervals."""
+    """Return estimates with standard errors, Wald's tests and intervals."""
     error = np.sqrt(fit.covariance.diagonal())
     reach = normal_quantile(confidence) * error
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -366,7 +367,7 @@ class GLM(OfFormula, TotalsModel):
 
     @property
     def _asked(self) -> dict[str, Any]:
-        """What the totals are of: the parameters of the fit, by ids, once there is one."""
+        """Return what the totals are of: the parameters of the fit, by ids, once there is one."""
         found: dict[str, Any] = getattr(self, "growth_", None) or self.parameters()
         return found
 
@@ -433,7 +434,7 @@ class GLM(OfFormula, TotalsModel):
         return (self._outcome(schema), *covariates) if self.family == "binomial" else covariates
 
     def _sums(self, schema: PublicSchema) -> dict[str, str]:
-        """Numbers that are added up in every cell."""
+        """Return numbers that are added up in every cell."""
         if self.family == "binomial":
             return {}
         exposure = self._asked["exposure"]
@@ -444,7 +445,7 @@ class GLM(OfFormula, TotalsModel):
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
-        """The rows of every cell; for Poisson also their events and exposure."""
+        """Return the rows of every cell; for Poisson also their events and exposure."""
         axes = self._axes(schema)
         found: dict[str, Any] = {"cells": cell_totals(schema, axes, fold)}
         for name, number in self._sums(schema).items():
@@ -453,7 +454,6 @@ class GLM(OfFormula, TotalsModel):
         return found
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """One for every cell."""
         axes = self._axes(schema)
         sums = dict.fromkeys(self._sums(schema), cell_shape(schema, axes, present=True))
         return {"cells": cell_shape(schema, axes), **sums}
@@ -462,7 +462,7 @@ class GLM(OfFormula, TotalsModel):
     # --------------------------------------------------------------------------------------------
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
-        """The maximum of the likelihood."""
+        """Set the maximum of the likelihood."""
         known, binomial = self.schema_, self.family == "binomial"
         cells = read_cells(totals["cells"], known, self._axes(schema), self.n_rows_)
         rows, events = map(np.atleast_1d, self._outcomes(cells.counts, totals, known))
@@ -505,7 +505,7 @@ class GLM(OfFormula, TotalsModel):
     def _outcomes(
         self, counts: NDArray[Any], totals: Totals, schema: Schema | PublicSchema
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """What is exposed in every cell, and the events among it."""
+        """Return what is exposed in every cell, and the events among it."""
         if self.family == "binomial":
             return counts.sum(axis=0), counts[1]
         public = schema.public()
@@ -546,7 +546,7 @@ class GLM(OfFormula, TotalsModel):
         return said
 
     def _shown(self, made: Design, schema: Schema | PublicSchema) -> str:
-        """The formula, by the names that are known here."""
+        """Return the formula, by the names that are known here."""
         terms = " + ".join(term.name(schema) for term in made.terms) or "1"
         return f"{variable_name(schema, made.targets[0])} ~ {terms}"
 
@@ -595,14 +595,17 @@ class GLM(OfFormula, TotalsModel):
             ),
         )
 
-    def summary(self) -> GLMResult:
-        """The fitted model as R shows it."""
+    def summary(self, confidence: float = 0.95) -> GLMResult:
+        """Return the fitted model as R shows it, with intervals of this level."""
         self._check_open()
-        return self.result_
+        CONFIDENCE.check(confidence, "confidence")
+        names = list(self.result_.coefficients.index)
+        table = coefficient_table(names, self.fit_, float(confidence))
+        return replace(self.result_, coefficients=table, confidence=float(confidence))
 
     def predict(self, X: Any) -> Floats:
-        """The expected outcome of each row: its probability of the event, or its events per unit of
-        exposure. NaN for rows where a value is missing or not allowed.
+        """Return the expected outcome of each row: its probability of the event, or its events per
+        unit of exposure. NaN for rows where a value is missing or not allowed.
         """
         table = self._rows(X)
         used = list(dict.fromkeys(j for levels in self.columns_ for j, _ in levels))

@@ -75,7 +75,7 @@ class GenomeScanResult(Result):
     test: str
 
     def to_frame(self) -> pd.DataFrame:
-        """A line for each SNP, in the order of the table that was asked."""
+        """Return a line for each SNP, in the order of the table that was asked."""
         return self.table
 
     @property
@@ -84,7 +84,7 @@ class GenomeScanResult(Result):
         return self.table[f"pvalue_{self.test}"]
 
     def top(self, n: int = _SHOWN) -> pd.DataFrame:
-        """The SNPs with the smallest p-values."""
+        """Return the SNPs with the smallest p-values."""
         return self.table.sort_values(f"pvalue_{self.test}").head(n)
 
     def tidy(self) -> pd.DataFrame:
@@ -103,15 +103,15 @@ class GenomeScanResult(Result):
     def plot(
         self, ax: Axes | None = None, *, positions: Any = None, chromosomes: Any = None
     ) -> Axes:
-        """A Manhattan plot. Without ``positions`` and ``chromosomes`` (one for each SNP) in the
-        order of the table.
+        """Draw a Manhattan plot. Without ``positions`` and ``chromosomes`` (one for each SNP) in
+        the order of the table.
         """
         from encryptedstats.statistics.plots import plot_manhattan
 
         return plot_manhattan(self, ax, positions=positions, chromosomes=chromosomes)
 
     def qq(self, ax: Axes | None = None) -> Axes:
-        """The p-values against those expected of SNPs that have nothing to do with the class."""
+        """Draw the p-values against those expected of SNPs that have nothing to do with the class."""
         from encryptedstats.statistics.plots import plot_qq
 
         return plot_qq(self, ax)
@@ -234,7 +234,6 @@ class GenomeScan(Question):
         }
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """So many for each SNP."""
         positions = self._positions(schema)
         n, gaps = len(positions), sum(schema.variables[j].missing_bin for j in positions)
         of_each = dict.fromkeys(("alleles", "squares", "of_cases"), (n,))
@@ -246,7 +245,7 @@ class GenomeScan(Question):
         }
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> GenomeScanResult:
-        """The tests, all SNPs at once."""
+        """Return the tests, all SNPs at once."""
         public = schema.public()
         positions, case = self._positions(public), self._case(schema)
         classes = totals["classes"].astype(np.int64)
@@ -331,7 +330,7 @@ def _is_genotype(variable: PublicVariable) -> bool:
 def _genotype(
     schema: PublicSchema, position: int
 ) -> tuple[Expression, Expression, Expression | None]:
-    """The number of alleles, its square, and whether it is known (None where it always is)."""
+    """Return the number of alleles, its square, and whether it is known (None where it always is)."""
     if schema.variables[position].kind == "number":
         g = number_column(schema, position, gaps=True)
         return g, g * g, complete_rows(schema, [position])
@@ -341,8 +340,8 @@ def _genotype(
 
 
 def scanned(n: Any, cases: Any, alleles: Any, squares: Any, of_cases: Any) -> pd.DataFrame:
-    """The tests of many SNPs from their totals: integers, which are exact in float64 as far as they
-    go here.
+    """Return the tests of many SNPs from their totals: integers, which are exact in float64 as far
+    as they go here.
     """
     from scipy.stats import chi2 as chi_square
 

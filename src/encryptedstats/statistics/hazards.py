@@ -164,7 +164,7 @@ class CoxScore(Question):
         return found
 
     def _pairs(self, schema: PublicSchema) -> list[tuple[int, int]]:
-        """Columns whose product is asked for: of two levels of one factor it is known."""
+        """Return columns whose product is asked for: of two levels of one factor it is known."""
         columns = self._columns(schema)
         return [
             (p, q)
@@ -198,8 +198,8 @@ class CoxScore(Question):
         }
 
     def _followed(self, schema: PublicSchema, fold: int | None) -> list[list[Expression]]:
-        """Rows that are followed until a time, without the event and with it; complete in all
-        covariates.
+        """Return rows that are followed until a time, without the event and with it; complete in
+        all covariates.
         """
         outcome = factor(schema, self.event)
         level = chosen_group(outcome, self.event_level, "event_level", 1)
@@ -216,7 +216,6 @@ class CoxScore(Question):
         ]
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """By time, outcome, and column or pair of columns."""
         n = len(factor(schema, self.time).labels)
         return {
             "rows": (n, 2),
@@ -225,7 +224,7 @@ class CoxScore(Question):
         }
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
-        """The test."""
+        """Return the test."""
         rows, public = totals["rows"], schema.public()
         refuse_impossible(min(rows.flat) >= 0, "a time would have fewer than no rows")
         if not rows[:, 1].sum():
@@ -289,8 +288,8 @@ class CoxScore(Question):
     def _moments(
         self, totals: Totals, schema: Schema | PublicSchema
     ) -> tuple[NDArray[Any], NDArray[Any], Floats]:
-        """Sums and sums of products of all columns by time and outcome, in integers, about a whole
-        number near the mean of each.
+        """Return sums and sums of products of all columns by time and outcome, in integers, about a
+        whole number near the mean of each.
         """
         public = schema.public()
         columns, rows, first = self._columns(public), totals["rows"], totals["sums"].copy()
@@ -427,7 +426,7 @@ class PiecewiseExponential(Counted):
         check_person_time(schema, self.time)
 
     def _ends(self, schema: Schema | PublicSchema) -> list[int]:
-        """The last point of the grid in every interval."""
+        """Return the last point of the grid in every interval."""
         known = factor(schema, self.time)
         found = [chosen_group(known, cut, "cuts", 0) for cut in self.cuts]
         if found != sorted(set(found)) or (found and found[-1] == len(known.labels) - 1):
@@ -438,7 +437,7 @@ class PiecewiseExponential(Counted):
         return [*found, len(known.labels) - 1]
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> GLMResult:
-        """The Poisson regression: log hazard ratios."""
+        """Return the Poisson regression: log hazard ratios."""
         cells = self._cells(totals, schema, n_rows)
         times, level = (
             times_of(schema, self.time),
@@ -504,8 +503,8 @@ class PiecewiseExponential(Counted):
 def by_interval(
     counts: Floats, points: Floats, ends: Sequence[int], level: int
 ) -> tuple[Floats, Floats]:
-    """Events and person-time of every interval and cell, from the rows of every time, outcome and
-    cell.
+    """Return events and person-time of every interval and cell, from the rows of every time,
+    outcome and cell.
     """
     events, exposure, start, low = [], [], 0, 0.0
     followed = counts.sum(axis=1)

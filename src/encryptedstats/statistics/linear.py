@@ -129,12 +129,12 @@ class RidgePath(TableResult):
 
     @property
     def errors(self) -> pd.DataFrame:
-        """The errors of every alpha."""
+        """Return the errors of every alpha."""
         return self.table[[name for name in _ERRORS if name in self.table]]
 
     @property
     def coefficients(self) -> pd.DataFrame:
-        """The coefficients of every alpha."""
+        """Return the coefficients of every alpha."""
         return self.table.drop(columns=_ERRORS, errors="ignore")
 
     def plot(self, ax: Any = None) -> Any:
@@ -170,7 +170,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
     # --------------------------------------------------------------------------------------------
 
     def in_ids(self: L, schema: Schema | PublicSchema) -> L:
-        """The same with variables and levels by id, as whoever computes knows them."""
+        """Return it with variables and levels by id, as a worker knows them."""
         found = super().in_ids(schema)
         if found.weights in (None, ROWS):
             return found
@@ -179,7 +179,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         )
 
     def _in_names(self: L, schema: Schema) -> L:
-        """The same as the owner asks it."""
+        """Return it with names, as the owner asks it."""
         found = super()._in_names(schema)
         if found.weights in (None, ROWS):
             return found
@@ -188,7 +188,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         )
 
     def _design(self, schema: PublicSchema, fit: Mapping[str, Any] | None = None) -> Design:
-        """What its parameters say; or those of a ``fit``, whatever was changed since."""
+        """Return what its parameters say; or those of a ``fit``, whatever was changed since."""
         known = self.parameters() if fit is None else fit
         formula = regression_formula(known)
         if not known["fit_intercept"]:
@@ -215,7 +215,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         return self._design(self.schema_.public(), self.growth_)
 
     def _weighing(self, schema: PublicSchema, fit: Mapping[str, Any] | None = None) -> int | None:
-        """The position of the variable that weighs the rows, if one does."""
+        """Return the position of the variable that weighs the rows, if one does."""
         weights = (self.parameters() if fit is None else fit)["weights"]
         return None if weights in (None, ROWS) else position(schema, weights)
 
@@ -248,8 +248,8 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
-        """Sums of all columns and of the products of any two, y the last; how many rows there are,
-        and the sum of their weights.
+        """Return sums of all columns and of the products of any two, y the last; how many rows
+        there are, and the sum of their weights.
         """
         made, found = self._design(schema), dict[str, Any]()
         weighing, factors = self._weighing(schema), list[Expression]()
@@ -280,7 +280,6 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         return found
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """One sum for each column, one product for each pair that can be together in a row."""
         made, found = self._design(schema), dict[str, tuple[int, ...]]()
         if schema.has_target or made.complete is not None:
             found[CLASS_COUNTS] = (1,)
@@ -290,11 +289,11 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         return {**found, "sums": (len(_varying(made)),), "products": (len(_pairs(made)),)}
 
     def column_pairs(self, schema: PublicSchema) -> list[tuple[int, int]]:
-        """Which two columns each of the products is of, y the last."""
+        """Return which two columns each of the products is of, y the last."""
         return _pairs(self._design(schema))
 
     def _learn_moments(self, totals: Totals, schema: PublicSchema) -> Moments:
-        """The sums, and what the columns are called."""
+        """Return the moments of the totals, and set the names of the columns."""
         made = self._design(schema)
         x = _varying(made)
         self.columns_ = made.names(self.schema_)[made.intercept :]
@@ -334,9 +333,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         return found.combined(_combinations(made, self._polynomials))
 
     def _left_out(self) -> tuple[str, ...]:
-        """What is said of rows that are not among those that it is of: by the question, and by the
-        schema before it.
-        """
+        """Return notes on rows that the question and the schema left out."""
         n = self.n_missing_
         own = (
             (f"{n:,} row{' was' if n == 1 else 's were'} left out because of missing values",)
@@ -385,7 +382,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         return self._fitted_design().variables
 
     def _matrix(self, X: Any) -> NDArray[np.float64]:
-        """The columns of clear rows in their units, without the intercept, shape (rows,
+        """Return the columns of clear rows in their units, without the intercept, shape (rows,
         columns).
         """
         return self._matrix_and_offset(X)[0]
@@ -405,8 +402,8 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
         return float(super().score(rows, y, sample_weight))
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """What the regression expects of each row. Columns that depend on earlier ones are not
-        used. NaN for rows where a value is missing or not allowed, and a warning names them.
+        """Return what the regression expects of each row. Columns that depend on earlier ones are
+        not used. NaN for rows where a value is missing or not allowed, and a warning names them.
         """
         self._check_open()
         x, offset = self._matrix_and_offset(X)
@@ -432,12 +429,12 @@ def _combinations(made: Design, polynomials: Mapping[int, Any]) -> Exact:
 
 
 def _varying(made: Design) -> list[DesignColumn]:
-    """All columns but the intercept, the target last."""
+    """Return all columns but the intercept, the target last."""
     return [*(one for one in made.columns if one.factors), made.number(made.targets[0])]
 
 
 def _pairs(made: Design) -> list[tuple[int, int]]:
-    """Which columns can be together in a row: bins of one variable exclude each other."""
+    """Return which columns can be together in a row: bins of one variable exclude each other."""
     levels = [{factor.variable: factor.level for factor in one.factors} for one in _varying(made)]
     pairs = combinations_with_replacement(range(len(levels)), 2)
     return [
@@ -536,7 +533,7 @@ class LinearRegression(_LeastSquares):
         self.variables = variables
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
-        """Coefficients, their covariances and the residual variance."""
+        """Set coefficients, their covariances and the residual variance."""
         self._moments = self._learn_moments(totals, schema)
         self._solution = found = solve(self._moments)
         self.aliased_ = [name for j, name in enumerate(self.columns_) if j not in found.used]
@@ -565,7 +562,7 @@ class LinearRegression(_LeastSquares):
     # --------------------------------------------------------------------------------------------
 
     def summary(self, confidence: float = 0.95) -> RegressionResult:
-        """As R's ``summary(lm)``, with intervals."""
+        """Return what R's ``summary(lm)`` says, with intervals."""
         self._check_open()
         from scipy.stats import f as f_distribution
 
@@ -710,8 +707,8 @@ class LinearRegression(_LeastSquares):
         return ("an essentially perfect fit: tests are not reliable",) if perfect else ()
 
     def vif(self) -> pd.Series[Any]:
-        """Variance inflation factors: how much larger the variance of each coefficient is than if
-        the columns were uncorrelated.
+        """Return variance inflation factors: how much larger the variance of each coefficient is
+        than if the columns were uncorrelated.
         """
         self._check_open()
         found = [
@@ -721,8 +718,8 @@ class LinearRegression(_LeastSquares):
         return pd.Series(found, self.columns_, name="VIF")
 
     def predict(self, X: Any, interval: str | None = None, confidence: float = 0.95) -> Any:
-        """What the regression expects of each row; with an ``interval``, for its mean or for a new
-        observation, as R has it.
+        """Return what the regression expects of each row; with an ``interval``, for its mean or for
+        a new observation, as R has it.
 
         New rows are read by the schema: numbers are rounded to its digits, and rows with numbers out
         of its bounds have no prediction.
@@ -825,7 +822,7 @@ class Ridge(_LeastSquares):
         return Fraction(float(alpha))
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
-        """The coefficients."""
+        """Set the coefficients."""
         self._moments = self._learn_moments(totals, schema)
         alpha = self._checked_alpha(self.alpha)
         found = solve(self._moments, alpha)
@@ -833,12 +830,12 @@ class Ridge(_LeastSquares):
         self.df_ = len(found.used) - float(alpha * sum(np.diag(found.inverse), Fraction(0)))
 
     def summary(self) -> RidgePath:
-        """The coefficients, with the alpha of the fit."""
+        """Return the coefficients, with the alpha of the fit."""
         self._check_open()
         return self.path([float(self.growth_["alpha"])])
 
     def path(self, alphas: Sequence[float]) -> RidgePath:
-        """The coefficients for every alpha, from the same totals."""
+        """Return the coefficients for every alpha, from the same totals."""
         self._check_open()
         return self._path(
             self._moments, alphas, pd.DataFrame(index=pd.Index(alphas, name="alpha")), math.nan
@@ -926,7 +923,7 @@ def sum_of_folds(
 
 
 def _sum_of(parts: Sequence[Moments], times: int) -> Moments:
-    """The moments of all rows, where the parts hold each row so many times."""
+    """Return the moments of all rows, where the parts together hold each row ``times`` times."""
     first = parts[0]
     refuse_impossible(
         all(sum(int(m.sums[j]) for m in parts) % times == 0 for j in range(len(first.sums))),
@@ -952,8 +949,8 @@ def _difference(whole: Moments, part: Moments) -> Moments:
 
 
 def _squared_error(found: Solution, rows: Moments) -> Fraction:
-    """The sum of squared errors that a solution makes in other rows, exactly: (1, x, y) products
-    with (-a, -b, 1).
+    """Return the sum of squared errors that a solution makes in other rows, exactly: (1, x, y)
+    products with (-a, -b, 1).
     """
     k = len(rows.sums)
     whole = np.full((k + 1, k + 1), Fraction(0), dtype=object)

@@ -11,7 +11,7 @@ import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import lcm
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -96,7 +96,7 @@ class _Products(Question):
         self.check_parameters()
 
     def moments(self, schema: PublicSchema) -> Moments:
-        """What it is made of."""
+        """Return what it is made of."""
         return Moments(numbers_of_schema(schema, self.variables))
 
     def check_schema(self, schema: PublicSchema) -> None:
@@ -110,7 +110,6 @@ class _Products(Question):
         return self.moments(schema).totals(schema, columns, fold)
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """Those of the moments."""
         return self.moments(schema).shapes(schema)
 
     def _read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> _Read:
@@ -142,7 +141,7 @@ class Covariance(_Products):
     title: ClassVar[str] = "Covariance"
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> CovarianceResult:
-        """The matrix, with n - 1 below."""
+        """Return the matrix, with n - 1 below."""
         found = self._read(totals, schema, n_rows)
         return CovarianceResult(
             title=f"Covariances of {', '.join(found.names)}",
@@ -182,7 +181,7 @@ class Correlation(_Products):
     title: ClassVar[str] = "Correlation"
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> CorrelationResult:
-        """The matrix, with probabilities and intervals of each pair."""
+        """Return the matrix, with probabilities and intervals of each pair."""
         found = self._read(totals, schema, n_rows)
         return CorrelationResult(
             title=f"Correlations of {', '.join(found.names)}",
@@ -227,7 +226,7 @@ class PartialCorrelation(_Products):
     of_variables: ClassVar[tuple[str, ...]] = ("variables", "given")
     constraints: ClassVar[Constraints] = {"given": ListOf(item=VariableName(), least=1)}
 
-    given: tuple[str | int, ...] = ()
+    given: tuple[str | int, ...] = field(kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "given", tuple(self.given))
@@ -381,8 +380,8 @@ class CovarianceResult(Result):
         return as_terms(self.variances.rename(columns={"variance": "estimate"}))
 
     def mahalanobis(self, X: Any) -> pd.Series[Any]:
-        """Squared distances of rows from the mean in this metric, as R and scikit-learn have them:
-        for the owner of the rows.
+        """Return squared distances of rows from the mean in this metric, as R and scikit-learn have
+        them: for the owner of the rows.
 
         ``X`` is a DataFrame with the columns of this matrix, or a table.
         """
@@ -409,7 +408,7 @@ class CovarianceResult(Result):
         return pd.Series((scaled * solved.T).sum(axis=1), frame.index, name="mahalanobis")
 
     def plot(self, ax: Any = None) -> Any:
-        """A heat map of the correlations."""
+        """Draw a heat map of the correlations."""
         sd = np.sqrt(np.diag(self.covariance))
         return plot_matrix(self.covariance.div(sd, axis=0).div(sd, axis=1), ax)
 
@@ -438,7 +437,7 @@ class CorrelationResult(Result):
 
     @property
     def pvalues(self) -> DataFrame:
-        """The probabilities as a matrix."""
+        """Return the probabilities as a matrix."""
         found = pd.DataFrame(np.nan, self.correlation.index, self.correlation.columns)
         for pair, p in self.pairs["pvalue"].items():
             a, b = pair if isinstance(pair, tuple) else (pair, pair)
@@ -446,7 +445,7 @@ class CorrelationResult(Result):
         return found
 
     def plot(self, ax: Any = None) -> Any:
-        """A heat map."""
+        """Draw a heat map."""
         return plot_matrix(self.correlation, ax)
 
 
@@ -514,7 +513,7 @@ class _Read:
         ).reshape(units.shape)
 
     def squared(self, a: int, b: int) -> Fraction | None:
-        """The square of the correlation; None where one of them is constant."""
+        """Return the square of the correlation; None where one of them is constant."""
         below = int(self.scatter[a, a] * self.scatter[b, b])
         return Fraction(int(self.scatter[a, b]) ** 2, below) if below else None
 
@@ -577,7 +576,7 @@ class _Read:
 def read_moments(
     totals: Totals, variables: Sequence[int], schema: Schema | PublicSchema, n_rows: int
 ) -> _Read:
-    """The totals of moments, refusing those that cannot be."""
+    """Return the totals of moments, refusing those that cannot be."""
     names = [variable_name(schema, j) for j in variables]
     n = complete_count(totals, n_rows, names)
     k, sums = len(variables), totals["sums"]
@@ -595,7 +594,7 @@ def read_moments(
 
 
 def numbers_of_schema(schema: PublicSchema, variables: Sequence[str | int] = ()) -> tuple[int, ...]:
-    """The positions of these variables, or of all that are kept as numbers."""
+    """Return the positions of these variables, or of all that are kept as numbers."""
     if variables:
         return tuple(position(schema, one) for one in variables)
     found = tuple(j for j, variable in enumerate(schema.variables) if variable.kind == "number")
@@ -682,11 +681,10 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
         return self._moments(schema).totals(schema, columns, fold)
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """Those of the moments."""
         return self._moments(schema).shapes(schema)
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
-        """The eigenvectors of the covariance (or correlation) matrix."""
+        """Set the eigenvectors of the covariance (or correlation) matrix."""
         found = read_moments(totals, self._moments(schema).variables, self.schema_, self.n_rows_)
         if found.n < 2:
             raise ArgumentError(
@@ -749,7 +747,7 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
         return table.leave_blank(np.column_stack(found))
 
     def transform(self, X: Any) -> NDArray[np.float64]:
-        """The scores of clear rows; NaN where a variable is missing."""
+        """Return the scores of clear rows; NaN where a variable is missing."""
         self._check_open()
         scores: NDArray[np.float64] = (
             (self._matrix(X) - self.mean_) / self.scale_ @ self.components_.T
@@ -766,13 +764,13 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
         return np.array([f"pca{k}" for k in range(self.n_components_)], dtype=object)
 
     def loadings(self) -> DataFrame:
-        """The components, a column each."""
+        """Return the components, a column each."""
         self._check_open()
         return pd.DataFrame(self.components_.T, self.variable_names_, self.get_feature_names_out())
 
     def summary(self) -> PCAResult:
-        """Standard deviations and shares of variance, as R's ``summary(prcomp)``, and
-        the loadings.
+        """Return standard deviations and shares of variance, as R's ``summary(prcomp)``, and the
+        loadings.
         """
         self._check_open()
         names, share = self.get_feature_names_out(), self.explained_variance_ratio_
@@ -803,16 +801,16 @@ class PCAResult(Result):
     variances: pd.Series[Any]
 
     def to_frame(self) -> DataFrame:
-        """How much of the variance each component has."""
+        """Return how much of the variance each component has."""
         return self.importance
 
     def plot(self, ax: Any = None) -> Any:
-        """Variance of each component."""
+        """Draw variance of each component."""
         return plot_variances(self.variances, ax)
 
     def biplot(self, ax: Any = None) -> Any:
-        """The variables as arrows: their loadings on the first two components. Scores of rows are
-        not known from totals.
+        """Draw the variables as arrows: their loadings on the first two components. Scores of rows
+        are not known from totals.
         """
         if self.loadings.shape[1] < 2:
             raise ArgumentError(
@@ -858,7 +856,7 @@ class _NormalClasses(FisherDiscriminant):
 
     @abstractmethod
     def _logs(self, table: Table) -> NDArray[np.float64]:
-        """The logarithm of the probability of each class, up to a constant."""
+        """Return the logarithm of the probability of each class, up to a constant."""
 
     def scores(self, table: Table) -> NDArray[np.float64]:
         """Probabilities."""
@@ -867,11 +865,11 @@ class _NormalClasses(FisherDiscriminant):
         return found
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probability of each class."""
+        """Return probability of each class."""
         return self._by_row(X, self.scores)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Log-odds of each class, up to a constant; with two classes, those of the second."""
+        """Return Log-odds of each class, up to a constant; with two classes, those of the second."""
         logs = self._by_row(X, self._logs)
         return logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs
 
@@ -880,7 +878,7 @@ class _NormalClasses(FisherDiscriminant):
         return found
 
     def learned(self) -> DataFrame:
-        """The mean of every predictor in every class."""
+        """Return the mean of every predictor in every class."""
         return self._by_class("mean", self.means_)
 
     def _infer(
@@ -965,14 +963,14 @@ class _ByClass:
 
     @property
     def centre(self) -> NDArray[np.float64]:
-        """The mean of all rows, in units."""
+        """Return the mean of all rows, in units."""
         sums = zip(self.sums.sum(axis=0), self.scales, strict=True)
         return as_floats([Fraction(int(s), self.n * int(u)) for s, u in sums])
 
     @property
     def means_from_centre(self) -> NDArray[np.float64]:
-        """The means of classes less that of all rows (as it is rounded), in units; 0 where a class
-        has no rows.
+        """Return the means of classes less that of all rows (as it is rounded), in units; 0 where a
+        class has no rows.
         """
         centre = [Fraction(value) for value in self.centre.tolist()]
         found = [
@@ -985,7 +983,7 @@ class _ByClass:
         return as_floats(found)
 
     def in_units(self, scatter: Exact, below: int) -> NDArray[np.float64]:
-        """A matrix of sums of products over something, in units."""
+        """Return a matrix of sums of products over something, in units."""
         units = np.outer(self.scales, self.scales)
         pairs = zip(scatter.flat, units.flat, strict=True)
         return as_floats(
@@ -1037,7 +1035,7 @@ class LinearDiscriminant(_NormalClasses):
     short_name: ClassVar[str] = "lda"
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
-        """Means, the pooled covariance matrix and the coefficients."""
+        """Set means, the pooled covariance matrix and the coefficients."""
         found = self._learn_means(totals, schema)
         present = [(int(n), s) for n, s in zip(found.counts, found.sums, strict=True) if n]
         df = found.n - len(present)
@@ -1123,7 +1121,7 @@ class QuadraticDiscriminant(_NormalClasses):
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
-        """Sums and all sums of products of two predictors, in every class."""
+        """Return sums and all sums of products of two predictors, in every class."""
         found, classes = self._features(schema, columns), class_columns(schema, fold)
         return {
             "class_counts": [y.total() for y in classes],
@@ -1132,7 +1130,6 @@ class QuadraticDiscriminant(_NormalClasses):
         }
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """One product for every class and pair of predictors."""
         k = self._count_features(schema)
         by_class = (schema.n_classes, k * (k + 1) // 2)
         return {
@@ -1142,7 +1139,7 @@ class QuadraticDiscriminant(_NormalClasses):
         }
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
-        """Means and covariance matrices."""
+        """Set means and covariance matrices."""
         found = self._learn_means(totals, schema)
         self.covariance_, self._factors = [], []
         for label, n, sums, products in zip(

@@ -92,7 +92,7 @@ def plot_ratios(result: TestResult, ax: Axes | None = None) -> Axes:
 
 
 def plot_roc_points(result: TestResult, ax: Axes | None = None) -> Axes:
-    """The points of the curve, one for each bin, and the area in the legend."""
+    """Draw the points of the curve, one for each bin, and the area in the legend."""
     ax = new_axes(ax, (4.4, 4.4))
     label = f"AUC {result.estimate:.3f} ({result.low:.3f} to {result.high:.3f})"
     ax.plot(result.table["fpr"], result.table["tpr"], marker="o", color=colour(0), label=label)
@@ -156,8 +156,8 @@ def plot_histogram(
     low: float | None = None,
     high: float | None = None,
 ) -> Axes:
-    """Bars: by density where the bins have ends, which ``low`` and ``high`` say of the outermost,
-    else by the number of rows.
+    """Draw bars: by density where the bins have ends, which ``low`` and ``high`` say of the
+    outermost, else by the number of rows.
     """
     ax = new_axes(ax, (5.6, 3.6))
     counts, name = result.counts, str(result.counts.index.name or "")
@@ -199,8 +199,8 @@ def plot_boxes(
     low: float | None = None,
     high: float | None = None,
 ) -> Axes:
-    """Boxes between the quartiles, with the median; whiskers to the 5 % and 95 % quantiles, where
-    these are known.
+    """Draw boxes between the quartiles, with the median; whiskers to the 5 % and 95 % quantiles,
+    where these are known.
     """
     shares = result.quantile([0.05, 0.25, 0.5, 0.75, 0.95], low=low, high=high)
     ax = new_axes(ax, (1.4 + 0.9 * shares.shape[1], 3.6))
@@ -302,8 +302,8 @@ def plot_qq(result: GenomeScanResult, ax: Axes | None = None) -> Axes:
 
 
 def plot_survival(result: KaplanMeierResult, ax: Axes | None = None) -> Axes:
-    """The curve of each group with its interval, a tick where rows are censored, and the number at
-    risk below the axis.
+    """Draw the curve of each group with its interval, a tick where rows are censored, and the
+    number at risk below the axis.
     """
     parts = result.parts()
     ax = new_axes(ax, (6.4, 4.2 + 0.22 * len(parts)))
@@ -453,7 +453,7 @@ def plot_coefficients(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
 
 
 def plot_path(coefficients: pd.DataFrame, best: float, ax: Axes | None = None) -> Axes:
-    """Coefficients over the penalty, and a line at the best one unless that is NaN."""
+    """Draw coefficients over the penalty, and a line at the best one unless that is NaN."""
     ax = new_axes(ax, (6.0, 4.0))
     alphas = coefficients.index.to_numpy(dtype=float)
     for number, name in enumerate(coefficients.columns):
@@ -468,7 +468,7 @@ def plot_path(coefficients: pd.DataFrame, best: float, ax: Axes | None = None) -
 
 
 def plot_matrix(matrix: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """A heat map of correlations, each written into its cell where there are few."""
+    """Draw a heat map of correlations, each written into its cell where there are few."""
     n = len(matrix)
     ax = new_axes(ax, (2.2 + 0.55 * n, 1.6 + 0.5 * n))
     values = matrix.to_numpy(dtype=float)
@@ -493,7 +493,7 @@ def plot_matrix(matrix: pd.DataFrame, ax: Axes | None = None) -> Axes:
 
 
 def plot_variances(variances: pd.Series[Any], ax: Axes | None = None) -> Axes:
-    """A scree plot: the variance of each component."""
+    """Draw a scree plot: the variance of each component."""
     ax = new_axes(ax, (5.0, 3.5))
     places = np.arange(1, len(variances) + 1)
     ax.plot(places, variances.to_numpy(), "o-", color=colour(0))
@@ -505,8 +505,8 @@ def plot_variances(variances: pd.Series[Any], ax: Axes | None = None) -> Axes:
 
 
 def plot_loadings(loadings: pd.DataFrame, shares: Sequence[float], ax: Axes | None = None) -> Axes:
-    """The variables as arrows: their loadings on the first two components, which have these shares
-    of the variance.
+    """Draw the variables as arrows: their loadings on the first two components, which have these
+    shares of the variance.
     """
     ax = new_axes(ax, (4.5, 4.5))
     ax.axhline(0, color=GREY, linewidth=0.8, linestyle=":")

@@ -87,7 +87,7 @@ class Times:
 
 
 def times_of(schema: Schema | PublicSchema, variable: str) -> Times:
-    """What the bins of a time stand for, as far as it is known here."""
+    """Return what the bins of a time stand for, as far as it is known here."""
     found = factor(schema, variable)
     if isinstance(schema, PublicSchema) or found.position == -1:
         known = np.arange(len(found.labels), dtype=float)
@@ -186,7 +186,7 @@ class RiskSets:
 
     @property
     def at_risk(self) -> Counts:
-        """Rows that are followed at least until then."""
+        """Return rows that are followed at least until then."""
         return self.ending[:, ::-1].cumsum(axis=1)[:, ::-1]
 
     def with_rows(self, least: int = 1) -> RiskSets:
@@ -260,7 +260,7 @@ class _Followed(Counted):
             times_of(schema, self.time)
 
     def risk_sets(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> RiskSets:
-        """The opened totals, refusing those that cannot be."""
+        """Return the opened totals, refusing those that cannot be."""
         cells = self._cells(totals, schema, n_rows)
         return risk_sets(
             cells, times_of(schema, self.time), event_number(schema, self.event, self.event_level)
@@ -268,7 +268,7 @@ class _Followed(Counted):
 
 
 def is_kept_number(schema: PublicSchema, name: str) -> bool:
-    """Whether a variable is kept as a number."""
+    """Return whether a variable is kept as a number."""
     position = class_or_variable(name, schema)
     return position != -1 and schema.variables[position].kind == "number"
 
@@ -286,7 +286,7 @@ def check_time(schema: PublicSchema, time: str) -> None:
 
 
 def event_number(schema: Schema | PublicSchema, event: str, level: Any) -> int:
-    """Which bin of the event is the event: the second of two, or the one that is named."""
+    """Return which bin of the event is the event: the second of two, or the one that is named."""
     found = factor(schema, event)
     if level is None and len(found.labels) != 2:
         levels = ", ".join(map(repr, found.labels))
@@ -320,7 +320,7 @@ def risk_sets(cells: Cells, times: Times, level: int) -> RiskSets:
 
 
 def _outcomes(name: str, levels: Sequence[Any], level: int, rows: Counts) -> str:
-    """What counts as the event, and what does not."""
+    """Return what counts as the event, and what does not."""
     others = [f"{one} ({rows[k]:,})" for k, one in enumerate(levels) if k != level]
     said = f"event: {name} is {levels[level]} ({rows[level]:,}); censored: {', '.join(others)}"
     competing = "; competing events among these count as censored" if len(others) > 1 else ""
@@ -369,7 +369,7 @@ class KaplanMeierResult(Result):
         return as_terms(self.curves.rename(columns={"survival": "estimate"}))
 
     def survival_at(self, times: Sequence[float]) -> pd.DataFrame:
-        """The share without the event at these times, a column for each group."""
+        """Return the share without the event at these times, a column for each group."""
         found = {}
         for group, curve in self.parts():
             known = curve.index.get_level_values(-1).to_numpy(dtype=float)
@@ -378,7 +378,7 @@ class KaplanMeierResult(Result):
         return pd.DataFrame(found, index=pd.Index(list(times), name=self.curves.index.names[-1]))
 
     def at_risk(self, times: Sequence[float]) -> pd.DataFrame:
-        """How many rows are at risk at these times, a column for each group."""
+        """Return how many rows are at risk at these times, a column for each group."""
         found = {}
         for group, curve in self.parts():
             known = curve.index.get_level_values(-1).to_numpy(dtype=float)
@@ -410,15 +410,15 @@ class KaplanMeierResult(Result):
         return pd.DataFrame.from_dict(lines, orient="index", columns=names)
 
     def parts(self) -> list[tuple[Any, pd.DataFrame]]:
-        """The curve of each group; one without groups is its own only part."""
+        """Return the curve of each group; one without groups is its own only part."""
         if self.curves.index.nlevels == 1:
             return [(_ALL, self.curves)]
         groups = self.curves.index.get_level_values(0)
         return [(group, self.curves[groups == group]) for group in dict.fromkeys(groups)]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The curves with their intervals, a mark where rows are censored, and the number at risk
-        below.
+        """Draw the curves with their intervals, a mark where rows are censored, and the number at
+        risk below.
         """
         from encryptedstats.statistics.plots import plot_survival
 
@@ -476,7 +476,7 @@ class KaplanMeier(_Followed):
         self.check_parameters()
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> KaplanMeierResult:
-        """The curves."""
+        """Return the curves."""
         sets = self.risk_sets(totals, schema, n_rows).with_rows()
         parts, groups = [], []
         for g in range(len(sets.groups)):
@@ -632,7 +632,7 @@ class LifeTable(_Followed):
         self.check_parameters()
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TableResult:
-        """The table."""
+        """Return the table."""
         sets = self.risk_sets(totals, schema, n_rows).with_rows()
         parts = [
             _life_table(sets, g, self.confidence, self.interval) for g in range(len(sets.groups))
@@ -689,7 +689,7 @@ def _life_table(sets: RiskSets, g: int, confidence: float, interval: str) -> pd.
 
 
 def _interval_limits(times: Times) -> tuple[Floats, Floats]:
-    """Where each interval starts and ends: a point of a grid reaches to the next one."""
+    """Return where each interval starts and ends: a point of a grid reaches to the next one."""
     if times.starts is not None:
         return times.starts, times.ends
     return times.ends, np.append(times.ends[1:], np.inf)
@@ -762,7 +762,7 @@ class LogRank(_Followed):
         check_groups(schema, [str(self.by)])
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
-        """The test."""
+        """Return the test."""
         cells = self._cells(totals, schema, n_rows)
         times = times_of(schema, self.time)
         level = event_number(schema, self.event, self.event_level)
@@ -809,8 +809,8 @@ def _split(cells: Cells) -> list[Cells]:
 def log_rank(
     at_risk: Counts, events: Counts, weights: str = "logrank"
 ) -> tuple[Floats, Floats, Floats]:
-    """Events that are observed and expected in every group, weighted, and the covariance of their
-    differences.
+    """Return events that are observed and expected in every group, weighted, and the covariance of
+    their differences.
     """
     seen = np.flatnonzero(events.sum(axis=0))
     own, n, d = (
@@ -833,7 +833,7 @@ def log_rank(
 
 
 def quadratic_form(score: Floats, covariance: Floats) -> tuple[float, int]:
-    """The chi-square statistic of a score, and its degrees of freedom: the rank of the
+    """Return the chi-square statistic of a score, and its degrees of freedom: the rank of the
     covariance.
     """
     spread = np.sqrt(covariance.diagonal().clip(min=0.0))
@@ -907,7 +907,7 @@ class IncidenceRate(_Followed):
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
-        """The rows of every outcome and group, and their time; or the rows of every time."""
+        """Return the rows of every outcome and group, and their time; or the rows of every time."""
         if not is_kept_number(schema, self.time):
             return super().totals(schema, columns, fold)
         asked = self._asked()[1:]
@@ -919,7 +919,6 @@ class IncidenceRate(_Followed):
         }
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """As its totals."""
         if not is_kept_number(schema, self.time):
             return super().shapes(schema)
         asked = self._asked()[1:]
@@ -929,7 +928,7 @@ class IncidenceRate(_Followed):
         }
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> TestResult:
-        """The rates."""
+        """Return the rates."""
         sets, person_time = self._counted(totals, schema, n_rows)
         kept = sets.with_rows()
         time = [person_time[sets.groups.index(group)] for group in kept.groups]
@@ -978,7 +977,7 @@ class IncidenceRate(_Followed):
     def _counted(
         self, totals: Totals, schema: Schema | PublicSchema, n_rows: int
     ) -> tuple[RiskSets, list[Fraction]]:
-        """The rows and events of every group, and how long it was followed."""
+        """Return the rows and events of every group, and how long it was followed."""
         if not is_kept_number(schema.public(), self.time):
             sets = self.risk_sets(totals, schema, n_rows)
             need_times(schema, sets.times.name)
@@ -1002,7 +1001,7 @@ class IncidenceRate(_Followed):
 
 
 def _rate(events: int, time: Fraction, per: float, confidence: float) -> dict[str, float]:
-    """Events per time with Garwood's exact interval."""
+    """Return events per time with Garwood's exact interval."""
     from scipy.stats import chi2
 
     refuse_impossible(time >= 0, "rows would have been followed for less than no time")
@@ -1020,7 +1019,7 @@ def _rate(events: int, time: Fraction, per: float, confidence: float) -> dict[st
 def _rate_ratio(
     one: tuple[int, Fraction], other: tuple[int, Fraction], confidence: float
 ) -> dict[str, float]:
-    """The ratio of two rates: given all events, those of the first are binomial."""
+    """Return the ratio of two rates: given all events, those of the first are binomial."""
     from scipy.stats import binomtest
 
     (events, time), (others, their_time) = one, other

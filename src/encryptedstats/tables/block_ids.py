@@ -21,7 +21,7 @@ NOT_INSIDE: Final = "only rows that are inside can be forgotten, and these are n
 
 
 def without_fold(blocks: Iterable[str], fold: int, n_folds: int) -> tuple[str, ...]:
-    """All rows of some blocks but those of a fold.
+    """Return all rows of some blocks but those of a fold.
 
     >>> without_fold(["ab", "cd"], 1, 3)
     ('ab:0,2/3', 'cd:0,2/3')
@@ -30,8 +30,8 @@ def without_fold(blocks: Iterable[str], fold: int, n_folds: int) -> tuple[str, .
 
 
 def shared_block(a: Iterable[str], b: Iterable[str]) -> str | None:
-    """A block of the first of which some rows are in both, if there is one; as far as ids tell, see
-    `rows_id`.
+    """Return a block of the first of which some rows are in both, as far as ids tell, see
+    `rows_id`; None if there is none.
     """
     one, other = _read(a), _read(b)
     theirs = {rows_id(block): folds for block, folds in other.items()}
@@ -42,7 +42,7 @@ def shared_block(a: Iterable[str], b: Iterable[str]) -> str | None:
 
 
 def rows_without(have: Iterable[str], gone: Iterable[str]) -> tuple[str, ...] | None:
-    """What is left when some rows are taken out; None where they were not all inside.
+    """Take some rows out; return None if they were not all inside.
 
     >>> rows_without(["ab", "cd"], ["ab:0,2/3"])
     ('ab:1/3', 'cd')
@@ -76,8 +76,9 @@ def _parsed(name: str) -> tuple[str, _Folds]:
 
 
 def _meet(a: _Folds, b: _Folds) -> bool:
-    """Whether rows are in both; folds that were dealt out differently cannot be told apart, and so
-    they do.
+    """Return whether rows are in both.
+
+    Folds that were dealt out differently cannot be told apart, so they meet.
     """
     return a[0] != b[0] or bool(a[1] & b[1])
 
@@ -95,8 +96,8 @@ def _ordered(which: frozenset[int]) -> Iterator[str]:
     return map(str, sorted(which))
 
 
-def joined_rows(a: tuple[str, ...], b: tuple[str, ...], what: str = "the model") -> tuple[str, ...]:
-    """The rows of both, refused where some are in both."""
+def join_rows(a: tuple[str, ...], b: tuple[str, ...], what: str = "the model") -> tuple[str, ...]:
+    """Join the rows of both; refuse rows that are in both."""
     twice = shared_block(a, b)
     if twice is not None:
         raise SchemaError(
@@ -106,10 +107,10 @@ def joined_rows(a: tuple[str, ...], b: tuple[str, ...], what: str = "the model")
     return a + b
 
 
-def rows_left(
+def subtract_rows(
     have: tuple[str, ...], gone: tuple[str, ...], n_have: int, n_gone: int
 ) -> tuple[str, ...]:
-    """What is left when some rows are taken out, refused where they are not all inside."""
+    """Take some rows out; refuse rows that are not all inside."""
     left = rows_without(have, gone)
     if left is None or n_gone > n_have:
         raise SchemaError(NOT_INSIDE, code="rows-not-inside")

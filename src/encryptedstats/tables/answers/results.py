@@ -276,7 +276,7 @@ def _written(text: str, path: str | os.PathLike[str] | None) -> str | None:
 
 
 def dropped_rows(n: int) -> tuple[str, ...]:
-    """The note on rows that the schema left out of a table; none where none was.
+    """Return the note on rows that the schema left out of a table, if any.
 
     >>> dropped_rows(1), dropped_rows(0)
     (('1 row with missing values was left out of the table',), ())

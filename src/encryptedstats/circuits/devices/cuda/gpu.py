@@ -449,6 +449,8 @@ def is_there() -> bool:
 
     The GPU is not opened for that: a process that computes nothing need not hold one.
     """
+    if not _may_have_driver():
+        return False
     try:
         from cuda.bindings import driver
 
@@ -461,8 +463,23 @@ def is_there() -> bool:
     return bool(error == driver.CUresult.CUDA_SUCCESS and count > 0)
 
 
+def _may_have_driver() -> bool:
+    """Check for a device of NVIDIA's, or WSL's: importing the bindings to ask them takes 50 ms.
+
+    Device files may appear with the first use of the driver only, so the PCI bus is looked at too.
+    """
+    if sys.platform != "linux" or any(
+        any(Path("/dev").glob(name)) for name in ("nvidia*", "nvhost*", "nvmap", "dxg")
+    ):
+        return True
+    vendors = Path("/sys/bus/pci/devices").glob("*/vendor")
+    return any(vendor.read_text().strip() == "0x10de" for vendor in vendors)
+
+
 @cache
 def _found() -> tuple[Gpu | None, str | None]:
+    if not _may_have_driver():
+        return None, "there is no NVIDIA driver here (no NVIDIA device is known to the system)"
     try:
         from cuda.bindings import driver
     except ImportError:
