@@ -76,7 +76,6 @@ _REFERENCE: Final = "reference-of-"
 _LABELS: Final = {
     "variable": "Measurement",
     "variables": "Variables",
-    "target": "Outcome",
     "other": "Second variable",
     "score": "Score",
     "by": "Groups",

@@ -102,7 +102,8 @@ def _by_name(text: str) -> str:
         return text
     text = text[: found.start()]
     for id_, name in _ID.findall(found[1]):
-        text = re.sub(rf"(?:[Vv]ariable )?'?\b{id_}\b'?", lambda _, name=name: name, text)
+        plain = name.replace("\\", r"\\")
+        text = re.sub(rf"(?:[Vv]ariable )?'?\b{id_}\b'?", plain, text)
     return text
 
 
