@@ -88,91 +88,70 @@ class Place:
             listed = " or ".join(known.get(one, one) for one in kinds)
             raise typer.BadParameter(f"--on: {listed} is needed here")
 
-    def _scheduling(self) -> dict[str, Any]:
-        """Options of ``es.cluster``; ``dask://local`` starts a cluster of processes here."""
-        if self.kind == "queue":
-            return {"queue": self.address, **self.options}
-        scheduler = None if self.address == LOCAL else f"tcp://{self.address}"
-        return {"scheduler": scheduler, **self.options}
-
     # -- what is done there
     # --------------------------------------------------------------------------------------------
 
     def ask(self, asked: Sequence[es.Question], work: Request) -> Iterator[Any]:
         """Yield the answers to some questions, saved; of a queue, jobs."""
         if self.is_local:
-            yield from self._ask_here(asked, work)
-        elif self.is_cluster:
-            from encryptedstats import cluster
-
-            run = cluster.fit if self.kind == "dask" else cluster.submit
-            options: dict[str, Any] = {
-                "keys": work.keys,
-                "by_others": work.by_others,
-                "folds": work.folds,
-            }
-            for question, out in zip(asked, work.outs, strict=True):
-                yield run(
-                    question, work.table, out, overwrite=work.force, **options, **self._scheduling()
-                )
-        else:
-            yield from self._ask_service(asked, work)
-
-    def _ask_here(self, asked: Sequence[es.Question], work: Request) -> Iterator[Any]:
-        from encryptedstats.cli._files import save
-
-        table, options = work.load(), self.local_options()
-        for question, out in zip(asked, work.outs, strict=True):
-            fit = getattr(question, "fit_folds" if work.folds else "fit", None)
-            if work.folds and fit is None:
-                raise typer.BadParameter(f"--folds: {question.name} is not fitted to folds")
-            with keeping(options.get("checkpoint")):
-                answer = table.ask(question, **options) if fit is None else fit(table, **options)
-            save(answer, Path(out), force=work.force)
-            yield answer
-
-    def _ask_service(self, asked: Sequence[es.Question], work: Request) -> Iterator[Any]:
-        options = {"by_others": work.by_others, "folds": work.folds, **self.options}
-        with self._service(work) as (worker, table):
-            outs = list(work.outs)
-            yield from worker.ask(list(asked), table, outs, overwrite=work.force, **options)
+            self.local_options()  # which refuses a price
+        with self._worker(work) as (worker, table), keeping(self.options.get("checkpoint")):
+            yield from worker.ask(
+                list(asked),
+                table,
+                list(work.outs),
+                folds=work.folds,
+                by_others=work.by_others and not self.is_local,
+                **self._how(work),
+            )
 
     def predict(self, model: str, output: str | None, work: Request) -> Any:
         """Return the encrypted votes of a model for the rows of a table, saved; of a queue, a
         job.
         """
-        out = work.outs[0]
-        if self.is_cluster:
-            from encryptedstats import cluster
-
-            run = cluster.predict if self.kind == "dask" else cluster.submit_prediction
-            self.refuse("trees_per_task", why="a prediction is cut by rows")
-            options: dict[str, Any] = {"keys": work.keys, "overwrite": work.force, "output": output}
-            return run(model, work.table, out, **options, **self._scheduling())
-        with self._service(work) as (worker, table):
-            return worker.predict(
-                model, table, out, output=output, overwrite=work.force, **self.options
-            )
+        self.refuse("trees_per_task", why="a prediction is cut by rows")
+        with self._worker(work) as (worker, table):
+            return worker.predict(model, table, work.outs[0], output=output, **self._how(work))
 
     def draw(self, forest: Path, work: Request) -> Any:
         """Return a forest with its stochastic fraction, drawn by a service, saved."""
-        with self._service(work) as (worker, table):
+        self.only("service")
+        with self._worker(work) as (worker, table):
             return worker.draw(forest, table, work.outs[0], overwrite=work.force)
 
     def combine(self, answers: Sequence[Path], forget: Sequence[Path], work: Request) -> Any:
         """Return the sum of encrypted answers, added up by a service, saved."""
-        with self._service(work) as (worker, table):
+        self.only("service")
+        with self._worker(work) as (worker, table):
             return worker.combine(answers, table, work.outs[0], forget=forget, overwrite=work.force)
 
+    def _how(self, work: Request) -> dict[str, Any]:
+        options = {name: one for name, one in self.options.items() if name != "queue"}
+        return {"overwrite": work.force, "wait": self.kind != "queue", **options}
+
+    def _door(self, work: Request) -> str:
+        """Return what ``es.connect`` is given; jobs of Dask lie beside the first answer."""
+        if self.kind in (LOCAL, "service"):
+            return self.address or LOCAL
+        if self.kind == "queue":
+            return f"queue://{self.address}"
+        from encryptedstats.cluster.jobs import absolute
+
+        shared = absolute(self.options.get("queue", f"{work.outs[0].rstrip('/')}.work"))
+        return f"dask://{self.address}/{shared.removeprefix('/')}"
+
     @contextmanager
-    def _service(self, work: Request) -> Iterator[tuple[es.Worker, Any]]:
-        """A service, and the table that it was sent."""
+    def _worker(self, work: Request) -> Iterator[tuple[es.Worker, Any]]:
+        """A worker, and the table that it computes on."""
         import encryptedstats as es
 
-        self.only("service")
-        work.load()  # rows by others that nobody asked for are refused before anything is sent
-        with es.connect(self.address) as worker:
-            yield worker, worker.upload(work.table, keys=work.keys)
+        # Rows by others that nobody asked for are refused before anything is sent.
+        sealed = None if self.is_cluster else work.load()
+        with es.connect(self._door(work)) as worker:
+            if self.is_local and sealed is not None:
+                yield worker, worker.upload(sealed)
+            else:
+                yield worker, worker.upload(work.table, keys=work.keys)
 
 
 @dataclass(frozen=True)

@@ -613,7 +613,12 @@ class Worker(ABC):
         if not _is_drawn(order):
             return self.result(job, out, **saving)
         found = self.result(job, progress=saving["progress"])
-        return self.draw(found, order.table, out, **saving)
+        kept = ("device", "workers", "memory_limit")
+        options = {name: order.options[name] for name in kept if name in order.options}
+        drawn = self.draw(found, order.table, out, **saving, **options)
+        if out is not None:
+            found.answer_.ciphertexts.drop_checkpoints()
+        return drawn
 
     def _check_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in options.items():
