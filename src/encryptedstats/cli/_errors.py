@@ -32,6 +32,8 @@ WORDS: Final[dict[str, str]] = {
     "data schema --column 'COLUMN kind=categorical'",
     "widen": "data schema --column 'COLUMN range=LOW:HIGH' widens them",
     "keep numbers": "data schema --column 'COLUMN digits=N' keeps numbers",
+    "cut points": "--column 'COLUMN cut=X,Y,...' says where",
+    "coarser number": "round it, or give narrower bounds: data schema --column 'COLUMN digits=N range=LOW:HIGH'",
     "cut into bins": "make a schema with --column 'COLUMN kind=continuous'",
     "leave out": "leave it out (--leave-out)",
     "leave column out": "leave the column out (--leave-out)",

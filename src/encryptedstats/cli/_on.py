@@ -24,7 +24,7 @@ LOCAL: Final = "local"
 _SHARDS: Final = {"rows_per_shard": int, "trees_per_task": int}
 _OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "local": {"workers": int, "device": str, "checkpoint": Path, "price": float},
-    "dask": {**_SHARDS, "queue": str, "workers": int, "device": str},
+    "dask": {**_SHARDS, "workers": int, "device": str},
     "queue": _SHARDS,
     "https": _SHARDS,
     "http": _SHARDS,
@@ -55,8 +55,9 @@ class Place:
             raise typer.BadParameter(f"--on {text}: {kind}:// needs an address behind it")
         shown = [shlex.quote(word) for word in words]
         options = parse_numbers(shown, _OPTIONS[kind], f"--on {address}")
-        whole = address if kind in ("http", "https") else rest
-        return cls("service" if kind in ("http", "https") else kind, whole, options)
+        if kind in (LOCAL, "queue"):
+            return cls(kind, rest, options)
+        return cls("dask" if kind == "dask" else "service", address, options)
 
     @property
     def is_local(self) -> bool:
@@ -93,17 +94,11 @@ class Place:
 
     def ask(self, asked: Sequence[es.Question], work: Request) -> Iterator[Any]:
         """Yield the answers to some questions, saved; of a queue, jobs."""
+        options = {"folds": work.folds, "by_others": work.by_others and not self.is_local}
         if self.is_local:
             self.local_options()  # which refuses a price
         with self._worker(work) as (worker, table), keeping(self.options.get("checkpoint")):
-            yield from worker.ask(
-                list(asked),
-                table,
-                list(work.outs),
-                folds=work.folds,
-                by_others=work.by_others and not self.is_local,
-                **self._how(work),
-            )
+            yield from worker.ask(list(asked), table, list(work.outs), **options, **self._how(work))
 
     def predict(self, model: str, output: str | None, work: Request) -> Any:
         """Return the encrypted votes of a model for the rows of a table, saved; of a queue, a
@@ -114,41 +109,29 @@ class Place:
             return worker.predict(model, table, work.outs[0], output=output, **self._how(work))
 
     def draw(self, forest: Path, work: Request) -> Any:
-        """Return a forest with its stochastic fraction, drawn by a service, saved."""
-        self.only("service")
+        """Return a forest with its stochastic fraction, drawn elsewhere, saved."""
+        self.only("service", "dask")
         with self._worker(work) as (worker, table):
             return worker.draw(forest, table, work.outs[0], overwrite=work.force)
 
     def combine(self, answers: Sequence[Path], forget: Sequence[Path], work: Request) -> Any:
-        """Return the sum of encrypted answers, added up by a service, saved."""
-        self.only("service")
+        """Return the sum of encrypted answers, added up elsewhere, saved."""
+        self.only("service", "dask")
         with self._worker(work) as (worker, table):
             return worker.combine(answers, table, work.outs[0], forget=forget, overwrite=work.force)
 
     def _how(self, work: Request) -> dict[str, Any]:
-        options = {name: one for name, one in self.options.items() if name != "queue"}
-        return {"overwrite": work.force, "wait": self.kind != "queue", **options}
-
-    def _door(self, work: Request) -> str:
-        """Return what ``es.connect`` is given; jobs of Dask lie beside the first answer."""
-        if self.kind in (LOCAL, "service"):
-            return self.address or LOCAL
-        if self.kind == "queue":
-            return f"queue://{self.address}"
-        from encryptedstats.cluster.jobs import absolute
-
-        shared = absolute(self.options.get("queue", f"{work.outs[0].rstrip('/')}.work"))
-        return f"dask://{self.address}/{shared.removeprefix('/')}"
+        return {"overwrite": work.force, "wait": self.kind != "queue", **self.options}
 
     @contextmanager
     def _worker(self, work: Request) -> Iterator[tuple[es.Worker, Any]]:
         """A worker, and the table that it computes on."""
         import encryptedstats as es
 
-        # Rows by others that nobody asked for are refused before anything is sent.
-        sealed = None if self.is_cluster else work.load()
-        with es.connect(self._door(work)) as worker:
-            if self.is_local and sealed is not None:
+        place = {LOCAL: LOCAL, "queue": f"queue://{self.address}"}.get(self.kind, self.address)
+        sealed = work.load()  # rows by others that nobody asked for are refused at once
+        with es.connect(place) as worker:
+            if self.is_local:
                 yield worker, worker.upload(sealed)
             else:
                 yield worker, worker.upload(work.table, keys=work.keys)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -36,6 +36,7 @@ from encryptedstats.statistics.formulas import (
 from encryptedstats.statistics.results import Coefficients
 from encryptedstats.tables.answers.results import TableResult, dropped_rows
 from encryptedstats.tables.questions.constraints import (
+    CONFIDENCE,
     Choice,
     Constraints,
 )
@@ -594,10 +595,13 @@ class GLM(OfFormula, TotalsModel):
             ),
         )
 
-    def summary(self) -> GLMResult:
-        """Return the fitted model as R shows it."""
+    def summary(self, confidence: float = 0.95) -> GLMResult:
+        """Return the fitted model as R shows it, with intervals of this level."""
         self._check_open()
-        return self.result_
+        CONFIDENCE.check(confidence, "confidence")
+        names = list(self.result_.coefficients.index)
+        table = coefficient_table(names, self.fit_, float(confidence))
+        return replace(self.result_, coefficients=table, confidence=float(confidence))
 
     def predict(self, X: Any) -> Floats:
         """Return the expected outcome of each row: its probability of the event, or its events per

@@ -11,7 +11,7 @@ import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import lcm
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -226,7 +226,7 @@ class PartialCorrelation(_Products):
     of_variables: ClassVar[tuple[str, ...]] = ("variables", "given")
     constraints: ClassVar[Constraints] = {"given": ListOf(item=VariableName(), least=1)}
 
-    given: tuple[str | int, ...] = ()
+    given: tuple[str | int, ...] = field(kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "given", tuple(self.given))

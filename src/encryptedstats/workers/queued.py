@@ -266,7 +266,7 @@ class _StoredWorker(Worker):
 
 
 class QueueWorker(_StoredWorker):
-    """Put jobs into a folder or bucket where ``encryptedstats worker --queue`` does them."""
+    """Put jobs into a folder or bucket where ``encryptedstats worker run`` does them."""
 
     takes: ClassVar[frozenset[str]] = frozenset({"by_others", "rows_per_shard", "trees_per_task"})
 

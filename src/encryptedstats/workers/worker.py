@@ -402,6 +402,8 @@ class Worker(ABC):
         asked = []
         for one in listed:
             found = check_question(one)
+            if known.sealed is not None and hasattr(found, "_check_table"):  # of models
+                found._check_table(known.sealed)
             found = folds_of(found, known.facts.n_folds) if folds else found
             asked.append(_in_ids(found, known))
         orders = [

@@ -62,7 +62,14 @@ ALIASES: Final = {
     "prcomp": "PCA",
     "survfit": "KaplanMeier",
     "survdiff": "LogRank",
-    "coxph": "CoxScore",
+    "coxph": "CoxRegression",
+    "cuminc": "CumulativeIncidence",
+    "glmnet": "ElasticNet",
+    "kruskal.test": "KruskalWallis",
+    "mcnemar.test": "McNemar",
+    "pairwise.t.test": "PairwiseTTest",
+    "quantile": "Quantiles",
+    "wilcox.test": "MannWhitney",
 }
 #: Models by their short names, so that none has to be imported to be found.
 _MODELS: Final = {
@@ -79,6 +86,7 @@ _R_VALUES: Final = {"TRUE": True, "FALSE": False, "NULL": None, "T": True, "F": 
 _CALL: Final = re.compile(r"\s*([\w./\\:-]+)\s*\((.*)\)\s*", re.DOTALL)
 _PAIR: Final = re.compile(r"\s*([A-Za-z_][\w.]*)\s*=(?!=)(.*)", re.DOTALL)
 _SURVIVAL: Final = re.compile(r"\s*Surv\((.*)\)\s*", re.DOTALL)
+_STRATA: Final = re.compile(r"strata\(.*\)", re.DOTALL)
 _LIST: Final = re.compile(r"\s*c\((.*)\)\s*", re.DOTALL)
 _HIDDEN: Final = {"bins"}  # parameters for arrays; a table is in bins already
 
@@ -327,12 +335,15 @@ def _read_formula(text: str, known: Mapping[str, inspect.Parameter], name: str) 
         given: dict[str, Any] = dict(zip(("time", "event"), _arguments(survival[1]), strict=False))
     else:
         given = {names[0]: left.strip()}
-    groups = next(
-        (one for one in ("covariates", "by") if one in known), names[1] if names[1:] else ""
-    )
+    if "strata" in known and (strata := [one for one in terms if _STRATA.fullmatch(one)]):
+        terms = [one for one in terms if one not in strata]
+        inner = [part for one in strata for part in _arguments(one[len("strata(") : -1])]
+        given["strata"] = inner if takes_several(known["strata"]) else ", ".join(inner)
+    sought = ("variables", "by") if survival else ("by",)
+    groups = next((one for one in sought if one in known), names[1] if names[1:] else "")
     if not set(given) <= set(known) or (terms and not groups):
         raise refuse_words(f"{name} takes no formula: it takes {', '.join(known)}")
-    several = groups == "covariates" or (bool(groups) and takes_several(known[groups]))
+    several = bool(groups) and takes_several(known[groups])
     if terms and not several and len(terms) > 1:
         raise refuse_words(f"{name} {text}: {groups} is one variable")
     return {**given, **({groups: terms if several else terms[0]} if terms else {})}
