@@ -402,9 +402,9 @@ class Worker(ABC):
         asked = []
         for one in listed:
             found = check_question(one)
-            if known.sealed is not None and hasattr(found, "_check_table"):  # of models
-                found._check_table(known.sealed)
             found = folds_of(found, known.facts.n_folds) if folds else found
+            if known.sealed is not None and hasattr(one, "_check_table"):  # of models
+                one._check_table(known.sealed)
             asked.append(_in_ids(found, known))
         orders = [
             Order(ASK if one.kind == RESULT_KIND else FIT, known, one, wait=wait) for one in asked
