@@ -27,8 +27,8 @@ from benchmarks._common import Report, Settings, Timing, measure, milliseconds, 
 from encryptedstats.circuits import Expression, Layout, column
 from encryptedstats.circuits.bounds import ColumnRange
 from encryptedstats.circuits.devices.native.sums import (
-    Evaluator,
     Loads,
+    SumsEvaluator,
     _fused,
     arithmetic,
     sums_in_batches,
@@ -151,7 +151,7 @@ def sums_program(outputs: Sequence[Expression], source: Source) -> Program:
 def add_up(program: Program, source: Source, threads: int) -> None:
     """The kernels, with the sums thrown away."""
     loads = Loads(source, 0, {}, 0)
-    for _ in sums_in_batches(program.sums, Evaluator(loads, threads, default_limit())):
+    for _ in sums_in_batches(program.sums, SumsEvaluator(loads, threads, default_limit())):
         pass
 
 
