@@ -160,6 +160,37 @@ def make_noise(files: list[File]) -> str:
     return format_table(heads, rows, [file])
 
 
+def make_planning(files: list[File]) -> str:
+    (file,) = files
+    fits = {fit["table"]: fit for fit in file["results"]["fits"]}
+    rows = []
+    for plan in file["results"]["plans"]:
+        fit = fits.get(plan["table"])
+        rows.append(
+            [
+                plan["table"],
+                format_seconds(plan["cpu_seconds"][1]),
+                *(format_seconds(fit[what]) if fit else "" for what in ("first", "second")),
+            ]
+        )
+    heads = ["table", "plan", "first fit of a process", "second fit"]
+    return format_table(heads, rows, [file])
+
+
+def make_estimates(files: list[File]) -> str:
+    (file,) = files
+    rows = []
+    for one in file["results"]["questions"]:
+        seconds = [format_seconds(value) for value in one["seconds"]]
+        sizes = [size_text(value) for what in ("bytes_up", "bytes_down") for value in one[what]]
+        rows.append([one["question"], *seconds, *sizes])
+    heads = [
+        "question", "seconds, planned", "measured", "up, planned", "measured",
+        "down, planned", "measured",
+    ]  # fmt: skip
+    return format_table(heads, rows, [file])
+
+
 def make_gpu(files: list[File]) -> str:
     (file,) = files
     results = file["results"]
@@ -239,6 +270,8 @@ BLOCKS: dict[str, tuple[Callable[[list[File]], str], tuple[str, ...]]] = {
     "predict": (make_predict, ("predict_2",)),
     "products": (make_products, ("products",)),
     "scan": (make_scan, ("scan",)),
+    "planning": (make_planning, ("planning",)),
+    "estimates": (make_estimates, ("estimates",)),
     "noise": (make_noise, ("noise",)),
     "gpu": (make_gpu, ("gpu",)),
     "compare": (make_compare, ("compare",)),

@@ -100,13 +100,13 @@ def test_a_fit_and_a_prediction_take_what_there_is(monkeypatch: pytest.MonkeyPat
     pytest.importorskip("encryptedstats._fused")
     limits: list[int] = []
 
-    class Watched(sums.Evaluator):
+    class Watched(sums.SumsEvaluator):
         def __init__(self, loads: sums.Loads, threads: int, memory_limit: int) -> None:
             limits.append(memory_limit)
             super().__init__(loads, threads, memory_limit)
 
-    monkeypatch.setattr(sums, "Evaluator", Watched)
-    monkeypatch.setattr(device, "Evaluator", Watched)
+    monkeypatch.setattr(sums, "SumsEvaluator", Watched)
+    monkeypatch.setattr(device, "SumsEvaluator", Watched)
     monkeypatch.setattr(this_machine, "available_memory", lambda: 12 * GIB)
     rng = np.random.default_rng(1)
     frame = pd.DataFrame({"x": rng.normal(size=60), "y": rng.integers(0, 2, 60)})

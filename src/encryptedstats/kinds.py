@@ -51,8 +51,9 @@ def _draft_facts(file: Container) -> Facts:
 
 
 def _public_facts(file: Container) -> Facts:
-    """Whether the keys are retired is the owner's signed word, which is checked where the keys are
-    loaded.
+    """Read facts of public keys.
+
+    Retirement is the owner's signed word, checked when keys are loaded.
     """
     said = file.fields.get("retired")
     retired = None if said is None else {name: said[name] for name in ("why", "successor")}
@@ -138,7 +139,7 @@ KINDS: Final[dict[str, FileKind]] = {
                 {"public", "first", "second", "packing", "rotation"},
             ),
             (RELINEARISATION_KIND, "all members need it", {"both"}),
-            (SHARE_KIND, "whoever puts shares together needs it", {"packs"}),
+            (SHARE_KIND, "the receiver who combines shares needs it", {"packs"}),
             (SHARES_KIND, "the receiver of a study needs it", ()),
         )
     },
@@ -182,7 +183,7 @@ KINDS: Final[dict[str, FileKind]] = {
 
 
 def read_file(file: Container, keys: PublicKeys | None = None, url: object = "the file") -> Any:
-    """What a file holds, as an object."""
+    """Return what a file holds, as an object."""
     kind = KINDS.get(file.kind)
     if file.kind == OWNER_KIND:
         raise FileFormatError(

@@ -1,6 +1,4 @@
-"""One call that opens whatever was stored, by what the file itself says it is. Sits above all that
-it can open.
-"""
+"""Open whatever was stored, by what the file says it is. This module is above all that it opens."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ def load(
 @open_value.register(str)
 @open_value.register(os.PathLike)
 def _open_file(url: str | os.PathLike[str], decryptor: Decryptor, schema: Any = None) -> Any:
-    """What ``owner.open`` does with a path: the file is loaded with the owner's own public keys."""
+    """Load a file with the owner's own public keys, and open it."""
     try:
         found = load(url, decryptor.keys)
     except FileNotFoundError as error:

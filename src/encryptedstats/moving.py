@@ -60,17 +60,17 @@ def move(
         )
     if open_store(url).exists(MANIFEST):
         table = EncryptedTable.load(url, decryptor.keys, by_others=True)
-        moved_table(table, decryptor, encryptor, schema).save(out, overwrite=overwrite)
+        move_table(table, decryptor, encryptor, schema).save(out, overwrite=overwrite)
     else:
         answer = read_answer(load_file(url), decryptor.keys)
         save_file(
-            moved_answer(answer, decryptor, encryptor, schema).to_container(),
+            move_answer(answer, decryptor, encryptor, schema).to_container(),
             out,
             overwrite=overwrite,
         )
 
 
-def moved_answer(
+def move_answer(
     answer: Answer, decryptor: Decryptor, encryptor: Encryptor, schema: Schema | None
 ) -> Answer:
     """Encrypt totals for another key. Draws stored beside them are dropped and can be
@@ -78,9 +78,7 @@ def moved_answer(
     """
     numbers = answer.ciphertexts
     digest = (
-        None
-        if schema is None
-        else _marked_again(numbers.schema_digest, decryptor, encryptor, schema)
+        None if schema is None else _mark_again(numbers.schema_digest, decryptor, encryptor, schema)
     )
     if numbers.form != PACKED:
         raise KeyMismatchError(
@@ -108,7 +106,7 @@ def moved_answer(
     return replace(answer, totals=moved, beside={})
 
 
-def moved_table(
+def move_table(
     table: EncryptedTable, decryptor: Decryptor, encryptor: Encryptor, schema: Schema | None
 ) -> EncryptedTable:
     """Return the same rows under another key. Each block is encrypted when it is read."""
@@ -130,7 +128,7 @@ def moved_table(
             f"±{new.max_value:,}",
             code="value-too-large",
         )
-    digest = _marked_again(table.facts.schema_digest, decryptor, encryptor, schema)
+    digest = _mark_again(table.facts.schema_digest, decryptor, encryptor, schema)
     facts = replace(
         table.facts,
         parameters=new,
@@ -142,10 +140,10 @@ def moved_table(
     return EncryptedTable(facts, blocks, encryptor.keys, schema)
 
 
-def _marked_again(
+def _mark_again(
     known: str | None, decryptor: Decryptor, encryptor: Encryptor, schema: Schema | None
 ) -> str | None:
-    """The mark of the rows' schema by the new key, if it is the one that the old key has marked."""
+    """Return the digest of the rows' schema by the new key, if the old key has marked this schema."""
     if known is not None and (
         schema is None or decryptor.schema_digest(schema.digest_json()) != known
     ):
@@ -160,7 +158,7 @@ def _marked_again(
 
 @dataclass(frozen=True)
 class _MovedBlocks:
-    """Blocks that are opened and encrypted anew as they are read, under the ids that they had."""
+    """Blocks that are decrypted and encrypted again when they are read, under the same ids."""
 
     old: Blocks
     table: EncryptedTable
@@ -170,7 +168,7 @@ class _MovedBlocks:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """As they were: what is in two tables that were moved is still noticed."""
+        """The ids from before, so that blocks in two tables that were moved are still noticed."""
         return self.old.ids
 
     @property
@@ -179,11 +177,10 @@ class _MovedBlocks:
         return self.old.rows
 
     def block(self, index: int) -> Residues:
-        """All columns of a block."""
         return np.stack([self.column(index, column) for column in range(len(self.facts.columns))])
 
     def column(self, index: int, column: int) -> Residues:
-        """One column of a block; slots without a row are 0 again, whatever they held."""
+        """Return one column of a block; slots without a row are 0 again, whatever they held."""
         engine, t = self.decryptor.keys.engine, self.decryptor.keys.parameters.plain_modulus
         plain = self.decryptor.decrypt(ciphertext_of(engine, self.old.column(index, column)))
         slots = engine.encoder.decode(plain).astype(np.int64)[: self.rows[index]]
@@ -194,25 +191,20 @@ class _MovedBlocks:
         )
 
     def columns(self, index: int, columns: Sequence[int]) -> Sequence[Residues]:
-        """Some columns of a block."""
         return [self.column(index, column) for column in columns]
 
     def pieces(
         self, index: int, columns: Sequence[int], prime: int, start: int, stop: int
     ) -> Residues:
-        """Some coefficients of some columns."""
         return np.stack([self.column(index, column)[:, prime, start:stop] for column in columns])
 
     def seeds(self, index: int) -> bytes:
-        """They are stored whole."""
         return b""
 
     def content(self) -> list[str]:
-        """The ids."""
         return list(self.ids)
 
     def stored_bytes(self) -> int:
-        """Those of the old ones."""
         return self.old.stored_bytes()
 
     def signer(self, index: int) -> Sign | None:

@@ -1,4 +1,4 @@
-"""What questions of your own are written with: ``docs/guides/questions.md`` shows them at work.
+"""What questions of your own are written with; ``docs/guides/questions.md`` shows examples.
 
 Those that are for classifiers need scikit-learn, which takes a second to import: they are imported
 when first asked for.

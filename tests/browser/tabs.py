@@ -93,7 +93,7 @@ class Tab:
 
     def sees(self, text: str) -> None:
         """Wait until it is there; a failure says what is there instead."""
-        found = self.page.get_by_text(text).first
+        found = self.page.get_by_text(text).locator("visible=true").first
         try:
             found.wait_for()
         except Exception as error:

@@ -155,7 +155,7 @@ def test_options_of_all_commands_stand_anywhere(run: Run, files: Path) -> None:
     assert "--force" in refused.stderr
 
 
-@pytest.mark.parametrize("module", ["_errors", "_help", "_program", "_words"])
+@pytest.mark.parametrize("module", ["_errors", "_help", "_program"])
 def test_doctests(module: str) -> None:
     result = doctest.testmod(importlib.import_module(f"encryptedstats.cli.{module}"))
     assert result.attempted

@@ -29,10 +29,10 @@ from cli_helpers import (
 )
 
 import encryptedstats as es
-from encryptedstats.cli._words import describe, make_questions, question_type
 from encryptedstats.storage import container
 from encryptedstats.storage import files as storage_files
 from encryptedstats.tables.questions import question
+from encryptedstats.tables.questions.words import describe, make_questions, question_type
 
 
 def test_the_whole_story_with_planned_keys(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ import pytest
 from cli_helpers import Run, done, the_error
 
 import encryptedstats as es
-from encryptedstats.cli._words import make_questions
 from encryptedstats.storage import container
 from encryptedstats.tables.questions.question import load_questions
+from encryptedstats.tables.questions.words import make_questions
 
 PAGE = (Path(__file__).parents[2] / "docs/guides/questions.md").read_text(encoding="utf-8")
 MOST_LINES = 30

@@ -213,6 +213,7 @@ OF_NUMBERS = [
     es.PartialCorrelation(["x", "y"], given=["z"]),
     es.CronbachAlpha(["x", "z"]),
     es.LinearRegression("y ~ x + g"),
+    es.LinearRegression("y ~ I(x * z) + I((x - 1)^2) + offset(z)"),
     es.Ridge(formula="y ~ x + z"),
 ]
 #: Those that are refused, with what can be released instead.
@@ -452,3 +453,14 @@ def test_every_encoding_says_its_value_in_a_row() -> None:
     }
     states = module.possible_states(schema.public(), ["v0.upto1"], tried=True)["v0"]
     assert [state["v0.upto1"] for state in states] == [1, 1, 0]
+
+
+def test_orthogonal_polynomials_are_not_released() -> None:
+    """Their coefficients depend on sums of powers, which no form of a release has."""
+    schema = mixed()
+    for question in (es.LinearRegression("y ~ poly(x, 2)"), es.Ridge(formula="y ~ poly(x, 2)")):
+        asked = asked_of(question, schema)._settled()
+        with pytest.raises(es.ParameterError, check=error("no-noisy-release")):
+            form_of(asked, schema.public())
+    raw = asked_of(es.LinearRegression("y ~ poly(x, 2, raw = TRUE)"), schema)._settled()
+    assert form_of(raw, schema.public()).rows

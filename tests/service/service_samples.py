@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+from anyio._backends import _asyncio
 
 import encryptedstats as es
 from encryptedstats.service import tokens
@@ -38,6 +39,19 @@ def free_port() -> int:
         return port
 
 
+def _limit_threads(count: int) -> None:
+    """Give the server of this process fewer threads than anyio's 40, so that few requests fill them.
+
+    The limit is made in the event loop, which a test does not reach: hence the backend is patched.
+    """
+    limiter = _asyncio.CapacityLimiter
+
+    def make(tokens: float) -> Any:
+        return limiter(count if tokens == 40 else tokens)
+
+    _asyncio.CapacityLimiter = make  # type: ignore[misc, assignment]
+
+
 class Server:
     """A server of a storage in a process of its own, which can be killed and started again at the
     same port.
@@ -50,10 +64,12 @@ class Server:
         *,
         certificate: Path | None = None,
         slow: float = 0.0,
+        threads: int = 40,
     ) -> None:
         self.folder, self.limits, self.port = folder, limits, free_port()
         self.certificate = certificate
         self.slow = slow  # seconds that plans and submissions take longer
+        self.threads = threads  # of the server, as anyio has them
         self.pid = 0
 
     @property
@@ -86,6 +102,7 @@ class Server:
                     time.sleep(slow)
                     return function(*given)
 
+                _limit_threads(self.threads)
                 jobs.Maker.__call__ = make  # type: ignore[method-assign]  # in this process
                 files = (self.certificate, self.certificate)
                 running.serve(settings, running.Listening("127.0.0.1", self.port, *files))

@@ -23,7 +23,8 @@ from cluster_samples import FOREST, Hospital
 from encryptedstats.service import audit, sessions, tokens
 from encryptedstats.storage.objects import open_store
 
-AT_ONCE = 45  # more than the threads of a server
+THREADS = 4
+AT_ONCE = THREADS + 2  # more than the threads of the server
 
 
 def plan_request(table: str) -> dict[str, Any]:
@@ -51,7 +52,7 @@ def planning(server: service.Server, tokens_: list[str], table: str) -> Iterator
 
 
 def test_one_owner_does_not_hold_up_another(tmp_path: Path, hospital: Hospital) -> None:
-    with service.Server(tmp_path, slow=2.5) as server:
+    with service.Server(tmp_path, slow=2.5, threads=THREADS) as server:
         north = server.token("north")
         with server.connect("south") as south:
             table = south.upload(hospital.table)
@@ -82,7 +83,9 @@ def test_a_submission_and_a_plan_are_one_turn(tmp_path: Path, hospital: Hospital
 
 
 def test_health_is_answered_while_all_threads_are_busy(tmp_path: Path, hospital: Hospital) -> None:
-    with service.Server(tmp_path, replace(service.LIMITS, makers=64), slow=3.0) as server:
+    with service.Server(
+        tmp_path, replace(service.LIMITS, makers=64), slow=3.0, threads=THREADS
+    ) as server:
         owners = [server.token(f"owner {number}") for number in range(AT_ONCE)]
         with server.connect("owner 0") as worker:
             table = worker.upload(hospital.table)

@@ -124,6 +124,13 @@ def test_a_power_of_a_variable_is_the_variable_as_in_r(text: str, canonical: str
             "invalid-formula",
             41,
         ),
+        ("y ~ a" + ":a" * 300, "invalid-formula", 403),
+        ("y ~ " + "-" * 300 + "a", "invalid-formula", 204),
+        (
+            "y ~ " + "+".join(f"v{j}" for j in range(5000)),
+            "invalid-formula",
+            23464,
+        ),
         ("y ~ log(a)", "function-of-encrypted", 4),
         ("y ~ b + I(log(a))", "function-of-encrypted", 10),
         ("y ~ `a", "invalid-formula", 4),

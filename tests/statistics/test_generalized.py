@@ -240,6 +240,17 @@ def test_names_are_those_of_the_owner(toy: es.Owner) -> None:
         es.GLM("visits ~ arm*sex", "poisson", "time").in_ids(known.public())
 
 
+def test_intervals_have_the_level_that_is_asked_for() -> None:
+    frame = made_up()
+    model = es.GLM("ill ~ arm").fit(schema_of(frame).table(frame))
+    wanted = statsmodels_fit("ill ~ arm", frame, "binomial").conf_int(0.1)
+    found = model.summary(confidence=0.9)
+    assert found.confidence == 0.9
+    np.testing.assert_allclose(found.coefficients[["low", "high"]], wanted, rtol=1e-7)
+    with pytest.raises(es.ParameterError, check=error("confidence-out-of-range")):
+        model.summary(confidence=90)
+
+
 def test_another_reference_level() -> None:
     frame = made_up()
     found = (

@@ -13,6 +13,7 @@ import pytest
     [
         "blocks",
         "encodings",
+        "questions.words",
         "schema.bins",
         "schema.bin_transformers",
         "schema.schema",

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -93,7 +94,9 @@ def worker(
             made = es.connect(f"queue://{folder / 'work'}")
             stack.enter_context(_working(folder / "work"))
         else:
-            server = stack.enter_context(service.Server(folder))
+            server = stack.enter_context(
+                service.Server(folder, replace(service.LIMITS, object_bytes=32 << 20))
+            )
             stack.enter_context(server.worker())
             made = server.connect("north")
         yield stack.enter_context(made)

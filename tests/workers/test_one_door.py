@@ -117,6 +117,41 @@ def test_a_table_in_memory_asks_by_its_own_names(worker: es.Worker, hospital: Ho
     assert worker.table(worker.upload(sealed).name).n_rows == ROWS
 
 
+def test_a_forest_draws_its_fraction_where_keys_were_planned_for_it(
+    worker: es.Worker, tmp_path: Path
+) -> None:
+    owner, place = samples.small_owner(primes=9, kept=4), tmp_path / "train"
+    samples.store_table(owner, place, range(1))
+    table = worker.upload(place, keys=owner.public_keys([0, 1, 4, 16, 64, 256]))
+    forest = es.CompletelyRandomForest(n_trees=2, depth=1, fraction=4, random_state=1)
+    worker.fit(forest, table, tmp_path / "forest.enc")
+    opened = owner.open(tmp_path / "forest.enc", SCHEMA)
+    clear = forest.fit(samples.rows(0))
+    assert (list(opened.totals_), len(opened.drawn_)) == (list(clear.totals_), len(clear.drawn_))
+    job = worker.fit(forest, table, wait=False)
+    drawn = owner.open(worker.draw(job, table), SCHEMA)
+    assert list(drawn.drawn_) == list(opened.drawn_)
+
+
+def test_where_workers_write_answers_nobody_has_to_wait(
+    worker: es.Worker, table: Any, hospital: Hospital, tmp_path: Path
+) -> None:
+    out = tmp_path / "model.enc"
+    if not worker.writes_out:
+        with pytest.raises(ValueError, check=error("out-without-waiting")):
+            worker.fit(NB, table, out, wait=False)
+        return
+    job = worker.fit(NB, table, out, wait=False)
+    job.wait()
+    assert hospital.is_exact(NB, out)
+    worker.delete(job)
+    assert out.exists()  # it is the owner's
+    with pytest.raises(FileExistsError, check=error("already-exists")):
+        worker.fit(FOREST, table, out, wait=False)
+    worker.fit(FOREST, table, out, overwrite=True)
+    assert hospital.is_exact(FOREST, out)
+
+
 def test_jobs_that_are_not_waited_for(worker: es.Worker, table: Any, tmp_path: Path) -> None:
     jobs = worker.ask([COUNTS, FOREST], table, wait=False)
     assert [job.kind for job in jobs] == ["ask", "fit"]
@@ -216,7 +251,7 @@ def test_a_job_that_is_cancelled_goes_on_when_asked_again(
             worker.cancel(job)
 
     with (
-        pytest.warns(UserWarning, match="encryptedstats worker --queue"),
+        pytest.warns(UserWarning, match="encryptedstats worker run"),
         pytest.raises(es.WorkerError, check=error("cancelled-job")),
     ):
         worker.result(job, progress=stop)

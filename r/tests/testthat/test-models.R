@@ -23,3 +23,12 @@ test_that("a regression on encrypted rows is lm", {
   found <- as.data.frame(opened)
   expect_equal(found$estimate, unname(coef(lm(age ~ dose, rows))), tolerance = 1e-9)
 })
+
+test_that("formulas mean what they mean in R", {
+  some <- rows[c("age", "dose", "sex")]
+  s <- schema(some, numbers = "keep")
+  for (formula in list(age ~ poly(dose, 2) * sex, age ~ I((dose - 1)^2) + offset(dose), age ~ sex / dose - 1)) {
+    found <- as.data.frame(ask(table_of(s, some), linear_regression(formula)))
+    expect_equal(found$estimate, unname(coef(lm(formula, some))), tolerance = 1e-8)
+  }
+})

@@ -48,7 +48,7 @@ def _columns(ctx: typer.Context, _: str) -> Iterable[str]:
 
 
 def _questions(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    from encryptedstats.cli._words import complete_words
+    from encryptedstats.tables.questions.words import complete_words
 
     words = list(map(str, _find(ctx, "questions") or ()))
     return complete_words(words, incomplete, lambda: _variables(ctx))

@@ -10,7 +10,7 @@ from typing import Any, Final
 import typer
 
 from encryptedstats.cli._console import printable
-from encryptedstats.cli._words import parse_pairs
+from encryptedstats.tables.questions.words import parse_pairs
 from encryptedstats.tables.rows.csv_format import CsvFormat, CsvOptions
 
 _SIGNS: Final = {

@@ -9,9 +9,9 @@ from typing import Final
 import typer
 
 from encryptedstats.cli._console import printable
-from encryptedstats.cli._words import short_name
 from encryptedstats.errors import Cure, ParameterError, reword
 from encryptedstats.storage.files import FULL as FULL
+from encryptedstats.tables.questions.words import short_name
 
 #: What an error's cure is called here, by its action. The library speaks Python to its callers.
 WORDS: Final[dict[str, str]] = {
@@ -26,12 +26,14 @@ WORDS: Final[dict[str, str]] = {
     "rows without weights": "encrypt the rows without --weights, each as often as it counts",
     "know a level": "correct it; or, before anything is encrypted, give it a level, data schema "
     "--column '{name} levels=A,B,...', or say where unknown ones go, --unknown other",
-    "know a class": "correct it, or name all classes before anything is encrypted, schema --classes A,B,...",
+    "know a class": "correct it, or name all classes before anything is encrypted, data schema --classes A,B,...",
     "read text": "correct it, or leave it empty if it is missing; if {name!r} is a category, say so before "
     "anything is encrypted, "
     "data schema --column 'COLUMN kind=categorical'",
     "widen": "data schema --column 'COLUMN range=LOW:HIGH' widens them",
     "keep numbers": "data schema --column 'COLUMN digits=N' keeps numbers",
+    "cut points": "--column 'COLUMN cut=X,Y,...' says where",
+    "coarser number": "round it, or give narrower bounds: data schema --column 'COLUMN digits=N range=LOW:HIGH'",
     "cut into bins": "make a schema with --column 'COLUMN kind=continuous'",
     "leave out": "leave it out (--leave-out)",
     "leave column out": "leave the column out (--leave-out)",

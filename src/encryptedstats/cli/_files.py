@@ -29,7 +29,7 @@ from encryptedstats.tables.manifest import MANIFEST
 SCREEN: Final = "-"
 COMPUTED: Final = "what it holds would have to be computed again"
 # Where a secret key says that it is one, within the first bytes of its file.
-_CLUSTERS: Final = ("dask://", "queue://")
+_QUEUE: Final = "queue://"
 _HEAD_BYTES: Final = container.MAX_HEADER_BYTES + 64
 _SECRET_MARK: Final = f'"kind":"{OWNER_KIND}"'.encode()
 _PUBLIC_MARK: Final = f'"kind":"{PUBLIC_KIND}"'.encode()
@@ -50,7 +50,7 @@ class Writes:
     over_keys
         With ``--force`` a secret key may be replaced.
     resumed
-        The command goes on from what is there. With ``--on`` a cluster it always does.
+        The command goes on from what is there. With ``--on queue://`` it always does.
     """
 
     loss: str = "it would be lost"
@@ -116,7 +116,7 @@ def check_outputs(function: Callable[..., Any], given: Mapping[str, Any]) -> Non
                     f"{place} is read by this command, so that nothing is written there: give "
                     "another name"
                 )
-        resumed = mark.resumed or str(given.get("on")).startswith(_CLUSTERS)
+        resumed = mark.resumed or str(given.get("on")).startswith(_QUEUE)
         check_output(place, mark, force=bool(given.get("force")) or resumed)
 
 

@@ -9,12 +9,14 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
-import encryptedstats as es
+from encryptedstats.crypto import PublicKeys
 from encryptedstats.crypto.keyfiles import OWNER_KIND, PUBLIC_KIND
+from encryptedstats.errors import FileFormatError
 from encryptedstats.kinds import KINDS
 from encryptedstats.storage import container
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
 from encryptedstats.storage.objects import is_url, load_file, local_or_url
+from encryptedstats.tables import EncryptedTable, Schema
 from encryptedstats.tables.encryption import DRAFT, DRAFT_KIND
 from encryptedstats.tables.manifest import MANIFEST, TABLE_KIND
 from encryptedstats.tables.rows.row_files import PARQUET_SUFFIXES
@@ -82,7 +84,7 @@ def expect(path: str | Path, kinds: Collection[str], wanted: str, cure: str = ""
         return found
     what, use = _NATURES.get(found, (f"{found!r}", "check the path"))
     verb = "is" if found in (FOLDER, OTHER, TABLE_KIND, DRAFT_KIND) else "holds"
-    raise es.FileFormatError(
+    raise FileFormatError(
         f"{path} {verb} {what}, and {wanted} is wanted here: {cure or use}", code="wrong-kind"
     )
 
@@ -95,28 +97,28 @@ def check_rows(path: Path) -> None:
         expect(path, (), "a CSV or Parquet file with rows")
 
 
-def load_schema(path: Path) -> es.Schema:
+def load_schema(path: Path) -> Schema:
     """A schema."""
     # The loader says best what is wrong with a document that was edited by hand.
     expect(
         path, (SCHEMA, JSON), "a schema", "encryptedstats data schema DATA -o schema.json makes one"
     )
-    return es.Schema.load(path)
+    return Schema.load(path)
 
 
-def load_public_keys(path: Path) -> es.PublicKeys:
+def load_public_keys(path: Path) -> PublicKeys:
     """Public keys, from their file or from the folder of a table."""
     if path.is_dir():
         expect(path, (TABLE_KIND,), "a file of public keys, or the folder of a table with them")
-        return es.EncryptedTable.load(path).public_keys()
+        return EncryptedTable.load(path).public_keys()
     cure = "give the file that key make wrote second"
     if nature(path) == OWNER_KIND:
         cure += ", and keep the secret key off every machine but the owner's"
     expect(path, (PUBLIC_KIND,), "a file of public keys", cure)
-    return es.PublicKeys.load(path)
+    return PublicKeys.load(path)
 
 
-def load_table(url: str, keys: Path | None, by_others: bool) -> es.EncryptedTable:
+def load_table(url: str, keys: Path | None, by_others: bool) -> EncryptedTable:
     """An encrypted table to compute on, with the public keys inside it or with those of a file."""
     public = None if keys is None else load_public_keys(keys)
     address = local_or_url(url)
@@ -124,7 +126,7 @@ def load_table(url: str, keys: Path | None, by_others: bool) -> es.EncryptedTabl
         expect(
             address, (TABLE_KIND,), "the folder of an encrypted table", _table_cure(Path(address))
         )
-    table = es.EncryptedTable.load(url, public, by_others=by_others)
+    table = EncryptedTable.load(url, public, by_others=by_others)
     _ = table.keys  # rows by others that nobody asked for are refused before anything else is said
     return table
 

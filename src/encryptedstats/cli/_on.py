@@ -15,7 +15,7 @@ import typer
 
 from encryptedstats.cli._console import printable
 from encryptedstats.cli._exits import INTERRUPTED
-from encryptedstats.cli._words import parse_numbers
+from encryptedstats.tables.questions.words import parse_numbers
 
 if TYPE_CHECKING:
     import encryptedstats as es
@@ -24,7 +24,7 @@ LOCAL: Final = "local"
 _SHARDS: Final = {"rows_per_shard": int, "trees_per_task": int}
 _OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "local": {"workers": int, "device": str, "checkpoint": Path, "price": float},
-    "dask": {**_SHARDS, "queue": str, "workers": int, "device": str},
+    "dask": {**_SHARDS, "workers": int, "device": str},
     "queue": _SHARDS,
     "https": _SHARDS,
     "http": _SHARDS,
@@ -55,8 +55,9 @@ class Place:
             raise typer.BadParameter(f"--on {text}: {kind}:// needs an address behind it")
         shown = [shlex.quote(word) for word in words]
         options = parse_numbers(shown, _OPTIONS[kind], f"--on {address}")
-        whole = address if kind in ("http", "https") else rest
-        return cls("service" if kind in ("http", "https") else kind, whole, options)
+        if kind in (LOCAL, "queue"):
+            return cls(kind, rest, options)
+        return cls("dask" if kind == "dask" else "service", address, options)
 
     @property
     def is_local(self) -> bool:
@@ -88,13 +89,6 @@ class Place:
             listed = " or ".join(known.get(one, one) for one in kinds)
             raise typer.BadParameter(f"--on: {listed} is needed here")
 
-    def _scheduling(self) -> dict[str, Any]:
-        """Options of ``es.cluster``; ``dask://local`` starts a cluster of processes here."""
-        if self.kind == "queue":
-            return {"queue": self.address, **self.options}
-        scheduler = None if self.address == LOCAL else f"tcp://{self.address}"
-        return {"scheduler": scheduler, **self.options}
-
     # -- what is done there
     # --------------------------------------------------------------------------------------------
 
@@ -102,21 +96,22 @@ class Place:
         """Yield the answers to some questions, saved; of a queue, jobs."""
         if self.is_local:
             yield from self._ask_here(asked, work)
-        elif self.is_cluster:
+        elif self.kind == "queue":
             from encryptedstats import cluster
 
-            run = cluster.fit if self.kind == "dask" else cluster.submit
-            options: dict[str, Any] = {
-                "keys": work.keys,
-                "by_others": work.by_others,
-                "folds": work.folds,
-            }
+            options = {"by_others": work.by_others, "folds": work.folds, **self._queued(work)}
             for question, out in zip(asked, work.outs, strict=True):
-                yield run(
-                    question, work.table, out, overwrite=work.force, **options, **self._scheduling()
-                )
+                yield cluster.submit(question, work.table, out, **options)
         else:
-            yield from self._ask_service(asked, work)
+            options = {"by_others": work.by_others, "folds": work.folds, **self.options}
+            with self._connected(work) as (worker, table):
+                outs = list(work.outs)
+                yield from worker.ask(list(asked), table, outs, overwrite=work.force, **options)
+
+    def _queued(self, work: Request) -> dict[str, Any]:
+        """What all jobs of a queue are submitted with."""
+        options = {"queue": self.address, "keys": work.keys, "overwrite": work.force}
+        return {**options, **self.options}
 
     def _ask_here(self, asked: Sequence[es.Question], work: Request) -> Iterator[Any]:
         from encryptedstats.cli._files import save
@@ -131,45 +126,39 @@ class Place:
             save(answer, Path(out), force=work.force)
             yield answer
 
-    def _ask_service(self, asked: Sequence[es.Question], work: Request) -> Iterator[Any]:
-        options = {"by_others": work.by_others, "folds": work.folds, **self.options}
-        with self._service(work) as (worker, table):
-            outs = list(work.outs)
-            yield from worker.ask(list(asked), table, outs, overwrite=work.force, **options)
-
     def predict(self, model: str, output: str | None, work: Request) -> Any:
         """Return the encrypted votes of a model for the rows of a table, saved; of a queue, a
         job.
         """
         out = work.outs[0]
-        if self.is_cluster:
+        self.refuse("trees_per_task", why="a prediction is cut by rows")
+        if self.kind == "queue":
             from encryptedstats import cluster
 
-            run = cluster.predict if self.kind == "dask" else cluster.submit_prediction
-            self.refuse("trees_per_task", why="a prediction is cut by rows")
-            options: dict[str, Any] = {"keys": work.keys, "overwrite": work.force, "output": output}
-            return run(model, work.table, out, **options, **self._scheduling())
-        with self._service(work) as (worker, table):
+            return cluster.submit_prediction(
+                model, work.table, out, output=output, **self._queued(work)
+            )
+        with self._connected(work) as (worker, table):
             return worker.predict(
                 model, table, out, output=output, overwrite=work.force, **self.options
             )
 
     def draw(self, forest: Path, work: Request) -> Any:
-        """Return a forest with its stochastic fraction, drawn by a service, saved."""
-        with self._service(work) as (worker, table):
+        """Return a forest with its stochastic fraction, drawn elsewhere, saved."""
+        with self._connected(work) as (worker, table):
             return worker.draw(forest, table, work.outs[0], overwrite=work.force)
 
     def combine(self, answers: Sequence[Path], forget: Sequence[Path], work: Request) -> Any:
-        """Return the sum of encrypted answers, added up by a service, saved."""
-        with self._service(work) as (worker, table):
+        """Return the sum of encrypted answers, added up elsewhere, saved."""
+        with self._connected(work) as (worker, table):
             return worker.combine(answers, table, work.outs[0], forget=forget, overwrite=work.force)
 
     @contextmanager
-    def _service(self, work: Request) -> Iterator[tuple[es.Worker, Any]]:
-        """A service, and the table that it was sent."""
+    def _connected(self, work: Request) -> Iterator[tuple[es.Worker, Any]]:
+        """A worker that is waited for, and the table that it was sent."""
         import encryptedstats as es
 
-        self.only("service")
+        self.only("service", "dask")
         work.load()  # rows by others that nobody asked for are refused before anything is sent
         with es.connect(self.address) as worker:
             yield worker, worker.upload(work.table, keys=work.keys)

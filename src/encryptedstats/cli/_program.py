@@ -24,6 +24,7 @@ _QUIET: tuple[type[BaseException], ...] = (
     typer.Abort,
     *(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"),
 )
+_UNKNOWN_WORDS: Final = "unknown-words"  # as of tables.questions.words, which is not imported here
 _FLAGS: Final = (SHARED["as_json"], SHARED["force"], "--debug")
 _PANEL: Final = "Options of all commands, anywhere on the line"
 
@@ -48,6 +49,10 @@ class Program(Group):
             except (KeyboardInterrupt, Exception) as error:
                 if ctx.params.get("debug"):
                     raise
+                if getattr(error, "code", "") == _UNKNOWN_WORDS:
+                    from encryptedstats.cli._errors import in_options
+
+                    raise typer.BadParameter(in_options(error), ctx=ctx) from error
                 line, code = _describe(error)
                 typer.echo(line, err=True)
                 raise typer.Exit(code) from error

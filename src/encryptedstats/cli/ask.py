@@ -31,7 +31,7 @@ from encryptedstats.cli._options import (
     argument,
     file_option,
 )
-from encryptedstats.cli._words import (
+from encryptedstats.tables.questions.words import (
     describe_all,
     describe_parameters,
     describe_question,

@@ -21,7 +21,6 @@ from encryptedstats.cli._files import Reads, is_key_file
 from encryptedstats.cli._inputs import expect, load_table
 from encryptedstats.cli._on import LOCAL, Place
 from encryptedstats.cli._options import AsJson, On, TableKeys, TableUrl, argument, option
-from encryptedstats.cli._words import describe_question
 from encryptedstats.cli.machine import OPTIONAL, describe_machine, package_versions
 from encryptedstats.crypto.keyfiles import OWNER_KIND
 from encryptedstats.crypto.keys import fingerprint_of
@@ -31,6 +30,7 @@ from encryptedstats.machine import cores
 from encryptedstats.storage import container
 from encryptedstats.tables.answers.answer import PREDICTION_KIND
 from encryptedstats.tables.questions.question import FOLDS_KIND, MODEL_KIND, RESULT_KIND
+from encryptedstats.tables.questions.words import describe_question
 from encryptedstats.views import TableView, View
 
 # -- install

@@ -34,20 +34,20 @@ from encryptedstats.cli._options import (
     option,
     output,
 )
-from encryptedstats.cli._words import describe_question
 from encryptedstats.kinds import read_file
 from encryptedstats.models.clear_rows import (
     check_classifies,
-    labelled_rows,
     model_in,
     no_classes_error,
     no_rows_error,
+    read_labelled_rows,
 )
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
 from encryptedstats.tables.encryption import FileRows
 from encryptedstats.tables.questions.folds import Folds
 from encryptedstats.tables.questions.question import FOLDS_KIND, MODEL_KIND, OPEN_MODEL_KIND
+from encryptedstats.tables.questions.words import describe_question
 from encryptedstats.tables.rows.csv_format import CsvOptions
 from encryptedstats.tables.rows.table_from_frame import RowOptions
 from encryptedstats.views import TableView, View, label_text
@@ -235,7 +235,7 @@ def _opened(file: Path, data: Path, weights: str | None, csv: CsvOptions) -> _Wo
     check_classifies(model, file)
     with progress(f"reading {data}"):
         schema = model._known_private()
-        table, unlabelled = labelled_rows(schema, data, weights, csv, say_format(data))
+        table, unlabelled = read_labelled_rows(schema, data, weights, csv, say_format(data))
     return _Work([model], table, [np.arange(len(table))], [_ALL], table.n_dropped, unlabelled)
 
 

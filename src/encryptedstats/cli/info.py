@@ -29,7 +29,6 @@ from encryptedstats.cli._console import (
 from encryptedstats.cli._files import is_secret_key
 from encryptedstats.cli._inputs import JSON, PLAN, SCHEMA, nature
 from encryptedstats.cli._options import AsJson, argument
-from encryptedstats.cli._words import describe_question
 from encryptedstats.cli.plan import read_plan
 from encryptedstats.cli.schema import schema_table
 from encryptedstats.crypto.keyfiles import OWNER_KIND, PUBLIC_KIND, read_parameters
@@ -46,6 +45,7 @@ from encryptedstats.tables.encrypted_table import BY_OTHERS_FACT
 from encryptedstats.tables.encryption import DRAFT, DRAFT_KIND
 from encryptedstats.tables.manifest import MANIFEST, TABLE_KIND, keys_name
 from encryptedstats.tables.questions.question import OPEN_MODEL_KIND, OPEN_RESULT_KIND
+from encryptedstats.tables.questions.words import describe_question
 from encryptedstats.views import View
 
 _SECRET_SECTION: Final = "secret_key"

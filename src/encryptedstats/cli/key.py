@@ -34,13 +34,13 @@ from encryptedstats.cli._options import (
     file_option,
     option,
 )
-from encryptedstats.cli._words import parse_numbers
 from encryptedstats.cli.plan import SavedPlan, read_plan
 from encryptedstats.crypto.keyfiles import PUBLIC_KIND
 from encryptedstats.storage.files import write_together
 from encryptedstats.storage.objects import open_store
 from encryptedstats.tables.answers.files import ANSWER_KINDS
 from encryptedstats.tables.manifest import MANIFEST, TABLE_KIND
+from encryptedstats.tables.questions.words import parse_numbers
 from encryptedstats.views import View
 
 _LOSS: Final = "without its secret key, what was encrypted under it is lost"

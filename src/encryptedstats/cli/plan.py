@@ -39,11 +39,11 @@ from encryptedstats.cli._options import (
     option,
     output,
 )
-from encryptedstats.cli._words import describe, make_questions
 from encryptedstats.storage.files import MAX_DOCUMENT_BYTES, read_regular
 from encryptedstats.storage.objects import is_url
 from encryptedstats.tables.manifest import TABLE_KIND
 from encryptedstats.tables.questions.question import question_key
+from encryptedstats.tables.questions.words import describe, make_questions
 from encryptedstats.views import View
 
 _HASH: Final = "sha256"

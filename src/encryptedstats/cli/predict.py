@@ -43,13 +43,13 @@ from encryptedstats.cli._options import (
     option,
     output,
 )
-from encryptedstats.cli._words import describe_question
 from encryptedstats.cli.ask import queued_text
 from encryptedstats.kinds import read_file
 from encryptedstats.storage.objects import is_url, load_file, local_or_url, read_object
 from encryptedstats.tables.encryption import DRAFT_KIND
 from encryptedstats.tables.manifest import TABLE_KIND
 from encryptedstats.tables.questions.question import MODEL_KIND, OPEN_MODEL_KIND
+from encryptedstats.tables.questions.words import describe_question
 from encryptedstats.tables.rows.csv_format import CsvOptions
 from encryptedstats.tables.rows.row_files import read_frame
 from encryptedstats.tables.rows.table_from_frame import complete_rows_to_predict

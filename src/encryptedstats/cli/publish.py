@@ -25,12 +25,12 @@ from encryptedstats.cli._options import (
     option,
     output,
 )
-from encryptedstats.cli._words import parse_numbers
 from encryptedstats.cli.open import check_opens
 from encryptedstats.publishing.opening import source_of
 from encryptedstats.publishing.release import PUBLIC_SCHEMA
 from encryptedstats.publishing.report import write_report
 from encryptedstats.publishing.tables import check_written
+from encryptedstats.tables.questions.words import parse_numbers
 from encryptedstats.views import TableView, View
 from encryptedstats.words import did_you_mean
 

@@ -23,8 +23,8 @@ from encryptedstats.cli._csv import csv_options, say_format
 from encryptedstats.cli._files import Writes, write_text
 from encryptedstats.cli._inputs import check_rows
 from encryptedstats.cli._options import AsJson, Csv, Force, argument, option, output
-from encryptedstats.cli._words import parse_pairs
 from encryptedstats.tables import Variable
+from encryptedstats.tables.questions.words import parse_pairs
 from encryptedstats.tables.rows.csv_format import CsvFormat
 from encryptedstats.tables.rows.row_files import read_frame
 from encryptedstats.tables.schema.documents import quoted

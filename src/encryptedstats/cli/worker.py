@@ -22,7 +22,7 @@ from encryptedstats.cli._console import (
     time_text,
 )
 from encryptedstats.cli._options import AsJson, argument, file_option, option
-from encryptedstats.cli._words import parse_numbers
+from encryptedstats.tables.questions.words import parse_numbers
 from encryptedstats.views import TableView, View
 
 _EXTRA: Final = ("fastapi", "uvicorn", "jinja2", "pydantic", "starlette")

@@ -1,5 +1,4 @@
-"""Models: classifiers that are fitted on clear or encrypted tables by the same circuit. Imports
-tables and what is below.
+"""Models: classifiers that are fitted on clear or encrypted tables by the same circuit.
 
 A model writes a circuit of totals; what the owner does with the opened totals (dividing, taking
 logarithms, solving) is plain statistics, in the clear.

@@ -1,4 +1,4 @@
-"""The one place that knows how scikit-learn's validation differs between its versions."""
+"""Bridge differences between versions of scikit-learn's validation."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Models are questions with scikit-learn's manners: fitting, predicting, being encrypted or open,
-adding and forgetting rows.
+"""Models: questions that fit, predict, add and forget rows as scikit-learn's estimators do.
 
 The state of every model is the totals that answer its question: encrypted after a fit on an
 encrypted table, plain otherwise. Totals of different rows add, so models do. A subclass says what
@@ -64,7 +63,7 @@ from encryptedstats.tables.answers.answer import Answer, same_schema
 from encryptedstats.tables.answers.files import ANSWER_KINDS, read_presented
 from encryptedstats.tables.answers.results import ModelSummary, Result
 from encryptedstats.tables.answers.schema_check import decrypt_answer
-from encryptedstats.tables.block_ids import NOT_INSIDE, joined_rows
+from encryptedstats.tables.block_ids import NOT_INSIDE, join_rows
 from encryptedstats.tables.questions.constraints import Constraints, Integer
 from encryptedstats.tables.questions.folds import folds_of
 from encryptedstats.tables.questions.question import (
@@ -100,7 +99,7 @@ C = TypeVar("C", bound="TotalsClassifier")
 
 
 class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """A model whose fit is a list of totals over rows: a question, with scikit-learn's manners.
+    """A model whose fit is a list of totals over rows: a question with scikit-learn's interface.
 
     A subclass writes this, and has everything else from here: fits of clear and encrypted tables,
     plans, files, folds, ``+`` and ``-``, ``partial_fit``. What predicts classes is a
@@ -206,9 +205,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     # --------------------------------------------------------------------------------------------
 
     def parameters(self) -> dict[str, Any]:
-        """As JSON knows them; of a fitted model with variables by id, as whoever computes knows
-        them.
-        """
+        """Return the parameters as JSON knows them; of a fitted model with variables by id."""
         found: dict[str, Any] = plain(self.get_params())
         written, in_ids = self._translated
         return (
@@ -218,7 +215,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         )
 
     def learned(self) -> pd.DataFrame:
-        """What an opened model has learned, as a table: by default its totals, by name."""
+        """Return what an opened model has learned as a table; by default its totals, by name."""
         named = self._named(self.totals_, self.schema_.public())
         totals = {
             f"{name}[{', '.join(map(str, place))}]" if place else name: int(total)
@@ -228,7 +225,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         return pd.DataFrame({"total": pd.Series(totals, dtype=object)})
 
     def summary(self) -> Result:
-        """What the model has learned, to be printed, drawn or read as a DataFrame."""
+        """Return what the model has learned, to be printed, drawn or read as a DataFrame."""
         self._check_open()
         return ModelSummary(
             title=self.describe(),
@@ -239,11 +236,9 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         )
 
     def _counted(self) -> dict[Any, int]:
-        """The rows of each class, where there are classes."""
         return {}
 
     def describe(self, schema: Any = None) -> str:
-        """As scikit-learn has it, with the names that a schema knows."""
         asked = self._in_names(schema) if isinstance(schema, Schema) else self
         return str(BaseEstimator.__repr__(asked))
 
@@ -299,7 +294,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         return self._with_more(X, y, sample_weight, **options)
 
     def _with_more(self: M, X: Any, y: Any, sample_weight: Any, **options: Any) -> M:
-        """The model, with these rows added to it."""
+        """Add these rows to the model, and return it."""
         if not isinstance(X, (Table, EncryptedTable)):
             X = self._rows_of(X, y, sample_weight)
         elif sample_weight is not None:
@@ -307,7 +302,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         if isinstance(X, EncryptedTable) != self.is_encrypted:
             raise ArgumentTypeError(_MIXED, code="encrypted-and-open")
         # Refused before the work, not after it.
-        joined_rows(self.block_ids_, _block_ids(X))
+        join_rows(self.block_ids_, _block_ids(X))
         self._check_unchanged()
         if not same_schema(self.schema_, known_schema(X)):
             raise SchemaError(
@@ -344,7 +339,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         """Say which parameters a table makes no use of."""
 
     def _table_of(self, X: Any, y: Any, sample_weight: Any = None) -> Table:
-        """A clear table of what scikit-learn users bring, with a schema made for it."""
+        """Make a clear table, and a schema for it, of what scikit-learn users bring."""
         raise ArgumentTypeError(
             f"a {type(self).__name__} is fitted to a table: schema.table(df), or its encryption, "
             f"not a {type(X).__name__}",
@@ -352,7 +347,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         )
 
     def _rows_of(self, X: Any, y: Any, sample_weight: Any = None) -> Table:
-        """More rows like those that the model was fitted to, as a table of its schema."""
+        """Make a table of further rows, in the schema of the model."""
         return self._table_of(X, y, sample_weight)
 
     def _fit_table(self: M, table: Table | EncryptedTable, **options: Any) -> M:
@@ -397,12 +392,10 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         return self
 
     def _set_labels(self, schema: Schema | PublicSchema) -> None:
-        """What :meth:`learn` may want to call things."""
+        """Set attributes that :meth:`learn` needs to name things."""
 
     def _set_feature_names(self, schema: Schema | PublicSchema) -> None:
-        """The columns that a model of a table wants to see; by number only where nobody here knows
-        their names.
-        """
+        """Set the names of the columns that rows have to bring; numbers if names are not known."""
         self.__dict__.pop("feature_names_in_", None)
         self.n_features_in_ = len(schema.public().variables)
         if isinstance(schema, Schema):
@@ -415,7 +408,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     # -- what scikit-learn users bring
     # -----------------------------------------------------------------------------
 
-    def _checked_frame(self, X: Any, *, reset: bool) -> Any:
+    def _check_frame(self, X: Any, *, reset: bool) -> Any:
         is_frame = isinstance(X, pd.DataFrame) or hasattr(X, "to_pandas")
         checked = X if is_frame else check_array(X, dtype="numeric")
         # A model of a table finds its columns by name, whatever else a frame has; one of X and y is
@@ -430,9 +423,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         return X.to_pandas() if is_frame and not isinstance(X, pd.DataFrame) else checked
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """As scikit-learn has it; a fitted model says of how many rows it is, and an encrypted one
-        that it is, and of which key.
-        """
+        """Show parameters as scikit-learn does, and of a fitted model its rows and key."""
         text: str = super().__repr__(N_CHAR_MAX)
         if not hasattr(self, "answer_"):
             return text
@@ -504,7 +495,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         return X
 
     def _frame_to_predict(self, X: Any) -> Any:
-        frame = self._checked_frame(X, reset=False)
+        frame = self._check_frame(X, reset=False)
         return self._with_unused(frame) if isinstance(frame, pd.DataFrame) else frame
 
     def _used_positions(self) -> Collection[int]:
@@ -541,8 +532,8 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
             raise SchemaError(NOT_INSIDE, code="rows-missing") from error
 
     def _check_unchanged(self) -> None:
-        """Totals belong to the parameters they were fitted with: with others, new rows would be
-        counted differently.
+        """Refuse totals that were fitted with other parameters: new rows would be counted
+        differently.
         """
         now = self.parameters()
         changed = [
@@ -669,7 +660,7 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
         return tags
 
     def scores(self, table: Table) -> NDArray[np.float64]:
-        """Class probabilities (or scores, for classifiers without) of the rows of a table."""
+        """Return class probabilities of the rows of a table, or scores if there are none."""
         votes = self._as_predictor().predict_votes(table, output=self.outputs[0])
         found: NDArray[np.float64] = votes.scores.to_numpy()
         return found
@@ -748,9 +739,9 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
     # -----------------------------------------------------------------
 
     def _rows_of(self, X: Any, y: Any, sample_weight: Any = None) -> Table:
-        frame, labels = self._checked_frame(X, reset=False), self._checked_y(y)
+        frame, labels = self._check_frame(X, reset=False), self._check_y(y)
         return self._known_private().table(
-            frame, labels, weights=checked_weights(sample_weight, len(labels))
+            frame, labels, weights=check_weights(sample_weight, len(labels))
         )
 
     def _table_of(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Table:
@@ -760,14 +751,14 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
                 "Table brings its own)",
                 code="y-missing",
             )
-        frame = self._checked_frame(X, reset=True)
-        labels = self._checked_y(y)
+        frame = self._check_frame(X, reset=True)
+        labels = self._check_y(y)
         if len(labels) != len(frame):
             raise ArgumentError(
                 f"X has {len(frame)} rows and y has {len(labels)}: inconsistent numbers of samples",
                 code="lengths-differ",
             )
-        weights = checked_weights(sample_weight, len(labels))
+        weights = check_weights(sample_weight, len(labels))
         if weights is not None:  # a row of weight 0 is not there
             kept = weights > 0
             frame, labels, weights = frame[kept], labels[kept], weights[kept]
@@ -784,7 +775,9 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
             else pd.DataFrame(frame, columns=array_names(frame))
         )
         target = pd.Series(
-            labels, columns.index, name=unused_name(getattr(y, "name", None) or "target", columns)
+            labels,
+            columns.index,
+            name=find_unused_name(getattr(y, "name", None) or "target", columns),
         )
         schema = self._infer(columns, target, classes, isinstance(frame, pd.DataFrame), weights)
         return schema.table(frame, labels, weights=weights)
@@ -797,8 +790,9 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
         named: bool,
         weights: NDArray[np.int64] | None = None,
     ) -> Schema:
-        """How columns become bins. Numbers are ordered, in arrays and DataFrames alike, and no new
-        number is unknown.
+        """Decide how columns become bins.
+
+        Numbers are ordered, in arrays and DataFrames alike, and no new number is unknown.
 
         They are cut between any two values where these are few, else at quantiles. Of a DataFrame
         (``named``), columns of text, booleans and Categoricals are categories; what is unknown or
@@ -832,7 +826,7 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
                 )
         return schema
 
-    def _checked_y(self, y: Any) -> Any:
+    def _check_y(self, y: Any) -> Any:
         labels = column_or_1d(y, warn=True)
         check_classification_targets(labels)
         return labels
@@ -841,14 +835,14 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
     # --------------------------------------------------------------------------------------------
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable class of each row.
+        """Return the most probable class of each row.
 
         Rows with values that the schema does not allow have None, and a warning names them.
         """
         return self._by_row(X, lambda table: self.classes_[self.scores(table).argmax(axis=1)])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The share of rows whose class is predicted; rows without a prediction are refused."""
+        """Return the share of rows whose class is predicted; refuse rows without a prediction."""
         rows = X if isinstance(X, Table) else self._rows(X, complete=True)
         return float(super().score(rows, y, sample_weight))
 
@@ -856,8 +850,7 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
     # ----------------------------------------------------------------------------------
 
     def predict_votes(self, X: Any, *, output: str | None = None, **options: Any) -> Votes | Answer:
-        """What the model says of every row, as integers, without opening anything that is
-        encrypted.
+        """Predict every row as integers, without opening anything that is encrypted.
 
         Model and rows may each be encrypted or plain. Unless both are plain the answer is
         encrypted, and ``owner.open`` gives what the plain ones would have given, to the last
@@ -919,7 +912,7 @@ def _labels(schema: Schema | PublicSchema) -> NDArray[Any]:
 
 
 def known_schema(table: Table | EncryptedTable) -> Schema | PublicSchema:
-    """What is known here of the schema of some rows."""
+    """Return what is known here of the schema of some rows."""
     if isinstance(table, EncryptedTable):
         return table.private_schema or table.schema
     return table.schema
@@ -929,8 +922,8 @@ def _block_ids(table: Table | EncryptedTable) -> tuple[str, ...]:
     return table.blocks.ids if isinstance(table, EncryptedTable) else ()
 
 
-def checked_weights(weights: Any, n_rows: int) -> NDArray[np.int64] | None:
-    """Integer weights, one a row, some of them not 0."""
+def check_weights(weights: Any, n_rows: int) -> NDArray[np.int64] | None:
+    """Return integer weights, one per row; refuse weights that are all 0."""
     if weights is None:
         return None
     values = np.asarray(weights)
@@ -954,18 +947,18 @@ def checked_weights(weights: Any, n_rows: int) -> NDArray[np.int64] | None:
 
 
 def _rarest(column: pd.Series[Any], levels: Sequence[Any]) -> Any:
-    """The level with fewest rows, the last of several."""
+    """Return the level with fewest rows, the last of several."""
     counts = {as_level(value): int(n) for value, n in column.value_counts().items()}
     return min(reversed(levels), key=lambda level: counts.get(level, 0))
 
 
 def is_number(column: pd.Series[Any]) -> bool:
-    """Whether a column of a frame holds numbers."""
+    """Return whether a column of a frame holds numbers."""
     return is_numeric_dtype(column.dtype) and not is_bool_dtype(column.dtype)
 
 
-def unused_name(name: str, frame: pd.DataFrame) -> str:
-    """The name, or one like it, for a target beside predictors that may be called so."""
+def find_unused_name(name: str, frame: pd.DataFrame) -> str:
+    """Return the name for a target beside predictors, changed if one of these is called so."""
     taken = set(map(str, frame.columns))
     while str(name) in taken:
         name = f"{name}_"
@@ -973,5 +966,5 @@ def unused_name(name: str, frame: pd.DataFrame) -> str:
 
 
 def array_names(X: NDArray[Any]) -> list[str]:
-    """What the columns of an array are called."""
+    """Return the names that columns of an array get."""
     return list(as_frame(X[:1]).columns)

@@ -1,5 +1,4 @@
-"""Probabilities for opened models that have none to be trusted: a curve from what a model says to
-how often that came true.
+"""Calibrated probabilities of opened models: a curve from a model's score to observed frequency.
 
 All of it happens after opening, in the clear, on rows that the owner has labels of and the model
 has not seen. The curve is Platt's, two numbers, or isotonic regression's, a few corners: they are
@@ -36,7 +35,7 @@ Curve = dict[str, Any]
 
 
 class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """An opened model whose probabilities were held against rows of known class, and corrected.
+    """An opened model with probabilities that were calibrated on rows of known class.
 
     scikit-learn's ``CalibratedClassifierCV(FrozenEstimator(opened))`` gives the same probabilities.
     This one also takes tables, refuses the rows that the model was fitted to, and is saved without
@@ -142,7 +141,7 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     @property
     def n_features_in_(self) -> int:
-        """How many predictors the model has."""
+        """Number of predictors of the model."""
         return int(self.model.n_features_in_)
 
     @property
@@ -155,7 +154,6 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         return schema
 
     def parameters(self) -> dict[str, Any]:
-        """Those of the model inside."""
         found: dict[str, Any] = self.model.parameters()
         return found
 
@@ -180,7 +178,7 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     # --------------------------------------------------------------------------------------------
 
     def predict_proba(self, X: Any) -> Floats:
-        """The calibrated probability of each class."""
+        """Return the probability of each class."""
         check_is_fitted(self, "curves_")
         answers = _answers(self.model, X)
         read = {"sigmoid": _read_sigmoid, "isotonic": _read_isotonic}[self.method]
@@ -193,7 +191,7 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         return np.where(total == 0, 1 / p.shape[1], p / np.where(total == 0, 1, total))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class with the highest calibrated probability."""
+        """Return the class with the highest calibrated probability."""
         p = self.predict_proba(X)
         predicted: NDArray[Any] = self.classes_[p.argmax(axis=1)]
         without = np.isnan(p).any(axis=1)  # rows that the model does not predict
@@ -213,7 +211,6 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         save_file(self.to_container(), url, overwrite=overwrite, private=True)
 
     def to_container(self) -> Container:
-        """As a checked envelope of bytes."""
         file: Container = self.model.to_container()
         facts = {
             "method": self.method,
@@ -224,11 +221,9 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
 
 def was_fitted_to(model: Any, X: Any, y: Any = None) -> bool:
-    """Whether these are the very rows that an open model was fitted to: a fit to them in the clear
-    has the same totals.
-    """
+    """Return whether an open model was fitted to these very rows, by comparing the totals."""
     if not isinstance(X, Table):
-        X = model._known_private().table(model._checked_frame(X, reset=False), y)
+        X = model._known_private().table(model._check_frame(X, reset=False), y)
     counts = np.bincount(X.class_codes, X.weights, minlength=len(model.classes_))
     if not np.array_equal(
         counts, model.class_counts_
@@ -238,8 +233,9 @@ def was_fitted_to(model: Any, X: Any, y: Any = None) -> bool:
 
 
 def _answers(model: Any, X: Any) -> Floats:
-    """What a model says of rows: log-odds or scores where it has them, else probabilities. For two
-    classes, of the second alone.
+    """Return log-odds or scores of rows if the model has them, else probabilities.
+
+    Of two classes, only of the second.
     """
     if hasattr(model, "decision_function"):
         scores = np.asarray(model.decision_function(X), dtype=np.float64)
@@ -284,7 +280,7 @@ def _read_isotonic(curve: Curve, answers: Floats) -> Floats:
 
 
 def read_calibrated(model: Any, data: bytes) -> CalibratedModel:
-    """The model with the calibration that its file has, checked."""
+    """Return the model with the calibration that its file has, checked."""
     try:
         facts = json.loads(data)
     except (ValueError, RecursionError) as error:

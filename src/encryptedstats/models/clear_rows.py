@@ -25,8 +25,8 @@ from encryptedstats.tables.rows.table_from_frame import mark_rows_to_predict
 from encryptedstats.tables.table import (
     Moved,
     Unusable,
-    all_moved,
-    all_unusable,
+    merge_moved,
+    merge_unusable,
     warn_of_moved,
     warn_of_unusable,
 )
@@ -97,8 +97,8 @@ class FilePredictions:
             table = mark_rows_to_predict(self.schema, model._with_unused(rows), needed)
         except SchemaError as error:
             raise SchemaError(f"{data}: {error}") from error
-        self.moved = all_moved((*self.moved, *table.moved))
-        self.unusable = all_unusable((*self.unusable, *table.unusable))
+        self.moved = merge_moved((*self.moved, *table.moved))
+        self.unusable = merge_unusable((*self.unusable, *table.unusable))
         self.n_rows += len(table)
         self.n_unpredicted += table.n_unpredicted
         if not self.has_classes:
@@ -186,7 +186,7 @@ def check_classifies(model: Any, file: str | os.PathLike[str]) -> None:
         )
 
 
-def labelled_rows(
+def read_labelled_rows(
     schema: Schema,
     data: str | os.PathLike[str],
     weights: str | None = None,

@@ -43,7 +43,7 @@ from encryptedstats.tables.questions.question import (
 
 
 class LinearMeans(CodedPredictors, TotalsClassifier):
-    r"""Every row goes to the class whose mean is nearest.
+    r"""Assign each row to the class with the nearest mean.
 
     With class means m_c, the score of class c is m_c'x - m_c'm_c / 2.
 
@@ -91,7 +91,6 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
-        """Class counts, and the sum of every predictor in every class."""
         classes = class_columns(schema, fold)
         sums = [
             [(feature.value * y).total() for y in classes]
@@ -100,14 +99,12 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
         return {"class_counts": [y.total() for y in classes], "sums": sums}
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """One for every class, or for every predictor and class."""
         return {
             "class_counts": (schema.n_classes,),
             "sums": (self._count_features(schema), schema.n_classes),
         }
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
-        """The means."""
         self.class_counts_ = totals["class_counts"].astype(np.int64)
         refuse_impossible(
             bool((self.class_counts_ >= 0).all()), "a class would have fewer than no rows"
@@ -115,11 +112,9 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
         self.means_ = (totals["sums"] / np.maximum(self.class_counts_, 1)).T.astype(float)
 
     def learned(self) -> pd.DataFrame:
-        """The mean of every predictor in every class."""
         return self._by_class("mean", self.means_)
 
     def _by_class(self, what: str, found: NDArray[np.float64]) -> pd.DataFrame:
-        """A line for every predictor, a column for every class."""
         index = predictor_index(self._features(self.schema_.public()), self.schema_)
         return pd.DataFrame(found.T, index, [f"{what} {label}" for label in self.classes_])
 
@@ -129,8 +124,8 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
     def answers(
         self, schema: PublicSchema, columns: Columns, known: Known, output: str = ""
     ) -> Arrays:
-        """For every class the products of its sums with the row and with themselves, then the class
-        counts.
+        """Return the products of the sums of each class with the row and with themselves, and the
+        class counts.
         """
         found = [feature.value for feature in self._features(schema, columns)]
         products = []
@@ -145,11 +140,9 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
         }
 
     def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
-        """Two for every class, and its count."""
         return {"products": (schema.n_classes, 2), "class_counts": (schema.n_classes,)}
 
     def judge(self, answers: Totals, schema: Schema | PublicSchema, output: str = "") -> Votes:
-        """The score of each class."""
         counts = answers["class_counts"][0].astype(float)
         along, length = answers["products"][:, :, 0], answers["products"][:, :, 1]
         scores = (along / np.maximum(counts, 1) - length / (2 * np.maximum(counts, 1) ** 2)).astype(
@@ -165,7 +158,9 @@ class LinearMeans(CodedPredictors, TotalsClassifier):
         )
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Score of each class; with two classes, that of the second less that of the first."""
+        """Return the score of each class; with two classes, that of the second less that of the
+        first.
+        """
         scores = self._by_row(X, self.scores)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
@@ -212,7 +207,6 @@ class FisherDiscriminant(LinearMeans):
         raise self._cannot_predict()
 
     def learned(self) -> pd.DataFrame:
-        """The direction of every class."""
         return self._by_class("direction", self.directions_)
 
     def scores(self, table: Table) -> NDArray[np.float64]:
@@ -228,18 +222,15 @@ class FisherDiscriminant(LinearMeans):
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
-        """What linear means needs, and all sums of products of two predictors."""
         everyone = sum_of(class_columns(schema, fold))
         products = product_totals(self._features(schema, columns), everyone)
         return {**super().totals(schema, columns, fold), "products": products}
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """One product for every pair of predictors."""
         k = self._count_features(schema)
         return {**super().shapes(schema), "products": (k * (k + 1) // 2,)}
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
-        """The scatter within classes, and the directions."""
         super().learn(totals, schema)
         products, sums = symmetric(totals["products"], self.means_.shape[1]), totals["sums"].T
         counts = [max(1, int(count)) for count in self.class_counts_]

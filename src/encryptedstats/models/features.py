@@ -1,5 +1,4 @@
-"""Predictors of the linear models: how each variable of a schema becomes one or several integers
-(paper, section 2.2).
+"""Predictors of linear models: how each variable becomes one or several integers (section 2.2).
 
 Ordered variables are their ordinal codes, centred or not; numbers are what they are; a category is
 one 0/1 predictor a level, as in the paper's table of data sets.
@@ -27,9 +26,7 @@ from encryptedstats.tables.schema.variables import PublicVariable
 
 @dataclass(frozen=True)
 class Feature:
-    """One predictor: of which variable, which level of a category, and what it is in circuits (with
-    its square).
-    """
+    """One predictor: its variable, the level of a category, and its expression with its square."""
 
     variable: int
     level: int | None
@@ -59,12 +56,12 @@ def features(
         elif not variable.has_codes:
             found += [Feature(j, k, x, x) for k, x in enumerate(bins)]
         elif not is_constant(variable):
-            found.append(_coded(j, variable.n_bins, bins, stored, centred))
+            found.append(_make_coded(j, variable.n_bins, bins, stored, centred))
     return found
 
 
 class CodedPredictors:
-    """For models whose predictors are codes, around 0 (``centred``) or not."""
+    """Base of models whose predictors are codes, around 0 (``centred``) or not."""
 
     remarks: ClassVar[tuple[str, ...]] = (
         "of codes of bins, of 0/1 for a level of a category, and of numbers in units of their "
@@ -85,7 +82,7 @@ class CodedPredictors:
         return count_features(schema, self._positions(schema))
 
     def _matrix(self, table: Table) -> NDArray[np.int64]:
-        """The predictors of clear rows, shape (rows, predictors)."""
+        """Return the predictors of clear rows, shape (rows, predictors)."""
         return feature_matrix(self._features(table.public_schema), table, centred=self.centred)
 
 
@@ -96,12 +93,12 @@ def count_features(schema: PublicSchema, positions: Sequence[int]) -> int:
 
 
 def is_constant(variable: PublicVariable) -> bool:
-    """Whether an ordered variable has a single code, the same for every row: it is no predictor."""
+    """Return whether an ordered variable has a single code: it is no predictor then."""
     return variable.has_codes and variable.n_bins < 2
 
 
 def symmetric(products: NDArray[Any], k: int) -> NDArray[Any]:
-    """The symmetric matrix of exact integers whose upper triangle was computed, row by row."""
+    """Return a symmetric matrix of exact integers from its upper triangle, given row by row."""
     matrix = np.empty((k, k), dtype=object)
     for (a, b), value in zip(combinations_with_replacement(range(k), 2), products, strict=True):
         matrix[a, b] = matrix[b, a] = value
@@ -109,8 +106,8 @@ def symmetric(products: NDArray[Any], k: int) -> NDArray[Any]:
 
 
 def solve(matrix: NDArray[Any], right: NDArray[Any]) -> NDArray[np.float64]:
-    """The solution of a system of (exact) moments, by least squares: a constant or repeated
-    predictor makes it singular.
+    """Solve a system of exact moments by least squares, even if a constant or repeated predictor
+    makes it singular.
 
     Predictors are brought to one scale first, so that small ones are not taken for none.
     """
@@ -121,10 +118,13 @@ def solve(matrix: NDArray[Any], right: NDArray[Any]) -> NDArray[np.float64]:
     return result
 
 
-def _coded(
+def _make_coded(
     j: int, n_bins: int, bins: list[Expression], stored: set[Column], centred: bool
 ) -> Feature:
-    """Ordinal codes. From the bins, the square is a sum of bins too and costs no product."""
+    """Return the ordinal codes of a variable.
+
+    From bins, the square is a sum of bins too and costs no product.
+    """
     if Column("onehot", j, 0) in stored:
         codes = code_values(n_bins, centred=centred)
         value = linear([(code, x) for code, x in zip(codes, bins, strict=True) if code])
@@ -135,7 +135,7 @@ def _coded(
 
 
 def product_totals(found: Sequence[Feature], everyone: Expression) -> list[Expression]:
-    """The totals of all products of two predictors, over the rows (and with the weights) of
+    """Return the totals of all products of two predictors, over the rows (and with the weights) of
     ``everyone``.
     """
     return [
@@ -145,7 +145,7 @@ def product_totals(found: Sequence[Feature], everyone: Expression) -> list[Expre
 
 
 def feature_matrix(found: Iterable[Feature], table: Table, *, centred: bool) -> NDArray[np.int64]:
-    """The predictors of clear rows, shape (rows, predictors)."""
+    """Return the predictors of clear rows, shape (rows, predictors)."""
     columns = []
     for feature in found:
         if feature.level is not None:

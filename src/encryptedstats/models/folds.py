@@ -1,6 +1,4 @@
-"""Scores of the models that cross-validation gives: each on the rows of the fold that it has not
-seen.
-"""
+"""Scores of cross-validated models, each on the rows of the fold that it has not seen."""
 
 from __future__ import annotations
 

@@ -69,8 +69,8 @@ MAX_DEPTH = 6
 
 
 class CompletelyRandomForest(TotalsClassifier):
-    r"""A forest of trees that are grown blindly and then count the rows of every class in every
-    leaf.
+    r"""A forest of trees that are grown without looking at rows, and then count the classes in
+    every leaf.
 
     The count of class c in leaf b of tree t is a polynomial in the encrypted indicators,
 
@@ -97,8 +97,8 @@ class CompletelyRandomForest(TotalsClassifier):
         encrypted prediction draws. The totals are the same for all, so an opened forest may change
         it.
     averaged : int
-        For predictions without opening, where the fraction is drawn: over so many draws (a power of
-        two) it is averaged. Votes are so many times larger then, and vary less.
+        For predictions without opening, where the fraction is drawn: over this many draws (a power of
+        two) it is averaged. Votes are as many times larger then, and vary less.
     random_state : int, optional
         Seed of the growth: trees are public, so it is no secret. None draws one at every fit.
     bins : int
@@ -194,7 +194,7 @@ class CompletelyRandomForest(TotalsClassifier):
     # --------------------------------------------------------------------------------------------
 
     def grow(self, schema: Schema | PublicSchema) -> tuple[Tree, ...]:
-        """The trees for a schema: the same for the same seed, everywhere."""
+        """Grow the trees for a schema: the same for the same seed, everywhere."""
         seed = getattr(self, "growth_", self.parameters())["random_state"]
         if seed is None:
             raise ArgumentError(
@@ -213,7 +213,7 @@ class CompletelyRandomForest(TotalsClassifier):
         return int(self.growth_["random_state"])
 
     def parameters(self) -> dict[str, Any]:
-        """As JSON knows them; of a fitted forest with the seed of its fit."""
+        """Return the parameters as JSON knows them; of a fitted forest with the seed of its fit."""
         found = super().parameters()
         seed = found["random_state"]
         return {
@@ -229,7 +229,7 @@ class CompletelyRandomForest(TotalsClassifier):
         return super()._from_parameters({"repeats": True, **parameters})
 
     def _settled(self) -> CompletelyRandomForest:
-        """With a seed: that of its fit, if it had one."""
+        """Fix the seed: that of the fit, if there was one."""
         if self.random_state is not None:
             return self
         seed = self.parameters()["random_state"]
@@ -253,8 +253,8 @@ class CompletelyRandomForest(TotalsClassifier):
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
-        """Class totals, and for every tree, node and class what goes left; what goes right is the
-        rest.
+        """Write class totals and, for every tree, node and class, what goes left; what goes right
+        is the rest.
         """
         classes = class_columns(schema, fold)
         left = [self._left_totals(tree, classes) for tree in self.grow(schema)]
@@ -272,7 +272,6 @@ class CompletelyRandomForest(TotalsClassifier):
         return totals
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """One for every class, or for every tree, node and class."""
         n_classes = schema.n_classes
         return {
             "class_counts": (n_classes,),
@@ -283,7 +282,6 @@ class CompletelyRandomForest(TotalsClassifier):
     # -----------------------------------------------------------------------------------------
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
-        """The counts of every node."""
         self.trees_ = self.grow(schema)
         self.class_counts_ = totals["class_counts"].astype(np.int64)
         self.node_counts_ = self._all_counts(totals["left"].astype(np.int64))
@@ -293,7 +291,7 @@ class CompletelyRandomForest(TotalsClassifier):
         )
 
     def _all_counts(self, left: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Counts of every node, leaves last: a right child is its parent less the left one."""
+        """Compute counts of every node, leaves last: a right child is its parent less the left one."""
         n_trees, n_nodes, n_classes = left.shape
         counts = np.empty((n_trees, 2 * n_nodes + 1, n_classes), dtype=np.int64)
         counts[:, 0] = self.class_counts_
@@ -316,14 +314,16 @@ class CompletelyRandomForest(TotalsClassifier):
         return np.where(sizes > 0, weights, 0.0)
 
     def apply(self, X: Any) -> NDArray[np.int64]:
-        """The leaf of each row in each tree, shape (rows, trees)."""
+        """Return the leaf of each row in each tree, shape (rows, trees)."""
         return self._by_row(X, self._leaves)
 
     def _leaves(self, table: Table) -> NDArray[np.int64]:
         return _leaves_of(self.trees_, table)
 
     def decision_votes(self, X: Any) -> NDArray[np.float64]:
-        """Votes of each class: the counts of the row's leaf in every tree, weighed, added up."""
+        """Return the votes of each class: the weighted counts of the row's leaf, added up over
+        trees.
+        """
         return self._by_row(X, self._votes)
 
     def _votes(self, table: Table) -> NDArray[np.float64]:
@@ -343,11 +343,11 @@ class CompletelyRandomForest(TotalsClassifier):
         return _shares(self._votes(table))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Share of the votes of each class."""
+        """Return the share of the votes of each class."""
         return self._by_row(X, self.scores)
 
     def votes(self, X: Any) -> pd.DataFrame:
-        """Votes of each class as a DataFrame."""
+        """Return the votes of each class as a DataFrame."""
         return pd.DataFrame(self.decision_votes(X), columns=list(self.classes_))
 
     # -- predicting without opening
@@ -356,8 +356,8 @@ class CompletelyRandomForest(TotalsClassifier):
     def answers(
         self, schema: PublicSchema, columns: Columns, known: Known, output: str = ""
     ) -> Arrays:
-        """For every class the sum over trees of the count in the row's leaf (times the leaf's drawn
-        fraction).
+        """Write for every class the sum over trees of the count in the row's leaf (times the leaf's
+        drawn fraction).
 
         Which leaf that is, is decided from below: a node's count is that of its right child, plus
         what the left one has more if the row goes left. That takes 2^L - 1 products a class and
@@ -367,7 +367,7 @@ class CompletelyRandomForest(TotalsClassifier):
         trees = self.grow(schema)
         # With fractions trees have no products in common, and few of these are held at a time where
         # trees share no counts.
-        left = known["left"] if DRAWN in known else _shared(known["left"], trees)
+        left = known["left"] if DRAWN in known else _share_counts(known["left"], trees)
         share = {split: _goes_left(split) for tree in trees for split in tree}
         largest = known.highest("class_counts") * (known.highest(DRAWN) if DRAWN in known else 1)
         votes = []
@@ -387,7 +387,6 @@ class CompletelyRandomForest(TotalsClassifier):
         return {"votes": votes}
 
     def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
-        """One for every class."""
         return {"votes": (schema.n_classes,)}
 
     def judge(self, answers: Totals, schema: Schema | PublicSchema, output: str = "") -> Votes:
@@ -405,7 +404,7 @@ class CompletelyRandomForest(TotalsClassifier):
         return 0 if self.fraction is None or isinstance(self.fraction, str) else int(self.fraction)
 
     def _fraction(self) -> Fraction:
-        """How the stochastic fraction of this forest is drawn: from the seed of its growth."""
+        """Return how the stochastic fraction of this forest is drawn: from the seed of its growth."""
         return Fraction(
             self._draws, int(self.averaged), int(self.parameters()["random_state"] or 0)
         )
@@ -456,8 +455,7 @@ class CompletelyRandomForest(TotalsClassifier):
             if table.by_others:
                 raise RowsByOthersError(
                     "these rows were encrypted by others, and which of them are drawn is public: "
-                    "who opens a drawn fraction would "
-                    "learn in which leaves single rows are. Fractions are drawn from rows that "
+                    "an opened drawn fraction would tell in which leaves single rows are. Fractions are drawn from rows that "
                     "their owner encrypted",
                     code="rows-by-others",
                 )
@@ -489,14 +487,12 @@ class CompletelyRandomForest(TotalsClassifier):
     def _drawn_circuit(
         self, schema: PublicSchema
     ) -> tuple[Callable[[Layout], list[Expression]] | None, Interval]:
-        """The stochastic fraction of every leaf."""
         if not self._draws:
             return super()._drawn_circuit(schema)
         fraction, trees = self._fraction(), self.grow(schema)
         return partial(fraction_circuit, fraction, trees, schema), Interval(1, fraction.largest)
 
     def _beside_shapes(self, schema: PublicSchema) -> Shapes:
-        """One fraction for every leaf of every tree, where one is drawn."""
         return {DRAWN: (int(self.n_trees), 2 ** int(self.depth))} if self._draws else {}
 
     def _check_drawn(self, known: Known) -> None:
@@ -546,7 +542,7 @@ class CompletelyRandomForest(TotalsClassifier):
 
 
 def _leaves_of(trees: Sequence[Tree], table: Table) -> NDArray[np.int64]:
-    """The leaf of each row in each tree, shape (rows, trees).
+    """Return the leaf of each row in each tree, shape (rows, trees).
 
     By a walk: as a circuit in which leaves are worth their numbers it takes nine times as long for
     a few hundred rows.
@@ -563,9 +559,8 @@ def _leaves_of(trees: Sequence[Tree], table: Table) -> NDArray[np.int64]:
     return leaves
 
 
-def _shared(left: NDArray[Any], trees: Sequence[Tree]) -> NDArray[Any]:
-    """What goes left, with equal counts said to be so: what comes after the same splits is the same
-    count, in whatever tree.
+def _share_counts(left: NDArray[Any], trees: Sequence[Tree]) -> NDArray[Any]:
+    """Replace equal counts by one: what comes after the same splits is the same count, in any tree.
 
     Shallow forests have few different nodes, however many trees: the products of a prediction are
     then those of the nodes, each with the number of trees that have it as a weight (a forest is a
@@ -582,8 +577,8 @@ def _shared(left: NDArray[Any], trees: Sequence[Tree]) -> NDArray[Any]:
 
 
 def _leaf_counts(count: Number, left: Sequence[Number]) -> list[Number]:
-    """The counts of the leaves of a tree, of one class: what goes right is what does
-    not go left.
+    """Return the counts of the leaves of a tree, of one class; what goes right is what does not go
+    left.
     """
     counts = [count]
     for node, part in enumerate(left):
@@ -592,8 +587,8 @@ def _leaf_counts(count: Number, left: Sequence[Number]) -> list[Number]:
 
 
 def _leaf_value(tree: Tree, leaves: Sequence[Number], share: Mapping[Split, Expression]) -> Number:
-    """What the leaf is worth that a row comes to; ``share`` is 1 for rows that a split
-    sends left.
+    """Return the value of the leaf that a row reaches; ``share`` is 1 for rows that a split sends
+    left.
     """
     values: list[Number] = [*([0] * len(tree)), *leaves]
     for node in range(len(tree) - 1, -1, -1):
@@ -610,8 +605,8 @@ def _goes_left(split: Split) -> Expression:
 
 
 def _shares(votes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The share of each class of the votes. A row that falls into empty leaves only has none, and
-    every class as much of them.
+    """Return the share of each class of the votes; equal shares for rows that fall into empty
+    leaves only.
     """
     total = votes.sum(axis=1, keepdims=True)
     shares: NDArray[np.float64] = np.where(

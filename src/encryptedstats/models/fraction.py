@@ -1,5 +1,5 @@
 """The stochastic fraction of a forest, drawn from the table itself (paper, section 3.2), for
-predicting unopened.
+encrypted predictions.
 
 For every leaf, M rows are drawn with replacement; the fraction is one more than how many of them,
 from the first on, lie outside the leaf: an estimate of rows in the table over rows in the leaf.
@@ -47,18 +47,18 @@ class Fraction:
         return self.averaged * (self.draws + 1)
 
     def first_rows(self, n_rows: int) -> list[int]:
-        """Where each draw begins."""
+        """Return where each draw begins."""
         return [Draws("fraction", self.seed, m).below(n_rows) for m in range(self.draws)]
 
     def rows(self, n_rows: int, n_leaves: int) -> NDArray[np.int64]:
-        """The rows that are drawn, shape (leaves, slots of a leaf, draws)."""
+        """Return the rows that are drawn, shape (leaves, slots of a leaf, draws)."""
         places = np.arange(n_leaves * self.averaged).reshape(n_leaves, self.averaged, 1)
         return (places + np.array(self.first_rows(n_rows), dtype=np.int64)) % n_rows
 
 
 def clear_fraction(fraction: Fraction, leaves: NDArray[np.int64], n_leaves: int) -> list[int]:
-    """The fractions (summed over the slots of a leaf) of all trees, given the leaf of every row in
-    every tree.
+    """Return the fractions (summed over the slots of a leaf) of all trees, given the leaf of every
+    row in every tree.
     """
     n_rows, n_trees = leaves.shape
     drawn = fraction.rows(n_rows, n_trees * n_leaves).reshape(
@@ -75,14 +75,14 @@ def clear_fraction(fraction: Fraction, leaves: NDArray[np.int64], n_leaves: int)
 def fraction_circuit(
     fraction: Fraction, trees: Sequence[Tree], schema: PublicSchema, layout: Layout
 ) -> list[Expression]:
-    """The same as encrypted totals, for a table of this layout."""
+    """Write the fractions as encrypted totals, for a table of this layout."""
     return _Writer(fraction, tuple(trees), schema, layout).totals()
 
 
 @dataclass(frozen=True)
 class _Segment:
-    """Leaves whose rows of one draw lie in one half row: where, and which move brings them to the
-    leaves' own slots.
+    """Leaves whose rows of one draw lie in one half row: their places, and the move to their own
+    slots.
     """
 
     chunk: int
@@ -92,7 +92,9 @@ class _Segment:
 
 
 class _Writer:
-    """Writes the circuit page by page: a page is as many leaves' slots as are side by side."""
+    """Writes the circuit page by page; a page holds the slots of as many leaves as lie side by
+    side.
+    """
 
     def __init__(
         self, fraction: Fraction, trees: tuple[Tree, ...], schema: PublicSchema, layout: Layout
@@ -110,7 +112,7 @@ class _Writer:
         self.slot_of_row = rows - (ends - np.array(layout.counts))[self.chunk_of_row]
 
     def totals(self) -> list[Expression]:
-        """For every leaf the sum of what its slots hold."""
+        """Write for every leaf the sum of what its slots hold."""
         pages = [self._page(start) for start in range(0, self.n_places, self.page)]
         totals = []
         for leaf in range(len(self.trees) * self.n_leaves):
@@ -125,8 +127,8 @@ class _Writer:
         return totals
 
     def _page(self, start: int) -> Expression:
-        """The fraction in every leaf's own slot: 1 and, for every draw, whether it and all before
-        are outside.
+        """Write the fraction in every leaf's own slot: 1 and, for every draw, whether it and all
+        before are outside.
         """
         places = np.arange(start, min(start + self.page, self.n_places))
         first_rows = self.fraction.first_rows(self.layout.n_rows)
@@ -136,7 +138,7 @@ class _Writer:
         return linear([(1, product) for product in _running_products(outside)], constant=1)
 
     def _inside(self, rows: NDArray[np.int64], places: NDArray[np.int64]) -> Expression:
-        """Whether the row of each place is in the leaf that the place belongs to."""
+        """Return whether the row of each place is in the leaf that the place belongs to."""
         moved = []
         for together in self._together(list(self._segments(rows, places))):
             product = _product([self._step(together, level) for level in range(self._depth)])
@@ -161,7 +163,7 @@ class _Writer:
         return groups
 
     def _disturbs(self, one: _Segment, other: _Segment) -> bool:
-        """Whether the move of one would bring rows of the other beside its own, or they are of
+        """Return whether moving one would bring rows of the other beside its own, or they are of
         different chunks.
         """
         half, (_, rotation, swap) = self.layout.turn, one.move
@@ -187,9 +189,7 @@ class _Writer:
             yield _Segment(chunk, move, places[here], slots[here])
 
     def _step(self, segments: Sequence[_Segment], level: int) -> Expression:
-        """Whether rows of a chunk take the step towards their leaf at one level: the sum of the
-        bins on that side, each where it is needed.
-        """
+        """Write whether rows of a chunk take the step towards their leaf at one level."""
         marked: dict[Column, list[int]] = defaultdict(list)
         for segment in segments:
             for place, slot in zip(segment.places.tolist(), segment.slots.tolist(), strict=True):
@@ -200,7 +200,7 @@ class _Writer:
         )
 
     def _bins(self, leaf: int, level: int) -> list[Column]:
-        """The bins with which a row that has come so far goes on towards a leaf."""
+        """Return the bins with which a row that has come so far goes on towards a leaf."""
         tree, leaf_of_tree = self.trees[leaf // self.n_leaves], leaf % self.n_leaves
         turns = [leaf_of_tree >> (self._depth - 1 - i) & 1 for i in range(level + 1)]  # 0 is left
         node = 0
@@ -213,7 +213,7 @@ class _Writer:
 
 
 def _product(factors: Sequence[Expression]) -> Expression:
-    """A product that is as shallow as can be."""
+    """Multiply factors in a product that is as shallow as can be."""
     if len(factors) == 1:
         return factors[0]
     half = len(factors) // 2
@@ -221,7 +221,7 @@ def _product(factors: Sequence[Expression]) -> Expression:
 
 
 def _running_products(factors: Sequence[Expression]) -> list[Expression]:
-    """The product of the first, of the first two, and so on: log2 of their number deep."""
+    """Multiply the first, the first two, and so on, in a depth of log2 of their number."""
     if len(factors) == 1:
         return list(factors)
     half = len(factors) // 2

@@ -1,5 +1,4 @@
-"""Blind growth of trees: from a public schema and a seed, never from data (paper, appendix A, step
-2a).
+"""Growth of trees from a public schema and a seed, never from data (paper, appendix A, step 2a).
 
 Random numbers are SHA-256 of the seed and a counter, so that the same seed gives the same trees on
 every machine, for every version of Python and NumPy.
@@ -41,7 +40,7 @@ class Draws:
         self._counter = 0
 
     def below(self, n: int) -> int:
-        """A number from 0 to n-1, all equally likely."""
+        """Draw a number from 0 to n-1, all equally likely."""
         size = 8 * -(-n.bit_length() // 64)  # bytes: 8 for all but categories of 64 levels and more
         limit = (1 << 8 * size) - (1 << 8 * size) % n  # beyond it the remainders would not be
         while True:
@@ -98,14 +97,12 @@ def grow(
 
 @dataclass(frozen=True)
 class _Node:
-    """What can reach a node: bins of the variables split above, and the variables with
-    two or more.
-    """
+    """A node: the bins of variables split above that can reach it, and variables with two or more."""
 
     splittable: list[int]
     bins: dict[int, Bins]
 
-    def limited_to(self, variable: int, bins: Bins) -> _Node:
+    def limit_to(self, variable: int, bins: Bins) -> _Node:
         """Return the child that these bins of a variable reach."""
         left = self.splittable if len(bins) > 1 else [j for j in self.splittable if j != variable]
         return _Node(left, {**self.bins, variable: bins})
@@ -129,7 +126,7 @@ def _tree(schema: PublicSchema, splittable: list[int], shape: ForestShape, draws
         elif k < 2 ** (depth - 1) - 1:  # the children are nodes as well
             inside = set(left)
             sides = [[b for b in bins if (b in inside) == is_left] for is_left in (True, False)]
-            nodes += [node.limited_to(variable, tuple(side)) for side in sides]
+            nodes += [node.limit_to(variable, tuple(side)) for side in sides]
     return tuple(splits)
 
 

@@ -102,9 +102,6 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
-        """Class counts, sums of every predictor by class, and all sums of products of two
-        predictors.
-        """
         classes, found = class_columns(schema, fold), self._features(schema, columns)
         everyone = sum_of(classes)  # 1, or the weight, in every row that counts
         return {
@@ -114,7 +111,6 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
         }
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """One for every class, for every predictor and class, for every pair of predictors."""
         k = self._count_features(schema)
         return {
             "class_counts": (schema.n_classes,),
@@ -145,7 +141,6 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
         )
 
     def learned(self) -> pd.DataFrame:
-        """The intercept, if there is one, and the coefficient of every predictor."""
         index = predictor_index(self._features(self.schema_.public()), self.schema_)
         frame = pd.DataFrame({"estimate": self.coef_[0]}, index)
         first = pd.DataFrame(
@@ -163,7 +158,7 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
     def answers(
         self, schema: PublicSchema, columns: Columns, known: Known, output: str = ""
     ) -> Arrays:
-        """For one predictor: e and d, whose ratio is the log-odds, then the class counts."""
+        """Write for one predictor e and d, whose ratio is the log-odds, and the class counts."""
         found = self._features(schema, columns)
         if len(found) > 1:
             raise self._cannot_predict()
@@ -179,13 +174,11 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
         }
 
     def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
-        """Two, and one for every class."""
         if self._count_features(schema) != 1:
             raise self._cannot_predict()
         return {"line": (2,), "class_counts": (2,)}
 
     def judge(self, answers: Totals, schema: Schema | PublicSchema, output: str = "") -> Votes:
-        """Probabilities from the log-odds."""
         p = expit(self._log_odds_of(answers))
         (label,) = feature_labels(self._features(schema.public()), schema)
         names = [f"e[{label}]", f"d[{label}]", *count_names(schema)]
@@ -199,7 +192,7 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
         return log_odds
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Estimated log-odds of the second class."""
+        """Return estimated log-odds of the second class."""
         return self._by_row(X, self._log_odds)
 
     def _log_odds(self, table: Table) -> NDArray[np.float64]:
@@ -209,10 +202,10 @@ class OneStepLogisticRegression(CodedPredictors, TotalsClassifier):
         return log_odds
 
     def scores(self, table: Table) -> NDArray[np.float64]:
-        """Probability of each class."""
+        """Return probability of each class."""
         p = expit(self._log_odds(table))
         return np.column_stack([1 - p, p])
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probability of each class."""
+        """Return the probability of each class."""
         return self._by_row(X, self.scores)

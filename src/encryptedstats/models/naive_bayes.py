@@ -151,7 +151,6 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
         }
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """One for every class, or for every predictor and class."""
         by_class = (self._count_features(schema), schema.n_classes)
         return {"class_counts": (schema.n_classes,), "sums": by_class, "squares": by_class}
 
@@ -187,7 +186,6 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
             )
 
     def learned(self) -> pd.DataFrame:
-        """The slope b / d of every predictor, and what it is made of."""
         slopes = [b / d if d else np.nan for b, d in zip(self.b_, self.d_, strict=True)]
         index = predictor_index(self._features(self.schema_.public()), self.schema_)
         return pd.DataFrame({"slope": slopes, "a": self.a_, "b": self.b_, "d": self.d_}, index)
@@ -212,11 +210,9 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
         }
 
     def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
-        """Two for every predictor, one for every class."""
         return {"lines": (self._count_features(schema), 2), "class_counts": (2,)}
 
     def judge(self, answers: Totals, schema: Schema | PublicSchema, output: str = "") -> Votes:
-        """Probabilities from the log-odds."""
         p = expit(_log_odds(answers))
         labels = feature_labels(self._features(schema.public()), schema)
         names = [f"{letter}[{label}]" for label in labels for letter in "ed"]
@@ -228,26 +224,27 @@ class SemiparametricNB(CodedPredictors, TotalsClassifier):
     # --------------------------------------------------------------------------------------------
 
     def predict_raw(self, X: Any) -> tuple[NDArray[Any], list[int]]:
-        """The integers (e, d) of every row and predictor: the log-odds of predictor j are e_j /
-        d_j.
+        """Return the integers (e, d) of every row and predictor: the log-odds of predictor j are
+        e_j / d_j.
         """
         table = self._rows(X)
         lines = predict_clear(self._as_predictor(), table, "")["lines"]
         return table.leave_blank(lines[:, :, 0].astype(object)), lines[0, :, 1].tolist()
 
     def predict_log_odds(self, X: Any) -> NDArray[np.float64]:
-        """Log-odds of the second class for every row."""
+        """Return log-odds of the second class for every row."""
         predictor = self._as_predictor()
         return self._by_row(X, lambda table: _log_odds(predict_clear(predictor, table, "")))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probability of each class."""
+        """Return the probability of each class."""
         return self._by_row(X, self.scores)
 
 
 def _log_odds(answers: Totals) -> NDArray[np.float64]:
-    """From e and d of every predictor and the class counts. Where d is 0 a predictor is constant,
-    and contributes nothing.
+    """Compute log-odds from e and d of every predictor.
+
+    Where d is 0 a predictor is constant and contributes nothing.
     """
     lines, (n0, n1) = answers["lines"], answers["class_counts"][0]
     e, d = lines[:, :, 0], lines[0, :, 1]
@@ -345,7 +342,6 @@ class MultinomialNB(BinCountClassifier):
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
-        """Class totals, and the rows of every class in every bin of every variable."""
         classes = class_columns(schema, fold)
         bins = [x for j in self._positions(schema) for x in bin_columns(schema, j)]
         return {
@@ -354,12 +350,10 @@ class MultinomialNB(BinCountClassifier):
         }
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """One for every class, or for every bin and class."""
         n_bins = sum(self._bins(schema))
         return {"class_counts": (schema.n_classes,), "bins": (n_bins, schema.n_classes)}
 
     def learned(self) -> pd.DataFrame:
-        """The rows of every class in every bin."""
         names, positions = variable_names(self.schema_), self._positions(self.schema_.public())
         bins = [f"{names[j]}: {label}" for j in positions for label in labels(self.schema_, j)]
         index = pd.Index(bins, name="bin")
@@ -375,8 +369,8 @@ class MultinomialNB(BinCountClassifier):
     def answers(
         self, schema: PublicSchema, columns: Columns, known: Known, output: str = "factors"
     ) -> Arrays:
-        """For every class, how many of its rows share the bin of each variable (or the product of
-        that); then class counts.
+        """Write for every class how many of its rows share the bin of each variable, or their
+        product, and the class counts.
         """
         # Of a product, each factor with its smoothing: every term has a bin, and there is nothing
         # where there is no row.
@@ -400,12 +394,11 @@ class MultinomialNB(BinCountClassifier):
         }
 
     def answer_shapes(self, schema: PublicSchema, output: str = "factors") -> Shapes:
-        """For every class one for each variable, or one; and one."""
         each = len(self._positions(schema)) if output == "factors" else 1
         return {"by_class": (schema.n_classes, each), "class_counts": (schema.n_classes,)}
 
     def _whole(self, factors: Sequence[RowAnswer]) -> RowAnswer:
-        """The product of all smoothed counts of a class."""
+        """Return the product of all smoothed counts of a class."""
         largest = math.prod((factor.bound or Interval.of(0)).high for factor in factors)
         if largest.bit_length() >= MAX_PRIME_BITS - 2:
             raise TooLargeError(
@@ -436,7 +429,6 @@ class MultinomialNB(BinCountClassifier):
     def judge(
         self, answers: Totals, schema: Schema | PublicSchema, output: str = "factors"
     ) -> Votes:
-        """Probabilities from the joint ones."""
         scores, prior = self._joint(answers, schema.public(), output)
         every = variable_names(schema)
         used = [every[j] for j in self._positions(schema.public())]
@@ -449,7 +441,9 @@ class MultinomialNB(BinCountClassifier):
     def _joint(
         self, answers: Totals, schema: PublicSchema, output: str
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The logarithm of the joint probability of row and class, and how frequent classes are."""
+        """Return the logarithm of the joint probability of row and class, and the frequency of
+        classes.
+        """
         bins, counts = self._bins(schema), answers["class_counts"][0].astype(float)
         prior = counts / counts.sum() if counts.sum() else np.full(len(counts), 1 / len(counts))
         found = answers["by_class"]
@@ -467,13 +461,14 @@ class MultinomialNB(BinCountClassifier):
         )[0]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probability of each class."""
+        """Return the probability of each class."""
         return self._by_row(X, self.scores)
 
 
 def _normalised(scores: NDArray[np.float64], prior: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Probabilities from logarithms. Without smoothing a row can be impossible in every class: then
-    only frequencies speak.
+    """Return probabilities from logarithms.
+
+    A row that is impossible in every class gets the class frequencies.
     """
     impossible = ~np.isfinite(scores).any(axis=1)
     with np.errstate(divide="ignore"):

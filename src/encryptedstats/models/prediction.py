@@ -1,5 +1,4 @@
-"""Predicting without opening anything: an encrypted model, encrypted rows, and an answer that only
-the owner can read.
+"""Prediction without opening anything: encrypted model, encrypted rows, an answer for the owner.
 
 A model writes its prediction as a circuit over the columns of the new rows and its own totals,
 once: with the totals as plain numbers it is the prediction of an opened model, in the clear or on
@@ -31,8 +30,8 @@ from encryptedstats.tables.questions.question import Number, Totals
 
 
 class Votes(pd.DataFrame):
-    """What was predicted for every row, opened: the votes of each class of a forest, or the
-    integers that another model gives.
+    """Opened predictions of every row: the votes of a forest, or the integers that another model
+    gives.
 
     It answers as an opened model does, :meth:`predict` and :meth:`predict_proba`, for the rows that
     it is of.
@@ -66,7 +65,7 @@ class Votes(pd.DataFrame):
         return np.asarray(self._scores.columns)
 
     def predict_proba(self) -> pd.DataFrame:
-        """Probability of each class for each row."""
+        """Return the probability of each class."""
         if not self._are_probabilities:
             raise AttributeError(
                 "this model gives scores of the classes, no probabilities: see .scores and "
@@ -75,13 +74,13 @@ class Votes(pd.DataFrame):
         return self._scores
 
     def predict(self) -> pd.Series[Any]:
-        """The most probable class of each row."""
+        """Return the most probable class of each row."""
         best = self._scores.to_numpy().argmax(axis=1)
         return pd.Series(self.classes_[best], index=self.index, name="predicted")
 
     def frame(self) -> pd.DataFrame:
-        """All of it in one table: the predicted class, then probabilities or scores, then the
-        integers they are made of.
+        """Return one table of predicted classes, probabilities or scores, and the integers they are
+        made of.
         """
         letter = "P" if self._are_probabilities else "score"
         scores = self._scores.set_axis(
@@ -106,8 +105,8 @@ class Votes(pd.DataFrame):
             raise ExistsError(f"{error} (", REPLACE, " replaces it)") from None
 
     def to_csv(self, path_or_buf: Any = None, *args: Any, **options: Any) -> Any:
-        """As of any DataFrame; a file, which has a line for every row, is readable to its user
-        only.
+        """Write CSV as any DataFrame does; a file has a line for every row and is readable to its
+        user only.
         """
         if isinstance(path_or_buf, (str, os.PathLike)) and not is_url(os.fspath(path_or_buf)):
             os.close(os.open(path_or_buf, os.O_WRONLY | os.O_CREAT, PRIVATE))
@@ -123,7 +122,7 @@ def votes_of(
     *,
     are_probabilities: bool = True,
 ) -> Votes:
-    """What the owner makes of opened answers: these, under names, and the scores of the classes."""
+    """Make votes of opened answers: the answers under names, and the scores of the classes."""
     values = np.concatenate([array.reshape(len(array), -1) for array in answers.values()], axis=1)
     votes = Votes(_narrow(values), columns=list(names))
     votes._scores = pd.DataFrame(scores, columns=class_names(schema))
@@ -159,7 +158,7 @@ class Line:
 def line_of(
     n0: Number, n1: Number, x0: Number, x1: Number, sum_xx: Number, *, paired: bool
 ) -> Line:
-    """The paper's estimators from the counts, the sums of x by class and the sum of squares
+    """Compute the paper's estimators from counts, sums of x by class and the sum of squares
     (section 4.1).
     """
     n, sum_x, sum_z, sum_xz = n0 + n1, x0 + x1, 2 * (n1 - n0), 2 * (x1 - x0)
@@ -172,25 +171,23 @@ def line_of(
 
 
 def times(a: Number, b: Number) -> Number:
-    """A product in which a plain 0 is 0."""
+    """Multiply; a plain 0 gives 0."""
     return 0 if (isinstance(a, int) and a == 0) or (isinstance(b, int) and b == 0) else a * b
 
 
 def sum_of_numbers(terms: Sequence[Number]) -> Number:
-    """A sum of expressions and plain numbers, as one node; a plain number where
-    expressions cancel.
-    """
+    """Add expressions and plain numbers in one node; a plain number where expressions cancel."""
     plain = sum(term for term in terms if isinstance(term, int))
     return combination([(1, term) for term in terms if isinstance(term, Expression)], plain)
 
 
 def weighted_sum(weights: Sequence[Number], columns: Sequence[Expression]) -> Number:
-    """The sum of weights times columns."""
+    """Add columns times weights."""
     return sum_of_numbers([times(weight, x) for weight, x in zip(weights, columns, strict=True)])
 
 
 def shallow_product(factors: Sequence[Number]) -> Number:
-    """A product, log2 of the number of factors deep."""
+    """Multiply factors in a depth of log2 of their number."""
     if len(factors) == 1:
         return factors[0]
     half = len(factors) // 2
@@ -198,29 +195,29 @@ def shallow_product(factors: Sequence[Number]) -> Number:
 
 
 def class_names(schema: Schema | PublicSchema) -> list[Any]:
-    """The classes by name, or by number where nobody here knows the names."""
+    """Return the classes by name, or by number where names are not known."""
     return list(range(schema.n_classes) if isinstance(schema, PublicSchema) else schema.classes)
 
 
 def count_names(schema: Schema | PublicSchema) -> list[str]:
-    """What the class counts are called."""
+    """Return the names of class counts."""
     return [f"n[{label}]" for label in class_names(schema)]
 
 
 def variable_names(schema: Schema | PublicSchema) -> list[str]:
-    """The variables by name, or by id."""
+    """Return the variables by name, or by id."""
     return (
         [v.id for v in schema.variables] if isinstance(schema, PublicSchema) else list(schema.names)
     )
 
 
 def predictor_index(found: Sequence[Feature], schema: Schema | PublicSchema) -> pd.Index[Any]:
-    """The predictors by name, as the lines of a table."""
+    """Return the predictors by name, as the lines of a table."""
     return pd.Index(feature_labels(found, schema), name="predictor")
 
 
 def feature_labels(found: Sequence[Feature], schema: Schema | PublicSchema) -> list[str]:
-    """The predictors by name."""
+    """Return the predictors by name."""
     names = variable_names(schema)
     labels = []
     for feature in found:

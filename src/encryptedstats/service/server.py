@@ -122,7 +122,7 @@ class Service:
                 "the token",
                 "it is missing, mistyped, expired or revoked",
                 "send it as 'Authorization: Bearer TOKEN'; whoever runs the worker makes one with "
-                "'serve token add'",
+                "'worker token STORAGE add NAME'",
                 {"WWW-Authenticate": "Bearer"},
             )
         if holder.role != role:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from encryptedstats.errors import SchemaError, SchemaWarning
-from encryptedstats.models.base import array_names, checked_weights, is_number
+from encryptedstats.models.base import array_names, check_weights, is_number
 from encryptedstats.tables import Schema, Variable
 from encryptedstats.tables.rows.frames import describe_missing, missing_masks
 from encryptedstats.tables.schema.bins import LARGEST_INTEGER, MOST_DIGITS
@@ -26,7 +26,7 @@ def repeated(rows: Any, weights: Any) -> Any:
     """Return the rows of a DataFrame or array, each as often as its weight says: a row of weight 2
     is two rows.
     """
-    counts = checked_weights(weights, len(rows))
+    counts = check_weights(weights, len(rows))
     if counts is None:
         return rows
     places = np.repeat(np.arange(len(rows)), counts)

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from encryptedstats.errors import ParameterError
@@ -44,14 +45,19 @@ Polynomial = Mapping[Monomial, Fraction]
 
 @dataclass(frozen=True)
 class Node:
-    """A part of a formula: a ``name``, ``number``, ``.``, ``neg``, a sign with two parts, or a call
-    whose ``text`` is the function.
+    """A part of a formula: a ``name``, ``number``, ``.``, ``neg``, a sign with two parts (``+`` may
+    have more), or a call whose ``text`` is the function.
     """
 
     kind: str
     text: str = ""
     parts: tuple[Node, ...] = ()
     place: int = field(default=0, compare=False)
+    depth: int = field(default=0, compare=False, init=False)
+
+    def __post_init__(self) -> None:
+        deepest = max((one.depth for one in self.parts), default=0)
+        object.__setattr__(self, "depth", deepest + 1)
 
     def __str__(self) -> str:
         return _written(self, 0)
@@ -84,10 +90,10 @@ def _written(node: Node, outside: int) -> str:
         text = f"-{_written(node.parts[0], own)}"
     else:
         gap = "" if node.kind in ("^", ":") else " "
-        left, right = node.parts
         # All signs but ^ take the left part first.
         sides = (own + 1, own) if node.kind == "^" else (own, own + 1)
-        text = f"{_written(left, sides[0])}{gap}{node.kind}{gap}{_written(right, sides[1])}"
+        parts = [_written(one, sides[place > 0]) for place, one in enumerate(node.parts)]
+        text = f"{gap}{node.kind}{gap}".join(parts)
     return f"({text})" if own < outside else text
 
 
@@ -311,7 +317,10 @@ class _Parser:
                 return left
             self.next += 1
             right = self.side(own if word == "^" else own + 1)
-            left = Node(word, "", (left, right), place)
+            before = left.parts if word == left.kind == "+" else (left,)  # long sums stay flat
+            left = Node(word, "", (*before, right), place)
+            if left.depth > _MOST_DEPTH:
+                self.refuse(place, "this formula is nested too deeply")
 
     def operand(self) -> Node:
         kind, word, place = self.take()
@@ -430,11 +439,14 @@ def polynomial_of(node: Node, refuse: Callable[..., NoReturn]) -> Polynomial:
     parts = [polynomial_of(one, refuse) for one in node.parts]
     if node.kind == "neg":
         return {monomial: -c for monomial, c in parts[0].items()}
+    if node.kind == "+":
+        return reduce(_sum, parts)
     left, right = parts
-    if node.kind in ("+", "-"):
-        sign = 1 if node.kind == "+" else -1
-        return _sum(left, {monomial: sign * c for monomial, c in right.items()})
+    if node.kind == "-":
+        return _sum(left, {monomial: -c for monomial, c in right.items()})
     constant = right.get((), Fraction(0)) if set(right) <= {()} else None
+    if node.kind in ("*", "^") and len(left) * len(right) > 16 * MOST_TERMS:
+        refuse(node.place, f"this comes to more than {MOST_TERMS:,} products: leave some out")
     if node.kind == "*":
         found = _product(left, right)
     elif node.kind == "/":
@@ -446,9 +458,11 @@ def polynomial_of(node: Node, refuse: Callable[..., NoReturn]) -> Polynomial:
             refuse(node.parts[1].place, f"a power is a whole number from 1 to {MOST_POWER}")
         found = left
         for _ in range(int(constant) - 1):
+            if len(found) * len(left) > 16 * MOST_TERMS:
+                refuse(
+                    node.place, f"this comes to more than {MOST_TERMS:,} products: leave some out"
+                )
             found = _product(found, left)
-            if len(found) > MOST_TERMS:
-                break
     if len(found) > MOST_TERMS:
         refuse(node.place, f"this comes to more than {MOST_TERMS:,} products: leave some out")
     if any(sum(power for _, power in monomial) > MOST_POWER for monomial in found):
@@ -522,18 +536,28 @@ class _Expander:
         """Return the terms of a node, added to those before it."""
         start = {} if before is None else dict(before)
         if node.kind == "+":
-            return self.of(node.parts[1], self.of(node.parts[0], start))
+            for one in node.parts:
+                if one.kind in ("+", "-", "neg", "number"):
+                    start = self.of(one, start)
+                else:
+                    self._add(start, one)
+            return start
         if node.kind in ("-", "neg"):
             kept = self.of(node.parts[0], start) if node.kind == "-" else start
             return self._without(kept, node.parts[-1])
         if node.kind == "number":
             return self._with_number(node, start)
-        found = self._terms(node)
-        if len(start) + len(found) > MOST_TERMS:
+        self._add(start, node)
+        return start
+
+    def _add(self, start: _Terms, node: Node) -> None:
+        """Add the terms of a node that is no sum, in place."""
+        for key, term in self._terms(node).items():
+            start.setdefault(key, term)
+        if len(start) > MOST_TERMS:
             self.formula.refuse(
                 node, f"this comes to more than {MOST_TERMS:,} terms: leave some out"
             )
-        return {**start, **{key: term for key, term in found.items() if key not in start}}
 
     def _with_number(self, node: Node, start: _Terms) -> _Terms:
         if node.text not in ("0", "1"):
@@ -619,10 +643,8 @@ def regression_formula(parameters: Mapping[str, Any]) -> Formula:
         return parse(parameters["formula"])
     if variables is not None and not len(variables):
         raise ParameterError("variables=[]: name some", code="no-predictors")
-    right = Node(".")
-    for place, name in enumerate(variables or ()):
-        one = Node("name", name)
-        right = Node("+", "", (right, one)) if place else one
+    named = tuple(Node("name", name) for name in variables or ())
+    right = Node("+", "", named) if len(named) > 1 else named[0] if named else Node(".")
     found = Formula(() if target is None else (target,), right)
     _refuse_targets(right, found)
     return found

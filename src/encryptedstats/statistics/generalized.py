@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -34,8 +34,9 @@ from encryptedstats.statistics.formulas import (
     regression_formula,
 )
 from encryptedstats.statistics.results import Coefficients
-from encryptedstats.tables.answers.results import TableResult, dropped_rows
+from encryptedstats.tables.answers.results import TableResult, note_dropped_rows
 from encryptedstats.tables.questions.constraints import (
+    CONFIDENCE,
     Choice,
     Constraints,
 )
@@ -494,7 +495,12 @@ class GLM(OfFormula, TotalsModel):
             self.family,
             title=f"{'Logistic' if binomial else 'Poisson'} regression: {shown}",
             n_rows=cells.n,
-            notes=(*cells.notes, *dropped_rows(self.n_dropped_), *self._assumed(known), *notes),
+            notes=(
+                *cells.notes,
+                *note_dropped_rows(self.n_dropped_),
+                *self._assumed(known),
+                *notes,
+            ),
             formula=shown,
             n_trials=cells.n if binomial else len(places),
         )
@@ -594,10 +600,13 @@ class GLM(OfFormula, TotalsModel):
             ),
         )
 
-    def summary(self) -> GLMResult:
-        """Return the fitted model as R shows it."""
+    def summary(self, confidence: float = 0.95) -> GLMResult:
+        """Return the fitted model as R shows it, with intervals of this level."""
         self._check_open()
-        return self.result_
+        CONFIDENCE.check(confidence, "confidence")
+        names = list(self.result_.coefficients.index)
+        table = coefficient_table(names, self.fit_, float(confidence))
+        return replace(self.result_, coefficients=table, confidence=float(confidence))
 
     def predict(self, X: Any) -> Floats:
         """Return the expected outcome of each row: its probability of the event, or its events per

@@ -33,7 +33,7 @@ from encryptedstats.errors import (
 from encryptedstats.studies.parties import RECEIVER, SITE, WORKER, Identity, Invitation
 from encryptedstats.tables import PublicSchema, Question, Schema
 from encryptedstats.tables.columns import asked_columns, table_columns
-from encryptedstats.tables.questions.question import asked_of, checked_question, question_class
+from encryptedstats.tables.questions.question import asked_of, check_question, question_class
 from encryptedstats.tables.questions.row_answers import stages_of
 
 #: The modes of answering: from encrypted rows; votes on new rows, by a model that is never opened;
@@ -492,7 +492,7 @@ def write_document(
     nonce, reading = os.urandom(16).hex(), os.urandom(SEED_BYTES)
     bound = f"{_FORMAT} {nonce}".encode()
     asked = {
-        one: AskedQuestion(asked_of(checked_question(question), schema)._settled(), mode)
+        one: AskedQuestion(asked_of(check_question(question), schema)._settled(), mode)
         for one, (question, mode) in questions.items()
     }
     names = tuple(dict.fromkeys((*sites, worker, receiver)))

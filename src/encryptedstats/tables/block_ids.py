@@ -21,7 +21,7 @@ NOT_INSIDE: Final = "only rows that are inside can be forgotten, and these are n
 
 
 def without_fold(blocks: Iterable[str], fold: int, n_folds: int) -> tuple[str, ...]:
-    """All rows of some blocks but those of a fold.
+    """Return all rows of some blocks but those of a fold.
 
     >>> without_fold(["ab", "cd"], 1, 3)
     ('ab:0,2/3', 'cd:0,2/3')
@@ -29,9 +29,9 @@ def without_fold(blocks: Iterable[str], fold: int, n_folds: int) -> tuple[str, .
     return tuple(_written(block, (n_folds, frozenset(range(n_folds)) - {fold})) for block in blocks)
 
 
-def shared_block(a: Iterable[str], b: Iterable[str]) -> str | None:
-    """A block of the first of which some rows are in both, if there is one; as far as ids tell, see
-    `rows_id`.
+def find_shared_block(a: Iterable[str], b: Iterable[str]) -> str | None:
+    """Return a block of the first of which some rows are in both, as far as ids tell, see
+    `rows_id`; None if there is none.
     """
     one, other = _read(a), _read(b)
     theirs = {rows_id(block): folds for block, folds in other.items()}
@@ -42,7 +42,7 @@ def shared_block(a: Iterable[str], b: Iterable[str]) -> str | None:
 
 
 def rows_without(have: Iterable[str], gone: Iterable[str]) -> tuple[str, ...] | None:
-    """What is left when some rows are taken out; None where they were not all inside.
+    """Take some rows out; return None if they were not all inside.
 
     >>> rows_without(["ab", "cd"], ["ab:0,2/3"])
     ('ab:1/3', 'cd')
@@ -62,13 +62,13 @@ def rows_without(have: Iterable[str], gone: Iterable[str]) -> tuple[str, ...] | 
 
 def _read(names: Iterable[str]) -> dict[str, _Folds]:
     found: dict[str, _Folds] = {}
-    for block, folds in map(_parsed, names):
+    for block, folds in map(_parse, names):
         known = found.get(block, folds)
         found[block] = (folds[0], known[1] | folds[1]) if known[0] == folds[0] else _WHOLE
     return found
 
 
-def _parsed(name: str) -> tuple[str, _Folds]:
+def _parse(name: str) -> tuple[str, _Folds]:
     match = _SOME.fullmatch(name)
     if match is None:
         return name, _WHOLE
@@ -76,8 +76,9 @@ def _parsed(name: str) -> tuple[str, _Folds]:
 
 
 def _meet(a: _Folds, b: _Folds) -> bool:
-    """Whether rows are in both; folds that were dealt out differently cannot be told apart, and so
-    they do.
+    """Return whether rows are in both.
+
+    Folds that were dealt out differently cannot be told apart, so they meet.
     """
     return a[0] != b[0] or bool(a[1] & b[1])
 
@@ -88,16 +89,16 @@ def _split(folds: _Folds, n_folds: int) -> _Folds:
 
 def _written(block: str, folds: _Folds) -> str:
     n_folds, which = folds
-    return block if len(which) == n_folds else f"{block}:{','.join(_ordered(which))}/{n_folds}"
+    return block if len(which) == n_folds else f"{block}:{','.join(_sort(which))}/{n_folds}"
 
 
-def _ordered(which: frozenset[int]) -> Iterator[str]:
+def _sort(which: frozenset[int]) -> Iterator[str]:
     return map(str, sorted(which))
 
 
-def joined_rows(a: tuple[str, ...], b: tuple[str, ...], what: str = "the model") -> tuple[str, ...]:
-    """The rows of both, refused where some are in both."""
-    twice = shared_block(a, b)
+def join_rows(a: tuple[str, ...], b: tuple[str, ...], what: str = "the model") -> tuple[str, ...]:
+    """Join the rows of both; refuse rows that are in both."""
+    twice = find_shared_block(a, b)
     if twice is not None:
         raise SchemaError(
             f"block {twice} is in {what} already: its rows would count twice",
@@ -106,10 +107,10 @@ def joined_rows(a: tuple[str, ...], b: tuple[str, ...], what: str = "the model")
     return a + b
 
 
-def rows_left(
+def subtract_rows(
     have: tuple[str, ...], gone: tuple[str, ...], n_have: int, n_gone: int
 ) -> tuple[str, ...]:
-    """What is left when some rows are taken out, refused where they are not all inside."""
+    """Take some rows out; refuse rows that are not all inside."""
     left = rows_without(have, gone)
     if left is None or n_gone > n_have:
         raise SchemaError(NOT_INSIDE, code="rows-not-inside")

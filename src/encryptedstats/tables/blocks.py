@@ -1,5 +1,5 @@
-"""Blocks: the ciphertexts of all columns over one chunk of rows, stored so that any part can be
-read without the rest.
+"""Blocks: the ciphertexts of all columns over one chunk of rows, any part of which can be read
+alone.
 
 Residues are packed to the bits of their prime and laid out as ``[prime][run of
 coefficients][column][component]``: an evaluator that works through one prime and one range of
@@ -50,20 +50,20 @@ _NAME: Final = re.compile(r"blocks/[0-9]{6,12}-([0-9a-f]{32})")
 
 
 def block_name(index: int, block_id: str) -> str:
-    """The name of a block's object: in order, and never the same for other contents."""
+    """Return the name of a block's object: in order, and never the same for other contents."""
     return f"blocks/{index:06d}-{block_id}"
 
 
 def block_id_of(name: str) -> str | None:
-    """The id in the name of a block's object; None for names that no block has, such as those that
-    leave the folder.
+    """Return the id in the name of a block's object; None for names that no block has, such as
+    those that leave the folder.
     """
     match = _NAME.fullmatch(name)
     return match[1] if match else None
 
 
 def same_rows(a: Iterable[str], b: Iterable[str]) -> str | None:
-    """The id of a block of ``b`` whose rows are in a block of ``a`` too, as far as ids tell.
+    """Return the id of a block of ``b`` whose rows are in a block of ``a`` too, as far as ids tell.
 
     The first half of an id is the same for the same rows at the same place of any table, where the
     owner encrypted them.
@@ -73,13 +73,13 @@ def same_rows(a: Iterable[str], b: Iterable[str]) -> str | None:
 
 
 def rows_id(block_id: str) -> str:
-    """The half of a block's id that tells its rows."""
+    """Return the half of a block's id that tells its rows."""
     return block_id[:_ROWS_DIGITS]
 
 
 @dataclass(frozen=True)
 class BlockShape:
-    """The arithmetic of where things lie in a block."""
+    """Arithmetic of the positions in a block."""
 
     parameters: Parameters
     n_columns: int
@@ -110,15 +110,15 @@ class BlockShape:
         return self.parameters.data_moduli[prime].bit_length()
 
     def piece_bytes(self, prime: int) -> int:
-        """Bytes of one column in one run of one prime."""
+        """Return bytes of one column in one run of one prime."""
         return self.components * self.run * self.bits(prime) // 8
 
     def prime_start(self, prime: int) -> int:
-        """Where the residues of a prime begin."""
+        """Return where the residues of a prime begin."""
         return sum(self.n_runs * self.n_columns * self.piece_bytes(p) for p in range(prime))
 
     def piece_start(self, prime: int, run: int, column: int) -> int:
-        """Where one column in one run of one prime begins."""
+        """Return where one column in one run of one prime begins."""
         return self.prime_start(prime) + (run * self.n_columns + column) * self.piece_bytes(prime)
 
     @property
@@ -150,9 +150,7 @@ class BlockShape:
 
 @dataclass(frozen=True)
 class BlockFacts:
-    """What the owner vouches for, of a block by itself: which rows it has, how it is stored, and
-    all that is in it.
-    """
+    """What the owner signs of a block: its rows, how it is stored, and a hash of its content."""
 
     id: str
     rows: int
@@ -162,9 +160,7 @@ class BlockFacts:
 
 @dataclass(frozen=True)
 class BlockEntry(BlockFacts):
-    """What the manifest says of a block: enough to find it, to read any part of it, and to know
-    that it is the right one.
-    """
+    """Entry of a block in the manifest: enough to find it, read any part of it, and check it."""
 
     name: str
     bytes: int
@@ -181,7 +177,6 @@ class BlockEntry(BlockFacts):
 
     @classmethod
     def from_dict(cls, values: Any, shape: BlockShape) -> BlockEntry:
-        """The inverse, with every check."""
         kinds = {f.name: {"int": int, "bool": bool}.get(str(f.type), str) for f in fields(cls)}
         if not isinstance(values, Mapping) or {k: type(v) for k, v in values.items()} != kinds:
             raise FileFormatError(
@@ -203,16 +198,14 @@ class BlockEntry(BlockFacts):
         return entry
 
     def shape(self, of_table: BlockShape) -> BlockShape:
-        """Where things lie in this block of a table."""
+        """Return where things lie in this block of a table."""
         return replace(of_table, seeded=self.seeded)
 
 
 def block_statement(
     block: BlockFacts, version: int, columns: Sequence[str], weight_bound: int, schema: str
 ) -> bytes:
-    """What the owner signs of a block of a table of this version: its facts, and what its columns
-    are.
-    """
+    """Return what the owner signs of a block: its facts, and what its columns are."""
     table = [version, list(columns), weight_bound, schema]
     said = [
         "encryptedstats block",
@@ -231,7 +224,7 @@ def block_statement(
 
 @dataclass(frozen=True)
 class BlockRows:
-    """Whose rows a block holds, and how many: its id, their number, and the id of their key."""
+    """The rows of a block: its id, their number, and the id of their key."""
 
     id: str
     count: int
@@ -250,7 +243,7 @@ def block_bytes(
 
     Where there are ``seeds``, the residues are those of the first polynomials.
 
-    ``seal`` is a keyed hash of what the owner signs, by which who made the object knows it again;
+    ``seal`` is a keyed hash of what the owner signs, by which its maker recognises the object;
     it tells nobody else anything.
     """
     if len(seeds) != shape.seed_bytes or residues.shape[1] != shape.components:
@@ -275,7 +268,7 @@ def block_bytes(
 
 
 def block_size(shape: BlockShape, rows: int) -> int:
-    """Bytes of the object for a block of so many rows, known before it is made."""
+    """Return the bytes of the object for a block of some rows, known before it is made."""
     fields = {"id": "0" * 32, "rows": rows, "columns": shape.n_columns, "seal": _NO_SEAL}
     lengths = shape.sections
     header = container.header_bytes(
@@ -313,12 +306,12 @@ def _sha256(data: bytes | memoryview) -> str:
 
 
 def block_entry(data: bytes, name: str, shape: BlockShape, key_id: str, where: str) -> BlockEntry:
-    """What the manifest will say of an object, after checking the object."""
-    block, own = _checked_block(data, where, shape, key_id)
+    """Check an object, and return what the manifest will say of it."""
+    block, own = _check_block(data, where, shape, key_id)
     return _entry(data, name, own, block.fields["id"], block.fields["rows"])
 
 
-def stored_entry(
+def find_stored_entry(
     store: Store,
     name: str,
     rows: int,
@@ -326,8 +319,8 @@ def stored_entry(
     key_id: str,
     seal: Callable[[BlockFacts], str],
 ) -> BlockEntry | None:
-    """The entry of a block of so many rows that who makes this ``seal`` has stored under this name,
-    and under no other.
+    """Return the entry of a block of so many rows that who makes this ``seal`` has stored under
+    this name, and under no other.
 
     None if the object is damaged, another block, or another's. Storage is not trusted: the seal is
     of all that the owner will sign.
@@ -337,7 +330,7 @@ def stored_entry(
         data = store.read(
             name, limit=block_size(replace(shape, seeded=False), shape.parameters.slots)
         )
-        block, own = _checked_block(data, store.where(name), shape, key_id)
+        block, own = _check_block(data, store.where(name), shape, key_id)
         entry = _entry(data, name, own, block_id_of(name) or "", rows)
         ours = hmac.compare_digest(block.fields["seal"].encode(), seal(entry).encode())
         if not ours or (block.fields["id"], block.fields["rows"]) != (entry.id, entry.rows):
@@ -373,18 +366,18 @@ def _digests(packed: bytes, shape: BlockShape) -> bytes:
     )
 
 
-def _checked_block(
+def _check_block(
     data: bytes, where: str, shape: BlockShape, key_id: str
 ) -> tuple[Container, BlockShape]:
     block = container.from_bytes(data, kind=BLOCK_KIND, name=where)
     lengths = {name: len(data) for name, data in block.sections.items()}
-    return block, _checked_shape(block, lengths, where, shape, key_id)
+    return block, _check_shape(block, lengths, where, shape, key_id)
 
 
-def _checked_shape(
+def _check_shape(
     block: Container, lengths: Mapping[str, int], where: str, shape: BlockShape, key_id: str
 ) -> BlockShape:
-    """Where things lie in a block of a table, by what its object says of itself."""
+    """Return where things lie in a block of a table, by what its object says of itself."""
     if block.fingerprint != shape.parameters.fingerprint or block.key_id != key_id:
         raise FileFormatError(
             f"{where} belongs to another key or other parameters than its table",
@@ -406,13 +399,13 @@ def _checked_shape(
 
 
 def read_block(store: Readable, entry: BlockEntry, shape: BlockShape, key_id: str) -> Residues:
-    """All residues of a block, shape (columns, 2, primes, N)."""
+    """Return all residues of a block, shape (columns, 2, primes, N)."""
     everything = (range(shape.n_primes), range(shape.n_runs), range(shape.n_columns))
 
     def read() -> Residues:
         data, own = _whole_block(store, entry, shape, key_id)
         start = entry.start + own.head_bytes
-        head = _checked_head(data[entry.start : start], store, entry, own)
+        head = _check_head(data[entry.start : start], store, entry, own)
         return _Reading(store, entry, own, *everything).residues(head, memoryview(data)[start:])
 
     return retry_read(store, read)
@@ -421,7 +414,7 @@ def read_block(store: Readable, entry: BlockEntry, shape: BlockShape, key_id: st
 def _whole_block(
     store: Readable, entry: BlockEntry, shape: BlockShape, key_id: str
 ) -> tuple[bytes, BlockShape]:
-    """A whole object of which all is checked but the pieces."""
+    """Return a whole object, checked but for its pieces."""
     data, where = store.read(entry.name, limit=entry.bytes), store.where(entry.name)
     head = memoryview(data)[: entry.start + entry.shape(shape).head_bytes]
     if (
@@ -434,7 +427,7 @@ def _whole_block(
             code="block-not-listed",
         )
     block, lengths = container.header_of(data, kind=BLOCK_KIND, name=where)
-    own = _checked_shape(block, lengths, where, shape, key_id)
+    own = _check_shape(block, lengths, where, shape, key_id)
     if (block.fields["id"], block.fields["rows"], own.seeded) != (
         entry.id,
         entry.rows,
@@ -448,7 +441,7 @@ def _whole_block(
 
 
 def read_seeds(store: Readable, entry: BlockEntry, shape: BlockShape) -> bytes:
-    """The seeds of a block, one after the other; none of a block that is stored whole."""
+    """Return the seeds of a block, one after the other; none of a block that is stored whole."""
     own = entry.shape(shape)
     return retry_read(store, lambda: _read_head(store, entry, own))[: own.seed_bytes]
 
@@ -462,14 +455,14 @@ def read_runs(
     runs: range,
     columns: Sequence[int],
 ) -> Residues:
-    """The residues of one prime and some runs of coefficients side by side, of some columns; shape
-    (columns, 2, coefficients).
+    """Return the residues of one prime and some runs of coefficients side by side, of some columns;
+    shape (columns, 2, coefficients).
     """
     return _read(store, entry, shape, [prime], runs, columns)[:, :, 0]
 
 
 def read_column(store: Readable, entry: BlockEntry, shape: BlockShape, column: int) -> Residues:
-    """The ciphertext of one column, shape (2, primes, N), without reading the others."""
+    """Return the ciphertext of one column, shape (2, primes, N), without reading the others."""
     one: Residues = _read(
         store, entry, shape, range(shape.n_primes), range(shape.n_runs), [column]
     )[0]
@@ -479,8 +472,8 @@ def read_column(store: Readable, entry: BlockEntry, shape: BlockShape, column: i
 def read_columns(
     store: Readable, entry: BlockEntry, shape: BlockShape, key_id: str, columns: Sequence[int]
 ) -> Residues:
-    """The ciphertexts of some columns, shape (columns, 2, primes, N); the others are not read where
-    they are the greater part.
+    """Return the ciphertexts of some columns, shape (columns, 2, primes, N); the others are not
+    read where they are the greater part.
     """
     if (
         2 * len(set(columns)) > shape.n_columns
@@ -502,8 +495,8 @@ def _read(
     runs: range,
     columns: Sequence[int],
 ) -> Residues:
-    """Some primes, runs and columns of a block, shape (columns, 2, primes, coefficients), each
-    piece checked by its digest.
+    """Return some primes, runs and columns of a block, shape (columns, 2, primes, coefficients),
+    each piece checked by its digest.
     """
     wanted, own = sorted(set(columns)), entry.shape(shape)
 
@@ -521,9 +514,7 @@ def _read(
 
 @dataclass(frozen=True)
 class _Reading:
-    """One read of a block: what lies side by side is read at once, and what was read is unpacked on
-    all cores.
-    """
+    """One read of a block: neighbours are read at once, and unpacked on all cores."""
 
     store: Readable
     entry: BlockEntry
@@ -533,8 +524,8 @@ class _Reading:
     columns: Sequence[int]
 
     def pieces(self) -> memoryview:
-        """The pieces of all primes, runs and columns, one after the other; a file that is cut short
-        is damaged at its end.
+        """Return the pieces of all primes, runs and columns, one after the other; a file that is
+        cut short is damaged at its end.
         """
         shape, origin = self.shape, self.entry.start + self.shape.head_bytes
         ranges = [
@@ -547,8 +538,8 @@ class _Reading:
         return memoryview(b"".join([part.ljust(length, b"\0") for part, (_, length) in found]))
 
     def residues(self, head: bytes, data: memoryview) -> Residues:
-        """What the pieces hold, shape (columns, 2, primes, coefficients), each of them checked by
-        its digest.
+        """Return what the pieces hold, shape (columns, 2, primes, coefficients), each of them
+        checked by its digest.
         """
         shape, width = self.shape, len(self.runs) * self.shape.run
         out = np.empty((len(self.columns), _COMPONENTS, len(self.primes), width), dtype=np.uint64)
@@ -621,10 +612,10 @@ def _readers(process: int) -> ThreadPoolExecutor:
 
 def _read_head(store: Readable, entry: BlockEntry, shape: BlockShape) -> bytes:
     """Seeds and digests of a block."""
-    return _checked_head(store.read(entry.name, entry.start, shape.head_bytes), store, entry, shape)
+    return _check_head(store.read(entry.name, entry.start, shape.head_bytes), store, entry, shape)
 
 
-def _checked_head(head: bytes, store: Readable, entry: BlockEntry, shape: BlockShape) -> bytes:
+def _check_head(head: bytes, store: Readable, entry: BlockEntry, shape: BlockShape) -> bytes:
     """Seeds and digests, if they are all, and those that the owner has signed."""
     if len(head) != shape.head_bytes or _sha256(head) != entry.digests_sha256:
         raise FileFormatError(
@@ -635,7 +626,7 @@ def _checked_head(head: bytes, store: Readable, entry: BlockEntry, shape: BlockS
 
 
 def _neighbours(columns: Sequence[int]) -> list[tuple[int, int]]:
-    """Columns as stretches of such that lie side by side: the first of each, and how many.
+    """Return columns as stretches of such that lie side by side: the first of each, and how many.
 
     >>> _neighbours([2, 3, 4, 9])
     [(2, 3), (9, 1)]

@@ -1,8 +1,8 @@
-"""Names for the integer columns of a table, which of them are stored, and what can be made of them
-by adding and scaling.
+"""Integer columns of a table: their names, which are stored, and what follows from them by
+additions.
 
 Questions are written with an indicator of every bin and every class. Of these one less is stored
-than there are: `stored_groups` is the one place that says which, and `in_stored` rewrites circuits
+than there are: `stored_groups` is the one place that says which, and `rewrite_in_stored` rewrites circuits
 to what is stored. Clear and encrypted tables share this code: `ColumnAlgebra` derives range sums
 and ordinal codes by additions and multiplications by integers alone, whatever the columns are made
 of. No pandas here.
@@ -49,8 +49,8 @@ def stored_groups(
     digit_bits: int | None = None,
     weighed: bool = False,
 ) -> list[ColumnGroup]:
-    """What a table stores with these encodings, in its canonical order: for every variable its
-    columns, and how they are coded.
+    """Return what a table stores with these encodings, in its canonical order: for every variable
+    its columns, and how they are coded.
 
     Numbers are always among them, those of more than ``digit_bits`` in digits, and where they may
     be missing whether they are there. Ordinal and centred codes exist for ordered variables without
@@ -84,8 +84,8 @@ def encoding_choices(columns: Iterable[Column]) -> list[str]:
 def table_columns(
     schema: PublicSchema, encodings: Sequence[str] = ("onehot",), **facts: Any
 ) -> list[Column]:
-    """All columns that a table stores, in their canonical order: those of `stored_groups`, with the
-    same arguments.
+    """Return all columns that a table stores, in their canonical order: those of `stored_groups`,
+    with the same arguments.
     """
     return [
         column for group in stored_groups(schema, encodings, **facts) for column in group.columns
@@ -97,14 +97,14 @@ def table_columns(
 
 
 def asked_columns(schema: PublicSchema, stored: Iterable[Column]) -> list[Column]:
-    """The columns as questions are written with them: whole numbers, all bins and all classes,
-    however they are stored.
+    """Return the columns as questions are written with them: whole numbers, all bins and all
+    classes, however they are stored.
     """
     asked = (one for column in stored for one in encoding_of(column).asked(column, schema))
     return list(dict.fromkeys(asked))
 
 
-def over_stored_columns(
+def rewrite_over_stored(
     outputs: Sequence[Expression | int], schema: PublicSchema, stored: Collection[Column]
 ) -> list[Expression | int]:
     """Circuits over bins and classes as circuits over the stored columns; plain numbers where they
@@ -127,20 +127,22 @@ def over_stored_columns(
     return use_stored_columns(outputs, coding, None if first is None else str(first))
 
 
-def in_stored(
+def rewrite_in_stored(
     outputs: Sequence[Expression], schema: PublicSchema, stored: Collection[Column]
 ) -> tuple[list[Expression], list[int]]:
-    """Totals over the stored columns, of numbers in digits the parts; and the power of 2 that each
-    of these counts for.
+    """Rewrite totals over the stored columns, with numbers in digits.
+
+    Return these totals, and the power of 2 that each counts for.
     """
-    found = over_stored_columns(outputs, schema, stored)
+    found = rewrite_over_stored(outputs, schema, stored)
     return split_into_digits(
         [one for one in found if isinstance(one, Expression)], digits_among(stored)
     )
 
 
 def stored_terms(schema: PublicSchema, holds: Holds, column: Column) -> Terms | None:
-    """A bin or class as a sum of stored columns with coefficients, and a number in every row.
+    """Return a bin or class as a sum of stored columns with coefficients, and a number in every
+    row.
 
     None where it is stored itself, or does not follow from what is.
     """
@@ -148,7 +150,7 @@ def stored_terms(schema: PublicSchema, holds: Holds, column: Column) -> Terms | 
 
 
 def digits_among(columns: Iterable[Column]) -> Digits:
-    """The numbers that are stored in digits."""
+    """Return the numbers that are stored in digits."""
     found: dict[str, list[tuple[int, str]]] = {}
     for column in columns:
         part = encoding_of(column).part_of(column)
@@ -163,7 +165,7 @@ def check_column(schema: PublicSchema, column: Column) -> None:
 
 
 def column_bound(schema: PublicSchema, column: Column, weight_bound: int = 1) -> int:
-    """The largest absolute value that the column can hold, from public knowledge alone."""
+    """Return the largest absolute value that the column can hold, from public knowledge alone."""
     known = encoding_of(column)
     known.check(column, schema)
     return known.bound(column, schema, weight_bound)
@@ -182,17 +184,17 @@ def column_ranges(
 
 
 class SchemaLike(Protocol):
-    """What tables need of a schema, be it the owner's or the public one."""
+    """What tables need of a schema, the owner's or the public one."""
 
     def index(self, variable: str | int) -> int:
-        """Position of a variable."""
+        """Return the position of a variable."""
 
     def public(self) -> PublicSchema:
-        """What everybody may know."""
+        """Return what everybody may know."""
 
 
 class ColumnAlgebra(ABC, Generic[E]):
-    """The columns of clear and encrypted tables alike, and what follows from them by ``+`` and ``*
+    """Columns of clear and encrypted tables alike, and what follows from them by ``+`` and ``*
     int``.
 
     A subclass has a `schema` and says which columns it `holds` and what their `values` are.
@@ -202,11 +204,11 @@ class ColumnAlgebra(ABC, Generic[E]):
 
     @abstractmethod
     def values(self, column: Column) -> E:
-        """One stored column."""
+        """Return one stored column."""
 
     @abstractmethod
     def holds(self, column: Column) -> bool:
-        """Whether the column is stored."""
+        """Return whether the column is stored."""
 
     def _variable(self, variable: str | int) -> tuple[int, PublicVariable]:
         position = self.schema.index(variable)
@@ -222,12 +224,12 @@ class ColumnAlgebra(ABC, Generic[E]):
         return position, known
 
     def bins(self, variable: str | int) -> list[E]:
-        """The indicators of all bins of a variable (paper, section 2.2, method 1)."""
+        """Return the indicators of all bins of a variable (paper, section 2.2, method 1)."""
         position, known = self._binned(variable)
         return [self._combined({Column("onehot", position, k): 1}) for k in range(known.n_bins)]
 
     def range_sum(self, variable: str | int, bins: Iterable[int]) -> E:
-        r"""Indicator of the rows whose bin is in the set K = `bins`.
+        r"""Return indicator of the rows whose bin is in the set K = `bins`.
 
         .. math:: \sum_{k \in K} \tilde x_{ijk}
 
@@ -245,8 +247,8 @@ class ColumnAlgebra(ABC, Generic[E]):
         return self._combined({Column("onehot", position, k): 1 for k in chosen})
 
     def codes(self, variable: str | int, *, centred: bool = False) -> E:
-        """Ordinal codes 1..m of a variable (method 2), or centred ones; derived from the bins when
-        not stored.
+        """Return ordinal codes 1..m of a variable (method 2), or centred ones; derived from the
+        bins if not stored.
         """
         position, known = self._variable(variable)
         known.check_codes(variable)
@@ -264,9 +266,7 @@ class ColumnAlgebra(ABC, Generic[E]):
         )
 
     def _combined(self, weights: Mapping[Column, int]) -> E:
-        """A sum of bins of one variable, each times a number: of stored columns, which bins that
-        follow each other are few of.
-        """
+        """Add bins of one variable times numbers, in terms of few stored columns."""
         terms: dict[Column, int] = {}
         constant = 0
         for column, weight in weights.items():
@@ -284,7 +284,7 @@ class ColumnAlgebra(ABC, Generic[E]):
         )
 
     def numbers(self, variable: str | int) -> E:
-        """The fixed-point integers of a variable of kind number."""
+        """Return the fixed-point integers of a variable of kind number."""
         position, known = self._variable(variable)
         if known.kind != "number":
             raise SchemaError(
@@ -297,7 +297,7 @@ class ColumnAlgebra(ABC, Generic[E]):
         return self.values(Column("number", position))
 
     def classes(self, fold: int | None = None) -> list[E]:
-        """The indicators of all classes, times the weights; of one fold if given."""
+        """Return the indicators of all classes, times the weights; of one fold if given."""
         if not self.schema.public().n_classes:
             raise SchemaError(
                 "the schema has no classes: ",

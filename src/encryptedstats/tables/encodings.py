@@ -120,7 +120,8 @@ class Column:
 
 @dataclass(frozen=True)
 class ColumnGroup:
-    """Stored columns that say one thing of a row: a variable, its class, or the class in one fold.
+    """Stored columns that encode one thing of a row: a variable, its class, or the class in one
+    fold.
 
     Attributes
     ----------
@@ -162,7 +163,7 @@ class ColumnGroup:
 
 @dataclass(frozen=True)
 class Storage:
-    """What decides how a table stores its columns, besides its schema.
+    """What decides, with the schema, how a table stores its columns.
 
     Attributes
     ----------
@@ -181,7 +182,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class RowState:
-    """What one row can be, as far as one variable or the target is concerned.
+    """A possible row, as far as one variable or the target is concerned.
 
     Attributes
     ----------
@@ -209,7 +210,7 @@ Condition = tuple[Expression, int]
 
 
 class Encoding(ABC):
-    """What the columns of one encoding mean.
+    """The meaning of the columns of one encoding.
 
     A subclass sets the attributes below, overrides the abstract methods, and is registered with
     `register_encoding`. The other methods have an answer that suits most encodings.
@@ -245,13 +246,13 @@ class Encoding(ABC):
     holds_numbers: ClassVar[bool] = False
 
     def encodes(self, variable: int) -> bool:
-        """Whether it has columns of the variable at a position; -1 is the target."""
+        """Return whether it has columns of the variable at a position; -1 is the target."""
         if variable == -1:
             return self.encodes_target or self.counts_rows
         return variable >= 0 and not self.counts_rows
 
     def fits_key(self, match: re.Match[str]) -> bool:
-        """Whether a key has the parts that this encoding needs, and no others."""
+        """Return whether a key has the parts that this encoding needs, and no others."""
         return (
             (match["index"] is not None) == self.is_indexed
             and (match["bits"] is not None) == self.has_bits
@@ -308,7 +309,7 @@ class Encoding(ABC):
         return None
 
     def is_indicator(self, column: Column, schema: PublicSchema, holds: Holds) -> bool:
-        """Whether the column is 0 or 1 in every row and tells a bin or class."""
+        """Return whether the column is 0 or 1 in every row and tells a bin or class."""
         return False
 
 
@@ -729,7 +730,7 @@ class Grid(_Numbers):
 
 
 def has_grid(variable: PublicVariable) -> bool:
-    """Whether a number has few enough values for a grid."""
+    """Return whether a number has few enough values for a grid."""
     return variable.kind == "number" and (variable.high or 0) - (variable.low or 0) < MAX_GRID
 
 

@@ -1,5 +1,4 @@
-"""The encrypted table: the same columns and layout as its clear twin, readable by nobody but the
-owner.
+"""The encrypted table: the columns and layout of its clear twin, readable by nobody but the owner.
 
 It is a list of blocks (one for each chunk of rows) that lie in memory or in a store, and what a
 worker may know: the public schema, which columns there are, how many rows each block has. Whatever
@@ -82,7 +81,7 @@ from encryptedstats.tables.manifest import (
 from encryptedstats.tables.questions.question import (
     Question,
     asked_of,
-    checked_question,
+    check_question,
 )
 from encryptedstats.tables.questions.summaries import Asked
 from encryptedstats.tables.schema.names import class_or_variable
@@ -108,7 +107,7 @@ APPEND_SECONDS: Final = 60.0  # for which another writer of a table is waited fo
 
 
 class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
-    """A table under encryption: what the owner hands to anybody who may compute on it.
+    """A table under encryption, which its owner gives to a worker.
 
     Made by ``owner.encrypt(table)``, ``owner.encrypt_file(...)`` or :func:`encryptedstats.load`.
     Variables are known by position or by the ids ``"v0"``, ``"v1"``, ... of the public schema.
@@ -167,7 +166,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
         return not self.facts.with_secret_key
 
     def accept_others(self) -> EncryptedTable:
-        """The same table, to be computed on although others have encrypted rows of it; as
+        """Return the same table, to be computed on although others have encrypted rows of it; as
         ``es.load(url, by_others=True)``.
 
         Ask for it only where all who contributed are trusted like the secret key, or never see a
@@ -189,7 +188,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
         return self.public_keys()
 
     def public_keys(self) -> PublicKeys:
-        """The public keys that came with the table, whoever encrypted its rows."""
+        """Return the public keys that came with the table, also where others encrypted its rows."""
         if self._keys is None:
             raise KeyMismatchError(
                 "this table came without public keys: ",
@@ -220,7 +219,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
 
     @property
     def layout(self) -> Layout:
-        """Where the rows lie: slots and chunks, public."""
+        """Positions of the rows: slots and chunks, which are public."""
         return self.facts.layout(self.blocks)
 
     @property
@@ -248,7 +247,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
 
     @property
     def has_target(self) -> bool:
-        """Whether the target of every row is inside, be it a class or a number."""
+        """Whether the target of every row is stored, a class or a number."""
         return any(column.variable == -1 for column in self.facts.columns)
 
     @property
@@ -257,24 +256,24 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
         return self.has_target and self.schema.n_classes > 0
 
     def columns(self) -> list[Column]:
-        """The columns that can be asked for: all bins, all classes and whole numbers, however they
-        are stored.
+        """Return the columns that can be asked for: all bins, all classes and whole numbers,
+        however they are stored.
         """
         return asked_columns(self.schema, self.facts.columns)
 
     def holds(self, column: Column) -> bool:
-        """Whether the column itself is stored."""
+        """Return whether the column itself is stored."""
         return column in self._positions
 
     def bound(self, column: Column) -> int:
-        """The largest absolute value the column can hold."""
+        """Return the largest absolute value the column can hold."""
         return column_bound(self.schema, column, self.facts.weight_bound)
 
     # -- columns
     # --------------------------------------------------------------------------------------------
 
     def values(self, column: Column) -> EncryptedVector:
-        """One column; from others, where it is not stored but follows from them."""
+        """Return one column, derived from others if it is not stored."""
         self._check_stored(column)
         if not self.holds(column):
             return self._combined({column: 1})
@@ -290,9 +289,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
         return super()._combined(weights).within(bound)
 
     def _whole_numbers(self, position: int) -> EncryptedVector:
-        """From their digits, where they are stored so; refused where they are too large for the
-        parameters.
-        """
+        """Combine digits where numbers are stored so; refuse numbers too large for the parameters."""
         digits = digits_among(self.facts.columns).get(str(Column("number", position)))
         if not digits:
             return super()._whole_numbers(position)
@@ -326,8 +323,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
         return TableSource(self.facts, self.blocks, self.keys, tuple(names))
 
     def evaluate(self, outputs: Sequence[Expression], **options: Any) -> EncryptedNumbers:
-        """The encrypted totals of a circuit; checked, before anything is computed, to fit the
-        parameters.
+        """Compute the encrypted totals of a circuit, after a check that they fit the parameters.
 
         Options are those of :func:`encryptedstats.circuits.evaluate.evaluate`: ``form``,
         ``workers``, ``progress``, ``device`` ("auto", "native" or "seal"), ``memory_limit`` and
@@ -345,7 +341,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
         return totals
 
     def _cure(self, outputs: Sequence[Expression]) -> str | ParameterError:
-        """Which parameters a circuit would take, for who has to encrypt again."""
+        """Say which parameters a circuit would take, to encrypt the rows again."""
         try:
             made = plan_stages(
                 [Stage(list(outputs), self.n_rows)],
@@ -365,13 +361,14 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
         return class_or_variable(variable, self.private_schema or self.schema)
 
     def ask(self, question: Question, **options: Any) -> Any:
-        """The encrypted answer to a question: an :class:`EncryptedAnswer`, or a model. Options are
-        those of :meth:`evaluate`.
+        """Compute the encrypted answer to a question: an :class:`EncryptedAnswer`, or a model.
+
+        Options are those of :meth:`evaluate`.
 
         Variables go by id, ``v0`` and so on; by name only where the table was encrypted in this
         process, by its owner.
         """
-        asked = asked_of(checked_question(question), self.private_schema or self.schema)._settled()
+        asked = asked_of(check_question(question), self.private_schema or self.schema)._settled()
         return asked._present(self._answer_to(asked, **options))
 
     def _answer_to(self, asked: Question, **options: Any) -> Answer:
@@ -391,8 +388,9 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
         )
 
     def totals(self, question: Question, **options: Any) -> EncryptedNumbers:
-        """The encrypted totals that answer a question, one after the other. Options: as of
-        :meth:`evaluate`.
+        """Compute the encrypted totals that answer a question.
+
+        Options are those of :meth:`evaluate`.
         """
         return self.evaluate(self.facts.written(question), **options)
 
@@ -404,8 +402,9 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
     # ---------------------------------------------------------------------------------------
 
     def append(self, more: EncryptedTable) -> EncryptedTable:
-        """This table with the rows of another behind its own. A stored table grows where it is
-        stored, at once or not at all.
+        """Append the rows of another table.
+
+        A stored table grows where it is stored, at once or not at all.
 
         Refused unless keys, parameters, schema and columns are the same, and for a block of rows
         that is in it already. A stored table has one writer at a time: others wait for up to a
@@ -541,7 +540,7 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
     # --------------------------------------------------------------------------------------------
 
     def info(self) -> TableInfo:
-        """Rows, columns, bytes, parameters, and that no secret key is inside."""
+        """Return rows, columns, bytes and parameters, and that no secret key is inside."""
         return TableInfo(self)
 
     def __repr__(self) -> str:
@@ -560,15 +559,12 @@ class EncryptedTable(ColumnAlgebra[EncryptedVector], Asked):
 
 
 class TableInfo:
-    """What can be said of an encrypted table without a key; prints as a small table, ``to_dict``
-    for programs.
-    """
+    """What is known of an encrypted table without a key. Prints as a small table."""
 
     def __init__(self, table: EncryptedTable) -> None:
         self._table = table
 
     def to_dict(self) -> dict[str, Any]:
-        """The facts, ready for JSON."""
         table = self._table
         kinds: dict[str, int] = {}
         for variable in table.schema.variables:

@@ -1,5 +1,5 @@
-"""From rows to an encrypted table: a chunk of rows at a time, over all cores, and resumable when it
-goes to a store.
+"""From rows to an encrypted table, a chunk at a time, over all cores; a stored table can be
+resumed.
 
 A block is named by a keyed hash of its plain rows, so that a second run recognises what a first one
 has finished; without the owner's secret nobody can make such a hash, or learn anything from it. The
@@ -49,8 +49,8 @@ from encryptedstats.tables.blocks import (
     block_bytes,
     block_id_of,
     block_name,
+    find_stored_entry,
     store_block,
-    stored_entry,
 )
 from encryptedstats.tables.columns import column_bound
 from encryptedstats.tables.encodings import Column, encoding_of
@@ -76,15 +76,15 @@ from encryptedstats.tables.rows.table_from_frame import (
 )
 from encryptedstats.tables.schema.bins import LARGEST_INTEGER
 from encryptedstats.tables.schema.schema import Schema
-from encryptedstats.tables.table import Moved, Table, all_moved, warn_of_moved
+from encryptedstats.tables.table import Moved, Table, merge_moved, warn_of_moved
 from encryptedstats.words import did_you_mean
 
 DRAFT: Final = "table.draft"
 DRAFT_KIND: Final = "unfinished table"
-# Blocks of so many rows are known again when the owner encrypts them once more.
+# Blocks of this many rows are recognised when the owner encrypts them once more.
 KNOWN_AGAIN: Final = 64
 _MAX_DRAFT_BYTES: Final = 64 << 20  # it has the columns, and no blocks
-# Starting processes pays from a few seconds of work on: that is so many ciphertexts.
+# Starting processes pays from a few seconds of work on, which are this many ciphertexts.
 _WORTH_PROCESSES: Final = 400
 
 
@@ -100,7 +100,7 @@ class EncryptionOptions:
     whole : bool
         Store both polynomials of every ciphertext. By default those that the owner encrypts are
         stored as one polynomial and a seed of 32 bytes for the other: half of the bytes, and a
-        little more work for who reads them. Rows that others encrypt with the public keys are
+        little more work for readers. Rows that others encrypt with the public keys are
         always stored whole. Blocks that an interrupted run has finished stay as they are.
     overwrite : bool
         Replace a table that lies at ``out``.
@@ -196,21 +196,22 @@ def encrypt_file(
         )
     facts = _facts(first, encryptor, made.encodings)
     job = _Job(facts, schema, encryptor, made, rows.count)
-    sealed = job.to_store(_chained(first, chunks), open_store(out))
+    sealed = job.to_store(_chain(first, chunks), open_store(out))
     rows.count.warn(stacklevel=4)
     return sealed
 
 
 @dataclass
 class RowCount:
-    """Rows of a file, and how many of them were left out because values are missing."""
+    """Number of rows of a file, and of those left out because values are missing."""
 
     given: int = 0
     left_out: int = 0
 
     def complete(self, frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
-        """The rows to keep, counted. Left to `Schema.table`, a piece of the file that loses all its
-        rows would be an error.
+        """Return the rows to keep, and count them.
+
+        `Schema.table` would refuse a piece of a file that loses all rows.
         """
         kept = frame
         if schema.missing == "drop" and schema.onehot is None:
@@ -225,7 +226,7 @@ class RowCount:
         return kept
 
     def warn(self, stacklevel: int) -> None:
-        """Say aloud that rows were left out; nothing where none was."""
+        """Warn of rows that were left out."""
         if self.left_out:
             words = f"{self.left_out:,} of {self.given:,} rows have gaps and are left out ("
             warnings.warn(
@@ -262,7 +263,7 @@ class FileRows:
                     " (the first row below the names is row 1)" if ", row " in str(error) else ""
                 )
                 raise SchemaError(f"{self.path}: {error}{counted}") from error
-            moved = all_moved((*moved, *table.moved))
+            moved = merge_moved((*moved, *table.moved))
             yield table
         warn_of_moved(moved, stacklevel=2)
 
@@ -277,8 +278,8 @@ class FileRows:
 
 
 def _at_least(rows: int, frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """The same rows in frames of at least so many: a few left over at the end could not be dealt
-    into folds.
+    """Yield the same rows in frames of a least size: a few left over could not be dealt into
+    folds.
     """
     waiting: pd.DataFrame | None = None
     for frame in frames:
@@ -294,7 +295,7 @@ def _at_least(rows: int, frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFram
 
 
 def _weights(frame: pd.DataFrame, name: str) -> NDArray[Any]:
-    """The column of weights, or an error that names the row of the file."""
+    """Return the column of weights; an error names the row of the file."""
     if name not in frame.columns:
         near = did_you_mean(name, frame.columns)
         raise SchemaError(
@@ -310,7 +311,7 @@ def _weights(frame: pd.DataFrame, name: str) -> NDArray[Any]:
     return weights.to_numpy()
 
 
-def _chained(first: Table, rest: Iterator[Table]) -> Iterator[Table]:
+def _chain(first: Table, rest: Iterator[Table]) -> Iterator[Table]:
     yield first
     yield from rest
 
@@ -371,7 +372,6 @@ def _warn_if_many(rows: int, facts: TableFacts, stacklevel: int) -> bool:
 
 
 def _described(column: Column, schema: Schema) -> str:
-    """A column by the name that the owner knows it by."""
     if encoding_of(column).counts_rows:
         return f"the {'class' if schema.classes else 'row'} indicator {column}, times the weights,"
     name = schema.target if column.variable == -1 else schema.variables[column.variable].name
@@ -380,7 +380,7 @@ def _described(column: Column, schema: Schema) -> str:
 
 @dataclass(frozen=True)
 class _BlockMaker:
-    """What makes blocks out of chunks of rows: all that another process must have for it."""
+    """Makes blocks of chunks of rows; holds all that another process needs for it."""
 
     facts: TableFacts
     encryptor: Encryptor
@@ -388,16 +388,14 @@ class _BlockMaker:
 
     @property
     def shape(self) -> BlockShape:
-        """Where things lie in the blocks that are made: only the owner can put seeds for
-        polynomials.
-        """
+        """Shape of the blocks. Only the owner can store seeds in place of polynomials."""
         return replace(
             self.facts.shape, seeded=not self.whole and self.encryptor.seeded is not None
         )
 
     def encrypted(self, chunk: Table) -> tuple[bytes, Residues]:
-        """All columns of a chunk, encrypted: their seeds, and their polynomials, shape (columns, 1
-        or 2, primes, N).
+        """Encrypt all columns of a chunk; return their seeds and polynomials, shape (columns, 1 or
+        2, primes, N).
         """
         parameters, encryptor, shape = self.facts.parameters, self.encryptor, self.shape
         sizes = (
@@ -416,14 +414,14 @@ class _BlockMaker:
                 residues[position] = residues_of(encryptor.keys.engine, encryptor.encrypt(plain)[0])
         return b"".join(seeds), residues
 
-    def encrypted_with_id(
+    def encrypt_with_id(
         self, item: tuple[Table, str]
     ) -> tuple[tuple[str, int], tuple[bytes, Residues]]:
         chunk, block_id = item
         return (block_id, len(chunk)), self.encrypted(chunk)
 
     def stored(self, item: tuple[str, Table] | BlockEntry) -> tuple[str, int, bytes] | BlockEntry:
-        """A new object with its name and rows, or the entry of one that is stored already."""
+        """Return a new object with its name and rows, or the entry of one that is stored already."""
         if isinstance(item, BlockEntry):
             return item
         name, chunk = item
@@ -438,15 +436,17 @@ class _BlockMaker:
         return name, len(chunk), data
 
     def seal(self, block: BlockFacts) -> str:
-        """By which the owner knows a block of an interrupted run again, and signs no other: of all
-        that is signed.
+        """Return a keyed hash of all that is signed, by which the owner recognises a block of an
+        interrupted run.
         """
         return hmac.new(
             self.encryptor.token_key, b"block" + self.facts.statement(block), hashlib.sha256
         ).hexdigest()
 
     def to_bytes(self) -> bytes:
-        """For a process of one's own: holds the secret key where the encryptor does."""
+        """Return bytes for another process of the owner; they hold the secret key if the encryptor
+        does.
+        """
         sections = {"encryptor": self.encryptor.to_bytes()}
         return container.to_bytes(
             facts_to_container(self.facts, "block maker", {"whole": self.whole}, sections)
@@ -454,7 +454,6 @@ class _BlockMaker:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> _BlockMaker:
-        """The inverse."""
         file = container.from_bytes(data, kind="block maker")
         encryptor = read_encryptor(file.section("encryptor"))
         return cls(facts_from_container(file), encryptor, file.expect("whole", bool))
@@ -464,7 +463,7 @@ class _BlockMaker:
 def _encrypting_with_id(
     data: bytes,
 ) -> Callable[[tuple[Table, str]], tuple[tuple[str, int], tuple[bytes, Residues]]]:
-    return _BlockMaker.from_bytes(data).encrypted_with_id
+    return _BlockMaker.from_bytes(data).encrypt_with_id
 
 
 def _storing(
@@ -475,7 +474,7 @@ def _storing(
 
 @dataclass(frozen=True)
 class _Job:
-    """One run of encryption: what is to be stored, by whom, and how it is shown."""
+    """One run of encryption: its rows, key and options."""
 
     facts: TableFacts
     schema: Schema
@@ -486,7 +485,7 @@ class _Job:
 
     @property
     def maker(self) -> _BlockMaker:
-        """What this run makes blocks with."""
+        """The maker of its blocks."""
         return _BlockMaker(self.facts, self.encryptor, self.options.whole)
 
     def to_memory(self, chunks: Iterable[Table]) -> EncryptedTable:
@@ -495,7 +494,7 @@ class _Job:
         with progress_bar("encrypting", self.total, "rows", self.options.progress) as advance:
             items = ((chunk, self._block_id(table_id, i, chunk)) for i, chunk in enumerate(chunks))
             function = Portable(
-                self.maker.encrypted_with_id, _encrypting_with_id, self.maker.to_bytes
+                self.maker.encrypt_with_id, _encrypting_with_id, self.maker.to_bytes
             )
             with closing(ordered_map(function, items, self.options.workers)) as made:
                 for (block_id, n), (seeds, polynomials) in made:
@@ -511,7 +510,9 @@ class _Job:
         return EncryptedTable(self._counted(), blocks, self.encryptor.keys, self.schema)
 
     def _counted(self) -> TableFacts:
-        """The facts once all rows have been seen: only then is it known how many were left out."""
+        """Return the facts once all rows have been seen: only then is it known how many were left
+        out.
+        """
         return replace(self.facts, n_dropped=self.count.left_out)
 
     def to_store(self, chunks: Iterable[Table], store: Store) -> EncryptedTable:
@@ -521,7 +522,7 @@ class _Job:
         with write_alone(store) as writer:
             store.sweep()
             table_id = self._draft(store, overwrite)
-            entries = self._stored_blocks(chunks, table_id, store, writer)
+            entries = self._store_all(chunks, table_id, store, writer)
             write_keys(store, self.encryptor.keys)
             writer.check()
             write_manifest(store, self._counted(), entries, overwrite=overwrite)
@@ -531,10 +532,10 @@ class _Job:
         blocks = StoredBlocks(store, tuple(entries), self.facts.shape, self.facts.key_id)
         return EncryptedTable(self._counted(), blocks, self.encryptor.keys, self.schema)
 
-    def _stored_blocks(
+    def _store_all(
         self, chunks: Iterable[Table], table_id: bytes, store: Store, writer: Writer
     ) -> list[BlockEntry]:
-        """All blocks, each stored as soon as it is made."""
+        """Store all blocks, each as soon as it is made."""
         entries: list[BlockEntry] = []
         warned, shape = False, self.maker.shape
         with progress_bar("encrypting", self.total, "rows", self.options.progress) as advance:
@@ -548,7 +549,7 @@ class _Job:
                         writer.check()
                         name, rows, data = item
                         entry = store_block(store, data, name, shape, rows)
-                    entries.append(self._signed(entry))
+                    entries.append(self._sign(entry))
                     advance(entry.rows)
                     if self.total is None and not warned:
                         warned = _warn_if_many(
@@ -568,8 +569,8 @@ class _Job:
         expand_seeds(seeds, self.facts.parameters.data_moduli, residues)
         return residues
 
-    def _signed(self, entry: BlockEntry) -> BlockEntry:
-        """The entry with the owner's signature; as it is under the public key."""
+    def _sign(self, entry: BlockEntry) -> BlockEntry:
+        """Add the owner's signature to an entry, unless it is under the public key."""
         signer = self.encryptor.signer
         return (
             entry
@@ -578,8 +579,8 @@ class _Job:
         )
 
     def _block_id(self, table_id: bytes, index: int, chunk: Table) -> str:
-        """Two keyed hashes of the plain rows: the same in every table of the key, and unlike any
-        other. See `same_rows`.
+        """Return two keyed hashes of the plain rows: the same in every table of the key, and unlike
+        any other. See `same_rows`.
 
         Of the rows as they are held, and not of their columns, which are many more bytes.
         """
@@ -587,7 +588,7 @@ class _Job:
             self.encryptor.token_key,
             index.to_bytes(8, "big") + len(chunk).to_bytes(8, "big"),
         )
-        # Few rows may be alike by chance, and whoever sees that they are would learn something of
+        # Few rows may be alike by chance, and a worker who sees that would learn something of
         # them.
         salt = b"" if len(chunk) >= KNOWN_AGAIN else table_id
         schema = (self.facts.schema_digest or "").encode()
@@ -606,14 +607,14 @@ class _Job:
         for index, chunk in enumerate(chunks):
             name = block_name(index, self._block_id(table_id, index, chunk))
             known = len(chunk), self.facts.shape, self.facts.key_id, self.maker.seal
-            stored = stored_entry(store, name, *known) if name in have else None
+            stored = find_stored_entry(store, name, *known) if name in have else None
             yield stored or (name, chunk)
 
     # -- the draft: what a second run finds of the first
     # -----------------------------------------------------------
 
     def _draft(self, store: Store, overwrite: bool) -> bytes:
-        """The id of the table under way at this place: a new one, or the one to resume."""
+        """Return the id of the table under way at this place: a new one, or the one to resume."""
         if store.exists(DRAFT):
             table_id, why_not = self._resumable(store)
             if table_id is not None:
@@ -628,7 +629,9 @@ class _Job:
         return table_id
 
     def _resumable(self, store: Store) -> tuple[bytes | None, tuple[object, ...]]:
-        """The id of the table under way, or what it is and why this run cannot go on with it."""
+        """Return the id of the table under way, or what it is and why this run cannot go on with
+        it.
+        """
         other = (
             f"of another schema, key or encoding lies at {store.url}, or a damaged one: choose "
             "another place, or ",

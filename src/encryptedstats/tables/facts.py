@@ -1,4 +1,4 @@
-"""What is publicly known of an encrypted table: its facts, where its blocks are, and what devices read.
+"""What is publicly known of an encrypted table: facts, blocks, and the source that devices read.
 
 Nothing here writes a table or asks a question.
 """
@@ -38,14 +38,14 @@ from encryptedstats.tables.columns import (
     asked_columns,
     column_ranges,
     encoding_choices,
-    in_stored,
+    rewrite_in_stored,
     stored_groups,
 )
 from encryptedstats.tables.encodings import Column, ColumnGroup
 from encryptedstats.tables.questions.question import (
     Question,
     question_key,
-    told_by_parameters,
+    rebuild_question,
 )
 from encryptedstats.tables.schema.variables import PublicSchema
 
@@ -87,7 +87,7 @@ class TableFacts:
 
     @property
     def shape(self) -> BlockShape:
-        """Where things lie in a block that is stored whole: each says by itself whether it is."""
+        """Shape of a block that is stored whole; each block says whether it is."""
         return BlockShape(self.parameters, len(self.columns))
 
     @property
@@ -110,15 +110,15 @@ class TableFacts:
         return column_ranges(self.schema, self.columns, self.weight_bound)
 
     def circuit(self, question: Question, layout: Layout) -> tuple[list[Expression], list[Stored]]:
-        """All that is computed for a question over so many rows, and what each is of what is asked
-        for.
+        """Return all totals that are computed for a question over some rows, and what each is of
+        what is asked for.
         """
         return self.totals(self.written(question), layout)
 
     def written(self, question: Question) -> list[Expression]:
         """Write the totals of a question, as they are asked for; the last ones are cached."""
         settled = question._settled()
-        told = told_by_parameters(settled)
+        told = rebuild_question(settled)
         if told is not None:
             return list(_written(*question_key(told), self.schema, self.columns, self.weight_bound))
         asked = asked_columns(self.schema, self.columns)
@@ -127,17 +127,17 @@ class TableFacts:
     def totals(
         self, outputs: Sequence[Expression], layout: Layout, form: str = PACKED
     ) -> tuple[list[Expression], list[Stored]]:
-        """The totals that are computed for some that are asked for, over the stored columns, and
-        what each is of them.
+        """Return the totals that are computed for some that are asked for, over the stored columns,
+        and what each is of them.
 
-        Packs hold two in one where the keys were planned for it, and it is proven for so many rows.
+        Packs hold two in one where the keys were planned for it, and it is proven for these rows.
         """
         known = replace(self, key_id="", schema_digest=None, n_dropped=0)  # nothing else tells
         found, stored = _computed(tuple(outputs), known, layout, form)
         return list(found), list(stored)
 
     def statement(self, block: BlockFacts) -> bytes:
-        """What the owner signs of one of its blocks."""
+        """Return what the owner signs of one of its blocks."""
         columns = [str(column) for column in self.columns]
         return block_statement(
             block, TABLE_VERSION, columns, self.weight_bound, self.schema.to_json()
@@ -148,7 +148,7 @@ Sign = Callable[[bytes], str]
 
 
 class Blocks(Protocol):
-    """Where the blocks of a table are: in memory or in a store."""
+    """The blocks of a table, in memory or in a store."""
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -156,37 +156,39 @@ class Blocks(Protocol):
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """How many rows each block has."""
+        """Number of rows in each block."""
 
     def block(self, index: int) -> Residues:
-        """All columns of a block, shape (columns, 2, primes, N)."""
+        """Return all columns of a block, shape (columns, 2, primes, N)."""
 
     def seeds(self, index: int) -> bytes:
-        """What stands for the second polynomials of a block where it is stored; nothing where it is
-        stored whole.
+        """Return what stands for the second polynomials of a stored block; nothing if it is stored
+        whole.
         """
 
     def column(self, index: int, column: int) -> Residues:
-        """One column of a block, shape (2, primes, N)."""
+        """Return one column of a block, shape (2, primes, N)."""
 
     def columns(self, index: int, columns: Sequence[int]) -> Sequence[Residues]:
-        """Some columns of a block."""
+        """Return some columns of a block."""
 
     def pieces(
         self, index: int, columns: Sequence[int], prime: int, start: int, stop: int
     ) -> Residues:
-        """Some columns of a block, one prime and the coefficients from start to stop; shape
+        """Return some columns of a block, one prime and the coefficients from start to stop; shape
         (columns, 2, coefficients).
         """
 
     def content(self) -> list[str]:
-        """What tells these blocks from all others."""
+        """Return what tells these blocks from all others."""
 
     def stored_bytes(self) -> int:
-        """Bytes that the blocks take where they are."""
+        """Return bytes that the blocks take where they are."""
 
     def signer(self, index: int) -> Sign | None:
-        """What gives the owner's signature of a block; None where others have encrypted it."""
+        """Return the function that gives the owner's signature of a block; None where others
+        encrypted it.
+        """
 
 
 @dataclass(frozen=True)
@@ -200,44 +202,37 @@ class MemoryBlocks:
     seeding: tuple[bytes, ...] = field(default=(), repr=False)
 
     def block(self, index: int) -> Residues:
-        """All columns of a block."""
         return self.residues[index]
 
     def seeds(self, index: int) -> bytes:
-        """What its second polynomials were expanded from; nothing where SEAL drew them."""
         return self.seeding[index] if self.seeding else b""
 
     def column(self, index: int, column: int) -> Residues:
-        """One column of a block."""
         one: Residues = self.residues[index][column]
         return one
 
     def columns(self, index: int, columns: Sequence[int]) -> Sequence[Residues]:
-        """Some columns of a block, not copied."""
+        """Return some columns of a block, not copied."""
         return [self.residues[index][column] for column in columns]
 
     def pieces(
         self, index: int, columns: Sequence[int], prime: int, start: int, stop: int
     ) -> Residues:
-        """Some coefficients of some columns."""
         return self.residues[index][list(columns), :, prime, start:stop]
 
     def content(self) -> list[str]:
-        """The ids: no two blocks that were ever encrypted have the same."""
         return list(self.ids)
 
     def stored_bytes(self) -> int:
-        """Bytes of memory."""
         return sum(r.nbytes for r in self.residues)
 
     def signer(self, index: int) -> Sign | None:
-        """The owner's, who encrypted it in this process."""
         return self.signers[index] if self.signers else None
 
 
 @dataclass(frozen=True)
 class StoredBlocks:
-    """Blocks that are read from a store when they are needed, and checked then."""
+    """Blocks that are read from a store, and checked, when they are needed."""
 
     store: Readable
     entries: tuple[BlockEntry, ...]
@@ -251,31 +246,26 @@ class StoredBlocks:
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """How many rows each block has."""
+        """Number of rows in each block."""
         return tuple(entry.rows for entry in self.entries)
 
     def block(self, index: int) -> Residues:
-        """All columns of a block."""
         return read_block(self.store, self.entries[index], self.shape, self.key_id)
 
     def seeds(self, index: int) -> bytes:
-        """What stands for the second polynomials of a block."""
         return read_seeds(self.store, self.entries[index], self.shape)
 
     def column(self, index: int, column: int) -> Residues:
-        """One column of a block, without reading the others."""
         return read_column(self.store, self.entries[index], self.shape, column)
 
     def columns(self, index: int, columns: Sequence[int]) -> Sequence[Residues]:
-        """Some columns of a block, without reading more than that where it pays."""
+        """Return some columns of a block, without reading more than that where it pays."""
         return list(read_columns(self.store, self.entries[index], self.shape, self.key_id, columns))
 
     def pieces(
         self, index: int, columns: Sequence[int], prime: int, start: int, stop: int
     ) -> Residues:
-        """Some coefficients of some columns, without reading more than the runs that
-        they are in.
-        """
+        """Return some coefficients of some columns; read only the runs that they are in."""
         run = self.shape.run
         first, last = start // run, -(-stop // run)
         residues = read_runs(
@@ -289,15 +279,12 @@ class StoredBlocks:
         return residues[:, :, start - first * run : stop - first * run]
 
     def content(self) -> list[str]:
-        """The hashes of the objects, which hold their ids."""
         return [entry.sha256 for entry in self.entries]
 
     def stored_bytes(self) -> int:
-        """Bytes of the stored objects."""
         return sum(entry.bytes for entry in self.entries)
 
     def signer(self, index: int) -> Sign | None:
-        """What gives the signature that the manifest lists."""
         signature = self.entries[index].signature
         return (lambda _: signature) if signature else None
 
@@ -306,10 +293,10 @@ class StoredBlocks:
 def _computed(
     outputs: tuple[Expression, ...], facts: TableFacts, layout: Layout, form: str
 ) -> tuple[tuple[Expression, ...], tuple[Stored, ...]]:
-    single, shifts = in_stored(outputs, facts.schema, facts.columns)
+    single, shifts = rewrite_in_stored(outputs, facts.schema, facts.columns)
     base = facts.parameters.pair_base
     if base is not None and form == PACKED and len(single) == len(outputs):
-        paired = tuple(in_stored(join_pairs(outputs, base), facts.schema, facts.columns)[0])
+        paired = tuple(rewrite_in_stored(join_pairs(outputs, base), facts.schema, facts.columns)[0])
         ranges = column_ranges(facts.schema, facts.columns, facts.weight_bound)
         setting = Setting(facts.parameters, layout, facts.with_secret_key)
         stored = prove_pairs(single, paired, setting, ranges)
@@ -326,7 +313,7 @@ def column_groups(
     *,
     weighed: bool,
 ) -> list[ColumnGroup]:
-    """How columns such as these are coded."""
+    """Return how columns such as these are coded."""
     return stored_groups(
         schema,
         encoding_choices(columns),

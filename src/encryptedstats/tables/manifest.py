@@ -53,16 +53,14 @@ _KEYS_NAME: Final = re.compile("public-[0-9a-f]{32}[.]keys")
 
 
 def keys_name(key_id: str) -> str:
-    """The name of the public keys beside a table: other keys never take the place of those that a
-    table needs.
-    """
+    """Return the name of the public keys beside a table; keys of another id have another name."""
     return f"public-{key_id}.keys"
 
 
 def facts_to_container(
     facts: TableFacts, kind: str, extra: dict[str, Any], sections: dict[str, bytes]
 ) -> Container:
-    """The facts of a table as a checked envelope: the manifest of a whole table, or the draft of
+    """Return the facts of a table as a checked envelope: the manifest of a table, or the draft of
     one under way.
     """
     fields = {
@@ -83,7 +81,7 @@ def facts_to_container(
 
 
 def facts_from_container(file: Container) -> TableFacts:
-    """The inverse, with every check: the file may come from anybody."""
+    """Read the facts of a table with every check: the file may come from anybody."""
     _check_version(file)
     parameters = read_parameters(file)
     weight_bound, n_folds = file.expect("weight_bound", int), file.expect("n_folds", int)
@@ -171,8 +169,9 @@ def _check_columns(
 def write_manifest(
     store: Store, facts: TableFacts, entries: Sequence[BlockEntry], *, overwrite: bool
 ) -> None:
-    """The last thing that is written of a table: with it, the table exists. Not over another one,
-    unless asked to.
+    """Write the manifest, last of all: with it, the table exists.
+
+    Another table is replaced only if ``overwrite``.
     """
     data = manifest_bytes(facts, entries)
     if overwrite:
@@ -182,13 +181,13 @@ def write_manifest(
 
 
 def manifest_bytes(facts: TableFacts, entries: Sequence[BlockEntry]) -> bytes:
-    """What is publicly known of a table, and its list of blocks."""
+    """Return the manifest: what is publicly known of a table, and its list of blocks."""
     blocks = json.dumps([entry.to_dict() for entry in entries]).encode()
     return container.to_bytes(facts_to_container(facts, TABLE_KIND, {}, {"blocks": blocks}))
 
 
 def table_is_there(store: Store) -> ExistsError:
-    """The refusal to replace a table."""
+    """Return the error that refuses to replace a table."""
     return ExistsError(
         f"there is a table at {store.url} already; it was not touched (",
         REPLACE,
@@ -198,7 +197,7 @@ def table_is_there(store: Store) -> ExistsError:
 
 
 def read_manifest(store: Readable, data: bytes) -> tuple[TableFacts, tuple[BlockEntry, ...]]:
-    """What a manifest says of the table in a store, checked."""
+    """Read and check what a manifest says of the table in a store."""
     where = store.where(MANIFEST)
     file = container.from_bytes(data, kind=TABLE_KIND, name=where)
     with _named(where):
@@ -228,7 +227,7 @@ def read_blocks(file: Container, shape: BlockShape) -> tuple[BlockEntry, ...]:
 
 @contextmanager
 def _named(where: str) -> Iterator[None]:
-    """Errors about what a file says, with the name of the file."""
+    """Add the name of the file to errors about what it says."""
     try:
         yield
     except FileFormatError as error:
@@ -236,8 +235,8 @@ def _named(where: str) -> Iterator[None]:
 
 
 def remove_unlisted(store: Store, facts: TableFacts, entries: Sequence[BlockEntry]) -> None:
-    """Blocks and keys of a table that was replaced, or of an attempt that was given up; nothing
-    else that may lie there.
+    """Delete blocks and keys of a table that was replaced, or of an attempt that was given up, and
+    nothing else.
     """
     kept = {keys_name(facts.key_id), *(entry.name for entry in entries)}
     for name in store.names():
@@ -246,7 +245,7 @@ def remove_unlisted(store: Store, facts: TableFacts, entries: Sequence[BlockEntr
 
 
 def write_keys(store: Store, keys: PublicKeys) -> None:
-    """Public keys beside the blocks, for whoever computes."""
+    """Write public keys beside the blocks, for the worker."""
     store.write(keys_name(keys.key_id), [container.to_bytes(keys.to_container())])
 
 

@@ -37,7 +37,7 @@ from encryptedstats.tables.columns import (
     column_bound,
     column_ranges,
     digits_among,
-    in_stored,
+    rewrite_in_stored,
     table_columns,
 )
 from encryptedstats.tables.encodings import MAX_NUMBER_BITS, Column
@@ -52,7 +52,7 @@ _MOST_DIGITS: Final = 16
 _NEEDS_TOTALS: Final = "plan needs a model, expressions that end in .total(), or a list of such"
 # Two totals as one are worth a larger t, hence a few more bytes, where there are many and it takes
 # much less work.
-# pairs have room for so many times the planned rows: results are added up later, and rows forgotten
+# pairs have room for this many times the planned rows: results are added up later, and rows forgotten
 _ROOM: Final = 2
 _MANY_TOTALS: Final = 64
 _FEW_PAIRS: Final = 16
@@ -104,14 +104,14 @@ def plan(
         one-hot bins, and of a schema no weights (1) and no folds (0).
     by_others : bool
         Rows come from others, who encrypt with the public keys. That makes more noise, and results
-        get some more of it, so that who opens them learns nothing else of the rows: see
+        get some more of it, so that opened results tell nothing else of the rows: see
         SECURITY.md.
     members : int
-        For a joint key of so many members (``es.JointKey``), who encrypt with its public keys: room
+        For a joint key of this many members (``es.JointKey``), who encrypt with its public keys: room
         for the noise of their keys, and for what hides their secrets in every opening.
         ``by_others`` goes without saying.
     workers : int, optional
-        Plan for a cluster of so many workers of one core each: keys leave room to add up the
+        Plan for a cluster of this many workers of one core each: keys leave room to add up the
         results of all shards, and ``plan.cluster`` says how many shards, and what they take.
     price_per_core_hour : float, optional
         What an hour of a core costs, in any currency; needs ``workers``.
@@ -191,8 +191,8 @@ def plan(
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What is planned for, whatever is computed: the rows, how they are stored, and the other
-    options of a plan.
+    """What is planned, whatever is computed: rows, how they are stored, and the other options of a
+    plan.
     """
 
     rows: _PlannedRows
@@ -200,7 +200,7 @@ class _Wanted:
     wish: Wish
 
     def columns(self, digit_bits: int | None = None) -> list[Column]:
-        """Those that will be stored."""
+        """Return the columns that will be stored."""
         rows = self.rows
         return table_columns(
             rows.schema,
@@ -212,8 +212,8 @@ class _Wanted:
         )
 
     def plan(self, stages: Sequence[Stage], *, with_digits: bool) -> Plan:
-        """Numbers are whole while the kernels carry their totals; else in as few digits as they
-        carry, if that is cheaper.
+        """Plan with whole numbers if the kernels carry their totals, else with as few digits as
+        they carry, if that is cheaper.
         """
         whole: Plan | None = None
         refusal = ParameterError()
@@ -232,9 +232,7 @@ class _Wanted:
         return (self._in_pairs(stages, whole) if with_digits else None) or whole
 
     def _with_keys(self, stages: Sequence[Stage], parameters: Parameters) -> Plan:
-        """The plan for keys that are there already: two totals as one only where they were made for
-        it, and carry it.
-        """
+        """Plan for existing keys: two totals as one only if these were made for it and carry it."""
         rows = self.rows
         largest = max(
             column_bound(rows.schema, column, rows.weight_bound)
@@ -263,7 +261,7 @@ class _Wanted:
         room: int = 1,
         accepts: Callable[[Parameters], bool] | None = None,
     ) -> Plan:
-        """The plan for numbers in such digits, or whole; or with two totals as one."""
+        """Plan for numbers in such digits, or whole, or with two totals as one."""
         rows, columns = self.rows, self.columns(digit_bits)
         digits = digits_among(columns)
         parts, ranges = self._stored(stages, columns, pair_base)
@@ -310,9 +308,7 @@ class _Wanted:
         return parts, column_ranges(rows.schema, columns, rows.weight_bound)
 
     def _in_pairs(self, stages: Sequence[Stage], whole: Plan) -> Plan | None:
-        """The plan with two totals as one, where that is much cheaper: for many totals of a small
-        table.
-        """
+        """Plan with two totals as one, if that is much cheaper: for many totals of a small table."""
         base = 1 << (2 * _ROOM * whole.largest).bit_length()
         fits = base * _ROOM * whole.largest < 1 << (MAX_NUMBER_BITS - 1) and is_fast(
             whole.parameters
@@ -341,7 +337,7 @@ class _Wanted:
         return made if _work(made) < _LESS_WORK * _work(whole) else None
 
     def _in_digits(self, stages: Sequence[Stage]) -> Plan | None:
-        """The plan with the fewest digits that the kernels carry; None where there is none."""
+        """Plan with the fewest digits that the kernels carry; return None if there are none."""
         used = {name for stage in stages for name in column_names(_fixed(stage))}
         schema = self.rows.schema
         every = [
@@ -365,13 +361,15 @@ class _Wanted:
 
 
 def _work(made: Plan) -> int:
-    """What tells which of two plans is cheaper, on any machine and however busy it is."""
+    """Return a measure that tells which of two plans is cheaper, on any machine and however busy it
+    is.
+    """
     return (made.products + made.key_switches) * len(made.parameters.coefficient_moduli)
 
 
 def _fixed(stage: Stage) -> list[Expression]:
-    """The outputs of a stage that does not depend on where rows lie: all but those of predictions
-    are such.
+    """Return the outputs of a stage if it does not depend on where rows lie, as all but
+    predictions.
     """
     return (
         []
@@ -391,7 +389,7 @@ def _few_pairs(stage: Stage) -> Stage:
 
 
 def _over_stored(stage: Stage, schema: PublicSchema, columns: Sequence[Column]) -> Stage:
-    """The stage as it is computed: from the columns that are stored."""
+    """Rewrite a stage over the columns that are stored."""
     outputs = stage.outputs
     if callable(outputs):
         # A layout is asked for again and again, while parameters are sought and when they are
@@ -399,12 +397,12 @@ def _over_stored(stage: Stage, schema: PublicSchema, columns: Sequence[Column]) 
         return replace(
             stage,
             outputs=lru_cache(maxsize=4)(
-                lambda layout: in_stored(outputs(layout), schema, columns)[0]
+                lambda layout: rewrite_in_stored(outputs(layout), schema, columns)[0]
             ),
         )
     if stage.form == ROWS:
         return stage  # written over stored columns already
-    return replace(stage, outputs=in_stored(_fixed(stage), schema, columns)[0])
+    return replace(stage, outputs=rewrite_in_stored(_fixed(stage), schema, columns)[0])
 
 
 def _check_stored(
@@ -431,8 +429,8 @@ def _stored_bytes(parameters: Parameters, layout: Layout, n_columns: int, *, see
 def _prediction_stages(
     circuit: Any, rows: _PlannedRows, stored: Sequence[Column], n_predict: int | None
 ) -> list[Stage]:
-    """The stages of all models that predict unopened, and the totals that are asked for beside
-    them.
+    """Return the stages of all models that predict unopened, and the totals that are asked for
+    beside them.
     """
     n_predict = None if n_predict is None else as_count(n_predict, "n_predict", "rows")
     stages: list[Stage] = []
@@ -453,9 +451,7 @@ def _prediction_stages(
 def _part_stages(
     part: Any, rows: _PlannedRows, stored: Sequence[Column], n_predict: int | None
 ) -> list[Stage]:
-    """Of a question that answers for rows its answers too; of any other, and of totals,
-    the totals.
-    """
+    """Return the stages of a question: totals, and answers if it answers for rows."""
     if isinstance(part, Question):
         part = _in_ids(part, rows.known)
         try:
@@ -479,14 +475,16 @@ class _PlannedRows:
 
     @property
     def schema(self) -> PublicSchema:
-        """What everybody may know."""
+        """The public schema."""
         return self.known.public()
 
 
 def _planned_rows(
     given: Any, n_rows: int | None, weight_bound: int | None, folds: int | None
 ) -> _PlannedRows:
-    """By a table, and what is said beside it; or by a schema and a number of rows."""
+    """Return schema, rows and layout from a table and what is said beside it, or from a schema and
+    a number of rows.
+    """
     if isinstance(given, Table):
         known = _PlannedRows(given.schema, given.n_rows, given.weight_bound, given.n_folds)
     elif isinstance(given, (Schema, PublicSchema)):
@@ -523,7 +521,7 @@ def _planned_rows(
 def _checked_workers(workers: int | None, price_per_core_hour: float | None) -> int | None:
     if workers is None and price_per_core_hour is not None:
         raise ArgumentError(
-            "price_per_core_hour= needs workers=: a price is of a cluster of so many cores",
+            "price_per_core_hour= needs workers=: a price needs the number of cores",
             code="price-without-workers",
         )
     if price_per_core_hour is not None and not price_per_core_hour >= 0:
@@ -535,7 +533,7 @@ def _checked_workers(workers: int | None, price_per_core_hour: float | None) -> 
 
 
 def _in_ids(question: Question, schema: Schema | PublicSchema) -> Question:
-    """As whoever computes asks it, if the schema allows it; what is opened has been asked."""
+    """Return the question in ids, if the schema allows it; what is opened has been asked already."""
     if question._known_totals() is None:
         return asked_of(question, schema)
     question.check(schema.public())

@@ -32,7 +32,7 @@ from encryptedstats.tables.questions.question import Question
 
 @dataclass(frozen=True)
 class DistinctTotals:
-    """The totals of a question for computing in shards, each once.
+    """The distinct totals of a question, for computing in shards.
 
     Attributes
     ----------

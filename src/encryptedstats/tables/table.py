@@ -1,5 +1,4 @@
-"""The clear table: bin numbers, integers, classes, weights and folds of the rows, seen as integer
-columns.
+"""The clear table: bins, integers, classes, weights and folds of rows, seen as integer columns.
 
 It is the plain twin of the encrypted table: the same columns, the same layout, the same derived
 sums. Built by `Schema.table`, which knows about names and frames; here are only small integers.
@@ -31,7 +30,7 @@ from encryptedstats.tables.columns import (
     table_columns,
 )
 from encryptedstats.tables.encodings import GAP, Column, encoding_of
-from encryptedstats.tables.questions.question import Question, asked_of, checked_question
+from encryptedstats.tables.questions.question import Question, asked_of, check_question
 from encryptedstats.tables.questions.summaries import Asked
 from encryptedstats.tables.rows.frames import show
 from encryptedstats.tables.schema.bins import assign_bins
@@ -48,8 +47,8 @@ _MOST_ROWS_NAMED: Final = 5
 
 @dataclass(frozen=True)
 class Moved:
-    """Rows of a column whose value has no bin of its own, and which bin they went to, as the schema
-    says.
+    """Rows of a column whose value has no bin of its own, and the bin that the schema sends them
+    to.
 
     `example` is a level that the schema does not know, at the row called `row`; None for missing
     values.
@@ -63,7 +62,7 @@ class Moved:
 
     @property
     def kind(self) -> tuple[str, str, bool]:
-        """What is counted together."""
+        """Rows with the same are counted together."""
         return self.column, self.into, self.example is None
 
     def __str__(self) -> str:
@@ -80,8 +79,8 @@ class Moved:
         )
 
 
-def all_moved(parts: Iterable[Moved]) -> tuple[Moved, ...]:
-    """The same with the rows of each kind added up."""
+def merge_moved(parts: Iterable[Moved]) -> tuple[Moved, ...]:
+    """Add up the rows of each kind."""
     found: dict[tuple[str, str, bool], Moved] = {}
     for part in parts:
         before = found.get(part.kind)
@@ -92,7 +91,7 @@ def all_moved(parts: Iterable[Moved]) -> tuple[Moved, ...]:
 
 
 def warn_of_moved(moved: Sequence[Moved], stacklevel: int) -> None:
-    """Say aloud which rows are counted as something else."""
+    """Warn of rows that are counted as something else."""
     if moved:
         warnings.warn("; ".join(map(str, moved)), SchemaWarning, stacklevel=stacklevel + 1)
 
@@ -124,7 +123,7 @@ class Unusable:
         return f"column {self.column!r}, {rows}: {self.reason}"
 
 
-def all_unusable(parts: Iterable[Unusable]) -> tuple[Unusable, ...]:
+def merge_unusable(parts: Iterable[Unusable]) -> tuple[Unusable, ...]:
     """Return the same with the rows of each column and kind of reason joined."""
     found: dict[tuple[str, bool], Unusable] = {}
     for part in parts:
@@ -214,12 +213,12 @@ class Table(ColumnAlgebra[Integers], Asked):
 
     @property
     def layout(self) -> Layout:
-        """Where the rows lie in slots and chunks."""
+        """Positions of the rows in slots and chunks."""
         return Layout(len(self), self.slots, self.chunk_rows, self.copies)
 
     @property
     def public_schema(self) -> PublicSchema:
-        """What a worker may know of the schema."""
+        """The public schema."""
         return self.schema.public()
 
     @property
@@ -229,20 +228,20 @@ class Table(ColumnAlgebra[Integers], Asked):
 
     @property
     def has_target(self) -> bool:
-        """Whether the target of every row is known, be it a class or a number."""
+        """Whether the target of every row is known, a class or a number."""
         return self.has_classes or self.target_values is not None
 
     def columns(self, encodings: Sequence[str] = ("onehot",)) -> list[Column]:
-        """The columns that can be asked for with these encodings: bins, codes, numbers, classes,
-        and classes by fold.
+        """Return the columns that can be asked for with these encodings: bins, codes, numbers,
+        classes, and classes by fold.
         """
         return asked_columns(self.public_schema, self.stored_columns(encodings))
 
     def stored_columns(
         self, encodings: Sequence[str] = ("onehot",), digit_bits: int | None = None
     ) -> list[Column]:
-        """The columns that are encrypted with these encodings: of bins and classes all but one, see
-        `stored_groups`.
+        """Return the columns that are encrypted with these encodings: of bins and classes all but
+        one, see `stored_groups`.
         """
         return table_columns(
             self.public_schema,
@@ -254,7 +253,7 @@ class Table(ColumnAlgebra[Integers], Asked):
         )
 
     def holds(self, column: Column) -> bool:
-        """Whether `values` can give the column: a clear table makes any encoding on demand."""
+        """Return whether `values` can give the column: a clear table makes any encoding on demand."""
         try:
             self._check(column)
         except SchemaError:
@@ -262,24 +261,24 @@ class Table(ColumnAlgebra[Integers], Asked):
         return True
 
     def bound(self, column: Column) -> int:
-        """The largest absolute value the column can hold, from public knowledge alone."""
+        """Return the largest absolute value the column can hold, from public knowledge alone."""
         self._check(column)
         return column_bound(self.public_schema, column, self.weight_bound)
 
     def values(self, column: Column) -> Integers:
-        """One column as integers, a value a row."""
+        """Return one column as integers, one value per row."""
         return self._compact(column).astype(np.int64, copy=False)
 
     def raw_values(self) -> Iterator[bytes]:
-        """All that the rows hold but their folds, as bytes: codes, numbers, classes and weights, in
-        integers of one size.
+        """Yield all that the rows hold but their folds, as bytes: codes, numbers, classes and
+        weights, in integers of one size.
         """
         known = (part for part in (self.class_codes, self.target_values) if part is not None)
         parts = (*self.data, *((*known, self._weights_or_ones()) if self.has_target else ()))
         return (part.astype("<i8").tobytes() for part in parts)
 
     def _compact(self, column: Column) -> NDArray[Any]:
-        """The same, with indicators as true and false."""
+        """Return one column, with indicators as true and false."""
         self._check(column)
         return encoding_of(column).values(column, self)
 
@@ -339,9 +338,7 @@ class Table(ColumnAlgebra[Integers], Asked):
             )
 
     def evaluate(self, outputs: Sequence[Expression]) -> list[Any]:
-        """What a circuit gives on this table: an integer for a total, an array over the rows
-        otherwise.
-        """
+        """Evaluate a circuit: an integer for a total, an array over the rows otherwise."""
         outputs = list(outputs)
         columns = [Column.parse(name) for name in column_names(outputs)]
         ranges = column_ranges(self.public_schema, columns, self.weight_bound)
@@ -351,10 +348,8 @@ class Table(ColumnAlgebra[Integers], Asked):
         return class_or_variable(variable, self.schema)
 
     def ask(self, question: Question, **options: Any) -> Any:
-        """The answer to a question. Options are those of encrypted tables, and change
-        nothing here.
-        """
-        asked = asked_of(checked_question(question), self.schema)._settled()
+        """Answer a question. Options of encrypted tables are accepted and change nothing."""
+        asked = asked_of(check_question(question), self.schema)._settled()
         return asked._present(self._answer_to(asked))
 
     def _answer_to(self, asked: Question) -> Answer:
@@ -369,13 +364,13 @@ class Table(ColumnAlgebra[Integers], Asked):
         )
 
     def totals(self, question: Question) -> list[int]:
-        """The totals that answer a question, one after the other."""
+        """Compute the totals that answer a question, one after the other."""
         return self.evaluate(
             question.circuit(self.public_schema, self.columns(), weight_bound=self.weight_bound)
         )
 
     def to_pandas(self) -> pd.DataFrame:
-        """The rows with bins by their labels, numbers in real units and classes by name."""
+        """Return the rows with bins by their labels, numbers in real units and classes by name."""
         frame = {}
         for variable, data in zip(self.schema.variables, self.data, strict=True):
             if variable.kind == "number":
@@ -396,13 +391,15 @@ class Table(ColumnAlgebra[Integers], Asked):
         return pd.DataFrame(frame)
 
     def with_layout(self, layout: Layout | int) -> Table:
-        """The same rows in another layout, or in full chunks of so many slots."""
+        """Bring the rows into another layout, or into full chunks of some slots."""
         if isinstance(layout, Layout):
             return replace(self, slots=layout.slots, chunk_rows=layout.counts, copies=layout.copies)
         return replace(self, slots=layout, chunk_rows=())
 
     def __getitem__(self, rows: slice) -> Table:
-        """A range of rows, ``table[a:b]``; bounds, folds and weights stay those of the whole."""
+        """Cut out a range of rows, ``table[a:b]``; bounds, folds and weights stay those of the
+        whole.
+        """
         if not isinstance(rows, slice) or rows.step not in (None, 1):
             raise SchemaError("a table is cut by a range of rows: table[a:b]", code="not-a-range")
         data = tuple(values[rows] for values in self.data)
@@ -422,7 +419,7 @@ class Table(ColumnAlgebra[Integers], Asked):
         )
 
     def take(self, rows: NDArray[np.intp]) -> Table:
-        """Some rows, by their numbers."""
+        """Pick rows by their numbers."""
         return replace(
             self,
             data=tuple(values[rows] for values in self.data),
@@ -438,9 +435,7 @@ class Table(ColumnAlgebra[Integers], Asked):
 
     @staticmethod
     def concat(tables: Sequence[Table]) -> Table:
-        """All rows of several tables of one schema, one after the other, in the layout of the
-        first.
-        """
+        """Join all rows of several tables of one schema, in the layout of the first."""
         if not tables:
             raise SchemaError("concat needs at least one table", code="no-tables")
         first = tables[0]
@@ -453,14 +448,14 @@ class Table(ColumnAlgebra[Integers], Asked):
                 np.concatenate(parts)
                 for parts in zip(*(table.data for table in tables), strict=True)
             ),
-            class_codes=_joined([table.class_codes for table in tables]),
-            target_values=_joined([table.target_values for table in tables]),
-            weights=_joined([table._weights_or_ones() for table in tables]) if weighted else None,
-            fold_codes=_joined([table.fold_codes for table in tables]),
+            class_codes=_join([table.class_codes for table in tables]),
+            target_values=_join([table.target_values for table in tables]),
+            weights=_join([table._weights_or_ones() for table in tables]) if weighted else None,
+            fold_codes=_join([table.fold_codes for table in tables]),
             weight_bound=max(table.weight_bound for table in tables),
             chunk_rows=(),
             n_dropped=sum(table.n_dropped for table in tables),
-            moved=all_moved(part for table in tables for part in table.moved),
+            moved=merge_moved(part for table in tables for part in table.moved),
         )
 
     def _weights_or_ones(self) -> Integers:
@@ -487,8 +482,8 @@ class Table(ColumnAlgebra[Integers], Asked):
 
 
 class _Columns(Mapping[str, NDArray[Any]]):
-    """Columns of a table by their keys, each made when it is asked for: all of them at once are
-    many times the table.
+    """Columns of a table by their keys, made when they are read: all at once take many times the
+    table.
     """
 
     def __init__(self, table: Table, columns: Sequence[Column]) -> None:
@@ -522,7 +517,7 @@ def _cut(values: NDArray[Any] | None, rows: slice) -> NDArray[Any] | None:
     return None if values is None else values[rows]
 
 
-def _joined(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
+def _join(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
     present = [part for part in parts if part is not None]
     return np.concatenate(present) if present else None
 

@@ -61,6 +61,7 @@ _MAX_NOTE: Final = 1 << 16
 class _StoredWorker(Worker):
     """A worker that is reached through storage only."""
 
+    writes_out: ClassVar[bool] = True
     #: The queue of all jobs; None where each table has its own, beside it.
     _queue: str | None
 
@@ -159,8 +160,15 @@ class _StoredWorker(Worker):
 
     def _submit(self, order: Order) -> WorkerJob:
         queue = self._queue_of(order.table.place)
-        places: dict[str, Any] = {"queue": queue, "keys": order.table.keys_url, "overwrite": True}
-        out = f"{queue}/{_ANSWERS}{order.digest()}"
+        # What lies at a place of our own can only be of this very request, whose name it has.
+        out, overwrite = f"{queue}/{_ANSWERS}{order.digest()}", True
+        if order.out is not None and not order.wait:
+            out, overwrite = absolute(order.out), order.overwrite
+        places: dict[str, Any] = {
+            "queue": queue,
+            "keys": order.table.keys_url,
+            "overwrite": overwrite,
+        }
         added, forgotten = (
             [self._address(one, queue) for one in some] for some in (order.answers, order.forget)
         )
@@ -250,22 +258,22 @@ class _StoredWorker(Worker):
             raise WorkerError(f"job {known.id[:12]} is not finished", code="unfinished-job")
         made = StoredJob.load(known.place, known.id)
         forget_job(open_store(known.place), Sheet.of(made))
-        folder, _, name = made.out.rpartition("/")
-        open_store(folder).delete(name)
+        if made.out.startswith(f"{known.place}/{_ANSWERS}"):  # other places are the caller's
+            open_store(known.place).delete(made.out.removeprefix(f"{known.place}/"))
 
     def _fetch(self, job: WorkerJob, progress: Progress) -> Container:
         return load_file(StoredJob.load(job.place, job.id).out)
 
 
 class QueueWorker(_StoredWorker):
-    """Put jobs into a folder or bucket where ``encryptedstats worker --queue`` does them."""
+    """Put jobs into a folder or bucket where ``encryptedstats worker run`` does them."""
 
     takes: ClassVar[frozenset[str]] = frozenset({"by_others", "rows_per_shard", "trees_per_task"})
 
     def __init__(self, queue: str) -> None:
         super().__init__(f"queue://{queue}")
         self._queue = absolute(queue)
-        self._hint = f" encryptedstats worker --queue {queue}"
+        self._hint = f" encryptedstats worker run {queue}"
 
     def _reaches(self, url: str) -> bool:
         assert self._queue is not None

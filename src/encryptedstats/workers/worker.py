@@ -38,8 +38,8 @@ from encryptedstats.tables.answers.answer import PREDICTION_KIND, Answer
 from encryptedstats.tables.answers.files import (
     ANSWER_KINDS,
     OPENED_KINDS,
-    listed_blocks,
     read_answer,
+    read_block_ids,
     read_presented,
 )
 from encryptedstats.tables.encrypted_table import EncryptedTable
@@ -49,7 +49,7 @@ from encryptedstats.tables.questions.question import (
     RESULT_KIND,
     Question,
     asked_of,
-    checked_question,
+    check_question,
 )
 from encryptedstats.tables.questions.summaries import Asked
 from encryptedstats.tables.schema.names import class_or_variable
@@ -244,6 +244,9 @@ class Order:
         Encrypted answers that are computed with.
     wait : bool
         Whether the caller waits for it, so that it may be computed in the caller's thread.
+    out : path or fsspec URL, optional
+        Where the answer goes. Who waits for it saves it; else the worker itself writes it, if it
+        can.
     """
 
     kind: str
@@ -255,6 +258,8 @@ class Order:
     options: Mapping[str, Any] = field(default_factory=dict)
     progress: Progress = None
     wait: bool = False
+    out: Url | None = None
+    overwrite: bool = False
 
     def digest(self) -> str:
         """Return a name for it: equal requests have equal names."""
@@ -281,6 +286,8 @@ class Worker(ABC):
     takes: ClassVar[frozenset[str]]
     #: Whether opened models may predict there: what is opened lies open at the worker.
     takes_opened: ClassVar[bool] = True
+    #: Whether the worker itself writes answers to ``out`` where nobody waits for them.
+    writes_out: ClassVar[bool] = False
     #: How to start what computes there, for somebody who waits in vain.
     _hint: str = ""
 
@@ -372,7 +379,8 @@ class Worker(ABC):
         table : WorkerTable, path, fsspec URL or EncryptedTable
             One that was not uploaded is uploaded first.
         out : path or fsspec URL, or list of them, optional
-            Where the encrypted answer is saved too.
+            Where the encrypted answer is saved too. Without waiting, workers of a queue and of Dask
+            write there.
         folds : bool
             Ask of every cross-validation fold that the table declares, as ``model.fit_folds`` does.
         wait : bool
@@ -393,7 +401,7 @@ class Worker(ABC):
         listed: Sequence[Any] = questions if isinstance(questions, (list, tuple)) else [questions]
         asked = []
         for one in listed:
-            found = checked_question(one)
+            found = check_question(one)
             found = folds_of(found, known.facts.n_folds) if folds else found
             asked.append(_in_ids(found, known))
         orders = [
@@ -417,8 +425,11 @@ class Worker(ABC):
     ) -> Any:
         """Fit a model: :meth:`ask` with one question. The fitted model comes encrypted; the one
         that is given stays as it is.
+
+        A forest whose keys were planned to draw its stochastic fraction draws it, unless
+        ``wait=False``: then :meth:`draw` does.
         """
-        return self.ask(checked_question(model), table, out, **options)
+        return self.ask(check_question(model), table, out, **options)
 
     def predict(
         self,
@@ -576,20 +587,33 @@ class Worker(ABC):
     def _do(self, orders: Sequence[Order], outs: Sequence[Any], **options: Any) -> list[Any]:
         overwrite, progress = bool(options.pop("overwrite", False)), options.pop("progress", None)
         given = self._check_options(options)
-        for out in outs:
+        waits = all(order.wait for order in orders)
+        for out in outs if waits or not self.writes_out else ():
             _refuse_existing(out, overwrite)
-            if out is not None and not all(order.wait for order in orders):
+            if out is not None and not waits:
                 raise ArgumentError(
                     "out= is for answers that are waited for: give it to result()",
                     code="out-without-waiting",
                 )
-        jobs = [self._submit(replace(order, options=given, progress=progress)) for order in orders]
-        if not all(order.wait for order in orders):
-            return list(jobs)
-        return [
-            self.result(job, out, overwrite=overwrite, progress=progress)
-            for job, out in zip(jobs, outs, strict=True)
+        orders = [
+            replace(order, options=given, progress=progress, out=out, overwrite=overwrite)
+            for order, out in zip(orders, outs, strict=True)
         ]
+        jobs = [self._submit(order) for order in orders]
+        if not waits:
+            return list(jobs)
+        saving: dict[str, Any] = {"overwrite": overwrite, "progress": progress}
+        return [
+            self._finish(order, job, out, **saving)
+            for order, job, out in zip(orders, jobs, outs, strict=True)
+        ]
+
+    def _finish(self, order: Order, job: WorkerJob, out: Url | None, **saving: Any) -> Any:
+        """Return the answer of a request; a forest that was planned to draw its fraction draws."""
+        if not _is_drawn(order):
+            return self.result(job, out, **saving)
+        found = self.result(job, progress=saving["progress"])
+        return self.draw(found, order.table, out, **saving)
 
     def _check_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in options.items():
@@ -735,7 +759,7 @@ def check_answer(file: Container, job: WorkerJob) -> None:
             f"{job.table.n_rows:,}",
             code="other-row-count",
         )
-    if job.kind in (FIT, ASK) and set(listed_blocks(file)) != set(job.table.block_ids):
+    if job.kind in (FIT, ASK) and set(read_block_ids(file)) != set(job.table.block_ids):
         raise FileFormatError(
             f"{wrong} is of other rows than those of the table", code="other-rows"
         )
@@ -756,6 +780,17 @@ def data_of(answer: WorkerJob | Container) -> bytes:
     return container.to_bytes(answer)
 
 
+def _is_drawn(order: Order) -> bool:
+    """Return whether a fit has a second step, as ``model.fit`` of an encrypted table has."""
+    question, table = order.question, order.table
+    if question is None or not order.wait or not hasattr(question, "draw_fraction"):
+        return False
+    facts, sealed = table.facts, table.sealed
+    if not question._beside_shapes(facts.schema) or not facts.with_secret_key or sealed is None:
+        return False
+    return facts.parameters.kept_primes is not None and bool(sealed.public_keys().rotations)
+
+
 def _name_of(answer: WorkerJob | Container) -> str:
     if isinstance(answer, WorkerJob):
         return answer.id
@@ -764,7 +799,7 @@ def _name_of(answer: WorkerJob | Container) -> str:
 
 def _in_ids(question: Question, table: WorkerTable) -> Question:
     """Return a question as a worker is asked it: without names, with nothing left to chance."""
-    asked = asked_of(checked_question(question), table.schema)
+    asked = asked_of(check_question(question), table.schema)
     return asked._settled()
 
 

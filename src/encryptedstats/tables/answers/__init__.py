@@ -1,3 +1,1 @@
-"""What tables answer: encrypted and decrypted answers, their files, and the predictions and results
-that are made of them.
-"""
+"""Answers of tables, encrypted and decrypted: their files, predictions and results."""

@@ -1,4 +1,4 @@
-"""Answers: what a question was answered over some rows, encrypted or decrypted.
+"""Answers to questions over some rows, encrypted or decrypted.
 
 Statistics, models and folds are answers in totals; predictions have numbers for every row.
 Adding, forgetting, saving and publishing work alike for all of them. The checks of files that
@@ -23,7 +23,7 @@ from encryptedstats.errors import ArgumentError, ArgumentTypeError, SchemaError
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.storage.objects import save_file
-from encryptedstats.tables.block_ids import joined_rows, rows_left
+from encryptedstats.tables.block_ids import join_rows, subtract_rows
 from encryptedstats.tables.schema.variables import PublicSchema
 
 if TYPE_CHECKING:
@@ -155,15 +155,13 @@ class Answer:
     def __add__(self, other: Answer) -> Answer:
         """Return the answer from the rows of both."""
         self._check_combines(other)
-        block_ids = joined_rows(
-            self.block_ids, other.block_ids, f"the {self.question._answer_noun}"
-        )
+        block_ids = join_rows(self.block_ids, other.block_ids, f"the {self.question._answer_noun}")
         return self._combine(other, 1, block_ids)
 
     def __sub__(self, other: Answer) -> Answer:
         """Return the answer without the rows of ``other``, which are forgotten."""
         self._check_combines(other)
-        block_ids = rows_left(self.block_ids, other.block_ids, self.n_rows, other.n_rows)
+        block_ids = subtract_rows(self.block_ids, other.block_ids, self.n_rows, other.n_rows)
         return self._combine(other, -1, block_ids)
 
     def _check_combines(self, other: object) -> None:

@@ -22,7 +22,7 @@ from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.encryption import join_digests
 from encryptedstats.errors import Cure, KeyMismatchError, RowsByOthersError, SchemaError
 from encryptedstats.tables.answers.answer import Answer
-from encryptedstats.tables.columns import digits_among, over_stored_columns
+from encryptedstats.tables.columns import digits_among, rewrite_over_stored
 from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.encrypted_table import EncryptedTable
 from encryptedstats.tables.questions.question import Number, RowAnswer, in_shapes, question_key
@@ -48,8 +48,8 @@ _IN_DIGITS: Final = (
 
 @dataclass(frozen=True)
 class Prediction:
-    """What is computed on encrypted rows: answers, their bounds, and packs unless
-    totals are clear.
+    """The expressions of a prediction on encrypted rows: answers, bounds, and packs unless totals
+    are clear.
     """
 
     answers: list[RowAnswer]
@@ -58,12 +58,12 @@ class Prediction:
 
     @property
     def values(self) -> list[Number]:
-        """What is asked for."""
+        """The answers, as expressions or plain numbers."""
         return [answer.value for answer in self.answers]
 
     @property
     def expressions(self) -> list[Expression]:
-        """What there is to compute for it."""
+        """The answers that have to be computed."""
         return [value for value in self.values if isinstance(value, Expression)]
 
     def told(self, max_value: int) -> list[Interval]:
@@ -157,7 +157,7 @@ def _written(
         )
     for name in used:
         rows._check_stored(Column.parse(name))
-    stored = over_stored_columns([answer.value for answer in answers], schema, rows.facts.columns)
+    stored = rewrite_over_stored([answer.value for answer in answers], schema, rows.facts.columns)
     answers = [replace(answer, value=value) for answer, value in zip(answers, stored, strict=True)]
     ranges: dict[Any, ColumnRange] = {
         **rows.facts.ranges(),
@@ -191,9 +191,7 @@ def predict_rows(by: Answer, rows: Table | EncryptedTable, output: str, **option
     if not by.is_encrypted:
         schema = by.schema if isinstance(by.schema, Schema) else rows.schema
         return by.question.judge(predict_clear(by, rows, output), schema, output)
-    sealed = by.keys.encrypt(
-        rows
-    ).accept_others()  # under the public key, which whoever predicts has
+    sealed = by.keys.encrypt(rows).accept_others()  # under the public key, which the worker has
     return _predict_encrypted(by, sealed, output, **options)
 
 
@@ -244,7 +242,7 @@ def predict_clear(by: Answer, table: Table, output: str) -> dict[str, NDArray[An
 
 
 def total_bounds(totals: EncryptedNumbers) -> list[Interval]:
-    """What is publicly known of encrypted totals."""
+    """Return what is publicly known of encrypted totals."""
     return [Interval(facts.low, facts.high) for facts in totals.facts]
 
 
@@ -252,7 +250,7 @@ def refuse_rows_of_others(rows: EncryptedTable) -> None:
     """Refuse rows that others encrypted, except under a joint key: votes speak of single rows."""
     if rows.by_others and not rows.public_keys().joint:
         raise RowsByOthersError(
-            "these rows were encrypted by others: who opens their votes would learn something of "
+            "these rows were encrypted by others: opened votes would tell something of "
             "every single row. Rows are "
             "predicted for the owner who encrypted them with the secret key; let others predict "
             "their own rows with an opened model",
@@ -263,7 +261,7 @@ def refuse_rows_of_others(rows: EncryptedTable) -> None:
 def _check_rows(by: Answer, rows: EncryptedTable) -> None:
     if rows.public_keys().joint and not by.is_encrypted:
         raise RowsByOthersError(
-            "these rows are encrypted for a joint key, and the model is open: give it to who has "
+            "these rows are encrypted for a joint key, and the model is open: give it to the one who has "
             "the rows, for predictions at "
             "home. Members open votes of models that nobody has opened",
             code="rows-of-joint-key",

@@ -1,4 +1,4 @@
-"""With which schema a result is opened: that of its rows, and no other of the same shape.
+"""Check that a result is opened with the schema of its rows, and no other of the same shape.
 
 Results carry a keyed digest of the private schema (see :mod:`encryptedstats.crypto.encryption`), which
 only the owner can compare.

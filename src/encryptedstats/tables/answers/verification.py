@@ -12,7 +12,7 @@ from encryptedstats.crypto.dispatch import openable, recompute_value
 from encryptedstats.errors import VerificationError
 from encryptedstats.tables.answers.answer import Answer
 from encryptedstats.tables.encrypted_table import EncryptedTable
-from encryptedstats.tables.questions.question import Question, asked_of, checked_question
+from encryptedstats.tables.questions.question import Question, asked_of, check_question
 from encryptedstats.tables.shards import answer_again, predict_again
 
 
@@ -95,7 +95,7 @@ def recompute(
         Where the answer is to another question or from other rows, or something else comes out.
     """
     schema = given.schema if table is None else table.private_schema or table.schema
-    asked = asked_of(checked_question(question), schema)
+    asked = asked_of(check_question(question), schema)
     if not asked._asks_same(given.question):
         raise VerificationError(
             f"this answers {given.question.describe()}, and the question is {asked.describe()}, "
@@ -132,7 +132,7 @@ def _check_rows(given: Answer, table: EncryptedTable, rows: EncryptedTable | Non
         given.keys.check_same(one.keys)
     if rows is not None and given.keys.joint and set(rows.blocks.ids) & set(table.blocks.ids):
         raise VerificationError(
-            "these are votes of rows that the model itself is of: who opens them would learn "
+            "these are votes of rows that the model was fitted to: opened, they would tell "
             "something of each. Members open votes of new rows",
             code="votes-of-training-rows",
         )

@@ -1,5 +1,4 @@
-"""What is asked of a table: the base class of questions, what their parameters may be, the
-statistics of every table, and the folds of a cross-validation.
+"""Questions: their base class, constraints of parameters, statistics of every table, and folds.
 
 Authors of questions import `encryptedstats.questions` instead.
 """

@@ -276,7 +276,7 @@ class ReferenceLevels(Constraint):
 
 @dataclass(frozen=True, kw_only=True)
 class AnyOf(Constraint):
-    """What one of several constraints allows."""
+    """Any value that one of several constraints allows."""
 
     parts: tuple[Constraint, ...]
 
@@ -297,7 +297,7 @@ class AnyOf(Constraint):
 
 @dataclass(frozen=True, kw_only=True)
 class Anything(Constraint):
-    """Whatever JSON can say: parameters of questions that declare nothing of them."""
+    """Any JSON value: for parameters of questions that declare nothing of them."""
 
     words = "a value"
 

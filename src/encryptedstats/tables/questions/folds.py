@@ -1,6 +1,4 @@
-"""The folds of a cross-validation as one question: every fold is asked in one pass, and all but one
-are the sum less that one.
-"""
+"""The folds of a cross-validation as one question, asked of all folds in one pass."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ CLASS_COUNTS: Final = "class_counts"
 
 
 def folds_of(question: Question, n_folds: int) -> Folds:
-    """A question of every fold of a table that declares so many; refused where it declares none."""
+    """Return a question of every fold of a table; refuse a table without folds."""
     if not n_folds:
         raise SchemaError(
             "this table declares no folds: ",
@@ -42,8 +40,7 @@ def folds_of(question: Question, n_folds: int) -> Folds:
 
 
 class Folds(Question):
-    """A question asked of every fold. It is read as a list: for every fold the answer of all other
-    rows.
+    """A question asked of every fold, read as a list: for every fold the answer of all other rows.
 
     How many these are, the classes say (by weight, where rows have one), so the question must count
     them, as ``class_counts``.
@@ -57,7 +54,6 @@ class Folds(Question):
         self.n_folds = n_folds
 
     def parameters(self) -> dict[str, Any]:
-        """The question's too."""
         return {
             "question": self.question.name,
             "params": self.question.parameters(),
@@ -66,7 +62,6 @@ class Folds(Question):
 
     @classmethod
     def _from_parameters(cls, parameters: Mapping[str, Any]) -> Folds:
-        """The inverse."""
         name, params, n_folds = (parameters.get(one) for one in ("question", "params", "n_folds"))
         if (
             len(parameters) != 3
@@ -86,21 +81,17 @@ class Folds(Question):
         return cls(inside._from_parameters(params), n_folds)
 
     def _settled(self) -> Folds:
-        """Every fold is asked alike."""
         settled = self.question._settled()
         return self if settled is self.question else Folds(settled, self.n_folds)
 
     def in_ids(self, schema: Schema | PublicSchema) -> Folds:
-        """As the question does."""
         inside = self.question.in_ids(schema)
         return self if inside is self.question else Folds(inside, self.n_folds)
 
     def describe(self, schema: Schema | PublicSchema | None = None) -> str:
-        """In words."""
         return f"{self.n_folds} folds of {self.question.describe(schema)}"
 
     def check_schema(self, schema: PublicSchema) -> None:
-        """As the question does."""
         self.question.check(schema)
         if CLASS_COUNTS not in self.question.shapes(schema):
             raise ArgumentError(
@@ -111,12 +102,10 @@ class Folds(Question):
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
-        """Those of every fold, along a first axis."""
         by_fold = [self.question.totals(schema, columns, k) for k in range(self.n_folds)]
         return {name: [np.array(one[name], dtype=object) for one in by_fold] for name in by_fold[0]}
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """Those of the question, once for every fold."""
         return {
             name: (self.n_folds, *shape) for name, shape in self.question.shapes(schema).items()
         }

@@ -1,6 +1,4 @@
-"""Questions as people spell them: values as text, and what is said of each parameter. For the
-command line and for pages.
-"""
+"""Parameters of questions as people write them, for the command line and for pages."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ _LISTS: Final = ("list[", "tuple[", "Sequence[", "Names")
 
 
 def value_of(text: str) -> Any:
-    """What a text spells: JSON, or itself.
+    """Parse a text: as JSON, else as it is.
 
     >>> value_of("0.5"), value_of("null"), value_of("two-sided")
     (0.5, None, 'two-sided')
@@ -25,7 +23,7 @@ def value_of(text: str) -> Any:
 
 
 def values_of(text: str) -> Any:
-    """Several values: as JSON, or with commas between them.
+    """Parse several values: as JSON, or with commas between them.
 
     >>> values_of("age,sex"), values_of("0.5"), values_of('["a,b"]'), values_of("null")
     (['age', 'sex'], [0.5], ['a,b'], None)
@@ -37,15 +35,15 @@ def values_of(text: str) -> Any:
 
 
 def takes_several(parameter: inspect.Parameter) -> bool:
-    """Whether a parameter takes several values, by how it is declared."""
+    """Return whether a parameter is declared to take several values."""
     return isinstance(parameter.default, (list, tuple)) or str(parameter.annotation).startswith(
         _LISTS
     )
 
 
 def described_parameters(question: type[Any]) -> dict[str, str]:
-    """What the docstring of a question, or of what it is derived from, says of each parameter,
-    without what only Python can say.
+    """Return what the docstring of a question, or of its bases, says of each parameter, without
+    what only Python can say.
     """
     found: dict[str, list[str]] = {}
     for text in (inspect.cleandoc(one.__doc__ or "") for one in reversed(question.__mro__)):

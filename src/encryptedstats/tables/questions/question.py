@@ -1,5 +1,4 @@
-"""Questions: what is asked of a table, whether it is clear or encrypted. Statistics are, models
-are, and what you write yourself.
+"""Questions: what is asked of a table, clear or encrypted.
 
 A question names the totals that answer it, as arrays of expressions over columns, and says what the
 owner makes of the opened integers: a table, a curve, a model. ``docs/guides/questions.md`` has two
@@ -85,8 +84,8 @@ Totals = Mapping[
 
 @dataclass(frozen=True)
 class RowAnswer:
-    """One number for every row, between which it lies (None: as far as intervals tell), and whether
-    it can be below 0.
+    """One number for every row, its bounds (None: as far as intervals tell), and whether it can be
+    below 0.
 
     Whether it can be is a fact about the question, never about its totals: it is stored in the
     clear.
@@ -98,8 +97,8 @@ class RowAnswer:
 
 
 class Known(Mapping[str, NDArray[Any]]):
-    """The named totals as answers are written with them: plain numbers, or :func:`given` ones; and
-    what bounds them.
+    """Named totals that answers are written with, plain numbers or :func:`given` ones, and their
+    bounds.
     """
 
     def __init__(self, totals: Totals, bounds: Totals) -> None:
@@ -116,11 +115,11 @@ class Known(Mapping[str, NDArray[Any]]):
         return len(self._totals)
 
     def bounds(self, name: str) -> NDArray[Any]:
-        """Between which numbers each lies, in the same shape."""
+        """Return the bounds of each total, in the same shape."""
         return self._bounds[name]
 
     def highest(self, name: str) -> int:
-        """The largest number that one of them could be."""
+        """Return the largest number that one of them could be."""
         return int(max(bound.high for bound in self._bounds[name].flat))
 
 
@@ -209,13 +208,13 @@ class Question(ABC):
     # --------------------------------------------------------------------------------------------
 
     def parameters(self) -> dict[str, Any]:
-        """What it is asked with, as JSON knows it: the fields of a dataclass."""
+        """Return its parameters as JSON knows them: the fields of a dataclass."""
         names: list[str] = [field.name for field in fields(self)] if is_dataclass(self) else []
         return {name: plain(getattr(self, name)) for name in names}
 
     @classmethod
     def _from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """The question with these parameters, all of them and no others."""
+        """Make the question with these parameters, all of them and no others."""
         if set(parameters) != set(inspect.signature(cls).parameters):
             raise FileFormatError(
                 f"the file has other parameters than a {cls.name} has: "
@@ -232,21 +231,19 @@ class Question(ABC):
         check_values(type(self), values)
 
     def named_parameter(self, name: str) -> Cure:
-        """One of its parameters and its value, as a part of an error: ``depth=7`` here, ``--depth
-        7`` on the command line.
+        """Name one of its parameters and the value in an error: ``depth=7`` here, ``--depth 7`` on
+        the command line.
         """
         value = getattr(self, name)
         return Cure("parameter", f"{name}={shown(value)}", {"parameter": name, "value": value})
 
     def _settled(self) -> Self:
-        """The same with nothing left to chance: what is asked of one table can then be asked of
-        another.
-        """
+        """Fix what is left to chance: what is asked of one table can then be asked of another."""
         return self
 
     def in_ids(self, schema: Schema | PublicSchema) -> Self:
-        """The same question as whoever computes asks it, who knows no names: variables by id
-        (``v3``), levels by bin (``bin2``).
+        """Return the question as a worker asks it, who knows no names: variables by id (``v3``),
+        levels by bin (``bin2``).
 
         Plans and tables call it. Where the schema is the owner's, names become ids; a public one
         knows none, and refuses them.
@@ -263,7 +260,7 @@ class Question(ABC):
         )
 
     def _in_names(self, schema: Schema) -> Self:
-        """The same question, asked by ids, as its owner asks it."""
+        """Return the question in the owner's names."""
         own = self.parameters()
         found = {name: names_of(own[name], schema) for name in self.of_variables if name in own}
         found |= {
@@ -272,7 +269,7 @@ class Question(ABC):
         return self._from_parameters({**own, **found}) if found else self
 
     def describe(self, schema: Schema | PublicSchema | None = None) -> str:
-        """In words, with the names that a schema knows."""
+        """Describe the question in words, with the names that a schema knows."""
         asked = (
             self if schema is None or isinstance(schema, PublicSchema) else self._in_names(schema)
         )
@@ -280,7 +277,7 @@ class Question(ABC):
 
     @classmethod
     def about(cls) -> str:
-        """What it is, in a line or two: how its docstring begins."""
+        """Return how its docstring begins: a line or two."""
         return " ".join((inspect.getdoc(cls) or "").partition("\n\n")[0].split())
 
     def _asks_same(self, other: Question) -> bool:
@@ -309,7 +306,8 @@ class Question(ABC):
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
-        """The totals by name: (nested lists or arrays of) expressions that end in ``.total()``.
+        """Write the totals by name: (nested lists or arrays of) expressions that end in
+        ``.total()``.
 
         ``columns`` are those that the table stores; ``fold`` is the fold of rows to ask, for
         questions that start from
@@ -318,14 +316,15 @@ class Question(ABC):
 
     @abstractmethod
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """The shapes of the totals, without writing them: a file can claim more than there is
+        """Return the shapes of the totals without writing them: a file can claim more than there is
         memory for.
         """
 
     @abstractmethod
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> Any:
-        """What the opened integers mean, refusing those that cannot be; the schema is public where
-        names are not known.
+        """Return what the opened integers mean; refuse impossible ones.
+
+        The schema is public if names are not known.
         """
 
     def circuit(
@@ -336,8 +335,8 @@ class Question(ABC):
         *,
         weight_bound: int = 1,
     ) -> list[Expression]:
-        """All totals, one after the other; refused where rows have weights (up to ``weight_bound``)
-        and not all count them.
+        """Write all totals, one after the other; refuse weighted rows if not all totals count the
+        weights.
         """
         found = flat(
             self.totals(schema, columns, fold),
@@ -359,11 +358,11 @@ class Question(ABC):
         return found
 
     def _n_totals(self, schema: PublicSchema) -> int:
-        """How many totals there are."""
+        """Count the totals."""
         return sum(math.prod(shape) for shape in self.shapes(schema).values())
 
     def _named(self, values: Sequence[Any], schema: PublicSchema) -> dict[str, NDArray[Any]]:
-        """What stands one after the other as in :meth:`circuit`, by name and in shape."""
+        """Bring values in the order of :meth:`circuit` into named arrays."""
         return in_shapes(values, self.shapes(schema))
 
     # -- who carries it
@@ -395,18 +394,18 @@ class Question(ABC):
         return self
 
     def _beside_shapes(self, schema: PublicSchema) -> Shapes:
-        """Shapes of further totals that may be stored beside an answer: what a forest draws."""
+        """Return the shapes of further totals that may be stored with an answer: what a forest draws."""
         return {}
 
     def _known_totals(self) -> Mapping[str, Sequence[int]] | None:
-        """The plain totals of an opened model, by name; None of what is still to be asked."""
+        """Return the plain totals of an opened model by name; None if they are still to be asked."""
         return None
 
     def _drawn_circuit(
         self, schema: PublicSchema
     ) -> tuple[Callable[[Layout], list[Expression]] | None, Interval]:
-        """What is drawn from a table of some layout beside the totals, if anything, and what bounds
-        it.
+        """Write what is drawn from a table of some layout beside the totals, if anything, and its
+        bounds.
         """
         return None, Interval(1, 1)
 
@@ -416,26 +415,26 @@ class Question(ABC):
     def answers(
         self, schema: PublicSchema, columns: Columns, known: Known, output: str = ""
     ) -> Arrays:
-        """Numbers for every row, by name: :class:`RowAnswer`, from the columns of new rows and the
-        totals that are known.
+        """Write numbers for every row, by name: :class:`RowAnswer`, from the columns of new rows
+        and the known totals.
         """
         raise self._cannot_predict()
 
     def answer_shapes(self, schema: PublicSchema, output: str = "") -> Shapes:
-        """The shapes of the answers, without writing them."""
+        """Return the shapes of the answers, without writing them."""
         raise self._cannot_predict()
 
     def judge(self, answers: Totals, schema: Schema | PublicSchema, output: str = "") -> Any:
-        """What the owner makes of opened answers, each with one more axis in front: the rows."""
+        """Return what opened answers mean; each has one more axis in front, the rows."""
         raise self._cannot_predict()
 
     def _cannot_predict(self) -> StillEncryptedError:
-        """The error of a question that has no answers for rows before it is opened."""
+        """Return the error of a question that has no answers for rows before it is opened."""
         why = f"{self.name} has to be opened before it can predict: {self.why_opened}"
         return StillEncryptedError(why, Cure("open", "owner.open(model)"), code="still-encrypted")
 
     def _chosen_output(self, output: str | None) -> str:
-        """One of :attr:`outputs`; the first by default."""
+        """Return one of :attr:`outputs`; the first by default."""
         chosen = self.outputs[0] if output is None else output
         if chosen not in self.outputs:
             named = Cure("answers", f"output={output!r}", {"output": output})
@@ -450,7 +449,7 @@ class Question(ABC):
 
 
 class ReadResult:
-    """What a question reads, if it is to know what it was read from: a result that can be stored.
+    """A result that knows the answer that it was read from, so that it can be stored.
 
     Attributes
     ----------
@@ -466,7 +465,7 @@ class ReadResult:
 
 
 def in_shapes(values: Any, shapes: Shapes) -> dict[str, NDArray[Any]]:
-    """What stands one after the other (along the last axis of an array) by name and in shape."""
+    """Split values along the last axis into named arrays of these shapes."""
     if not isinstance(values, np.ndarray):
         listed, values = values, np.empty(len(values), dtype=object)
         for place, value in enumerate(listed):
@@ -480,7 +479,7 @@ def in_shapes(values: Any, shapes: Shapes) -> dict[str, NDArray[Any]]:
 
 
 def flat(arrays: Arrays, shapes: Shapes, gives: str, says: str) -> list[Any]:
-    """The inverse, for arrays that were written: of these names and shapes, or it is a mistake."""
+    """Flatten arrays of these names and shapes; refuse others."""
     if set(arrays) != set(shapes):
         raise ArgumentError(
             f"{gives} gives {_listed(arrays)}, and {says} says {_listed(shapes)}",
@@ -503,7 +502,7 @@ def _listed(names: Mapping[str, Any]) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON would give it back."""
+    """Return a value as JSON would give it back."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):
@@ -543,13 +542,13 @@ def load_questions(source: str | os.PathLike[str]) -> Any:
 
 
 def question_class(name: str) -> type[Question]:
-    """The question of a name: defined in this program, in this library, by an installed package, or
+    """Find the question of a name: in this program, in this library, in an installed package, or
     where the environment says.
 
     A file names a question, never where its code lies: nothing is imported that was not installed,
-    or named by who runs this.
+    or named by the environment.
     """
-    for source in _named_here():
+    for source in _import_named():
         if name not in _known:
             source()
     if name not in _known:  # to look through the installed packages takes milliseconds
@@ -568,18 +567,18 @@ def question_class(name: str) -> type[Question]:
 
 
 def known_by_now(name: str) -> type[Question] | None:
-    """The question of a name, if its module is imported already: nothing is imported to find it."""
+    """Find the question of a name if its module is imported already; import nothing."""
     return _known.get(name)
 
 
 def known_questions() -> dict[str, type[Question]]:
-    """All questions that can be asked here, by name, from wherever :func:`question_class` finds
-    them.
+    """Return all questions that can be asked here, by name, from wherever :func:`question_class`
+    finds them.
 
     An installed package that cannot be imported is warned of, and is in the way of no other
     question.
     """
-    for source in _named_here():
+    for source in _import_named():
         source()
     for entry in entry_points(group=ENTRY_POINTS):
         try:
@@ -591,16 +590,16 @@ def known_questions() -> dict[str, type[Question]]:
     return {name: found for name, found in _known.items() if not inspect.isabstract(found)}
 
 
-def _named_here() -> Iterator[Callable[[], Any]]:
-    """What imports the questions that who runs this has named, and those of this library."""
+def _import_named() -> Iterator[Callable[[], Any]]:
+    """Import the questions that the environment names, and those of this library."""
     for source in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
         yield partial(load_questions, source)
     for module in _LATE:
         yield partial(import_module, module)
 
 
-def checked_question(value: Any) -> Question:
-    """A question that can be asked."""
+def check_question(value: Any) -> Question:
+    """Return a question; refuse what is none."""
     if not isinstance(value, Question):
         what = (
             f"the class {value.__name__}"
@@ -615,8 +614,8 @@ def checked_question(value: Any) -> Question:
 
 
 def asked_of(question: Question, schema: Schema | PublicSchema) -> Question:
-    """A question in ids, if the schema allows it; where the schema is the owner's, errors say which
-    names the ids have there.
+    """Return a question in ids, if the schema allows it; errors say which names ids have in the
+    owner's schema.
     """
     question.check_parameters()
     asked = question.in_ids(schema)
@@ -641,14 +640,12 @@ def asked_of(question: Question, schema: Schema | PublicSchema) -> Question:
 
 
 def question_key(question: Question) -> tuple[type[Question], str]:
-    """By which the same question is known again."""
+    """Return a key that is equal for equal questions."""
     return type(question), json.dumps(question.parameters(), sort_keys=True)
 
 
-def told_by_parameters(question: Question) -> Question | None:
-    """The question that its parameters tell, and nothing else that it may hold; None if it has
-    state that they do not know of.
-    """
+def rebuild_question(question: Question) -> Question | None:
+    """Return the question that its parameters tell; None if it has state that they do not tell."""
     if type(question).parameters is Question.parameters and not is_dataclass(question):
         return None
     return question._from_parameters(question.parameters())
@@ -659,7 +656,7 @@ def told_by_parameters(question: Question) -> Question | None:
 
 
 def class_columns(schema: PublicSchema, fold: int | None = None) -> list[Expression]:
-    """The class indicators (of a fold): a count that starts from one never counts padding."""
+    """Return the class indicators (of a fold): a count that starts from one never counts padding."""
     if schema.target_number is not None:
         raise SchemaError(
             "the target is a number and has no classes to tell apart: regressions are for "
@@ -676,8 +673,9 @@ def class_columns(schema: PublicSchema, fold: int | None = None) -> list[Express
 
 
 def row_column(schema: PublicSchema, fold: int | None = None) -> Expression:
-    """What is 1 in every row (of a fold), times its weight, and 0 in padding: there is one where
-    there is a target.
+    """Return what is 1 in every row (of a fold), times its weight, and 0 in padding.
+
+    It needs a target.
     """
     if schema.target_number is not None:
         return column(str(Column("rows", -1, 0, fold)))
@@ -685,14 +683,14 @@ def row_column(schema: PublicSchema, fold: int | None = None) -> Expression:
 
 
 def bin_columns(schema: PublicSchema, variable: int) -> list[Expression]:
-    """The indicators of the bins of a variable, by its position."""
+    """Return the indicators of the bins of a variable, by its position."""
     return [
         column(str(Column("onehot", variable, k))) for k in range(schema.variables[variable].n_bins)
     ]
 
 
 def number_column(schema: PublicSchema, variable: int, *, gaps: bool = False) -> Expression:
-    """A variable that is kept as numbers, by its position; the target's is -1.
+    """Return the column of a variable that is kept as numbers, by its position; the target's is -1.
 
     Where values are missing it is 0: a question that says ``gaps=True`` counts such rows out, see
     :func:`complete_rows`.
@@ -713,8 +711,8 @@ def number_column(schema: PublicSchema, variable: int, *, gaps: bool = False) ->
 def complete_rows(
     schema: PublicSchema, variables: Iterable[int], *, bins: bool = False
 ) -> Expression | None:
-    """What is 1 in rows that have a value in all of these variables, by position, else 0; None
-    where none can be missing.
+    """Return what is 1 in rows that have a value in all of these variables, else 0; None if none
+    can be missing.
 
     Numbers count; with ``bins`` also variables that have a bin for missing values, which else is a
     level as any other. Each variable with gaps is a factor, and ``number_column(..., gaps=True)``
@@ -734,19 +732,19 @@ def complete_rows(
 
 
 def has_gaps(schema: PublicSchema, variable: int) -> bool:
-    """Whether the variable at a position is a number that may be missing."""
+    """Return whether the variable at a position is a number that may be missing."""
     known = schema.target_number if variable == -1 else schema.variables[variable]
     return known is not None and known.kind == "number" and known.missing_bin
 
 
 def count_weights(totals: Iterable[Expression]) -> bool:
-    """Whether every row counts as often as its weight says in all of these totals: each term has
-    one factor of class or rows.
+    """Return whether every row counts as often as its weight says in all of these totals: each term
+    has one factor of class or rows.
     """
 
     def rule(node: Expression, args: list[int | None]) -> int | None:
-        """How many weights multiply each term; None where terms differ, or a row does not count as
-        its weight says.
+        """Count the weights that multiply each term; None if terms differ, or a row does not count
+        as its weight says.
         """
         if node.op == COLUMN:
             return int(encoding_of(Column.parse(node.data)).counts_rows)
@@ -767,7 +765,7 @@ def count_weights(totals: Iterable[Expression]) -> bool:
 
 
 def product_of(factors: Sequence[Expression]) -> Expression:
-    """A product of many, in as few products in a row as there can be."""
+    """Multiply factors in a depth of log2 of their number."""
     left = list(factors)
     while len(left) > 1:
         pairs = [a * b for a, b in zip(left[::2], left[1::2], strict=False)]

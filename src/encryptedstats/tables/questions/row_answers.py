@@ -1,5 +1,4 @@
-"""Answers for rows as circuits: written once, for totals that are plain numbers and for totals that
-stay closed.
+"""Answers for rows as circuits, written once for plain totals and for totals that stay encrypted.
 
 A question says what it answers; here are the totals that it is given for it, what bounds the
 answers, and what a plan computes.
@@ -18,7 +17,7 @@ from encryptedstats.circuits.expressions import Expression, Key, given, totals_o
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.circuits.search import Stage
 from encryptedstats.tables.answers.answer import Answer
-from encryptedstats.tables.columns import asked_columns, column_ranges, over_stored_columns
+from encryptedstats.tables.columns import asked_columns, column_ranges, rewrite_over_stored
 from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions.question import (
     Known,
@@ -41,8 +40,8 @@ def stages_of(
     n_predict: int | None = None,
     weight_bound: int = 1,
 ) -> list[Stage]:
-    """What answering for rows without opening computes, for a plan: of opened totals the answers
-    alone, else the totals as well.
+    """Write what answering for rows without opening computes, for a plan: the answers, and totals
+    that are not opened.
 
     ``stored`` are the columns of a table. Totals are over those that are asked for, answers over
     those that are stored.
@@ -70,7 +69,7 @@ def stages_of(
     limits = answer_bounds(
         asked, {**column_ranges(schema, new, 1), **given_ranges(bounds, asked)}, n_rows
     )
-    answers = over_stored_columns([answer.value for answer in asked], schema, stored)
+    answers = rewrite_over_stored([answer.value for answer in asked], schema, stored)
     fits = [Stage(totals, n_rows, gives=MODEL)] if totals else []
     if totals and drawn is not None:
         fits.append(Stage(drawn, n_rows, drawn_bound, gives=DRAWN))
@@ -84,7 +83,7 @@ def flat_answers(
     known: Known,
     output: str,
 ) -> list[RowAnswer]:
-    """All answers of a question for a row, one after the other."""
+    """Return all answers of a question for a row, one after the other."""
     shapes, gives = question.answer_shapes(schema, output), f"{question.name}: answers()"
     found = flat(question.answers(schema, columns, known, output), shapes, gives, "answer_shapes()")
     return [one if isinstance(one, RowAnswer) else RowAnswer(one) for one in found]
@@ -98,7 +97,7 @@ def numbers_of(answer: Answer) -> dict[str, Any]:
 def known_plain(
     question: Question, schema: PublicSchema, numbers: Mapping[str, Sequence[int]]
 ) -> Known:
-    """The totals of an open model."""
+    """Return the totals of an open model."""
     bounds = {name: [Interval.of(number) for number in found] for name, found in numbers.items()}
     return _known(question, schema, numbers, bounds)
 
@@ -106,7 +105,7 @@ def known_plain(
 def known_given(
     question: Question, schema: PublicSchema, bounds: Mapping[str, Sequence[Interval]]
 ) -> Known:
-    """The totals of a model that stays closed."""
+    """Return the totals of a model that stays closed."""
     numbers = {name: [given(name, k) for k in range(len(found))] for name, found in bounds.items()}
     return _known(question, schema, numbers, bounds)
 
@@ -130,7 +129,7 @@ def _known(
 def given_ranges(
     bounds: Mapping[str, Sequence[Interval]], answers: Sequence[RowAnswer]
 ) -> dict[Key, ColumnRange]:
-    """What is publicly known of the given totals that some answers use."""
+    """Return what is publicly known of the given totals that some answers use."""
     used = totals_of([a.value for a in answers if isinstance(a.value, Expression)])
     return {
         key: ColumnRange(bounds[name][k].low, bounds[name][k].high)
@@ -141,7 +140,7 @@ def given_ranges(
 def answer_bounds(
     answers: Sequence[RowAnswer], ranges: Mapping[Any, ColumnRange], n_rows: int
 ) -> list[Interval]:
-    """Between which numbers each answer lies: as the model says, else as far as intervals tell."""
+    """Return the bounds of each answer: those of the model, else as far as intervals tell."""
     open_ones = [a.value for a in answers if a.bound is None and isinstance(a.value, Expression)]
     found = read_bounds(open_ones, ranges, n_rows)
     return [

@@ -1,5 +1,4 @@
-"""Statistics that cost next to nothing: counts, cross tables and moments, from a table that is
-clear or encrypted.
+"""Cheap statistics of clear and encrypted tables: counts, cross tables and moments.
 
 Each is a question, and both kinds of table answer it. Answers of encrypted tables stay encrypted:
 ``owner.open`` gives the same DataFrame that the clear table, or pandas, would. Variables are
@@ -67,14 +66,13 @@ class Statistic(Question):
         object.__setattr__(self, "variables", tuple(self.variables))
 
     def in_ids(self, schema: Schema | PublicSchema) -> Self:
-        """By position, which everybody knows."""
         found = tuple(
             j if isinstance(j, int) else class_or_variable(j, schema) for j in self.variables
         )
         return self if found == self.variables else type(self)(found)
 
     def names(self, schema: Schema | PublicSchema | None = None) -> list[str]:
-        """The variables as the owner calls them, or as a worker has to."""
+        """Return the variables as the owner calls them, or as a worker has to."""
         return [variable_name(schema, j) for j in self.variables]
 
     def check_schema(self, schema: PublicSchema) -> None:
@@ -88,7 +86,7 @@ class Statistic(Question):
 
 
 class _Cells(Statistic):
-    """How many rows are in each bin, or pair of bins."""
+    """Number of rows in each bin, or pair of bins."""
 
     def check_schema(self, schema: PublicSchema) -> None:
         """Refuse numbers, which have no bins."""
@@ -114,14 +112,12 @@ class _Cells(Statistic):
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
-        """The rows of every cell."""
         rows, *others = [indicators(schema, j, fold) for j in self.variables]
         if not others:
             return {"cells": [x.total() for x in rows]}
         return {"cells": [[(x * y).total() for y in others[0]] for x in rows]}
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """One cell for each bin, or pair of bins."""
         return {
             "cells": tuple(
                 schema.n_classes if j == -1 else schema.variables[j].n_bins for j in self.variables
@@ -129,8 +125,9 @@ class _Cells(Statistic):
         }
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> pd.DataFrame:
-        """The cells, labelled as far as the schema knows labels. Every row is in exactly one
-        (weights count for the class).
+        """Label the cells as far as the schema knows labels.
+
+        Every row is in exactly one; weights count for the class.
         """
         cells = totals["cells"].astype(np.int64)
         good = cells.min() >= 0 and (-1 in self.variables or cells.sum() == n_rows)
@@ -144,40 +141,34 @@ class _Cells(Statistic):
 
 
 class Counts(_Cells):
-    """How many rows are in each bin of a variable; by class, or by another one."""
+    """Number of rows in each bin of a variable; by class, or by another variable."""
 
     name: ClassVar[str] = "counts"
 
     def describe(self, schema: Schema | PublicSchema | None = None) -> str:
-        """In words."""
         return f"counts of {' by '.join(self.names(schema))}"
 
 
 class CrossTable(_Cells):
-    """How many rows are in each pair of bins of two variables."""
+    """Number of rows in each pair of bins of two variables."""
 
     name: ClassVar[str] = "crosstab"
 
     def check_schema(self, schema: PublicSchema) -> None:
-        """Two of them."""
         super().check_schema(schema)
         if len(self.variables) != 2:
             raise SchemaError("a cross table is of two variables", code="not-two-variables")
 
     def describe(self, schema: Schema | PublicSchema | None = None) -> str:
-        """In words."""
         return f"cross table of {' and '.join(self.names(schema))}"
 
 
 class Moments(Statistic):
-    """Sums, means, variances and covariances of variables that are kept as numbers, over rows where
-    none of them is missing.
-    """
+    """Sums, means, variances and covariances of numbers, over rows where none of them is missing."""
 
     name: ClassVar[str] = "moments"
 
     def describe(self, schema: Schema | PublicSchema | None = None) -> str:
-        """In words."""
         return f"moments of {', '.join(self.names(schema))}"
 
     def check_schema(self, schema: PublicSchema) -> None:
@@ -200,8 +191,8 @@ class Moments(Statistic):
     def totals(
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
-        """Sums, and sums of products of two: what is above the diagonal. How many rows are
-        complete, where not all need be.
+        """Write sums, sums of products above the diagonal, and how many rows are complete if not
+        all need be.
         """
         complete = complete_rows(schema, self.variables)
         also = [] if complete is None else [complete]
@@ -214,7 +205,6 @@ class Moments(Statistic):
         return {**({_COMPLETE: [complete.total()]} if complete is not None else {}), **found}
 
     def shapes(self, schema: PublicSchema) -> Shapes:
-        """One sum for each variable, one product for each pair."""
         k, gaps = len(self.variables), any(has_gaps(schema, j) for j in self.variables)
         return {
             **({_COMPLETE: (1,)} if gaps else {}),
@@ -223,7 +213,7 @@ class Moments(Statistic):
         }
 
     def read(self, totals: Totals, schema: Schema | PublicSchema, n_rows: int) -> pd.DataFrame:
-        """A column for each variable, in its own units as far as the schema knows them; ``count``
+        """Return a column per variable, in its own units as far as the schema knows them; ``count``
         is of complete rows.
         """
         names = self.names(schema)
@@ -264,15 +254,15 @@ def complete_count(totals: Totals, n_rows: int, names: Sequence[str] = ()) -> in
 
 
 def indicators(schema: PublicSchema, variable: int, fold: int | None = None) -> list[Expression]:
-    """Those of the bins of a variable; of the class, at the position -1, those of the classes (of a
-    fold).
+    """Return the indicators of the bins of a variable; at the position -1 those of the classes (of
+    a fold).
     """
     return class_columns(schema, fold) if variable == -1 else bin_columns(schema, variable)
 
 
 def labels(schema: Schema | PublicSchema, variable: int) -> list[Any]:
-    """The bins of a variable as the owner calls them, or by number; those of the class, at the
-    position -1, are the classes.
+    """Return the bins of a variable as the owner calls them, or by number; those of the class, at
+    the position -1, are the classes.
     """
     if isinstance(schema, PublicSchema):
         return list(
@@ -282,7 +272,9 @@ def labels(schema: Schema | PublicSchema, variable: int) -> list[Any]:
 
 
 def variable_name(schema: Schema | PublicSchema | None, variable: int) -> str:
-    """A variable as the owner calls it, or as a worker has to; the class has the position -1."""
+    """Return a variable as the owner calls it, or as a worker has to; the class has the position
+    -1.
+    """
     if schema is None or isinstance(schema, PublicSchema):
         return (
             target_id(schema)
@@ -295,8 +287,8 @@ def variable_name(schema: Schema | PublicSchema | None, variable: int) -> str:
 
 
 def scale(schema: Schema | PublicSchema, variable: int) -> int:
-    """What the fixed-point integers of a number were multiplied by; a worker does not know it and
-    sees integers.
+    """Return what the fixed-point integers of a number were multiplied by; 1 for a worker, who sees
+    integers.
 
     The target has the position -1.
     """
@@ -308,18 +300,18 @@ def scale(schema: Schema | PublicSchema, variable: int) -> int:
 
 
 class Asked(ABC):
-    """The questions that tables of both kinds are asked."""
+    """Questions that clear and encrypted tables answer by methods."""
 
     @abstractmethod
     def _position(self, variable: str | int) -> int:
-        """Where a variable stands; -1 for the class."""
+        """Return where a variable stands; -1 for the class."""
 
     @abstractmethod
     def ask(self, question: Question, **options: Any) -> Any:
-        """The answer to a question."""
+        """Return the answer to a question."""
 
     def counts(self, variable: str | int, by: str | int | None = None, **options: Any) -> Any:
-        """How many rows are in each bin of a variable; ``by="class"`` (or the target's name), or by
+        """Count rows in each bin of a variable; ``by="class"`` (or the target's name), or by
         another variable.
 
         Counts by class are weighted where the table has weights, and others are refused there.
@@ -329,7 +321,7 @@ class Asked(ABC):
         return self.ask(Counts(tuple(map(self._position, asked))), **options)
 
     def crosstab(self, first: str | int, second: str | int, **options: Any) -> Any:
-        """How many rows are in each pair of bins of two variables."""
+        """Count rows in each pair of bins of two variables."""
         return self.ask(CrossTable((self._position(first), self._position(second))), **options)
 
     def moments(self, variables: Sequence[str | int], **options: Any) -> Any:
@@ -346,8 +338,8 @@ class Asked(ABC):
     def describe(
         self, variables: Sequence[str] | None = None, by: str | None = None, **options: Any
     ) -> Any:
-        """Rows, missing values, means and spreads of numbers, quantiles and counts of bins; by
-        group, if wanted.
+        """Describe rows, missing values, means and spreads of numbers, quantiles and counts of
+        bins; by group, if wanted.
 
         ``moments=4`` adds skewness and kurtosis, ``quantiles=`` says which ones; other options are
         those of :meth:`ask`. See ``es.Describe``, which this asks.

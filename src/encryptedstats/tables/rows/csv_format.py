@@ -1,5 +1,4 @@
-"""How a CSV file is written: what separates its fields, how its numbers and dates are spelt, in
-which character set.
+"""The format of a CSV file: separator, numbers, dates and character set.
 
 Found out from the beginning of the file, in the same way every time, or given. What can be read in
 two ways is refused with both of them, never guessed. Nothing here knows schemas.
@@ -76,7 +75,7 @@ _DATE: Final = re.compile(
 
 @dataclass(frozen=True)
 class CsvFormat:
-    """How a CSV file is written.
+    """The format of a CSV file.
 
     Attributes
     ----------
@@ -134,7 +133,7 @@ class CsvFormat:
         return self == CsvFormat(decimal=self.decimal) and self.decimal in (None, ".")
 
     def describe(self) -> str:
-        """The format in one line."""
+        """Return the format in one line."""
         parts = [f"{mark_name(self.separator)} separated"]
         if self.decimal is not None:
             parts.append(f"decimal {mark_name(self.decimal)}")
@@ -145,12 +144,10 @@ class CsvFormat:
         return ", ".join(parts)
 
     def to_fields(self) -> dict[str, Any]:
-        """As plain JSON values."""
         return {name: getattr(self, name) for name in self._FIELDS} | {"dates": dict(self.dates)}
 
     @classmethod
     def from_fields(cls, value: object, where: str) -> CsvFormat:
-        """Inverse of `to_fields`."""
         fields = check_fields(value, cls._FIELDS, where)
         check_fields(
             fields["dates"], dict.fromkeys(fields["dates"], (str,)), f"{where}, field 'dates'"
@@ -163,7 +160,7 @@ class CsvFormat:
 
 @dataclass(frozen=True)
 class CsvOptions:
-    """What somebody says of how a CSV file is written; None where it is to be found out.
+    """What a caller says of the format of a CSV file; None where it is to be found out.
 
     `thousands` and `dates` may be ``"none"``; a format of dates holds for every column that it
     fits. Columns in `ignored` are not looked at.
@@ -237,7 +234,7 @@ def check_date_format(spelt: str) -> None:
 
 
 def mark_name(mark: str) -> str:
-    """A sign by its name."""
+    """Return the name of a sign."""
     return {**_NAMES, **_NAMES_OF_OTHERS}.get(mark, repr(mark))
 
 
@@ -255,8 +252,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Expected:
-    """What is known before a file is read: how another file of its kind was written, and its
-    columns.
+    """What is known before a file is read: the format of another file of its kind, and its columns.
 
     `columns` are those that count; None for all. `text` are columns whose values are no numbers and
     no dates, whatever they look like.
@@ -270,7 +266,7 @@ class Expected:
 def find_format(
     sample: Sample, options: CsvOptions, expected: Expected, where: str
 ) -> tuple[CsvFormat, int]:
-    """How the file is written, and how many lines stand above the names of its columns."""
+    """Find out how a file is written, and how many lines stand above the names of its columns."""
     charset = options.charset or _charset(sample)
     text = _decoded(sample, charset, where)
     declared, skipped = _declared_separator(text)
@@ -291,8 +287,8 @@ def find_format(
 
 
 def _charset(sample: Sample) -> str:
-    """By its first bytes, else UTF-8 where that is possible, else what Windows writes in Western
-    Europe.
+    """Tell the charset by the first bytes, else UTF-8 if possible, else what Windows writes in
+    Western Europe.
     """
     for mark, name in (
         (codecs.BOM_UTF8, "utf-8-sig"),
@@ -321,24 +317,24 @@ def _decoded(sample: Sample, charset: str, where: str) -> str:
 
 
 def _declared_separator(text: str) -> tuple[str | None, int]:
-    """The line ``sep=;`` that Excel writes above the names of the columns."""
+    """Return the line ``sep=;`` that Excel writes above the names of the columns."""
     first = text.split("\n", 1)[0].strip().strip('"')
     is_one = first.lower().startswith("sep=") and len(first) == 5
     return (first[4], 1) if is_one else (None, 0)
 
 
 def say(option: str, value: str) -> Cure:
-    """How it is said how a file is written."""
+    """Return the words that ask how a file is written."""
     return Cure("say the format", f"{option}={value!r}", {"option": option, "value": value})
 
 
 def say_one(option: str) -> Cure:
-    """The same, where the value is for the reader to find."""
+    """Return the same words where the value is for the reader to find."""
     return Cure("say one of the format", f"{option}=", {"option": option})
 
 
 def _records(text: str, separator: str, is_all: bool) -> list[list[str]]:
-    """The first rows, names first; the last one of a cut text may be half a row."""
+    """Return the first rows, names first; the last one of a cut text may be half a row."""
     try:
         rows = list(islice(csv.reader(text.split("\n"), delimiter=separator), SAMPLE_ROWS))
     except csv.Error:
@@ -353,8 +349,8 @@ def _is_blank(row: list[str]) -> bool:
 
 
 def _separator(text: str, is_all: bool, columns: Collection[str] | None, where: str) -> str:
-    """The sign that gives most columns, the same number in nearly all rows; where their names are
-    known, that shows them.
+    """Find the sign that gives most columns, the same number in nearly all rows; known names
+    decide.
     """
     found = {one: rows for one in SEPARATORS if (rows := _records(text, one, is_all))}
     if columns:
@@ -435,7 +431,7 @@ REMOVE_TITLE: Final = Cure("remove title lines", "remove all lines above the col
 def _columns(
     text: str, separator: str, is_all: bool, ignored: Collection[str], expected: Expected
 ) -> dict[str, list[str]]:
-    """The values that are not missing of every column that may hold numbers or dates."""
+    """Return the values that are not missing of every column that may hold numbers or dates."""
     rows = _records(text, separator, is_all)
     if not rows:
         return {}
@@ -492,7 +488,7 @@ def _dates(
 
 
 def _date_formats(values: Sequence[str]) -> list[str]:
-    """The formats that fit nearly all values, those that fit all of them if there are such."""
+    """Return the formats that fit nearly all values, those that fit all of them if there are such."""
     shapes = [match for match in map(_DATE.fullmatch, values) if match is not None]
     if len(shapes) < MOSTLY * len(values):
         return []
@@ -519,7 +515,7 @@ def _day(value: str, spelt: str) -> str:
 
 
 def read_dates(values: pd.Series[Any], spelt: str) -> pd.Series[Any]:
-    """Text as times, NaT where it is no date of this format."""
+    """Read text as times; NaT where it is no date of this format."""
     return pd.to_datetime(values, format=spelt, errors="coerce")
 
 
@@ -642,7 +638,7 @@ def _place(place: tuple[str, str]) -> str:
 
 
 def spelt_numbers(values: pd.Series[Any], form: CsvFormat) -> pd.Series[Any]:
-    """Text as numbers where it spells some in this format; anything else stays as it is."""
+    """Read text as numbers where it spells some in this format; leave anything else as it is."""
     decimal, between = re.escape(form.mark), form.thousands
     groups = rf"\d{{1,3}}(?:{re.escape(between)}\d{{3}})+|" if between else ""
     pattern = rf"[+-]?(?:(?:{groups}\d+)(?:{decimal}\d*)?|{decimal}\d+)(?:[eE][+-]?\d+)?"
@@ -658,7 +654,7 @@ def spelt_numbers(values: pd.Series[Any], form: CsvFormat) -> pd.Series[Any]:
 
 
 def is_mostly_numbers(values: pd.Series[Any], form: CsvFormat) -> bool:
-    """Whether nearly all values of a column of text spell numbers in this format."""
+    """Return whether nearly all values of a column of text spell numbers in this format."""
     present = values[values.notna()]
     read = spelt_numbers(present, form)
     return len(present) > 0 and sum(not isinstance(value, str) for value in read) >= MOSTLY * len(

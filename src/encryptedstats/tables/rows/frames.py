@@ -1,5 +1,4 @@
-"""Data as people hold it (pandas, polars, NumPy) turned into one pandas DataFrame, and its columns
-into values.
+"""Data of pandas, polars and NumPy as one pandas DataFrame, and its columns as values.
 
 The only place that knows polars, and it does not import it: a frame is recognised by the module of
 its class. Errors name the column, the row by its label, and the value.
@@ -22,8 +21,8 @@ Mask = NDArray[np.bool_]
 
 
 def as_frame(data: object, names: Sequence[str] | None = None) -> pd.DataFrame:
-    """`data` as a DataFrame with different text names; a NumPy array gets `names`, or
-    x0, x1, ...
+    """Return data as a DataFrame with different text names; a NumPy array gets `names`, or x0, x1,
+    ...
     """
     if isinstance(data, pd.DataFrame):
         frame = data.copy(deep=False)
@@ -45,7 +44,7 @@ def as_frame(data: object, names: Sequence[str] | None = None) -> pd.DataFrame:
 
 
 def is_polars(data: object) -> bool:
-    """Whether `data` is a polars object."""
+    """Return whether `data` is a polars object."""
     return type(data).__module__.partition(".")[0] == "polars"
 
 
@@ -73,8 +72,8 @@ def _from_polars(data: Any) -> pd.DataFrame:
 
 
 def polars_series(series: Any) -> pd.Series[Any]:
-    """A polars column as a pandas one, without pyarrow; integers stay exact and an Enum keeps its
-    order.
+    """Convert a polars column to a pandas one without pyarrow; integers stay exact and an Enum
+    keeps its order.
     """
     dtype = series.dtype
     if type(dtype).__name__ == "Enum":
@@ -97,14 +96,14 @@ def days(times: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def has_dates(series: pd.Series[Any]) -> bool:
-    """Whether a column holds dates or times, which become days since 1970-01-01."""
+    """Return whether a column holds dates or times, which become days since 1970-01-01."""
     if series.dtype != object:
         return series.dtype.kind == "M"
     return infer_dtype(series.dropna(), skipna=False) in ("datetime", "datetime64", "date")
 
 
-def unboxed(series: pd.Series[Any]) -> pd.Series[Any]:
-    """The column itself, but times become days, and objects that are all numbers or all booleans a
+def unbox(series: pd.Series[Any]) -> pd.Series[Any]:
+    """Return the column, with times as days, and objects that are all numbers or all booleans as a
     column of such.
     """
     if series.dtype.kind == "M":
@@ -138,8 +137,8 @@ def _is_beyond_64_bits(value: object) -> bool:
 
 
 def numeric_values(series: pd.Series[Any], cure: str | Cure = "") -> NDArray[Any]:
-    """The present (not missing) values as int64 or float64; text that spells a number is read as
-    that number.
+    """Return the present values as int64 or float64; text that spells a number is read as that
+    number.
 
     ``cure`` says in errors what can be done about text that spells none.
     """
@@ -149,7 +148,7 @@ def numeric_values(series: pd.Series[Any], cure: str | Cure = "") -> NDArray[Any
     if is_bool_dtype(present.dtype):
         return present.to_numpy(dtype=np.int64)
     if not is_numeric_dtype(present.dtype):
-        present = _parsed(present, cure)
+        present = _parse_numbers(present, cure)
     if present.dtype.kind == "c":
         refuse(series.name, present, np.ones(len(present), bool), "is a complex number")
     if is_integer_dtype(present.dtype):
@@ -164,7 +163,7 @@ def numeric_values(series: pd.Series[Any], cure: str | Cure = "") -> NDArray[Any
     return values
 
 
-def _parsed(present: pd.Series[Any], cure: str | Cure) -> pd.Series[Any]:
+def _parse_numbers(present: pd.Series[Any], cure: str | Cure) -> pd.Series[Any]:
     numbers = read_numbers(present)
     unread = numbers.isna().to_numpy(dtype=bool)
     if unread.any():
@@ -173,7 +172,7 @@ def _parsed(present: pd.Series[Any], cure: str | Cure) -> pd.Series[Any]:
 
 
 def read_numbers(present: pd.Series[Any]) -> pd.Series[Any]:
-    """Numbers, and text that spells some; NaN for everything else, dates among it."""
+    """Read numbers, and text that spells some; NaN for everything else, dates among it."""
     if present.dtype.kind in "mM":
         return pd.Series(np.nan, present.index)
     readable = present.map(lambda value: isinstance(value, (str, int, float, np.number))).to_numpy(
@@ -206,18 +205,18 @@ def refuse(
 
 
 def show(value: object) -> str:
-    """A value for an error message, NumPy scalars as plain numbers."""
+    """Return a value for an error message, NumPy scalars as plain numbers."""
     return repr(value.item() if isinstance(value, np.generic) else value)
 
 
 def missing_masks(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, Mask]:
-    """Which rows are missing, for those of the columns where any is."""
+    """Return which rows are missing, for those of the columns where any is."""
     masks = {name: frame[name].isna().to_numpy(dtype=bool) for name in names}
     return {name: mask for name, mask in masks.items() if mask.any()}
 
 
 def bin_for(name: str) -> Cure:
-    """How a variable of a schema gets a bin for missing values."""
+    """Return how a variable of a schema gets a bin for missing values, as a part of an error."""
     return Cure("bin for gaps", f"schema.with_missing_bin({name!r})", {"name": name})
 
 
@@ -241,7 +240,7 @@ def refuse_missing(masks: dict[str, Mask], index: pd.Index[Any], *, made: bool) 
 
 
 def describe_missing(masks: dict[str, Mask], index: pd.Index[Any], most: int = 5) -> str:
-    """Which columns miss values in which rows, for an error message."""
+    """Describe which columns miss values in which rows, for an error message."""
     parts = []
     for name, mask in masks.items():
         rows = np.flatnonzero(mask)

@@ -171,7 +171,7 @@ def read_frame(
     options: CsvOptions | None = None,
     told: Callable[[CsvFormat], None] | None = None,
 ) -> pd.DataFrame:
-    """The whole file."""
+    """Read the whole file."""
     frames = list(read_frames(path, schema, None, options, told))
     if not frames:
         raise SchemaError(f"{path} has no rows", code="no-rows")
@@ -184,7 +184,7 @@ def read_frame(
 
 @contextmanager
 def _beginning(path: str | os.PathLike[str]) -> Iterator[tuple[IO[bytes] | str, Sample]]:
-    """What pandas is to read, from its first byte on, and the sample that its format is
+    """Return what pandas is to read, from its first byte on, and the sample that its format is
     found from.
     """
     suffix = Path(path).suffix.lower()
@@ -210,7 +210,7 @@ def _read_full(file: IO[bytes], size: int) -> bytes:
 
 
 class _Again(RawIOBase):
-    """Bytes that were read already, and then the rest of their file."""
+    """Bytes that were read already, followed by the rest of their file."""
 
     def __init__(self, content: bytes, rest: IO[bytes]) -> None:
         self._content = content
@@ -245,7 +245,7 @@ def _warn_of_names_given_twice(frame: pd.DataFrame, path: str | os.PathLike[str]
 
 
 def _levels(schema: Schema | None) -> dict[str, tuple[Level, ...]]:
-    """The levels of every column that the schema reads; none for columns of numbers."""
+    """Return the levels of every column that the schema reads; none for columns of numbers."""
     if schema is None:
         return {}
     levels = {variable.name: (*variable.levels, *variable.rare) for variable in schema.variables}
@@ -259,8 +259,8 @@ def _is_text(levels: tuple[Level, ...]) -> bool:
 
 
 def _text_columns(schema: Schema | None, options: CsvOptions) -> frozenset[str]:
-    """Columns that are kept as they are written: levels that are text, the id of the rows, and what
-    nobody looks at.
+    """Return the columns that are kept as text: levels that are text, the id of the rows, and what
+    nobody reads.
     """
     text = {name for name, values in _levels(schema).items() if _is_text(values)}
     return options.ignored.union(
@@ -277,15 +277,15 @@ def _expected(schema: Schema | None, options: CsvOptions) -> Expected:
 
 @dataclass(frozen=True)
 class _Reader:
-    """How pandas reads the pieces of a file, and what is left to do with each."""
+    """Reads the pieces of a file with pandas, and finishes each."""
 
     form: CsvFormat
     levels: dict[str, tuple[Level, ...]]
     text: frozenset[str]
 
     def options(self) -> dict[str, Any]:
-        """What pandas has to know: the format, which columns are text, and which words are levels
-        and not missing.
+        """Return the options of pandas: the format, text columns, and words that are levels and not
+        missing.
         """
         form = self.form
         options: dict[str, Any] = {
@@ -306,8 +306,8 @@ class _Reader:
         return options
 
     def read(self, frame: pd.DataFrame, path: str | os.PathLike[str]) -> pd.DataFrame:
-        """A piece with its dates as days, and its numbers as numbers where a word among them made
-        pandas leave all as text.
+        """Read a piece, with dates as days and numbers as numbers even where a word made pandas
+        leave all as text.
         """
         dates = dict(self.form.dates)
         for name in frame.columns:
@@ -338,8 +338,8 @@ class _Reader:
         return self._spelt(column)
 
     def _spelt(self, column: pd.Series[Any]) -> pd.Series[Any]:
-        """Numbers in the format of the file. One in another format, which the beginning did not
-        show, must not pass for one.
+        """Read numbers in the format of the file, and refuse others, which its beginning did not
+        show.
         """
         read = spelt_numbers(column, self.form)
         if is_numeric_dtype(read.dtype):

@@ -1,5 +1,4 @@
-"""From a frame and a schema to a clear `Table`: rows are checked, missing values dealt with, values
-turned into bins.
+"""Make a clear `Table` of a frame and a schema: check rows, treat missing values, encode columns.
 
 Every refusal names the column, the row by its label, and the value. The steps in order: find the
 predictors and the target, drop rows or refuse them where values are missing, encode each variable,
@@ -31,7 +30,7 @@ from encryptedstats.tables.rows.frames import (
     refuse,
     refuse_missing,
     show,
-    unboxed,
+    unbox,
 )
 from encryptedstats.tables.schema.bins import (
     LARGEST_INTEGER,
@@ -61,16 +60,14 @@ _WIDEN: Final = Cure("widen", "with_kind(..., low=, high=) widens them")
 
 @dataclass(frozen=True)
 class Rows:
-    """What `Schema.table` was given, as one frame of predictors with target and weights
-    beside it.
-    """
+    """What `Schema.table` was given, as one frame of predictors with target and weights."""
 
     predictors: pd.DataFrame
     target: pd.Series[Any] | None
     weights: Integers | None
 
     def keep(self, kept: NDArray[np.bool_]) -> Rows:
-        """The rows where `kept` is true."""
+        """Return the rows where `kept` is true."""
         target = None if self.target is None else self.target[kept]
         return Rows(
             self.predictors[kept], target, None if self.weights is None else self.weights[kept]
@@ -110,7 +107,7 @@ def encode_table(
     if schema.onehot is None:
         rows = _without_missing(schema, rows)
         encoded = tuple(
-            encode_variable(v, unboxed(rows.predictors[v.name]), moved) for v in schema.variables
+            encode_variable(v, unbox(rows.predictors[v.name]), moved) for v in schema.variables
         )
     else:
         encoded = _from_onehot(schema, schema.onehot, rows.predictors)
@@ -148,8 +145,8 @@ def without_gaps(schema: Schema) -> list[str]:
 
 
 def gapless_target(schema: Schema) -> list[str]:
-    """The target, where it is a number that must not be missing; a class never may, and is refused
-    by name.
+    """Return the target if it is a number that must not be missing; a missing class is refused by
+    name.
     """
     number = schema.target_number
     return [] if number is None or number.missing_bin else [number.name]
@@ -187,7 +184,7 @@ def mark_rows_to_predict(
     encoded = []
     for variable in schema.variables:
         found: list[tuple[Mask, str]] = []
-        column = unboxed(rows.predictors[variable.name])
+        column = unbox(rows.predictors[variable.name])
         codes = encode_variable(variable, column, moved, found)
         if variable.name in gaps:
             found.append((gaps[variable.name], "it is missing"))
@@ -209,7 +206,7 @@ def mark_rows_to_predict(
 def complete_rows_to_predict(schema: Schema, data: object, stacklevel: int = 1) -> Table:
     """Return the table of all rows of `data`; refuse rows that cannot be predicted.
 
-    For predictions that are encrypted: whoever computes them cannot leave rows out.
+    For encrypted predictions: a worker cannot leave rows out.
     """
     rows = _split(schema, data, None, None)
     masks = {}
@@ -260,7 +257,7 @@ def _split(schema: Schema, data: object, y: object, weights: ArrayLike | None) -
 
 
 def _by_position(frame: pd.DataFrame, names: Sequence[str], target: str | None) -> pd.DataFrame:
-    """The columns of a one-hot frame carry any names, so they count by position; the target is
+    """Name the columns of a one-hot frame by position, whatever they are called; the target is
     found by name.
     """
     others = [name for name in frame.columns if name != target]
@@ -274,7 +271,7 @@ def _by_position(frame: pd.DataFrame, names: Sequence[str], target: str | None) 
 
 def _target(schema: Schema, frame: pd.DataFrame, y: object) -> pd.Series[Any] | None:
     if y is None:
-        return None if schema.target not in frame.columns else unboxed(frame[str(schema.target)])
+        return None if schema.target not in frame.columns else unbox(frame[str(schema.target)])
     if schema.target is None:
         raise SchemaError(
             "y was given, but the schema has no classes: infer it with target=, y= or classes=",
@@ -299,11 +296,11 @@ def as_target(y: object, name: str, index: pd.Index[Any]) -> pd.Series[Any]:
         raise SchemaError(
             f"y has {len(series)} labels for {len(index)} rows", code="wrong-number-of-labels"
         )
-    return unboxed(series.set_axis(index).rename(name))
+    return unbox(series.set_axis(index).rename(name))
 
 
 def as_weights(weights: ArrayLike, n_rows: int) -> Integers:
-    """Integer weights, at least 0, one a row."""
+    """Return integer weights, at least 0, one per row."""
     values = np.asarray(weights)
     if values.shape != (n_rows,):
         raise SchemaError(
@@ -325,8 +322,8 @@ def as_weights(weights: ArrayLike, n_rows: int) -> Integers:
 
 
 def _weight_bound(weights: Integers | None, bound: int | None) -> int:
-    """Of rows without weights 1, and weights that are all 1 are none; else at least 2: everybody
-    knows that there are weights.
+    """Return the bound of weights: 1 if all are 1, else at least 2, since everybody knows that
+    there are weights.
     """
     largest = 1 if weights is None else max(1, int(weights.max()))
     if bound is None:
@@ -468,7 +465,7 @@ def _number_values(
 def _level_codes(
     series: pd.Series[Any], positions: Mapping[Level, int], what: str
 ) -> tuple[Integers, Mask]:
-    """Position of each value, -1 where it is missing or has none; and which rows have none."""
+    """Return position of each value, -1 where it is missing or has none; and which rows have none."""
     try:
         codes, distinct = pd.factorize(series)
     except TypeError as error:
@@ -517,7 +514,7 @@ def _from_onehot(
             f"missing values in {describe_missing(masks, frame.index)}: a one-hot table has none",
             code="missing-values-in-onehot",
         )
-    matrix = np.column_stack([_indicator(unboxed(frame[name])) for name in frame.columns])
+    matrix = np.column_stack([_indicator(unbox(frame[name])) for name in frame.columns])
     return tuple(
         _onehot_codes(v.name, matrix[:, [name == v.name for name in onehot]], frame)
         for v in schema.variables
@@ -541,8 +538,8 @@ def _onehot_codes(name: str, indicators: NDArray[Any], frame: pd.DataFrame) -> N
 
 
 def assign_folds(class_codes: NDArray[Any] | None, folds: int, seed: int) -> NDArray[Any]:
-    """Fold of each row: rows of a class are dealt out in random order, so sizes differ by one at
-    most, also by class.
+    """Deal rows into folds: rows of a class in random order, so sizes differ by one at most, also
+    by class.
 
     A target that is a number has no classes: all rows are dealt out as one.
 

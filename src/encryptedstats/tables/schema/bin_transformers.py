@@ -34,7 +34,7 @@ except ImportError:  # scikit-learn before 1.6 has it as a method
 
 
 class _IntegersOut(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
-    """Tells scikit-learn that the output is int64 whatever the input was: integers are what can be
+    """Tells scikit-learn that the output is int64 for any input, since integers are what is
     encrypted.
     """
 
@@ -48,7 +48,7 @@ class _IntegersOut(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sc
 
 
 class _QuantileBins(_IntegersOut):
-    """Fit of both quantile transformers: the cut points of every column."""
+    """Base of both quantile transformers: fits the cut points of every column."""
 
     bins: int
 
@@ -95,14 +95,13 @@ class QuantileOneHot(_QuantileBins):
         self.bins = bins
 
     def transform(self, X: ArrayLike) -> NDArray[np.int64]:
-        """The indicators of all bins of all columns, side by side."""
         numbers = self._bin_numbers(X)
         return np.hstack(
             [np.eye(m, dtype=np.int64)[k] for k, m in zip(numbers, self.n_bins_, strict=True)]
         )
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
-        """Names such as ``x0_bin3``, bins counted from 0."""
+        """Return names such as ``x0_bin3``, bins counted from 0."""
         check_is_fitted(self)
         names = _check_feature_names_in(self, input_features)
         bins = zip(names, self.n_bins_, strict=True)
@@ -131,7 +130,6 @@ class QuantileOrdinal(OneToOneFeatureMixin, _QuantileBins):  # type: ignore[misc
         self.centred = centred
 
     def transform(self, X: ArrayLike) -> NDArray[np.int64]:
-        """The codes of all columns."""
         numbers = zip(self._bin_numbers(X), self.n_bins_, strict=True)
         return np.column_stack(
             [centred_codes(k, m) if self.centred else ordinal_codes(k) for k, m in numbers]
@@ -166,7 +164,6 @@ class FixedPoint(OneToOneFeatureMixin, _IntegersOut):  # type: ignore[misc]  # s
         return hasattr(self, "n_features_in_")
 
     def transform(self, X: ArrayLike) -> NDArray[np.int64]:
-        """The integers."""
         check_is_fitted(self)
         return fixed_point(validate_data(self, X, dtype="numeric", reset=False), self.digits)
 

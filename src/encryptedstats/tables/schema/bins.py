@@ -1,5 +1,4 @@
-"""The arithmetic of the encodings: cut points, bin numbers, ordinal codes and fixed point (paper,
-section 2.2).
+"""Arithmetic of the encodings: cut points, bins, ordinal codes and fixed point (section 2.2).
 
 Said once here, so that the schema and the scikit-learn transformers cannot drift apart. Plain NumPy
 in and out. Bins are half open, ``(e_{k-1}, e_k]``, and the outermost two are unbounded: the bin of
@@ -70,7 +69,7 @@ def quantile_edges(
 
 
 def assign_bins(values: ArrayLike, edges: ArrayLike) -> NDArray[np.intp]:
-    """Bin number, from 0, of each value: the number of cut points below it.
+    """Return bin number, from 0, of each value: the number of cut points below it.
 
     Examples
     --------
@@ -81,7 +80,7 @@ def assign_bins(values: ArrayLike, edges: ArrayLike) -> NDArray[np.intp]:
 
 
 def code_values(n_bins: int, *, centred: bool = False) -> tuple[int, ...]:
-    """The code of each bin in turn: 1..m (method 2 of the paper), or the symmetric codes of
+    """Return the code of each bin in turn: 1..m (method 2 of the paper), or the symmetric codes of
     `centred_codes`.
 
     Examples
@@ -97,20 +96,20 @@ def code_values(n_bins: int, *, centred: bool = False) -> tuple[int, ...]:
 
 
 def ordinal_codes(bin_numbers: ArrayLike) -> NDArray[np.int64]:
-    """Codes 1..m of bin numbers 0..m-1 (method 2 of the paper)."""
+    """Return codes 1..m of bin numbers 0..m-1 (method 2 of the paper)."""
     return np.asarray(bin_numbers).astype(np.int64) + 1
 
 
 def centred_codes(bin_numbers: ArrayLike, n_bins: int) -> NDArray[np.int64]:
-    """Codes symmetric about 0: k - (m+1)/2 for odd m (quintiles: -2..2), the odd integers 2k - m -
-    1 for even m.
+    """Return codes symmetric about 0: k - (m+1)/2 for odd m (quintiles: -2..2), the odd integers 2k
+    - m - 1 for even m.
     """
     codes = np.array(code_values(n_bins, centred=True), dtype=np.int64)
     return np.asarray(codes[np.asarray(bin_numbers)])
 
 
 def fits_fixed_point(values: NDArray[Any], digits: int) -> NDArray[np.bool_]:
-    """Whether each value, times 10**digits, is an integer that `fixed_point` can hold."""
+    """Return whether each value, times 10**digits, is an integer that `fixed_point` can hold."""
     largest = LARGEST_INTEGER // 10**digits
     if values.dtype.kind == "u":
         return np.asarray(values <= largest)
@@ -120,7 +119,7 @@ def fits_fixed_point(values: NDArray[Any], digits: int) -> NDArray[np.bool_]:
 
 
 def fixed_point(values: ArrayLike, digits: int) -> NDArray[np.int64]:
-    """The integers nearest to 10**digits times `values` (paper, section 2.2.1).
+    """Return the integers nearest to 10**digits times `values` (paper, section 2.2.1).
 
     Integers are scaled exactly. Floats are multiplied in double precision and then rounded, halves
     to the even neighbour (IEEE 754, ``numpy.rint``), so errors of rounding do not pile up in sums.
@@ -156,7 +155,7 @@ def check_bins(bins: object) -> None:
 
 
 def check_digits(digits: object) -> int:
-    """The number of decimal digits, or an error that says what is allowed."""
+    """Return the number of decimal digits; refuse what is none."""
     if (
         isinstance(digits, bool)
         or not isinstance(digits, (int, np.integer))

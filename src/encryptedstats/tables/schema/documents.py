@@ -1,5 +1,4 @@
-"""Strict JSON for the things that travel: what is missing, foreign or of a wrong type is refused by
-place.
+"""Strict JSON: whatever is missing, unknown or of a wrong type is refused with its place.
 
 A schema decides how data is read, so a file that was altered by hand or by accident must never half
 load. The base class gives text, file and fingerprint to anything that can say itself as plain JSON
@@ -30,7 +29,7 @@ _LINE = 120  # characters
 
 
 def check_fields(value: object, fields: Mapping[str, Types], where: str) -> dict[str, Any]:
-    """`value` as a JSON object with exactly these fields of exactly these types."""
+    """Return a JSON object; refuse it if it has other fields or types."""
     if not isinstance(value, dict):
         raise SchemaError(
             f"{where}: a JSON object is needed, not {_type_name(value)}", code="not-an-object"
@@ -50,7 +49,7 @@ def check_fields(value: object, fields: Mapping[str, Types], where: str) -> dict
 
 
 def check_items(values: list[Any], types: Types, where: str) -> tuple[Any, ...]:
-    """The list as a tuple, each item of one of the types."""
+    """Return the list as a tuple; refuse items of other types."""
     for position, item in enumerate(values):
         _check_type(item, types, f"{where}[{position}]")
     return tuple(values)
@@ -118,7 +117,7 @@ def _refuse_constant(text: str) -> NoReturn:
 
 
 class Document(ABC):
-    """Something with a strict JSON form; subclasses give `_fields` and `_from_fields`."""
+    """Base of objects with a strict JSON form; subclasses give `_fields` and `_from_fields`."""
 
     _FORMAT: ClassVar[str]
     _FILE_MODE: ClassVar[int] = PRIVATE
@@ -128,18 +127,18 @@ class Document(ABC):
 
     @abstractmethod
     def _fields(self) -> dict[str, Any]:
-        """The content as plain JSON values."""
+        """Return the content as plain JSON values."""
 
     @classmethod
     @abstractmethod
     def _from_fields(cls, fields: dict[str, Any]) -> Self:
-        """Inverse of `_fields`; the types of the fields are checked already."""
+        """Make the document of its fields, whose types are checked already."""
 
     def _document(self) -> dict[str, Any]:
         return {"format": self._FORMAT, "version": self._VERSION, **self._fields()}
 
     def to_json(self, *, indent: int | None = 2) -> str:
-        """The content as JSON text, for people to read and to edit; in one line without
+        """Return the content as JSON text, for people to read and to edit; in one line without
         `indent`.
         """
         if indent is None:
@@ -164,7 +163,7 @@ class Document(ABC):
                 "not a schema: nested too deeply", code="nested-too-deeply"
             ) from error
         cls._check_format(value)
-        value = cls._upgraded(value)
+        value = cls._upgrade(value)
         header: dict[str, Types] = {"format": (str,), "version": (int,)}
         fields = check_fields(value, {**header, **cls._FIELDS}, cls._FORMAT)
         return cls._from_fields(fields)
@@ -187,8 +186,8 @@ class Document(ABC):
             )
 
     @classmethod
-    def _upgraded(cls, value: Any) -> Any:
-        """A document of an older version with the fields that it lacks, by their defaults."""
+    def _upgrade(cls, value: Any) -> Any:
+        """Add the fields that a document of an older version lacks, with their defaults."""
         return value
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -210,16 +209,18 @@ class Document(ABC):
         return hashlib.sha256(self.canonical_json()).hexdigest()
 
     def canonical_json(self) -> bytes:
-        """The one way to write the content: equal documents, and no others, have equal bytes."""
+        """Write the content in the one way in which equal documents, and no others, have equal
+        bytes.
+        """
         return canonical(self._document())
 
 
 def canonical(value: object) -> bytes:
-    """Plain values as JSON in the one way: sorted fields, no spaces, ASCII."""
+    """Write plain values as JSON in one way: sorted fields, no spaces, ASCII."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 def quoted(values: Collection[object], most: int = 8) -> str:
-    """The values for an error message, the first few when there are many."""
+    """List values for an error message, the first few if there are many."""
     shown = ", ".join(repr(value) for value in list(values)[:most])
     return shown + (f", ... ({len(values)} in all)" if len(values) > most else "")

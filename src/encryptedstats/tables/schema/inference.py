@@ -1,5 +1,4 @@
-"""From a column of data to a `Variable`: a compact summary of the column, then the rule that picks
-kind and bins.
+"""From a column of data to a `Variable`: summarise the column, then choose kind and bins.
 
 The summary is kept privately by an inferred schema, so that a kind can be changed without the data;
 it holds what any of the kinds would publish to the owner anyway (cut points, levels, least and
@@ -48,7 +47,7 @@ _ID_WORDS = ("id", "ids", "uid", "uuid", "guid", "nr", "no", "number", "key", "i
 
 @dataclass(frozen=True)
 class Summary:
-    """What the kinds need to know about a column: nothing here depends on the order of the rows."""
+    """What all kinds need to know of a column, whatever the order of its rows."""
 
     name: str
     default_kind: str
@@ -120,7 +119,9 @@ def summarise(
     digits = 0 if whole else _shown_digits(numbers)
     if _is_number_column(series):
         doubt = (
-            _numbered(name, numbers) if kind == "continuous" and numbers.dtype.kind == "i" else None
+            _doubt_numbering(name, numbers)
+            if kind == "continuous" and numbers.dtype.kind == "i"
+            else None
         )
     else:
         doubt = None if declared else _doubt(series, n_distinct, "")
@@ -142,8 +143,8 @@ def summarise(
 
 
 def _shown_digits(numbers: NDArray[Any]) -> int:
-    """How many decimal digits the numbers show, as far as floating point tells; one more than is
-    kept if they show more.
+    """Return how many decimal digits the numbers show, as far as floating point tells; one more
+    than is kept if they show more.
 
     >>> _shown_digits(np.array([1.5, 2.25])), _shown_digits(np.array([1 / 3]))
     (2, 5)
@@ -192,8 +193,8 @@ class Kept:
         return self.numbers in ("keep", BOTH)
 
     def is_number(self, summary: Summary | None, wanted: str | None) -> bool:
-        """Whether a column is kept as a number, with bins or without: because it is wanted so, or
-        because all that look like measurements are.
+        """Return whether a column is kept as a number, with bins or without: because it is wanted
+        so, or because all measurements are.
         """
         if wanted is not None or summary is None:
             return wanted in ("number", BOTH)
@@ -204,11 +205,9 @@ class Kept:
         )
 
     def digits_of(self, name: str) -> int | None:
-        """Those that were said of a column."""
         return self.digits.get(name) if isinstance(self.digits, Mapping) else self.digits
 
     def bounds_of(self, name: str) -> tuple[float | None, float | None]:
-        """Those that were said of a column."""
         return (self.bounds or {}).get(name, (None, None))
 
     def check(
@@ -248,9 +247,7 @@ class Kept:
     def rounded(
         self, variables: Sequence[Variable], summaries: Mapping[str, Summary]
     ) -> SchemaWarning | None:
-        """What is said of numbers that show more digits than are kept where nobody said
-        how many.
-        """
+        """Warn of numbers that show more digits than are kept where nobody said how many."""
         names = [
             v.name
             for v in variables
@@ -296,7 +293,7 @@ def check_rare(rare: object) -> None:
 
 
 def _doubt(series: pd.Series[Any], n_distinct: int, problem: str) -> SchemaWarning | None:
-    """What speaks against taking a column of text for a category."""
+    """Warn if a column of text is probably no category."""
     present = series[series.notna()]
     share = float(read_numbers(present).notna().mean()) if problem else 0.0
     became = f"became a categorical with {n_distinct} levels, an encrypted column each"
@@ -316,10 +313,8 @@ def _doubt(series: pd.Series[Any], n_distinct: int, problem: str) -> SchemaWarni
     return None
 
 
-def _numbered(name: str, numbers: NDArray[Any]) -> SchemaWarning | None:
-    """What speaks against taking integers for measurements: they count the rows, or are
-    called ids.
-    """
+def _doubt_numbering(name: str, numbers: NDArray[Any]) -> SchemaWarning | None:
+    """Warn if integers are probably no measurements: they count the rows, or are called ids."""
     if len(numbers) <= MANY_CLASSES or len(np.unique(numbers)) < len(numbers):
         return None
     counts_rows = numbers[0] in (0, 1) and bool((np.diff(numbers) == 1).all())
@@ -335,7 +330,8 @@ def _numbered(name: str, numbers: NDArray[Any]) -> SchemaWarning | None:
 
 
 def looks_like_id(name: str) -> bool:
-    """Whether a column is called an identifier: ``id``, ``patient_id``, ``PatientID``, ``Nr``.
+    """Return whether a column is called an identifier: ``id``, ``patient_id``, ``PatientID``,
+    ``Nr``.
 
     >>> [looks_like_id(name) for name in ("id", "patient ID", "PatientId", "case-nr", "acid", "hybrid")]
     [True, True, True, True, False, False]
@@ -347,9 +343,7 @@ def looks_like_id(name: str) -> bool:
 def doubtful_columns(
     frame: pd.DataFrame, names: Sequence[str], labels: pd.Series[Any] | None
 ) -> list[SchemaWarning]:
-    """What speaks against predictors as they stand together: without a name, constant, twice the
-    same, or the target again.
-    """
+    """Warn of predictors that are nameless, constant, twice the same, or the target again."""
     doubts: list[SchemaWarning] = []
     seen: dict[bytes, str] = {}
     target = None if labels is None else _partition(labels)
@@ -383,9 +377,7 @@ def _has_groups(codes: NDArray[np.int64]) -> bool:
 
 
 def _content(series: pd.Series[Any], codes: NDArray[np.int64]) -> bytes:
-    """A hash of what a column tells: which rows are alike, or its very values where
-    hardly any are.
-    """
+    """Hash what a column tells: which rows are alike, or its values where hardly any are."""
     values = (
         codes if _has_groups(codes) else pd.util.hash_pandas_object(series, index=False).to_numpy()
     )
@@ -393,7 +385,7 @@ def _content(series: pd.Series[Any], codes: NDArray[np.int64]) -> bytes:
 
 
 def _partition(series: pd.Series[Any]) -> NDArray[np.int64]:
-    """Which rows have the same value, whatever the value is; missing ones are alike."""
+    """Number the different values of a column; missing ones are alike."""
     try:
         return np.asarray(pd.factorize(series, use_na_sentinel=False)[0], dtype=np.int64)
     except TypeError:  # values that cannot be compared, which are refused elsewhere
@@ -405,7 +397,7 @@ def _has_no_name(name: str) -> bool:
 
 
 def doubtful_target(labels: pd.Series[Any], n_classes: int) -> SchemaWarning | None:
-    """What speaks against taking numbers for classes, if anything does."""
+    """Warn if numbers are probably no classes."""
     if n_classes <= MANY_CLASSES or not _is_number_column(labels):
         return None
     return SchemaWarning(
@@ -418,7 +410,8 @@ def doubtful_target(labels: pd.Series[Any], n_classes: int) -> SchemaWarning | N
 
 
 def column_levels(series: pd.Series[Any], where: str) -> tuple[int, tuple[Level, ...]]:
-    """How many different values a column has, and which (none when they are more than MOST_LEVELS).
+    """Return how many different values a column has, and which (none when they are more than
+    MOST_LEVELS).
 
     A Categorical's own order is kept, else numbers by size come before text by alphabet.
     """
@@ -441,7 +434,7 @@ def _level_order(level: Level) -> tuple[bool, Level]:
 
 
 def _by_number(levels: tuple[Level, ...]) -> tuple[Level, ...]:
-    """Text that spells numbers in the order of the numbers: "2" before "10"."""
+    """Sort text that spells numbers by the numbers: "2" before "10"."""
     numbers = pd.to_numeric(pd.Series(levels, dtype=object)).to_numpy(dtype=np.float64)
     return tuple(levels[position] for position in np.argsort(numbers, kind="stable"))
 
@@ -461,8 +454,8 @@ def _numbers_or_problem(series: pd.Series[Any]) -> tuple[Any, str]:
 
 
 def _number_kind(n_distinct: int, whole: bool) -> str:
-    """The rule for numbers: whole with at most 2 values categorical, with at most 10 ordinal, else
-    continuous.
+    """Return the kind of numbers: whole with at most 2 values categorical, with at most 10 ordinal,
+    else continuous.
     """
     if whole and n_distinct <= 2:
         return "categorical"
@@ -475,7 +468,7 @@ def _text_kind(series: pd.Series[Any]) -> str:
 
 
 def make_variable(summary: Summary, kind: str, *, missing_bin: bool) -> Variable:
-    """The binned variable of this kind for the column that was summarised."""
+    """Make the binned variable of this kind for a column that was summarised."""
     check_kind(kind, f"column {summary.name!r}")
     many = summary.n_distinct > summary.bins and not summary.declared and not summary.problem
     if kind == "continuous" or (kind == "ordinal" and many):
@@ -501,8 +494,9 @@ def make_variable(summary: Summary, kind: str, *, missing_bin: bool) -> Variable
 def make_number(
     name: str, summary: Summary | None, digits: int | None, low: float | None, high: float | None
 ) -> Variable:
-    """A fixed-point variable. Where they are not given, digits are those shown, bounds (in real
-    units) powers of two around all.
+    """Make a fixed-point variable.
+
+    By default digits are those shown, and bounds powers of two around all values.
     """
     if low is None or high is None or digits is None:
         if summary is None:
@@ -523,8 +517,8 @@ def make_number(
 def _public_bound(
     given: float | None, seen: float | None, digits: int, outer: Callable[[int, int], int]
 ) -> int:
-    """A bound as a fixed-point integer. One that is not given is rounded out from what was seen to
-    a power of two (or 0).
+    """Return a bound as a fixed-point integer; by default the next power of two (or 0) around what
+    was seen.
 
     Bounds are public, and the exact extremes would be the values of two rows.
     """

@@ -1,5 +1,4 @@
-"""Names and ids: owners speak of variables and levels by name, whoever computes by id. Here one
-becomes the other.
+"""Names and ids of variables and levels: owners use names, workers use ids.
 
 A variable's id is ``v3``, that of the target ``class``, or ``target`` where it is a number. A
 level's is ``bin2``, or ``class2``.
@@ -27,8 +26,8 @@ _IDS: Final = Cure(
 
 
 def class_or_variable(variable: str | int, schema: Schema | PublicSchema) -> int:
-    """Where a variable stands; -1 for the target: by its own name, or as class or target where no
-    variable is called so.
+    """Return the position of a variable, -1 for the target: by its name, or as class or target if
+    no variable is called so.
     """
     target = None if isinstance(schema, PublicSchema) else schema.target
     if isinstance(variable, str) and variable == target:
@@ -49,8 +48,9 @@ def class_or_variable(variable: str | int, schema: Schema | PublicSchema) -> int
 
 
 def position(schema: Schema | PublicSchema, variable: str | int) -> int:
-    """Where a variable of a question stands, given by its id; -1 for the target. For what is
-    translated already: see ``in_ids``.
+    """Return the position of a variable by its id, -1 for the target.
+
+    For questions in ids: see ``in_ids``.
     """
     return -1 if variable in (CLASS, TARGET) else schema.public().index(variable)
 
@@ -82,7 +82,7 @@ def chosen_positions(schema: PublicSchema, variables: Sequence[str] | None) -> l
 
 
 def variable_id(schema: Schema | PublicSchema, variable: str | int) -> str:
-    """The id of a variable that is given by name, id or position."""
+    """Return the id of a variable that is given by name, id or position."""
     if (
         isinstance(schema, PublicSchema)
         and isinstance(variable, str)
@@ -93,7 +93,7 @@ def variable_id(schema: Schema | PublicSchema, variable: str | int) -> str:
             *((target_id(schema),) if schema.has_target else ()),
         ]
         raise SchemaError(
-            f"{variable!r} is no id of a variable, and whoever computes knows no names (the ids "
+            f"{variable!r} is no id of a variable, and a worker knows no names (the ids "
             f"are {quoted(ids)}): ",
             _IDS,
             code="name-instead-of-id",
@@ -107,7 +107,7 @@ def variable_id(schema: Schema | PublicSchema, variable: str | int) -> str:
 
 
 def target_id(schema: Schema | PublicSchema) -> str:
-    """The id of the target."""
+    """Return the id of the target."""
     return TARGET if schema.public().target_number is not None else CLASS
 
 
@@ -116,14 +116,13 @@ def _is_id(schema: PublicSchema, text: str) -> bool:
 
 
 def ids_of(value: Any, schema: Schema | PublicSchema) -> Any:
-    """The same with ids: of one variable, of a list of them, or of a mapping by them;
-    None stays.
+    """Replace names by ids: of one variable, of a list of them, or of a mapping by them; None
+    stays.
     """
     return _each(value, lambda name: variable_id(schema, name))
 
 
 def names_of(value: Any, schema: Schema) -> Any:
-    """The inverse, for the owner."""
     return _each(value, lambda name: name_of(name, schema))
 
 
@@ -138,7 +137,7 @@ def _each(value: Any, renamed: Callable[[Any], Any]) -> Any:
 
 
 def name_of(variable: str | int, schema: Schema) -> str:
-    """The owner's name of a variable that is given by its id; a name stays."""
+    """Return the owner's name of a variable for its id; a name stays."""
     if isinstance(variable, str) and not _is_id(schema.public(), variable):
         return variable
     where = position(schema, variable)
@@ -150,15 +149,15 @@ def name_of(variable: str | int, schema: Schema) -> str:
 
 
 def n_levels(schema: Schema | PublicSchema, where: int) -> int:
-    """How many bins the variable at a position has, or how many classes there are."""
+    """Return how many bins the variable at a position has, or how many classes there are."""
     public = schema.public()
     return public.n_classes if where == -1 else public.variables[where].n_bins
 
 
 def level_id(schema: Schema | PublicSchema, variable: str | int, level: Any) -> str:
-    """The id of a level: its bin, ``bin2``, or the class, ``class1``.
+    """Return the id of a level: its bin, ``bin2``, or the class, ``class1``.
 
-    The owner gives the level itself, or the label of a bin; whoever computes the id, or the number
+    The owner gives the level itself, or the label of a bin; a worker gives the id, or the number
     of the bin.
     """
     where = class_or_variable(variable, schema)
@@ -175,7 +174,7 @@ def level_id(schema: Schema | PublicSchema, variable: str | int, level: Any) -> 
     else:
         found, known = as_integer(level), f"numbers below {n_levels(schema, where)}"
     if found is None:
-        found = _numbered(level, prefix)
+        found = _parse_number(level, prefix)
     if found is None or not 0 <= found < n_levels(schema, where):
         raise SchemaError(
             f"{variable!r} has no level {level!r}: there are {known or 'none'}",
@@ -185,14 +184,15 @@ def level_id(schema: Schema | PublicSchema, variable: str | int, level: Any) -> 
 
 
 def level_number(schema: Schema | PublicSchema, variable: str | int, level: str | int) -> int:
-    """The number of the bin or class that a level's id stands for. For what is translated already:
-    see ``in_ids``.
+    """Return the number of the bin or class that a level's id stands for.
+
+    For questions in ids: see ``in_ids``.
     """
     where = position(schema, variable)
     number = (
         as_integer(level)
         if not isinstance(level, str)
-        else _numbered(level, CLASS if where == -1 else "bin")
+        else _parse_number(level, CLASS if where == -1 else "bin")
     )
     if number is None or not 0 <= number < n_levels(schema, where):
         raise SchemaError(
@@ -203,20 +203,18 @@ def level_number(schema: Schema | PublicSchema, variable: str | int, level: str 
 
 
 def levels_of(value: Any, variable: str | int, schema: Schema | PublicSchema) -> Any:
-    """The same with ids: of one level of a variable, or of a list of them; None stays."""
+    """Replace levels by ids: one level of a variable, or a list of them; None stays."""
     return (
         value if variable is None else _each(value, lambda level: level_id(schema, variable, level))
     )
 
 
 def level_name(schema: Schema, variable: str | int, level: str | int) -> Any:
-    """The inverse of :func:`level_id`, for the owner: the level itself, or the label of its bin;
-    what is no id stays.
-    """
+    """Return the level itself, or the label of its bin, for its id; what is no id stays."""
     if isinstance(variable, str) and not _is_id(schema.public(), variable):
         return level
     where = position(schema, variable)
-    number = _numbered(level, CLASS if where == -1 else "bin")
+    number = _parse_number(level, CLASS if where == -1 else "bin")
     known = (
         schema.classes
         if where == -1
@@ -226,7 +224,6 @@ def level_name(schema: Schema, variable: str | int, level: str | int) -> Any:
 
 
 def level_names_of(value: Any, variable: str | int, schema: Schema) -> Any:
-    """The inverse of :func:`levels_of`."""
     return (
         value
         if variable is None
@@ -242,6 +239,6 @@ def _place(value: Any, among: tuple[Any, ...]) -> int | None:
     return among.index(value) if value in among else None
 
 
-def _numbered(text: Any, prefix: str) -> int | None:
+def _parse_number(text: Any, prefix: str) -> int | None:
     number = text.removeprefix(prefix) if isinstance(text, str) and text.startswith(prefix) else ""
     return int(number) if number.isascii() and number.isdigit() and len(number) < 10 else None

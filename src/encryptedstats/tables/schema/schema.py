@@ -26,7 +26,7 @@ from encryptedstats.tables.rows.frames import (
     has_dates,
     missing_masks,
     refuse_missing,
-    unboxed,
+    unbox,
 )
 from encryptedstats.tables.rows.table_from_frame import RowOptions, as_target, encode_table
 from encryptedstats.tables.schema.bins import check_bins
@@ -323,11 +323,11 @@ class Schema(Document):
             label for label in frame.columns if (label != name or target is None) and label != id
         ]
         labels = _labels(frame, name, y, given=target is not None)
-        wanted = _wanted_kinds(wishes.kinds, names)
+        wanted = _check_kinds(wishes.kinds, names)
         kept = wishes.kept
         summaries = {
             label: summarise(
-                unboxed(frame[label]),
+                unbox(frame[label]),
                 bins,
                 wishes.rare,
                 wishes.weights,
@@ -348,7 +348,7 @@ class Schema(Document):
             refuse_missing(masks, frame.index, made=False)
         variables = (
             replace(
-                _inferred(summaries[label], wanted.get(label), missing, kept),
+                _make_inferred(summaries[label], wanted.get(label), missing, kept),
                 dates=has_dates(frame[label]),
             )
             for label in names
@@ -361,7 +361,9 @@ class Schema(Document):
             classes=() if number is not None else _classes(labels, classes),
             missing=missing,
             id=id,
-            target_number=None if number is None else _inferred(number, "number", missing, kept),
+            target_number=None
+            if number is None
+            else _make_inferred(number, "number", missing, kept),
             _summaries=summaries,
         )
         doubts = [summaries[label].doubt for label in names if label not in wanted]
@@ -434,7 +436,7 @@ class Schema(Document):
         high: float | None = None,
         levels: Iterable[object] | None = None,
     ) -> Schema:
-        """The schema with another kind for one variable.
+        """Change the kind of one variable.
 
         Right after `infer` every change works, from what inference saw. A schema that was loaded
         has seen no data: give `levels`, or `digits`, `low` and `high`, where the present bins do
@@ -514,8 +516,7 @@ class Schema(Document):
         edges: Sequence[float] | None = None,
         levels: Iterable[object] | None = None,
     ) -> Schema:
-        """The schema with explicit cut points or levels for one variable, for instance to share
-        with other owners.
+        """Set cut points or levels of one variable, for instance to share with other owners.
 
         The kind stays where it can: edges make a categorical variable or a number continuous,
         levels make a continuous variable or a number ordinal. A number that has bins as well stays
@@ -538,8 +539,7 @@ class Schema(Document):
         )
 
     def with_quantiles(self, name: str | int, counts: Iterable[int], bins: int = 5) -> Schema:
-        """The schema with one variable cut at quantiles, by how many rows there are in each bin
-        that it has now.
+        """Cut one variable at quantiles, by how many rows there are in each bin that it has now.
 
         For several owners who agree on cut points without showing rows: a schema with a fine grid
         that everybody knows, counts over it of which all see only the sum, and from it a schema
@@ -575,14 +575,14 @@ class Schema(Document):
         return self.with_bins(name, edges=edges)
 
     def with_missing_bin(self, name: str | int, present: bool = True) -> Schema:
-        """The schema with, or without, a bin for missing values in one variable."""
+        """Add, or remove, a bin for missing values in one variable."""
         return self._with(replace(self[name], missing_bin=present))
 
     def with_unknown(
         self, unknown: str, name: str | int | None = None, *, level: object = None
     ) -> Schema:
-        """The schema with another policy for levels that it does not know, of one variable or of
-        all categories.
+        """Set the policy for levels that the schema does not know, of one variable or of all
+        categories.
 
         Parameters
         ----------
@@ -607,18 +607,16 @@ class Schema(Document):
     def with_rare(
         self, name: str | int, levels: Iterable[object], *, level: object = None
     ) -> Schema:
-        """The schema with some levels of a variable counted as another one, `level`: by default
-        ``"other"``.
-        """
+        """Count some levels of a variable as another one, `level`: by default ``"other"``."""
         return self._with(self[name].with_rare(levels, level))
 
     def with_classes(self, classes: Iterable[object]) -> Schema:
-        """The schema with its classes in this order, or with classes that the data did not show."""
+        """Set the classes, in this order, also such as the data did not show."""
         return replace(self, classes=as_levels(classes, "classes"), target_number=None)
 
     def with_id(self, name: str | None) -> Schema:
-        """The schema with a column that tells rows apart: no predictor, never encrypted, carried
-        along by predictions of a file.
+        """Name a column that tells rows apart: no predictor, never encrypted, carried along by
+        predictions of a file.
         """
         variables = tuple(variable for variable in self.variables if variable.name != name)
         return replace(self, variables=variables, id=name)
@@ -631,7 +629,7 @@ class Schema(Document):
         return replace(self, variables=variables)
 
     def _with_own(self, variable: Variable) -> Schema:
-        """With bins that the owner chose: what inference saw is forgotten, so that a new kind keeps
+        """Set bins that the owner chose, and forget what inference saw, so that a new kind keeps
         these bins.
         """
         others = {
@@ -673,7 +671,7 @@ class Schema(Document):
         return (*(variable for variable in self.variables if variable.kind == "number"), *target)
 
     def index(self, variable: str | int) -> int:
-        """Position of a variable, given by its name, its opaque id or its position."""
+        """Return position of a variable, given by its name, its opaque id or its position."""
         return find_variable(variable, self._positions, len(self.variables))
 
     @cached_property
@@ -684,15 +682,13 @@ class Schema(Document):
         return self.variables[self.index(variable)]
 
     def public(self) -> PublicSchema:
-        """What a worker may know: opaque ids, kinds, bin counts, integer bounds and the number of
-        classes.
+        """Return what a worker may know: opaque ids, kinds, bin counts, integer bounds and the
+        number of classes.
         """
         return self._public
 
     def same_bins(self, other: Schema) -> bool:
-        """Whether rows of both mean the same. What becomes of unknown levels may differ: it is
-        decided before there are bins.
-        """
+        """Return whether rows of both mean the same. Policies for unknown levels may differ."""
         own, others = (
             (one.strict_variables, one.classes, one.target_number) for one in (self, other)
         )
@@ -704,8 +700,8 @@ class Schema(Document):
         return tuple(variable.strict for variable in self.variables)
 
     def digest_json(self) -> bytes:
-        """What a keyed digest of the schema is made of: all that gives results their labels, and no
-        policy that may change later.
+        """Return what a keyed digest of the schema is made of: all that gives results labels, and
+        no policy that may change.
 
         In version 1 this was the whole document. It still is for a schema that needs nothing newer,
         so that digests stay valid.
@@ -741,7 +737,7 @@ class Schema(Document):
         fold_seed: int = 0,
         slots: int = 8192,
     ) -> Table:
-        """The rows of `data` as integer columns.
+        """Return the rows of `data` as integer columns.
 
         Parameters
         ----------
@@ -835,7 +831,7 @@ class Schema(Document):
         }
 
     @classmethod
-    def _upgraded(cls, value: Any) -> Any:
+    def _upgrade(cls, value: Any) -> Any:
         if value["version"] > 2:
             return value
         value = {"target_number": None, **value}
@@ -897,7 +893,7 @@ def _target_name(frame: pd.DataFrame, target: str | int | None, *, array: bool) 
 def _labels(
     frame: pd.DataFrame, name: str | None, y: object, *, given: bool
 ) -> pd.Series[Any] | None:
-    """The labels that classes are read from: `y`, or the target column."""
+    """Return the labels that classes are read from: `y`, or the target column."""
     if name is None:
         return None
     if y is not None:
@@ -910,7 +906,7 @@ def _labels(
             f"{quoted(list(frame.columns))}",
             code="unknown-column",
         )
-    return unboxed(frame[name])
+    return unbox(frame[name])
 
 
 def _classes(labels: pd.Series[Any] | None, classes: Iterable[object] | None) -> tuple[Level, ...]:
@@ -927,7 +923,7 @@ def _classes(labels: pd.Series[Any] | None, classes: Iterable[object] | None) ->
     return levels
 
 
-def _wanted_kinds(kinds: Mapping[str, str] | None, names: Sequence[str]) -> dict[str, str]:
+def _check_kinds(kinds: Mapping[str, str] | None, names: Sequence[str]) -> dict[str, str]:
     wanted = {str(name): kind for name, kind in (kinds or {}).items()}
     unknown = [name for name in wanted if name not in names]
     if unknown:
@@ -942,7 +938,7 @@ def _wanted_kinds(kinds: Mapping[str, str] | None, names: Sequence[str]) -> dict
     return wanted
 
 
-def _inferred(summary: Summary, wanted: str | None, missing: str, kept: Kept) -> Variable:
+def _make_inferred(summary: Summary, wanted: str | None, missing: str, kept: Kept) -> Variable:
     has_gaps = missing == "bin" and summary.has_missing
     if not kept.is_number(summary, wanted):
         return make_variable(summary, wanted or summary.default_kind, missing_bin=has_gaps)
@@ -955,9 +951,7 @@ def _inferred(summary: Summary, wanted: str | None, missing: str, kept: Kept) ->
 
 
 def _like(old: Variable, made: Variable) -> Variable:
-    """A variable with new bins that treats unknown levels as the old one did, where it
-    has levels.
-    """
+    """Treat unknown levels as the old variable did, where the new one has levels."""
     return made.with_unknown(old.unknown) if made.levels and old.unknown != "error" else made
 
 

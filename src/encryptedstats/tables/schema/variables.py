@@ -1,5 +1,4 @@
-"""What is known of one variable: `Variable` for the owner, `PublicVariable` and `PublicSchema` for
-everybody else.
+"""Variables: `Variable` for the owner, `PublicVariable` and `PublicSchema` for workers.
 
 The one idea: bins are numbered, and everything that gives those numbers a meaning (names, cut
 points, levels, classes) stays with the owner. `PublicSchema` is all that a worker gets.
@@ -52,8 +51,8 @@ KEEP_NUMBERS = Cure("keep numbers", "schema.with_kind(name, 'number', digits=...
 
 
 def as_level(value: object) -> Level:
-    """A level or class label as a plain Python value; whole floats become integers (1.0 is the
-    label 1).
+    """Return a level or class label as a plain Python value; whole floats become integers (1.0 is
+    the label 1).
 
     Columns of integers turn into floats when a value is missing, so 1 and 1.0 must be one label.
     """
@@ -75,7 +74,7 @@ def as_level(value: object) -> Level:
 
 
 def as_levels(values: Iterable[object], where: str) -> tuple[Level, ...]:
-    """All levels of `where` as plain Python values, in the order given, each once."""
+    """Return all levels of `where` as plain Python values, in the order given, each once."""
     try:
         levels = tuple(as_level(value) for value in values)
     except SchemaError as error:
@@ -322,7 +321,7 @@ class Variable:
 
     @property
     def note(self) -> str:
-        """What became of the bins asked for, when something did; otherwise empty."""
+        """Why there are fewer bins than were asked for; empty if there are not."""
         n_values = self.n_bins - self.missing_bin
         if self.asked_bins is not None and n_values < self.asked_bins:
             cause = "constant" if n_values == 1 else "ties"
@@ -357,9 +356,7 @@ class Variable:
 
     @property
     def policy(self) -> str:
-        """What becomes of levels that have no bin of their own, in words; empty where they are an
-        error.
-        """
+        """Where levels without a bin of their own go, in words; empty if they are an error."""
         as_other = [f"{len(self.rare)} rare"] if self.rare else []
         if self.unknown == "missing":
             return " and ".join(
@@ -370,7 +367,7 @@ class Variable:
         return f"{' and '.join(as_other)} as {self.other}" if as_other else ""
 
     def with_unknown(self, unknown: str, other: object = None) -> Variable:
-        """The variable with another policy for unknown levels, and with the bin that it needs."""
+        """Set the policy for unknown levels, and add the bin that it needs."""
         check_unknown(unknown, self._where)
         if not self.levels:
             raise SchemaError(
@@ -384,7 +381,7 @@ class Variable:
         return replace(self, unknown=unknown)
 
     def with_rare(self, rare: Iterable[object], other: object = None) -> Variable:
-        """The variable with some of its levels counted as other."""
+        """Count some of the levels as other."""
         if not self.levels:
             raise SchemaError(
                 f"{self._where} has no levels: a {self.kind} variable has no rare ones",
@@ -429,7 +426,8 @@ class Variable:
         return replace(self, unknown="error")
 
     def public(self, position: int) -> PublicVariable:
-        """What a worker may know of the variable: an opaque id instead of all that has a meaning.
+        """Return what a worker may know: an opaque id instead of all that has a meaning.
+
         The target's position is -1.
         """
         return PublicVariable(
@@ -509,8 +507,8 @@ def _as_edges(edges: Sequence[float], where: str) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class PublicVariable:
-    """What a worker may know of a variable: an opaque id, its kind, how many bins, or the bounds of
-    its integer.
+    """What a worker may know of a variable: opaque id, kind, number of bins, or bounds of its
+    integer.
 
     `missing_bin` is public because the last bin then has no place in the order of the others; and
     of a number, because a further column says in which rows it is there. A number that has bins as
@@ -597,8 +595,8 @@ class PublicVariable:
 
 @dataclass(frozen=True)
 class PublicSchema(Document):
-    """All that a worker learns about a table: opaque ids, kinds, bin counts, integer bounds, the
-    number of classes.
+    """All that a worker learns of a table: opaque ids, kinds, numbers of bins, bounds, number of
+    classes.
 
     Made by `Schema.public`. Holds no names, cut points, levels or classes. `n_classes` is 0 without
     classes; `target_number` is what may be known of a target that is a number.
@@ -639,7 +637,6 @@ class PublicSchema(Document):
             )
 
     def public(self) -> PublicSchema:
-        """Itself: nothing here is private."""
         return self
 
     @property
@@ -648,11 +645,11 @@ class PublicSchema(Document):
         return self.variables
 
     def index(self, variable: str | int) -> int:
-        """Position of a variable, given by its opaque id or its position."""
+        """Return position of a variable, given by its opaque id or its position."""
         return find_variable(variable, {}, len(self.variables))
 
     def at(self, position: int) -> PublicVariable:
-        """The variable at a position; at -1 the target, if it is a number."""
+        """Return the variable at a position; at -1 the target, if it is a number."""
         if position != -1:
             return self.variables[self.index(position)]
         if self.target_number is None:
@@ -674,7 +671,7 @@ class PublicSchema(Document):
         }
 
     @classmethod
-    def _upgraded(cls, value: Any) -> Any:
+    def _upgrade(cls, value: Any) -> Any:
         return value if value["version"] > 1 else {"target_number": None, **value}
 
     @classmethod
@@ -691,8 +688,8 @@ class PublicSchema(Document):
 
 
 def find_variable(variable: str | int, names: Mapping[str, int], n_variables: int) -> int:
-    """Position of a variable given by name (``names`` has it of each), opaque id (where none has
-    that name) or position.
+    """Return position of a variable given by name (``names`` has it of each), opaque id (where none
+    has that name) or position.
     """
     if isinstance(variable, str):
         found = names.get(variable, id_position(variable, n_variables))
@@ -718,8 +715,8 @@ def find_variable(variable: str | int, names: Mapping[str, int], n_variables: in
 
 
 def id_position(text: str, n_variables: int) -> int | None:
-    """The position that an opaque id such as ``v3`` stands for; None where it is none of so many
-    variables.
+    """Return the position that an opaque id such as ``v3`` stands for; None where it is none of so
+    many variables.
     """
     number = text.removeprefix("v")
     if not text.startswith("v") or not (number.isascii() and number.isdigit() and len(number) < 10):

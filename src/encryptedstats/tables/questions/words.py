@@ -1,4 +1,4 @@
-"""Questions as people type them.
+"""Questions as people type them, for the command line and for pages.
 
 A question is a name and words, ``forest trees=100``, or a call as in R, ``lm(bmi ~ age + sex)``.
 Several stand one after the other; ``@FILE`` is a file with one on each line. Words are
@@ -16,13 +16,33 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import typer
-
+from encryptedstats.errors import FileFormatError, ParameterError
+from encryptedstats.tables.questions.constraints import ListOf, VariableName, constraints_of
+from encryptedstats.tables.questions.folds import Folds
+from encryptedstats.tables.questions.parameters import (
+    described_parameters,
+    takes_several,
+    value_of,
+    values_of,
+)
+from encryptedstats.tables.questions.question import (
+    Question,
+    asked_of,
+    known_by_now,
+    known_questions,
+    load_questions,
+    question_class,
+)
+from encryptedstats.tables.questions.summaries import Counts, CrossTable, Moments
+from encryptedstats.tables.schema.variables import PublicSchema
 from encryptedstats.words import did_you_mean
 
 if TYPE_CHECKING:
-    import encryptedstats as es
+    from encryptedstats.tables.schema.schema import Schema
 
+
+#: Code of the errors for words that are not understood.
+UNKNOWN: Final = "unknown-words"
 #: Names of R, and short ones.
 ALIASES: Final = {
     "lm": "LinearRegression",
@@ -42,7 +62,14 @@ ALIASES: Final = {
     "prcomp": "PCA",
     "survfit": "KaplanMeier",
     "survdiff": "LogRank",
-    "coxph": "CoxScore",
+    "coxph": "CoxRegression",
+    "cuminc": "CumulativeIncidence",
+    "glmnet": "ElasticNet",
+    "kruskal.test": "KruskalWallis",
+    "mcnemar.test": "McNemar",
+    "pairwise.t.test": "PairwiseTTest",
+    "quantile": "Quantiles",
+    "wilcox.test": "MannWhitney",
 }
 #: Models by their short names, so that none has to be imported to be found.
 _MODELS: Final = {
@@ -59,8 +86,14 @@ _R_VALUES: Final = {"TRUE": True, "FALSE": False, "NULL": None, "T": True, "F": 
 _CALL: Final = re.compile(r"\s*([\w./\\:-]+)\s*\((.*)\)\s*", re.DOTALL)
 _PAIR: Final = re.compile(r"\s*([A-Za-z_][\w.]*)\s*=(?!=)(.*)", re.DOTALL)
 _SURVIVAL: Final = re.compile(r"\s*Surv\((.*)\)\s*", re.DOTALL)
+_STRATA: Final = re.compile(r"strata\(.*\)", re.DOTALL)
 _LIST: Final = re.compile(r"\s*c\((.*)\)\s*", re.DOTALL)
 _HIDDEN: Final = {"bins"}  # parameters for arrays; a table is in bins already
+
+
+def refuse_words(text: str) -> ParameterError:
+    """Return the error for words that are not understood."""
+    return ParameterError(text, code=UNKNOWN)
 
 
 # -- names and values
@@ -77,9 +110,9 @@ def parse_pairs(
             name, equals, value = one.partition("=")
             if not equals or name not in known:
                 near = did_you_mean(name, known) or f": it takes {', '.join(known)}"
-                raise typer.BadParameter(f"{where} {one}: NAME=VALUE is needed{near}")
+                raise refuse_words(f"{where} {one}: NAME=VALUE is needed{near}")
             if name in found:
-                raise typer.BadParameter(f"{where} {one}: {name} is given twice")
+                raise refuse_words(f"{where} {one}: {name} is given twice")
             found[name] = value
     return found
 
@@ -93,7 +126,7 @@ def parse_numbers(
         try:
             found[name] = kinds[name](text)
         except ValueError:
-            raise typer.BadParameter(f"{where} {name}={text}: a number is needed") from None
+            raise refuse_words(f"{where} {name}={text}: a number is needed") from None
     return found
 
 
@@ -102,28 +135,27 @@ def parse_numbers(
 
 
 def make_questions(
-    words: Sequence[str], schema: es.Schema | es.PublicSchema | None = None
-) -> list[es.Question]:
+    words: Sequence[str], schema: Schema | PublicSchema | None = None
+) -> list[Question]:
     """Return the questions that some words ask; with a schema they are translated to ids."""
     return [question for _, question in make_named_questions(words, schema)]
 
 
 def make_named_questions(
-    words: Sequence[str], schema: es.Schema | es.PublicSchema | None = None
-) -> list[tuple[str, es.Question]]:
+    words: Sequence[str], schema: Schema | PublicSchema | None = None
+) -> list[tuple[str, Question]]:
     """Return the questions that some words ask, each with the name that it was asked by."""
-    from encryptedstats.cli._errors import spelled_as_options
-    from encryptedstats.tables.questions.question import asked_of
-
     found = []
-    with spelled_as_options():
-        for name, own in _split(words):
-            question = _make(name, own)
+    for name, own in _split(words):
+        question = _make(name, own)
+        try:
             question.check_parameters()
-            asked = question if schema is None else asked_of(question, schema)
-            found.append((name.rpartition(":")[2], asked))
+        except ParameterError as error:
+            raise ParameterError(error, code=UNKNOWN) from error
+        asked = question if schema is None else asked_of(question, schema)
+        found.append((name.rpartition(":")[2], asked))
     if not found:
-        raise typer.BadParameter("say what is asked, such as forest trees=100: see ask --list")
+        raise refuse_words("say what is asked, such as forest trees=100: see ask --list")
     return found
 
 
@@ -134,7 +166,7 @@ def _split(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
         call = _CALL.fullmatch(word)
         if call is None and _is_parameter(word):
             if not name:
-                raise typer.BadParameter(f"{word}: of which question? give its name before it")
+                raise refuse_words(f"{word}: of which question? give its name before it")
             own.append(word)
             continue
         if name:
@@ -176,40 +208,30 @@ def _arguments(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def question_type(name: str) -> type[es.Question]:
+def question_type(name: str) -> type[Question]:
     """Return the question of a name, or of ``FILE.py:NAME``."""
-    import encryptedstats as es
-    from encryptedstats.tables.questions.question import (
-        known_by_now,
-        load_questions,
-        question_class,
-    )
-
     source, _, own = name.rpartition(":")
     if source:
         found = getattr(load_questions(source), own, None)
-        if not isinstance(found, type) or not issubclass(found, es.Question):
-            raise typer.BadParameter(f"{source} has no question {own!r}: give FILE.py:NAME")
+        if not isinstance(found, type) or not issubclass(found, Question):
+            raise refuse_words(f"{source} has no question {own!r}: give FILE.py:NAME")
         return found
     own = ALIASES.get(name) or _MODELS.get(name) or name
-    found = known_by_now(own) or (getattr(es, own, None) if own in es.__all__ else None)
-    if isinstance(found, type) and issubclass(found, es.Question):
+    found = known_by_now(own)
+    if isinstance(found, type) and issubclass(found, Question):
         return found
     try:
         return question_class(own)
-    except es.FileFormatError:
+    except FileFormatError:
         for known in known_types().values():
             if name in (known.short_name, known.name):
                 return known
         near = did_you_mean(name, names_of_questions()) or ": ask --list shows all"
-        raise typer.BadParameter(f"there is no question {name!r}{near}") from None
+        raise refuse_words(f"there is no question {name!r}{near}") from None
 
 
-def known_types() -> dict[str, type[es.Question]]:
+def known_types() -> dict[str, type[Question]]:
     """Return all questions that can be asked here by name."""
-    from encryptedstats.tables.questions.folds import Folds
-    from encryptedstats.tables.questions.question import known_questions
-
     return {name: one for name, one in known_questions().items() if one is not Folds}
 
 
@@ -221,7 +243,7 @@ def names_of_questions() -> list[str]:
     return sorted({*taken, *short.values(), *known}, key=str.lower)
 
 
-def parameters_of(question: type[es.Question]) -> dict[str, inspect.Parameter]:
+def parameters_of(question: type[Question]) -> dict[str, inspect.Parameter]:
     """Return the parameters of a question by the names that people type, ``trees`` of
     ``n_trees``.
     """
@@ -243,7 +265,7 @@ def short_name(parameter: str) -> str:
     return parameter.removeprefix("n_").removeprefix("fit_")
 
 
-def _make(name: str, words: Sequence[str]) -> es.Question:
+def _make(name: str, words: Sequence[str]) -> Question:
     found = question_type(name)
     known = parameters_of(found)
     full = {one.name: short for short, one in known.items()}
@@ -259,20 +281,18 @@ def _make(name: str, words: Sequence[str]) -> es.Question:
             parameter = pair[1] if pair[1] in known else full.get(pair[1], "")
             if not parameter:
                 near = did_you_mean(pair[1], known) or f": it takes {', '.join(known) or 'nothing'}"
-                raise typer.BadParameter(f"{name} has no parameter {pair[1]!r}{near}")
+                raise refuse_words(f"{name} has no parameter {pair[1]!r}{near}")
             given[parameter] = read_value(pair[2].strip(), known[parameter])
     missing = [
         f"{one}=..." for one, p in known.items() if p.default is p.empty and one not in given
     ]
     if missing:
-        raise typer.BadParameter(f"{name} needs {', '.join(missing)}")
+        raise refuse_words(f"{name} needs {', '.join(missing)}")
     return found(**{known[short].name: value for short, value in given.items()})
 
 
 def read_value(text: str, parameter: inspect.Parameter) -> Any:
     """Return what a text spells: JSON, R's TRUE and c(...), a list with commas, or itself."""
-    from encryptedstats.tables.questions.parameters import takes_several, value_of, values_of
-
     if text in _R_VALUES:
         return _R_VALUES[text]
     inner = _LIST.fullmatch(text)
@@ -291,8 +311,6 @@ def _add_positional(
     name: str,
 ) -> None:
     """A value without a name is that of the first parameter that has none; a list takes them all."""
-    from encryptedstats.tables.questions.parameters import takes_several
-
     first = next(iter(known), "")
     if first and takes_several(known[first]) and isinstance(given.get(first, []), list):
         value = read_value(text, known[first])
@@ -300,15 +318,13 @@ def _add_positional(
     elif free:
         given[free[0]] = read_value(text, known[free[0]])
     else:
-        raise typer.BadParameter(f"{name} takes no more than {len(known)} values: {text}")
+        raise refuse_words(f"{name} takes no more than {len(known)} values: {text}")
 
 
 def _read_formula(text: str, known: Mapping[str, inspect.Parameter], name: str) -> dict[str, Any]:
     """A formula is a parameter of regressions; elsewhere its left side is what is compared, and its
     right side the groups.
     """
-    from encryptedstats.tables.questions.parameters import takes_several
-
     if "formula" in known:
         return {"formula": text}
     left, _, right = text.partition("~")
@@ -319,14 +335,17 @@ def _read_formula(text: str, known: Mapping[str, inspect.Parameter], name: str) 
         given: dict[str, Any] = dict(zip(("time", "event"), _arguments(survival[1]), strict=False))
     else:
         given = {names[0]: left.strip()}
-    groups = next(
-        (one for one in ("covariates", "by") if one in known), names[1] if names[1:] else ""
-    )
+    if "strata" in known and (strata := [one for one in terms if _STRATA.fullmatch(one)]):
+        terms = [one for one in terms if one not in strata]
+        inner = [part for one in strata for part in _arguments(one[len("strata(") : -1])]
+        given["strata"] = inner if takes_several(known["strata"]) else ", ".join(inner)
+    sought = ("variables", "by") if survival else ("by",)
+    groups = next((one for one in sought if one in known), names[1] if names[1:] else "")
     if not set(given) <= set(known) or (terms and not groups):
-        raise typer.BadParameter(f"{name} takes no formula: it takes {', '.join(known)}")
-    several = groups == "covariates" or (bool(groups) and takes_several(known[groups]))
+        raise refuse_words(f"{name} takes no formula: it takes {', '.join(known)}")
+    several = bool(groups) and takes_several(known[groups])
     if terms and not several and len(terms) > 1:
-        raise typer.BadParameter(f"{name} {text}: {groups} is one variable")
+        raise refuse_words(f"{name} {text}: {groups} is one variable")
     return {**given, **({groups: terms if several else terms[0]} if terms else {})}
 
 
@@ -335,7 +354,7 @@ def _read_formula(text: str, known: Mapping[str, inspect.Parameter], name: str) 
 
 
 def describe_question(
-    name: str, parameters: Mapping[str, Any], schema: es.Schema | None = None
+    name: str, parameters: Mapping[str, Any], schema: Schema | None = None
 ) -> str:
     """Return a question in words. Of what is not this library's own, nothing is imported for it.
 
@@ -346,27 +365,26 @@ def describe_question(
     >>> describe_question("CompletelyRandomForest", {"n_trees": 10, "depth": 2, "random_state": 7})
     'forest trees=10 depth=2 seed=7'
     """
-    import encryptedstats as es
-    from encryptedstats.tables.questions.folds import Folds
     from encryptedstats.tables.questions.question import known_by_now
-    from encryptedstats.tables.questions.summaries import Counts, CrossTable, Moments
 
     statistics = {one.name: one for one in (Counts, CrossTable, Moments)}
     if name in statistics:
         asked = parameters.get("variables")
         if not isinstance(asked, (list, tuple)) or not all(type(one) is int for one in asked):
-            raise es.FileFormatError(
+            raise FileFormatError(
                 f"the {name} have a malformed list of variables", code="malformed-list"
             )
         return statistics[name](tuple(asked)).describe(schema)
     if name == Folds.name:
         inside, params = parameters.get("question"), parameters.get("params")
         if not isinstance(inside, str) or not isinstance(params, Mapping) or inside == Folds.name:
-            raise es.FileFormatError(
+            raise FileFormatError(
                 "the folds are of no question that can be", code="impossible-folds"
             )
         return f"{parameters.get('n_folds')} folds of {describe_question(inside, params, schema)}"
-    found = known_by_now(name) or getattr(es, name, None)
+    found = known_by_now(name)
+    if found is None and name in {*_MODELS.values(), *ALIASES.values()}:
+        found = question_class(name)
     usual = inspect.signature(found).parameters if isinstance(found, type) else {}
     order = [one for one in usual if one in parameters]
     words = [
@@ -378,11 +396,9 @@ def describe_question(
     return " ".join([short if _MODELS.get(short, name) == name else name, *words])
 
 
-def describe(question: es.Question, schema: es.Schema | es.PublicSchema | None = None) -> str:
+def describe(question: Question, schema: Schema | PublicSchema | None = None) -> str:
     """Return a question in words, with the names that a schema knows."""
-    import encryptedstats as es
-
-    private = schema if isinstance(schema, es.Schema) else None
+    private = None if isinstance(schema, PublicSchema) else schema
     asked = question if private is None else question._in_names(private)
     return describe_question(question.name, asked.parameters(), private)
 
@@ -405,11 +421,8 @@ def describe_all() -> Iterator[tuple[str, str, str]]:
         yield ", ".join([*others, name]), text, question.about()
 
 
-def describe_parameters(question: type[es.Question]) -> dict[str, tuple[str, ...]]:
+def describe_parameters(question: type[Question]) -> dict[str, tuple[str, ...]]:
     """Return what every parameter of a question does, and what is allowed, by name and default."""
-    from encryptedstats.tables.questions.constraints import constraints_of
-    from encryptedstats.tables.questions.parameters import described_parameters
-
     allowed, said = constraints_of(question), described_parameters(question)
     found = {}
     for short, one in parameters_of(question).items():
@@ -425,8 +438,6 @@ def complete_words(
     """Yield what may come next: values after ``NAME=``, else parameters of the last question, and
     questions.
     """
-    from encryptedstats.tables.questions.constraints import ListOf, VariableName, constraints_of
-
     asked = next((one for one in reversed(words) if "=" not in one and "~" not in one), "")
     question = question_type(asked) if asked else None
     known = {} if question is None else parameters_of(question)
