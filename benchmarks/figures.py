@@ -216,40 +216,6 @@ def make_gpu(files: list[File]) -> str:
     return format_table(heads, rows, [file])
 
 
-def make_planning(files: list[File]) -> str:
-    (file,) = files
-    plans = [
-        [one["table"], format_seconds(one["cpu_seconds"][1]), "", ""]
-        for one in file["results"]["plans"]
-    ]
-    fits = {one["table"]: one for one in file["results"]["fits"]}
-    for row in plans:
-        if row[0] in fits:
-            row[2:] = [format_seconds(fits[row[0]][which]) for which in ("first", "second")]
-    return format_table(["table", "plan", "first fit", "second fit"], plans, files)
-
-
-def make_estimates(files: list[File]) -> str:
-    (file,) = files
-    rows = []
-    for one in file["results"]["questions"]:
-        cells = [
-            show(value)
-            for what, show in (
-                ("seconds", format_seconds),
-                ("bytes_up", size_text),
-                ("bytes_down", size_text),
-            )
-            for value in one[what]
-        ]
-        rows.append([one["question"], *cells])
-    heads = [
-        "question", "seconds planned", "measured", "up planned", "measured", "down planned",
-        "measured",
-    ]  # fmt: skip
-    return format_table(heads, rows, files)
-
-
 def make_compare(files: list[File]) -> str:
     (file,) = files
     rows = [
@@ -275,8 +241,6 @@ BLOCKS: dict[str, tuple[Callable[[list[File]], str], tuple[str, ...]]] = {
     "noise": (make_noise, ("noise",)),
     "gpu": (make_gpu, ("gpu",)),
     "compare": (make_compare, ("compare",)),
-    "planning": (make_planning, ("planning",)),
-    "estimates": (make_estimates, ("estimates",)),
 }
 
 
