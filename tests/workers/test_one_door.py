@@ -251,7 +251,7 @@ def test_a_job_that_is_cancelled_goes_on_when_asked_again(
             worker.cancel(job)
 
     with (
-        pytest.warns(UserWarning, match="encryptedstats worker --queue"),
+        pytest.warns(UserWarning, match="encryptedstats worker run"),
         pytest.raises(es.WorkerError, check=error("cancelled-job")),
     ):
         worker.result(job, progress=stop)

@@ -273,7 +273,7 @@ class QueueWorker(_StoredWorker):
     def __init__(self, queue: str) -> None:
         super().__init__(f"queue://{queue}")
         self._queue = absolute(queue)
-        self._hint = f" encryptedstats worker --queue {queue}"
+        self._hint = f" encryptedstats worker run {queue}"
 
     def _reaches(self, url: str) -> bool:
         assert self._queue is not None
