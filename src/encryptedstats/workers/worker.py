@@ -38,8 +38,8 @@ from encryptedstats.tables.answers.answer import PREDICTION_KIND, Answer
 from encryptedstats.tables.answers.files import (
     ANSWER_KINDS,
     OPENED_KINDS,
-    listed_blocks,
     read_answer,
+    read_block_ids,
     read_presented,
 )
 from encryptedstats.tables.encrypted_table import EncryptedTable
@@ -766,7 +766,7 @@ def check_answer(file: Container, job: WorkerJob) -> None:
             f"{job.table.n_rows:,}",
             code="other-row-count",
         )
-    if job.kind in (FIT, ASK) and set(listed_blocks(file)) != set(job.table.block_ids):
+    if job.kind in (FIT, ASK) and set(read_block_ids(file)) != set(job.table.block_ids):
         raise FileFormatError(
             f"{wrong} is of other rows than those of the table", code="other-rows"
         )
