@@ -71,7 +71,7 @@ LEFT: dict[str, dict[str, int]] = {
         "cli": 47,
         "cluster": 9,
         "crypto": 2,
-        "docs": 46,
+        "docs": 1,
         "models": 16,
         "publishing": 1,
         "service": 8,

@@ -8,7 +8,7 @@ from typing import Any
 from axe_playwright_python.sync_playwright import Axe
 from programs import PICTURES
 
-LONG = 40_000  # milliseconds, on a machine that has other things to do
+LONG = 90_000  # milliseconds, on a machine that has other things to do
 WIDE, NARROW = {"width": 1180, "height": 800}, {"width": 390, "height": 844}
 TOO_WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 OFFENDERS = """() => [...document.querySelectorAll("main *")]

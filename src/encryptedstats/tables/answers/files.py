@@ -174,7 +174,7 @@ def _read_header(file: Container, schema_type: type[Schema | PublicSchema]) -> A
     name, parameters = file.expect("question", str), file.expect("params", dict)
     n_rows, blocks, document = (
         file.expect("n_rows", int),
-        listed_blocks(file),
+        read_block_ids(file),
         file.expect("schema", str),
     )
     n_dropped = file.expect("n_dropped", int)
@@ -222,7 +222,7 @@ def _read_header(file: Container, schema_type: type[Schema | PublicSchema]) -> A
     )
 
 
-def listed_blocks(file: Container) -> list[Any]:
+def read_block_ids(file: Container) -> list[Any]:
     """Return the ids of the blocks, from the header or from a section where they are many."""
     listed: list[Any] = file.expect(BLOCKS, list)
     return file.read_list(BLOCKS) if BLOCKS in file.sections else listed
@@ -335,7 +335,7 @@ def _head_facts(file: Container, schema: Schema | PublicSchema) -> Facts:
         "question": file.expect("question", str),
         "params": file.expect("params", dict),
         "rows": file.expect("n_rows", int),
-        "blocks": len(listed_blocks(file)),
+        "blocks": len(read_block_ids(file)),
         "variables": len(schema.variables),
         "classes": schema.public().n_classes,
     }
