@@ -2,8 +2,8 @@
 ...]``.
 
 Every case runs in fresh processes, of this tree and of the other in turn, so that both meet the
-same machine at about the same time; what is compared is the best of all rounds, in seconds of
-processor time and of the clock. A case uses only calls that both versions have. The other tree
+same machine at about the same time; what is compared is the median of the ratios of all rounds, in
+seconds of processor time and of the clock, beside the best of each. A case uses only calls that both versions have. The other tree
 needs its kernels built (``python setup.py build_ext --inplace``).
 """
 
@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import resource
+import statistics as statistics_of
 import subprocess
 import sys
 import time
@@ -213,21 +214,34 @@ def main() -> None:
     parser.add_argument("other", type=Path, help="the tree of another version")
     parser.add_argument("cases", nargs="*", help=f"all by default: {', '.join(CASES)}")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--out", type=Path, help="a JSON file for the result")
     options = parser.parse_intermixed_args()
     print(
-        f"{'case':18}{'other':>10}{'this':>10}{'ratio':>8}   "
-        f"{'processor':>10}{'this':>10}{'ratio':>8}"
+        f"{'case':18}{'clock':>8}{'other':>10}{'this':>10}{'processor':>12}{'other':>10}{'this':>10}"
     )
+    cases = []
     for name in options.cases or CASES:
-        found: dict[str, list[dict[str, float]]] = {"other": [], "this": []}
-        for _ in range(options.rounds):
-            found["other"].append(_of_tree(options.other.resolve(), name))
-            found["this"].append(_of_tree(HERE, name))
-        line = f"{name:18}"
+        rounds = [
+            (_of_tree(options.other.resolve(), name), _of_tree(HERE, name))
+            for _ in range(options.rounds)
+        ]
+        found: dict[str, Any] = {"case": name, "what": (CASES[name].__doc__ or "").strip()}
         for key in ("seconds", "processor"):
-            before, after = (min(run[key] for run in found[tree]) for tree in ("other", "this"))
-            line += f"{before:10.3f}{after:10.3f}{after / before:8.2f}   "
-        print(line.rstrip(), flush=True)
+            ratios = [after[key] / before[key] for before, after in rounds]
+            best = [min(one[which][key] for one in rounds) for which in (0, 1)]
+            found[key] = {"ratio": statistics_of.median(ratios), "other": best[0], "this": best[1]}
+        cases.append(found)
+        columns = [found[key][what] for key in ("seconds", "processor") for what in found[key]]
+        print(
+            f"{name:18}{columns[0]:8.2f}{columns[1]:10.3f}{columns[2]:10.3f}"
+            f"{columns[3]:12.2f}{columns[4]:10.3f}{columns[5]:10.3f}",
+            flush=True,
+        )
+    if options.out is not None:
+        from benchmarks._common import describe_run, write_json
+
+        results = {"other": options.other.name, "rounds": options.rounds, "cases": cases}
+        write_json(options.out, {"part": "compare", **describe_run(), "results": results})
 
 
 if __name__ == "__main__":

@@ -56,6 +56,22 @@ def test_the_help_imports_nothing_that_takes_long():
     )
 
 
+def test_a_question_imports_what_it_needs_and_nothing_else():
+    """What ``ask`` imports before it computes counts: neither models, nor what publishes."""
+    begun = (
+        "from encryptedstats.cli.ask import ask_; from encryptedstats.tables.questions.words import "
+        "make_questions; make_questions(['counts(v0, class)'])"
+    )
+    assert not {"sklearn", "scipy", "matplotlib", "fastapi"} & imported_by(begun)
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; {begun}; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "encryptedstats.publishing" not in done.stdout.split()
+
+
 def test_models_are_imported_when_asked_for():
     assert "sklearn" not in imported_by("import encryptedstats as es; es.Owner, es.Schema, es.plan")
     assert "sklearn" in imported_by("import encryptedstats as es; es.CompletelyRandomForest")

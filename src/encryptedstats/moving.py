@@ -60,17 +60,17 @@ def move(
         )
     if open_store(url).exists(MANIFEST):
         table = EncryptedTable.load(url, decryptor.keys, by_others=True)
-        moved_table(table, decryptor, encryptor, schema).save(out, overwrite=overwrite)
+        move_table(table, decryptor, encryptor, schema).save(out, overwrite=overwrite)
     else:
         answer = read_answer(load_file(url), decryptor.keys)
         save_file(
-            moved_answer(answer, decryptor, encryptor, schema).to_container(),
+            move_answer(answer, decryptor, encryptor, schema).to_container(),
             out,
             overwrite=overwrite,
         )
 
 
-def moved_answer(
+def move_answer(
     answer: Answer, decryptor: Decryptor, encryptor: Encryptor, schema: Schema | None
 ) -> Answer:
     """Encrypt totals for another key. Draws stored beside them are dropped and can be
@@ -78,9 +78,7 @@ def moved_answer(
     """
     numbers = answer.ciphertexts
     digest = (
-        None
-        if schema is None
-        else _marked_again(numbers.schema_digest, decryptor, encryptor, schema)
+        None if schema is None else _mark_again(numbers.schema_digest, decryptor, encryptor, schema)
     )
     if numbers.form != PACKED:
         raise KeyMismatchError(
@@ -108,7 +106,7 @@ def moved_answer(
     return replace(answer, totals=moved, beside={})
 
 
-def moved_table(
+def move_table(
     table: EncryptedTable, decryptor: Decryptor, encryptor: Encryptor, schema: Schema | None
 ) -> EncryptedTable:
     """Return the same rows under another key. Each block is encrypted when it is read."""
@@ -130,7 +128,7 @@ def moved_table(
             f"±{new.max_value:,}",
             code="value-too-large",
         )
-    digest = _marked_again(table.facts.schema_digest, decryptor, encryptor, schema)
+    digest = _mark_again(table.facts.schema_digest, decryptor, encryptor, schema)
     facts = replace(
         table.facts,
         parameters=new,
@@ -142,7 +140,7 @@ def moved_table(
     return EncryptedTable(facts, blocks, encryptor.keys, schema)
 
 
-def _marked_again(
+def _mark_again(
     known: str | None, decryptor: Decryptor, encryptor: Encryptor, schema: Schema | None
 ) -> str | None:
     """Return the digest of the rows' schema by the new key, if the old key has marked this schema."""

@@ -58,6 +58,10 @@ class FakeWorker:
                     "id": "job1",
                     "kind": "ask",
                     "state": "done",
+                    "made": "2026-11-19T03:45:00+00:00",
+                    "table": None,
+                    "question": None,
+                    "plan": None,
                     "result_bytes": len(worker.jobs["job1"]),
                 }
                 return {**counts, **done, "core_seconds": 0.0, "failures": []}

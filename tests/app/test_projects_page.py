@@ -120,3 +120,11 @@ def test_the_token_of_a_worker_is_deleted(sealed: Page) -> None:
     assert "Delete the token" in sealed.get("send")
     sealed.post("token/forget")
     assert not file.exists()
+
+
+def test_the_sample_is_ready_to_be_planned(page: Page) -> None:
+    answer = page.client.post("/projects/sample")
+    page.project = answer.url.path.split("/")[2]
+    assert [one.name for one in page.state.asked] == ["TTest", "OddsRatio", "GLM"]
+    page.decide()
+    assert len(page.desk.questions(page.desk.projects.get(page.project))) == 3

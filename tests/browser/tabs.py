@@ -8,7 +8,7 @@ from typing import Any
 from axe_playwright_python.sync_playwright import Axe
 from programs import PICTURES
 
-LONG = 40_000  # milliseconds, on a machine that has other things to do
+LONG = 90_000  # milliseconds, on a machine that has other things to do
 WIDE, NARROW = {"width": 1180, "height": 800}, {"width": 390, "height": 844}
 TOO_WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 OFFENDERS = """() => [...document.querySelectorAll("main *")]
@@ -93,7 +93,7 @@ class Tab:
 
     def sees(self, text: str) -> None:
         """Wait until it is there; a failure says what is there instead."""
-        found = self.page.get_by_text(text).first
+        found = self.page.get_by_text(text).locator("visible=true").first
         try:
             found.wait_for()
         except Exception as error:

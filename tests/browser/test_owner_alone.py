@@ -195,7 +195,7 @@ def test_columns_follow_from_questions_and_stay_editable(tab: Tab) -> None:
     page.get_by_label("Cut age at").fill("40, 60")
     with page.expect_response("**/columns"):
         page.get_by_label("Cut age at").press("Tab")
-    tab.sees("40 to 60")
+    tab.sees("40 to 60;")
 
     # A second tab that is stale changes nothing, and says so.
     stale = Tab(page.context)

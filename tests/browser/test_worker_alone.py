@@ -54,7 +54,8 @@ def test_an_operator_by_keyboard(
     page.goto(service.url)
     page.keyboard.type("est_nobody")  # the field has the focus
     page.keyboard.press("Enter")
-    page.get_by_role("alert").get_by_text("missing, mistyped or revoked").wait_for()
+    page.get_by_role("alert").get_by_text("missing, mistyped, expired or revoked").wait_for()
+    page.wait_for_function("document.activeElement.id === 'token'")  # once more, soon
     page.keyboard.type(operator)
     page.keyboard.press("Enter")
     page.get_by_text("No job yet").wait_for()

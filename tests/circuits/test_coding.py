@@ -30,7 +30,7 @@ from encryptedstats.circuits.passes import stored_columns
 from encryptedstats.circuits.program import Step
 from encryptedstats.crypto.residues import ciphertext_of
 from encryptedstats.tables import EncryptedTable
-from encryptedstats.tables.columns import column_ranges, over_stored_columns
+from encryptedstats.tables.columns import column_ranges, rewrite_over_stored
 from insecure import insecure_parameters
 
 pytestmark = pytest.mark.filterwarnings("ignore::encryptedstats.InsecureParametersWarning")
@@ -50,7 +50,7 @@ CLASS = [column(f"class{c}") for c in range(2)]
 
 
 def stored(output: Expression) -> Any:
-    return over_stored_columns([output], PUBLIC, STORED)[0]
+    return rewrite_over_stored([output], PUBLIC, STORED)[0]
 
 
 def test_examples() -> None:
@@ -95,7 +95,7 @@ def test_a_split_is_one_column_and_takes_no_more_products() -> None:
     forest = es.CompletelyRandomForest(n_trees=5, depth=3, random_state=1)
     asked = forest.circuit(PUBLIC, TABLE.columns())
     found = [
-        one for one in over_stored_columns(asked, PUBLIC, STORED) if isinstance(one, Expression)
+        one for one in rewrite_over_stored(asked, PUBLIC, STORED) if isinstance(one, Expression)
     ]
     assert len(found) == len(asked)
     assert len(products(found)) <= len(products(asked))

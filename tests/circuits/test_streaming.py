@@ -38,7 +38,7 @@ from encryptedstats.machine import default_limit
 from encryptedstats.storage import container
 from encryptedstats.storage.objects import FolderStore
 from encryptedstats.tables import EncryptedTable
-from encryptedstats.tables.columns import in_stored
+from encryptedstats.tables.columns import rewrite_in_stored
 from error_codes import error
 
 pytest.importorskip("encryptedstats._fused")
@@ -86,7 +86,7 @@ def circuit(table: EncryptedTable, **changes: Any) -> list[Expression]:
     asked = es.CompletelyRandomForest(**{**FOREST, **changes}).circuit(
         table.schema, table.columns()
     )
-    return in_stored(asked, table.schema, table.facts.columns)[0]
+    return rewrite_in_stored(asked, table.schema, table.facts.columns)[0]
 
 
 def totals_bytes(outputs: list[Expression], table: EncryptedTable) -> int:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from encryptedstats.cli._console import view_text
-from encryptedstats.cli.open import with_margins
+from encryptedstats.tables.answers.opened import with_margins
 from encryptedstats.views import TableView, View
 
 

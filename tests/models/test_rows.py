@@ -18,7 +18,7 @@ from sklearn.base import clone
 
 import encryptedstats as es
 from encryptedstats.tables import block_ids
-from encryptedstats.tables.block_ids import rows_without, shared_block
+from encryptedstats.tables.block_ids import find_shared_block, rows_without
 from error_codes import error
 
 Fit = Callable[..., Any]
@@ -68,7 +68,7 @@ def read(names: tuple[str, ...]) -> set[tuple[str, int]]:
 @given(a=subsets, b=subsets, split=st.tuples(st.booleans(), st.booleans()))
 def test_rows_are_sets(a: dict, b: dict, split: tuple[bool, bool]) -> None:
     have, others = written(a, split[0]), written(b, split[1])
-    assert (shared_block(have, others) is not None) == bool(units(a) & units(b))
+    assert (find_shared_block(have, others) is not None) == bool(units(a) & units(b))
     left = rows_without(have, others)
     assert (left is not None) == (units(b) <= units(a))
     if left is not None:
@@ -76,7 +76,7 @@ def test_rows_are_sets(a: dict, b: dict, split: tuple[bool, bool]) -> None:
 
 
 def test_folds_that_were_dealt_differently_are_not_told_apart() -> None:
-    assert shared_block(["a:0/2"], ["a:1/3"]) == "a"
+    assert find_shared_block(["a:0/2"], ["a:1/3"]) == "a"
     assert rows_without(["a:0,1/3"], ["a:0/2"]) is None
     assert rows_without(["a:0/2"], ["a"]) is None
     for odd in (
@@ -87,7 +87,7 @@ def test_folds_that_were_dealt_differently_are_not_told_apart() -> None:
         "a:0/2 ",
     ):  # what is none of ours is a block of that name
         assert rows_without([odd], [odd]) == ()
-        assert shared_block([odd], ["a"]) is None
+        assert find_shared_block([odd], ["a"]) is None
 
 
 # -- models of folds

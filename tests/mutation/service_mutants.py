@@ -34,8 +34,8 @@ MUTANTS = [
     ),
     service(
         "an answer of other rows",
-        "set(listed_blocks(file)) != set(job.table.block_ids)",
-        "len(listed_blocks(file)) > len(job.table.block_ids)",
+        "set(read_block_ids(file)) != set(job.table.block_ids)",
+        "len(read_block_ids(file)) > len(job.table.block_ids)",
         ANSWERS,
     ),
     service("an answer of fewer rows", "if job.kind != COMBINE and", "if False and", ANSWERS),

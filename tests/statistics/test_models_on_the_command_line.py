@@ -13,7 +13,7 @@ from sklearn.datasets import load_iris
 
 import encryptedstats as es
 from encryptedstats.cli._console import view_text
-from encryptedstats.cli.open import describe_opened
+from encryptedstats.tables.answers.opened import describe_opened
 from encryptedstats.tables.questions.question import MODEL_KIND
 
 FRAME = (

@@ -52,6 +52,8 @@ _MODELS: Final = "Predict a class"
 _HEADINGS: Final = {
     "descriptive": "Describe",
     "comparisons": "Compare means",
+    "pairwise": "Compare means",
+    "ranks": "Compare ranks",
     "contingency": "Counts and tables",
     "pairs": "Counts and tables",
     "linear": "Regression",
@@ -74,6 +76,8 @@ _REFERENCE: Final = "reference-of-"
 _LABELS: Final = {
     "variable": "Measurement",
     "variables": "Variables",
+    "other": "Second variable",
+    "score": "Score",
     "by": "Groups",
     "groups": "Two of the groups, if there are more",
     "target": "Outcome",

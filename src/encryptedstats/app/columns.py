@@ -24,7 +24,7 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 import encryptedstats as es
 from encryptedstats.app.projects import Choices, Data, private_folder
-from encryptedstats.app.words import bins_in_words, in_page_words
+from encryptedstats.app.words import in_page_words
 from encryptedstats.storage.files import PRIVATE, open_regular, write_atomic
 from encryptedstats.tables import Variable
 from encryptedstats.tables.rows.csv_format import CsvFormat, CsvOptions
@@ -45,6 +45,7 @@ SUFFIXES: Final = (
 _READ_AT_ONCE: Final = 1 << 20
 _BARS: Final = 24
 _MOST_LEVELS: Final = 12
+_MOST_LABELS: Final = 6
 _MOST_TEXTS: Final = 200  # different values of a column of text that questions may be asked of
 
 
@@ -334,16 +335,18 @@ def _cut_points(text: str, name: str) -> list[float]:
 
 
 def words_of(variable: Variable) -> str:
-    """What is encrypted of a variable, in words."""
-    if variable.kind != "number":
-        return bins_in_words(variable.describe())
+    """Return what is encrypted of a variable, in words."""
+    labels = list(map(label_text, variable.labels))
+    shown = labels if len(labels) <= _MOST_LABELS else [*labels[:3], "…", *labels[-2:]]
+    noun = "level" if variable.levels else "bin"
+    bins = f"{plural(len(labels), noun)}: {'; '.join(shown)}"
+    if variable.kind != NUMBER:
+        return bins
     digits = variable.digits or 0
     low, high = ((bound or 0) / 10**digits for bound in (variable.low, variable.high))
     gaps = "; values may be missing" if variable.missing_bin else ""
-    bins = (
-        f"; and in bins: {', '.join(map(label_text, variable.labels))}" if variable.n_bins else ""
-    )
-    return f"numbers from {low:g} to {high:g}, with {plural(digits, 'decimal')}{gaps}{bins}"
+    numbers = f"numbers from {low:g} to {high:g}, with {plural(digits, 'decimal')}{gaps}"
+    return f"{numbers}; and {bins}" if labels else numbers
 
 
 # -- drawings

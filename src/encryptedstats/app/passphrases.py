@@ -46,7 +46,7 @@ def strength(text: str) -> float:
     """Estimate the bits of a passphrase.
 
     >>> [round(strength(text)) for text in ("aaaaaaaaaaaa", "password2026", "seven quiet otters")]
-    [6, 10, 36]
+    [9, 10, 34]
     """
     seen: set[str] = set()
     bits = 0.0

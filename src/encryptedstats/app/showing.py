@@ -34,9 +34,9 @@ from encryptedstats.views import (
 #: What the columns of tables are called on the page.
 _HEADS: Final = {
     "estimate": "Estimate",
-    "std error": "Standard error",
+    "std error": "Std. error",
     "statistic": "Statistic",
-    "df": "Degrees of freedom",
+    "df": "df",
     "pvalue": "p-value",
 }
 _MOST_LINES: Final = 12

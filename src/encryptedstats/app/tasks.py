@@ -120,11 +120,11 @@ class EvaluateTask(_ModelTask):
         """Score, and return the scores and whether the model was fitted to these rows."""
         from encryptedstats.metrics import Predictions, evaluate_predictions
         from encryptedstats.models.calibration import was_fitted_to
-        from encryptedstats.models.clear_rows import check_classifies, labelled_rows
+        from encryptedstats.models.clear_rows import check_classifies, read_labelled_rows
 
         model = self.model()
         check_classifies(model, "this result")
-        table, _unlabelled = labelled_rows(model._known_private(), self.rows)
+        table, _unlabelled = read_labelled_rows(model._known_private(), self.rows)
         predictions = Predictions.of(model, table)
         found = evaluate_predictions(predictions)
         if found.positive is not None:

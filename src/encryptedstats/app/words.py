@@ -10,6 +10,9 @@ from typing import Final
 from encryptedstats.errors import Cure, EncryptedStatsError, reword
 from encryptedstats.views import label_text
 
+#: Which names the ids in a message have, at its end.
+_IDS: Final = re.compile(r" \(((?:v\d+ is '[^']*'(?:, )?)+)\)$")
+_ID: Final = re.compile(r"(v\d+) is ('[^']*')")
 #: A bin inside of a label, such as ``age[(40.0, 50.0]]`` or ``age: (40.0, 50.0]``.
 _BIN: Final = re.compile(r"(\[?)(\((?:-inf|-?[\d.e+-]+), (?:inf\)|-?[\d.e+-]+\]))(\]?)")
 
@@ -85,7 +88,23 @@ def in_page_words(error: BaseException) -> str:
         text = f"{error.filename} may not be read or written by you"
     elif isinstance(error, OSError) and error.filename:
         text = f"{error.filename}: {text}"
-    return " ".join(text.split())
+    return _by_name(" ".join(text.split()))
+
+
+def _by_name(text: str) -> str:
+    """Return a message with names in the place of ids, where it says at its end what these are.
+
+    >>> _by_name("variable 'v2' is no number (v2 is 'smoker')")
+    "'smoker' is no number"
+    """
+    found = _IDS.search(text)
+    if found is None:
+        return text
+    text = text[: found.start()]
+    for id_, name in _ID.findall(found[1]):
+        plain = name.replace("\\", r"\\")
+        text = re.sub(rf"(?:[Vv]ariable )?'?\b{id_}\b'?", plain, text)
+    return text
 
 
 def _here(cure: Cure) -> str:

@@ -26,7 +26,7 @@ WORDS: Final[dict[str, str]] = {
     "rows without weights": "encrypt the rows without --weights, each as often as it counts",
     "know a level": "correct it; or, before anything is encrypted, give it a level, data schema "
     "--column '{name} levels=A,B,...', or say where unknown ones go, --unknown other",
-    "know a class": "correct it, or name all classes before anything is encrypted, schema --classes A,B,...",
+    "know a class": "correct it, or name all classes before anything is encrypted, data schema --classes A,B,...",
     "read text": "correct it, or leave it empty if it is missing; if {name!r} is a category, say so before "
     "anything is encrypted, "
     "data schema --column 'COLUMN kind=categorical'",

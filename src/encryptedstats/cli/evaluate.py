@@ -37,10 +37,10 @@ from encryptedstats.cli._options import (
 from encryptedstats.kinds import read_file
 from encryptedstats.models.clear_rows import (
     check_classifies,
-    labelled_rows,
     model_in,
     no_classes_error,
     no_rows_error,
+    read_labelled_rows,
 )
 from encryptedstats.progress import progress_bar
 from encryptedstats.storage import container
@@ -235,7 +235,7 @@ def _opened(file: Path, data: Path, weights: str | None, csv: CsvOptions) -> _Wo
     check_classifies(model, file)
     with progress(f"reading {data}"):
         schema = model._known_private()
-        table, unlabelled = labelled_rows(schema, data, weights, csv, say_format(data))
+        table, unlabelled = read_labelled_rows(schema, data, weights, csv, say_format(data))
     return _Work([model], table, [np.arange(len(table))], [_ALL], table.n_dropped, unlabelled)
 
 

@@ -253,14 +253,14 @@ def model_calibrate(
       encryptedstats evaluate calibrated.model test.csv
       encryptedstats predict calibrated.model new.csv -o predicted.csv
     """
-    from encryptedstats.models.clear_rows import check_classifies, labelled_rows, model_in
+    from encryptedstats.models.clear_rows import check_classifies, model_in, read_labelled_rows
 
     expect(file, (OPEN_MODEL_KIND,), "an opened model")
     check_rows(data)
     model = model_in(read_file(container.read(file)))
     check_classifies(model, file)
     known = model._known_private()
-    table, unlabelled = labelled_rows(known, data, weights, csv_options(csv), say_format(data))
+    table, unlabelled = read_labelled_rows(known, data, weights, csv_options(csv), say_format(data))
     try:
         calibrated = es.CalibratedModel(model, method.value).fit(table)
     except ValueError as error:

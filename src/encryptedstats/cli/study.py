@@ -27,8 +27,8 @@ from encryptedstats.cli._options import (
     file_option,
     option,
 )
-from encryptedstats.cli.open import describe_opened
 from encryptedstats.tables.answers.answer import PREDICTION_KIND
+from encryptedstats.tables.answers.opened import describe_opened
 from encryptedstats.tables.questions.words import make_questions
 from encryptedstats.views import View
 

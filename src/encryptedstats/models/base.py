@@ -408,7 +408,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     # -- what scikit-learn users bring
     # -----------------------------------------------------------------------------
 
-    def _checked_frame(self, X: Any, *, reset: bool) -> Any:
+    def _check_frame(self, X: Any, *, reset: bool) -> Any:
         is_frame = isinstance(X, pd.DataFrame) or hasattr(X, "to_pandas")
         checked = X if is_frame else check_array(X, dtype="numeric")
         # A model of a table finds its columns by name, whatever else a frame has; one of X and y is
@@ -495,7 +495,7 @@ class TotalsModel(Question, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         return X
 
     def _frame_to_predict(self, X: Any) -> Any:
-        frame = self._checked_frame(X, reset=False)
+        frame = self._check_frame(X, reset=False)
         return self._with_unused(frame) if isinstance(frame, pd.DataFrame) else frame
 
     def _used_positions(self) -> Collection[int]:
@@ -739,7 +739,7 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
     # -----------------------------------------------------------------
 
     def _rows_of(self, X: Any, y: Any, sample_weight: Any = None) -> Table:
-        frame, labels = self._checked_frame(X, reset=False), self._checked_y(y)
+        frame, labels = self._check_frame(X, reset=False), self._check_y(y)
         return self._known_private().table(
             frame, labels, weights=check_weights(sample_weight, len(labels))
         )
@@ -751,8 +751,8 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
                 "Table brings its own)",
                 code="y-missing",
             )
-        frame = self._checked_frame(X, reset=True)
-        labels = self._checked_y(y)
+        frame = self._check_frame(X, reset=True)
+        labels = self._check_y(y)
         if len(labels) != len(frame):
             raise ArgumentError(
                 f"X has {len(frame)} rows and y has {len(labels)}: inconsistent numbers of samples",
@@ -775,7 +775,9 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
             else pd.DataFrame(frame, columns=array_names(frame))
         )
         target = pd.Series(
-            labels, columns.index, name=unused_name(getattr(y, "name", None) or "target", columns)
+            labels,
+            columns.index,
+            name=find_unused_name(getattr(y, "name", None) or "target", columns),
         )
         schema = self._infer(columns, target, classes, isinstance(frame, pd.DataFrame), weights)
         return schema.table(frame, labels, weights=weights)
@@ -824,7 +826,7 @@ class TotalsClassifier(ClassifierMixin, TotalsModel):  # type: ignore[misc]  # s
                 )
         return schema
 
-    def _checked_y(self, y: Any) -> Any:
+    def _check_y(self, y: Any) -> Any:
         labels = column_or_1d(y, warn=True)
         check_classification_targets(labels)
         return labels
@@ -955,7 +957,7 @@ def is_number(column: pd.Series[Any]) -> bool:
     return is_numeric_dtype(column.dtype) and not is_bool_dtype(column.dtype)
 
 
-def unused_name(name: str, frame: pd.DataFrame) -> str:
+def find_unused_name(name: str, frame: pd.DataFrame) -> str:
     """Return the name for a target beside predictors, changed if one of these is called so."""
     taken = set(map(str, frame.columns))
     while str(name) in taken:

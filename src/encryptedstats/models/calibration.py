@@ -223,7 +223,7 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 def was_fitted_to(model: Any, X: Any, y: Any = None) -> bool:
     """Return whether an open model was fitted to these very rows, by comparing the totals."""
     if not isinstance(X, Table):
-        X = model._known_private().table(model._checked_frame(X, reset=False), y)
+        X = model._known_private().table(model._check_frame(X, reset=False), y)
     counts = np.bincount(X.class_codes, X.weights, minlength=len(model.classes_))
     if not np.array_equal(
         counts, model.class_counts_

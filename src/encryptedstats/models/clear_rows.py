@@ -186,7 +186,7 @@ def check_classifies(model: Any, file: str | os.PathLike[str]) -> None:
         )
 
 
-def labelled_rows(
+def read_labelled_rows(
     schema: Schema,
     data: str | os.PathLike[str],
     weights: str | None = None,

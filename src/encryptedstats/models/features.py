@@ -56,7 +56,7 @@ def features(
         elif not variable.has_codes:
             found += [Feature(j, k, x, x) for k, x in enumerate(bins)]
         elif not is_constant(variable):
-            found.append(_coded(j, variable.n_bins, bins, stored, centred))
+            found.append(_make_coded(j, variable.n_bins, bins, stored, centred))
     return found
 
 
@@ -118,7 +118,7 @@ def solve(matrix: NDArray[Any], right: NDArray[Any]) -> NDArray[np.float64]:
     return result
 
 
-def _coded(
+def _make_coded(
     j: int, n_bins: int, bins: list[Expression], stored: set[Column], centred: bool
 ) -> Feature:
     """Return the ordinal codes of a variable.

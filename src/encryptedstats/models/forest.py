@@ -367,7 +367,7 @@ class CompletelyRandomForest(TotalsClassifier):
         trees = self.grow(schema)
         # With fractions trees have no products in common, and few of these are held at a time where
         # trees share no counts.
-        left = known["left"] if DRAWN in known else _shared(known["left"], trees)
+        left = known["left"] if DRAWN in known else _share_counts(known["left"], trees)
         share = {split: _goes_left(split) for tree in trees for split in tree}
         largest = known.highest("class_counts") * (known.highest(DRAWN) if DRAWN in known else 1)
         votes = []
@@ -559,7 +559,7 @@ def _leaves_of(trees: Sequence[Tree], table: Table) -> NDArray[np.int64]:
     return leaves
 
 
-def _shared(left: NDArray[Any], trees: Sequence[Tree]) -> NDArray[Any]:
+def _share_counts(left: NDArray[Any], trees: Sequence[Tree]) -> NDArray[Any]:
     """Replace equal counts by one: what comes after the same splits is the same count, in any tree.
 
     Shallow forests have few different nodes, however many trees: the products of a prediction are

@@ -102,7 +102,7 @@ class _Node:
     splittable: list[int]
     bins: dict[int, Bins]
 
-    def limited_to(self, variable: int, bins: Bins) -> _Node:
+    def limit_to(self, variable: int, bins: Bins) -> _Node:
         """Return the child that these bins of a variable reach."""
         left = self.splittable if len(bins) > 1 else [j for j in self.splittable if j != variable]
         return _Node(left, {**self.bins, variable: bins})
@@ -126,7 +126,7 @@ def _tree(schema: PublicSchema, splittable: list[int], shape: ForestShape, draws
         elif k < 2 ** (depth - 1) - 1:  # the children are nodes as well
             inside = set(left)
             sides = [[b for b in bins if (b in inside) == is_left] for is_left in (True, False)]
-            nodes += [node.limited_to(variable, tuple(side)) for side in sides]
+            nodes += [node.limit_to(variable, tuple(side)) for side in sides]
     return tuple(splits)
 
 

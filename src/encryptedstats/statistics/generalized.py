@@ -34,7 +34,7 @@ from encryptedstats.statistics.formulas import (
     regression_formula,
 )
 from encryptedstats.statistics.results import Coefficients
-from encryptedstats.tables.answers.results import TableResult, dropped_rows
+from encryptedstats.tables.answers.results import TableResult, note_dropped_rows
 from encryptedstats.tables.questions.constraints import (
     CONFIDENCE,
     Choice,
@@ -495,7 +495,12 @@ class GLM(OfFormula, TotalsModel):
             self.family,
             title=f"{'Logistic' if binomial else 'Poisson'} regression: {shown}",
             n_rows=cells.n,
-            notes=(*cells.notes, *dropped_rows(self.n_dropped_), *self._assumed(known), *notes),
+            notes=(
+                *cells.notes,
+                *note_dropped_rows(self.n_dropped_),
+                *self._assumed(known),
+                *notes,
+            ),
             formula=shown,
             n_trials=cells.n if binomial else len(places),
         )

@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_array, column_or_1d
 
 from encryptedstats.circuits.expressions import Expression
 from encryptedstats.errors import ArgumentError, Cure, ParameterError, SchemaError
-from encryptedstats.models.base import TotalsModel, unused_name
+from encryptedstats.models.base import TotalsModel, find_unused_name
 from encryptedstats.statistics._fixed import named_columns, repeated, schema_of_numbers
 from encryptedstats.statistics._least_squares import Exact, Moments, Solution, as_floats, solve
 from encryptedstats.statistics.comparisons import ANOVA_COLUMNS
@@ -43,7 +43,7 @@ from encryptedstats.statistics.formulas import INTERCEPT, Node, OfFormula, regre
 from encryptedstats.statistics.plots import plot_path
 from encryptedstats.statistics.results import Coefficients
 from encryptedstats.tables import PublicSchema, Schema, Table
-from encryptedstats.tables.answers.results import TableResult, dropped_rows
+from encryptedstats.tables.answers.results import TableResult, note_dropped_rows
 from encryptedstats.tables.questions.constraints import (
     ALPHA,
     AnyOf,
@@ -340,7 +340,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
             if n
             else ()
         )
-        return (*own, *dropped_rows(self.n_dropped_))
+        return (*own, *note_dropped_rows(self.n_dropped_))
 
     # -- fitting
     # --------------------------------------------------------------------------------------------
@@ -352,17 +352,17 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
                 "Table brings its own)",
                 code="y-missing",
             )
-        frame = named_columns(self._checked_frame(X, reset=True))
-        name = unused_name(getattr(y, "name", None) or "target", frame)
-        whole = repeated(frame.assign(**{name: self._checked_y(y, len(frame))}), sample_weight)
+        frame = named_columns(self._check_frame(X, reset=True))
+        name = find_unused_name(getattr(y, "name", None) or "target", frame)
+        whole = repeated(frame.assign(**{name: self._check_y(y, len(frame))}), sample_weight)
         return schema_of_numbers(whole, target=name).table(whole)
 
     def _rows_of(self, X: Any, y: Any, sample_weight: Any = None) -> Table:
-        frame = named_columns(self._checked_frame(X, reset=False))
-        whole = frame.assign(**{self.target_: self._checked_y(y, len(frame))})
+        frame = named_columns(self._check_frame(X, reset=False))
+        whole = frame.assign(**{self.target_: self._check_y(y, len(frame))})
         return self._known_private().table(repeated(whole, sample_weight))
 
-    def _checked_y(self, y: Any, n_rows: int) -> NDArray[np.float64]:
+    def _check_y(self, y: Any, n_rows: int) -> NDArray[np.float64]:
         checked = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype="numeric")
         values: NDArray[np.float64] = checked.astype(float)
         if len(values) != n_rows:
@@ -376,7 +376,7 @@ class _LeastSquares(RegressorMixin, OfFormula, TotalsModel):  # type: ignore[mis
     # --------------------------------------------------------------------------------------------
 
     def _frame_to_predict(self, X: Any) -> pd.DataFrame:
-        return self._with_unused(named_columns(self._checked_frame(X, reset=False)))
+        return self._with_unused(named_columns(self._check_frame(X, reset=False)))
 
     def _used_positions(self) -> Collection[int]:
         return self._fitted_design().variables

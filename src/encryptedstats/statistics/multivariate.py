@@ -40,7 +40,7 @@ from encryptedstats.statistics.factors import left_out
 from encryptedstats.statistics.plots import plot_loadings, plot_matrix, plot_variances
 from encryptedstats.statistics.results import TestResult
 from encryptedstats.tables import PublicSchema, Schema, Table
-from encryptedstats.tables.answers.results import Result, as_terms, dropped_rows
+from encryptedstats.tables.answers.results import Result, as_terms, note_dropped_rows
 from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions.constraints import (
     CONFIDENCE,
@@ -693,7 +693,7 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
             )
         self.n_missing_, self.notes_ = (
             self.n_rows_ - found.n,
-            (*found.notes, *dropped_rows(self.n_dropped_)),
+            (*found.notes, *note_dropped_rows(self.n_dropped_)),
         )
         self.variable_names_ = found.names
         sd = np.sqrt(np.diag(found.covariance))
@@ -722,7 +722,7 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
     # ---------------------------------------------------------------------------------------
 
     def _table_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> Table:
-        frame = repeated(self._checked_frame(X, reset=True), sample_weight)
+        frame = repeated(self._check_frame(X, reset=True), sample_weight)
         columns = (
             frame
             if isinstance(frame, pd.DataFrame)
@@ -732,7 +732,7 @@ class PCA(TransformerMixin, TotalsModel):  # type: ignore[misc]  # scikit-learn 
 
     def _rows_of(self, X: Any, y: Any = None, sample_weight: Any = None) -> Table:
         return self._known_private().table(
-            repeated(self._checked_frame(X, reset=False), sample_weight)
+            repeated(self._check_frame(X, reset=False), sample_weight)
         )
 
     def _matrix(self, X: Any) -> NDArray[np.float64]:

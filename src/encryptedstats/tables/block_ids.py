@@ -29,7 +29,7 @@ def without_fold(blocks: Iterable[str], fold: int, n_folds: int) -> tuple[str, .
     return tuple(_written(block, (n_folds, frozenset(range(n_folds)) - {fold})) for block in blocks)
 
 
-def shared_block(a: Iterable[str], b: Iterable[str]) -> str | None:
+def find_shared_block(a: Iterable[str], b: Iterable[str]) -> str | None:
     """Return a block of the first of which some rows are in both, as far as ids tell, see
     `rows_id`; None if there is none.
     """
@@ -62,13 +62,13 @@ def rows_without(have: Iterable[str], gone: Iterable[str]) -> tuple[str, ...] | 
 
 def _read(names: Iterable[str]) -> dict[str, _Folds]:
     found: dict[str, _Folds] = {}
-    for block, folds in map(_parsed, names):
+    for block, folds in map(_parse, names):
         known = found.get(block, folds)
         found[block] = (folds[0], known[1] | folds[1]) if known[0] == folds[0] else _WHOLE
     return found
 
 
-def _parsed(name: str) -> tuple[str, _Folds]:
+def _parse(name: str) -> tuple[str, _Folds]:
     match = _SOME.fullmatch(name)
     if match is None:
         return name, _WHOLE
@@ -89,16 +89,16 @@ def _split(folds: _Folds, n_folds: int) -> _Folds:
 
 def _written(block: str, folds: _Folds) -> str:
     n_folds, which = folds
-    return block if len(which) == n_folds else f"{block}:{','.join(_ordered(which))}/{n_folds}"
+    return block if len(which) == n_folds else f"{block}:{','.join(_sort(which))}/{n_folds}"
 
 
-def _ordered(which: frozenset[int]) -> Iterator[str]:
+def _sort(which: frozenset[int]) -> Iterator[str]:
     return map(str, sorted(which))
 
 
 def join_rows(a: tuple[str, ...], b: tuple[str, ...], what: str = "the model") -> tuple[str, ...]:
     """Join the rows of both; refuse rows that are in both."""
-    twice = shared_block(a, b)
+    twice = find_shared_block(a, b)
     if twice is not None:
         raise SchemaError(
             f"block {twice} is in {what} already: its rows would count twice",

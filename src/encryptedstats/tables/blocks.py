@@ -307,11 +307,11 @@ def _sha256(data: bytes | memoryview) -> str:
 
 def block_entry(data: bytes, name: str, shape: BlockShape, key_id: str, where: str) -> BlockEntry:
     """Check an object, and return what the manifest will say of it."""
-    block, own = _checked_block(data, where, shape, key_id)
+    block, own = _check_block(data, where, shape, key_id)
     return _entry(data, name, own, block.fields["id"], block.fields["rows"])
 
 
-def stored_entry(
+def find_stored_entry(
     store: Store,
     name: str,
     rows: int,
@@ -330,7 +330,7 @@ def stored_entry(
         data = store.read(
             name, limit=block_size(replace(shape, seeded=False), shape.parameters.slots)
         )
-        block, own = _checked_block(data, store.where(name), shape, key_id)
+        block, own = _check_block(data, store.where(name), shape, key_id)
         entry = _entry(data, name, own, block_id_of(name) or "", rows)
         ours = hmac.compare_digest(block.fields["seal"].encode(), seal(entry).encode())
         if not ours or (block.fields["id"], block.fields["rows"]) != (entry.id, entry.rows):
@@ -366,15 +366,15 @@ def _digests(packed: bytes, shape: BlockShape) -> bytes:
     )
 
 
-def _checked_block(
+def _check_block(
     data: bytes, where: str, shape: BlockShape, key_id: str
 ) -> tuple[Container, BlockShape]:
     block = container.from_bytes(data, kind=BLOCK_KIND, name=where)
     lengths = {name: len(data) for name, data in block.sections.items()}
-    return block, _checked_shape(block, lengths, where, shape, key_id)
+    return block, _check_shape(block, lengths, where, shape, key_id)
 
 
-def _checked_shape(
+def _check_shape(
     block: Container, lengths: Mapping[str, int], where: str, shape: BlockShape, key_id: str
 ) -> BlockShape:
     """Return where things lie in a block of a table, by what its object says of itself."""
@@ -405,7 +405,7 @@ def read_block(store: Readable, entry: BlockEntry, shape: BlockShape, key_id: st
     def read() -> Residues:
         data, own = _whole_block(store, entry, shape, key_id)
         start = entry.start + own.head_bytes
-        head = _checked_head(data[entry.start : start], store, entry, own)
+        head = _check_head(data[entry.start : start], store, entry, own)
         return _Reading(store, entry, own, *everything).residues(head, memoryview(data)[start:])
 
     return retry_read(store, read)
@@ -427,7 +427,7 @@ def _whole_block(
             code="block-not-listed",
         )
     block, lengths = container.header_of(data, kind=BLOCK_KIND, name=where)
-    own = _checked_shape(block, lengths, where, shape, key_id)
+    own = _check_shape(block, lengths, where, shape, key_id)
     if (block.fields["id"], block.fields["rows"], own.seeded) != (
         entry.id,
         entry.rows,
@@ -612,10 +612,10 @@ def _readers(process: int) -> ThreadPoolExecutor:
 
 def _read_head(store: Readable, entry: BlockEntry, shape: BlockShape) -> bytes:
     """Seeds and digests of a block."""
-    return _checked_head(store.read(entry.name, entry.start, shape.head_bytes), store, entry, shape)
+    return _check_head(store.read(entry.name, entry.start, shape.head_bytes), store, entry, shape)
 
 
-def _checked_head(head: bytes, store: Readable, entry: BlockEntry, shape: BlockShape) -> bytes:
+def _check_head(head: bytes, store: Readable, entry: BlockEntry, shape: BlockShape) -> bytes:
     """Seeds and digests, if they are all, and those that the owner has signed."""
     if len(head) != shape.head_bytes or _sha256(head) != entry.digests_sha256:
         raise FileFormatError(

@@ -2,7 +2,7 @@
 additions.
 
 Questions are written with an indicator of every bin and every class. Of these one less is stored
-than there are: `stored_groups` is the one place that says which, and `in_stored` rewrites circuits
+than there are: `stored_groups` is the one place that says which, and `rewrite_in_stored` rewrites circuits
 to what is stored. Clear and encrypted tables share this code: `ColumnAlgebra` derives range sums
 and ordinal codes by additions and multiplications by integers alone, whatever the columns are made
 of. No pandas here.
@@ -104,7 +104,7 @@ def asked_columns(schema: PublicSchema, stored: Iterable[Column]) -> list[Column
     return list(dict.fromkeys(asked))
 
 
-def over_stored_columns(
+def rewrite_over_stored(
     outputs: Sequence[Expression | int], schema: PublicSchema, stored: Collection[Column]
 ) -> list[Expression | int]:
     """Circuits over bins and classes as circuits over the stored columns; plain numbers where they
@@ -127,14 +127,14 @@ def over_stored_columns(
     return use_stored_columns(outputs, coding, None if first is None else str(first))
 
 
-def in_stored(
+def rewrite_in_stored(
     outputs: Sequence[Expression], schema: PublicSchema, stored: Collection[Column]
 ) -> tuple[list[Expression], list[int]]:
     """Rewrite totals over the stored columns, with numbers in digits.
 
     Return these totals, and the power of 2 that each counts for.
     """
-    found = over_stored_columns(outputs, schema, stored)
+    found = rewrite_over_stored(outputs, schema, stored)
     return split_into_digits(
         [one for one in found if isinstance(one, Expression)], digits_among(stored)
     )

@@ -49,8 +49,8 @@ from encryptedstats.tables.blocks import (
     block_bytes,
     block_id_of,
     block_name,
+    find_stored_entry,
     store_block,
-    stored_entry,
 )
 from encryptedstats.tables.columns import column_bound
 from encryptedstats.tables.encodings import Column, encoding_of
@@ -196,7 +196,7 @@ def encrypt_file(
         )
     facts = _facts(first, encryptor, made.encodings)
     job = _Job(facts, schema, encryptor, made, rows.count)
-    sealed = job.to_store(_chained(first, chunks), open_store(out))
+    sealed = job.to_store(_chain(first, chunks), open_store(out))
     rows.count.warn(stacklevel=4)
     return sealed
 
@@ -311,7 +311,7 @@ def _weights(frame: pd.DataFrame, name: str) -> NDArray[Any]:
     return weights.to_numpy()
 
 
-def _chained(first: Table, rest: Iterator[Table]) -> Iterator[Table]:
+def _chain(first: Table, rest: Iterator[Table]) -> Iterator[Table]:
     yield first
     yield from rest
 
@@ -414,7 +414,7 @@ class _BlockMaker:
                 residues[position] = residues_of(encryptor.keys.engine, encryptor.encrypt(plain)[0])
         return b"".join(seeds), residues
 
-    def encrypted_with_id(
+    def encrypt_with_id(
         self, item: tuple[Table, str]
     ) -> tuple[tuple[str, int], tuple[bytes, Residues]]:
         chunk, block_id = item
@@ -463,7 +463,7 @@ class _BlockMaker:
 def _encrypting_with_id(
     data: bytes,
 ) -> Callable[[tuple[Table, str]], tuple[tuple[str, int], tuple[bytes, Residues]]]:
-    return _BlockMaker.from_bytes(data).encrypted_with_id
+    return _BlockMaker.from_bytes(data).encrypt_with_id
 
 
 def _storing(
@@ -494,7 +494,7 @@ class _Job:
         with progress_bar("encrypting", self.total, "rows", self.options.progress) as advance:
             items = ((chunk, self._block_id(table_id, i, chunk)) for i, chunk in enumerate(chunks))
             function = Portable(
-                self.maker.encrypted_with_id, _encrypting_with_id, self.maker.to_bytes
+                self.maker.encrypt_with_id, _encrypting_with_id, self.maker.to_bytes
             )
             with closing(ordered_map(function, items, self.options.workers)) as made:
                 for (block_id, n), (seeds, polynomials) in made:
@@ -522,7 +522,7 @@ class _Job:
         with write_alone(store) as writer:
             store.sweep()
             table_id = self._draft(store, overwrite)
-            entries = self._stored_blocks(chunks, table_id, store, writer)
+            entries = self._store_all(chunks, table_id, store, writer)
             write_keys(store, self.encryptor.keys)
             writer.check()
             write_manifest(store, self._counted(), entries, overwrite=overwrite)
@@ -532,7 +532,7 @@ class _Job:
         blocks = StoredBlocks(store, tuple(entries), self.facts.shape, self.facts.key_id)
         return EncryptedTable(self._counted(), blocks, self.encryptor.keys, self.schema)
 
-    def _stored_blocks(
+    def _store_all(
         self, chunks: Iterable[Table], table_id: bytes, store: Store, writer: Writer
     ) -> list[BlockEntry]:
         """Store all blocks, each as soon as it is made."""
@@ -549,7 +549,7 @@ class _Job:
                         writer.check()
                         name, rows, data = item
                         entry = store_block(store, data, name, shape, rows)
-                    entries.append(self._signed(entry))
+                    entries.append(self._sign(entry))
                     advance(entry.rows)
                     if self.total is None and not warned:
                         warned = _warn_if_many(
@@ -569,7 +569,7 @@ class _Job:
         expand_seeds(seeds, self.facts.parameters.data_moduli, residues)
         return residues
 
-    def _signed(self, entry: BlockEntry) -> BlockEntry:
+    def _sign(self, entry: BlockEntry) -> BlockEntry:
         """Add the owner's signature to an entry, unless it is under the public key."""
         signer = self.encryptor.signer
         return (
@@ -607,7 +607,7 @@ class _Job:
         for index, chunk in enumerate(chunks):
             name = block_name(index, self._block_id(table_id, index, chunk))
             known = len(chunk), self.facts.shape, self.facts.key_id, self.maker.seal
-            stored = stored_entry(store, name, *known) if name in have else None
+            stored = find_stored_entry(store, name, *known) if name in have else None
             yield stored or (name, chunk)
 
     # -- the draft: what a second run finds of the first

@@ -38,7 +38,7 @@ from encryptedstats.tables.columns import (
     asked_columns,
     column_ranges,
     encoding_choices,
-    in_stored,
+    rewrite_in_stored,
     stored_groups,
 )
 from encryptedstats.tables.encodings import Column, ColumnGroup
@@ -293,10 +293,10 @@ class StoredBlocks:
 def _computed(
     outputs: tuple[Expression, ...], facts: TableFacts, layout: Layout, form: str
 ) -> tuple[tuple[Expression, ...], tuple[Stored, ...]]:
-    single, shifts = in_stored(outputs, facts.schema, facts.columns)
+    single, shifts = rewrite_in_stored(outputs, facts.schema, facts.columns)
     base = facts.parameters.pair_base
     if base is not None and form == PACKED and len(single) == len(outputs):
-        paired = tuple(in_stored(join_pairs(outputs, base), facts.schema, facts.columns)[0])
+        paired = tuple(rewrite_in_stored(join_pairs(outputs, base), facts.schema, facts.columns)[0])
         ranges = column_ranges(facts.schema, facts.columns, facts.weight_bound)
         setting = Setting(facts.parameters, layout, facts.with_secret_key)
         stored = prove_pairs(single, paired, setting, ranges)

@@ -37,7 +37,7 @@ from encryptedstats.tables.columns import (
     column_bound,
     column_ranges,
     digits_among,
-    in_stored,
+    rewrite_in_stored,
     table_columns,
 )
 from encryptedstats.tables.encodings import MAX_NUMBER_BITS, Column
@@ -397,12 +397,12 @@ def _over_stored(stage: Stage, schema: PublicSchema, columns: Sequence[Column]) 
         return replace(
             stage,
             outputs=lru_cache(maxsize=4)(
-                lambda layout: in_stored(outputs(layout), schema, columns)[0]
+                lambda layout: rewrite_in_stored(outputs(layout), schema, columns)[0]
             ),
         )
     if stage.form == ROWS:
         return stage  # written over stored columns already
-    return replace(stage, outputs=in_stored(_fixed(stage), schema, columns)[0])
+    return replace(stage, outputs=rewrite_in_stored(_fixed(stage), schema, columns)[0])
 
 
 def _check_stored(

@@ -448,10 +448,10 @@ class Table(ColumnAlgebra[Integers], Asked):
                 np.concatenate(parts)
                 for parts in zip(*(table.data for table in tables), strict=True)
             ),
-            class_codes=_joined([table.class_codes for table in tables]),
-            target_values=_joined([table.target_values for table in tables]),
-            weights=_joined([table._weights_or_ones() for table in tables]) if weighted else None,
-            fold_codes=_joined([table.fold_codes for table in tables]),
+            class_codes=_join([table.class_codes for table in tables]),
+            target_values=_join([table.target_values for table in tables]),
+            weights=_join([table._weights_or_ones() for table in tables]) if weighted else None,
+            fold_codes=_join([table.fold_codes for table in tables]),
             weight_bound=max(table.weight_bound for table in tables),
             chunk_rows=(),
             n_dropped=sum(table.n_dropped for table in tables),
@@ -517,7 +517,7 @@ def _cut(values: NDArray[Any] | None, rows: slice) -> NDArray[Any] | None:
     return None if values is None else values[rows]
 
 
-def _joined(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
+def _join(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
     present = [part for part in parts if part is not None]
     return np.concatenate(present) if present else None
 

@@ -1,5 +1,5 @@
-"""The worker that ``encryptedstats serve`` runs elsewhere: encrypted tables go up, encrypted answers
-come down, and no key.
+"""The worker that ``encryptedstats worker serve`` runs elsewhere: encrypted tables go up, encrypted
+answers come down, and no key.
 
 Uploads go on where they were, at the grain of an object; downloads at that of a byte.
 """

@@ -22,7 +22,7 @@ from encryptedstats.circuits.results import EncryptedNumbers
 from encryptedstats.crypto.encryption import join_digests
 from encryptedstats.errors import Cure, KeyMismatchError, RowsByOthersError, SchemaError
 from encryptedstats.tables.answers.answer import Answer
-from encryptedstats.tables.columns import digits_among, over_stored_columns
+from encryptedstats.tables.columns import digits_among, rewrite_over_stored
 from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.encrypted_table import EncryptedTable
 from encryptedstats.tables.questions.question import Number, RowAnswer, in_shapes, question_key
@@ -157,7 +157,7 @@ def _written(
         )
     for name in used:
         rows._check_stored(Column.parse(name))
-    stored = over_stored_columns([answer.value for answer in answers], schema, rows.facts.columns)
+    stored = rewrite_over_stored([answer.value for answer in answers], schema, rows.facts.columns)
     answers = [replace(answer, value=value) for answer, value in zip(answers, stored, strict=True)]
     ranges: dict[Any, ColumnRange] = {
         **rows.facts.ranges(),

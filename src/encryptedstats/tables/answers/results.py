@@ -143,7 +143,7 @@ class Result(ReadResult):
         ]
 
     def _dropped(self) -> list[str]:
-        return [] if self.source is None else list(dropped_rows(self.source.n_dropped))
+        return [] if self.source is None else list(note_dropped_rows(self.source.n_dropped))
 
     def plot(self, ax: Any = None) -> Any:
         """Draw it on a matplotlib axes, where it has something to show."""
@@ -275,10 +275,10 @@ def _written(text: str, path: str | os.PathLike[str] | None) -> str | None:
     return None
 
 
-def dropped_rows(n: int) -> tuple[str, ...]:
+def note_dropped_rows(n: int) -> tuple[str, ...]:
     """Return the note on rows that the schema left out of a table, if any.
 
-    >>> dropped_rows(1), dropped_rows(0)
+    >>> note_dropped_rows(1), note_dropped_rows(0)
     (('1 row with missing values was left out of the table',), ())
     """
     return (

@@ -548,7 +548,7 @@ def question_class(name: str) -> type[Question]:
     A file names a question, never where its code lies: nothing is imported that was not installed,
     or named by the environment.
     """
-    for source in _named_here():
+    for source in _import_named():
         if name not in _known:
             source()
     if name not in _known:  # to look through the installed packages takes milliseconds
@@ -578,7 +578,7 @@ def known_questions() -> dict[str, type[Question]]:
     An installed package that cannot be imported is warned of, and is in the way of no other
     question.
     """
-    for source in _named_here():
+    for source in _import_named():
         source()
     for entry in entry_points(group=ENTRY_POINTS):
         try:
@@ -590,7 +590,7 @@ def known_questions() -> dict[str, type[Question]]:
     return {name: found for name, found in _known.items() if not inspect.isabstract(found)}
 
 
-def _named_here() -> Iterator[Callable[[], Any]]:
+def _import_named() -> Iterator[Callable[[], Any]]:
     """Import the questions that the environment names, and those of this library."""
     for source in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
         yield partial(load_questions, source)

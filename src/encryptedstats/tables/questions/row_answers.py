@@ -17,7 +17,7 @@ from encryptedstats.circuits.expressions import Expression, Key, given, totals_o
 from encryptedstats.circuits.program import ROWS
 from encryptedstats.circuits.search import Stage
 from encryptedstats.tables.answers.answer import Answer
-from encryptedstats.tables.columns import asked_columns, column_ranges, over_stored_columns
+from encryptedstats.tables.columns import asked_columns, column_ranges, rewrite_over_stored
 from encryptedstats.tables.encodings import Column
 from encryptedstats.tables.questions.question import (
     Known,
@@ -69,7 +69,7 @@ def stages_of(
     limits = answer_bounds(
         asked, {**column_ranges(schema, new, 1), **given_ranges(bounds, asked)}, n_rows
     )
-    answers = over_stored_columns([answer.value for answer in asked], schema, stored)
+    answers = rewrite_over_stored([answer.value for answer in asked], schema, stored)
     fits = [Stage(totals, n_rows, gives=MODEL)] if totals else []
     if totals and drawn is not None:
         fits.append(Stage(drawn, n_rows, drawn_bound, gives=DRAWN))

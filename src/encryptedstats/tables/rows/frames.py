@@ -102,7 +102,7 @@ def has_dates(series: pd.Series[Any]) -> bool:
     return infer_dtype(series.dropna(), skipna=False) in ("datetime", "datetime64", "date")
 
 
-def unboxed(series: pd.Series[Any]) -> pd.Series[Any]:
+def unbox(series: pd.Series[Any]) -> pd.Series[Any]:
     """Return the column, with times as days, and objects that are all numbers or all booleans as a
     column of such.
     """
@@ -148,7 +148,7 @@ def numeric_values(series: pd.Series[Any], cure: str | Cure = "") -> NDArray[Any
     if is_bool_dtype(present.dtype):
         return present.to_numpy(dtype=np.int64)
     if not is_numeric_dtype(present.dtype):
-        present = _parsed(present, cure)
+        present = _parse_numbers(present, cure)
     if present.dtype.kind == "c":
         refuse(series.name, present, np.ones(len(present), bool), "is a complex number")
     if is_integer_dtype(present.dtype):
@@ -163,7 +163,7 @@ def numeric_values(series: pd.Series[Any], cure: str | Cure = "") -> NDArray[Any
     return values
 
 
-def _parsed(present: pd.Series[Any], cure: str | Cure) -> pd.Series[Any]:
+def _parse_numbers(present: pd.Series[Any], cure: str | Cure) -> pd.Series[Any]:
     numbers = read_numbers(present)
     unread = numbers.isna().to_numpy(dtype=bool)
     if unread.any():

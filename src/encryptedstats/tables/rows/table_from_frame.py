@@ -30,7 +30,7 @@ from encryptedstats.tables.rows.frames import (
     refuse,
     refuse_missing,
     show,
-    unboxed,
+    unbox,
 )
 from encryptedstats.tables.schema.bins import (
     LARGEST_INTEGER,
@@ -107,7 +107,7 @@ def encode_table(
     if schema.onehot is None:
         rows = _without_missing(schema, rows)
         encoded = tuple(
-            encode_variable(v, unboxed(rows.predictors[v.name]), moved) for v in schema.variables
+            encode_variable(v, unbox(rows.predictors[v.name]), moved) for v in schema.variables
         )
     else:
         encoded = _from_onehot(schema, schema.onehot, rows.predictors)
@@ -184,7 +184,7 @@ def mark_rows_to_predict(
     encoded = []
     for variable in schema.variables:
         found: list[tuple[Mask, str]] = []
-        column = unboxed(rows.predictors[variable.name])
+        column = unbox(rows.predictors[variable.name])
         codes = encode_variable(variable, column, moved, found)
         if variable.name in gaps:
             found.append((gaps[variable.name], "it is missing"))
@@ -271,7 +271,7 @@ def _by_position(frame: pd.DataFrame, names: Sequence[str], target: str | None) 
 
 def _target(schema: Schema, frame: pd.DataFrame, y: object) -> pd.Series[Any] | None:
     if y is None:
-        return None if schema.target not in frame.columns else unboxed(frame[str(schema.target)])
+        return None if schema.target not in frame.columns else unbox(frame[str(schema.target)])
     if schema.target is None:
         raise SchemaError(
             "y was given, but the schema has no classes: infer it with target=, y= or classes=",
@@ -296,7 +296,7 @@ def as_target(y: object, name: str, index: pd.Index[Any]) -> pd.Series[Any]:
         raise SchemaError(
             f"y has {len(series)} labels for {len(index)} rows", code="wrong-number-of-labels"
         )
-    return unboxed(series.set_axis(index).rename(name))
+    return unbox(series.set_axis(index).rename(name))
 
 
 def as_weights(weights: ArrayLike, n_rows: int) -> Integers:
@@ -514,7 +514,7 @@ def _from_onehot(
             f"missing values in {describe_missing(masks, frame.index)}: a one-hot table has none",
             code="missing-values-in-onehot",
         )
-    matrix = np.column_stack([_indicator(unboxed(frame[name])) for name in frame.columns])
+    matrix = np.column_stack([_indicator(unbox(frame[name])) for name in frame.columns])
     return tuple(
         _onehot_codes(v.name, matrix[:, [name == v.name for name in onehot]], frame)
         for v in schema.variables

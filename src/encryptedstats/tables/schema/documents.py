@@ -163,7 +163,7 @@ class Document(ABC):
                 "not a schema: nested too deeply", code="nested-too-deeply"
             ) from error
         cls._check_format(value)
-        value = cls._upgraded(value)
+        value = cls._upgrade(value)
         header: dict[str, Types] = {"format": (str,), "version": (int,)}
         fields = check_fields(value, {**header, **cls._FIELDS}, cls._FORMAT)
         return cls._from_fields(fields)
@@ -186,7 +186,7 @@ class Document(ABC):
             )
 
     @classmethod
-    def _upgraded(cls, value: Any) -> Any:
+    def _upgrade(cls, value: Any) -> Any:
         """Add the fields that a document of an older version lacks, with their defaults."""
         return value
 

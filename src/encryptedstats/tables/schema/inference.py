@@ -119,7 +119,9 @@ def summarise(
     digits = 0 if whole else _shown_digits(numbers)
     if _is_number_column(series):
         doubt = (
-            _numbered(name, numbers) if kind == "continuous" and numbers.dtype.kind == "i" else None
+            _doubt_numbering(name, numbers)
+            if kind == "continuous" and numbers.dtype.kind == "i"
+            else None
         )
     else:
         doubt = None if declared else _doubt(series, n_distinct, "")
@@ -311,7 +313,7 @@ def _doubt(series: pd.Series[Any], n_distinct: int, problem: str) -> SchemaWarni
     return None
 
 
-def _numbered(name: str, numbers: NDArray[Any]) -> SchemaWarning | None:
+def _doubt_numbering(name: str, numbers: NDArray[Any]) -> SchemaWarning | None:
     """Warn if integers are probably no measurements: they count the rows, or are called ids."""
     if len(numbers) <= MANY_CLASSES or len(np.unique(numbers)) < len(numbers):
         return None

@@ -174,7 +174,7 @@ def level_id(schema: Schema | PublicSchema, variable: str | int, level: Any) -> 
     else:
         found, known = as_integer(level), f"numbers below {n_levels(schema, where)}"
     if found is None:
-        found = _numbered(level, prefix)
+        found = _parse_number(level, prefix)
     if found is None or not 0 <= found < n_levels(schema, where):
         raise SchemaError(
             f"{variable!r} has no level {level!r}: there are {known or 'none'}",
@@ -192,7 +192,7 @@ def level_number(schema: Schema | PublicSchema, variable: str | int, level: str 
     number = (
         as_integer(level)
         if not isinstance(level, str)
-        else _numbered(level, CLASS if where == -1 else "bin")
+        else _parse_number(level, CLASS if where == -1 else "bin")
     )
     if number is None or not 0 <= number < n_levels(schema, where):
         raise SchemaError(
@@ -214,7 +214,7 @@ def level_name(schema: Schema, variable: str | int, level: str | int) -> Any:
     if isinstance(variable, str) and not _is_id(schema.public(), variable):
         return level
     where = position(schema, variable)
-    number = _numbered(level, CLASS if where == -1 else "bin")
+    number = _parse_number(level, CLASS if where == -1 else "bin")
     known = (
         schema.classes
         if where == -1
@@ -239,6 +239,6 @@ def _place(value: Any, among: tuple[Any, ...]) -> int | None:
     return among.index(value) if value in among else None
 
 
-def _numbered(text: Any, prefix: str) -> int | None:
+def _parse_number(text: Any, prefix: str) -> int | None:
     number = text.removeprefix(prefix) if isinstance(text, str) and text.startswith(prefix) else ""
     return int(number) if number.isascii() and number.isdigit() and len(number) < 10 else None

@@ -26,7 +26,7 @@ from encryptedstats.tables.rows.frames import (
     has_dates,
     missing_masks,
     refuse_missing,
-    unboxed,
+    unbox,
 )
 from encryptedstats.tables.rows.table_from_frame import RowOptions, as_target, encode_table
 from encryptedstats.tables.schema.bins import check_bins
@@ -323,11 +323,11 @@ class Schema(Document):
             label for label in frame.columns if (label != name or target is None) and label != id
         ]
         labels = _labels(frame, name, y, given=target is not None)
-        wanted = _wanted_kinds(wishes.kinds, names)
+        wanted = _check_kinds(wishes.kinds, names)
         kept = wishes.kept
         summaries = {
             label: summarise(
-                unboxed(frame[label]),
+                unbox(frame[label]),
                 bins,
                 wishes.rare,
                 wishes.weights,
@@ -348,7 +348,7 @@ class Schema(Document):
             refuse_missing(masks, frame.index, made=False)
         variables = (
             replace(
-                _inferred(summaries[label], wanted.get(label), missing, kept),
+                _make_inferred(summaries[label], wanted.get(label), missing, kept),
                 dates=has_dates(frame[label]),
             )
             for label in names
@@ -361,7 +361,9 @@ class Schema(Document):
             classes=() if number is not None else _classes(labels, classes),
             missing=missing,
             id=id,
-            target_number=None if number is None else _inferred(number, "number", missing, kept),
+            target_number=None
+            if number is None
+            else _make_inferred(number, "number", missing, kept),
             _summaries=summaries,
         )
         doubts = [summaries[label].doubt for label in names if label not in wanted]
@@ -829,7 +831,7 @@ class Schema(Document):
         }
 
     @classmethod
-    def _upgraded(cls, value: Any) -> Any:
+    def _upgrade(cls, value: Any) -> Any:
         if value["version"] > 2:
             return value
         value = {"target_number": None, **value}
@@ -904,7 +906,7 @@ def _labels(
             f"{quoted(list(frame.columns))}",
             code="unknown-column",
         )
-    return unboxed(frame[name])
+    return unbox(frame[name])
 
 
 def _classes(labels: pd.Series[Any] | None, classes: Iterable[object] | None) -> tuple[Level, ...]:
@@ -921,7 +923,7 @@ def _classes(labels: pd.Series[Any] | None, classes: Iterable[object] | None) ->
     return levels
 
 
-def _wanted_kinds(kinds: Mapping[str, str] | None, names: Sequence[str]) -> dict[str, str]:
+def _check_kinds(kinds: Mapping[str, str] | None, names: Sequence[str]) -> dict[str, str]:
     wanted = {str(name): kind for name, kind in (kinds or {}).items()}
     unknown = [name for name in wanted if name not in names]
     if unknown:
@@ -936,7 +938,7 @@ def _wanted_kinds(kinds: Mapping[str, str] | None, names: Sequence[str]) -> dict
     return wanted
 
 
-def _inferred(summary: Summary, wanted: str | None, missing: str, kept: Kept) -> Variable:
+def _make_inferred(summary: Summary, wanted: str | None, missing: str, kept: Kept) -> Variable:
     has_gaps = missing == "bin" and summary.has_missing
     if not kept.is_number(summary, wanted):
         return make_variable(summary, wanted or summary.default_kind, missing_bin=has_gaps)

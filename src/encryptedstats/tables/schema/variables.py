@@ -671,7 +671,7 @@ class PublicSchema(Document):
         }
 
     @classmethod
-    def _upgraded(cls, value: Any) -> Any:
+    def _upgrade(cls, value: Any) -> Any:
         return value if value["version"] > 1 else {"target_number": None, **value}
 
     @classmethod
