@@ -132,13 +132,20 @@ def milliseconds(timing: Timing) -> str:
     return f"{timing.median * 1e3:.{digits}f} ±{spread:.0%}"
 
 
-def run(names: list[str], settings: Settings, out: Path, console: Console) -> None:
-    """Run parts one after the other; print and write each as soon as it is done."""
+def describe_run() -> dict[str, Any]:
+    """Return what a result file says of its version, date and machine."""
     machine = {
         **describe_machine(),
         "packages": package_versions(),
         "load_average": os.getloadavg()[0],
     }
+    date = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return {"version": __version__, "date": date, "machine": machine}
+
+
+def run(names: list[str], settings: Settings, out: Path, console: Console) -> None:
+    """Run parts one after the other; print and write each as soon as it is done."""
+    machine = describe_run()["machine"]
     console.print(
         f"{machine['cpu']}, {machine['usable_cores']} of {machine['cores']} cores, "
         f"{(machine['memory_bytes'] or 0) / 2**30:.1f} GiB; {machine['python']}, seal-python "
@@ -158,8 +165,7 @@ def run(names: list[str], settings: Settings, out: Path, console: Console) -> No
             path,
             {
                 "part": name,
-                "version": __version__,
-                "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+                **describe_run(),
                 "quick": settings.quick,
                 "machine": machine,
                 "remarks": report.remarks,

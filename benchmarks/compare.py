@@ -2,8 +2,8 @@
 ...]``.
 
 Every case runs in fresh processes, of this tree and of the other in turn, so that both meet the
-same machine at about the same time; what is compared is the best of all rounds, in seconds of
-processor time and of the clock. A case uses only calls that both versions have. The other tree
+same machine at about the same time; what is compared is the median of the ratios of all rounds, in
+seconds of processor time and of the clock, beside the best of each. A case uses only calls that both versions have. The other tree
 needs its kernels built (``python setup.py build_ext --inplace``).
 """
 
@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import resource
+import statistics as statistics_of
 import subprocess
 import sys
 import time
@@ -48,7 +49,7 @@ def _forest(n_rows: int, trees: int, depth: int = 3, **options: Any) -> tuple[An
 
 
 def plan() -> Callable[[], object]:
-    """Planning a forest of 100 trees."""
+    """Plan a forest of 100 trees."""
     import encryptedstats as es
 
     schema = es.Schema.infer(_frame(547), target="y")
@@ -68,26 +69,26 @@ def plan_prediction() -> Callable[[], object]:
 
 
 def fit_small() -> Callable[[], object]:
-    """100 trees of depth 3, 547 rows."""
+    """Fit 100 trees of depth 3 to 547 rows."""
     forest, _, sealed = _forest(547, 100)
     forest.fit(sealed, progress=False)
     return lambda: forest.fit(sealed, progress=False)
 
 
 def fit_large() -> Callable[[], object]:
-    """100 trees of depth 3, 40,960 rows."""
+    """Fit 100 trees of depth 3 to 40,960 rows."""
     forest, _, sealed = _forest(40_960, 100)
     return lambda: forest.fit(sealed, progress=False)
 
 
 def fit_bfv() -> Callable[[], object]:
-    """2 trees of depth 2 under BFV, by SEAL."""
+    """Fit 2 trees of depth 2 under BFV, by SEAL."""
     forest, _, sealed = _forest(547, 2, 2, scheme="bfv")
     return lambda: forest.fit(sealed, progress=False)
 
 
 def predict_closed() -> Callable[[], object]:
-    """8,192 rows predicted by a forest of 20 trees that stays closed."""
+    """Predict 8,192 rows by an encrypted forest of 20 trees."""
     import encryptedstats as es
 
     forest, owner, sealed = _forest(547, 20, 2, encrypted_prediction=True)
@@ -98,7 +99,7 @@ def predict_closed() -> Callable[[], object]:
 
 
 def predict_open() -> Callable[[], object]:
-    """8,192 encrypted rows predicted by an opened forest of 20 trees."""
+    """Predict 8,192 encrypted rows by an opened forest of 20 trees."""
     import encryptedstats as es
 
     forest, owner, sealed = _forest(547, 20, 2, encrypted_prediction=True)
@@ -109,7 +110,7 @@ def predict_open() -> Callable[[], object]:
 
 
 def draw() -> Callable[[], object]:
-    """The drawn fraction (M = 2) of 2 trees of depth 2."""
+    """Draw the fraction (M = 2) of 2 trees of depth 2."""
     import encryptedstats as es
 
     frame = _frame(547)
@@ -122,13 +123,13 @@ def draw() -> Callable[[], object]:
 
 
 def statistics() -> Callable[[], object]:
-    """A cross table of 40,960 rows."""
+    """Count a cross table of 40,960 rows."""
     _, _, sealed = _forest(40_960, 2)
     return lambda: sealed.crosstab(0, 1, progress=False)
 
 
 def clear_fit() -> Callable[[], object]:
-    """The plain twin: 100 trees, 200,000 rows."""
+    """Fit the plain twin: 100 trees, 200,000 rows."""
     import encryptedstats as es
 
     frame = _frame(200_000)
@@ -137,7 +138,7 @@ def clear_fit() -> Callable[[], object]:
 
 
 def encrypt() -> Callable[[], object]:
-    """40,960 rows of 9 variables."""
+    """Encrypt 40,960 rows of 9 variables."""
     import encryptedstats as es
 
     frame = _frame(40_960)
@@ -147,7 +148,7 @@ def encrypt() -> Callable[[], object]:
 
 
 def open_model() -> Callable[[], object]:
-    """Opening 100 trees."""
+    """Open 100 trees."""
     forest, owner, sealed = _forest(547, 100)
     forest.fit(sealed, progress=False)
     return lambda: owner.open(forest)
@@ -213,21 +214,34 @@ def main() -> None:
     parser.add_argument("other", type=Path, help="the tree of another version")
     parser.add_argument("cases", nargs="*", help=f"all by default: {', '.join(CASES)}")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--out", type=Path, help="a JSON file for the result")
     options = parser.parse_intermixed_args()
     print(
-        f"{'case':18}{'other':>10}{'this':>10}{'ratio':>8}   "
-        f"{'processor':>10}{'this':>10}{'ratio':>8}"
+        f"{'case':18}{'clock':>8}{'other':>10}{'this':>10}{'processor':>12}{'other':>10}{'this':>10}"
     )
+    cases = []
     for name in options.cases or CASES:
-        found: dict[str, list[dict[str, float]]] = {"other": [], "this": []}
-        for _ in range(options.rounds):
-            found["other"].append(_of_tree(options.other.resolve(), name))
-            found["this"].append(_of_tree(HERE, name))
-        line = f"{name:18}"
+        rounds = [
+            (_of_tree(options.other.resolve(), name), _of_tree(HERE, name))
+            for _ in range(options.rounds)
+        ]
+        found: dict[str, Any] = {"case": name, "what": (CASES[name].__doc__ or "").strip()}
         for key in ("seconds", "processor"):
-            before, after = (min(run[key] for run in found[tree]) for tree in ("other", "this"))
-            line += f"{before:10.3f}{after:10.3f}{after / before:8.2f}   "
-        print(line.rstrip(), flush=True)
+            ratios = [after[key] / before[key] for before, after in rounds]
+            best = [min(one[which][key] for one in rounds) for which in (0, 1)]
+            found[key] = {"ratio": statistics_of.median(ratios), "other": best[0], "this": best[1]}
+        cases.append(found)
+        columns = [found[key][what] for key in ("seconds", "processor") for what in found[key]]
+        print(
+            f"{name:18}{columns[0]:8.2f}{columns[1]:10.3f}{columns[2]:10.3f}"
+            f"{columns[3]:12.2f}{columns[4]:10.3f}{columns[5]:10.3f}",
+            flush=True,
+        )
+    if options.out is not None:
+        from benchmarks._common import describe_run, write_json
+
+        results = {"other": options.other.name, "rounds": options.rounds, "cases": cases}
+        write_json(options.out, {"part": "compare", **describe_run(), "results": results})
 
 
 if __name__ == "__main__":

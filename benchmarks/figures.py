@@ -216,6 +216,20 @@ def make_gpu(files: list[File]) -> str:
     return format_table(heads, rows, [file])
 
 
+def make_compare(files: list[File]) -> str:
+    (file,) = files
+    rows = [
+        [
+            case["what"].rstrip("."),
+            *(f"{case['processor'][what]:.2f} s" for what in ("other", "this")),
+            *(f"{case[key]['ratio']:.2f}" for key in ("processor", "seconds")),
+        ]
+        for case in file["results"]["cases"]
+    ]
+    heads = ["what", "version 0.2", "this version", "ratio", "ratio by the clock"]
+    return format_table(heads, rows, files)
+
+
 BLOCKS: dict[str, tuple[Callable[[list[File]], str], tuple[str, ...]]] = {
     "start": (make_start, ("plain_2",)),
     "plain": (make_plain, ("plain_2", "plain_16")),
@@ -226,6 +240,7 @@ BLOCKS: dict[str, tuple[Callable[[list[File]], str], tuple[str, ...]]] = {
     "estimates": (make_estimates, ("estimates",)),
     "noise": (make_noise, ("noise",)),
     "gpu": (make_gpu, ("gpu",)),
+    "compare": (make_compare, ("compare",)),
 }
 
 

@@ -45,6 +45,7 @@ EXPRESSIONS = {
 TOTALS = {"linear", "product", "total"}
 TABLES: list[tuple[RuleTable[Any], set[str]]] = [
     (expressions.PADDING, EXPRESSIONS),
+    (expressions.DIGESTED, EXPRESSIONS),
     (bounds.BOUNDS, EXPRESSIONS),
     (bounds.FILLED_PADDING, EXPRESSIONS),
     (clear.CLEAR, EXPRESSIONS),

@@ -69,7 +69,7 @@ def test_an_interrupt_says_what_is_kept(
     )
     done(*command)
     with monkeypatch.context() as patch:
-        patch.setattr("encryptedstats.CompletelyRandomForest.fit", interrupt)
+        patch.setattr("encryptedstats.EncryptedTable._answer_to", interrupt)
         result = run("ask", ward.table(0), "-o", tmp_path / "other", *FOREST)
     assert result.stderr == "interrupted: nothing was left half-written\n"
 

@@ -67,7 +67,7 @@ def test_nobody_comes_in_without_a_token(server: service.Server) -> None:
         ):
             for method, path in calls:
                 answer = client.request(method, path, json={} if method == "POST" else None)
-                refused(answer, 401, "missing, mistyped or revoked")
+                refused(answer, 401, "missing, mistyped, expired or revoked")
                 assert answer.headers["WWW-Authenticate"] == "Bearer"
 
 

@@ -109,6 +109,13 @@ def test_parts_are_combined_and_forgotten(
         worker.combine([both, both])
 
 
+def test_a_model_needs_classes_everywhere(worker: es.Worker, hospital: Hospital) -> None:
+    frame = samples.frame(20, 1).drop(columns="ill")
+    sealed = hospital.owner.encrypt(SCHEMA.table(frame, slots=samples.SLOTS), workers=1)
+    with pytest.raises(es.SchemaError, check=error("no-target")):
+        worker.fit(NB, sealed)
+
+
 def test_a_table_in_memory_asks_by_its_own_names(worker: es.Worker, hospital: Hospital) -> None:
     sealed = hospital.owner.encrypt(samples.rows(0), workers=1)
     answer = worker.ask(es.ChiSquare("sex", "ill"), sealed)

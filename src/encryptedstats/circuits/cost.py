@@ -104,13 +104,15 @@ def read_cost(program: Program) -> Cost:
     if not apart and program.form != ROWS:
         parts = [program.part(batch.steps) for batch in program.batches]
         batches = [part.part(some) for part in parts for some in batches_of(part)]
+    n_chunks = max(1, program.layout.n_chunks)
     for batch in batches:
-        runs = batch.runs()
+        runs = {} if program.is_flat else batch.runs()
         for step in batch.steps:
-            over_rows = not step.is_total or step.op == SUM
+            into = rows if not step.is_total or step.op == SUM else finish
+            times = runs.get(step, 1 if step.is_total else n_chunks)
             for kind, count in COST[step.op](step, program):
                 if count:
-                    (rows if over_rows else finish)[kind] += count * runs[step]
+                    into[kind] += count * times
     for pack in program.packs:
         finish += _packing_counts(parameters, len(pack.args), program.beside)
     different = sum(step.op == EXPAND for step in program.steps)

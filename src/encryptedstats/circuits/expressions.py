@@ -511,19 +511,25 @@ def depth_of(outputs: Iterable[Expression]) -> int:
     return max((depths[output] for output in outputs), default=0)
 
 
+#: What is hashed of a node, from the digests of its args, whatever order they were written in.
+DIGESTED: Final = RuleTable[Callable[["Expression", list[str]], list[Any]]]("digested nodes")
+
+DIGESTED.rule(COLUMN, GIVEN, HERE, TOTAL, REPLICATE, RESAMPLE)(
+    lambda node, args: [node.op, args, node.data]
+)
+DIGESTED.rule(MASK)(lambda node, args: [node.op, args, node.data.content()])
+DIGESTED.rule(PRODUCT)(lambda node, args: [node.op, sorted(args), node.data])
+
+
+@DIGESTED.rule(LINEAR)
+def _digest_sum(node: Expression, args: list[str]) -> list[Any]:
+    coefficients, constant = node.data
+    return [node.op, sorted(zip(args, coefficients, strict=True)), constant]
+
+
 def circuit_digest(outputs: Sequence[Expression]) -> str:
-    """A hash of a circuit that does not depend on the order in which sums and products were
-    written.
-    """
-
-    def rule(node: Expression, args: list[str]) -> str:
-        if node.op == LINEAR:
-            coefficients, constant = node.data
-            return _hash([node.op, sorted(zip(args, coefficients, strict=True)), constant])
-        data = node.data.content() if node.op == MASK else node.data
-        return _hash([node.op, sorted(args) if node.op == PRODUCT else args, data])
-
-    digests = fold(outputs, rule)
+    """Hash a circuit, whatever the order in which sums and products were written."""
+    digests = fold(outputs, lambda node, args: _hash(DIGESTED[node.op](node, args)))
     return _hash([digests[output] for output in outputs])
 
 

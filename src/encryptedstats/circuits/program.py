@@ -293,6 +293,15 @@ class Program:
                         found[arg][place] = _union(found[arg].get(place, frozenset()), more)
         return found
 
+    @cached_property
+    def is_flat(self) -> bool:
+        """Whether every step over rows is taken once for each chunk: none is back from totals,
+        moved, or in some chunks only.
+        """
+        return not any(self.stages.values()) and not any(
+            step.op == MOVE or step.chunks is not None for step in self.steps
+        )
+
     def runs(self) -> dict[Step, int]:
         """How many times each step is taken: those over rows for every chunk where they are needed.
 
@@ -300,9 +309,7 @@ class Program:
         or for the sum of another chunk, is taken again.
         """
         every = max(1, self.layout.n_chunks)
-        if not any(self.stages.values()) and not any(
-            step.op == MOVE or step.chunks is not None for step in self.steps
-        ):
+        if self.is_flat:
             return {step: 1 if step.is_total else every for step in self.steps}
         return {
             step: 1

@@ -114,6 +114,17 @@ SHARED: Final = {
 }
 
 
+#: What commands were called before version 0.3, for those who type that.
+_BEFORE: Final = {
+    **dict.fromkeys(("fit", "counts", "crosstab", "moments"), "ask"),
+    "decrypt": "open",
+    "keygen": "key make",
+    "doctor": "check install",
+    "bench": "check speed",
+    "verify": "check answer",
+}
+
+
 class Late(TyperCommand):
     """The name of a command or a group and a line about it, until it is used."""
 
@@ -137,8 +148,9 @@ class Group(TyperGroup):
         """Name what is near a command that there is not, also where it stands in another group."""
         if args and super().get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             known = {path.rpartition(" ")[2]: path for path in paths()}
-            near = [repr(known[one]) for one in get_close_matches(args[0], known)]
-            hint = f": did you mean {' or '.join(near)}?" if near else ""
+            near = [known[one] for one in get_close_matches(args[0], known)]
+            near = [_BEFORE[args[0]]] if args[0] in _BEFORE else near
+            hint = f": did you mean {' or '.join(map(repr, near))}?" if near else ""
             ctx.fail(f"there is no command {args[0]!r}{hint}")
         return super().resolve_command(ctx, args)
 

@@ -94,74 +94,47 @@ class Place:
 
     def ask(self, asked: Sequence[es.Question], work: Request) -> Iterator[Any]:
         """Yield the answers to some questions, saved; of a queue, jobs."""
+        options = {"folds": work.folds, "by_others": work.by_others and not self.is_local}
         if self.is_local:
-            yield from self._ask_here(asked, work)
-        elif self.kind == "queue":
-            from encryptedstats import cluster
-
-            options = {"by_others": work.by_others, "folds": work.folds, **self._queued(work)}
-            for question, out in zip(asked, work.outs, strict=True):
-                yield cluster.submit(question, work.table, out, **options)
-        else:
-            options = {"by_others": work.by_others, "folds": work.folds, **self.options}
-            with self._connected(work) as (worker, table):
-                outs = list(work.outs)
-                yield from worker.ask(list(asked), table, outs, overwrite=work.force, **options)
-
-    def _queued(self, work: Request) -> dict[str, Any]:
-        """What all jobs of a queue are submitted with."""
-        options = {"queue": self.address, "keys": work.keys, "overwrite": work.force}
-        return {**options, **self.options}
-
-    def _ask_here(self, asked: Sequence[es.Question], work: Request) -> Iterator[Any]:
-        from encryptedstats.cli._files import save
-
-        table, options = work.load(), self.local_options()
-        for question, out in zip(asked, work.outs, strict=True):
-            fit = getattr(question, "fit_folds" if work.folds else "fit", None)
-            if work.folds and fit is None:
-                raise typer.BadParameter(f"--folds: {question.name} is not fitted to folds")
-            with keeping(options.get("checkpoint")):
-                answer = table.ask(question, **options) if fit is None else fit(table, **options)
-            save(answer, Path(out), force=work.force)
-            yield answer
+            self.local_options()  # which refuses a price
+        with self._worker(work) as (worker, table), keeping(self.options.get("checkpoint")):
+            yield from worker.ask(list(asked), table, list(work.outs), **options, **self._how(work))
 
     def predict(self, model: str, output: str | None, work: Request) -> Any:
         """Return the encrypted votes of a model for the rows of a table, saved; of a queue, a
         job.
         """
-        out = work.outs[0]
         self.refuse("trees_per_task", why="a prediction is cut by rows")
-        if self.kind == "queue":
-            from encryptedstats import cluster
-
-            return cluster.submit_prediction(
-                model, work.table, out, output=output, **self._queued(work)
-            )
-        with self._connected(work) as (worker, table):
-            return worker.predict(
-                model, table, out, output=output, overwrite=work.force, **self.options
-            )
+        with self._worker(work) as (worker, table):
+            return worker.predict(model, table, work.outs[0], output=output, **self._how(work))
 
     def draw(self, forest: Path, work: Request) -> Any:
         """Return a forest with its stochastic fraction, drawn elsewhere, saved."""
-        with self._connected(work) as (worker, table):
+        self.only("service", "dask")
+        with self._worker(work) as (worker, table):
             return worker.draw(forest, table, work.outs[0], overwrite=work.force)
 
     def combine(self, answers: Sequence[Path], forget: Sequence[Path], work: Request) -> Any:
         """Return the sum of encrypted answers, added up elsewhere, saved."""
-        with self._connected(work) as (worker, table):
+        self.only("service", "dask")
+        with self._worker(work) as (worker, table):
             return worker.combine(answers, table, work.outs[0], forget=forget, overwrite=work.force)
 
+    def _how(self, work: Request) -> dict[str, Any]:
+        return {"overwrite": work.force, "wait": self.kind != "queue", **self.options}
+
     @contextmanager
-    def _connected(self, work: Request) -> Iterator[tuple[es.Worker, Any]]:
-        """A worker that is waited for, and the table that it was sent."""
+    def _worker(self, work: Request) -> Iterator[tuple[es.Worker, Any]]:
+        """A worker, and the table that it computes on."""
         import encryptedstats as es
 
-        self.only("service", "dask")
-        work.load()  # rows by others that nobody asked for are refused before anything is sent
-        with es.connect(self.address) as worker:
-            yield worker, worker.upload(work.table, keys=work.keys)
+        place = {LOCAL: LOCAL, "queue": f"queue://{self.address}"}.get(self.kind, self.address)
+        sealed = work.load()  # rows by others that nobody asked for are refused at once
+        with es.connect(place) as worker:
+            if self.is_local:
+                yield worker, worker.upload(sealed)
+            else:
+                yield worker, worker.upload(work.table, keys=work.keys)
 
 
 @dataclass(frozen=True)

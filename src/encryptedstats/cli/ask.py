@@ -204,18 +204,22 @@ def _outputs(out: str, names: Sequence[str], place: Place, force: bool) -> list[
 
 def _facts(made: Any, file: str) -> dict[str, Any]:
     """What may be told of an encrypted answer, ready for JSON."""
-    if hasattr(made, "items"):  # a job of a queue
-        return {
-            "bytes": None,
-            "question": made.question.name,
-            "params": made.question.parameters(),
-            "rows": made.n_rows,
-            "job": made.id,
-            "queue": made.queue,
-            "shards": sum(item.is_shard for item in made.items.values()),
-            "finished": made.finished,
-        }
+    if hasattr(made, "wait"):  # a job of a queue
+        asked = {"question": made.question.name, "params": made.question.parameters()}
+        return {"bytes": None, **asked, **job_facts(made)}
     return {**_size(file), **answer_facts(made)}
+
+
+def job_facts(made: Any) -> dict[str, Any]:
+    """Return what may be told of a job of a queue, ready for JSON."""
+    status = made.status()
+    return {
+        "rows": status.rows,
+        "job": made.id,
+        "queue": made.place,
+        "shards": status.shards,
+        "finished": status.state == "done",
+    }
 
 
 def _size(file: str) -> dict[str, int]:

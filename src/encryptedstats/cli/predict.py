@@ -43,7 +43,7 @@ from encryptedstats.cli._options import (
     option,
     output,
 )
-from encryptedstats.cli.ask import queued_text
+from encryptedstats.cli.ask import job_facts, queued_text
 from encryptedstats.kinds import read_file
 from encryptedstats.storage.objects import is_url, load_file, local_or_url, read_object
 from encryptedstats.tables.encryption import DRAFT_KIND
@@ -161,7 +161,7 @@ def predict_(
     else:
         request = Request(rows, [out], keys, force, by_others=True)
         votes = place.predict(model, output_kind, request)
-    document = {"file": out, "encrypted": True, **_facts(votes, out)}
+    document = {"file": out, "encrypted": True, **_facts(votes, out, model)}
     document["seconds"] = time.perf_counter() - started
     tell(_view(document), document, as_json)
 
@@ -213,18 +213,11 @@ def _clear_rows(
         raise es.SchemaError(f"{rows}: {error}") from error
 
 
-def _facts(votes: Any, out: str) -> dict[str, Any]:
-    if hasattr(votes, "items"):  # a job of a queue
-        return {
-            "bytes": None,
-            "model": votes.model.name,
-            "params": votes.model.parameters(),
-            "rows": votes.n_rows,
-            "job": votes.id,
-            "queue": votes.queue,
-            "shards": sum(item.is_shard for item in votes.items.values()),
-            "finished": votes.finished,
-        }
+def _facts(votes: Any, out: str, model: str) -> dict[str, Any]:
+    if hasattr(votes, "wait"):  # a job of a queue
+        file = load_file(model)
+        asked = {"model": file.expect("question", str), "params": file.expect("params", dict)}
+        return {"bytes": None, **asked, **job_facts(votes)}
     return {
         "bytes": len(read_object(out)) if is_url(out) else Path(out).stat().st_size,
         "model": votes.question.name,

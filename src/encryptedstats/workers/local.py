@@ -10,7 +10,6 @@ from functools import reduce
 from operator import add, sub
 from typing import Any, ClassVar
 
-from encryptedstats.cluster.planning import plan_question
 from encryptedstats.crypto.keys import PublicKeys
 from encryptedstats.errors import ArgumentError, Failure, WorkerError
 from encryptedstats.tables.answers.answer import Answer
@@ -92,6 +91,8 @@ class LocalWorker(Worker):
         return (table if isinstance(table, WorkerTable) else self.upload(table, keys=keys)), 0
 
     def _plan(self, question: Question, table: WorkerTable) -> dict[str, Any]:
+        from encryptedstats.cluster.planning import plan_question  # imports the whole cluster
+
         return plan_question(question, table.facts, table.rows)
 
     # -- jobs --------------------------------------------------------------------------------------

@@ -403,6 +403,8 @@ class Worker(ABC):
         for one in listed:
             found = check_question(one)
             found = folds_of(found, known.facts.n_folds) if folds else found
+            if known.sealed is not None and hasattr(one, "_check_table"):  # of models
+                one._check_table(known.sealed)
             asked.append(_in_ids(found, known))
         orders = [
             Order(ASK if one.kind == RESULT_KIND else FIT, known, one, wait=wait) for one in asked
@@ -613,7 +615,12 @@ class Worker(ABC):
         if not _is_drawn(order):
             return self.result(job, out, **saving)
         found = self.result(job, progress=saving["progress"])
-        return self.draw(found, order.table, out, **saving)
+        kept = ("device", "workers", "memory_limit")
+        options = {name: order.options[name] for name in kept if name in order.options}
+        drawn = self.draw(found, order.table, out, **saving, **options)
+        if out is not None:
+            found.answer_.ciphertexts.drop_checkpoints()
+        return drawn
 
     def _check_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in options.items():
