@@ -49,7 +49,7 @@ def _forest(n_rows: int, trees: int, depth: int = 3, **options: Any) -> tuple[An
 
 
 def plan() -> Callable[[], object]:
-    """Planning a forest of 100 trees."""
+    """Plan a forest of 100 trees."""
     import encryptedstats as es
 
     schema = es.Schema.infer(_frame(547), target="y")
@@ -69,26 +69,26 @@ def plan_prediction() -> Callable[[], object]:
 
 
 def fit_small() -> Callable[[], object]:
-    """100 trees of depth 3, 547 rows."""
+    """Fit 100 trees of depth 3 to 547 rows."""
     forest, _, sealed = _forest(547, 100)
     forest.fit(sealed, progress=False)
     return lambda: forest.fit(sealed, progress=False)
 
 
 def fit_large() -> Callable[[], object]:
-    """100 trees of depth 3, 40,960 rows."""
+    """Fit 100 trees of depth 3 to 40,960 rows."""
     forest, _, sealed = _forest(40_960, 100)
     return lambda: forest.fit(sealed, progress=False)
 
 
 def fit_bfv() -> Callable[[], object]:
-    """2 trees of depth 2 under BFV, by SEAL."""
+    """Fit 2 trees of depth 2 under BFV, by SEAL."""
     forest, _, sealed = _forest(547, 2, 2, scheme="bfv")
     return lambda: forest.fit(sealed, progress=False)
 
 
 def predict_closed() -> Callable[[], object]:
-    """8,192 rows predicted by a forest of 20 trees that stays closed."""
+    """Predict 8,192 rows by an encrypted forest of 20 trees."""
     import encryptedstats as es
 
     forest, owner, sealed = _forest(547, 20, 2, encrypted_prediction=True)
@@ -99,7 +99,7 @@ def predict_closed() -> Callable[[], object]:
 
 
 def predict_open() -> Callable[[], object]:
-    """8,192 encrypted rows predicted by an opened forest of 20 trees."""
+    """Predict 8,192 encrypted rows by an opened forest of 20 trees."""
     import encryptedstats as es
 
     forest, owner, sealed = _forest(547, 20, 2, encrypted_prediction=True)
@@ -110,7 +110,7 @@ def predict_open() -> Callable[[], object]:
 
 
 def draw() -> Callable[[], object]:
-    """The drawn fraction (M = 2) of 2 trees of depth 2."""
+    """Draw the fraction (M = 2) of 2 trees of depth 2."""
     import encryptedstats as es
 
     frame = _frame(547)
@@ -123,13 +123,13 @@ def draw() -> Callable[[], object]:
 
 
 def statistics() -> Callable[[], object]:
-    """A cross table of 40,960 rows."""
+    """Count a cross table of 40,960 rows."""
     _, _, sealed = _forest(40_960, 2)
     return lambda: sealed.crosstab(0, 1, progress=False)
 
 
 def clear_fit() -> Callable[[], object]:
-    """The plain twin: 100 trees, 200,000 rows."""
+    """Fit the plain twin: 100 trees, 200,000 rows."""
     import encryptedstats as es
 
     frame = _frame(200_000)
@@ -138,7 +138,7 @@ def clear_fit() -> Callable[[], object]:
 
 
 def encrypt() -> Callable[[], object]:
-    """40,960 rows of 9 variables."""
+    """Encrypt 40,960 rows of 9 variables."""
     import encryptedstats as es
 
     frame = _frame(40_960)
@@ -148,7 +148,7 @@ def encrypt() -> Callable[[], object]:
 
 
 def open_model() -> Callable[[], object]:
-    """Opening 100 trees."""
+    """Open 100 trees."""
     forest, owner, sealed = _forest(547, 100)
     forest.fit(sealed, progress=False)
     return lambda: owner.open(forest)
