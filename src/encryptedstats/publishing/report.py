@@ -316,9 +316,10 @@ def _asked(facts: Mapping[str, Any]) -> str:
 
 
 def _ledger_facts(ledger: Ledger) -> dict[str, Any]:
-    budget, spent = ledger.budget, ledger.epsilon_spent
-    found: dict[str, Any] = {"head": ledger.head(), "mixed": len(ledger.units) > 1, "share": None}
-    if budget is not None:
+    budget, is_mixed = ledger.budget, len(ledger.units) > 1
+    found: dict[str, Any] = {"head": ledger.head(), "mixed": is_mixed, "share": None}
+    if budget is not None and not is_mixed:
+        spent = ledger.epsilon_spent
         share = min(1.0, spent / budget.epsilon)
         found |= {
             "share": f"{100 * share:.1f}",
