@@ -15,14 +15,14 @@ from typing import Any
 
 import encryptedstats as es
 from encryptedstats.cluster.items import Done
-from encryptedstats.cluster.scheduling import connected
+from encryptedstats.cluster.scheduling import connect
 
 
 def main() -> None:
     """Fit every forest of every round, one round after the other, on one cluster."""
     asked = json.load(sys.stdin)
     started = time.perf_counter()
-    with connected(None, asked["workers"], 60.0, False) as client:
+    with connect(None, asked["workers"], 60.0, False) as client:
         client.wait_for_workers(asked["workers"])
         ready = time.perf_counter() - started
         rounds = [_round(one, client) for one in asked["rounds"]]

@@ -72,19 +72,19 @@ def _member_facts(file: Container) -> Facts:
 # ------------------------------------------------------------------------------------------------
 
 
-def _array_told(facts: Facts, question: str) -> str:
+def _describe_array(facts: Facts, question: str) -> str:
     shape = " x ".join(map(str, facts["shape"]))
     return f"{facts['kind']}, {shape} values" if shape else "encrypted integer (one value)"
 
 
-def _block_told(facts: Facts, question: str) -> str:
+def _describe_block(facts: Facts, question: str) -> str:
     return (
         f"block of an encrypted table: {plural(facts['rows'], 'row')}, "
         f"{plural(facts['columns'], 'column')}"
     )
 
 
-def _member_told(facts: Facts, question: str) -> str:
+def _describe_member(facts: Facts, question: str) -> str:
     return f"{facts['kind']}: {facts['member']}"
 
 
@@ -106,7 +106,7 @@ KINDS: Final[dict[str, FileKind]] = {
         frozenset({"public_key", "relinearisation", "signing_key", "packing", "rotation"}),
         lambda file, keys: PublicKeys.from_container(file),
         facts=_public_facts,
-        told=lambda facts, question: (
+        describe=lambda facts, question: (
             "public keys, retired: nothing is encrypted for them"
             if facts["retired"]
             else PUBLIC_KIND
@@ -118,7 +118,7 @@ KINDS: Final[dict[str, FileKind]] = {
         frozenset(),
         lambda file, keys: JointKey.from_container(file),
         facts=lambda file: {"members": file.expect("members", list)},
-        told=lambda facts, question: f"joint key of {', '.join(map(str, facts['members']))}",
+        describe=lambda facts, question: f"joint key of {', '.join(map(str, facts['members']))}",
     ),
     **{
         kind: FileKind(
@@ -127,7 +127,7 @@ KINDS: Final[dict[str, FileKind]] = {
             frozenset(sections),
             _of_members,
             facts=_member_facts,
-            told=_member_told,
+            describe=_describe_member,
         )
         for kind, use, sections in (
             (MEMBER_KIND, "it stays where it is, with the member alone", {"secret_key"}),
@@ -148,7 +148,7 @@ KINDS: Final[dict[str, FileKind]] = {
         "ask computes on it",
         frozenset({"schema", "columns", "blocks"}),
         facts=_draft_facts,
-        told=lambda facts, question: (
+        describe=lambda facts, question: (
             "manifest of an encrypted table: give its folder to see the table"
         ),
     ),
@@ -157,7 +157,7 @@ KINDS: Final[dict[str, FileKind]] = {
         "run the same encrypt again to finish it",
         frozenset({"schema", "columns"}),
         facts=_draft_facts,
-        told=lambda facts, question: (
+        describe=lambda facts, question: (
             "draft of a table that is not finished: run the same encrypt again"
         ),
     ),
@@ -166,7 +166,7 @@ KINDS: Final[dict[str, FileKind]] = {
         "give the folder of the table it belongs to",
         frozenset({"seeds", "digests", "residues"}),
         facts=lambda file: {name: file.expect(name, int) for name in ("rows", "columns")},
-        told=_block_told,
+        describe=_describe_block,
     ),
     ARRAY_KIND: FileKind(
         "an encrypted array",
@@ -176,7 +176,7 @@ KINDS: Final[dict[str, FileKind]] = {
         needs_keys=True,
         opens=True,
         facts=lambda file: {"shape": file.expect("shape", list)},
-        told=_array_told,
+        describe=_describe_array,
     ),
     **ANSWER_FILES,
 }

@@ -389,7 +389,7 @@ def logistic_line(
 
 
 def log_odds(p: Floats) -> Floats:
-    """Of probabilities, those next to 0 and 1 taken for 0.000001 and its opposite."""
+    """Return the log odds of probabilities, which are clipped at 0.000001 from 0 and 1."""
     odds: Floats = logit(np.clip(p, _LEAST, 1 - _LEAST))
     return odds
 
@@ -583,7 +583,7 @@ class Binary:
         return found
 
     def calibration(self, *, n_bins: int = _N_BINS, confidence: float = 0.95) -> pd.DataFrame:
-        """As :func:`calibration_table`."""
+        """Return :func:`calibration_table` of these predictions."""
         weights = self.weight if self.is_weighted else None
         return calibration_table(
             self.positive, self.scores, weights, n_bins=n_bins, confidence=confidence
@@ -732,7 +732,7 @@ def evaluate(
     Parameters
     ----------
     model : classifier
-        An opened model, or any other of scikit-learn's kind.
+        A decrypted model, or any other of scikit-learn's kind.
     X : DataFrame, array or Table
     y : array, optional
         True classes; those of ``X`` where it is a table. Rows where it is missing are left out and
@@ -841,9 +841,9 @@ def _macro(
     everybody = np.ones(rows, dtype=bool)
     found["accuracy"] = _share(made.predicted == made.codes, everybody, made.weight, confidence)
     if made.are_probabilities:
-        given = made.scores[np.arange(rows), made.codes]
+        chosen = made.scores[np.arange(rows), made.codes]
         truth = np.eye(len(made.classes))[made.codes]
-        found["log_loss"] = _mean(_loss(given), made.weight, confidence)
+        found["log_loss"] = _mean(_loss(chosen), made.weight, confidence)
         found["brier"] = _mean(((made.scores - truth) ** 2).sum(axis=1), made.weight, confidence)
     return found
 

@@ -1,4 +1,4 @@
-"""Pictures of opened models: a tree with its counts, votes, ROC and calibration curves. Needs
+"""Pictures of decrypted models: a tree with its counts, votes, ROC and calibration curves. Needs
 matplotlib (extra ``plots``).
 
 Every function draws into ``ax``, or into a new figure, and returns the axes. Curves name the
@@ -195,7 +195,7 @@ def plot_roc(
     pos_label: Any = None,
     band: bool = True,
 ) -> Axes:
-    """Draw ROC curves of one or several opened models, or of any other classifiers, on the same
+    """Draw ROC curves of one or several decrypted models, or of any other classifiers, on the same
     rows.
 
     The legend has each AUC with DeLong's 95 % interval. Shaded is where 95 % of the curves lie when
@@ -418,7 +418,7 @@ def _needing_matplotlib() -> Iterator[None]:
         raise ImportError("plots need matplotlib: pip install 'encryptedstats[plots]'") from error
 
 
-def _named(models: Any) -> dict[str, Any]:
+def _by_name(models: Any) -> dict[str, Any]:
     """Return models by name: the given one, or that of their class."""
     if isinstance(models, Mapping):
         return {str(name): model for name, model in models.items()}
@@ -431,7 +431,7 @@ def _named(models: Any) -> dict[str, Any]:
 
 
 def _predictions(models: Any, X: Any, y: Any) -> dict[str, Predictions]:
-    return {name: Predictions.of(model, X, y) for name, model in _named(models).items()}
+    return {name: Predictions.of(model, X, y) for name, model in _by_name(models).items()}
 
 
 def _curves(

@@ -303,7 +303,7 @@ def frame_text(frame: pd.DataFrame) -> str:
 
 def _cells_of(frame: pd.DataFrame, marks: bool, max_rows: int | None) -> Cells:
     index, columns = frame.index, frame.columns
-    shown = _shown_rows(len(frame), max_rows)
+    shown = _rows_to_show(len(frame), max_rows)
     named = not (type(index).__name__ == "RangeIndex" and index.name is None)
     heads = [label_text(name) if name is not None else "" for name in index.names] if named else []
     if heads and columns.name is not None:
@@ -333,7 +333,7 @@ def _cells_of(frame: pd.DataFrame, marks: bool, max_rows: int | None) -> Cells:
     return Cells(heads, rows, n_labels)
 
 
-def _shown_rows(count: int, most: int | None) -> Sequence[int | None]:
+def _rows_to_show(count: int, most: int | None) -> Sequence[int | None]:
     """Return the lines that are shown; None stands for those left out in the middle."""
     if most is None or count <= most:
         return range(count)
@@ -365,7 +365,7 @@ def _table_text(table: TableView, width: int | None, max_rows: int | None) -> st
 
 
 def _fitting(widths: Sequence[int], n_labels: int, width: int | None) -> Iterator[list[int]]:
-    """Return the columns in runs that fit side by side, each after the labels; at least one in
+    """Return the columns in runs that fit into one width, each after the labels; at least one in
     each.
     """
     labels = list(range(n_labels))

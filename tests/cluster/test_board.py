@@ -32,9 +32,9 @@ def test_figures(clock: list[float]) -> None:
     assert board.seconds_left is None
     assert "time left unknown" in board.line()
     clock[0] += 5.0
-    board.told(shard("a"), "left")
-    board.told(shard("b", seconds=4.0), "right")
-    board.told(Done("sum", 2000, 1.0, is_shard=False), "right")
+    board.add(shard("a"), "left")
+    board.add(shard("b", seconds=4.0), "right")
+    board.add(Done("sum", 2000, 1.0, is_shard=False), "right")
     assert board.items_left == 3
     assert board.rows_per_second == 400.0
     assert board.seconds_left == 5.0
@@ -49,7 +49,7 @@ def test_figures(clock: list[float]) -> None:
 def test_many_workers_are_not_all_listed(clock: list[float]) -> None:
     board = Board(shards=100, rows=100_000, items_left=100)
     for number in range(40):
-        board.told(shard(f"{number}"), f"worker {number:02d}")
+        board.add(shard(f"{number}"), f"worker {number:02d}")
     lines = board.worker_lines()
     assert len(lines) == 17
     assert lines[-1] == "and 24 workers more"
@@ -60,13 +60,13 @@ def test_lines_where_no_terminal_redraws(clock: list[float]) -> None:
     board = Board(shards=2, rows=2000, items_left=2, started=clock[0])
     with shown(board, True, stream) as tell:
         clock[0] += 1.0
-        board.told(shard("a"), "w")
+        board.add(shard("a"), "w")
         tell()
         assert not stream.getvalue()  # a line every ten seconds is enough
         clock[0] += 10.0
         tell()
         assert stream.getvalue().startswith("1 of 2 shards, 91 rows/s")
-        board.told(shard("b"), "w")
+        board.add(shard("b"), "w")
         tell()
     assert "2 of 2 shards" in stream.getvalue()
 
@@ -82,6 +82,6 @@ def test_silence(show: bool | None) -> None:
 def test_a_terminal_is_drawn_on(capsys: pytest.CaptureFixture[str]) -> None:
     board = Board(1, 1000, 1)
     with shown(board, None, Terminal()) as tell:
-        board.told(shard("a"), "w")
+        board.add(shard("a"), "w")
         tell()
     assert "\x1b" not in capsys.readouterr().out  # it goes to stderr, or nowhere

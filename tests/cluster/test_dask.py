@@ -295,6 +295,6 @@ def test_a_finished_fit_needs_no_cluster(
 ) -> None:
     job = submit(hospital, tmp_path)
     cluster.work(job.queue)
-    monkeypatch.setattr(scheduling, "connected", lambda *_: pytest.fail("a cluster was started"))
+    monkeypatch.setattr(scheduling, "connect", lambda *_: pytest.fail("a cluster was started"))
     again = cluster.fit(FOREST, hospital.table, job.out, rows_per_shard=ROWS)
     assert again.n_rows_ == BLOCKS * ROWS

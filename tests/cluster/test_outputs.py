@@ -149,8 +149,8 @@ def test_a_damaged_job_holds_no_other_up(
     assert names(queue, DAMAGED) == {bad.id}
     (state,) = (one for one in cluster.status(queue) if one.id == bad.id)
     assert not state.finished
-    assert "set aside" in state.failures[0]
-    cluster.submit(OTHER, hospital.table, queue.parent / "other", queue=queue)  # mends it
+    assert "set aside" in state.failures[0].message
+    cluster.submit(OTHER, hospital.table, queue.parent / "other", queue=queue)  # repairs it
     cluster.work(queue)
     assert hospital.is_exact(OTHER, queue.parent / "other")
 

@@ -144,7 +144,7 @@ def test_what_somebody_is_at_is_left_alone_until_the_lease_runs_out(
         now[0] += seconds
 
     monkeypatch.setattr(queues.time, "sleep", sleep)
-    report = cluster.work(job.queue, told=lambda done: order.append((done.name, now[0])))
+    report = cluster.work(job.queue, on_done=lambda done: order.append((done.name, now[0])))
     when = dict(order)
     assert report.shards == BLOCKS
     assert when.pop(taken) >= 1000.0

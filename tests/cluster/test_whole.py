@@ -128,7 +128,7 @@ def test_a_job_that_is_cancelled_in_the_middle_stops(hospital: Hospital, tmp_pat
     job = cluster.submit(
         FOREST, hospital.table, tmp_path / "forest.enc", queue=queue, rows_per_shard=samples.ROWS
     )
-    report = cluster.work(queue, told=lambda done: cluster.cancel(queue, job.id))
+    report = cluster.work(queue, on_done=lambda done: cluster.cancel(queue, job.id))
     assert report.items == 1
     (status,) = cluster.status(queue)
     assert (status.shards, status.shards_done, status.state) == (BLOCKS, 1, "cancelled")

@@ -202,7 +202,7 @@ def test_a_local_cluster_ends_with_its_user(hospital: Hospital, tmp_path: Path) 
         "from encryptedstats import cluster, CompletelyRandomForest as F\n"
         "import encryptedstats.cluster.scheduling as s, os\n"
         "if __name__ == '__main__':\n"
-        "    with s.connected(None, 2, 30.0, False) as client:\n"
+        "    with s.connect(None, 2, 30.0, False) as client:\n"
         "        client.wait_for_workers(2)\n"
         "        pids = client.run(os.getpid); pids['scheduler'] = "
         "client.run_on_scheduler(os.getpid)\n"

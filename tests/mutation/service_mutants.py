@@ -9,6 +9,8 @@ from mutation.mutants import Mutant
 ANSWERS, CLIENT = "workers/worker.py", "workers/service.py"
 DOOR, RUNNING = "service/door.py", "service/running.py"
 SERVER, CONTENTS, DESK = "service/server.py", "service/contents.py", "app/desk.py"
+PASSPHRASES, ON_KEY = "app/passphrases.py", "app/steps/key.py"
+ON_SEND, ON_ENCRYPT = "app/steps/send.py", "app/steps/encrypt.py"
 SHARDING, DIALECTS = "tables/shards.py", "tables/rows/csv_format.py"
 RULES = ("tests/service/test_service_rules.py",)
 PAGE = ("tests/app/test_desk_rules.py",)
@@ -148,7 +150,10 @@ MUTANTS = [
     service("owners ask at any pace", "        if wait:\n", "        if False:\n", SERVER),
     service("a range behind the end", "if start >= size:", "if start > size:", SERVER),
     service(
-        "two answers to predict by", "len(self.answers or ()) != 1", "not self.answers", SERVER
+        "two answers to predict by",
+        'max_length=1, description="The model',
+        'max_length=9, description="The model',
+        "service/messages.py",
     ),
     service("rates are not spent", "bucket.left -= 1", "pass", "service/limits.py"),
     service(
@@ -204,14 +209,12 @@ MUTANTS = [
         "service/jobs.py",
     ),
     # the owner's page
-    service(
-        "a short passphrase", "if len(passphrase) < LEAST_PASSPHRASE:", "if False:", DESK, PAGE
-    ),
-    service("two passphrases that differ", "if passphrase != again:", "if False:", DESK, PAGE),
+    service("a short passphrase", "if len(text) < LEAST:", "if False:", PASSPHRASES, PAGE),
+    service("two passphrases that differ", "if passphrase != again:", "if False:", ON_KEY, PAGE),
     service(
         "a key that is never locked",
-        "time.monotonic() - found.used > IDLE_SECONDS",
-        "False",
+        "IDLE_SECONDS - (time.monotonic() - found.used)",
+        "IDLE_SECONDS",
         DESK,
         PAGE,
     ),
@@ -226,21 +229,21 @@ MUTANTS = [
         "a result of another key",
         "if project.state.key is None or key_id != project.state.key.key_id:",
         "if project.state.key is None:",
-        DESK,
+        ON_SEND,
         PAGE,
     ),
     service(
         "half a result is kept",
         "key_id = container.from_bytes(content).key_id",
         "key_id = project.state.key.key_id",
-        DESK,
+        ON_SEND,
         PAGE,
     ),
     service(
         "a finished table of fewer rows",
-        "if is_same and is_all and is_untouched",
-        "if is_same and is_untouched",
-        DESK,
+        "if is_same and is_all and is_untouched else None",
+        "if is_same and is_untouched else None",
+        ON_ENCRYPT,
         KILLS,
     ),
     # verify in shards

@@ -9,6 +9,7 @@ MEANS, SQUARES = "statistics/comparisons.py", "statistics/_least_squares.py"
 SURVIVAL, HAZARDS = "statistics/survival.py", "statistics/hazards.py"
 GLM, MATRICES = "statistics/generalized.py", "statistics/multivariate.py"
 FORMULAS, FACTORS = "statistics/formulas.py", "statistics/factors.py"
+DESIGNS = "statistics/designs.py"
 METRICS, FOREST, GROWTH = "metrics.py", "models/forest.py", "models/growth.py"
 BAYES, DISCRIMINANTS = "models/naive_bayes.py", "models/discriminants.py"
 LOGISTIC, LINES = "models/logistic.py", "models/prediction.py"
@@ -181,8 +182,8 @@ MUTANTS = [
     Mutant("statistics: Newcombe's wrong end", "high0 - p0))", "p0 - low0))", TABLES, ODDS),
     Mutant(
         "statistics: odds without events dropped from print",
-        "compared = self.groups.drop(index=self.reference)",
-        'compared = self.groups.dropna(subset=["odds ratio"])',
+        "for name in MEASURES\n                for k in order\n            ],\n        )",
+        "for name in MEASURES\n                for k in order\n            ],\n        ).dropna()",
         TABLES,
         tests_in(COUNTS, "odds_without_events_are_printed_as_not_available"),
     ),
@@ -419,8 +420,8 @@ MUTANTS = [
     ),
     Mutant(
         "statistics: Fisher's z of all rows",
-        "math.sqrt(self.n - 3)",
-        "math.sqrt(self.n)",
+        "math.sqrt(n - 3)",
+        "math.sqrt(n)",
         MATRICES,
         BY_R,
     ),
@@ -450,28 +451,28 @@ MUTANTS = [
         "statistics: the last level as reference",
         "levels.remove(first)",
         "levels.pop()",
-        FORMULAS,
+        DESIGNS,
         READ,
     ),
     Mutant(
         "statistics: a term with one level",
         "if len(levels) < 2:",
         "if not levels:",
-        FORMULAS,
+        DESIGNS,
         DEGENERATE,
     ),
     Mutant(
         "statistics: a dot with constants",
-        "for j in others if j not in constant]",
-        "for j in others]",
-        FORMULAS,
+        "others = [j for j in others if j not in constant]",
+        "others = list(others)",
+        DESIGNS,
         DEGENERATE,
     ),
     Mutant(
         "statistics: levels that are together",
         "elif factor.level != known.level:",
         "elif False:",
-        FORMULAS,
+        DESIGNS,
         READ,
     ),
     Mutant(

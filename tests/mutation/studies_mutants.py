@@ -139,7 +139,7 @@ _DOCUMENTS = [
     ),
     _place(
         "encrypted totals under a joint key",
-        "if self.asked(TOTALS):",
+        "if self.questions_in(TOTALS):",
         NONE,
         DOCUMENTS,
         _JOINT_REFUSED,

@@ -65,21 +65,26 @@ class EncryptTask(_Task):
 
 
 class AskTask(BaseModel):
-    """Compute the encrypted answer to a question on this machine. It is given no key."""
+    """Compute the encrypted answers to questions on this machine, each with its parameters and the
+    file of its answer. It is given no key.
+    """
+
+    label: ClassVar[str] = "Computing on this machine"
+    unit: ClassVar[str] = "questions"
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Literal["ask"] = "ask"
     table: Path
-    question: str
-    parameters: dict[str, Any]
-    out: Path
+    questions: list[tuple[str, dict[str, Any], Path]]
 
-    def run(self, _: Report) -> dict[str, Any]:
-        """Compute, and store the answer for its user only."""
-        question = question_class(self.question)._from_parameters(self.parameters)
-        answer = es.load(self.table).ask(question)
-        write_atomic(self.out, [container.to_bytes(answer.to_container())], mode=PRIVATE)
+    def run(self, report: Report) -> dict[str, Any]:
+        """Compute, and store the answers for their user only."""
+        table = es.load(self.table)
+        for done, (name, parameters, out) in enumerate(self.questions, 1):
+            answer = table.ask(question_class(name)._from_parameters(parameters))
+            write_atomic(out, [container.to_bytes(answer.to_container())], mode=PRIVATE)
+            report(done)
         return {}
 
 

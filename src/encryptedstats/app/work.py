@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import encryptedstats as es
-from encryptedstats.app.tasks import EncryptTask, Task
+from encryptedstats.app.tasks import AskTask, EncryptTask, Task
 from encryptedstats.app.words import in_page_words
 
 CHILD: Final = (sys.executable, "-m", "encryptedstats.app.child")
@@ -112,7 +112,9 @@ def run_task(task: Task, work: Work | None = None, total: float = 0.0) -> dict[s
                 last = json.loads(line)
                 if "warning" in last:
                     warnings.append(last["warning"])
-                elif "done" in last and work is not None and isinstance(task, EncryptTask):
+                elif (
+                    "done" in last and work is not None and isinstance(task, (EncryptTask, AskTask))
+                ):
                     work.tell(task.label, last["done"], total, task.unit)
         except BrokenPipeError:
             last = {}

@@ -175,7 +175,7 @@ def _kind_text(facts: dict[str, Any]) -> str | tuple[str, ...]:
     if facts["kind"] not in KINDS:
         return str(facts["kind"])
     asked = describe_question(facts["question"], facts["params"]) if "question" in facts else ""
-    return tuple(KINDS[facts["kind"]].told(facts, printable(asked)).split("\n"))
+    return tuple(KINDS[facts["kind"]].describe(facts, printable(asked)).split("\n"))
 
 
 # -- schemas and plans

@@ -101,7 +101,7 @@ def worker_run(
 
     shown = None if as_json else told
     report = cluster.work(
-        queue, keys=keys, lease=lease, wait=wait, allow=allow, told=shown, device=device
+        queue, keys=keys, lease=lease, wait=wait, allow=allow, on_done=shown, device=device
     )
     work = f"{plural(report.shards, 'shard')} of {plural(report.rows, 'row')}"
     tell(View(f"Done {work}, in {time_text(report.seconds)} of work"), asdict(report), as_json)

@@ -1,8 +1,8 @@
-"""Many machines: fits and predictions that are cut into shards, by rows and by trees. Imports
-models, and Dask when it is used.
+"""Many machines: fits and predictions that are cut into shards, by rows and by trees.
 
-The whole cluster is the untrusted side. No process of it holds a secret key, and what they share
-are objects in a store that are written once, under names that say what is in them.
+Imports models, and Dask when it is used. The whole cluster is the untrusted side. No process of it
+holds a secret key. What processes share are objects in a store that are written once, under names
+that identify their content.
 """
 
 from __future__ import annotations

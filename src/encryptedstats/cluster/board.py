@@ -1,4 +1,4 @@
-"""What is shown of a cluster at work: shards done, rows a second, time left, and every worker."""
+"""The live view of a cluster: shards done, rows a second, time left, and every worker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN_WORKERS: Final = 16
 
 @dataclass
 class WorkerView:
-    """What a worker did, and when it was last heard of."""
+    """What a worker did, and when it last reported."""
 
     shards: int = 0
     rows: int = 0
@@ -27,7 +27,7 @@ class WorkerView:
 
 @dataclass
 class Board:
-    """Figures of a job under way."""
+    """Figures of a running job."""
 
     shards: int
     rows: int
@@ -38,8 +38,8 @@ class Board:
     workers: dict[str, WorkerView] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
 
-    def told(self, done: Done, worker: str) -> None:
-        """An item was done."""
+    def add(self, done: Done, worker: str) -> None:
+        """Add a finished item."""
         self.items_left -= 1
         view = self.workers.setdefault(worker, WorkerView())
         view.last = time.monotonic()
@@ -52,17 +52,17 @@ class Board:
 
     @property
     def rows_per_second(self) -> float:
-        """Rows of shards that were done here, by the clock on the wall."""
+        """Rows of finished shards per second of wall time."""
         return self.rows_done / max(1e-9, time.monotonic() - self.started)
 
     @property
     def seconds_left(self) -> float | None:
-        """As long as the shards that are left would take at this pace; None before the first."""
+        """The time of the remaining shards at this pace; None before the first."""
         speed = self.rows_per_second
         return (self.rows - self.rows_done) / speed if self.rows_done else None
 
     def line(self) -> str:
-        """All in one line."""
+        """Return all figures in one line."""
         left = self.seconds_left
         return (
             f"{self.found + self.shards_done:,} of {self.found + self.shards:,} shards"
@@ -73,7 +73,7 @@ class Board:
         )
 
     def worker_lines(self) -> list[str]:
-        """One line a worker."""
+        """Return one line a worker."""
         now = time.monotonic()
         shown = sorted(self.workers.items())[:_SHOWN_WORKERS]
         lines = [

@@ -1,5 +1,6 @@
-"""``fit`` and ``submit``: a model fitted to a stored table by many machines. All that is read and
-written are stored objects.
+"""``fit`` and ``submit``: fit a model to a stored table on many machines.
+
+Everything that is read or written is a stored object.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def submit(
 
 
 def place_of_queue(out: Url, queue: Url | None) -> str:
-    """The queue that was asked for, or the one beside the end result."""
+    """Return the requested queue, or the one next to the end result."""
     return absolute(f"{os.fspath(out).rstrip('/')}.work" if queue is None else queue)
 
 
@@ -104,7 +105,7 @@ def put_into_queue(
 
 
 def _keep(store: Store, name: str, data: bytes) -> None:
-    """Store an object that is named by its hash; a damaged one of that name is mended."""
+    """Store an object that is named by its hash, replacing a damaged one."""
     if store.create(name, data):
         return
     try:
@@ -132,7 +133,7 @@ def fit(
     overwrite: bool = False,
     progress: bool | None = None,
     patience: float = PATIENCE,
-    told: Callable[[Done], None] | None = None,
+    on_done: Callable[[Done], None] | None = None,
 ) -> Any:
     """Fit a model to a stored table on a cluster. The result is exactly
     ``model.fit(es.load(table))``, encrypted.
@@ -176,7 +177,7 @@ def fit(
         the dashboard is printed too.
     patience : float
         Seconds to wait for a scheduler, given by address, that is not there or has gone.
-    told : callable, optional
+    on_done : callable, optional
         Called with every item that was done.
 
     Returns
@@ -202,6 +203,6 @@ def fit(
         folds=folds,
         overwrite=overwrite,
     )
-    run_on_dask(job, DaskRun(scheduler, workers, progress, patience, told, device))
+    run_on_dask(job, DaskRun(scheduler, workers, progress, patience, on_done, device))
     refuse_unfinished(job, open_store(job.queue))
     return read_file(load_file(job.out), job.keys, job.out)

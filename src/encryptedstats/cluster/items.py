@@ -1,9 +1,8 @@
-"""Doing one item of a job: evaluate a shard, add results up, or write the end result. Results are
-written once and never changed.
+"""Do one item of a job: evaluate a shard, add results up, or write the end result.
 
-An item reads stored objects and writes one; the same item gives the same bytes whoever does it, or
-votes that open to the same, so that two who do it at the same time do no harm. A result that is
-missing, cut short or altered is not believed: it is made again from what it was made from.
+An item reads stored objects and writes one, once. The same item gives the same bytes on every
+worker, or votes that open to the same, so two workers on one item do no harm. A result that is
+missing, cut short or altered is computed again.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _log = logging.getLogger("encryptedstats.cluster")
 
 @dataclass(frozen=True)
 class Done:
-    """What is told of an item that was done: small, since it travels through the scheduler."""
+    """The report of a finished item: small, since it travels through the scheduler."""
 
     name: str
     rows: int
@@ -45,12 +44,12 @@ class Done:
     found: bool = False  # it was there already
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for who must not unpickle ours."""
+        """Return plain values, for receivers that must not unpickle our classes."""
         return dict(vars(self))
 
 
 def run_item(job: StoredJob, name: str, device: str = AUTO) -> Done:
-    """Do an item, unless its object is there already, on a device of this machine."""
+    """Do an item on a device of this machine, unless its object exists already."""
     item, store = job.items[name], open_store(job.queue)
     started = time.perf_counter()
     found = is_done(job, item, store)
@@ -60,20 +59,18 @@ def run_item(job: StoredJob, name: str, device: str = AUTO) -> Done:
 
 
 def is_done(job: StoredJob, item: Item, store: Store) -> bool:
-    """Whether the object of an item is there; the end result is done when it lies where
-    it should.
-    """
+    """Return True if the object of an item exists; the end result must be at its final place."""
     if not item.is_model:
         return store.exists(item.name)
     return store.exists(item.name) and model_is_there(job, store)
 
 
 class Recorded(Protocol):
-    """What is known of a job whose end result is looked for."""
+    """The facts that identify a job's end result."""
 
     @property
     def id(self) -> str:
-        """Its SHA-256."""
+        """SHA-256 of the job."""
 
     @property
     def out(self) -> str:
@@ -81,11 +78,11 @@ class Recorded(Protocol):
 
     @property
     def record(self) -> str:
-        """The name of what says what the end result is."""
+        """The name of the object that describes the end result."""
 
 
 def model_is_there(job: Recorded, store: Store) -> bool:
-    """Whether the end result of the record is what lies at ``out``."""
+    """Return True if the end result of the record is what lies at ``out``."""
     try:
         wanted: str = read_record(job, store).expect("sha256", str)
         return sha256_of(job.out) == wanted
@@ -121,16 +118,14 @@ def _add_up(job: StoredJob, item: Item, store: Store) -> Any:
 
 
 def result_bytes(item: Item, result: Result) -> bytes:
-    """The object of a result: what was computed, its own name, and which shards are in it."""
+    """Return the object of a result: the result, its name, and its shards."""
     file = result.to_container(RESULT_KIND, {"name": item.name, "rows": item.rows})
     sections = {**file.sections, "shards": json.dumps(item.shards).encode()}
     return container.to_bytes(replace(file, sections=sections))
 
 
 def read_result(job: StoredJob, item: Item, store: Store) -> Any:
-    """A stored result, if it is the whole one of that name with exactly the shards that it must
-    have.
-    """
+    """Read a stored result, if it is whole and has this name and exactly the required shards."""
     return retry_read(store, lambda: _read_result(job, item, store))
 
 
@@ -155,7 +150,7 @@ def _read_result(job: StoredJob, item: Item, store: Store) -> Any:
 
 
 def believed_result(job: StoredJob, item: Item, store: Store) -> Any:
-    """A result; where it is missing or damaged, made again first."""
+    """Read a result, computing it again first if it is missing or damaged."""
     try:
         return read_result(job, item, store)
     except (FileFormatError, FileNotFoundError) as error:
@@ -169,16 +164,15 @@ def believed_result(job: StoredJob, item: Item, store: Store) -> Any:
 
 
 def _write_model(job: StoredJob, item: Item, store: Store) -> None:
-    """The record first: an end result without one would be somebody else's, and is not written
-    over.
+    """Write the record, then the end result.
+
+    An end result without a record would count as somebody else's, and is never overwritten.
     """
     refuse_superseded(job, store)
     data = container.to_bytes(
         job.finish(item, [believed_result(job, job.items[name], store) for name in item.needs])
     )
-    if (
-        job.finish_is_random
-    ):  # then what the first one made is it, for whoever else comes to the end
+    if job.finish_is_random:  # then all workers use what the first one made
         data = _first_made(store, item.name + _MADE, data)
     again = store.exists(item.name)
     with name_errors(store.where(item.name)):
@@ -200,7 +194,7 @@ def _first_made(store: Store, name: str, data: bytes) -> bytes:
 
 
 def record_bytes(job: StoredJob, item: Item, made: bytes) -> bytes:
-    """What went into an end result: every shard with its blocks, once."""
+    """Return the record of an end result: every shard with its blocks, once."""
     shards = [
         [
             name,
@@ -223,7 +217,7 @@ def record_bytes(job: StoredJob, item: Item, made: bytes) -> bytes:
 
 
 def read_record(job: Recorded, store: Store) -> Container:
-    """The record of a finished job."""
+    """Read the record of a finished job."""
     where = store.where(job.record)
     file = retry_read(
         store,

@@ -1,11 +1,11 @@
-"""A job: work on a stored table cut into items, each a pure function of stored objects, named by a
-hash of what it is made from.
+"""A job: work on a stored table, cut into items that are pure functions of stored objects and named
+by a hash of their inputs.
 
-A shard is some blocks of a table, a range is some of the totals that a question asks for (a fit is
-a question); an item evaluates a range on a shard, adds up other items, or joins the sums of all
-ranges into the answer. (Predictions: see ``predicting``.) A job is one stored object that brings
-all a worker must know. What an item is named, and which shards are in it, follows from the job
-alone: so nothing is computed twice, counted twice or left out.
+A shard is some blocks of a table, a range is some of the totals of a question (a fit is a
+question); an item evaluates a range on a shard, adds up other items, or joins the sums of all
+ranges into the answer. (Predictions: see ``predicting``.) A job is one stored object with
+everything that a worker must know. The names of items and their shards follow from the job alone:
+so nothing is computed twice, counted twice or left out.
 """
 
 from __future__ import annotations
@@ -90,15 +90,15 @@ class Item:
     name : str
         Of the object, below the queue.
     needs : tuple of str
-        Items that it is made from; a shard needs none.
+        Items that it is computed from; a shard needs none.
     shards : tuple of str
-        Names of the shards that are in it, each once.
+        Names of its shards, each once.
     outputs : (int, int)
         The range of the model's totals.
     blocks : (int, int)
         Of a shard: its blocks of the table.
     rows : int
-        Rows that are in it.
+        Number of rows in it.
     """
 
     name: str
@@ -110,12 +110,12 @@ class Item:
 
     @property
     def is_shard(self) -> bool:
-        """Whether it is computed from rows."""
+        """True if it is computed from rows."""
         return not self.needs
 
     @property
     def is_model(self) -> bool:
-        """Whether it is the last one, which makes the model or whatever the job is for."""
+        """True for the last item, which makes the model or another end result."""
         return self.name.startswith(RECORDS)
 
 
@@ -123,18 +123,17 @@ class Result(Protocol):
     """What an item computes."""
 
     def to_container(self, kind: str, fields: dict[str, Any]) -> Container:
-        """As a checked envelope of bytes, with more fields."""
+        """Return the result as a checked container, with more fields."""
 
 
 @dataclass(frozen=True, eq=False)
 class StoredJob(ABC):
-    """Work on a stored table that is cut into items, and all that a worker must know of it; stored
-    in a queue, never changed.
+    """Work on a stored table that is cut into items, as stored in a queue. It never changes.
 
     Attributes
     ----------
     queue : str
-        Folder or URL that the job, its results and its leases lie in.
+        Folder or URL of the job, its results and its leases.
     id : str
         SHA-256 of the job.
     table, out : str
@@ -142,9 +141,9 @@ class StoredJob(ABC):
     shards : tuple of (int, int)
         Blocks of every shard, from the first up to the one after the last.
     by_others : bool
-        Whether rows that others have encrypted were asked for.
+        True if contributors' rows were asked for.
     finished : bool
-        Whether the end result was there already when the job was submitted.
+        True if the end result existed already when the job was submitted.
     """
 
     queue: str
@@ -165,7 +164,7 @@ class StoredJob(ABC):
 
     @property
     def record(self) -> str:
-        """The name of the last object: which shards went into the end result."""
+        """The name of the last object, which lists the shards of the end result."""
         return f"{RECORDS}{self.id}"
 
     @property
@@ -175,45 +174,45 @@ class StoredJob(ABC):
 
     @property
     def passes(self) -> int:
-        """How many shards every row is in."""
+        """The number of shards that every row is in."""
         return 1
 
     @property
     def addresses(self) -> dict[str, str]:
-        """All places that it reads or writes, by what they are to it."""
+        """All places that it reads or writes, by purpose."""
         named = {"table": self.table, "out": self.out, "keys": self.keys_url}
         return {name: address for name, address in named.items() if address is not None}
 
     @cached_property
     def items(self) -> dict[str, Item]:
-        """All items by name, each after what it needs; the last one makes the end result."""
+        """All items by name, each after the items it needs; the last one makes the end result."""
         return self._cut()
 
     @abstractmethod
-    def _cut(self) -> dict[str, Item]:
-        """The items."""
+    def _cut(self) -> dict[str, Item]: ...
 
     @abstractmethod
     def evaluate(self, item: Item, device: str = AUTO) -> Result:
-        """What a shard gives."""
+        """Compute a shard."""
 
     @abstractmethod
     def result(self, item: Item, file: Container) -> Any:
-        """A stored result of an item, refusing one of another computation. Names and shards have
-        been checked.
+        """Read a stored result of an item, and refuse one of another computation.
+
+        Names and shards have been checked.
         """
 
     @abstractmethod
     def finish(self, item: Item, results: Sequence[Any]) -> Container:
-        """The end result, from those of the items that the last one needs."""
+        """Return the end result from the results that the last item needs."""
 
     @property
     def finish_is_random(self) -> bool:
-        """Whether who makes the end result again makes other bytes: as where it is flooded."""
+        """True if the end result has other bytes each time, because it is flooded."""
         return False
 
     def _made_from(self, recipe: str, computed: list[Any], blocks: tuple[int, int]) -> str:
-        """The name of a shard: a hash of all that its result depends on."""
+        """Return the name of a shard: a hash of everything that its result depends on."""
         facts, columns = self.facts, [str(column) for column in self.facts.columns]
         content = [
             recipe,
@@ -242,7 +241,7 @@ class StoredJob(ABC):
         return keys
 
     def sub_table(self, blocks: tuple[int, int]) -> EncryptedTable:
-        """Some blocks of the table."""
+        """Return some blocks of the table."""
         facts = self.facts
         chosen = StoredBlocks(
             open_store(self.table), self.entries[slice(*blocks)], facts.shape, facts.key_id
@@ -268,13 +267,13 @@ class StoredJob(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Job(StoredJob):
-    """A fit that is cut into items. Made by :func:`encryptedstats.cluster.submit`; stored in a
-    queue, never changed.
+    """A fit that is cut into items, as :func:`encryptedstats.cluster.submit` stores it. It never
+    changes.
 
     Attributes
     ----------
     queue : str
-        Folder or URL that the job, its results and its leases lie in.
+        Folder or URL of the job, its results and its leases.
     id : str
         SHA-256 of the job.
     table, out : str
@@ -286,7 +285,7 @@ class Job(StoredJob):
     ranges : tuple of (int, int)
         The same as shards for the totals of the question.
     report : NoiseReport
-        The one proof that all shards are evaluated by, so that they add up.
+        The one noise proof for all shards, so that their results can be added.
     """
 
     question: Question
@@ -296,12 +295,11 @@ class Job(StoredJob):
 
     @property
     def layout(self) -> Layout:
-        """Where all rows lie."""
         return _layout(self.facts, self.entries)
 
     @property
     def passes(self) -> int:
-        """Every range of totals goes over all rows."""
+        """The number of ranges of totals, each of which goes over all rows."""
         return len(self.ranges)
 
     @cached_property
@@ -346,7 +344,7 @@ class Job(StoredJob):
 
     @property
     def finish_is_random(self) -> bool:
-        """Rows of others are flooded."""
+        """True for contributors' rows, whose answers are flooded."""
         return not self.facts.with_secret_key
 
     @cached_property
@@ -354,10 +352,10 @@ class Job(StoredJob):
         return {outputs: circuit_digest(self.outputs[slice(*outputs)]) for outputs in self.ranges}
 
     def evaluate(self, item: Item, device: str = AUTO) -> EncryptedNumbers:
-        """A range of the model's totals over the rows of a shard."""
+        """Compute a range of the model's totals over the rows of a shard."""
         # One process, one core, its part of the memory: what runs at the same time is the cluster's
         # affair. Only the sum of all leaves the cluster, so only the sum is flooded: what shards
-        # bring is the same whoever computes it.
+        # bring is the same on every worker.
         outputs = self.outputs[slice(*item.outputs)]
         limit = default_limit(cores())
         return self.sub_table(item.blocks).evaluate(
@@ -371,7 +369,7 @@ class Job(StoredJob):
         )
 
     def result(self, item: Item, file: Container) -> EncryptedNumbers:
-        """The totals in a file."""
+        """Read the totals in a file."""
         totals = EncryptedNumbers.from_container(file, self.keys)
         first, last = item.outputs
         if (totals.form, totals.width, len(totals)) != (PACKED, self.report.width, last - first):
@@ -381,7 +379,7 @@ class Job(StoredJob):
         return totals
 
     def finish(self, item: Item, results: Sequence[EncryptedNumbers]) -> Container:
-        """The encrypted answer."""
+        """Return the encrypted answer."""
         ids, totals = (
             tuple(entry.id for entry in self.entries),
             join_ranges(results, self.circuit_digest),
@@ -409,7 +407,7 @@ def _layout(facts: TableFacts, entries: Sequence[BlockEntry]) -> Layout:
 
 
 def other_version(job: StoredJob, question: Question) -> ClusterError:
-    """The error of a worker whose library computes something else than that of who made the job."""
+    """Return the error of a worker whose library computes something else than the submitter's."""
     return ClusterError(
         f"job {job.id[:12]} was made by another version of this library, whose {question.name} "
         "computes "
@@ -420,7 +418,7 @@ def other_version(job: StoredJob, question: Question) -> ClusterError:
 
 @lru_cache(maxsize=4)
 def public_keys(url: str) -> PublicKeys:
-    """Public keys from a path or URL. They are large, so a process reads them once."""
+    """Read public keys from a path or URL. They are large, so each process caches them."""
     return PublicKeys.from_container(load_file(url, kind=PUBLIC_KIND))
 
 
@@ -494,14 +492,14 @@ READERS: Final[dict[str, Callable[[Container, str, str], StoredJob]]] = {JOB_KIN
 
 
 def listed_table(manifest: bytes, where: str) -> tuple[TableFacts, tuple[BlockEntry, ...]]:
-    """What is known of a stored table, and its blocks."""
+    """Return the facts of a stored table, and its blocks."""
     file = container.from_bytes(manifest, kind=TABLE_KIND, name=where)
     facts = facts_from_container(file)
     return facts, read_blocks(file, facts.shape)
 
 
 def place_of_keys(file: Container) -> str | None:
-    """Where the keys of a job lie, if it says so."""
+    """Return where the keys of a job lie, if it says so."""
     keys_url = file.fields.get("keys")
     if not (keys_url is None or isinstance(keys_url, str)):
         raise FileFormatError(
@@ -511,9 +509,7 @@ def place_of_keys(file: Container) -> str | None:
 
 
 def partition(file: Container, name: str, total: int, step: int) -> tuple[tuple[int, int], ...]:
-    """Consecutive pieces that make up the whole, none of them twice; all but the last are multiples
-    of ``step``.
-    """
+    """Check that consecutive pieces make up the whole; all but the last are multiples of ``step``."""
     cuts = file.read_list(name)
     if not all(type(cut) is int for cut in cuts):
         raise FileFormatError(f"the job has a malformed list of {name}", code="malformed-list")
@@ -560,7 +556,7 @@ def job_bytes(job: Job, manifest: bytes) -> bytes:
 
 
 def read_stored_table(table: str) -> tuple[bytes, TableFacts, tuple[BlockEntry, ...]]:
-    """The manifest of a stored table, and what it says."""
+    """Read the manifest of a stored table, and parse it."""
     store = open_store(table)
     where = store.where(MANIFEST)
 
@@ -580,7 +576,7 @@ def read_stored_table(table: str) -> tuple[bytes, TableFacts, tuple[BlockEntry, 
 
 @dataclass(frozen=True)
 class Fit:
-    """What is asked of a cluster beside the question; see :func:`encryptedstats.cluster.fit`."""
+    """Options of a fit on a cluster; see :func:`encryptedstats.cluster.fit`."""
 
     table: str
     out: str
@@ -641,7 +637,7 @@ def make_job(question: Question, asked: Fit) -> tuple[Job, bytes]:
 
 
 def cut_rows(rows: Sequence[int], rows_per_shard: int | None) -> tuple[tuple[int, int], ...]:
-    """Blocks in a row that have at most so many rows together; a block is never cut."""
+    """Group consecutive blocks with at most so many rows together; a block is never cut."""
     if rows_per_shard is None:
         size = chunks_per_shard(len(rows))
         return tuple((start, min(start + size, len(rows))) for start in range(0, len(rows), size))
@@ -658,8 +654,9 @@ def cut_rows(rows: Sequence[int], rows_per_shard: int | None) -> tuple[tuple[int
 def cut_totals(
     question: Question, facts: TableFacts, n_totals: int, widest: int, trees_per_task: int | None
 ) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """How wide packs are, and the ranges of totals that tasks compute: whole packs, so that ranges
-    are joined without a word.
+    """Return the width of packs, and the ranges of totals of each task.
+
+    Ranges are whole packs, so that they are joined without computing.
     """
     if trees_per_task is None:
         return widest, ((0, n_totals),)
@@ -684,8 +681,8 @@ def cut_totals(
 def _add_up_proof(
     outputs: Sequence[Expression], table: EncryptedTable, shards: Sequence[tuple[int, int]]
 ) -> NoiseReport:
-    """The proof for the largest shard, with room to add up all of them; and that the sum of all
-    fits below t.
+    """Prove the noise of the largest shard, with room to add up all, and that all sums stay below
+    t.
     """
     try:
         ranges = tuple(table.facts.ranges().items())
@@ -718,8 +715,8 @@ def _proof(
     width: int,
     relinearise: bool,
 ) -> NoiseReport:
-    """The proof, made again: a job may come from anybody, and only a width that is proven gives a
-    result that decrypts.
+    """Repeat the proof: a job may come from anybody, and only a proven width gives a result that
+    decrypts.
     """
     outputs = distinct_totals(facts, question, _layout(facts, entries)).distinct
     report = prove_cut(outputs, facts, [entry.rows for entry in entries], shards)
@@ -743,7 +740,7 @@ def _hash(content: Any) -> str:
 
 
 def _sum_of(items: Sequence[Item]) -> Item:
-    """The item that adds up others. One alone is its own sum."""
+    """Return the item that adds up others. A single one is its own sum."""
     if len(items) == 1:
         return items[0]
     names = tuple(item.name for item in items)
@@ -765,6 +762,6 @@ def _sum_of(items: Sequence[Item]) -> Item:
 
 
 def absolute(url: str | os.PathLike[str]) -> str:
-    """A URL as it is, a path as every process finds it."""
+    """Return a URL unchanged, and a path as an absolute path."""
     address = local_or_url(url)
     return address.rstrip("/") if is_url(address) else str(Path(address).absolute())

@@ -1,9 +1,9 @@
-"""Whose an end result is: of the jobs of a queue that name one address, the last one that was
-submitted writes it, and no other.
+"""Which job may write an end result: of the jobs of a queue that name one address, the last
+submitted.
 
-The claim of an address says which job that is, and what lay there when it was submitted. A worker
-puts the end result there only where that, or nothing, or a damaged end result of the same job lies
-there still: never over what came later.
+The claim of an address names that job, and what lay there when it was submitted. A worker writes
+the end result only if that, or nothing, or a damaged end result of the same job lies there still:
+never over anything newer.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _log = logging.getLogger("encryptedstats.cluster")
 
 
 class SupersededError(ClusterError):
-    """A later job is to write what this one was for."""
+    """A later job writes the result of this one."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Which job writes an address, and the SHA-256 of what lay there when it was submitted, if
-    anything did.
+    """The job that writes an address, and the SHA-256 of the object there when it was submitted, if
+    any.
     """
 
     job: str
@@ -40,17 +40,16 @@ class Claim:
     before: str | None
 
     def to_bytes(self) -> bytes:
-        """As JSON."""
         return json.dumps(asdict(self)).encode()
 
 
 def claim_name(out: str) -> str:
-    """The object that an address is claimed by."""
+    """Return the name of the object that claims an address."""
     return CLAIMS + hashlib.sha256(out.encode()).hexdigest()
 
 
 def read_claim(store: Store, out: str) -> tuple[Claim | None, bytes]:
-    """The claim of an address and its bytes; none where there is none, or a damaged one."""
+    """Return the claim of an address and its bytes; None if there is none, or a damaged one."""
     try:
         data = store.read(claim_name(out), limit=_MAX_BYTES)
     except FileNotFoundError:
@@ -68,7 +67,7 @@ def read_claim(store: Store, out: str) -> tuple[Claim | None, bytes]:
 
 
 def digest_at(out: str) -> str | None:
-    """The SHA-256 of what lies at an address; None if nothing does."""
+    """Return the SHA-256 of the object at an address, or None."""
     try:
         return sha256_of(out)
     except FileNotFoundError:
@@ -106,12 +105,12 @@ def claim(job: StoredJob, store: Store, before: str | None, overwrite: bool) -> 
 
 
 def _is_open(claim: Claim, store: Store) -> bool:
-    """Whether a job was submitted and never finished."""
+    """Return True if a job was submitted and never finished."""
     return store.exists(JOBS + claim.job) and not store.exists(RECORDS + claim.job)
 
 
 def is_current(job: StoredJob, store: Store, names: Collection[str]) -> bool:
-    """Whether no later job is to write what this one is for."""
+    """Return True if no later job writes the same result."""
     if claim_name(job.out) not in names:
         return True
     claimed, _ = read_claim(store, job.out)
@@ -119,7 +118,7 @@ def is_current(job: StoredJob, store: Store, names: Collection[str]) -> bool:
 
 
 def refuse_superseded(job: StoredJob, store: Store) -> Claim | None:
-    """The claim of a job; an error if it is another's by now."""
+    """Return the claim of a job, or raise an error if the address belongs to another job by now."""
     claimed, _ = read_claim(store, job.out)
     if claimed is not None and claimed.job != job.id:
         raise SupersededError(
@@ -154,7 +153,7 @@ def place(job: StoredJob, store: Store, data: bytes, *, again: bool) -> None:
 
 
 def _is_damaged(found: bytes) -> bool:
-    """Whether this is a file of ours that was cut short or altered; anything else is somebody's."""
+    """Return True for one of our files that was cut short or altered, not for others' files."""
     if not found:
         return True
     try:

@@ -1,5 +1,6 @@
-"""Where the jobs of a queue may read and write: whoever can put a job there could otherwise send a
-worker anywhere.
+"""Where the jobs of a queue may read and write.
+
+Otherwise anybody who can store a job in the queue could make a worker read or write any address.
 """
 
 from __future__ import annotations
@@ -17,9 +18,7 @@ ALLOW_VARIABLE: Final = "ENCRYPTEDSTATS_ALLOW"
 
 
 def allowed_places(queue: str, more: Sequence[str]) -> tuple[str, ...]:
-    """The folder that a queue lies in, or its bucket; what was allowed beside it, here or in the
-    environment.
-    """
+    """Return the folder or bucket of a queue, and the places that were allowed as well."""
     address = absolute(queue)
     if is_url(address):
         protocol, _, path = address.partition("://")
@@ -45,7 +44,7 @@ def check_places(job: StoredJob, allowed: Sequence[str]) -> None:
 
 
 def is_within(address: str, place: str) -> bool:
-    """Whether an address lies at or below a place, links and ``..`` resolved.
+    """Return True if an address lies at or below a place, with links and ``..`` resolved.
 
     >>> is_within("s3://bucket/work/../x", "s3://bucket/work"), is_within("s3://bucket2/x", "s3://bucket")
     (False, False)

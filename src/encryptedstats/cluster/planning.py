@@ -1,4 +1,4 @@
-"""What a question would take on a table, from what is publicly known of both."""
+"""The cost of a question on a stored table, from public facts of both."""
 
 from __future__ import annotations
 

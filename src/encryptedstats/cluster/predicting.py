@@ -1,9 +1,9 @@
-"""``predict`` and ``submit_prediction``: rows of a stored table predicted by many machines, without
-opening anything.
+"""``predict`` and ``submit_prediction``: predict rows of a stored table on many machines, without
+decrypting anything.
 
-A shard is some blocks of the rows, and its result their votes; the last item puts the votes of all
-shards one behind the other, in the order of the rows. As of a fit, what a result is named and where
-it belongs follows from the job alone.
+A shard is some blocks of the rows, and its result their votes; the last item concatenates the votes
+of all shards in the order of the rows. As for a fit, names and places of results follow from the
+job alone.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ _RECIPE: Final = "encryptedstats predict 2"
 
 @dataclass(frozen=True, eq=False)
 class PredictionJob(StoredJob):
-    """A prediction that is cut into items. Made by
-    :func:`encryptedstats.cluster.submit_prediction`; stored, never changed.
+    """A prediction that is cut into items, as :func:`encryptedstats.cluster.submit_prediction`
+    stores it.
 
     Attributes
     ----------
     queue : str
-        Folder or URL that the job, its results and its leases lie in.
+        Folder or URL of the job, its results and its leases.
     id : str
         SHA-256 of the job.
     table, out : str
@@ -73,7 +73,7 @@ class PredictionJob(StoredJob):
     model_url, model_sha256 : str
         Where the model lies, and the hash of its file.
     output : str
-        Which answers the model gives, of those that can give several.
+        Which answers the model gives, if it can give several.
     """
 
     model_url: str
@@ -83,14 +83,12 @@ class PredictionJob(StoredJob):
 
     @property
     def addresses(self) -> dict[str, str]:
-        """The model's too."""
+        """The addresses of every job, and the model's."""
         return {**super().addresses, "model": self.model_url}
 
     @cached_property
     def model(self) -> TotalsClassifier:
-        """The model, the very one that the job was made for, which asks what it asked then; read
-        once.
-        """
+        """The model that the job was made for, read once."""
 
         data = read_object(self.model_url)
         if hashlib.sha256(data).hexdigest() != self.model_sha256:
@@ -128,7 +126,7 @@ class PredictionJob(StoredJob):
         return tuple(entry.rows for entry in self.entries[slice(*blocks)])
 
     def evaluate(self, item: Item, device: str = AUTO) -> Answer:
-        """The votes for the rows of a shard."""
+        """Return the votes for the rows of a shard."""
         # One process, one core, its part of the memory: what runs at the same time is the cluster's
         # affair.
         rows = self.sub_table(item.blocks)
@@ -146,7 +144,7 @@ class PredictionJob(StoredJob):
         return votes
 
     def result(self, item: Item, file: Container) -> Answer:
-        """The votes in a file, if they are for the rows of the item, by such a model."""
+        """Read the votes in a file, if they are for the rows of the item, by this model."""
         votes = read_answer(replace(file, kind=PREDICTION_KIND), self.keys)
         if votes.ciphertexts.counts != self._counts(item.blocks):
             raise FileFormatError(
@@ -165,12 +163,12 @@ class PredictionJob(StoredJob):
         return votes
 
     def finish(self, item: Item, results: Sequence[Answer]) -> Container:
-        """The votes for all rows."""
-        return _concatenated(results).to_container()
+        """Return the votes for all rows."""
+        return _concatenate(results).to_container()
 
 
-def _concatenated(parts: Sequence[Answer]) -> Answer:
-    """The votes of all shards, one behind the other."""
+def _concatenate(parts: Sequence[Answer]) -> Answer:
+    """Join the votes of all shards."""
     first = parts[0]
     if any(_meaning(part) != _meaning(first) for part in parts):
         raise ClusterError(
@@ -183,7 +181,7 @@ def _concatenated(parts: Sequence[Answer]) -> Answer:
 
 
 def _meaning(votes: Answer) -> tuple[Any, ...]:
-    """What the owner reads the ciphertexts by."""
+    """Return the facts by which the owner reads the ciphertexts."""
     how = (votes.ciphertexts.facts, votes.output, votes.model_cut)
     return (*how, votes.question.parameters(), votes.schema.public(), votes.schema_digest)
 
@@ -250,9 +248,7 @@ def _read_model(data: bytes, where: str, keys: Callable[[], Any]) -> TotalsClass
 
 
 def _stored_model(model: TotalsClassifier) -> bytes:
-    """The file of a model for others to predict with: no names and cut points, which they do not
-    need.
-    """
+    """Return the file of a model for predictions, without names and cut points."""
     from sklearn.utils.validation import check_is_fitted
 
     check_is_fitted(model, "totals_")
@@ -332,7 +328,7 @@ def predict(
     overwrite: bool = False,
     progress: bool | None = None,
     patience: float = PATIENCE,
-    told: Callable[[Done], None] | None = None,
+    on_done: Callable[[Done], None] | None = None,
 ) -> Answer:
     """Predict the rows of a stored table on a cluster. The result is exactly
     ``model.predict_votes(es.load(rows))``, encrypted.
@@ -348,7 +344,7 @@ def predict(
         Where the encrypted votes go.
     output : str, optional
         For models that can answer in several ways, as of ``model.predict_votes``.
-    scheduler, queue, keys, rows_per_shard, workers, device, overwrite, progress, patience, told
+    scheduler, queue, keys, rows_per_shard, workers, device, overwrite, progress, patience, on_done
         As of :func:`fit`.
 
     Returns
@@ -373,6 +369,6 @@ def predict(
         rows_per_shard=rows_per_shard,
         overwrite=overwrite,
     )
-    run_on_dask(job, DaskRun(scheduler, workers, progress, patience, told, device))
+    run_on_dask(job, DaskRun(scheduler, workers, progress, patience, on_done, device))
     refuse_unfinished(job, open_store(job.queue))
     return load_answer(job.out, job.keys)

@@ -1,10 +1,10 @@
-"""Working through a queue without any scheduler: a folder or bucket of jobs, from which workers
-claim items by lease.
+"""Work through a queue without a scheduler: workers claim items of jobs in a folder or bucket by
+lease.
 
-A lease is an object that only one of several workers can make. It says who is at an item; when it
-has stood unchanged for its time, by the clock of who watches it, the item is anybody's again: a
-worker that is killed, stopped or slow costs time and nothing else. Leases only save work: what is
-right does not depend on them, since an item has one result whoever does it.
+A lease is an object that only one of several workers can create, and that names its holder. Once it
+has been unchanged for its duration, by the watcher's clock, the item is free again: a worker that
+is killed, suspended or slow costs time and nothing else. Leases only save work: correctness does
+not depend on them, since an item has one result on every worker.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _HEX: Final = frozenset("0123456789abcdef")
 
 @dataclass(frozen=True)
 class Lease:
-    """Who is at an item, or has done it, or could not.
+    """Who works on an item, has finished it, or failed.
 
     ``state`` is "working", "done" or "failed"; ``token`` is new with every claim, so that a watcher
     sees that it changed.
@@ -72,16 +72,17 @@ class Lease:
 
     @property
     def failure(self) -> Failure:
-        """Why it could not be done."""
+        """The failure that the lease records."""
         return Failure(self.message, self.error, self.code)
 
     def to_bytes(self) -> bytes:
-        """As JSON."""
         return json.dumps(asdict(self)).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Lease | None:
-        """The inverse; None for what is no lease, which then holds nobody up."""
+        """Return the lease that :meth:`to_bytes` wrote, or None for anything else, which then
+        blocks nobody.
+        """
         try:
             values = json.loads(data)
             lease = cls(
@@ -99,13 +100,13 @@ _LEASE_FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def lease_name(item_name: str) -> str:
-    """The object that an item is claimed by."""
+    """Return the name of the object that claims an item."""
     return LEASES + item_name.replace("/", "-")
 
 
 @dataclass(frozen=True)
 class WorkReport:
-    """What a worker has done before it found nothing more to do.
+    """What a worker has done.
 
     Attributes
     ----------
@@ -130,7 +131,7 @@ def work(
     lease: float = LEASE_SECONDS,
     wait: float = 0.0,
     worker: str | None = None,
-    told: Callable[[Done], None] | None = None,
+    on_done: Callable[[Done], None] | None = None,
     allow: Sequence[str | os.PathLike[str]] = (),
     device: str = AUTO,
 ) -> WorkReport:
@@ -150,7 +151,7 @@ def work(
         When nothing is left to do, look for new jobs for so many seconds before ending.
     worker : str, optional
         A name for this worker; by default host, process, and a random part.
-    told : callable, optional
+    on_done : callable, optional
         Called with every item that was done.
     allow : sequence of paths or fsspec URLs
         Below which jobs may read and write, beside the folder or the bucket that the queue lies in.
@@ -180,7 +181,7 @@ def work(
     own = [] if keys_url is None else [keys_url]  # what the worker was given needs no leave
     allowed = allowed_places(os.fspath(queue), [*(os.fspath(place) for place in allow), *own])
     return _Worker(
-        open_store(queue), name, lease, keys_url, told or (lambda _: None), allowed, device
+        open_store(queue), name, lease, keys_url, on_done or (lambda _: None), allowed, device
     ).run(wait)
 
 
@@ -190,7 +191,7 @@ class _Worker:
     name: str
     lease_seconds: float
     keys: str | None
-    told: Callable[[Done], None]
+    on_done: Callable[[Done], None]
     allowed: Sequence[str] = ("/",)
     device: str = AUTO
     done: list[Done] = field(default_factory=list)
@@ -217,8 +218,8 @@ class _Worker:
         return WorkReport(self.name, len(shards), len(self.done), rows, seconds)
 
     def _pass(self) -> tuple[int, bool]:
-        """One look at the queue: how many items there are that can still be done, and whether one
-        was done here.
+        """Look at the queue once; return the items that can still be done, and whether one was
+        done.
         """
         names, pending = set(self.store.names()), 0
         for job in jobs_of(self.store, names, self.keys):
@@ -226,18 +227,14 @@ class _Worker:
             pending += len(left)
             ready = list(_from_anywhere([item for item in left if names.issuperset(item.needs)]))
             unclaimed = [item for item in ready if lease_name(item.name) not in names]
-            did = [self._do(job, item) for item in unclaimed if self._claimed(job, item)]
+            did = [self._do(job, item) for item in unclaimed if self._claim(job, item)]
             # What others have begun comes last, when its lease has run out.
-            if any(did) or any(
-                self._do(job, item) for item in ready if self._taken_over(job, item)
-            ):
+            if any(did) or any(self._do(job, item) for item in ready if self._take_over(job, item)):
                 return pending, True
         return pending, False
 
     def _left(self, job: StoredJob, names: set[str]) -> list[Item]:
-        """What can still be done of a job: nothing of one that may not be done here, or not by this
-        version.
-        """
+        """Return the items of a job that can still be done, allowed, and supported by this version."""
         try:
             check_places(job, self.allowed)
             if CANCELLED + job.id in names:
@@ -251,16 +248,14 @@ class _Worker:
             return []
 
     def _forget_failures(self, job: StoredJob, names: set[str]) -> None:
-        """What failed here is tried again once the lease that says so is gone: somebody has
-        submitted the job again.
-        """
+        """Forget failures whose lease is gone: the job was submitted again."""
         for name in [
             name for name in self.failed if name in job.items and lease_name(name) not in names
         ]:
             del self.failed[name]
 
     def _possible(self, items: list[Item]) -> list[Item]:
-        """What is left without what failed here, and without all that needs it."""
+        """Drop items that failed on this worker, and items that need them."""
         hopeless = set(self.failed)
         for item in items:
             if hopeless.intersection(item.needs):
@@ -291,12 +286,12 @@ class _Worker:
         self._write_lease(
             item, replace(self._own_lease(item), state="done", rows=rows, took=done.seconds)
         )
-        self.told(done)
+        self.on_done(done)
         return True
 
     def _fail(self, item: Item, error: Exception) -> bool:
-        """Do all else first: what is damaged may be mended meanwhile, and the rest is not to be
-        paid for again.
+        """Record a failure and go on: damaged objects may be repaired meanwhile, and other items
+        are useful.
         """
         self.failed[item.name] = error
         failed = replace(self._own_lease(item), state="failed", **vars(Failure.of(error)))
@@ -311,9 +306,10 @@ class _Worker:
     # -- claiming
     # --------------------------------------------------------------------------------------------
 
-    def _claimed(self, job: StoredJob, item: Item) -> bool:
-        """Whether the item is ours, and was nobody's before; nothing is begun of a job that was
-        cancelled meanwhile.
+    def _claim(self, job: StoredJob, item: Item) -> bool:
+        """Return True if the item was free and is this worker's now.
+
+        Nothing is begun of a job that was cancelled meanwhile.
         """
         name = lease_name(item.name)
         if self.store.exists(CANCELLED + job.id):
@@ -321,8 +317,8 @@ class _Worker:
         with name_errors(self.store.where(name)):
             return self.store.create(name, self._own_lease(item).to_bytes())
 
-    def _taken_over(self, job: StoredJob, item: Item) -> bool:
-        """Whether the item was somebody's whose lease has run out, and is ours now."""
+    def _take_over(self, job: StoredJob, item: Item) -> bool:
+        """Return True if the lease of the item had run out and the item is this worker's now."""
         if (
             item.name in self.failed
             or not self._has_run_out(item)
@@ -336,9 +332,7 @@ class _Worker:
         return Lease(self.name, secrets.token_hex(8), self.lease_seconds)
 
     def _has_run_out(self, item: Item) -> bool:
-        """Whether a lease has been the same for its time, as seen from here; one that is done
-        without a result holds nobody up.
-        """
+        """Return True if a lease has been unchanged for its duration, or is done without a result."""
         lease = _read_lease(self.store, item.name)
         if lease is None or lease.state != "working":
             return True
@@ -350,14 +344,14 @@ class _Worker:
 
 
 def _from_anywhere(items: list[Item]) -> Iterator[Item]:
-    """All items from a random one on, so that many workers do not all try for the same."""
+    """Yield all items from a random one on, so that workers do not all try for the same."""
     start = secrets.randbelow(len(items)) if items else 0
     yield from items[start:]
     yield from items[:start]
 
 
 def _read_lease(store: Store, name: str) -> Lease | None:
-    """Who is at an item; None if nobody is, or if what says so is no lease."""
+    """Return the lease of an item, or None."""
     try:
         return Lease.from_bytes(store.read(lease_name(name), limit=_MAX_LEASE_BYTES))
     except (FileNotFoundError, FileFormatError):
@@ -365,15 +359,13 @@ def _read_lease(store: Store, name: str) -> Lease | None:
 
 
 def job_ids(names: Collection[str]) -> list[str]:
-    """The ids of the jobs of a queue."""
+    """Return the ids of the jobs of a queue."""
     ids = (name.removeprefix(JOBS) for name in sorted(names) if name.startswith(JOBS))
     return [job_id for job_id in ids if len(job_id) == 64 and set(job_id) <= _HEX]
 
 
 def jobs_of(store: Store, names: Collection[str], keys: str | None = None) -> Iterator[StoredJob]:
-    """The jobs of a queue. One that is damaged is set aside, with a warning, and holds the others
-    up no more.
-    """
+    """Yield the jobs of a queue. A damaged one is set aside, with a warning."""
     for job_id in job_ids(names):
         if DAMAGED + job_id in names:
             continue
@@ -389,8 +381,10 @@ def jobs_of(store: Store, names: Collection[str], keys: str | None = None) -> It
 
 
 def unfinished(job: StoredJob, names: set[str], store: Store) -> list[Item]:
-    """What is left to do of a job. Nothing at all once its model is there, whatever was tidied away
-    of its results; and nothing where a later job writes the model.
+    """Return the items of a job that are left.
+
+    There are none once its model exists, whatever was deleted of its results, and none if a later
+    job writes the model.
     """
     if not is_current(job, store, names) or (job.record in names and model_is_there(job, store)):
         return []
@@ -437,22 +431,22 @@ def forget_job(store: Store, sheet: Sheet) -> None:
 
 @dataclass(frozen=True)
 class JobStatus:
-    """How far a job is: figures, and who did what. ``str`` of it is a small table.
+    """The progress of a job: figures, and who did what. ``str`` of it is a small table.
 
     Attributes
     ----------
     id, table, out : str
     shards, shards_done, rows, rows_done : int
     finished : bool
-        Whether the model is where it should be.
+        True if the model is where it should be.
     workers : dict
-        For every worker the shards and rows it did, its rows per second, and what it is at.
+        For every worker its shards and rows, its rows per second, and its current item.
     failures : tuple of Failure
         What could not be done, and why.
     superseded : bool
-        Whether a later job writes the model instead.
+        True if a later job writes the model instead.
     cancelled : bool
-        Whether nothing more of it is begun.
+        True if no more of it is begun.
     """
 
     id: str
@@ -482,7 +476,7 @@ class JobStatus:
 
     @property
     def state(self) -> str:
-        """In a word or two."""
+        """The state in a word or two."""
         if self.finished or self.superseded:
             return "finished" if self.finished else "superseded"
         return "cancelled" if self.cancelled else "under way"
@@ -502,14 +496,14 @@ class JobStatus:
 
 
 def status(queue: str | os.PathLike[str]) -> list[JobStatus]:
-    """How far the jobs of a queue are, from what lies in it; nobody is asked."""
+    """Return the progress of the jobs of a queue, from its objects alone."""
     store = open_store(queue)
     names = set(store.names())
     return [*(_status(job, names, store) for job in jobs_of(store, names)), *_set_aside(store)]
 
 
 def _set_aside(store: Store) -> list[JobStatus]:
-    """Jobs that are damaged: nothing is known of them but why."""
+    """Return the status of damaged jobs, of which only the reason is known."""
     names = store.names()
     found = [job_id for job_id in job_ids(names) if DAMAGED + job_id in names]
     why = {
@@ -524,8 +518,8 @@ def _set_aside(store: Store) -> list[JobStatus]:
 
 @dataclass(frozen=True)
 class Sheet:
-    """What it takes to see how far a job is: what its items are called, without the job itself,
-    which takes long to read.
+    """The names of a job's items, enough to see its progress without reading the job, which takes
+    long.
 
     ``items`` has the name of each, its rows, and whether it is a shard; the last one is the record.
     """
@@ -544,7 +538,7 @@ class Sheet:
 
     @classmethod
     def of(cls, job: StoredJob) -> Sheet:
-        """That of a job."""
+        """Return the sheet of a job."""
         items = tuple((item.name, item.rows, item.is_shard) for item in job.items.values())
         return cls(job.id, job.table, job.out, job.n_rows, job.passes, items)
 
@@ -552,7 +546,7 @@ class Sheet:
 def status_of(
     sheet: Sheet, names: Collection[str], store: Store, *, is_current: bool = True
 ) -> JobStatus:
-    """How far a job is, from the names of what lies in its queue."""
+    """Return the progress of a job, from the names of the objects in its queue."""
     shards = [name for name, _, is_shard in sheet.items if is_shard]
     done = {name for name in shards if name in names}
     finished = sheet.record in names and model_is_there(sheet, store)
@@ -599,12 +593,12 @@ def _status(job: StoredJob, names: set[str], store: Store) -> JobStatus:
 
 
 def finished_items(job: StoredJob, store: Store) -> set[str]:
-    """The names of all items of a job that are there."""
+    """Return the names of all items of a job that exist."""
     return set(store.names()) & set(job.items)
 
 
 def refuse_unfinished(job: StoredJob, store: Store) -> None:
-    """An error that says how far it came, unless the model is there."""
+    """Raise an error that tells the progress, unless the model exists."""
     if not is_done(job, job.items[job.record], store):
         there = len(finished_items(job, store))
         raise ClusterError(

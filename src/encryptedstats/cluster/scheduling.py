@@ -1,9 +1,9 @@
-"""Doing the items of a job on Dask. Only the queue's address, a job's id and names of items travel
-through the scheduler.
+"""Do the items of a job on Dask.
 
-The scheduler need not remember anything: what is done is what lies in the queue. A worker that dies
-is Dask's to replace, a scheduler that dies is waited for, and one worker that keeps all others
-waiting is overtaken: its item is given to another as well.
+Only the queue's address, a job's id and names of items travel through the scheduler. It need not
+remember anything: finished items are in the queue. Dask replaces a worker that dies, the library
+waits for a scheduler that dies, and a worker that holds up all others is overtaken: its item is
+busy to another as well.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from encryptedstats.storage.objects import Store, open_store
 
 PATIENCE: Final = 60.0  # seconds that a scheduler may be away
 _TRIES: Final = 2  # of an item whose objects could not be read: the network may have cut it short
-_OVERTAKE: Final = 4.0  # times the usual duration after which an item is given to a second worker
+_OVERTAKE: Final = 4.0  # times the usual duration after which an item is busy to a second worker
 _IDLE_TIMEOUT: Final = "2 minutes"  # a local cluster that nobody asks anything any more ends itself
 # Run by the scheduler and the nannies of a local cluster: who is killed cannot end them. Workers
 # end with their nannies.
@@ -49,7 +49,7 @@ threading.Thread(target=watch, daemon=True).start()
 
 
 def dask_item(queue: str, job_id: str, name: str, device: str = AUTO) -> dict[str, Any]:
-    """What runs on a worker: from addresses, it does an item and tells so in a few plain values."""
+    """Do an item on a worker, from addresses, and report in a few plain values."""
     from distributed import get_worker
 
     done = run_item(StoredJob.load(queue, job_id), name, device)
@@ -68,7 +68,7 @@ class DaskRun:
     progress : bool, optional
     patience : float
         Seconds to wait for a scheduler that is not there or has gone.
-    told : callable, optional
+    on_done : callable, optional
         Called with every item that was done.
     device : str
     """
@@ -77,7 +77,7 @@ class DaskRun:
     workers: int | None = None
     progress: bool | None = None
     patience: float = PATIENCE
-    told: Callable[[Done], None] | None = None
+    on_done: Callable[[Done], None] | None = None
     device: str = AUTO
 
 
@@ -93,7 +93,7 @@ def run_on_dask(job: StoredJob, how: DaskRun) -> None:
     deadline = time.monotonic() + patience
     while True:
         try:
-            with connected(
+            with connect(
                 scheduler, workers, max(1.0, deadline - time.monotonic()), how.progress
             ) as client:
                 _Run(job, store, client, how).run()
@@ -115,12 +115,13 @@ def run_on_dask(job: StoredJob, how: DaskRun) -> None:
 
 
 def refuse_secret_keys() -> None:
-    """A scheduler can make the processes that are connected to it run anything: none of them may
-    hold a secret key.
+    """Raise an error if this process holds a secret key.
+
+    A scheduler can make the processes that are connected to it run anything.
     """
     if any(isinstance(thing, Owner) for thing in gc.get_objects()):
         raise ClusterError(
-            "this process holds a secret key (an Owner), and whoever runs a scheduler could have "
+            "this process holds a secret key (an Owner), and the operator of a scheduler could read "
             "it: work in another process, "
             "for instance with encryptedstats ask or predict --on dask://..., and let the owner "
             "touch the storage only",
@@ -133,7 +134,7 @@ def _address(scheduler: Any) -> str:
 
 
 class _SchedulerLost(Exception):
-    """The scheduler cannot be reached, or has forgotten what it was asked for."""
+    """The scheduler cannot be reached, or has forgotten its tasks."""
 
     def __init__(self, reason: object, made_progress: bool = False) -> None:
         super().__init__(str(reason) or type(reason).__name__)
@@ -141,11 +142,11 @@ class _SchedulerLost(Exception):
 
 
 @contextmanager
-def connected(
+def connect(
     scheduler: Any, workers: int | None, timeout: float, progress: bool | None
 ) -> Iterator[Any]:
-    """A client of a scheduler by address, of a local cluster of our own, or the one
-    that was given.
+    """Return a client of a scheduler by address, of a new local cluster, or the client that was
+    passed.
     """
     try:
         from distributed import Client, SubprocessCluster
@@ -198,8 +199,8 @@ def _tell_dashboard(client: Any, progress: bool | None) -> None:
 
 @dataclass
 class _Run:
-    """One connection's worth of work: items are given out as what they need is done, until the
-    model is there.
+    """The work of one connection: items are submitted once what they need is done, until the model
+    exists.
     """
 
     job: StoredJob
@@ -216,9 +217,9 @@ class _Run:
     made_progress: bool = False
 
     def run(self) -> None:
-        """Until nothing is left."""
+        """Work until nothing is left."""
         done = finished_items(self.job, self.store) - {self.job.record}
-        left = self._needed(done)
+        left = self._missing_items(done)
         shards = [item for item in left.values() if item.is_shard]
         all_shards = sum(item.is_shard for item in self.job.items.values())
         rows = sum(item.rows for item in shards)
@@ -232,19 +233,19 @@ class _Run:
                             code="cancelled-job",
                         )
                     self._give_out(left, done)
-                    for one, worker in self._finished():
+                    for one, worker in self._take_finished():
                         if one.name in left:
                             done.add(one.name)
                             del left[one.name]
-                            board.told(one, worker)
-                            if self.how.told is not None:
-                                self.how.told(one)
+                            board.add(one, worker)
+                            if self.how.on_done is not None:
+                                self.how.on_done(one)
                     tell()
             finally:
                 self._forget(list(self.under_way))
 
-    def _needed(self, done: set[str]) -> dict[str, Item]:
-        """What has to be done for the model: nothing below a sum that is there."""
+    def _missing_items(self, done: set[str]) -> dict[str, Item]:
+        """Return what must be done for the model: nothing below a sum that exists."""
         needed: dict[str, Item] = {}
         stack = [self.job.record]
         while stack:
@@ -255,9 +256,9 @@ class _Run:
         return needed
 
     def _give_out(self, left: dict[str, Item], done: set[str]) -> None:
-        given = {name for name, _ in self.under_way.values()}
+        busy = {name for name, _ in self.under_way.values()}
         ready = [
-            item for item in left.values() if item.name not in given and done.issuperset(item.needs)
+            item for item in left.values() if item.name not in busy and done.issuperset(item.needs)
         ]
         # One for every thread that is idle, and no more: what waits in a worker's own list waits
         # behind a slow one.
@@ -294,7 +295,7 @@ class _Run:
                 return
 
     def _threads(self) -> int:
-        """Threads of all workers, asked for once a second."""
+        """Return the threads of all workers, asked for once a second."""
         count, when = self.threads
         if time.monotonic() - when > 1.0:
             try:
@@ -304,8 +305,8 @@ class _Run:
             self.threads = (count, time.monotonic())
         return count
 
-    def _finished(self) -> Iterator[tuple[Done, str]]:
-        """Items that have been done since the last look, or an error that one of them had."""
+    def _take_finished(self) -> Iterator[tuple[Done, str]]:
+        """Yield items that were done since the last look, or raise the error of one."""
         from distributed import wait
 
         try:
@@ -318,19 +319,19 @@ class _Run:
         for future in ended:
             name, since = self.under_way.pop(future)
             if future.status == "finished":
-                told = dict(self._fetched(future.result))
+                facts = dict(self._fetch(future.result))
                 self.durations.append(time.monotonic() - since)
                 self.made_progress = True
                 self._forget([other for other, (same, _) in self.under_way.items() if same == name])
-                worker = str(told.pop("worker"))
-                yield Done(**told), worker
+                worker = str(facts.pop("worker"))
+                yield Done(**facts), worker
             elif future.status == "error":
-                self._failed(name, self._fetched(future.exception))
+                self._failed(name, self._fetch(future.exception))
             else:
                 raise _SchedulerLost(f"it has forgotten {name}", self.made_progress)
 
-    def _fetched(self, fetch: Callable[[], Any]) -> Any:
-        """What is known to be there, from the scheduler: which may be gone by now."""
+    def _fetch(self, fetch: Callable[[], Any]) -> Any:
+        """Fetch a result that exists from the scheduler, which may be gone by now."""
         try:
             return fetch()
         except Exception as error:

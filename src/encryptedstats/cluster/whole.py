@@ -1,8 +1,8 @@
-"""Jobs that are one item: encrypted answers added up, or forgotten again; and the stochastic
-fraction of a forest, drawn.
+"""Jobs of one item: add encrypted answers up, or forget some again; and draw the stochastic
+fraction of a forest.
 
-They take seconds, or do not cut into shards. A queue knows them as it knows fits: an object that
-says all, and one result.
+They take seconds, or cannot be cut into shards. A queue treats them as fits: one object that says
+all, and one result.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ _MAX_ANSWERS: Final = 4096
 
 @dataclass(frozen=True, eq=False)
 class WholeJob(StoredJob):
-    """Work on whole answers. Made by :func:`submit_combination` and :func:`submit_drawing`; stored,
-    never changed.
+    """Work on whole answers, as :func:`submit_combination` and :func:`submit_drawing` store it.
 
     Attributes
     ----------
@@ -57,7 +56,7 @@ class WholeJob(StoredJob):
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Those of the answers too."""
+        """The addresses of every job, and those of the answers."""
         places = [url for url, _ in (*self.answers, *self.forgotten)]
         return {
             **super().addresses,
@@ -69,23 +68,21 @@ class WholeJob(StoredJob):
 
     @property
     def finish_is_random(self) -> bool:
-        """What is flooded is other bytes each time; of the rest nobody needs to know
-        whether it is.
-        """
+        """True: flooded results have other bytes each time."""
         return True
 
     def evaluate(self, item: Item, device: str = AUTO) -> Result:
-        """Nothing is cut into shards here."""
+        """Raise an error: these jobs have no shards."""
         raise ClusterError("there are no shards of a job that is done whole", code="no-shards")
 
     def result(self, item: Item, file: Container) -> Any:
-        """Nothing is kept but the end result."""
+        """Raise an error: only the end result is stored."""
         raise FileFormatError(
             "there are no results of shards of a job that is done whole", code="no-shard-results"
         )
 
     def finish(self, item: Item, results: Sequence[Any]) -> Container:
-        """The end result, as a file."""
+        """Return the end result as a file."""
         answers, forgotten = (
             [self._read(*one) for one in listed] for listed in (self.answers, self.forgotten)
         )
@@ -175,7 +172,7 @@ def submit_drawing(
 
 @dataclass(frozen=True)
 class _Whole:
-    """Work on whole answers, as it was asked for."""
+    """A request for work on whole answers."""
 
     verb: str
     answers: Sequence[Url]

@@ -143,9 +143,9 @@ def encrypt_slots(values: NDArray[np.int64], encryptor: Encryptor) -> tuple[Any,
 
 
 # -- keyed digests -------------------------------------------------------------------------------
-# Of what only the owner knows: anybody can carry one along, and only the owner can make or compare
-# it. Whoever has no secret key sees which results have the same digest, and nothing else. None is what
-# was encrypted with the public key: whoever did has no secret to make a digest with.
+# Digests of facts that only the owner knows. Anybody can copy one and see which results carry the
+# same one; only the owner can make or check it. Data that was encrypted with the public key has
+# none, since a contributor has no secret to make one with.
 
 DIGEST_FIELD: Final = "schema_digest"
 _DIGEST: Final = re.compile("[0-9a-f]{64}")

@@ -325,7 +325,7 @@ class FileKind:
         Whether its owner opens it with the secret key.
     facts : callable
         What it tells about itself, without making anything of it, ready for JSON.
-    told : callable
+    describe : callable
         That for people, given these facts, its kind among them, and its question in words.
     """
 
@@ -336,4 +336,4 @@ class FileKind:
     needs_keys: bool = False
     opens: bool = False
     facts: Callable[[Container], Facts] = lambda file: {}
-    told: Callable[[Facts, str], str] = lambda facts, question: str(facts["kind"])
+    describe: Callable[[Facts, str], str] = lambda facts, question: str(facts["kind"])

@@ -332,7 +332,7 @@ class DaskWorker(_StoredWorker):
                 self.scheduler,
                 order.options.get("workers"),
                 False if callable(order.progress) else order.progress,
-                told=lambda _: None if told is None else told(self._status(job)),
+                on_done=lambda _: None if told is None else told(self._status(job)),
                 device=order.options.get("device", AUTO),
             ),
         )

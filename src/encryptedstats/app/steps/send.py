@@ -157,19 +157,20 @@ def _at_worker(desk: Desk, project: Project, work: Work) -> None:
 
 
 def _here(desk: Desk, project: Project, work: Work) -> None:
-    for one, question in zip(project.state.asked, desk.questions(project), strict=True):
-        if one.state == "here":
-            continue
-        work.tell(f"Computing: {question.title}")
-        task = AskTask(
-            table=project.table_folder,
-            question=question.name,
-            parameters=question.parameters(),
-            out=project.result_file(one),
-        )
-        run_task(task, work)
+    coming = [
+        (one, question)
+        for one, question in zip(project.state.asked, desk.questions(project), strict=True)
+        if one.state != "here"
+    ]
+    work.tell(AskTask.label, 0, len(coming), AskTask.unit)
+    asked = [(one.name, one.parameters(), project.result_file(known)) for known, one in coming]
+    try:
+        run_task(AskTask(table=project.table_folder, questions=asked), work, len(coming))
+    finally:
         with project.changing():
-            one.state, one.failed = "here", ""
+            for one, _ in coming:
+                if project.result_file(one).is_file():
+                    one.state, one.failed = "here", ""
 
 
 def _at_folder(desk: Desk, project: Project, work: Work) -> None:

@@ -388,11 +388,11 @@ def _released(file: Container) -> Facts | None:
     return said
 
 
-def _totals_told(facts: Facts, question: str) -> str:
+def _describe_totals(facts: Facts, question: str) -> str:
     return f"encrypted result: {_ciphertexts(facts)}"
 
 
-def _answer_told(facts: Facts, question: str) -> str:
+def _describe_answer(facts: Facts, question: str) -> str:
     size = (
         f"{plural(facts['rows'], 'row')}, {plural(facts['variables'], 'variable')}, "
         f"{facts['classes']} classes"
@@ -405,7 +405,7 @@ def _answer_told(facts: Facts, question: str) -> str:
     )
 
 
-def _prediction_told(facts: Facts, question: str) -> str:
+def _describe_prediction(facts: Facts, question: str) -> str:
     answers = (
         f"{plural(facts['answers'], 'number')} for each, in "
         f"{plural(facts['ciphertexts'], 'ciphertext')}"
@@ -430,7 +430,7 @@ ANSWER_FILES: Final[dict[str, FileKind]] = {
         needs_keys=True,
         opens=True,
         facts=_totals_facts,
-        told=_totals_told,
+        describe=_describe_totals,
     ),
     RESULT_KIND: FileKind(
         "an encrypted result",
@@ -440,7 +440,7 @@ ANSWER_FILES: Final[dict[str, FileKind]] = {
         True,
         True,
         facts=_answer_facts,
-        told=_answer_told,
+        describe=_describe_answer,
     ),
     MODEL_KIND: FileKind(
         "a model that is still encrypted",
@@ -450,7 +450,7 @@ ANSWER_FILES: Final[dict[str, FileKind]] = {
         True,
         True,
         facts=_answer_facts,
-        told=_answer_told,
+        describe=_describe_answer,
     ),
     FOLDS_KIND: FileKind(
         "the folds of an encrypted model",
@@ -459,7 +459,7 @@ ANSWER_FILES: Final[dict[str, FileKind]] = {
         read_presented,
         needs_keys=True,
         facts=_answer_facts,
-        told=_answer_told,
+        describe=_describe_answer,
     ),
     PREDICTION_KIND: FileKind(
         "an encrypted prediction",
@@ -469,7 +469,7 @@ ANSWER_FILES: Final[dict[str, FileKind]] = {
         True,
         True,
         facts=_prediction_facts,
-        told=_prediction_told,
+        describe=_describe_prediction,
     ),
     OPEN_MODEL_KIND: FileKind(
         "an opened model",
@@ -477,7 +477,7 @@ ANSWER_FILES: Final[dict[str, FileKind]] = {
         frozenset({"totals", "calibration", "blocks", "drawn"}),
         read_presented,
         facts=_opened_facts,
-        told=_answer_told,
+        describe=_describe_answer,
     ),
     OPEN_RESULT_KIND: FileKind(
         "an opened result",
@@ -485,6 +485,6 @@ ANSWER_FILES: Final[dict[str, FileKind]] = {
         frozenset({"totals", "blocks"}),
         read_presented,
         facts=_opened_facts,
-        told=_answer_told,
+        describe=_describe_answer,
     ),
 }
