@@ -16,6 +16,7 @@ from encryptedstats.app.steps.send import UnfinishedError
 from encryptedstats.storage import container
 from encryptedstats.storage.container import Container
 from encryptedstats.tables.questions.question import RESULT_KIND
+from error_codes import error
 
 
 def no_worker(*_: Any, **__: Any) -> Any:
@@ -47,14 +48,14 @@ def test_passphrases_are_typed_twice_and_long_enough(
 ) -> None:
     open_one = desk.projects.new("No key yet")
     monkeypatch.setattr(key, "plan", no_worker)  # what comes next
-    for passphrase, again in (
-        ("correct horse battery", "correct horse batteries"),
-        ("x" * 9, "x" * 9),
-        ("x" * 30, "x" * 30),
-        ("password2026", "password2026"),
-        ("hospital123!", "hospital123!"),
+    for passphrase, again, code in (
+        ("correct horse battery", "correct horse batteries", "passphrases-differ"),
+        ("x7%Kq2!vB", "x7%Kq2!vB", "passphrase-too-short"),
+        ("x" * 30, "x" * 30, "passphrase-too-weak"),
+        ("password2026", "password2026", "passphrase-too-weak"),
+        ("hospital123!", "hospital123!", "passphrase-too-weak"),
     ):
-        with pytest.raises(Refused):
+        with pytest.raises(Refused, check=error(code)):
             key.make_key(desk, open_one, passphrase, again)
     with pytest.raises(AssertionError):
         key.make_key(desk, open_one, "correct horse battery", "correct horse battery")

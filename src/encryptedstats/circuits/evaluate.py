@@ -109,8 +109,8 @@ def evaluate(
         form=form,
         given=given,
         memory_limit=memory_limit,
-        bounds=None if bounds is None else tuple(bounds),
-        reported_bounds=None if reported_bounds is None else tuple(reported_bounds),
+        bounds=bounds,
+        reported_bounds=reported_bounds,
         report=report,
         flood=flood,
     )
@@ -201,6 +201,9 @@ def compile_for(
     for packs in given.values():
         keys.check_same(packs.keys)
         check_packed(packs)
+    for name in ("bounds", "reported_bounds"):
+        if conditions.get(name) is not None:
+            conditions[name] = tuple(conditions[name])
     under = Conditions(
         source.parameters,
         source.layout,
