@@ -369,7 +369,13 @@ def predicted(
         "drawn": evaluate(more, source, **QUIET),
     }
     found = evaluate(
-        outputs, rows, form="rows", given=packs, bounds=wide(lab, outputs), device=device, **QUIET
+        outputs,
+        rows,
+        form="rows",
+        given=packs,
+        bounds=tuple(wide(lab, outputs)),
+        device=device,
+        **QUIET,
     )
     columns = {**rows.columns}
     for name, values in (("model", source.clear(totals)), ("drawn", source.clear(more))):
@@ -411,7 +417,7 @@ def test_sums_over_given_totals_are_a_few_products() -> None:
     terms = [given_total("model", k) * (a, b, c, y)[k % 4] for k in range(count)]
     outputs = [sum(terms[1:], terms[0])]
     program = compile_for(
-        outputs, source, form="rows", given=packs, bounds=wide(lab, outputs)
+        outputs, source, form="rows", given=packs, bounds=tuple(wide(lab, outputs))
     ).program
     assert sum(step.op == EXPAND for step in program.steps) == -(-count // 8)
     assert sum(step.op == MULTIPLY for step in program.steps) == -(-count // 8)
