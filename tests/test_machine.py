@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -30,6 +31,14 @@ needs_fork = pytest.mark.skipif(
     "fork" not in multiprocessing.get_all_start_methods(), reason="processes are forked"
 )
 WORKERS = [1, 2, 4]
+
+
+@pytest.fixture
+def no_new_children() -> Iterator[None]:
+    """Processes that earlier tests keep are no concern of a test."""
+    before = set(multiprocessing.active_children())
+    yield
+    assert not set(multiprocessing.active_children()) - before
 
 
 @pytest.mark.parametrize("workers", WORKERS)
@@ -64,6 +73,7 @@ def test_without_forking_everything_runs_here(monkeypatch):
     assert set(ordered_map(lambda _: os.getpid(), range(3), 4)) == {os.getpid()}
 
 
+@pytest.mark.usefixtures("no_new_children")
 @pytest.mark.parametrize("workers", WORKERS)
 def test_exceptions_arrive(workers):
     def inverse(n: int) -> float:
@@ -76,9 +86,9 @@ def test_exceptions_arrive(workers):
         next(results)
     with pytest.raises(StopIteration):
         next(results)
-    assert not multiprocessing.active_children()
 
 
+@pytest.mark.usefixtures("no_new_children")
 @pytest.mark.parametrize("workers", WORKERS)
 def test_exceptions_of_the_items_arrive(workers):
     def items():
@@ -87,9 +97,9 @@ def test_exceptions_of_the_items_arrive(workers):
 
     with pytest.raises(es.SchemaError, match="row 3"):
         list(ordered_map(abs, items(), workers))
-    assert not multiprocessing.active_children()
 
 
+@pytest.mark.usefixtures("no_new_children")
 @pytest.mark.parametrize("workers", WORKERS)
 def test_endless_items_are_taken_a_few_at_a_time(workers):
     taken = []
@@ -103,7 +113,6 @@ def test_endless_items_are_taken_a_few_at_a_time(workers):
         assert taken == []
         assert [next(results) for _ in range(5)] == [0, 1, 2, 3, 4]
         assert len(taken) <= 5 + 2 * workers + 1
-    assert not multiprocessing.active_children()
 
 
 @needs_fork

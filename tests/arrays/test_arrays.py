@@ -814,7 +814,7 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "divmod": (lambda x, a: divmod(x, 2), "cannot be divided"),
     "array divmod": (lambda x, a: divmod(a, 2), "cannot be divided|divmod of an encrypted array is not possible"),
     "/=": (lambda x, a: operator.itruediv(a, 2), "cannot be divided"),
-    "==": (lambda x, a: x == 5, "cannot be compared: whoever computes does not see them"),
+    "==": (lambda x, a: x == 5, "cannot be compared: the worker cannot see them"),
     "plain ==": (lambda x, a: operator.eq(5, x), "cannot be compared"),
     "!=": (lambda x, a: x != x, "cannot be compared"),
     "array ==": (lambda x, a: a == a, "cannot be compared"),

@@ -77,7 +77,7 @@ def test_a_damaged_block_is_named_and_all_else_is_done(
     assert not Path(job.out).exists()
     (state,) = cluster.status(job.queue)
     assert (state.shards_done, state.finished) == (BLOCKS - 1, False)
-    assert path.name in state.failures[0]
+    assert path.name in state.failures[0].message
     path.write_bytes(whole)
     assert cluster.work(job.queue).shards == 1
     assert copied.is_exact(FOREST, job.out)

@@ -427,24 +427,22 @@ def test_a_queue_from_beginning_to_end(clinic: Clinic, tmp_path: Path) -> None:
         clinic.rows,
         "-o",
         out,
-        "--queue",
-        queue,
-        "--rows-per-shard",
-        PER_SHARD,
+        "--on",
+        f"queue://{queue} rows_per_shard={PER_SHARD}",
     )
     queued = done(*words)
     assert (queued["shards"], queued["rows"]) == (SHARDS, sum(SIZES))
     assert "votes" in run(*words).output
-    assert done("worker", "--queue", queue)["shards"] == SHARDS
-    assert done("queue", queue)["jobs"][0]["finished"]
+    assert done("worker", "run", queue)["shards"] == SHARDS
+    assert done("worker", "queue", queue)["jobs"][0]["finished"]
     assert clinic.is_exact(out)
 
 
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (("--rows-per-shard", 5), "is for --scheduler or --queue"),
-        (("--queue", "work", "--schema", "schema.json"), "--schema is for rows in the clear"),
+        (("--on", "local rows_per_shard=5"), "NAME=VALUE is needed"),
+        (("--on", "queue://work", "--schema", "schema.json"), "--schema is for rows in the clear"),
     ],
 )
 def test_options_that_do_not_fit(
@@ -463,16 +461,16 @@ def test_rows_in_the_clear_are_not_for_many(clinic: Clinic, tmp_path: Path) -> N
         tmp_path / "new.csv",
         "-o",
         tmp_path / "votes",
-        "--queue",
-        tmp_path / "q",
+        "--on",
+        f"queue://{tmp_path / 'q'}",
     )
     assert result.exit_code == 2
-    assert "the rows of an encrypted table" in " ".join(result.output.replace("│", " ").split())
+    assert "what lies open stays here" in " ".join(result.output.replace("│", " ").split())
 
 
 @pytest.mark.slow
 def test_a_local_cluster(clinic: Clinic, tmp_path: Path) -> None:
-    options = ("--scheduler", "local", "--workers", 2, "--rows-per-shard", PER_SHARD, "--json")
+    options = ("--on", f"dask://local workers=2 rows_per_shard={PER_SHARD}", "--json")
     result = program("predict", clinic.model(), clinic.rows, "-o", tmp_path / "votes", *options)
     assert result.returncode == 0, result.stderr
     facts = json.loads(result.stdout)

@@ -26,6 +26,7 @@ CLASSIFIERS = [
 REGRESSIONS = [
     es.LinearRegression(),
     es.Ridge(),
+    es.ElasticNet(),
     es.LinearRegression("~ dose + I(dose^2)"),
     es.LinearRegression("~ dose - 1"),
 ]
