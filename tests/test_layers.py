@@ -20,7 +20,7 @@ NATIVE = ROOT / "_native"
 # all that can be stored; `machine`, `progress`, `checks`, `views`
 # and `words` are tools that know nothing of this library.
 ORDER = (
-    "cli", "app", "", "studies", "questions", "devices", "moving", "loading", "workers", "service",
+    "cli", "app", "", "studies", "method_status", "questions", "devices", "moving", "loading", "workers", "service",
     "pages", "cluster", "publishing", "kinds",
     "statistics", "plots", "models", "metrics", "tables", "circuits", "arrays", "joint", "crypto", "storage", "machine",
     "progress", "checks", "views", "words", "errors",

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from encryptedstats.crypto import Owner, Parameters, PublicKeys
     from encryptedstats.joint import JointKey, Member
     from encryptedstats.loading import load
+    from encryptedstats.method_status import methods
     from encryptedstats.models import (
         AODE,
         TAN,
@@ -133,6 +134,7 @@ _LATE = {
     "column": "encryptedstats.circuits",
     "Plan": "encryptedstats.circuits.plan",
     "load": "encryptedstats.loading",
+    "methods": "encryptedstats.method_status",
     **dict.fromkeys(("EncryptedArray", "EncryptedInteger"), "encryptedstats.arrays"),
     **dict.fromkeys(("Owner", "Parameters", "PublicKeys"), "encryptedstats.crypto"),
     **dict.fromkeys(("JointKey", "Member"), "encryptedstats.joint"),
@@ -353,6 +355,7 @@ __all__ = [
     "column",
     "connect",
     "load",
+    "methods",
     "plan",
     "score_folds",
     "verify",

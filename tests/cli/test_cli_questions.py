@@ -14,8 +14,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from cli_helpers import Run, done, the_error
+from typer.testing import CliRunner
 
 import encryptedstats as es
+from encryptedstats.cli._app import app
 from encryptedstats.storage import container
 from encryptedstats.tables.questions.question import load_questions
 from encryptedstats.tables.questions.words import make_questions
@@ -234,3 +236,10 @@ def test_questions_that_are_no_questions(
 def test_lists_are_written_with_commas(words: str, wanted: es.Question) -> None:
     (found,) = make_questions(words.split())
     assert json.dumps(found.parameters()) == json.dumps(wanted.parameters())
+
+
+def test_the_status_of_all_questions_is_json() -> None:
+    result = CliRunner().invoke(app, ["--json", "ask", "--list"])
+    by_name = {one["question"]: one for one in json.loads(result.stdout)["questions"]}
+    assert by_name["TTest"]["released"]
+    assert set(by_name) == set(es.methods().index)

@@ -15,6 +15,7 @@ from encryptedstats.cli import _complete
 from encryptedstats.cli._console import (
     command_line,
     plural,
+    print_json,
     show,
     size_text,
     tell,
@@ -47,8 +48,13 @@ _MARK: Final = Writes("what it holds would have to be computed again", folder=Tr
 _OWNER: Final = ("--key", "secret.key", "--schema", "schema.json")
 
 
-def _show_questions(wanted: bool) -> None:
-    """List all questions, and nothing else."""
+def _show_questions(ctx: typer.Context, wanted: bool) -> None:
+    """List all questions, and nothing else; as JSON with their status."""
+    if wanted and ctx.find_root().params.get("as_json"):
+        from encryptedstats.method_status import methods
+
+        print_json({"questions": methods().reset_index().to_dict("records")})
+        raise typer.Exit
     if wanted:
         lines = {f"{name} {taken}": about for name, taken, about in describe_all()}
         show(
