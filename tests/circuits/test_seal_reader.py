@@ -375,7 +375,7 @@ def test_what_evaluate_refuses(bgv):
         evaluate([A.total()], source, form="loose")
     with pytest.raises(ValueError, check=error("padding-counted")):
         evaluate([A.total().replicate().total()], source)
-    with pytest.raises(KeyError):
+    with pytest.raises(ValueError, check=error("column-not-stored")):
         evaluate([column("unknown").total()], source)
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,8 +61,8 @@ def test_a_restart_in_the_middle_of_every_kind_of_request_loses_nothing(
     tmp_path: Path, hospital: Hospital, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (
+        ExitStack() as later,
         service.Server(tmp_path) as server,
-        server.worker(),
         server.connect("north", patience=30) as worker,
     ):
         flaky = Flaky(server, worker, monkeypatch)
@@ -71,7 +72,10 @@ def test_a_restart_in_the_middle_of_every_kind_of_request_loses_nothing(
         job = worker.fit(FOREST, table, wait=False)
         job.cancel()
         job = worker.fit(FOREST, table, wait=False)
-        assert [status.state for status in job.events()][-1] == "done"
+        events = job.events()
+        assert next(events).state != "done"
+        later.enter_context(server.worker())  # so that the stream of events is opened
+        assert [status.state for status in events][-1] == "done"
         assert hospital.is_exact(FOREST, worker.result(job, tmp_path / "forest.enc"))
         assert [one.id for one in worker.jobs()] == [job.id]
         assert {

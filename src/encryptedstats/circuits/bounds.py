@@ -212,13 +212,13 @@ def _bound_here(reader: _Reader, node: Expression, args: list[Interval]) -> Inte
 
 @BOUNDS.rule(COLUMN, GIVEN)
 def _bound_column(reader: _Reader, node: Expression, args: list[Interval]) -> Interval:
-    known = reader.ranges.get(node.data)
-    if known is None:
+    if node.op == COLUMN and node.data not in reader.ranges:
         raise ArgumentError(
             f"the table does not store the column {node.data!r}: encrypt it with the encoding of "
             "that column",
             code="column-not-stored",
         )
+    known = reader.ranges[node.data]
     if node.op == COLUMN and known.group is not None and (known.low, known.high) == (0, 1):
         bins = dict.fromkeys(known.bins or (node.data,), 1)
         reader.bins[node] = _Bins(known.group, bins)
