@@ -436,7 +436,7 @@ class MultinomialNB(BinCountClassifier):
         names = [
             f"{name} | {label}" for label in class_names(schema) for name in kinds
         ] + count_names(schema)
-        return votes_of(answers, names, _normalised(scores, prior), schema)
+        return votes_of(answers, names, normalise_scores(scores, prior), schema)
 
     def _joint(
         self, answers: Totals, schema: PublicSchema, output: str
@@ -465,7 +465,9 @@ class MultinomialNB(BinCountClassifier):
         return self._by_row(X, self.scores)
 
 
-def _normalised(scores: NDArray[np.float64], prior: NDArray[np.float64]) -> NDArray[np.float64]:
+def normalise_scores(
+    scores: NDArray[np.float64], prior: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Return probabilities from logarithms.
 
     A row that is impossible in every class gets the class frequencies.

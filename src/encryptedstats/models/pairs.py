@@ -16,11 +16,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
-from scipy.special import logsumexp, softmax
+from scipy.special import logsumexp
 
 from encryptedstats.circuits.bounds import Interval
 from encryptedstats.circuits.expressions import Expression
-from encryptedstats.models.naive_bayes import BinCountClassifier
+from encryptedstats.models.naive_bayes import BinCountClassifier, normalise_scores
 from encryptedstats.models.prediction import (
     Votes,
     class_names,
@@ -71,6 +71,24 @@ def pair_totals(
 def count_pairs(n_bins: Sequence[int]) -> int:
     """Return how many totals :func:`pair_totals` gives for each class."""
     return sum((one - 1) * (other - 1) for one, other in combinations(n_bins, 2))
+
+
+def pair_arrays(bins: Sequence[Sequence[Expression]], classes: Sequence[Expression]) -> Arrays:
+    """Return the totals of every class, of every bin, and of every pair of bins, by name."""
+    return {
+        "class_counts": [y.total() for y in classes],
+        "bins": [[(x * y).total() for y in classes] for found in bins for x in found],
+        "pairs": pair_totals(bins, classes),
+    }
+
+
+def pair_shapes(n_bins: Sequence[int], n_classes: int) -> Shapes:
+    """Return the shapes of :func:`pair_arrays`."""
+    return {
+        "class_counts": (n_classes,),
+        "bins": (sum(n_bins), n_classes),
+        "pairs": (count_pairs(n_bins), n_classes),
+    }
 
 
 def complete_pairs(bins: Sequence[Counts], pairs: Counts) -> list[Counts]:
@@ -145,22 +163,12 @@ class PairClassifier(BinCountClassifier):
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
         """Return the rows of every class, in every bin, and in every pair of bins."""
-        classes = class_columns(schema, fold)
         bins = [bin_columns(schema, j) for j in self._positions(schema)]
-        return {
-            "class_counts": [y.total() for y in classes],
-            "bins": [[(x * y).total() for y in classes] for found in bins for x in found],
-            "pairs": pair_totals(bins, classes),
-        }
+        return pair_arrays(bins, class_columns(schema, fold))
 
     def shapes(self, schema: PublicSchema) -> Shapes:
         """Return the shapes of the totals."""
-        n_bins, n_classes = self._bins(schema), schema.n_classes
-        return {
-            "class_counts": (n_classes,),
-            "bins": (sum(n_bins), n_classes),
-            "pairs": (count_pairs(n_bins), n_classes),
-        }
+        return pair_shapes(self._bins(schema), schema.n_classes)
 
     def learn(self, totals: Totals, schema: PublicSchema) -> None:
         """Set the counts, refusing those that no rows can have."""
@@ -303,7 +311,7 @@ class AODE(PairClassifier):
         alone = ~np.isfinite(log_joint).any(axis=1)
         if alone.any():
             log_joint[alone] = _naive(rows, alpha)[alone]
-        return _normalised(log_joint, rows.class_counts)
+        return normalise_scores(log_joint, rows.class_counts)
 
     def answers(
         self, schema: PublicSchema, columns: Columns, known: Known, output: str = ""
@@ -377,15 +385,6 @@ def _naive(rows: _Looked | _Answered, alpha: float) -> Floats:
         for i, n in enumerate(rows.n_bins):
             joint += np.log((rows.of(i) + alpha) / (rows.class_counts + alpha * n))
     return joint
-
-
-def _normalised(log_joint: Floats, class_counts: Floats) -> Floats:
-    """Return probabilities. Rows that are impossible in every class get the class frequencies."""
-    impossible = ~np.isfinite(log_joint).any(axis=1)
-    with np.errstate(divide="ignore"):
-        log_joint[impossible] = np.log(class_counts)
-    probabilities: Floats = softmax(log_joint, axis=1)
-    return probabilities
 
 
 # -- tree-augmented naive Bayes -------------------------------------------------------------------
@@ -474,4 +473,4 @@ class TAN(PairClassifier):
                     (rows.of_pair(parent, child) + alpha)
                     / (rows.of(parent) + alpha * rows.n_bins[child])
                 )
-        return _normalised(np.where(np.isnan(joint), -np.inf, joint), classes)
+        return normalise_scores(np.where(np.isnan(joint), -np.inf, joint), classes)

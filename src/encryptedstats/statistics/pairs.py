@@ -17,9 +17,9 @@ from encryptedstats.errors import ArgumentError, SchemaError
 from encryptedstats.models.pairs import (
     PairClassifier,
     complete_pairs,
-    count_pairs,
     mutual_information,
-    pair_totals,
+    pair_arrays,
+    pair_shapes,
     strongest_tree,
 )
 from encryptedstats.statistics._distributions import chi2_tail
@@ -206,23 +206,13 @@ class Pairs(Question):
         self, schema: PublicSchema, columns: Columns = None, fold: int | None = None
     ) -> Arrays:
         """Return the rows of every class, in every bin, and in every pair of bins."""
-        classes = self._classes(schema, fold)
         bins = [bin_columns(schema, j) for j in self.pair_positions(schema)]
-        return {
-            "class_counts": [y.total() for y in classes],
-            "bins": [[(x * y).total() for y in classes] for found in bins for x in found],
-            "pairs": pair_totals(bins, classes),
-        }
+        return pair_arrays(bins, self._classes(schema, fold))
 
     def shapes(self, schema: PublicSchema) -> Shapes:
         """Return the shapes of the totals."""
         n_bins = [schema.variables[j].n_bins for j in self.pair_positions(schema)]
-        n_classes = max(schema.n_classes, 1)
-        return {
-            "class_counts": (n_classes,),
-            "bins": (sum(n_bins), n_classes),
-            "pairs": (count_pairs(n_bins), n_classes),
-        }
+        return pair_shapes(n_bins, max(schema.n_classes, 1))
 
     def tables(
         self, totals: Totals, schema: PublicSchema

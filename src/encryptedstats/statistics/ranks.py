@@ -20,7 +20,6 @@ from encryptedstats.circuits.expressions import column
 from encryptedstats.errors import DataError, ParameterError, SchemaError
 from encryptedstats.metrics import auc_interval
 from encryptedstats.statistics.factors import (
-    Cells,
     Counted,
     cell_shape,
     check_groups,
@@ -543,7 +542,7 @@ class RankCorrelation(Counted):
             pvalue=float(found.pvalue),
             estimate=float(found.statistic),
             term={"spearman": "rho", "kendall": "tau-b"}[self.coefficient],
-            table=_cross_table(cells),
+            table=cells.frame,
             details={"concordant": concordant, "discordant": discordant},
         )
 
@@ -560,7 +559,3 @@ def count_concordant(counts: Counts) -> tuple[int, int]:
     concordant = (table[:-1, :-1] * from_the_end[1:, 1:]).sum()
     discordant = (table[:-1, 1:] * other_way[1:, :-1]).sum()
     return int(concordant), int(discordant)
-
-
-def _cross_table(cells: Cells) -> pd.DataFrame:
-    return cells.frame
